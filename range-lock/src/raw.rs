@@ -1,0 +1,199 @@
+//! The raw side of the contract: what a range lock's state machine implements.
+//!
+//! A raw lock knows spans and holds, never data or lifetimes. The typed guards stand on it
+//! ([`crate::RangeLockExt`], [`crate::RangeLock`]).
+//!
+//! One trait serves static and run-time choice alike: [`RawRangeLock`] is `dyn`-usable, because what
+//! a hold must remember until its release fits one word, the [`Token`].
+
+use core::fmt;
+use core::num::NonZeroU64;
+use core::ops::Range;
+
+use crate::error::{RangeError, TryLockError};
+
+/// How a span is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Shared with other readers.
+    Read,
+    /// Exclusive.
+    Write,
+}
+
+impl Access {
+    /// Whether two holds of one position exclude each other: they do unless both read.
+    #[inline]
+    pub const fn conflicts_with(self, other: Access) -> bool {
+        !matches!((self, other), (Access::Read, Access::Read))
+    }
+}
+
+/// A half-open range `start..end` that is known to be in order and not empty.
+///
+/// The unit is the caller's: bytes of a file, elements of a slice, blocks of a device. Every range
+/// enters the library through [`Span::new`], so a raw lock never sees a reversed or an empty one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Span {
+    start: u64,
+    // `end > start >= 0`: the niche makes `Option<Span>` (an empty range is `None`) 16 bytes.
+    end: NonZeroU64,
+}
+
+impl Span {
+    /// Everything that a range can name: `0..u64::MAX`.
+    pub const FULL: Span = Span { start: 0, end: NonZeroU64::MAX };
+
+    /// The span of `range`, or `None` if it is empty.
+    ///
+    /// # Errors
+    /// [`RangeError::Reversed`] if `range.start > range.end`.
+    #[inline]
+    pub const fn new(range: Range<u64>) -> Result<Option<Span>, RangeError> {
+        if range.start < range.end {
+            match NonZeroU64::new(range.end) {
+                Some(end) => Ok(Some(Span { start: range.start, end })),
+                None => Ok(None),
+            }
+        } else if range.start == range.end {
+            Ok(None)
+        } else {
+            Err(RangeError::Reversed { start: range.start, end: range.end })
+        }
+    }
+
+    /// The first position.
+    #[inline]
+    pub const fn start(self) -> u64 {
+        self.start
+    }
+
+    /// One past the last position.
+    #[inline]
+    pub const fn end(self) -> u64 {
+        self.end.get()
+    }
+
+    /// How many positions; never 0.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)]
+    pub const fn len(self) -> u64 {
+        self.end.get() - self.start
+    }
+
+    /// Whether the two spans share a position. The only definition of overlap in the library.
+    #[inline]
+    pub const fn overlaps(self, other: Span) -> bool {
+        self.start < other.end.get() && other.start < self.end.get()
+    }
+
+    /// The span as a range.
+    #[inline]
+    pub const fn range(self) -> Range<u64> {
+        self.start..self.end.get()
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", self.start, self.end)
+    }
+}
+
+/// What a hold must remember until its release: one word, the lock's own affair.
+///
+/// A slot number, a node's address, or nothing.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+#[must_use = "the token is what releases the hold"]
+pub struct Token(usize);
+
+impl Token {
+    /// For locks that find everything again from the span.
+    pub const NONE: Token = Token(0);
+
+    /// A token that carries `word`.
+    #[inline]
+    pub const fn new(word: usize) -> Token {
+        Token(word)
+    }
+
+    /// The word given to [`Token::new`].
+    #[inline]
+    pub const fn into_word(self) -> usize {
+        self.0
+    }
+}
+
+/// A range lock's state machine.
+///
+/// # Safety
+/// Between the return of `lock` or `try_lock` (with `Ok`) and the call of `unlock` with the same
+/// arguments the span is *held*. An implementation guarantees:
+/// 1. **Exclusion.** Two holds whose spans [overlap](Span::overlaps) and whose accesses
+///    [conflict](Access::conflicts_with) never exist at once.
+/// 2. **Visibility.** Everything done before an `unlock` happens-before everything done after any later
+///    `lock` or `try_lock` that conflicts with that hold.
+/// 3. **A forgotten hold** (no `unlock`) stays held for ever and breaks nothing else.
+/// 4. A hold may be released by another thread than the one that took it.
+///
+/// What the library expects beyond safety (progress, bounded overtaking, a try that leaves no trace)
+/// is listed in the crate's documentation, and checked by the models.
+pub unsafe trait RawRangeLock: Send + Sync {
+    /// One past the last position that this lock can hold.
+    fn capacity(&self) -> u64;
+
+    /// Takes `span`, blocking until no conflicting hold is left.
+    ///
+    /// Ordering: Acquire, towards the `unlock` of every earlier conflicting hold.
+    ///
+    /// # Errors
+    /// [`RangeError::PastCapacity`] if `span` ends past [`capacity`](Self::capacity); nothing is held.
+    fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError>;
+
+    /// Takes `span` if no conflicting hold or request stands in the way; never blocks.
+    ///
+    /// Ordering: Acquire on success, none on failure.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if it would have to wait, [`TryLockError::Range`] as in
+    /// [`lock`](Self::lock). Nothing is held and nobody waits for it.
+    fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError>;
+
+    /// Gives a hold back and wakes whom it unblocked. Ordering: Release.
+    ///
+    /// # Safety
+    /// `span` is held with `access`, and `token` is the one that taking it returned; each hold is
+    /// released at most once.
+    unsafe fn unlock(&self, span: Span, access: Access, token: Token);
+}
+
+macro_rules! forward {
+    ($(#[$why:meta])* $($generics:ident)? , $ty:ty) => {
+        $(#[$why])*
+        // SAFETY: every call is the inner lock's, with the same arguments, so its guarantees carry over.
+        unsafe impl<$($generics: RawRangeLock + ?Sized)?> RawRangeLock for $ty {
+            #[inline]
+            fn capacity(&self) -> u64 {
+                (**self).capacity()
+            }
+            #[inline]
+            fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
+                (**self).lock(span, access)
+            }
+            #[inline]
+            fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
+                (**self).try_lock(span, access)
+            }
+            #[inline]
+            unsafe fn unlock(&self, span: Span, access: Access, token: Token) {
+                // SAFETY: the caller's promise is the inner lock's precondition, word for word.
+                unsafe { (**self).unlock(span, access, token) }
+            }
+        }
+    };
+}
+
+forward!(L, Box<L>);
+forward!(L, std::sync::Arc<L>);
+forward!(L, &L);
