@@ -1,1 +1,23 @@
-//! file-core
+#![doc = include_str!("../README.md")]
+
+mod alloc;
+mod compact;
+mod directory;
+mod error;
+mod file;
+mod format;
+mod index;
+mod inode;
+mod layout;
+mod log;
+mod medium;
+mod options;
+mod record;
+mod recover;
+mod volume;
+
+pub use error::{Error, Place};
+pub use file::File;
+pub use layout::{FORMAT_VERSION, MAX_NAME_BYTES, MAX_WRITE_BYTES};
+pub use options::{CheckReport, DamagedPage, FormatOptions, RecoveryReport, Stats};
+pub use volume::FileCore;

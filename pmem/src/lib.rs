@@ -1,1 +1,19 @@
-//! pmem
+#![doc = include_str!("../README.md")]
+
+#[cfg(target_os = "linux")]
+mod error;
+#[cfg(target_os = "linux")]
+mod flush;
+#[cfg(target_os = "linux")]
+mod mapped;
+mod region;
+mod tokens;
+
+#[cfg(target_os = "linux")]
+pub use error::PmemError;
+#[cfg(target_os = "linux")]
+pub use flush::FlushInstruction;
+#[cfg(target_os = "linux")]
+pub use mapped::{Durability, MappedFile, Options, PAGE_BYTES};
+pub use region::{LINE_BYTES, Pmem};
+pub use tokens::{Durable, Flushed, RegionId, Written};

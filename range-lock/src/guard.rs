@@ -1,55 +1,52 @@
 //! Guards without data: a hold on a range of something that lives elsewhere.
 
 use core::fmt;
-use core::mem::ManuallyDrop;
 use core::ops::Range;
 
 use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
-/// `read`, `write`, `try_read` and `try_write` for every [`RawRangeLock`].
+/// `read`, `write`, `try_read` and `try_write` for every [`RawRangeLock`], `dyn` ones included.
 ///
 /// The guards hold a range of something that the lock does not own: pages of a file, blocks of a
 /// device. To lock data that the lock owns, use [`crate::RangeLock`].
+///
+/// In all four an empty range holds nothing, never blocks, and is not checked against the capacity.
 pub trait RangeLockExt: RawRangeLock {
-    /// Holds `range` shared; blocks while a writer holds part of it.
-    ///
-    /// An empty range holds nothing and never blocks.
+    /// Holds `range` shared; blocks while a writer holds part of it. Ordering: Acquire.
     ///
     /// # Errors
     /// A reversed range, or one past the lock's capacity.
     #[inline]
     fn read(&self, range: Range<u64>) -> Result<ReadHold<'_, Self>, RangeError> {
-        Ok(ReadHold(Hold::take(self, range, Access::Read)?))
+        Ok(ReadHold(Hold::take(self, range)?))
     }
 
-    /// Holds `range` exclusively; blocks while anybody holds part of it.
-    ///
-    /// An empty range holds nothing and never blocks.
+    /// Holds `range` exclusively; blocks while anybody holds part of it. Ordering: Acquire.
     ///
     /// # Errors
     /// A reversed range, or one past the lock's capacity.
     #[inline]
     fn write(&self, range: Range<u64>) -> Result<WriteHold<'_, Self>, RangeError> {
-        Ok(WriteHold(Hold::take(self, range, Access::Write)?))
+        Ok(WriteHold(Hold::take(self, range)?))
     }
 
-    /// Holds `range` shared if that is possible at once.
+    /// Holds `range` shared if that is possible at once; never blocks. Ordering: Acquire on success.
     ///
     /// # Errors
     /// [`TryLockError::WouldBlock`] if it would have to wait; else as [`read`](Self::read).
     #[inline]
     fn try_read(&self, range: Range<u64>) -> Result<ReadHold<'_, Self>, TryLockError> {
-        Ok(ReadHold(Hold::try_take(self, range, Access::Read)?))
+        Ok(ReadHold(Hold::try_take(self, range)?))
     }
 
-    /// Holds `range` exclusively if that is possible at once.
+    /// Holds `range` exclusively if that is possible at once; never blocks. Ordering: Acquire on success.
     ///
     /// # Errors
     /// [`TryLockError::WouldBlock`] if it would have to wait; else as [`write`](Self::write).
     #[inline]
     fn try_write(&self, range: Range<u64>) -> Result<WriteHold<'_, Self>, TryLockError> {
-        Ok(WriteHold(Hold::try_take(self, range, Access::Write)?))
+        Ok(WriteHold(Hold::try_take(self, range)?))
     }
 }
 
@@ -57,21 +54,70 @@ impl<L: RawRangeLock + ?Sized> RangeLockExt for L {}
 
 /// A shared hold on a range; dropping it releases the range.
 #[must_use = "dropping the hold at once releases the range"]
-pub struct ReadHold<'a, L: RawRangeLock + ?Sized>(Hold<'a, L, READ>);
+pub struct ReadHold<'a, L: RawRangeLock + ?Sized>(Hold<'a, L, false>);
 
 /// An exclusive hold on a range; dropping it releases the range.
 #[must_use = "dropping the hold at once releases the range"]
-pub struct WriteHold<'a, L: RawRangeLock + ?Sized>(Hold<'a, L, WRITE>);
+pub struct WriteHold<'a, L: RawRangeLock + ?Sized>(Hold<'a, L, true>);
 
-const READ: bool = false;
-const WRITE: bool = true;
+macro_rules! hold {
+    ($name:ident) => {
+        impl<L: RawRangeLock + ?Sized> $name<'_, L> {
+            /// What is held; `None` if the range was empty.
+            #[inline]
+            pub fn span(&self) -> Option<Span> {
+                self.0.held.map(|(span, _)| span)
+            }
+        }
 
-/// The shared part: what was taken, and how to give it back. `WRITE` is static, so that a release
-/// never branches on it.
-pub(crate) struct Hold<'a, L: RawRangeLock + ?Sized, const ACCESS: bool> {
+        impl<L: RawRangeLock + ?Sized> fmt::Debug for $name<'_, L> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($name))
+                    .field(&self.span())
+                    .finish()
+            }
+        }
+    };
+}
+
+hold!(ReadHold);
+hold!(WriteHold);
+
+/// What was taken, and how to give it back. The access is static, so that a release never branches on it.
+pub(crate) struct Hold<'a, L: RawRangeLock + ?Sized, const WRITE: bool> {
     lock: &'a L,
-    /// `None`: the range was empty, nothing is held.
-    held: Option<Span>,
-    range_start: u64,
-    token: ManuallyDrop<Token>,
+    /// `None`: the range was empty, nothing is held. Otherwise this hold, and nobody else, releases the span.
+    held: Option<(Span, Token)>,
+}
+
+impl<'a, L: RawRangeLock + ?Sized, const WRITE: bool> Hold<'a, L, WRITE> {
+    const ACCESS: Access = if WRITE { Access::Write } else { Access::Read };
+
+    #[inline]
+    pub(crate) fn take(lock: &'a L, range: Range<u64>) -> Result<Self, RangeError> {
+        let held = match Span::new(range)? {
+            Some(span) => Some((span, lock.lock(span, Self::ACCESS)?)),
+            None => None,
+        };
+        Ok(Hold { lock, held })
+    }
+
+    #[inline]
+    pub(crate) fn try_take(lock: &'a L, range: Range<u64>) -> Result<Self, TryLockError> {
+        let held = match Span::new(range)? {
+            Some(span) => Some((span, lock.try_lock(span, Self::ACCESS)?)),
+            None => None,
+        };
+        Ok(Hold { lock, held })
+    }
+}
+
+impl<L: RawRangeLock + ?Sized, const WRITE: bool> Drop for Hold<'_, L, WRITE> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((span, token)) = self.held {
+            // SAFETY: `held` came from `lock` or `try_lock` with this access, and is released here only.
+            unsafe { self.lock.unlock(span, Self::ACCESS, token) }
+        }
+    }
 }

@@ -1,6 +1,17 @@
-//! range-lock
+#![doc = include_str!("../README.md")]
+
 mod error;
+mod guard;
+mod range_lock;
 mod raw;
+mod rw_counter;
+mod rw_distributed;
+pub mod rw_word;
 
 pub use error::{RangeError, TryLockError};
+pub use guard::{RangeLockExt, ReadHold, WriteHold};
+pub use range_lock::{RangeLock, RangeReadGuard, RangeWriteGuard};
 pub use raw::{Access, RawRangeLock, Span, Token};
+pub use rw_counter::RwCounter;
+pub use rw_distributed::RwDistributed;
+pub use rw_word::RwWord;

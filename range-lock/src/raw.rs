@@ -42,7 +42,10 @@ pub struct Span {
 
 impl Span {
     /// Everything that a range can name: `0..u64::MAX`.
-    pub const FULL: Span = Span { start: 0, end: NonZeroU64::MAX };
+    pub const FULL: Span = Span {
+        start: 0,
+        end: NonZeroU64::MAX,
+    };
 
     /// The span of `range`, or `None` if it is empty.
     ///
@@ -52,13 +55,19 @@ impl Span {
     pub const fn new(range: Range<u64>) -> Result<Option<Span>, RangeError> {
         if range.start < range.end {
             match NonZeroU64::new(range.end) {
-                Some(end) => Ok(Some(Span { start: range.start, end })),
+                Some(end) => Ok(Some(Span {
+                    start: range.start,
+                    end,
+                })),
                 None => Ok(None),
             }
         } else if range.start == range.end {
             Ok(None)
         } else {
-            Err(RangeError::Reversed { start: range.start, end: range.end })
+            Err(RangeError::Reversed {
+                start: range.start,
+                end: range.end,
+            })
         }
     }
 

@@ -1,0 +1,65 @@
+//! Makes a volume in a temporary file, writes to it, opens it again, and lists what is there.
+//!
+//! ```text
+//! cargo run -p spanlock-file-core --example volume
+//! ```
+
+use std::thread;
+
+use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_pmem::{MappedFile, Options};
+use spanlock_srl::SrlArray;
+
+/// The range lock of each file: a word for each of its pages.
+fn lock(capacity: u64) -> SrlArray {
+    SrlArray::new(capacity).expect("memory for the lock's words")
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("volume");
+
+    let region = MappedFile::create(&path, 16 << 20, Options::default())?;
+    println!("a durable byte here survives: {:?}", region.durability());
+    let volume = FileCore::format(region, &FormatOptions::new(), lock)?;
+
+    let shared = volume.create("shared/by four threads")?;
+    thread::scope(|scope| {
+        for writer in 0..4_u8 {
+            let shared = &shared;
+            // Each writes its own pages of one file: they do not wait for each other.
+            scope.spawn(move || {
+                for page in 0..8 {
+                    let offset = (page * 4 + writer as u64) * 4096;
+                    shared
+                        .write_at(&[b'a' + writer; 4096], offset)
+                        .expect("there is space");
+                }
+            });
+        }
+    });
+    volume.create("forgotten")?.write_at(b"soon gone", 0)?;
+    volume.remove("forgotten")?;
+
+    // As after a crash: nothing is closed, and nothing needs to be.
+    drop((volume, shared));
+
+    let region = MappedFile::open(&path, Options::default())?;
+    let (volume, report) = FileCore::open(region, lock)?;
+    println!(
+        "recovered {} file(s) from {} committed groups on {} log pages",
+        report.files, report.committed_groups, report.log_pages
+    );
+    for (name, size) in volume.list() {
+        let mut letters = vec![0; size as usize];
+        volume.open_file(&name)?.read_at(&mut letters, 0)?;
+        let pages: String = letters
+            .chunks(4096)
+            .map(|page| char::from(page[0]))
+            .collect();
+        println!("{name:?}: {size} bytes, page by page {pages}");
+    }
+    println!("{:?}", volume.stats());
+    assert!(volume.check()?.damaged.is_empty());
+    Ok(())
+}

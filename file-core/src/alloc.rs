@@ -1,0 +1,458 @@
+//! The page allocator: free extents in memory, in shards, with a reserve for a full volume.
+//!
+//! # The problem
+//! A copy-on-write file takes a page and gives one back for every write, so the allocator is on
+//! every writer's path; and a *full* volume must still let its files be overwritten and its logs be
+//! compacted, which both take pages before they give any back. NOVA keeps a free list for each
+//! processor in memory, rebuilt at mount (Xu & Swanson, FAST '16).
+//!
+//! # Properties
+//! - **Shards**: the volume's pages are cut into up to 16 stripes, each with its own short lock. A
+//!   request starts at the shard that its hint selects (a hash of inode and file page, so that
+//!   writers of different places go to different shards) and goes on to the others when that is
+//!   empty. A page returns to the stripe where it lies, so neighbours join again.
+//! - **Extents**: a request gets the first extent that is long enough, looking at 16 at most, else
+//!   several.
+//! - **Nothing on the medium**: recovery finds out what is free.
+//! - **The reserve**: two small pools that only some classes of requests may touch, once the shards
+//!   are empty. What is freed goes to the pools first, while they are short.
+//!
+//! | class | asked by | shards | pool 0 | pool 1 |
+//! |---|---|---|---|---|
+//! | [`Class::Growth`] | new data, new files, and their log pages | yes | | |
+//! | [`Class::Overwrite`] | data that replaces data, and its log pages | yes | yes | |
+//! | [`Class::Compaction`] | fresh logs, which give more than they take | yes | yes | yes |
+//!
+//! # Invariants
+//! - **A1** A page of the data area is in at most one of: a shard, a pool, an extent that was taken
+//!   and not given back.
+//! - **A2** A shard's extents do not touch: neighbours are joined when one comes back.
+//!
+//! # Orderings
+//! One atomic, a hint: see [`Reserve::missing`]. Everything else is under mutexes.
+//!
+//! # Not promised
+//! Two large requests at once, on a volume with room for one, may both fail: each may hold for a
+//! moment what the other misses, and gives it back.
+
+use std::collections::BTreeMap;
+
+use spanlock_sync::Mutex;
+use spanlock_sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::Error;
+
+/// Consecutive pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// The first page.
+    pub(crate) start: u32,
+    /// How many.
+    pub(crate) len: u32,
+}
+
+/// Extents in order, without an allocation while there is only one.
+#[derive(Debug, Default)]
+pub(crate) struct ExtentList {
+    first: Option<Extent>,
+    rest: Vec<Extent>,
+}
+
+impl ExtentList {
+    /// Appends `extent`, joined to the last one if it continues it.
+    #[inline]
+    pub(crate) fn push(&mut self, extent: Extent) {
+        match self.rest.last_mut().or(self.first.as_mut()) {
+            None => self.first = Some(extent),
+            Some(last) if last.start + last.len == extent.start => last.len += extent.len,
+            Some(_) => self.rest.push(extent),
+        }
+    }
+
+    /// The extents in order.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.first.into_iter().chain(self.rest.iter().copied())
+    }
+
+    /// The pages in order.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = u32> + '_ {
+        self.iter().flat_map(|e| e.start..e.start + e.len)
+    }
+
+    /// How many extents.
+    #[inline]
+    pub(crate) fn count(&self) -> u32 {
+        self.first.is_some() as u32 + self.rest.len() as u32
+    }
+}
+
+/// Who asks for pages: see the module's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Growth,
+    Overwrite,
+    Compaction,
+}
+
+impl Class {
+    /// How many pools it may touch.
+    fn pools(self) -> usize {
+        match self {
+            Class::Growth => 0,
+            Class::Overwrite => 1,
+            Class::Compaction => 2,
+        }
+    }
+}
+
+const MAX_SHARDS: u32 = 16;
+/// A shard has at least this many pages, or small volumes would be all fragments.
+const MIN_SHARD_PAGES: u32 = 256;
+/// Requests of more pages than this ask first whether there are as many, so as not to hold for a
+/// moment what others could have.
+const LOOK_BEFORE_PAGES: u32 = 256;
+/// Extents that a request looks at, to find one that is long enough.
+const LOOKS: usize = 16;
+
+/// Free extents of one stripe: start → length.
+#[derive(Debug, Default)]
+struct Shard {
+    extents: BTreeMap<u32, u32>,
+    free: u32,
+}
+
+impl Shard {
+    /// Takes up to `want` pages, one extent.
+    fn take(&mut self, want: u32) -> Option<Extent> {
+        let mut best: Option<Extent> = None;
+        for (&start, &len) in self.extents.iter().take(LOOKS) {
+            if best.is_none_or(|b| len > b.len) {
+                best = Some(Extent { start, len });
+            }
+            if len >= want {
+                break;
+            }
+        }
+        let Extent { start, len } = best?;
+        let taken = want.min(len);
+        // From its end, so that the key stays.
+        if taken == len {
+            self.extents.remove(&start);
+        } else if let Some(left) = self.extents.get_mut(&start) {
+            *left -= taken;
+        }
+        self.free -= taken;
+        Some(Extent {
+            start: start + len - taken,
+            len: taken,
+        })
+    }
+
+    fn give(&mut self, extent: Extent) {
+        let Extent { mut start, mut len } = extent;
+        self.free += len;
+        let before = self.extents.range_mut(..start).next_back();
+        let joined_before = match before {
+            Some((&s, l)) if s + *l == start => {
+                *l += len;
+                (start, len) = (s, *l);
+                true
+            }
+            Some((&s, l)) => {
+                debug_assert!(s + *l < start, "page {start} was free already");
+                false
+            }
+            None => false,
+        };
+        let after = self.extents.remove(&(start + len));
+        debug_assert!(
+            after.is_some() || self.extents.range(start + 1..start + len).next().is_none(),
+            "pages {start}.. were free already"
+        );
+        if let Some(after) = after {
+            len += after;
+        }
+        if !joined_before || after.is_some() {
+            self.extents.insert(start, len);
+        }
+    }
+}
+
+/// The pools: single pages.
+#[derive(Debug)]
+struct Reserve {
+    pools: Mutex<[Vec<u32>; 2]>,
+    /// Pages that each pool should have.
+    target: u32,
+    /// Pages that the pools lack. Written under `pools`' lock.
+    missing: AtomicU32,
+}
+
+/// A shard on cache lines of its own: two, as processors fetch lines in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Aligned(Mutex<Shard>);
+
+/// The allocator of a volume's pages.
+#[derive(Debug)]
+pub(crate) struct Allocator {
+    shards: Box<[Aligned]>,
+    /// First page of the data area.
+    first: u32,
+    /// Pages of the data area.
+    total: u32,
+    /// Pages of a stripe.
+    stripe: u32,
+    reserve: Reserve,
+}
+
+impl Allocator {
+    /// An allocator for `total` pages from page `first` on, none of them free yet.
+    pub(crate) fn new(first: u32, total: u32) -> Self {
+        let shards = (total / MIN_SHARD_PAGES).clamp(1, MAX_SHARDS);
+        let target = (total / 128).clamp(2, 256);
+        Allocator {
+            shards: (0..shards)
+                .map(|_| Aligned(Mutex::new(Shard::default())))
+                .collect(),
+            first,
+            total,
+            stripe: total.div_ceil(shards),
+            reserve: Reserve {
+                pools: Mutex::new([Vec::new(), Vec::new()]),
+                target,
+                missing: AtomicU32::new(2 * target),
+            },
+        }
+    }
+
+    /// Takes `pages` pages (at least one), in as few extents as are found quickly.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], and then nothing was taken.
+    pub(crate) fn take(&self, hint: u64, pages: u32, class: Class) -> Result<ExtentList, Error> {
+        let mut list = ExtentList::default();
+        let mut left = pages;
+        if pages > LOOK_BEFORE_PAGES && self.available(class) < pages as u64 {
+            return Err(self.no_space(pages, class));
+        }
+        let start = shard_of_hint(hint, self.shards.len());
+        for i in 0..self.shards.len() {
+            // Not `%`: this is on every writer's path.
+            let at = if start + i < self.shards.len() {
+                start + i
+            } else {
+                start + i - self.shards.len()
+            };
+            let mut shard = self.shards[at].0.lock();
+            while left > 0
+                && let Some(extent) = shard.take(left)
+            {
+                left -= extent.len;
+                list.push(extent);
+            }
+            if left == 0 {
+                return Ok(list);
+            }
+        }
+        left -= self.take_reserve(left, class, &mut list);
+        if left > 0 {
+            for extent in list.iter() {
+                self.give(extent);
+            }
+            return Err(self.no_space(pages, class));
+        }
+        Ok(list)
+    }
+
+    /// Takes up to `want` pages from the pools that `class` may touch; returns how many.
+    #[cold]
+    fn take_reserve(&self, want: u32, class: Class, list: &mut ExtentList) -> u32 {
+        let mut pools = self.reserve.pools.lock();
+        let mut taken = 0;
+        for pool in &mut pools[..class.pools()] {
+            while taken < want
+                && let Some(page) = pool.pop()
+            {
+                list.push(Extent {
+                    start: page,
+                    len: 1,
+                });
+                taken += 1;
+            }
+        }
+        // Relaxed: a hint, as in `give`.
+        self.reserve.missing.fetch_add(taken, Ordering::Relaxed);
+        taken
+    }
+
+    /// Gives pages back. Whatever made them unreachable is durable (M7).
+    pub(crate) fn give(&self, extent: Extent) {
+        debug_assert!(extent.start >= self.first);
+        debug_assert!((extent.start - self.first) as u64 + extent.len as u64 <= self.total as u64);
+        let mut rest = extent;
+        // Relaxed: a hint. Whoever misses the last change gives a page to a shard that a pool could
+        // have had, and the next page goes to the pool.
+        if self.reserve.missing.load(Ordering::Relaxed) > 0 {
+            rest = self.refill(rest);
+        }
+        while rest.len > 0 {
+            let stripe = (rest.start - self.first) / self.stripe;
+            let stripe_end = self.first as u64 + (stripe as u64 + 1) * self.stripe as u64;
+            let len = (rest.len as u64).min(stripe_end - rest.start as u64) as u32;
+            self.shards[stripe as usize].0.lock().give(Extent {
+                start: rest.start,
+                len,
+            });
+            rest = Extent {
+                start: rest.start + len,
+                len: rest.len - len,
+            };
+        }
+    }
+
+    /// Fills the pools from `extent`, the last pool first; returns what they did not take.
+    #[cold]
+    fn refill(&self, extent: Extent) -> Extent {
+        let mut pools = self.reserve.pools.lock();
+        let mut rest = extent;
+        let mut missing = 0;
+        for pool in pools.iter_mut().rev() {
+            let lacks = self.reserve.target - pool.len() as u32;
+            let n = lacks.min(rest.len);
+            pool.extend(rest.start..rest.start + n);
+            rest = Extent {
+                start: rest.start + n,
+                len: rest.len - n,
+            };
+            missing += lacks - n;
+        }
+        // Relaxed: a hint, as in `give`; stores are ordered by the lock.
+        self.reserve.missing.store(missing, Ordering::Relaxed);
+        rest
+    }
+
+    /// Pages that a request of `class` could get.
+    fn available(&self, class: Class) -> u64 {
+        let shards: u64 = self.shards.iter().map(|s| s.0.lock().free as u64).sum();
+        let pools = self.reserve.pools.lock();
+        shards
+            + pools[..class.pools()]
+                .iter()
+                .map(|p| p.len() as u64)
+                .sum::<u64>()
+    }
+
+    /// Free pages: all, and those in the pools.
+    pub(crate) fn free_pages(&self) -> (u64, u64) {
+        let (all, growth) = (
+            self.available(Class::Compaction),
+            self.available(Class::Growth),
+        );
+        (all, all.saturating_sub(growth))
+    }
+
+    #[cold]
+    fn no_space(&self, needed: u32, class: Class) -> Error {
+        Error::NoSpace {
+            needed: needed as u64,
+            free: self.available(class),
+        }
+    }
+}
+
+/// The shard that `hint` selects of `count`: the hash's upper half, scaled.
+#[inline]
+fn shard_of_hint(hint: u64, count: usize) -> usize {
+    let hash = hint.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    ((hash * count as u64) >> 32) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(total: u32) -> Allocator {
+        let alloc = Allocator::new(10, total);
+        alloc.give(Extent {
+            start: 10,
+            len: total,
+        });
+        alloc
+    }
+
+    #[test]
+    fn every_page_is_taken_once_and_comes_back() {
+        let alloc = full(5000);
+        assert_eq!(alloc.free_pages(), (5000, 78));
+        let mut seen = vec![false; 5010];
+        let mut lists = Vec::new();
+        for want in [1, 7, 300, 1000, 3614] {
+            let list = alloc.take(want as u64, want, Class::Growth).unwrap();
+            assert_eq!(list.pages().count(), want as usize);
+            for page in list.pages() {
+                assert!(!seen[page as usize]);
+                seen[page as usize] = true;
+            }
+            lists.push(list);
+        }
+        assert_eq!(
+            alloc.take(0, 1, Class::Growth).unwrap_err(),
+            Error::NoSpace { needed: 1, free: 0 }
+        );
+        assert_eq!(
+            alloc.take(0, 39, Class::Overwrite).unwrap().pages().count(),
+            39
+        );
+        assert!(alloc.take(0, 1, Class::Overwrite).is_err());
+        assert_eq!(
+            alloc
+                .take(0, 39, Class::Compaction)
+                .unwrap()
+                .pages()
+                .count(),
+            39
+        );
+        assert_eq!(alloc.free_pages(), (0, 0));
+        for list in lists {
+            list.iter().for_each(|e| alloc.give(e));
+        }
+        // The pools were filled first.
+        assert_eq!(alloc.free_pages(), (5000 - 78, 78));
+    }
+
+    #[test]
+    fn neighbours_join_again() {
+        let alloc = full(100);
+        let pages: Vec<u32> = (0..96)
+            .map(|i| {
+                alloc
+                    .take(i, 1, Class::Growth)
+                    .unwrap()
+                    .pages()
+                    .next()
+                    .unwrap()
+            })
+            .collect();
+        for &page in pages
+            .iter()
+            .step_by(2)
+            .chain(pages.iter().skip(1).step_by(2))
+        {
+            alloc.give(Extent {
+                start: page,
+                len: 1,
+            });
+        }
+        assert_eq!(alloc.take(0, 96, Class::Growth).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_failed_request_takes_nothing() {
+        let alloc = full(100);
+        assert!(alloc.take(0, 101, Class::Compaction).is_err());
+        assert!(alloc.take(0, 97, Class::Growth).is_err());
+        assert_eq!(alloc.free_pages(), (100, 4));
+    }
+}

@@ -1,0 +1,389 @@
+//! An open file: reads, and atomic copy-on-write writes.
+//!
+//! # A write
+//! ```text
+//!   hold whole pages of the file                 released at the end
+//!     take pages from the allocator               may fail
+//!       reserve slots in the log                    may fail
+//!         stream data ┐
+//!         store slots ┴─ fence ── mark ── fence
+//!         index and size
+//!       the reservation ends
+//!     replaced pages become free
+//! ```
+//! What can fail comes before the first store (M2). After the second fence the write is durable,
+//! and only then visible: nobody ever reads what a crash can still take back.
+//!
+//! # A read
+//! Holds the bytes shared, reads the size, then looks every page up without a lock. Pages that the
+//! file does not have are zeros.
+//!
+//! # Cost
+//! A write of one page that is there already: the page streamed, one log slot, two fences, two
+//! short critical sections of the allocator and one of the log, no heap allocation.
+
+use core::fmt;
+
+use spanlock::{RangeLockExt, RawRangeLock};
+use spanlock_pmem::{Flushed, Pmem};
+use spanlock_sync::Arc;
+
+use crate::alloc::{Class, Extent, ExtentList};
+use crate::error::Error;
+use crate::index::Mapping;
+use crate::inode::Inode;
+use crate::layout::{MAX_WRITE_BYTES, PAGE, PAGE_BYTES, SLOT_BYTES, page_at};
+use crate::log::Reservation;
+use crate::medium::Medium;
+use crate::record::{GroupWriter, WriteHeader, slots_for};
+use crate::volume::Volume;
+
+/// An open file; clones are handles to the same file, for any number of threads.
+///
+/// Every write is atomic and durable: when it returns, it survives a crash, and when it does not
+/// return, it is there as a whole or not at all. Readers and writers of overlapping ranges take
+/// turns, by the file's range lock.
+pub struct File<P: Pmem, L: RawRangeLock> {
+    volume: Arc<Volume<P, L>>,
+    inode: Arc<Inode<L>>,
+}
+
+impl<P: Pmem, L: RawRangeLock> File<P, L> {
+    pub(crate) fn new(volume: Arc<Volume<P, L>>, inode: Arc<Inode<L>>) -> Self {
+        File { volume, inode }
+    }
+
+    /// Writes all of `data` at byte `offset`, atomically and durably. Between the old end of the
+    /// file and `offset` it reads as zeros. Writing nothing does nothing.
+    ///
+    /// Blocks while others read or write the same pages of 4 KiB, and while the file's log is compacted.
+    ///
+    /// # Errors
+    /// [`Error::FileTooLarge`], [`Error::WriteTooLong`], [`Error::NoSpace`], [`Error::Lock`]. The file is as before.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let write = self.plan(data, offset)?;
+        let _hold = self.inode.lock.write(write.range())?;
+        self.write_held(&write)
+    }
+
+    /// Writes all of `data` at the end of the file, atomically and durably; returns the offset
+    /// where that was. Appends and other writes at the end exclude each other, so none overwrites
+    /// another.
+    ///
+    /// Blocks as [`write_at`](Self::write_at). May start over when the end moves away while it waits.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    pub fn append(&self, data: &[u8]) -> Result<u64, Error> {
+        loop {
+            let offset = self.inode.size();
+            if data.is_empty() {
+                return Ok(offset);
+            }
+            let write = self.plan(data, offset)?;
+            let _hold = self.inode.lock.write(write.range())?;
+            // The end is chosen under the hold. Whoever else appends at it needs the page that
+            // starts or goes on there.
+            if self.inode.size() == offset {
+                self.write_held(&write)?;
+                return Ok(offset);
+            }
+        }
+    }
+
+    /// Reads bytes from `offset` on into `buf`; returns how many. Fewer than `buf.len()` only at
+    /// the end of the file, 0 past it. What `buf` holds behind them is unchanged.
+    ///
+    /// Blocks while others write the same bytes.
+    ///
+    /// # Errors
+    /// [`Error::Lock`].
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+        let medium = &self.volume.medium;
+        let end = offset
+            .saturating_add(buf.len() as u64)
+            .min(medium.geometry.max_file_size);
+        if offset >= end {
+            return Ok(0);
+        }
+        let _hold = self.inode.lock.read(offset..end)?;
+        // Under the hold: a size that was read before would cut off what was read after.
+        let end = end.min(self.inode.size());
+        let mut at = offset;
+        while at < end {
+            let within = (at % PAGE_BYTES) as usize;
+            let n = (PAGE - within).min((end - at) as usize);
+            let into = &mut buf[(at - offset) as usize..][..n];
+            match self.inode.index.get((at / PAGE_BYTES) as u32) {
+                Some(mapping) => medium.load_data(mapping.page, within, into),
+                None => into.fill(0),
+            }
+            at += n as u64;
+        }
+        Ok(end.saturating_sub(offset) as usize)
+    }
+
+    /// The size in bytes.
+    pub fn size(&self) -> u64 {
+        self.inode.size()
+    }
+
+    /// Looks whether the write is possible. `data` is not empty.
+    fn plan<'d>(&self, data: &'d [u8], offset: u64) -> Result<Write<'d>, Error> {
+        let (len, max) = (data.len() as u64, self.volume.medium.geometry.max_file_size);
+        match offset.checked_add(len) {
+            Some(end) if end <= max => {}
+            _ => return Err(Error::FileTooLarge { offset, len, max }),
+        }
+        if len > MAX_WRITE_BYTES {
+            return Err(Error::WriteTooLong {
+                len,
+                max: MAX_WRITE_BYTES,
+            });
+        }
+        Ok(Write::new(data, offset))
+    }
+
+    /// The write, with its pages of the file held exclusively.
+    fn write_held(&self, write: &Write<'_>) -> Result<(), Error> {
+        let Volume { medium, .. } = &*self.volume;
+        let inode = &*self.inode;
+        let alloc = &medium.space.alloc;
+        let mut pages = write.first..write.first + write.pages;
+        let replaces = pages.all(|page| inode.index.get(page).is_some());
+        let class = if replaces {
+            Class::Overwrite
+        } else {
+            Class::Growth
+        };
+
+        let hint = (inode.number as u64) << 32 | write.first as u64;
+        let extents = alloc.take(hint, write.pages, class)?;
+        let header = write.header(&extents, medium.geometry.data_checksums);
+        let slots = slots_for(header.record_bytes());
+        match inode.log.reserve(medium, slots as u32, class, inode) {
+            Ok(reservation) => {
+                self.write_reserved(write, &extents, &header, slots, reservation);
+                Ok(())
+            }
+            Err(error) => {
+                // M2: nothing was stored to them.
+                extents.iter().for_each(|extent| alloc.give(extent));
+                Err(error)
+            }
+        }
+    }
+
+    /// The part that cannot fail: from the first store to the release of the old pages.
+    fn write_reserved(
+        &self,
+        write: &Write<'_>,
+        extents: &ExtentList,
+        header: &WriteHeader,
+        slots: usize,
+        mut reservation: Reservation<'_>,
+    ) {
+        let medium = &self.volume.medium;
+        let (mut few_slots, mut many_slots) = ([0; 4 * SLOT_BYTES], Vec::new());
+        let group = scratch(&mut few_slots, &mut many_slots, slots * SLOT_BYTES);
+        let (mut few, mut many) = ([0; 16], Vec::new());
+        let checksums = scratch(&mut few, &mut many, write.pages as usize);
+
+        let flushed = self.store_data(write, extents, checksums);
+        let mut writer = GroupWriter::new(group);
+        header.put(&mut writer, extents.iter());
+        if header.checksums {
+            for checksum in checksums.iter() {
+                writer.put(&checksum.to_le_bytes());
+            }
+        }
+        reservation.commit(medium, group, flushed);
+
+        let mut old = FreedRun::default();
+        for ((page, file_page), &checksum) in extents.pages().zip(write.first..).zip(&*checksums) {
+            if let Some(replaced) = self
+                .inode
+                .index
+                .replace(file_page, Mapping { page, checksum })
+            {
+                old.push(replaced.page, medium);
+            }
+        }
+        self.inode.grow(header.end);
+        drop(reservation);
+        old.flush(medium);
+    }
+
+    /// Streams the new pages; the first and the last take from the old ones what the write leaves
+    /// of them.
+    fn store_data(
+        &self,
+        write: &Write<'_>,
+        extents: &ExtentList,
+        checksums: &mut [u32],
+    ) -> Flushed {
+        let medium = &self.volume.medium;
+        let with_checksums = medium.geometry.data_checksums;
+        let mut flushed = Flushed::nothing();
+        let mut done = 0;
+        for Extent { start, len } in extents.iter() {
+            let mut i = 0;
+            while i < len {
+                let whole = write.whole_pages(write.first + done).min(len - i);
+                if whole > 0 {
+                    let content = write.content(write.first + done, whole);
+                    flushed = flushed.and(medium.store_pages(start + i, content));
+                    if with_checksums {
+                        let pages = content.chunks_exact(PAGE);
+                        for (page, checksum) in pages.zip(&mut checksums[done as usize..]) {
+                            *checksum = crc32c::crc32c(page);
+                        }
+                    }
+                    (i, done) = (i + whole, done + whole);
+                } else {
+                    let image = self.merged(write, write.first + done);
+                    flushed = flushed.and(medium.store_page(start + i, &image));
+                    if with_checksums {
+                        checksums[done as usize] = crc32c::crc32c(&image);
+                    }
+                    (i, done) = (i + 1, done + 1);
+                }
+            }
+        }
+        flushed
+    }
+
+    /// The new content of a page that the write covers in part.
+    fn merged(&self, write: &Write<'_>, file_page: u32) -> [u8; PAGE] {
+        let mut image = [0; PAGE];
+        if let Some(mapping) = self.inode.index.get(file_page) {
+            self.volume.medium.load_data(mapping.page, 0, &mut image);
+        }
+        let page_start = page_at(file_page);
+        let from = write.offset.max(page_start);
+        let to = write.end().min(page_start + PAGE_BYTES);
+        let data = &write.data[(from - write.offset) as usize..(to - write.offset) as usize];
+        image[(from - page_start) as usize..][..data.len()].copy_from_slice(data);
+        image
+    }
+}
+
+/// The first `len` values of `few`, or of `many` if there are more. `few` is all default.
+fn scratch<'a, T: Copy + Default>(
+    few: &'a mut [T],
+    many: &'a mut Vec<T>,
+    len: usize,
+) -> &'a mut [T] {
+    if len <= few.len() {
+        &mut few[..len]
+    } else {
+        many.resize(len, T::default());
+        many
+    }
+}
+
+/// A write that is possible: not empty, and not past the largest file size.
+struct Write<'d> {
+    data: &'d [u8],
+    offset: u64,
+    /// First page of the file that it touches.
+    first: u32,
+    /// How many.
+    pages: u32,
+}
+
+impl<'d> Write<'d> {
+    fn new(data: &'d [u8], offset: u64) -> Self {
+        let end = offset + data.len() as u64;
+        let first = offset / PAGE_BYTES;
+        Write {
+            data,
+            offset,
+            first: first as u32,
+            pages: (end.div_ceil(PAGE_BYTES) - first) as u32,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+
+    /// The bytes to hold: whole pages, as the first and the last are merged with what was there.
+    fn range(&self) -> core::ops::Range<u64> {
+        let start = page_at(self.first);
+        start..start + self.pages as u64 * PAGE_BYTES
+    }
+
+    fn header(&self, extents: &ExtentList, checksums: bool) -> WriteHeader {
+        WriteHeader {
+            file_page: self.first,
+            pages: self.pages,
+            extents: extents.count(),
+            end: self.end(),
+            checksums,
+        }
+    }
+
+    /// How many pages from `file_page` on the write covers wholly.
+    fn whole_pages(&self, file_page: u32) -> u32 {
+        if page_at(file_page) < self.offset {
+            return 0;
+        }
+        (self.end() / PAGE_BYTES).saturating_sub(file_page as u64) as u32
+    }
+
+    /// The data of `pages` whole pages from `file_page` on.
+    fn content(&self, file_page: u32, pages: u32) -> &'d [u8] {
+        let from = (page_at(file_page) - self.offset) as usize;
+        &self.data[from..from + pages as usize * PAGE]
+    }
+}
+
+/// Pages that a write has replaced, given back in runs.
+#[derive(Default)]
+struct FreedRun(Option<Extent>);
+
+impl FreedRun {
+    fn push<P>(&mut self, page: u32, medium: &Medium<P>) {
+        match &mut self.0 {
+            Some(run) if run.start + run.len == page => run.len += 1,
+            run => {
+                // M7: the mark of the write that replaced it is durable.
+                if let Some(run) = run.replace(Extent {
+                    start: page,
+                    len: 1,
+                }) {
+                    medium.space.alloc.give(run);
+                }
+            }
+        }
+    }
+
+    fn flush<P>(self, medium: &Medium<P>) {
+        if let Some(run) = self.0 {
+            // M7, as in `push`.
+            medium.space.alloc.give(run);
+        }
+    }
+}
+
+impl<P: Pmem, L: RawRangeLock> Clone for File<P, L> {
+    fn clone(&self) -> Self {
+        File {
+            volume: Arc::clone(&self.volume),
+            inode: Arc::clone(&self.inode),
+        }
+    }
+}
+
+impl<P: Pmem, L: RawRangeLock> fmt::Debug for File<P, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File")
+            .field("inode", &self.inode.number)
+            .field("size", &self.size())
+            .finish_non_exhaustive()
+    }
+}

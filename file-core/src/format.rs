@@ -1,0 +1,149 @@
+//! Making a volume, and reading and repairing its superblocks.
+
+use spanlock_pmem::Pmem;
+
+use crate::error::Error;
+use crate::layout::{
+    Geometry, INODES_PER_PAGE, MAX_FILE_BYTES, MIN_DATA_PAGES, MIN_PAGES, PAGE, PAGE_BYTES, ROOT,
+    ROOT_GENERATION, RawInode, SUPER_BYTES, Superblock, corrupt_superblock,
+};
+use crate::options::FormatOptions;
+
+const BYTES_PER_INODE: u64 = 16 << 10;
+const LEAST_INODES: u64 = 64;
+/// Bytes of the inode table that are zeroed at a time.
+static ZEROES: [u8; 16 * PAGE] = [0; 16 * PAGE];
+
+/// The geometry of a new volume in a region of `len` bytes.
+///
+/// # Errors
+/// [`Error::BadFormat`] names what is too small or too large.
+pub(crate) fn plan(len: u64, options: &FormatOptions) -> Result<Geometry, Error> {
+    let bad = |what, found, wanted| {
+        Err(Error::BadFormat {
+            what,
+            found,
+            wanted,
+        })
+    };
+    let Ok(pages) = u32::try_from(len / PAGE_BYTES) else {
+        return bad("the region's size in bytes", len, "less than 16 TiB");
+    };
+    if (pages as u64) < MIN_PAGES {
+        return bad("the region's size in bytes", len, "at least 65536");
+    }
+    let inodes = options
+        .inodes
+        .map_or((len / BYTES_PER_INODE).max(LEAST_INODES), u64::from);
+    let table_pages = inodes.max(1).div_ceil(INODES_PER_PAGE as u64);
+    if table_pages + 2 + MIN_DATA_PAGES > pages as u64 {
+        return bad(
+            "the number of inodes",
+            inodes,
+            "small enough to leave 8 pages for data",
+        );
+    }
+    let wanted = options.max_file_size.unwrap_or(len);
+    let max_file_size = wanted
+        .checked_next_multiple_of(PAGE_BYTES)
+        .unwrap_or(u64::MAX);
+    if !(PAGE_BYTES..=MAX_FILE_BYTES).contains(&max_file_size) {
+        return bad(
+            "the largest file size in bytes",
+            wanted,
+            "from 1 to 2^44 (16 TiB)",
+        );
+    }
+    Ok(Geometry {
+        pages,
+        inodes: table_pages as u32 * INODES_PER_PAGE,
+        max_file_size,
+        data_checksums: options.data_checksums,
+    })
+}
+
+/// Writes an empty volume. Until it is complete, the region opens as what it was before, or as no volume.
+pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
+    let replica_at = geometry.replica_at();
+    // What was there before ends first: both superblocks, before anything that they describe.
+    store(pmem, 0, &[0; SUPER_BYTES]);
+    store(pmem, replica_at, &[0; SUPER_BYTES]);
+
+    let table_at = geometry.inode_at(0);
+    let table_end = geometry.inode_at(geometry.inodes);
+    let mut at = table_at;
+    while at < table_end {
+        let n = (table_end - at).min(ZEROES.len() as u64) as usize;
+        // SAFETY: M8, and it is fenced before the root's inode is stored.
+        let flushed = unsafe { pmem.write_streaming(at, &ZEROES[..n]) };
+        pmem.fence(flushed);
+        at += n as u64;
+    }
+    let root = RawInode {
+        number: ROOT,
+        generation: ROOT_GENERATION,
+        head: 0,
+    };
+    store(pmem, geometry.inode_at(ROOT), &root.encode());
+
+    store(pmem, replica_at, &geometry.encode());
+    store(pmem, 0, &geometry.encode());
+}
+
+/// Stores bytes and makes them durable.
+fn store<P: Pmem>(pmem: &P, at: u64, bytes: &[u8]) {
+    // SAFETY: M8.
+    let written = unsafe { pmem.write(at, bytes) };
+    pmem.persist(written);
+}
+
+/// Reads the superblocks; if one of them is damaged, writes it again from the other. Says whether it did.
+///
+/// # Errors
+/// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], and [`Error::Corrupt`] if both are damaged.
+pub(crate) fn read<P: Pmem>(pmem: &P) -> Result<(Geometry, bool), Error> {
+    let len = pmem.len();
+    if len < 2 * PAGE_BYTES {
+        return Err(Error::NotAVolume { len });
+    }
+    let last_at = (len / PAGE_BYTES - 1) * PAGE_BYTES;
+    let (primary, replica) = (superblock_at(pmem, 0), superblock_at(pmem, last_at));
+    let (geometry, repair_at) = match (primary, replica) {
+        (Superblock::OtherVersion(found), _) => return Err(other_version(found)),
+        (Superblock::Valid(geometry), _) => {
+            let expected = geometry.pages as u64 * PAGE_BYTES;
+            if expected > len {
+                return Err(Error::Truncated {
+                    expected,
+                    found: len,
+                });
+            }
+            let at = geometry.replica_at();
+            let sound = superblock_at(pmem, at) == Superblock::Valid(geometry);
+            (geometry, (!sound).then_some(at))
+        }
+        // Damaged or absent: the last page decides, if it is the last page of a volume of this size.
+        (_, Superblock::Valid(geometry)) if geometry.replica_at() == last_at => (geometry, Some(0)),
+        (_, Superblock::OtherVersion(found)) => return Err(other_version(found)),
+        (Superblock::Absent, Superblock::Absent) => return Err(Error::NotAVolume { len }),
+        _ => return Err(corrupt_superblock("both superblocks are unreadable", 0)),
+    };
+    if let Some(at) = repair_at {
+        store(pmem, at, &geometry.encode());
+    }
+    Ok((geometry, repair_at.is_some()))
+}
+
+fn other_version(found: u32) -> Error {
+    Error::Version {
+        found,
+        supported: crate::FORMAT_VERSION,
+    }
+}
+
+fn superblock_at<P: Pmem>(pmem: &P, at: u64) -> Superblock {
+    let mut bytes = [0; SUPER_BYTES];
+    // SAFETY: M8.
+    unsafe { pmem.read(at, &mut bytes) };
+    Geometry::decode(&bytes)
+}

@@ -1,0 +1,379 @@
+//! The index of a file: which data page holds which page of the file.
+//!
+//! # The problem
+//! NOVA finds data pages by a radix tree in memory, rebuilt from the log. Under a range lock,
+//! writers of disjoint ranges change one file's index at the same time, so it must not have a lock
+//! of its own.
+//!
+//! # Properties
+//! - A radix tree of 64-way nodes that grows at the top, as high as the largest page needs: a file
+//!   of up to 256 KiB has one node.
+//! - Lookups take no lock and write nothing; inserts never block. Nodes are allocated on first use
+//!   and freed with the tree.
+//! - A value is one word: the data page and the checksum of its content.
+//!
+//! ```text
+//!   root ──► Inner (level 1) ──► Leaf: 64 × │ checksum │ page │
+//!                 │                              63..32   31..0
+//!                 └────────────► Leaf
+//! ```
+//!
+//! # Invariants
+//! - **X1** A node that can be reached from the root stays reachable and allocated until the tree
+//!   is dropped, by `&mut`. (The old root becomes child 0 of the new one.)
+//! - **X2** A node's `level` and its kind never change. A child's level is its parent's less one.
+//! - **X3** A value word is written only under an exclusive hold of the file's range lock over its
+//!   page, or by recovery.
+//!
+//! # Orderings
+//!
+//! | letter | where | pairs with | carries |
+//! |---|---|---|---|
+//! | A | [`Index::publish_root`], [`Inner::child_or_insert`]: compare-exchange, Release | B | a new node's content |
+//! | B | loads of root and children, and the compare-exchange's failure, Acquire | A | |
+//!
+//! Value words are Relaxed, and the argument is X3 in each case: a reader holds the range lock
+//! shared, so what the last writer stored happens-before its load; a compaction waits until no
+//! writer is in flight (letters F and G of the log), so all of their stores happen-before its
+//! loads.
+//!
+//! # Not promised
+//! Anything about a value that is read without a hold over its page.
+
+use core::ptr;
+
+use spanlock_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+const BITS: u32 = 6;
+const FANOUT: usize = 1 << BITS;
+
+/// Where a page of a file lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    /// The data page; never 0.
+    pub(crate) page: u32,
+    /// CRC32C of its content; 0 in volumes without data checksums.
+    pub(crate) checksum: u32,
+}
+
+impl Mapping {
+    fn to_word(self) -> u64 {
+        self.page as u64 | (self.checksum as u64) << 32
+    }
+
+    fn from_word(word: u64) -> Option<Mapping> {
+        let page = word as u32;
+        (page != 0).then_some(Mapping {
+            page,
+            checksum: (word >> 32) as u32,
+        })
+    }
+}
+
+enum Body {
+    Leaf([AtomicU64; FANOUT]),
+    Inner(Inner),
+}
+
+struct Inner([AtomicPtr<Node>; FANOUT]);
+
+struct Node {
+    /// 0 for leaves.
+    level: u32,
+    body: Body,
+}
+
+impl Node {
+    fn new(level: u32) -> Box<Node> {
+        let body = if level == 0 {
+            Body::Leaf(core::array::from_fn(|_| AtomicU64::new(0)))
+        } else {
+            Body::Inner(Inner(core::array::from_fn(|_| {
+                AtomicPtr::new(ptr::null_mut())
+            })))
+        };
+        Box::new(Node { level, body })
+    }
+
+    /// The slot of `page` in this node.
+    #[inline]
+    fn slot(&self, page: u32) -> usize {
+        (page >> (self.level * BITS)) as usize % FANOUT
+    }
+
+    /// Whether `page` lies below this node when it is the root.
+    #[inline]
+    fn covers(&self, page: u32) -> bool {
+        level_for(page) <= self.level
+    }
+}
+
+/// The level that a root needs to cover `page`.
+#[inline]
+fn level_for(page: u32) -> u32 {
+    (32 - (page | 1).leading_zeros()).div_ceil(BITS) - 1
+}
+
+impl Inner {
+    /// The child at `slot`, made if there is none.
+    fn child_or_insert(&self, slot: usize, level: u32) -> *mut Node {
+        // Acquire [B←A]: the child's content.
+        let child = self.0[slot].load(Ordering::Acquire);
+        if !child.is_null() {
+            return child;
+        }
+        let new = Box::into_raw(Node::new(level));
+        // Release [A→B]: publishes the empty node. Acquire [B←A] on failure: the winner's node.
+        match self.0[slot].compare_exchange(
+            ptr::null_mut(),
+            new,
+            Ordering::Release,
+            Ordering::Acquire,
+        ) {
+            Ok(_) => new,
+            Err(winner) => {
+                // SAFETY: `new` came from `Box::into_raw` and was not published, so it is ours alone.
+                drop(unsafe { Box::from_raw(new) });
+                winner
+            }
+        }
+    }
+}
+
+/// The index of one file.
+pub(crate) struct Index {
+    root: AtomicPtr<Node>,
+}
+
+impl Index {
+    pub(crate) fn new() -> Self {
+        Index {
+            root: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Where `page` of the file lies; `None` in a hole.
+    #[inline]
+    pub(crate) fn get(&self, page: u32) -> Option<Mapping> {
+        // Acquire [B←A]: the root's content.
+        let root = self.root.load(Ordering::Acquire);
+        if root.is_null() {
+            return None;
+        }
+        // SAFETY: X1.
+        let mut node = unsafe { &*root };
+        if !node.covers(page) {
+            return None;
+        }
+        loop {
+            match &node.body {
+                // Relaxed: X3, the range lock orders this after the last store.
+                Body::Leaf(values) => {
+                    return Mapping::from_word(values[node.slot(page)].load(Ordering::Relaxed));
+                }
+                Body::Inner(inner) => {
+                    // Acquire [B←A]: the child's content.
+                    let child = inner.0[node.slot(page)].load(Ordering::Acquire);
+                    if child.is_null() {
+                        return None;
+                    }
+                    // SAFETY: X1.
+                    node = unsafe { &*child };
+                }
+            }
+        }
+    }
+
+    /// Maps `page` of the file, and returns what it was mapped to. The caller holds the page
+    /// exclusively (X3).
+    #[inline]
+    pub(crate) fn replace(&self, page: u32, mapping: Mapping) -> Option<Mapping> {
+        debug_assert_ne!(mapping.page, 0);
+        let mut node = self.root_covering(page);
+        loop {
+            match &node.body {
+                Body::Leaf(values) => {
+                    let value = &values[node.slot(page)];
+                    // Relaxed, both: X3, nobody else touches this word meanwhile, and the next one
+                    // to look comes after this one's release of the range lock, or of its place in
+                    // flight.
+                    let old = value.load(Ordering::Relaxed);
+                    value.store(mapping.to_word(), Ordering::Relaxed);
+                    return Mapping::from_word(old);
+                }
+                Body::Inner(inner) => {
+                    let child = inner.child_or_insert(node.slot(page), node.level - 1);
+                    // SAFETY: X1.
+                    node = unsafe { &*child };
+                }
+            }
+        }
+    }
+
+    /// A root that covers `page`, grown if need be.
+    fn root_covering(&self, page: u32) -> &Node {
+        // Acquire [B←A]: the root's content.
+        let mut root = self.root.load(Ordering::Acquire);
+        loop {
+            let new = if root.is_null() {
+                Node::new(level_for(page))
+            } else {
+                // SAFETY: X1.
+                let node = unsafe { &*root };
+                if node.covers(page) {
+                    return node;
+                }
+                let parent = Node::new(node.level + 1);
+                if let Body::Inner(inner) = &parent.body {
+                    // Relaxed: not published yet; A publishes it.
+                    inner.0[0].store(root, Ordering::Relaxed);
+                }
+                parent
+            };
+            root = self.publish_root(root, new);
+        }
+    }
+
+    /// Makes `new` the root if the root is still `old`; returns the root.
+    fn publish_root(&self, old: *mut Node, new: Box<Node>) -> *mut Node {
+        let new = Box::into_raw(new);
+        // Release [A→B]: publishes the new root with its child. Acquire [B←A] on failure: the winner's.
+        match self
+            .root
+            .compare_exchange(old, new, Ordering::Release, Ordering::Acquire)
+        {
+            Ok(_) => new,
+            Err(winner) => {
+                // SAFETY: `new` came from `Box::into_raw` and was not published, so it is ours
+                // alone. Dropping a node does not drop its children.
+                drop(unsafe { Box::from_raw(new) });
+                winner
+            }
+        }
+    }
+
+    /// Calls `each` for every mapped page, in the order of the file. While others change the index,
+    /// what it says is a hint: pages that were mapped before are there, but perhaps elsewhere by
+    /// now.
+    pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32, Mapping)) {
+        // Acquire [B←A]: the root's content.
+        let root = self.root.load(Ordering::Acquire);
+        if !root.is_null() {
+            // SAFETY: X1.
+            walk(unsafe { &*root }, 0, each);
+        }
+    }
+}
+
+fn walk(node: &Node, base: u32, each: &mut dyn FnMut(u32, Mapping)) {
+    match &node.body {
+        Body::Leaf(values) => {
+            for (i, value) in values.iter().enumerate() {
+                // Relaxed: X3, see the module's orderings.
+                if let Some(mapping) = Mapping::from_word(value.load(Ordering::Relaxed)) {
+                    each(base + i as u32, mapping);
+                }
+            }
+        }
+        Body::Inner(inner) => {
+            for (i, child) in inner.0.iter().enumerate() {
+                // Acquire [B←A]: the child's content.
+                let child = child.load(Ordering::Acquire);
+                if !child.is_null() {
+                    let base = base + ((i as u32) << (node.level * BITS));
+                    // SAFETY: X1.
+                    walk(unsafe { &*child }, base, each);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        // Relaxed: `&mut self` comes after every other use.
+        free(self.root.load(Ordering::Relaxed));
+    }
+}
+
+/// Frees `node` and what lies below it. Called by `Drop` alone, once for each node.
+fn free(node: *mut Node) {
+    if node.is_null() {
+        return;
+    }
+    // SAFETY: the node came from `Box::into_raw`; the tree is being dropped, so nobody refers to
+    // it, and it has one parent.
+    let node = unsafe { Box::from_raw(node) };
+    if let Body::Inner(inner) = &node.body {
+        for child in &inner.0 {
+            // Relaxed: as in `drop`.
+            free(child.load(Ordering::Relaxed));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(page: u32) -> Mapping {
+        Mapping {
+            page,
+            checksum: !page,
+        }
+    }
+
+    #[test]
+    fn levels() {
+        for (page, level) in [
+            (0, 0),
+            (63, 0),
+            (64, 1),
+            (4095, 1),
+            (4096, 2),
+            (1 << 30, 5),
+            (u32::MAX, 5),
+        ] {
+            assert_eq!(level_for(page), level, "{page}");
+        }
+    }
+
+    #[test]
+    fn holds_what_is_put_in() {
+        let index = Index::new();
+        assert_eq!(index.get(0), None);
+        let pages = [5, 0, 63, 64, 4095, 4096, 70_000, u32::MAX, 1 << 24];
+        for (i, &page) in pages.iter().enumerate() {
+            assert_eq!(index.replace(page, at(i as u32 + 1)), None);
+            for (j, &other) in pages.iter().enumerate() {
+                let wanted = (j <= i).then(|| at(j as u32 + 1));
+                assert_eq!(index.get(other), wanted, "{other} after {page}");
+            }
+        }
+        assert_eq!(index.replace(64, at(99)), Some(at(4)));
+        let mut sorted = pages;
+        sorted.sort_unstable();
+        let mut walked = Vec::new();
+        index.for_each(&mut |page, _| walked.push(page));
+        assert_eq!(walked, sorted);
+    }
+
+    #[test]
+    fn several_threads_grow_one_tree() {
+        let index = Index::new();
+        std::thread::scope(|scope| {
+            for t in 0..4_u32 {
+                let index = &index;
+                scope.spawn(move || {
+                    for i in 0..2000_u32 {
+                        let page = (i * 4 + t).wrapping_mul(2_654_435_761) >> (i % 27);
+                        // Pages of one thread may meet another's: give each a residue of its own.
+                        let page = (page & !3) | t;
+                        index.replace(page, at(page | 1));
+                        assert_eq!(index.get(page), Some(at(page | 1)));
+                    }
+                });
+            }
+        });
+    }
+}

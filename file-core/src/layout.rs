@@ -1,0 +1,480 @@
+//! The format on the medium: where every field lies, and how the fields that are published by one
+//! 8-byte store prove themselves.
+//!
+//! All numbers are little-endian. The pictures are in `docs/format.md`; this module is their only
+//! other copy.
+//!
+//! # Words that prove themselves
+//!
+//! Three kinds of 8-byte words are published by one atomic store, so no checksum beside them could
+//! be kept in step. They carry their own:
+//!
+//! ```text
+//!   pointer (inode head, log page next)         mark (first word of a group's lead slot)
+//!   63           32 31            0             63    48 47    32 31            0
+//!  ┌───────────────┬───────────────┐           ┌────────┬────────┬───────────────┐
+//!  │ check (not 0) │ page (not 0)  │           │  4D4B  │ slots  │    CRC32C     │
+//!  └───────────────┴───────────────┘           └────────┴────────┴───────────────┘
+//! ```
+//!
+//! Zero means "nothing here". Each has at least two bits set, so no single flipped bit turns one
+//! into zero or zero into one. The checksums cover where the word stands: inode, generation, epoch,
+//! and position in the chain. So a word of another file, or of an older life of the same page, is
+//! never taken for one of this chain.
+
+use crc32c::{crc32c, crc32c_append};
+
+use crate::error::Error;
+
+/// Bytes of a page: the unit of allocation, of data, and of the log.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+/// [`PAGE_BYTES`], to index with.
+pub(crate) const PAGE: usize = PAGE_BYTES as usize;
+/// Bytes of a log slot: a line of the medium.
+pub(crate) const SLOT_BYTES: usize = 64;
+/// Bytes of a slot's first word: a mark in the lead slot of a group, zero in all others.
+pub(crate) const WORD_BYTES: usize = 8;
+/// Bytes of a slot that belong to the group's record.
+pub(crate) const PAYLOAD_BYTES: usize = SLOT_BYTES - WORD_BYTES;
+/// Slots of a log page; what follows them is the tail.
+pub(crate) const PAGE_SLOTS: u32 = (PAGE / SLOT_BYTES - 1) as u32;
+/// Where a log page's tail starts.
+pub(crate) const TAIL_AT: usize = PAGE_SLOTS as usize * SLOT_BYTES;
+/// Slots that one group can have: what a mark can count.
+pub(crate) const MAX_GROUP_SLOTS: usize = u16::MAX as usize;
+
+/// The format version that this build reads and writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// The longest name of a file, in bytes of UTF-8.
+pub const MAX_NAME_BYTES: usize = 1024;
+/// The longest single write, in bytes: 1 GiB.
+pub const MAX_WRITE_BYTES: u64 = 1 << 30;
+/// The largest size of a file that the format can name: 2³² pages.
+pub(crate) const MAX_FILE_BYTES: u64 = 1 << 44;
+
+// The worst group of the longest write still fits a mark: every page an extent of its own, and not
+// aligned.
+const _: () = assert!(
+    (WRITE_HEADER_BYTES + (MAX_WRITE_BYTES / PAGE_BYTES + 1) as usize * (EXTENT_BYTES + 4))
+        .div_ceil(PAYLOAD_BYTES)
+        <= MAX_GROUP_SLOTS
+);
+
+/// The 4 bytes at `at`.
+#[inline]
+pub(crate) fn get_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+/// The 8 bytes at `at`.
+#[inline]
+pub(crate) fn get_u64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+#[inline]
+fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+#[inline]
+fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+// ── Superblock: the first line of the first page, and of the last ────────────────────────────────────────
+
+/// Bytes of a superblock.
+pub(crate) const SUPER_BYTES: usize = 64;
+const MAGIC: u64 = u64::from_le_bytes(*b"SPANFILE");
+
+const S_MAGIC_AT: usize = 0;
+const S_VERSION_AT: usize = S_MAGIC_AT + 8;
+const S_PAGE_BYTES_AT: usize = S_VERSION_AT + 4;
+const S_PAGES_AT: usize = S_PAGE_BYTES_AT + 4;
+const S_INODES_AT: usize = S_PAGES_AT + 8;
+const S_FLAGS_AT: usize = S_INODES_AT + 4;
+const S_TABLE_AT: usize = S_FLAGS_AT + 4;
+const S_DATA_AT: usize = S_TABLE_AT + 8;
+const S_MAX_FILE_AT: usize = S_DATA_AT + 8;
+const S_RESERVED_AT: usize = S_MAX_FILE_AT + 8;
+const S_CRC_AT: usize = S_RESERVED_AT + 4;
+const _: () = assert!(S_CRC_AT + 4 == SUPER_BYTES);
+
+const FLAG_DATA_CHECKSUMS: u32 = 1;
+
+/// Where everything lies in a volume: what the superblock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Pages of the volume, superblocks included.
+    pub(crate) pages: u32,
+    /// Inodes, the root directory's included; a multiple of [`INODES_PER_PAGE`].
+    pub(crate) inodes: u32,
+    /// Largest file size in bytes, a multiple of the page size.
+    pub(crate) max_file_size: u64,
+    /// Whether write records carry a checksum of each data page.
+    pub(crate) data_checksums: bool,
+}
+
+/// Fewest pages of a volume: two superblocks, two pages of inodes, and a dozen for data and logs.
+pub(crate) const MIN_PAGES: u64 = 16;
+/// Fewest pages for data and logs.
+pub(crate) const MIN_DATA_PAGES: u64 = 8;
+/// First page of the inode table.
+const TABLE_PAGE: u32 = 1;
+
+/// A page that may hold a superblock.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Superblock {
+    /// Sound, and of this version.
+    Valid(Geometry),
+    /// Sound, and of another version.
+    OtherVersion(u32),
+    /// It says that it is one, but its checksum or its content is wrong.
+    Damaged,
+    /// Nothing of ours.
+    Absent,
+}
+
+impl Geometry {
+    /// First page for data and logs.
+    pub(crate) fn data_start(&self) -> u32 {
+        TABLE_PAGE + self.inodes / INODES_PER_PAGE
+    }
+
+    /// One past the last page for data and logs: the second superblock.
+    pub(crate) fn data_end(&self) -> u32 {
+        self.pages - 1
+    }
+
+    /// Pages for data and logs.
+    pub(crate) fn data_pages(&self) -> u32 {
+        self.data_end() - self.data_start()
+    }
+
+    /// Where inode `number` lies, in bytes.
+    pub(crate) fn inode_at(&self, number: u32) -> u64 {
+        TABLE_PAGE as u64 * PAGE_BYTES + number as u64 * INODE_BYTES as u64
+    }
+
+    /// Where the second superblock lies, in bytes.
+    pub(crate) fn replica_at(&self) -> u64 {
+        page_at(self.data_end())
+    }
+
+    pub(crate) fn encode(&self) -> [u8; SUPER_BYTES] {
+        let mut b = [0; SUPER_BYTES];
+        put_u64(&mut b, S_MAGIC_AT, MAGIC);
+        put_u32(&mut b, S_VERSION_AT, FORMAT_VERSION);
+        put_u32(&mut b, S_PAGE_BYTES_AT, PAGE_BYTES as u32);
+        put_u64(&mut b, S_PAGES_AT, self.pages as u64);
+        put_u32(&mut b, S_INODES_AT, self.inodes);
+        put_u32(
+            &mut b,
+            S_FLAGS_AT,
+            if self.data_checksums {
+                FLAG_DATA_CHECKSUMS
+            } else {
+                0
+            },
+        );
+        put_u64(&mut b, S_TABLE_AT, TABLE_PAGE as u64);
+        put_u64(&mut b, S_DATA_AT, self.data_start() as u64);
+        put_u64(&mut b, S_MAX_FILE_AT, self.max_file_size);
+        let crc = crc32c(&b[..S_CRC_AT]);
+        put_u32(&mut b, S_CRC_AT, crc);
+        b
+    }
+
+    /// Reads a superblock. Magic, version and checksum keep their places in all versions.
+    pub(crate) fn decode(b: &[u8; SUPER_BYTES]) -> Superblock {
+        let sound = get_u32(b, S_CRC_AT) == crc32c(&b[..S_CRC_AT]);
+        if get_u64(b, S_MAGIC_AT) != MAGIC {
+            return Superblock::Absent;
+        }
+        if !sound {
+            return Superblock::Damaged;
+        }
+        let version = get_u32(b, S_VERSION_AT);
+        if version != FORMAT_VERSION {
+            return Superblock::OtherVersion(version);
+        }
+        let geometry = Geometry {
+            pages: u32::try_from(get_u64(b, S_PAGES_AT)).unwrap_or(0),
+            inodes: get_u32(b, S_INODES_AT),
+            max_file_size: get_u64(b, S_MAX_FILE_AT),
+            data_checksums: get_u32(b, S_FLAGS_AT) & FLAG_DATA_CHECKSUMS != 0,
+        };
+        // Encoding it again tells whether every other field is what it must be.
+        if geometry.is_possible() && geometry.encode() == *b {
+            Superblock::Valid(geometry)
+        } else {
+            Superblock::Damaged
+        }
+    }
+
+    fn is_possible(&self) -> bool {
+        let fixed = 2 + (self.inodes / INODES_PER_PAGE) as u64;
+        self.inodes >= INODES_PER_PAGE
+            && self.inodes.is_multiple_of(INODES_PER_PAGE)
+            && self.pages as u64 >= fixed + MIN_DATA_PAGES
+            && self.max_file_size.is_multiple_of(PAGE_BYTES)
+            && (PAGE_BYTES..=MAX_FILE_BYTES).contains(&self.max_file_size)
+    }
+}
+
+/// Where page `page` starts, in bytes.
+#[inline]
+pub(crate) fn page_at(page: u32) -> u64 {
+    page as u64 * PAGE_BYTES
+}
+
+// ── Inode: 128 bytes, of which the first line is used ────────────────────────────────────────────────────
+
+/// Bytes from one inode to the next.
+pub(crate) const INODE_BYTES: usize = 128;
+/// Inodes in a page of the table.
+pub(crate) const INODES_PER_PAGE: u32 = (PAGE / INODE_BYTES) as u32;
+/// Bytes of an inode that are written: one line.
+pub(crate) const INODE_USED_BYTES: usize = 64;
+/// The root directory's inode.
+pub(crate) const ROOT: u32 = 0;
+/// The root directory's generation; files' generations are larger.
+pub(crate) const ROOT_GENERATION: u64 = 1;
+
+/// The head pointer; published on its own, so outside the inode's checksum.
+pub(crate) const I_HEAD_AT: usize = 0;
+const I_GENERATION_AT: usize = I_HEAD_AT + 8;
+const I_KIND_AT: usize = I_GENERATION_AT + 8;
+const I_NUMBER_AT: usize = I_KIND_AT + 4;
+const I_RESERVED_AT: usize = I_NUMBER_AT + 4;
+const I_CRC_AT: usize = I_RESERVED_AT + 36;
+const _: () = assert!(I_CRC_AT + 4 == INODE_USED_BYTES);
+
+const KIND_DIRECTORY: u32 = 1;
+const KIND_FILE: u32 = 2;
+
+/// An inode as it lies in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RawInode {
+    pub(crate) number: u32,
+    pub(crate) generation: u64,
+    /// The head pointer, sealed; 0 while the log is empty.
+    pub(crate) head: u64,
+}
+
+impl RawInode {
+    pub(crate) fn encode(&self) -> [u8; INODE_USED_BYTES] {
+        let mut b = [0; INODE_USED_BYTES];
+        put_u64(&mut b, I_HEAD_AT, self.head);
+        put_u64(&mut b, I_GENERATION_AT, self.generation);
+        put_u32(
+            &mut b,
+            I_KIND_AT,
+            if self.number == ROOT {
+                KIND_DIRECTORY
+            } else {
+                KIND_FILE
+            },
+        );
+        put_u32(&mut b, I_NUMBER_AT, self.number);
+        let crc = crc32c(&b[I_GENERATION_AT..I_CRC_AT]);
+        put_u32(&mut b, I_CRC_AT, crc);
+        b
+    }
+
+    /// The inode in slot `number`, or `None` if none was written there whole.
+    pub(crate) fn decode(b: &[u8; INODE_USED_BYTES], number: u32) -> Option<RawInode> {
+        let inode = RawInode {
+            number,
+            generation: get_u64(b, I_GENERATION_AT),
+            head: get_u64(b, I_HEAD_AT),
+        };
+        (inode.encode() == *b).then_some(inode)
+    }
+}
+
+// ── Log: chains of pages, 63 slots and a tail each ───────────────────────────────────────────────────────
+
+/// The pointer to the next page; published on its own, so outside the tail's checksum.
+pub(crate) const T_NEXT_AT: usize = TAIL_AT;
+const T_GENERATION_AT: usize = T_NEXT_AT + 8;
+const T_EPOCH_AT: usize = T_GENERATION_AT + 8;
+const T_INODE_AT: usize = T_EPOCH_AT + 8;
+const T_SEQUENCE_AT: usize = T_INODE_AT + 4;
+const T_RESERVED_AT: usize = T_SEQUENCE_AT + 4;
+const T_CRC_AT: usize = T_RESERVED_AT + 28;
+const _: () = assert!(T_CRC_AT + 4 == PAGE);
+
+/// The position in a chain that the inode's head pointer stands for.
+pub(crate) const HEAD_SEQUENCE: u32 = u32::MAX;
+const MARK_TAG: u64 = 0x4D4B;
+
+/// Which chain of log pages: a file's (or the directory's) log between two compactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chain {
+    pub(crate) inode: u32,
+    pub(crate) generation: u64,
+    /// Counts the compactions of this log.
+    pub(crate) epoch: u64,
+}
+
+impl Chain {
+    /// What every checksum of the chain starts from.
+    pub(crate) fn seed(&self) -> u32 {
+        let mut b = [0; 20];
+        put_u32(&mut b, 0, self.inode);
+        put_u64(&mut b, 4, self.generation);
+        put_u64(&mut b, 12, self.epoch);
+        crc32c(&b)
+    }
+
+    /// The chain whose epoch is not known yet: what the head pointer is sealed with.
+    fn of_head(&self) -> Chain {
+        Chain { epoch: 0, ..*self }
+    }
+
+    /// The sealed pointer to `page`, for position `sequence` of the chain.
+    pub(crate) fn seal(&self, sequence: u32, page: u32) -> u64 {
+        let chain = if sequence == HEAD_SEQUENCE {
+            self.of_head()
+        } else {
+            *self
+        };
+        let mut b = [0; 8];
+        put_u32(&mut b, 0, sequence);
+        put_u32(&mut b, 4, page);
+        let check = crc32c_append(chain.seed(), &b);
+        page as u64 | (if check == 0 { u32::MAX } else { check } as u64) << 32
+    }
+
+    /// The page that `word` points to: `Ok(None)` for zero, `Err` for what `seal` did not make.
+    pub(crate) fn unseal(&self, sequence: u32, word: u64) -> Result<Option<u32>, ()> {
+        let page = word as u32;
+        match word {
+            0 => Ok(None),
+            _ if page != 0 && self.seal(sequence, page) == word => Ok(Some(page)),
+            _ => Err(()),
+        }
+    }
+
+    /// Writes the tail of the page at position `sequence` into the page's image.
+    pub(crate) fn put_tail(&self, image: &mut [u8; PAGE], sequence: u32, next: u64) {
+        put_u64(image, T_NEXT_AT, next);
+        put_u64(image, T_GENERATION_AT, self.generation);
+        put_u64(image, T_EPOCH_AT, self.epoch);
+        put_u32(image, T_INODE_AT, self.inode);
+        put_u32(image, T_SEQUENCE_AT, sequence);
+        let crc = crc32c(&image[T_GENERATION_AT..T_CRC_AT]);
+        put_u32(image, T_CRC_AT, crc);
+    }
+
+    /// The chain and the next pointer of a log page, if its tail is that of `inode`, in this
+    /// `generation`, at position `sequence`.
+    pub(crate) fn from_tail(
+        image: &[u8; PAGE],
+        inode: u32,
+        generation: u64,
+        sequence: u32,
+    ) -> Option<(Chain, u64)> {
+        let chain = Chain {
+            inode,
+            generation,
+            epoch: get_u64(image, T_EPOCH_AT),
+        };
+        let next = get_u64(image, T_NEXT_AT);
+        let mut wanted = [0; PAGE];
+        chain.put_tail(&mut wanted, sequence, next);
+        (wanted[TAIL_AT..] == image[TAIL_AT..]).then_some((chain, next))
+    }
+}
+
+/// The mark of the group whose slots are `slots` (first words zero), from position `index` of the
+/// chain on. `seed` is the chain's.
+#[inline]
+pub(crate) fn mark_of(seed: u32, index: u32, slots: &[u8]) -> u64 {
+    let count = (slots.len() / SLOT_BYTES) as u32;
+    debug_assert!(count >= 1 && count as usize <= MAX_GROUP_SLOTS);
+    let place = (index as u64 | (count as u64) << 32).to_le_bytes();
+    let crc = crc32c_append(crc32c_append(seed, &place), slots);
+    crc as u64 | (count as u64) << 32 | MARK_TAG << 48
+}
+
+/// How many slots the group has that `mark` commits, or `None` for what cannot be a mark.
+pub(crate) fn slots_of_mark(mark: u64) -> Option<u32> {
+    let count = (mark >> 32) as u32 & 0xFFFF;
+    (mark >> 48 == MARK_TAG && count != 0).then_some(count)
+}
+
+// ── Records ──────────────────────────────────────────────────────────────────────────────────────────────
+
+/// Bytes of a write record before its extents.
+pub(crate) const WRITE_HEADER_BYTES: usize = 24;
+/// Bytes of an extent in a write record.
+pub(crate) const EXTENT_BYTES: usize = 8;
+/// Bytes of a directory record before its name.
+pub(crate) const NAME_HEADER_BYTES: usize = 16;
+
+/// Byte `at`, as an error about the superblock.
+pub(crate) fn corrupt_superblock(what: &'static str, at: u64) -> Error {
+    Error::Corrupt {
+        what,
+        place: crate::error::Place { at, inode: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHAIN: Chain = Chain {
+        inode: 7,
+        generation: 9,
+        epoch: 3,
+    };
+
+    #[test]
+    fn a_superblock_reads_back_and_no_flipped_bit_passes() {
+        let geometry = Geometry {
+            pages: 300,
+            inodes: 64,
+            max_file_size: 1 << 20,
+            data_checksums: true,
+        };
+        let bytes = geometry.encode();
+        assert_eq!(Geometry::decode(&bytes), Superblock::Valid(geometry));
+        for bit in 0..SUPER_BYTES * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                matches!(
+                    Geometry::decode(&flipped),
+                    Superblock::Damaged | Superblock::Absent
+                ),
+                "bit {bit}"
+            );
+        }
+    }
+
+    #[test]
+    fn pointers_prove_themselves() {
+        let word = CHAIN.seal(4, 77);
+        assert_eq!(CHAIN.unseal(4, word), Ok(Some(77)));
+        assert_eq!(CHAIN.unseal(4, 0), Ok(None));
+        assert_eq!(CHAIN.unseal(5, word), Err(()));
+        assert_eq!(Chain { epoch: 4, ..CHAIN }.unseal(4, word), Err(()));
+        for bit in 0..64 {
+            assert_eq!(CHAIN.unseal(4, word ^ 1 << bit), Err(()));
+            assert_eq!(CHAIN.unseal(4, 1 << bit), Err(()));
+        }
+    }
+
+    #[test]
+    fn marks_say_how_many_slots() {
+        let slots = [3; 5 * SLOT_BYTES];
+        let mark = mark_of(CHAIN.seed(), 60, &slots);
+        assert_eq!(slots_of_mark(mark), Some(5));
+        assert_ne!(mark, mark_of(CHAIN.seed(), 61, &slots));
+        assert_eq!(slots_of_mark(0), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! Records and the groups of slots that carry them.
+//!
+//! A record is a string of bytes; a *group* is the run of consecutive slots that holds it, 56 bytes
+//! a slot. The first word of each slot stays free: the group's mark in the first slot, zero in the
+//! others.
+//!
+//! ```text
+//!            0      8                                                  64
+//!  lead      │ mark │ record bytes 0..56                                │
+//!  further   │  0   │ record bytes 56..112                              │
+//!            │  0   │ …, the rest zero                                  │
+//! ```
+
+use crate::alloc::Extent;
+use crate::layout::{
+    EXTENT_BYTES, NAME_HEADER_BYTES, PAYLOAD_BYTES, SLOT_BYTES, WORD_BYTES, WRITE_HEADER_BYTES,
+    get_u32, get_u64,
+};
+
+const KIND_WRITE: u8 = 1;
+const KIND_ADD: u8 = 2;
+
+const WRITE_WITH_CHECKSUMS: u8 = 1;
+
+/// Slots that a record of `bytes` bytes takes.
+#[inline]
+pub(crate) fn slots_for(bytes: usize) -> usize {
+    bytes.div_ceil(PAYLOAD_BYTES)
+}
+
+/// Fills the slots of a group from front to back, leaving their first words alone.
+pub(crate) struct GroupWriter<'a> {
+    slots: &'a mut [u8],
+    /// Record bytes written so far.
+    used: usize,
+}
+
+impl<'a> GroupWriter<'a> {
+    /// A writer into `slots`, which are all zero.
+    #[inline]
+    pub(crate) fn new(slots: &'a mut [u8]) -> Self {
+        debug_assert!(slots.len().is_multiple_of(SLOT_BYTES));
+        GroupWriter { slots, used: 0 }
+    }
+
+    /// Appends `bytes` to the record.
+    #[inline]
+    pub(crate) fn put(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (slot, within) = (self.used / PAYLOAD_BYTES, self.used % PAYLOAD_BYTES);
+            let n = bytes.len().min(PAYLOAD_BYTES - within);
+            let at = slot * SLOT_BYTES + WORD_BYTES + within;
+            self.slots[at..at + n].copy_from_slice(&bytes[..n]);
+            self.used += n;
+            bytes = &bytes[n..];
+        }
+    }
+}
+
+/// The record in the slots of a group, with the padding behind it.
+pub(crate) fn record_of(slots: &[u8]) -> Vec<u8> {
+    slots
+        .chunks_exact(SLOT_BYTES)
+        .flat_map(|slot| slot[WORD_BYTES..].iter().copied())
+        .collect()
+}
+
+/// The head of a write record: which pages of the file are replaced, and where the write ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WriteHeader {
+    /// First page of the file that is replaced.
+    pub(crate) file_page: u32,
+    /// How many are.
+    pub(crate) pages: u32,
+    /// Extents that hold the new pages, in the order of the file.
+    pub(crate) extents: u32,
+    /// One past the last byte of the file that was written; it lies in the last page.
+    pub(crate) end: u64,
+    /// Whether a checksum of each page follows the extents.
+    pub(crate) checksums: bool,
+}
+
+impl WriteHeader {
+    /// Bytes of the whole record.
+    #[inline]
+    pub(crate) fn record_bytes(&self) -> usize {
+        let checksums = if self.checksums {
+            self.pages as usize * 4
+        } else {
+            0
+        };
+        WRITE_HEADER_BYTES + self.extents as usize * EXTENT_BYTES + checksums
+    }
+
+    /// Appends header and extents; the checksums follow, one [`put`](GroupWriter::put) a page.
+    #[inline]
+    pub(crate) fn put(&self, group: &mut GroupWriter<'_>, extents: impl Iterator<Item = Extent>) {
+        let mut b = [0; WRITE_HEADER_BYTES];
+        b[0] = KIND_WRITE;
+        b[1] = if self.checksums {
+            WRITE_WITH_CHECKSUMS
+        } else {
+            0
+        };
+        b[4..8].copy_from_slice(&self.extents.to_le_bytes());
+        b[8..12].copy_from_slice(&self.file_page.to_le_bytes());
+        b[12..16].copy_from_slice(&self.pages.to_le_bytes());
+        b[16..24].copy_from_slice(&self.end.to_le_bytes());
+        group.put(&b);
+        for extent in extents {
+            let mut b = [0; EXTENT_BYTES];
+            b[..4].copy_from_slice(&extent.start.to_le_bytes());
+            b[4..].copy_from_slice(&extent.len.to_le_bytes());
+            group.put(&b);
+        }
+    }
+}
+
+/// A record read back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// Pages of a file were replaced.
+    Write {
+        header: WriteHeader,
+        extents: Vec<Extent>,
+        /// One a page; empty without checksums.
+        checksums: Vec<u32>,
+    },
+    /// A file is in the directory, as long as the mark is there.
+    Add {
+        inode: u32,
+        generation: u64,
+        name: String,
+    },
+}
+
+/// Bytes of the record that adds `name`.
+pub(crate) fn add_bytes(name: &str) -> usize {
+    NAME_HEADER_BYTES + name.len()
+}
+
+/// Appends the record that adds `name`.
+pub(crate) fn put_add(group: &mut GroupWriter<'_>, inode: u32, generation: u64, name: &str) {
+    let mut b = [0; NAME_HEADER_BYTES];
+    b[0] = KIND_ADD;
+    b[2..4].copy_from_slice(&(name.len() as u16).to_le_bytes());
+    b[4..8].copy_from_slice(&inode.to_le_bytes());
+    b[8..16].copy_from_slice(&generation.to_le_bytes());
+    group.put(&b);
+    group.put(name.as_bytes());
+}
+
+impl Record {
+    /// Reads the record of a group of slots, whose mark has been checked.
+    ///
+    /// # Errors
+    /// What is wrong with it, if its lengths do not fit the group.
+    pub(crate) fn decode(slots: &[u8]) -> Result<Record, &'static str> {
+        let b = record_of(slots);
+        let record = match b[0] {
+            KIND_WRITE => Record::decode_write(&b)?,
+            KIND_ADD => Record::decode_add(&b)?,
+            _ => return Err("a record of unknown kind"),
+        };
+        if slots_for(record.bytes()) * SLOT_BYTES != slots.len() {
+            return Err("a record whose length does not fit its group");
+        }
+        Ok(record)
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Record::Write { header, .. } => header.record_bytes(),
+            Record::Add { name, .. } => add_bytes(name),
+        }
+    }
+
+    fn decode_write(b: &[u8]) -> Result<Record, &'static str> {
+        let header = WriteHeader {
+            file_page: get_u32(b, 8),
+            pages: get_u32(b, 12),
+            extents: get_u32(b, 4),
+            end: get_u64(b, 16),
+            checksums: b[1] & WRITE_WITH_CHECKSUMS != 0,
+        };
+        // Bounded before anything is multiplied: no page takes less than an eighth of a slot.
+        let bound = b.len() as u32;
+        if header.pages == 0 || header.extents > bound || (header.checksums && header.pages > bound)
+        {
+            return Err("a write record longer than its group");
+        }
+        if header.record_bytes() > b.len() {
+            return Err("a write record longer than its group");
+        }
+        let extents_end = WRITE_HEADER_BYTES + header.extents as usize * EXTENT_BYTES;
+        let extents: Vec<Extent> = b[WRITE_HEADER_BYTES..extents_end]
+            .chunks_exact(EXTENT_BYTES)
+            .map(|e| Extent {
+                start: get_u32(e, 0),
+                len: get_u32(e, 4),
+            })
+            .collect();
+        let covered: u64 = extents.iter().map(|e| e.len as u64).sum();
+        if covered != header.pages as u64 || extents.iter().any(|e| e.len == 0) {
+            return Err("a write record whose extents do not add up");
+        }
+        let checksums = b[extents_end..header.record_bytes()]
+            .chunks_exact(4)
+            .map(|c| get_u32(c, 0))
+            .collect();
+        Ok(Record::Write {
+            header,
+            extents,
+            checksums,
+        })
+    }
+
+    fn decode_add(b: &[u8]) -> Result<Record, &'static str> {
+        let (inode, generation) = (get_u32(b, 4), get_u64(b, 8));
+        let name_len = u16::from_le_bytes([b[2], b[3]]) as usize;
+        let name = b
+            .get(NAME_HEADER_BYTES..NAME_HEADER_BYTES + name_len)
+            .ok_or("a directory record longer than its group")?;
+        let name = core::str::from_utf8(name).map_err(|_| "a name that is not UTF-8")?;
+        Ok(Record::Add {
+            inode,
+            generation,
+            name: name.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_every_length_read_back() {
+        for len in 1..=1024 {
+            let name: String = "x".repeat(len);
+            let mut slots = vec![0; slots_for(add_bytes(&name)) * SLOT_BYTES];
+            put_add(&mut GroupWriter::new(&mut slots), 5, 6, &name);
+            assert!(
+                slots
+                    .chunks_exact(SLOT_BYTES)
+                    .all(|s| s[..WORD_BYTES] == [0; 8])
+            );
+            assert_eq!(
+                Record::decode(&slots),
+                Ok(Record::Add {
+                    inode: 5,
+                    generation: 6,
+                    name
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn a_fragmented_write_reads_back() {
+        let extents: Vec<Extent> = (0..100)
+            .map(|i| Extent {
+                start: 10 + 3 * i,
+                len: 2,
+            })
+            .collect();
+        let header = WriteHeader {
+            file_page: 4,
+            pages: 200,
+            extents: 100,
+            end: 204 * 4096,
+            checksums: true,
+        };
+        let mut slots = vec![0; slots_for(header.record_bytes()) * SLOT_BYTES];
+        let mut group = GroupWriter::new(&mut slots);
+        header.put(&mut group, extents.iter().copied());
+        let checksums: Vec<u32> = (0..200).collect();
+        for c in &checksums {
+            group.put(&c.to_le_bytes());
+        }
+        assert_eq!(
+            Record::decode(&slots),
+            Ok(Record::Write {
+                header,
+                extents,
+                checksums
+            })
+        );
+        assert!(Record::decode(&slots[SLOT_BYTES..]).is_err());
+        assert!(Record::decode(&slots[..SLOT_BYTES]).is_err());
+    }
+}

@@ -1,0 +1,324 @@
+//! Recovery: from the bytes of a region to a volume in memory.
+//!
+//! # Method
+//! 1. The directory's chain is walked from inode 0, and its committed groups are replayed: which
+//!    files live.
+//! 2. For each of them, its chain is walked and its committed groups are replayed into a fresh index.
+//! 3. Every page is *claimed* by the one log or index that has it. What nobody claims is free.
+//!
+//! No tail is kept, so every slot of every page is looked at: a slot whose first word is zero is
+//! stepped over, alone; a slot with a mark is the lead of as many slots as the mark says. Groups
+//! may go over the end of a page, so a chain's slots are read as one sequence.
+//!
+//! # What is trusted
+//! Nothing. Each pointer is sealed, in range, and claims its page, so no chain can meet another or
+//! itself; each group is checksummed together with its place; each record must make sense. The
+//! first thing that does not ends the recovery with
+//! [`Error::Corrupt`]. Nothing is written, except one superblock over the other before all this. A
+//! volume that opens is one that this crate has written, or differs from it in bytes
+//! that mean nothing.
+//!
+//! # Cost
+//! Time: all logs are read once. Memory: the largest log, and a bit for each page.
+
+#[cfg(test)]
+mod tests;
+
+use spanlock_pmem::Pmem;
+
+use crate::alloc::Extent;
+use crate::error::Error;
+use crate::index::{Index, Mapping};
+use crate::layout::{
+    Chain, Geometry, HEAD_SEQUENCE, INODE_USED_BYTES, PAGE, PAGE_BYTES, PAGE_SLOTS, RawInode,
+    SLOT_BYTES, T_NEXT_AT, TAIL_AT, WORD_BYTES, get_u64, mark_of, page_at, slots_of_mark,
+};
+use crate::log::Log;
+use crate::options::RecoveryReport;
+use crate::record::{Record, WriteHeader};
+
+/// Where a group lies.
+#[derive(Clone, Copy)]
+pub(crate) struct GroupPlace {
+    /// Its lead slot, counted through the chain.
+    pub(crate) slot: u32,
+    /// Its lead slot, in bytes from the start of the region.
+    pub(crate) at: u64,
+}
+
+/// Receives the records of a log.
+type EachRecord<'a> = dyn FnMut(Record, GroupPlace) -> Result<(), Error> + 'a;
+
+/// A chain of log pages, read.
+struct ReadChain {
+    chain: Chain,
+    pages: Vec<u32>,
+    /// All slots, one after the other.
+    slots: Vec<u8>,
+}
+
+impl ReadChain {
+    /// Where slot `index` lies, in bytes.
+    fn at(&self, index: u32) -> u64 {
+        let page = self.pages[(index / PAGE_SLOTS) as usize];
+        page_at(page) + (index % PAGE_SLOTS) as u64 * SLOT_BYTES as u64
+    }
+}
+
+/// The state of a recovery.
+pub(crate) struct Recovery<'a, P> {
+    pmem: &'a P,
+    geometry: &'a Geometry,
+    /// A bit for each page of the data area: claimed.
+    claimed: Vec<u64>,
+    pub(crate) report: RecoveryReport,
+}
+
+impl<'a, P: Pmem> Recovery<'a, P> {
+    pub(crate) fn new(pmem: &'a P, geometry: &'a Geometry) -> Self {
+        let words = geometry.data_pages().div_ceil(64) as usize;
+        Recovery {
+            pmem,
+            geometry,
+            claimed: vec![0; words],
+            report: RecoveryReport {
+                inodes: geometry.inodes as u64,
+                ..Default::default()
+            },
+        }
+    }
+
+    /// The inode in slot `number`, if one was written there whole.
+    pub(crate) fn inode(&self, number: u32) -> Option<RawInode> {
+        let mut bytes = [0; INODE_USED_BYTES];
+        // SAFETY: M8.
+        unsafe { self.pmem.read(self.geometry.inode_at(number), &mut bytes) };
+        RawInode::decode(&bytes, number)
+    }
+
+    /// The inode that the directory names.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if slot `number` does not hold it in this generation.
+    pub(crate) fn live_inode(&self, number: u32, generation: u64) -> Result<RawInode, Error> {
+        let at = self.geometry.inode_at(number);
+        match self.inode(number) {
+            Some(inode) if inode.generation == generation => Ok(inode),
+            Some(_) => Err(Error::corrupt("an inode of another generation", number, at)),
+            None => Err(Error::corrupt("an unreadable inode", number, at)),
+        }
+    }
+
+    /// Replays the log of `inode`: calls `each` with the records of its committed groups, in order,
+    /// and where they lie. Returns the log, ready to go on after the last of them.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], also from `each`.
+    pub(crate) fn replay(
+        &mut self,
+        inode: &RawInode,
+        each: &mut EachRecord<'_>,
+    ) -> Result<Log, Error> {
+        let read = self.read_chain(inode)?;
+        let next = self.replay_slots(&read, each)?;
+        self.report.log_pages += read.pages.len() as u64;
+        Ok(Log::new(read.chain, read.pages, next))
+    }
+
+    /// Reads the chain of `inode`, claiming its pages.
+    fn read_chain(&mut self, inode: &RawInode) -> Result<ReadChain, Error> {
+        let number = inode.number;
+        let mut chain = Chain {
+            inode: number,
+            generation: inode.generation,
+            epoch: 0,
+        };
+        let mut read = ReadChain {
+            chain,
+            pages: Vec::new(),
+            slots: Vec::new(),
+        };
+        let mut word = inode.head;
+        let mut word_at = self.geometry.inode_at(number);
+        let mut position = HEAD_SEQUENCE;
+        loop {
+            let pointer = chain.unseal(position, word);
+            let Some(page) = pointer.map_err(|()| {
+                Error::corrupt("a log pointer that does not check", number, word_at)
+            })?
+            else {
+                return Ok(read);
+            };
+            self.claim(
+                Extent {
+                    start: page,
+                    len: 1,
+                },
+                number,
+                word_at,
+            )?;
+            let mut image = [0; PAGE];
+            // SAFETY: M8.
+            unsafe { self.pmem.read(page_at(page), &mut image) };
+            let sequence = read.pages.len() as u32;
+            let tail_at = page_at(page) + TAIL_AT as u64;
+            let bad_tail = Error::corrupt("a log page whose tail does not check", number, tail_at);
+            match Chain::from_tail(&image, number, inode.generation, sequence) {
+                Some((found, next)) if sequence == 0 || found == chain => {
+                    chain = found;
+                    word = next;
+                }
+                _ => return Err(bad_tail),
+            }
+            read.chain = chain;
+            read.pages.push(page);
+            read.slots.extend_from_slice(&image[..TAIL_AT]);
+            (word_at, position) = (page_at(page) + T_NEXT_AT as u64, sequence);
+        }
+    }
+
+    /// Looks at every slot of a chain; returns the number of the first slot behind the last
+    /// committed group.
+    fn replay_slots(&mut self, read: &ReadChain, each: &mut EachRecord<'_>) -> Result<u32, Error> {
+        let seed = read.chain.seed();
+        let total = (read.slots.len() / SLOT_BYTES) as u32;
+        let (mut index, mut next) = (0, 0);
+        while index < total {
+            let at = index as usize * SLOT_BYTES;
+            let slot = &read.slots[at..at + SLOT_BYTES];
+            let mark = get_u64(slot, 0);
+            if mark == 0 {
+                self.report.uncommitted_slots += slot.iter().any(|&b| b != 0) as u64;
+                index += 1;
+                continue;
+            }
+            let corrupt = |what| Error::corrupt(what, read.chain.inode, read.at(index));
+            let count = slots_of_mark(mark).ok_or_else(|| corrupt("a commit mark that is none"))?;
+            if count > total - index {
+                return Err(corrupt("a committed group longer than its log"));
+            }
+            let mut group = read.slots[at..at + count as usize * SLOT_BYTES].to_vec();
+            group[..WORD_BYTES].fill(0);
+            if mark_of(seed, index, &group) != mark {
+                return Err(corrupt("a committed group whose checksum is wrong"));
+            }
+            let place = GroupPlace {
+                slot: index,
+                at: read.at(index),
+            };
+            each(Record::decode(&group).map_err(corrupt)?, place)?;
+            self.report.committed_groups += 1;
+            index += count;
+            next = index;
+        }
+        Ok(next)
+    }
+
+    /// Replays the log of a file: its index, its size, and its log.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn file(&mut self, inode: &RawInode) -> Result<(Index, u64, Log), Error> {
+        let (index, mut size) = (Index::new(), 0);
+        let geometry = self.geometry;
+        let log = self.replay(inode, &mut |record, place| {
+            let corrupt = |what| Error::corrupt(what, inode.number, place.at);
+            let Record::Write {
+                header,
+                extents,
+                checksums,
+            } = record
+            else {
+                return Err(corrupt("a directory's record in the log of a file"));
+            };
+            check_write(geometry, &header, &extents).map_err(corrupt)?;
+            let pages = extents.iter().flat_map(|e| e.start..e.start + e.len);
+            for (i, page) in pages.enumerate() {
+                let checksum = checksums.get(i).copied().unwrap_or(0);
+                index.replace(header.file_page + i as u32, Mapping { page, checksum });
+            }
+            size = size.max(header.end);
+            Ok(())
+        })?;
+        let mut claimed = Ok(());
+        index.for_each(&mut |_, mapping| {
+            if claimed.is_ok() {
+                let at = geometry.inode_at(inode.number);
+                claimed = self.claim(
+                    Extent {
+                        start: mapping.page,
+                        len: 1,
+                    },
+                    inode.number,
+                    at,
+                );
+            }
+        });
+        claimed.map(|()| (index, size, log))
+    }
+
+    /// Claims pages for `inode`; what refers to them lies at `at`.
+    fn claim(&mut self, extent: Extent, inode: u32, at: u64) -> Result<(), Error> {
+        if !in_data_area(self.geometry, extent) {
+            return Err(Error::corrupt("a pointer out of the data area", inode, at));
+        }
+        for page in extent.start..extent.start + extent.len {
+            let bit = page - self.geometry.data_start();
+            let word = &mut self.claimed[bit as usize / 64];
+            if *word & 1 << (bit % 64) != 0 {
+                return Err(Error::corrupt("a page that is used twice", inode, at));
+            }
+            *word |= 1 << (bit % 64);
+            self.report.pages_used += 1;
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with every run of pages that nobody claimed.
+    pub(crate) fn free_extents(&self, each: &mut dyn FnMut(Extent)) {
+        let start = self.geometry.data_start();
+        let is_free = |bit: u32| self.claimed[bit as usize / 64] & 1 << (bit % 64) == 0;
+        let mut bit = 0;
+        while bit < self.geometry.data_pages() {
+            let first = bit;
+            while bit < self.geometry.data_pages() && is_free(bit) {
+                bit += 1;
+            }
+            if bit > first {
+                each(Extent {
+                    start: start + first,
+                    len: bit - first,
+                });
+            }
+            bit += 1;
+        }
+    }
+}
+
+fn in_data_area(geometry: &Geometry, extent: Extent) -> bool {
+    let end = extent.start as u64 + extent.len as u64;
+    extent.start >= geometry.data_start() && end <= geometry.data_end() as u64
+}
+
+/// Looks whether a write record could have been written to this volume.
+fn check_write(
+    geometry: &Geometry,
+    header: &WriteHeader,
+    extents: &[Extent],
+) -> Result<(), &'static str> {
+    let end_page = header.file_page as u64 + header.pages as u64;
+    if end_page * PAGE_BYTES > geometry.max_file_size {
+        return Err("a write past the largest file size");
+    }
+    if header.end > end_page * PAGE_BYTES || header.end <= (end_page - 1) * PAGE_BYTES {
+        return Err("a write that does not end in its last page");
+    }
+    if header.checksums != geometry.data_checksums {
+        return Err("a write with checksums in a volume without, or the other way round");
+    }
+    // Also bounds the work: the extents add up to `pages`.
+    if header.pages > geometry.data_pages() || !extents.iter().all(|e| in_data_area(geometry, *e)) {
+        return Err("a pointer out of the data area");
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Logs that check in every word and make no sense: forged, as no flipped bit makes one.
+
+use spanlock::RwCounter;
+use spanlock_pmem::{Durable, MappedFile, Options};
+
+use super::*;
+use crate::layout::{HEAD_SEQUENCE, ROOT, ROOT_GENERATION};
+use crate::record::{GroupWriter, put_add, slots_for};
+use crate::{FileCore, FormatOptions};
+
+/// Where the forged log goes; free in the volume.
+const LOG_PAGE: u32 = 100;
+/// Another free page.
+const FREE_PAGE: u32 = 110;
+const PAGES: u32 = 128;
+
+/// A group of `bytes` bytes that `put` writes, with its mark.
+fn group(
+    chain: &Chain,
+    slot: u32,
+    bytes: usize,
+    put: impl FnOnce(&mut GroupWriter<'_>),
+) -> Vec<u8> {
+    let mut slots = vec![0; slots_for(bytes) * SLOT_BYTES];
+    put(&mut GroupWriter::new(&mut slots));
+    let mark = mark_of(chain.seed(), slot, &slots);
+    slots[..WORD_BYTES].copy_from_slice(&mark.to_le_bytes());
+    slots
+}
+
+/// A write record of one extent.
+fn write(chain: &Chain, slot: u32, file_page: u32, extent: Extent, end: u64) -> Vec<u8> {
+    let header = WriteHeader {
+        file_page,
+        pages: extent.len,
+        extents: 1,
+        end,
+        checksums: false,
+    };
+    group(chain, slot, header.record_bytes(), |g| {
+        header.put(g, [extent].into_iter())
+    })
+}
+
+/// Opens a volume with one file, after the log of inode `number` was replaced by one page with
+/// `slots` and a next pointer to `next`; returns what the damage is said to be.
+fn opened(
+    number: u32,
+    slots: impl FnOnce(&Chain) -> Vec<u8>,
+    next: Option<u32>,
+) -> Result<(), &'static str> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("volume");
+    let region = MappedFile::create(path, PAGES as u64 * PAGE_BYTES, Options::default()).unwrap();
+    let options = FormatOptions::new().inodes(32).max_file_size(1 << 30);
+    let volume = FileCore::format(&region, &options, |_| RwCounter::new()).unwrap();
+    volume.create("a").unwrap();
+
+    let generation = if number == ROOT {
+        ROOT_GENERATION
+    } else {
+        ROOT_GENERATION + 1
+    };
+    let chain = Chain {
+        inode: number,
+        generation,
+        epoch: 5,
+    };
+    let slots = slots(&chain);
+    let mut image = [0; PAGE];
+    image[..slots.len()].copy_from_slice(&slots);
+    chain.put_tail(&mut image, 0, next.map_or(0, |page| chain.seal(0, page)));
+    // SAFETY: nobody else uses the region.
+    let written = unsafe { region.write(page_at(LOG_PAGE), &image) };
+    region.persist(written);
+    let geometry = crate::format::read(&&region).unwrap().0;
+    let head = chain.seal(HEAD_SEQUENCE, LOG_PAGE);
+    let head = region.publish(geometry.inode_at(number), head, Durable::at_rest());
+    region.persist(head);
+    match FileCore::open(&region, |_| RwCounter::new()) {
+        Ok(_) => Ok(()),
+        Err(Error::Corrupt { what, .. }) => Err(what),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn one(start: u32) -> Extent {
+    Extent { start, len: 1 }
+}
+
+#[test]
+fn a_log_that_makes_sense_opens() {
+    assert_eq!(
+        opened(
+            1,
+            |c| write(c, 0, 7, one(FREE_PAGE), 7 * PAGE_BYTES + 1),
+            None
+        ),
+        Ok(())
+    );
+    let dead_and_live = |c: &Chain| {
+        [
+            write(c, 0, 0, one(LOG_PAGE), 1),
+            write(c, 1, 0, one(FREE_PAGE), 1),
+        ]
+        .concat()
+    };
+    assert_eq!(
+        opened(1, dead_and_live, None),
+        Ok(()),
+        "a dead group may name any page"
+    );
+}
+
+#[test]
+fn a_page_is_used_once() {
+    let twice = Err("a page that is used twice");
+    let two = |c: &Chain| {
+        let second = write(c, 1, 1, one(FREE_PAGE), 2 * PAGE_BYTES);
+        [write(c, 0, 0, one(FREE_PAGE), 1), second].concat()
+    };
+    assert_eq!(opened(1, two, None), twice, "by two pages of a file");
+    assert_eq!(
+        opened(1, |c| write(c, 0, 0, one(LOG_PAGE), 1), None),
+        twice,
+        "by data and log"
+    );
+    assert_eq!(
+        opened(1, |_| Vec::new(), Some(LOG_PAGE)),
+        twice,
+        "a chain that meets itself"
+    );
+}
+
+#[test]
+fn pointers_stay_in_the_data_area() {
+    let out = Err("a pointer out of the data area");
+    for page in [1, PAGES - 1, PAGES, u32::MAX] {
+        assert_eq!(
+            opened(1, |c| write(c, 0, 0, one(page), 1), None),
+            out,
+            "data in page {page}"
+        );
+        assert_eq!(
+            opened(1, |_| Vec::new(), Some(page)),
+            out,
+            "a log in page {page}"
+        );
+    }
+    let long = Extent {
+        start: FREE_PAGE,
+        len: PAGES,
+    };
+    assert_eq!(
+        opened(1, |c| write(c, 0, 0, long, PAGES as u64 * PAGE_BYTES), None),
+        out
+    );
+    assert_eq!(
+        opened(0, |_| Vec::new(), Some(0)),
+        Err("a log pointer that does not check")
+    );
+}
+
+#[test]
+fn writes_end_where_they_can() {
+    let last = Err("a write that does not end in its last page");
+    for end in [0, 5 * PAGE_BYTES, 6 * PAGE_BYTES + 1, u64::MAX] {
+        assert_eq!(
+            opened(1, |c| write(c, 0, 5, one(FREE_PAGE), end), None),
+            last,
+            "{end}"
+        );
+    }
+    let past = |c: &Chain| write(c, 0, 1 << 18, one(FREE_PAGE), (1 << 30) + 1);
+    assert_eq!(
+        opened(1, past, None),
+        Err("a write past the largest file size")
+    );
+}
+
+#[test]
+fn records_are_where_they_belong() {
+    let name = |c: &Chain| group(c, 0, 17, |g| put_add(g, 1, 2, "b"));
+    assert_eq!(
+        opened(1, name, None),
+        Err("a directory's record in the log of a file")
+    );
+    let data = |c: &Chain| write(c, 0, 0, one(FREE_PAGE), 1);
+    assert_eq!(
+        opened(0, data, None),
+        Err("a file's record in the log of the directory")
+    );
+    let unknown = |c: &Chain| group(c, 0, 20, |g| g.put(&[9; 20]));
+    assert_eq!(opened(1, unknown, None), Err("a record of unknown kind"));
+    let longer = |c: &Chain| group(c, 0, 60, |g| put_add(g, 1, 2, "b"));
+    assert_eq!(
+        opened(0, longer, None),
+        Err("a record whose length does not fit its group")
+    );
+}
+
+#[test]
+fn names_and_inodes_come_once() {
+    let two = |a: (u32, u64, &'static str), b: (u32, u64, &'static str)| {
+        move |c: &Chain| {
+            let group = |slot, (inode, generation, name): (_, _, &str)| {
+                group(c, slot, 16 + name.len(), |g| {
+                    put_add(g, inode, generation, name)
+                })
+            };
+            [group(0, a), group(1, b)].concat()
+        }
+    };
+    let twice = Err("an inode that the directory names twice");
+    assert_eq!(opened(0, two((1, 2, "a"), (1, 2, "b")), None), twice);
+    let impossible = Err("an impossible name or inode in the directory");
+    for inode in [0, 32, u32::MAX] {
+        assert_eq!(
+            opened(0, two((1, 2, "a"), (inode, 2, "b")), None),
+            impossible
+        );
+    }
+    assert_eq!(opened(0, two((1, 2, "a"), (2, 2, "")), None), impossible);
+    assert_eq!(
+        opened(0, two((1, 2, "a"), (2, 2, "b")), None),
+        Err("an unreadable inode")
+    );
+    assert_eq!(
+        opened(0, two((1, 3, "a"), (2, 2, "b")), None),
+        Err("an inode of another generation")
+    );
+}

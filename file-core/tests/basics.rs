@@ -1,0 +1,359 @@
+//! One thread, one volume: what each operation does.
+
+mod common;
+
+use common::{Mem, PAGE, content, format, open, reopen};
+use spanlock::{RangeError, RwCounter};
+use spanlock_file_core::{Error, FileCore, FormatOptions, MAX_NAME_BYTES, MAX_WRITE_BYTES};
+
+fn options() -> FormatOptions {
+    FormatOptions::new()
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let volume = format(256, &options());
+    let file = volume.create("a").unwrap();
+    assert_eq!(file.size(), 0);
+    assert_eq!(file.read_at(&mut [0; 8], 0), Ok(0));
+    file.write_at(b"hello world", 0).unwrap();
+    file.write_at(b"WORLD", 6).unwrap();
+    assert_eq!(content(&file), b"hello WORLD");
+    let mut tail = [9; 8];
+    assert_eq!(file.read_at(&mut tail, 6), Ok(5));
+    assert_eq!(&tail, b"WORLD\x09\x09\x09");
+    assert_eq!(file.read_at(&mut tail, 11), Ok(0));
+    assert_eq!(file.read_at(&mut tail, u64::MAX), Ok(0));
+    assert_eq!(
+        content(&reopen(&volume).open_file("a").unwrap()),
+        b"hello WORLD"
+    );
+}
+
+#[test]
+fn every_offset_and_length_around_pages() {
+    let volume = format(512, &options());
+    let near = [
+        0,
+        1,
+        8,
+        PAGE - 1,
+        PAGE,
+        PAGE + 1,
+        2 * PAGE - 5,
+        2 * PAGE,
+        3 * PAGE + 7,
+    ];
+    for (i, offset) in near.into_iter().enumerate() {
+        for (j, len) in near.into_iter().enumerate() {
+            let name = format!("{offset}+{len}");
+            let file = volume.create(&name).unwrap();
+            let mut model = vec![7_u8; 2 * PAGE as usize + 100];
+            file.write_at(&model, 0).unwrap();
+            let data: Vec<u8> = (0..len)
+                .map(|b| (b + i as u64 * 16 + j as u64) as u8)
+                .collect();
+            file.write_at(&data, offset).unwrap();
+            if len > 0 {
+                model.resize(model.len().max((offset + len) as usize), 0);
+                model[offset as usize..][..len as usize].copy_from_slice(&data);
+            }
+            assert_eq!(content(&file), model, "{name}");
+            assert_eq!(
+                content(&reopen(&volume).open_file(&name).unwrap()),
+                model,
+                "{name} reopened"
+            );
+            drop(file);
+            volume.remove(&name).unwrap();
+        }
+    }
+    assert_eq!(
+        volume.stats().pages_free + volume.stats().log_pages,
+        volume.stats().pages_total
+    );
+}
+
+#[test]
+fn holes_read_as_zeros() {
+    let volume = format(64, &options().max_file_size(1 << 40));
+    let file = volume.create("sparse").unwrap();
+    file.write_at(b"x", (1 << 40) - 1).unwrap();
+    file.write_at(b"y", 5 * PAGE + 3).unwrap();
+    assert_eq!(file.size(), 1 << 40);
+    let mut bytes = [1; 2 * PAGE as usize];
+    assert_eq!(file.read_at(&mut bytes, 4 * PAGE), Ok(bytes.len()));
+    assert!(
+        bytes
+            .iter()
+            .enumerate()
+            .all(|(i, &b)| b == if i as u64 == PAGE + 3 { b'y' } else { 0 })
+    );
+    let volume = reopen(&volume);
+    assert_eq!(volume.list(), [("sparse".to_owned(), 1 << 40)]);
+}
+
+#[test]
+fn appends_follow_each_other() {
+    let volume = format(64, &options());
+    let file = volume.create("log").unwrap();
+    let mut model = Vec::new();
+    for i in 0..100_u8 {
+        assert_eq!(file.append(&vec![i; i as usize]), Ok(model.len() as u64));
+        model.extend(vec![i; i as usize]);
+    }
+    assert_eq!(content(&file), model);
+}
+
+#[test]
+fn names_come_and_go() {
+    let volume = format(64, &options());
+    let a = volume.create("a").unwrap();
+    assert_eq!(
+        volume.create("a").unwrap_err(),
+        Error::Exists { name: "a".into() }
+    );
+    assert_eq!(
+        volume.open_file("b").unwrap_err(),
+        Error::NotFound { name: "b".into() }
+    );
+    volume
+        .open_or_create("b")
+        .unwrap()
+        .write_at(b"bb", 0)
+        .unwrap();
+    a.write_at(b"a", 0).unwrap();
+    assert_eq!(content(&volume.open_or_create("a").unwrap()), b"a");
+    assert_eq!(volume.list(), [("a".to_owned(), 1), ("b".to_owned(), 2)]);
+    assert!(volume.exists("b") && !volume.exists("c"));
+    volume.remove("b").unwrap();
+    assert_eq!(
+        volume.remove("b"),
+        Err(Error::NotFound { name: "b".into() })
+    );
+    assert_eq!(volume.list(), [("a".to_owned(), 1)]);
+    assert_eq!(reopen(&volume).list(), [("a".to_owned(), 1)]);
+}
+
+#[test]
+fn a_removed_file_lives_as_long_as_its_handles() {
+    let volume = format(64, &options());
+    let before = volume.stats();
+    let file = volume.create("a").unwrap();
+    let again = file.clone();
+    file.write_at(&[1; 3 * PAGE as usize], 0).unwrap();
+    volume.remove("a").unwrap();
+    assert!(!volume.exists("a"));
+    let other = volume.create("a").unwrap();
+    other.write_at(b"other", 0).unwrap();
+    file.write_at(b"still here", 0).unwrap();
+    assert_eq!(&content(&again)[..11], b"still here\x01");
+    assert_eq!(content(&other), b"other");
+    // A crash now forgets the removed file.
+    let reopened = reopen(&volume);
+    assert_eq!(reopened.list(), [("a".to_owned(), 5)]);
+    assert_eq!(reopened.stats().inodes_free, before.inodes_free - 1);
+    drop((file, again));
+    let after = volume.stats();
+    assert_eq!(after.inodes_free, before.inodes_free - 1);
+    assert_eq!(after.pages_free, reopened.stats().pages_free);
+}
+
+#[test]
+fn limits_are_errors() {
+    let volume = format(64, &options().max_file_size(10 * PAGE - 5).inodes(2));
+    assert_eq!(volume.max_file_size(), 10 * PAGE);
+    let file = volume.create("a").unwrap();
+    let max = 10 * PAGE;
+    file.write_at(b"x", max - 1).unwrap();
+    for offset in [max, u64::MAX, u64::MAX - 1] {
+        let error = file.write_at(b"x", offset).unwrap_err();
+        assert_eq!(
+            error,
+            Error::FileTooLarge {
+                offset,
+                len: 1,
+                max
+            }
+        );
+    }
+    assert_eq!(
+        file.append(b"x"),
+        Err(Error::FileTooLarge {
+            offset: max,
+            len: 1,
+            max
+        })
+    );
+    assert_eq!(file.write_at(&[], u64::MAX), Ok(()));
+    for name in ["", "nul\0"] {
+        assert!(matches!(
+            volume.create(name),
+            Err(Error::NameInvalid { .. })
+        ));
+    }
+    let long = "n".repeat(MAX_NAME_BYTES + 1);
+    let error = Error::NameTooLong {
+        len: MAX_NAME_BYTES + 1,
+        max: MAX_NAME_BYTES,
+    };
+    assert_eq!(volume.create(&long).unwrap_err(), error);
+    for i in 1..31 {
+        volume.create(&i.to_string()).unwrap();
+    }
+    assert_eq!(
+        volume.create("one more").unwrap_err(),
+        Error::NoInodes { total: 31 }
+    );
+    volume.remove("7").unwrap();
+    volume.create("one more").unwrap();
+}
+
+#[test]
+fn a_write_has_a_largest_length() {
+    let volume = format(64, &options().max_file_size(1 << 40));
+    let file = volume.create("a").unwrap();
+    let data = vec![0; MAX_WRITE_BYTES as usize + 1];
+    let error = Error::WriteTooLong {
+        len: MAX_WRITE_BYTES + 1,
+        max: MAX_WRITE_BYTES,
+    };
+    assert_eq!(file.write_at(&data, 0), Err(error));
+    let error = file.write_at(&data[1..], 0).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::NoSpace {
+                needed: 262_144,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_lock_that_is_too_small_is_an_error() {
+    struct Small;
+    // SAFETY: it never holds anything.
+    unsafe impl spanlock::RawRangeLock for Small {
+        fn capacity(&self) -> u64 {
+            0
+        }
+        fn lock(
+            &self,
+            span: spanlock::Span,
+            _: spanlock::Access,
+        ) -> Result<spanlock::Token, RangeError> {
+            Err(RangeError::PastCapacity {
+                start: span.start(),
+                end: span.end(),
+                capacity: 0,
+            })
+        }
+        fn try_lock(
+            &self,
+            span: spanlock::Span,
+            access: spanlock::Access,
+        ) -> Result<spanlock::Token, spanlock::TryLockError> {
+            Ok(self.lock(span, access)?)
+        }
+        unsafe fn unlock(&self, _: spanlock::Span, _: spanlock::Access, _: spanlock::Token) {}
+    }
+    let volume = FileCore::format(Mem::new(1 << 20), &options(), |_| Small).unwrap();
+    let file = volume.create("a").unwrap();
+    let wanted = RangeError::PastCapacity {
+        start: 0,
+        end: PAGE,
+        capacity: 0,
+    };
+    assert_eq!(file.write_at(b"x", 5), Err(Error::Lock(wanted)));
+    // The directory's log has a page; the failed write has none.
+    assert_eq!(volume.stats().pages_free, volume.stats().pages_total - 1);
+}
+
+#[test]
+fn formats_that_cannot_be() {
+    let make = |len, options: &FormatOptions| {
+        FileCore::format(Mem::new(len), options, |_| RwCounter::new())
+            .map(drop)
+            .unwrap_err()
+    };
+    for error in [
+        make(15 * PAGE, &options()),
+        make(16 * PAGE, &options().inodes(1000)),
+        make(16 * PAGE, &options().max_file_size(0)),
+        make(16 * PAGE, &options().max_file_size(u64::MAX)),
+    ] {
+        assert!(matches!(error, Error::BadFormat { .. }), "{error}");
+    }
+    let smallest = format(16, &options());
+    smallest
+        .create("a")
+        .unwrap()
+        .write_at(&[1; PAGE as usize], 0)
+        .unwrap();
+    assert_eq!(reopen(&smallest).list(), [("a".to_owned(), PAGE)]);
+}
+
+#[test]
+fn a_volume_can_be_formatted_over() {
+    let volume = format(64, &options());
+    volume.create("old").unwrap().write_at(b"old", 0).unwrap();
+    let mem = volume.pmem().clone();
+    let volume = FileCore::format(mem.clone(), &options(), common::segments).unwrap();
+    assert_eq!(volume.list(), []);
+    let (volume, report) = open(&mem).unwrap();
+    assert_eq!(
+        (volume.list().len(), report.files, report.committed_groups),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn the_report_counts() {
+    let volume = format(128, &options());
+    for i in 0..10 {
+        let file = volume.create(&i.to_string()).unwrap();
+        file.write_at(&[i; 2 * PAGE as usize], 0).unwrap();
+    }
+    volume.remove("3").unwrap();
+    let (reopened, report) = open(&Mem::from_bytes(&volume.pmem().bytes())).unwrap();
+    assert_eq!((report.files, report.inodes), (9, 64));
+    assert_eq!(report.committed_groups, 9 + 9);
+    assert_eq!((report.log_pages, report.pages_used), (10, 28));
+    // The removed name.
+    assert_eq!(
+        (report.uncommitted_slots, report.superblock_repaired),
+        (1, false)
+    );
+    assert_eq!(reopened.stats(), volume.stats());
+}
+
+#[test]
+fn a_check_finds_flipped_data() {
+    let volume = format(64, &options().data_checksums(true));
+    let file = volume.create("a").unwrap();
+    file.write_at(&[5; 3 * PAGE as usize], 100).unwrap();
+    file.write_at(&[6; PAGE as usize], PAGE).unwrap();
+    let report = volume.check().unwrap();
+    assert_eq!(
+        (report.files, report.pages, report.damaged.len()),
+        (1, 4, 0)
+    );
+    let mut bytes = volume.pmem().bytes();
+    let at = bytes.iter().position(|&b| b == 6).unwrap();
+    bytes[at + 77] ^= 4;
+    let (volume, _) = open(&Mem::from_bytes(&bytes)).unwrap();
+    let damaged = volume.check().unwrap().damaged;
+    assert_eq!(damaged.len(), 1);
+    assert_eq!(
+        (damaged[0].name.as_str(), damaged[0].offset, damaged[0].at),
+        ("a", PAGE, at as u64)
+    );
+
+    let volume = format(64, &options().data_checksums(false));
+    volume.create("a").unwrap().write_at(&[5; 999], 0).unwrap();
+    assert_eq!(volume.check().unwrap().pages, 0);
+    assert_eq!(content(&reopen(&volume).open_file("a").unwrap()), [5; 999]);
+}

@@ -1,0 +1,217 @@
+//! What the tests share: a region in memory that yields crash images, the locks, and random numbers.
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
+mod sim;
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spanlock::{RawRangeLock, RwCounter};
+use spanlock_file_core::{Error, File, FileCore, FormatOptions, RecoveryReport};
+use spanlock_pmem::{Durable, Flushed, Pmem, RegionId, Written};
+use spanlock_srl::SrlArray;
+
+#[allow(unused_imports, reason = "every test file uses a part of it")]
+pub(crate) use sim::Rng;
+use sim::Sim;
+
+pub(crate) const PAGE: u64 = 4096;
+
+pub(crate) type AnyLock = Box<dyn RawRangeLock>;
+pub(crate) type Volume = FileCore<Arc<Mem>, AnyLock>;
+pub(crate) type Handle = File<Arc<Mem>, AnyLock>;
+
+/// Makes a lock of a given capacity.
+pub(crate) type MakeLock = fn(u64) -> AnyLock;
+
+/// The locks that every test of threads runs with.
+pub(crate) fn lock_kinds() -> [(&'static str, MakeLock); 3] {
+    [
+        ("one word", |_| Box::new(RwCounter::new())),
+        ("segments of a page", |capacity| array(capacity, PAGE)),
+        ("segments of a line", |capacity| array(capacity, 64)),
+    ]
+}
+
+fn array(capacity: u64, segment: u64) -> AnyLock {
+    Box::new(SrlArray::with_segment_size(capacity, segment).expect("memory"))
+}
+
+pub(crate) fn segments(capacity: u64) -> AnyLock {
+    array(capacity, PAGE)
+}
+
+pub(crate) fn format(pages: u64, options: &FormatOptions) -> Volume {
+    FileCore::format(Mem::new(pages * PAGE), options, segments).expect("format")
+}
+
+pub(crate) fn open(mem: &Arc<Mem>) -> Result<(Volume, RecoveryReport), Error> {
+    FileCore::open(Arc::clone(mem), segments)
+}
+
+/// Opens what the medium of `volume` holds now, in a region of its own.
+pub(crate) fn reopen(volume: &Volume) -> Volume {
+    open(&Mem::from_words(volume.pmem().words()))
+        .expect("reopen")
+        .0
+}
+
+pub(crate) fn content(file: &Handle) -> Vec<u8> {
+    let mut bytes = vec![0xEE; file.size() as usize];
+    assert_eq!(file.read_at(&mut bytes, 0), Ok(bytes.len()));
+    bytes
+}
+
+/// Called at every operation on the region with a function that makes a crash image of this moment.
+pub(crate) type CrashHook = Box<dyn FnMut(&mut dyn FnMut() -> Vec<u64>) + Send>;
+
+/// A region in memory. Its words are atomics, so that a crash image can be made beside running threads.
+pub(crate) struct Mem {
+    words: Box<[AtomicU64]>,
+    id: RegionId,
+    /// Panics with the operation that brings it down to zero.
+    fuse: AtomicU64,
+    /// What has reached the medium; only with a hook.
+    sim: Option<Mutex<(Sim, CrashHook)>>,
+}
+
+impl Mem {
+    pub(crate) fn new(len: u64) -> Arc<Mem> {
+        Mem::from_bytes(&vec![0; len as usize])
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Arc<Mem> {
+        Mem::from_words(bytes.chunks_exact(8).map(word).collect())
+    }
+
+    pub(crate) fn from_words(words: Vec<u64>) -> Arc<Mem> {
+        let words = words.into_iter().map(AtomicU64::new).collect();
+        Arc::new(Mem {
+            words,
+            id: RegionId::new(),
+            fuse: AtomicU64::new(u64::MAX),
+            sim: None,
+        })
+    }
+
+    /// A region with this content on its medium, that calls `hook` with every operation.
+    pub(crate) fn simulated(words: Vec<u64>, seed: u64, hook: CrashHook) -> Arc<Mem> {
+        let mut mem = Arc::into_inner(Mem::from_words(words.clone())).expect("just made");
+        mem.sim = Some(Mutex::new((Sim::new(words, seed), hook)));
+        Arc::new(mem)
+    }
+
+    /// Everything written so far.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.words.len() * 8];
+        for (word, into) in self.words.iter().zip(bytes.chunks_exact_mut(8)) {
+            into.copy_from_slice(&word.load(Ordering::Acquire).to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Flips bit `bit`, counted from the start of the region.
+    pub(crate) fn flip(&self, bit: usize) {
+        self.words[bit / 64].fetch_xor(1 << (bit % 64), Ordering::Relaxed);
+    }
+
+    pub(crate) fn words(&self) -> Vec<u64> {
+        self.words
+            .iter()
+            .map(|word| word.load(Ordering::Acquire))
+            .collect()
+    }
+
+    /// Lets the `operations`-th operation from now on panic, after it has stored or flushed; 0 for none.
+    pub(crate) fn panic_at(&self, operations: u64) {
+        self.fuse
+            .store(operations.wrapping_sub(1), Ordering::Relaxed);
+    }
+
+    fn simulate(&self, act: impl FnOnce(&mut Sim)) {
+        if let Some(sim) = &self.sim {
+            let (sim, hook) = &mut *sim.lock().unwrap();
+            act(sim);
+            hook(&mut || sim.crash_image());
+        }
+        assert!(
+            self.fuse.fetch_sub(1, Ordering::Relaxed) != 0,
+            "the medium fails"
+        );
+    }
+
+    fn store(&self, at: u64, data: &[u8]) {
+        assert!(
+            at.is_multiple_of(8) && data.len().is_multiple_of(8),
+            "unaligned store"
+        );
+        let words = &self.words[at as usize / 8..][..data.len() / 8];
+        for (target, value) in words.iter().zip(data.chunks_exact(8)) {
+            target.store(word(value), Ordering::Relaxed);
+        }
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+}
+
+// SAFETY: tokens are made where their constructors allow it; the simulation keeps what they
+// promise. Accesses out of the region panic by slice indexing.
+unsafe impl Pmem for Mem {
+    fn len(&self) -> u64 {
+        self.words.len() as u64 * 8
+    }
+
+    unsafe fn read(&self, at: u64, into: &mut [u8]) {
+        let (mut at, mut rest) = (at as usize, into);
+        while !rest.is_empty() {
+            let bytes = self.words[at / 8].load(Ordering::Relaxed).to_le_bytes();
+            let n = rest.len().min(8 - at % 8);
+            let (now, later) = rest.split_at_mut(n);
+            now.copy_from_slice(&bytes[at % 8..][..n]);
+            (at, rest) = (at + n, later);
+        }
+    }
+
+    unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
+        self.store(at, data);
+        self.simulate(|sim| sim.store(at, data, false));
+        // SAFETY: stored above, and inside.
+        unsafe { Written::new(self.id, at..at + data.len() as u64) }
+    }
+
+    unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
+        self.store(at, data);
+        self.simulate(|sim| sim.store(at, data, true));
+        // SAFETY: as far as the simulation goes, it waits for a fence only.
+        unsafe { Flushed::new() }
+    }
+
+    fn flush(&self, written: Written) -> Flushed {
+        let range = written.into_range(self.id);
+        self.simulate(|sim| sim.flush(range));
+        // SAFETY: begun above.
+        unsafe { Flushed::new() }
+    }
+
+    fn fence(&self, _: Flushed) -> Durable {
+        self.simulate(Sim::fence);
+        // SAFETY: fenced above.
+        unsafe { Durable::new() }
+    }
+
+    fn publish(&self, at: u64, value: u64, _: Durable) -> Written {
+        assert!(at.is_multiple_of(8));
+        self.words[at as usize / 8].store(value, Ordering::Release);
+        self.simulate(|sim| sim.store(at, &value.to_le_bytes(), false));
+        // SAFETY: stored above, and inside.
+        unsafe { Written::new(self.id, at..at + 8) }
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        assert!(at.is_multiple_of(8));
+        self.words[at as usize / 8].load(Ordering::Acquire)
+    }
+}

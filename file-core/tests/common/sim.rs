@@ -1,0 +1,145 @@
+//! What reaches the medium, by the x86 model: of each line a prefix of its stores, in any order
+//! among lines; streaming stores each by itself; a fence makes durable what its own thread has
+//! flushed before.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::thread::{self, ThreadId};
+
+const LINE: u64 = 64;
+
+/// A store of 8 bytes that may not have reached the medium.
+#[derive(Clone, Copy)]
+struct Store {
+    /// Which word of the region.
+    word: usize,
+    value: u64,
+    /// Counts all stores.
+    number: u64,
+    streaming: bool,
+}
+
+/// The medium, and the stores on their way to it.
+pub(crate) struct Sim {
+    medium: Vec<u64>,
+    /// By line, in the order of the stores.
+    pending: BTreeMap<u64, Vec<Store>>,
+    /// What the next fence of a thread makes durable: by line, stores up to this number.
+    flushed: HashMap<ThreadId, Vec<(u64, u64)>>,
+    stores: u64,
+    rng: Rng,
+}
+
+impl Sim {
+    pub(crate) fn new(medium: Vec<u64>, seed: u64) -> Sim {
+        Sim {
+            medium,
+            pending: BTreeMap::new(),
+            flushed: HashMap::new(),
+            stores: 0,
+            rng: Rng::new(seed),
+        }
+    }
+
+    pub(crate) fn store(&mut self, at: u64, data: &[u8], streaming: bool) {
+        for (i, value) in data.chunks_exact(8).enumerate() {
+            let at = at + i as u64 * 8;
+            self.stores += 1;
+            let store = Store {
+                word: at as usize / 8,
+                value: super::word(value),
+                number: self.stores,
+                streaming,
+            };
+            self.pending.entry(at / LINE).or_default().push(store);
+        }
+        if streaming {
+            self.flush(at..at + data.len() as u64);
+        }
+    }
+
+    pub(crate) fn flush(&mut self, range: Range<u64>) {
+        let mine = self.flushed.entry(thread::current().id()).or_default();
+        let lines = range.start / LINE..range.end.div_ceil(LINE);
+        mine.extend(lines.map(|line| (line, self.stores)));
+    }
+
+    pub(crate) fn fence(&mut self) {
+        let mine = self
+            .flushed
+            .remove(&thread::current().id())
+            .unwrap_or_default();
+        for (line, upto) in mine {
+            let Some(stores) = self.pending.get_mut(&line) else {
+                continue;
+            };
+            let durable = stores.iter().take_while(|s| s.number <= upto).count();
+            for store in stores.drain(..durable) {
+                self.medium[store.word] = store.value;
+            }
+            if stores.is_empty() {
+                self.pending.remove(&line);
+            }
+        }
+    }
+
+    /// What a crash now may leave, by chance: of three, one image in which each line is on its own,
+    /// one with everything, one in which a single line has what it can and all others nothing.
+    pub(crate) fn crash_image(&mut self) -> Vec<u64> {
+        let mut medium = self.medium.clone();
+        let lines = self.pending.len() as u64;
+        let (way, chosen) = (self.rng.below(4), self.rng.below(lines.max(1)));
+        for (i, stores) in self.pending.values().enumerate() {
+            let chance = match way {
+                0 => u64::from(i as u64 == chosen) * 4,
+                1 => u64::from(i as u64 != chosen) * 4,
+                2 => 4,
+                _ => self.rng.below(5),
+            };
+            let cached = stores.iter().filter(|s| !s.streaming).count() as u64;
+            let mut prefix = if chance == 4 {
+                cached
+            } else {
+                self.rng.below(cached + 1)
+            };
+            if chance == 0 {
+                prefix = 0;
+            }
+            for store in stores {
+                let persists = if store.streaming {
+                    self.rng.below(4) < chance
+                } else {
+                    prefix > 0 && {
+                        prefix -= 1;
+                        true
+                    }
+                };
+                if persists {
+                    medium[store.word] = store.value;
+                }
+            }
+        }
+        medium
+    }
+}
+
+/// Random numbers, the same in each run.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// Less than `bound`, which is not 0.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 16) % bound
+    }
+}

@@ -1,0 +1,277 @@
+//! Crash images, by the x86 model, at every operation on the region: what returned is there, what
+//! did not is there whole or not at all.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use common::{MakeLock, Mem, PAGE, Rng, Volume, content, lock_kinds, open, segments};
+use spanlock_file_core::{Error, FileCore, FormatOptions};
+
+type Model = BTreeMap<String, Vec<u8>>;
+
+/// What a crash may leave: the state before the operation under way, or after it.
+#[derive(Default)]
+struct Allowed {
+    before: Model,
+    after: Option<Model>,
+    /// The last image, and what it holds.
+    last: Option<(Vec<u64>, Model)>,
+    images: u64,
+}
+
+fn read_all(volume: &Volume) -> Model {
+    let names = volume.list().into_iter();
+    names
+        .map(|(name, _)| (name.clone(), content(&volume.open_file(&name).unwrap())))
+        .collect()
+}
+
+/// A region whose every operation is followed by a crash image that must hold one of the allowed states.
+fn watched(words: Vec<u64>, seed: u64, allowed: &Arc<Mutex<Allowed>>) -> Arc<Mem> {
+    let allowed = Arc::clone(allowed);
+    let hook = move |image: &mut dyn FnMut() -> Vec<u64>| {
+        let image = image();
+        let allowed = &mut *allowed.lock().unwrap();
+        let (volume, _) = open(&Mem::from_words(image.clone())).expect("a crash image opens");
+        let found = read_all(&volume);
+        assert!(volume.check().unwrap().damaged.is_empty());
+        let known = found == allowed.before || allowed.after.as_ref() == Some(&found);
+        assert!(known, "neither before nor after: {:?}", volume.list());
+        allowed.last = Some((image, found));
+        allowed.images += 1;
+    };
+    Mem::simulated(words, seed, Box::new(hook))
+}
+
+/// One random operation on one of so many files, on the model and, as soon as it is allowed there,
+/// on the volume. One in so many removes the file.
+fn step(
+    volume: &Volume,
+    allowed: &Arc<Mutex<Allowed>>,
+    rng: &mut Rng,
+    [files, removals]: [u64; 2],
+) {
+    let mut model = allowed.lock().unwrap().before.clone();
+    // The second and later names, and writes of more than seven pages, take groups of several slots.
+    let number = rng.below(files);
+    let name = format!("file {number}{}", "-".repeat(60 * number as usize));
+    let (what, offset) = (rng.below(removals), rng.below(5) * PAGE / 2);
+    let exists = model.contains_key(&name);
+    let data = vec![rng.next() as u8; [1, 100, 4096, 10_000, 40_000][rng.below(5) as usize]];
+    match (what, exists) {
+        (0, true) => drop(model.remove(&name)),
+        (_, false) => drop(model.insert(name.clone(), Vec::new())),
+        (_, true) => {
+            let file = model.get_mut(&name).unwrap();
+            let end = offset as usize + data.len();
+            file.resize(file.len().max(end), 0);
+            file[offset as usize..end].copy_from_slice(&data);
+        }
+    }
+    allowed.lock().unwrap().after = Some(model.clone());
+    let result = match (what, exists) {
+        (0, true) => volume.remove(&name),
+        (_, false) => volume.create(&name).map(drop),
+        (_, true) => volume.open_file(&name).unwrap().write_at(&data, offset),
+    };
+    let mut allowed = allowed.lock().unwrap();
+    allowed.after = None;
+    match result {
+        Ok(()) => allowed.before = model,
+        Err(error) => assert!(matches!(error, Error::NoSpace { .. }), "{error}"),
+    }
+}
+
+/// Rounds of `steps` operations with crash images; each starts from a crash image of the one
+/// before, and with `warm` operations without.
+fn rounds(volume: Volume, kind: [u64; 2], rounds: u64, [warm, steps]: [u64; 2]) -> (u64, u64) {
+    let before = read_all(&volume);
+    let allowed = Arc::new(Mutex::new(Allowed {
+        before,
+        ..Allowed::default()
+    }));
+    let mut image = volume.pmem().words();
+    let mut compactions = 0;
+    for round in 0..rounds {
+        let mut rng = Rng::new(round + 1);
+        let (volume, _) = open(&Mem::from_words(image)).unwrap();
+        for _ in 0..warm {
+            step(&volume, &allowed, &mut rng, kind);
+        }
+        let image_now = volume.pmem().words();
+        let (volume, _) = open(&watched(image_now, round + 1, &allowed)).unwrap();
+        for _ in 0..steps {
+            step(&volume, &allowed, &mut rng, kind);
+        }
+        assert_eq!(read_all(&volume), allowed.lock().unwrap().before);
+        compactions += volume.stats().compactions;
+        let mut allowed = allowed.lock().unwrap();
+        let (last, found) = allowed.last.take().expect("there were operations");
+        (image, allowed.before) = (last, found);
+    }
+    (allowed.lock().unwrap().images, compactions)
+}
+
+#[test]
+fn every_operation_is_all_or_nothing() {
+    let volume = common::format(48, &FormatOptions::new().inodes(32).data_checksums(true));
+    let (images, _) = rounds(volume, [4, 12], 8, [20, 30]);
+    assert!(images > 1000, "{images}");
+}
+
+#[test]
+fn so_it_is_on_a_full_volume_where_logs_are_compacted() {
+    let volume = common::format(48, &FormatOptions::new().inodes(32));
+    for name in ["file 0", "file 1"] {
+        volume
+            .create(name)
+            .unwrap()
+            .write_at(&[1; 5 * PAGE as usize], 0)
+            .unwrap();
+    }
+    let hog = volume.create("hog").unwrap();
+    while hog.append(&[9; PAGE as usize]).is_ok() {}
+    let (images, compactions) = rounds(volume, [1, 100], 10, [45, 40]);
+    assert!(images > 1000 && compactions > 2, "{images} {compactions}");
+}
+
+#[test]
+fn compaction_by_length_is_all_or_nothing() {
+    let volume = common::format(48, &FormatOptions::new().inodes(32));
+    let file = volume.create("file 0").unwrap();
+    // Nine pages of log are due, with some slots to go.
+    for i in 0..9 * 63 - 3_u64 {
+        file.write_at(&i.to_le_bytes(), i % 2 * PAGE).unwrap();
+    }
+    assert_eq!(volume.stats().compactions, 0);
+    let before = read_all(&volume);
+    let allowed = Arc::new(Mutex::new(Allowed {
+        before,
+        ..Allowed::default()
+    }));
+    let (volume, _) = open(&watched(volume.pmem().words(), 5, &allowed)).unwrap();
+    let mut rng = Rng::new(3);
+    while volume.stats().compactions == 0 {
+        step(&volume, &allowed, &mut rng, [1, u64::MAX]);
+    }
+    for _ in 0..10 {
+        step(&volume, &allowed, &mut rng, [1, u64::MAX]);
+    }
+}
+
+#[test]
+fn formatting_ends_the_old_volume_whole() {
+    for seed in 1..40 {
+        let old = common::format(48, &FormatOptions::new());
+        old.create("old").unwrap().write_at(b"old", 0).unwrap();
+        let options = FormatOptions::new().inodes(100);
+        let hook = |image: &mut dyn FnMut() -> Vec<u64>| match open(&Mem::from_words(image())) {
+            Ok((volume, _)) => {
+                let found = volume.list();
+                assert!(
+                    found.is_empty() || found == [("old".to_owned(), 3)],
+                    "{found:?}"
+                );
+            }
+            // A superblock that is there in part.
+            Err(Error::NotAVolume { .. } | Error::Corrupt { .. }) => {}
+            Err(error) => panic!("{error}"),
+        };
+        let mem = Mem::simulated(old.pmem().words(), seed, Box::new(hook));
+        FileCore::format(Arc::clone(&mem), &options, segments).unwrap();
+    }
+}
+
+#[test]
+fn a_repair_may_crash_too() {
+    for seed in 1..40 {
+        for at in [20, 47 * PAGE + 20] {
+            let volume = common::format(48, &FormatOptions::new());
+            volume.create("a").unwrap().write_at(b"a", 0).unwrap();
+            let mut words = volume.pmem().words();
+            words[at as usize / 8] ^= 1;
+            let hook = |image: &mut dyn FnMut() -> Vec<u64>| {
+                let (volume, _) = open(&Mem::from_words(image())).unwrap();
+                assert_eq!(volume.list(), [("a".to_owned(), 1)]);
+            };
+            let mem = Mem::simulated(words, seed, Box::new(hook));
+            assert!(open(&mem).unwrap().1.superblock_repaired);
+            assert!(!open(&mem).unwrap().1.superblock_repaired);
+        }
+    }
+}
+
+/// `pages` pages that say who wrote them, and when.
+fn stamped(stamp: u64, pages: u64) -> Vec<u8> {
+    stamp.to_le_bytes().repeat((pages * PAGE / 8) as usize)
+}
+
+/// Each writer has a run of pages of its own, all of them written at once, and counts its writes.
+fn crash_beside_writers(make: MakeLock, seed: u64) -> u64 {
+    const WRITERS: u64 = 3;
+    const PAGES: u64 = 2;
+    let volume = common::format(96, &FormatOptions::new().inodes(32).data_checksums(true));
+    let file = volume.create("shared").unwrap();
+    file.write_at(&stamped(0, WRITERS * PAGES), 0).unwrap();
+
+    let returned: Arc<[AtomicU64; WRITERS as usize]> = Arc::default();
+    let images = Arc::new(AtomicU64::new(0));
+    let hook = {
+        let (returned, images) = (Arc::clone(&returned), Arc::clone(&images));
+        let mut rng = Rng::new(seed);
+        move |image: &mut dyn FnMut() -> Vec<u64>| {
+            if rng.below(8) != 0 {
+                return;
+            }
+            // Read first: what has returned by now is durable in the image.
+            let least: Vec<u64> = returned.iter().map(|r| r.load(Ordering::Acquire)).collect();
+            let (volume, _) = open(&Mem::from_words(image())).unwrap();
+            let bytes = content(&volume.open_file("shared").unwrap());
+            for (t, (run, least)) in bytes
+                .chunks_exact((PAGES * PAGE) as usize)
+                .zip(least)
+                .enumerate()
+            {
+                let stamp = u64::from_le_bytes(run[..8].try_into().unwrap());
+                assert_eq!(run, stamped(stamp, PAGES), "writer {t}: torn");
+                assert!(
+                    stamp >= least,
+                    "writer {t}: write {least} returned, {stamp} is there"
+                );
+            }
+            assert!(volume.check().unwrap().damaged.is_empty());
+            images.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let mem = Mem::simulated(volume.pmem().words(), seed, Box::new(hook));
+    let (volume, _) = FileCore::open(mem, make).unwrap();
+    let file = volume.open_file("shared").unwrap();
+    thread::scope(|scope| {
+        for t in 0..WRITERS {
+            let (file, returned) = (&file, &returned);
+            scope.spawn(move || {
+                // Enough that the log is compacted while others are in flight.
+                for i in 1..=300 {
+                    file.write_at(&stamped(i, PAGES), t * PAGES * PAGE).unwrap();
+                    returned[t as usize].store(i, Ordering::Release);
+                }
+            });
+        }
+    });
+    assert!(volume.stats().compactions > 0);
+    images.load(Ordering::Relaxed)
+}
+
+#[test]
+fn writers_of_one_file_are_each_all_or_nothing() {
+    for (lock, make) in lock_kinds() {
+        for seed in 1..4 {
+            let images = crash_beside_writers(make, seed);
+            assert!(images > 100, "{lock}: {images}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Regions that are not a volume, or not any more: an error or the whole content, never a panic,
+//! never anything else.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::{Mem, PAGE, Rng, Volume, content, format, open};
+use spanlock_file_core::{Error, FORMAT_VERSION, FormatOptions};
+
+type Content = BTreeMap<String, Vec<u8>>;
+
+fn read_all(volume: &Volume) -> Content {
+    let names = volume.list().into_iter();
+    names
+        .map(|(name, _)| (name.clone(), content(&volume.open_file(&name).unwrap())))
+        .collect()
+}
+
+/// A small volume with everything in it: long names, removals, several extents, several log pages,
+/// a compacted log.
+fn sample() -> (Vec<u8>, Content) {
+    let volume = format(96, &FormatOptions::new().inodes(32));
+    let busy = volume.create("busy").unwrap();
+    for i in 0..800_u64 {
+        busy.write_at(&i.to_le_bytes(), i % 3 * PAGE).unwrap();
+    }
+    assert!(volume.stats().compactions > 0);
+    volume
+        .create(&"long name ".repeat(100))
+        .unwrap()
+        .write_at(&[3; 9000], 77)
+        .unwrap();
+    volume
+        .create("gone")
+        .unwrap()
+        .write_at(&[4; 5000], 0)
+        .unwrap();
+    volume.create("empty").unwrap();
+    volume.remove("gone").unwrap();
+    volume
+        .create("again")
+        .unwrap()
+        .write_at(b"again", PAGE * 3)
+        .unwrap();
+    (volume.pmem().bytes(), read_all(&volume))
+}
+
+/// Opens damaged bytes: whether they open; if so, names and sizes are what they were.
+fn opens(mem: &Arc<Mem>, expected: &Content, what: impl Fn() -> String) -> bool {
+    match open(mem) {
+        Ok((volume, _)) => {
+            let sizes: Vec<_> = expected
+                .iter()
+                .map(|(n, c)| (n.clone(), c.len() as u64))
+                .collect();
+            assert_eq!(volume.list(), sizes, "{}", what());
+            true
+        }
+        Err(Error::Corrupt { .. } | Error::NotAVolume { .. } | Error::Version { .. }) => false,
+        Err(error) => panic!("{}: {error}", what()),
+    }
+}
+
+#[test]
+fn regions_that_are_no_volume() {
+    for len in [8, PAGE, 2 * PAGE, 100 * PAGE] {
+        assert_eq!(open(&Mem::new(len)).unwrap_err(), Error::NotAVolume { len });
+    }
+    let mut rng = Rng::new(1);
+    let noise: Vec<u8> = (0..64 * PAGE).map(|_| rng.next() as u8).collect();
+    assert!(matches!(
+        open(&Mem::from_bytes(&noise)),
+        Err(Error::NotAVolume { .. })
+    ));
+}
+
+#[test]
+fn another_version_is_named() {
+    let (mut bytes, _) = sample();
+    bytes[8] = FORMAT_VERSION as u8 + 1;
+    let crc = crc32c(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+    let error = Error::Version {
+        found: FORMAT_VERSION + 1,
+        supported: FORMAT_VERSION,
+    };
+    assert_eq!(open(&Mem::from_bytes(&bytes)).unwrap_err(), error);
+}
+
+/// The checksum, bit by bit.
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc: u32, &byte| {
+        (0..8).fold(crc ^ byte as u32, |crc, _| {
+            crc >> 1 ^ (0x82F6_3B78 & (crc & 1).wrapping_neg())
+        })
+    })
+}
+
+#[test]
+fn a_volume_cut_short_says_so() {
+    let (bytes, _) = sample();
+    let expected = bytes.len() as u64;
+    for len in (8..bytes.len()).step_by(776) {
+        let error = open(&Mem::from_bytes(&bytes[..len])).unwrap_err();
+        let found = len as u64;
+        if found < 2 * PAGE {
+            assert_eq!(error, Error::NotAVolume { len: found });
+        } else {
+            assert_eq!(error, Error::Truncated { expected, found });
+        }
+    }
+}
+
+#[test]
+fn a_region_that_has_grown_opens() {
+    let (mut bytes, expected) = sample();
+    bytes.resize(bytes.len() + 10 * PAGE as usize, 0);
+    let (volume, report) = open(&Mem::from_bytes(&bytes)).unwrap();
+    assert_eq!(
+        (read_all(&volume), report.superblock_repaired),
+        (expected, false)
+    );
+}
+
+#[test]
+fn either_superblock_will_do() {
+    let (bytes, expected) = sample();
+    let last = bytes.len() - PAGE as usize;
+    for at in [0, last] {
+        for bit in 0..64 * 8 {
+            let mut flipped = bytes.clone();
+            flipped[at + bit / 8] ^= 1 << (bit % 8);
+            let mem = Mem::from_bytes(&flipped);
+            let (volume, report) = open(&mem).unwrap();
+            assert!(report.superblock_repaired, "bit {bit} at {at}");
+            assert_eq!(volume.list().len(), expected.len());
+            assert_eq!(mem.bytes(), bytes, "repaired");
+        }
+    }
+    let mut both = bytes.clone();
+    both[10] ^= 1;
+    both[last + 10] ^= 1;
+    assert!(matches!(
+        open(&Mem::from_bytes(&both)),
+        Err(Error::Corrupt { .. })
+    ));
+}
+
+/// The pages that hold metadata: the inode table, and what looks like a page of a log.
+fn metadata_pages(bytes: &[u8]) -> Vec<usize> {
+    let pages = bytes.chunks_exact(PAGE as usize).enumerate();
+    let tail_checks = |page: &[u8]| {
+        page[4040..4092] != [0; 52] && crc32c(&page[4040..4092]).to_le_bytes() == page[4092..]
+    };
+    pages
+        .filter(|(i, page)| *i == 1 || tail_checks(page))
+        .map(|(i, _)| i)
+        .collect()
+}
+
+#[test]
+fn no_flipped_bit_of_the_metadata_goes_unnoticed() {
+    let (bytes, expected) = sample();
+    let pages = metadata_pages(&bytes);
+    assert!(pages.len() > 8, "{pages:?}");
+    let (mut errors, mut harmless) = (0, 0);
+    let mem = Mem::from_bytes(&bytes);
+    // Every bit; unoptimised, some of them.
+    let stride = if cfg!(debug_assertions) { 23 } else { 1 };
+    for page in pages {
+        let bits = page * 8 * PAGE as usize..(page + 1) * 8 * PAGE as usize;
+        for bit in bits.step_by(stride) {
+            mem.flip(bit);
+            match opens(&mem, &expected, || format!("bit {bit}")) {
+                true => harmless += 1,
+                false => errors += 1,
+            }
+            mem.flip(bit);
+        }
+    }
+    assert!(errors > 1000 && harmless > 1000, "{errors} {harmless}");
+}
+
+#[test]
+fn flips_anywhere_and_in_numbers_never_panic() {
+    let (bytes, expected) = sample();
+    let mut rng = Rng::new(7);
+    for round in 0..300 {
+        let mut damaged = bytes.clone();
+        for _ in 0..1 + round % 20 {
+            let at = rng.below(bytes.len() as u64) as usize;
+            damaged[at] ^= 1 << rng.below(8);
+        }
+        opens(&Mem::from_bytes(&damaged), &expected, || {
+            format!("round {round}")
+        });
+    }
+    for round in 0..200 {
+        // Whole pages in wrong places.
+        let mut damaged = bytes.clone();
+        let pages = bytes.len() as u64 / PAGE;
+        let (from, to) = (rng.below(pages) * PAGE, rng.below(pages) * PAGE);
+        damaged.copy_within(from as usize..(from + PAGE) as usize, to as usize);
+        match open(&Mem::from_bytes(&damaged)) {
+            Ok((volume, _)) => assert_eq!(volume.list().len(), expected.len(), "round {round}"),
+            Err(Error::Corrupt { .. }) => {}
+            Err(error) => panic!("round {round}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn damage_says_where() {
+    let (mut bytes, _) = sample();
+    // The directory's log is the first page taken; its first slot names "busy".
+    let at = bytes.windows(4).position(|w| w == b"busy").unwrap();
+    bytes[at] = b'B';
+    let error = open(&Mem::from_bytes(&bytes)).unwrap_err();
+    let Error::Corrupt { place, .. } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!((place.inode, place.page()), (Some(0), at as u64 / PAGE));
+    assert_eq!(place.slot(), at as u64 % PAGE / 64);
+    let page = at as u64 / PAGE;
+    assert!(
+        error
+            .to_string()
+            .contains(&format!("inode 0, byte {}", at / 64 * 64)),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains(&format!("page {page}")),
+        "{error}"
+    );
+}

@@ -1,0 +1,156 @@
+//! A region that panics in the midst of an operation, once, and goes on: what returns afterwards is
+//! still durable.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use common::{Mem, PAGE, Volume, content, format, open, reopen};
+use spanlock_file_core::{Error, FormatOptions};
+
+type Model = BTreeMap<String, Vec<u8>>;
+
+fn read_all(volume: &Volume) -> Model {
+    let names = volume.list().into_iter();
+    names
+        .map(|(name, _)| (name.clone(), content(&volume.open_file(&name).unwrap())))
+        .collect()
+}
+
+/// A volume with files "a" and "b", and this many groups in the log of "a".
+fn prepared(writes: u64) -> Volume {
+    let volume = format(64, &FormatOptions::new().inodes(32));
+    let file = volume.create("a").unwrap();
+    volume.create("b").unwrap().write_at(b"b", 0).unwrap();
+    for _ in 0..writes {
+        file.write_at(b"before", 0).unwrap();
+    }
+    volume
+}
+
+/// Lets each operation of `act` on the region panic in turn, then goes on with the volume.
+fn each_operation(writes: u64, act: fn(&Volume) -> Result<(), Error>) {
+    for operation in 1.. {
+        let volume = prepared(writes);
+        let before = read_all(&volume);
+        volume.pmem().panic_at(operation);
+        let result = catch_unwind(AssertUnwindSafe(|| act(&volume)));
+        volume.pmem().panic_at(0);
+        if let Ok(result) = result {
+            result.unwrap();
+            assert!(operation > 4, "it was over too soon");
+            return;
+        }
+        let what = format!("operation {operation}");
+        // Reading goes on, and shows what was there before.
+        assert_eq!(read_all(&volume), before, "{what}");
+        // What was under way is there or not; what the volume now says it has done is.
+        let recovered = read_all(&reopen(&volume));
+        let mut returned = Vec::new();
+        for (name, data) in [("a", b"later"), ("b", b"other"), ("c", b"a new")] {
+            let written = volume
+                .open_or_create(name)
+                .and_then(|file| file.write_at(data, 3 * PAGE));
+            match written {
+                Ok(()) => returned.push((name, data)),
+                Err(Error::Poisoned { .. }) => {}
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+        assert!(
+            returned.iter().any(|(name, _)| *name == "b"),
+            "{what}: b has nothing to do with it"
+        );
+        match volume.remove("b") {
+            Ok(()) => returned.retain(|(name, _)| *name != "b"),
+            Err(error) => assert!(matches!(error, Error::Poisoned { .. }), "{what}: {error}"),
+        }
+        let after = read_all(&reopen(&volume));
+        assert_eq!(after.contains_key("b"), volume.exists("b"), "{what}");
+        for (name, data) in returned {
+            assert_eq!(after[name][3 * PAGE as usize..], data[..], "{what}: {name}");
+        }
+        assert!(
+            recovered
+                .keys()
+                .all(|name| name == "b" || after.contains_key(name)),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn in_a_write() {
+    each_operation(62, |volume| volume.open_file("a")?.write_at(b"after", 0));
+}
+
+#[test]
+fn in_a_write_that_needs_a_log_page() {
+    each_operation(63, |volume| volume.open_file("a")?.write_at(b"after", 0));
+}
+
+#[test]
+fn in_a_compaction() {
+    each_operation(9 * 63, |volume| {
+        volume.open_file("a")?.write_at(b"after", 0)?;
+        assert_eq!(volume.stats().compactions, 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn in_a_creation() {
+    each_operation(62, |volume| volume.create("c").map(drop));
+}
+
+#[test]
+fn in_a_removal() {
+    let volume = prepared(62);
+    for operation in 1..=3 {
+        let volume = reopen(&volume);
+        let file = volume.open_file("a").unwrap();
+        volume.pmem().panic_at(operation);
+        let removed = catch_unwind(AssertUnwindSafe(|| volume.remove("a")));
+        volume.pmem().panic_at(0);
+        assert!(removed.is_err(), "a removal has three operations");
+        // Perhaps it is gone, so nothing may be written to it.
+        assert!(matches!(
+            file.write_at(b"x", 0),
+            Err(Error::Poisoned { .. })
+        ));
+        assert!(!reopen(&volume).exists("a"), "the store is visible");
+        volume.remove("a").unwrap();
+        volume.create("a").unwrap().write_at(b"new", 0).unwrap();
+        assert_eq!(content(&reopen(&volume).open_file("a").unwrap()), b"new");
+    }
+}
+
+#[test]
+fn in_a_removal_that_compacts_the_directory() {
+    // The last state before a removal that does.
+    let volume = prepared(0);
+    let (long, mut words) = ("long".repeat(250), Vec::new());
+    while volume.stats().compactions == 0 {
+        volume.create(&long).unwrap();
+        words = volume.pmem().words();
+        volume.remove(&long).unwrap();
+    }
+    for operation in 4.. {
+        let volume = open(&Mem::from_words(words.clone())).unwrap().0;
+        volume.pmem().panic_at(operation);
+        let removed = catch_unwind(AssertUnwindSafe(|| volume.remove(&long)));
+        volume.pmem().panic_at(0);
+        if removed.is_ok() {
+            assert!(operation > 7, "{operation}");
+            return;
+        }
+        // The removal itself is done; the directory cannot change any more.
+        assert!(!reopen(&volume).exists(&long) && !volume.exists(&long));
+        let poisoned = Error::Poisoned { inode: 0 };
+        assert_eq!(volume.remove("b"), Err(poisoned.clone()));
+        assert_eq!(volume.create("c").unwrap_err(), poisoned);
+        volume.open_file("b").unwrap().write_at(b"B", 0).unwrap();
+        assert_eq!(content(&reopen(&volume).open_file("b").unwrap()), b"B");
+    }
+}

@@ -1,0 +1,282 @@
+//! Several threads on one file: every page is always one thread's whole write.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use common::{Handle, Mem, PAGE, Rng, Volume, content, lock_kinds, reopen};
+use spanlock_file_core::{Error, FileCore, FormatOptions};
+
+fn volumes(pages: u64) -> impl Iterator<Item = (&'static str, Volume)> {
+    lock_kinds().into_iter().map(move |(name, make)| {
+        let options = FormatOptions::new().data_checksums(true);
+        (
+            name,
+            FileCore::format(Mem::new(pages * PAGE), &options, make).unwrap(),
+        )
+    })
+}
+
+/// `pages` pages that say who wrote them, and when.
+fn stamped(stamp: u64, pages: u64) -> Vec<u8> {
+    stamp.to_le_bytes().repeat((pages * PAGE / 8) as usize)
+}
+
+/// The stamp that all of `bytes` have.
+fn stamp_of(bytes: &[u8]) -> u64 {
+    let mut words = bytes
+        .chunks_exact(8)
+        .map(|w| u64::from_le_bytes(w.try_into().unwrap()));
+    let stamp = words.next().unwrap();
+    assert!(words.all(|w| w == stamp), "torn: {stamp:x} and others");
+    stamp
+}
+
+#[test]
+fn disjoint_writers_all_arrive() {
+    const THREADS: u64 = 4;
+    for (lock, volume) in volumes(2048) {
+        let file = volume.create("shared").unwrap();
+        thread::scope(|scope| {
+            for t in 0..THREADS {
+                let file = &file;
+                scope.spawn(move || {
+                    for i in 0..300_u64 {
+                        for page in 0..8 {
+                            let stamp = t << 32 | i;
+                            file.write_at(&stamped(stamp, 1), (page * THREADS + t) * PAGE)
+                                .unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        for volume in [&volume, &reopen(&volume)] {
+            let bytes = content(&volume.open_file("shared").unwrap());
+            assert_eq!(bytes.len() as u64, 8 * THREADS * PAGE, "{lock}");
+            for (i, page) in bytes.chunks_exact(PAGE as usize).enumerate() {
+                assert_eq!(
+                    stamp_of(page),
+                    (i as u64 % THREADS) << 32 | 299,
+                    "{lock}, page {i}"
+                );
+            }
+            assert!(volume.check().unwrap().damaged.is_empty());
+        }
+        let stats = volume.stats();
+        assert!(
+            stats.compactions > 0,
+            "{lock}: 9,600 writes do not fit the log"
+        );
+        assert_eq!(stats, reopen_stats(&volume, stats.compactions));
+    }
+}
+
+/// What a reopened volume counts, with `compactions` for those that it forgot.
+fn reopen_stats(volume: &Volume, compactions: u64) -> spanlock_file_core::Stats {
+    let mut stats = reopen(volume).stats();
+    stats.compactions = compactions;
+    stats
+}
+
+#[test]
+fn overlapping_writes_are_whole() {
+    const PAGES: u64 = 16;
+    for (lock, volume) in volumes(1024) {
+        let file = volume.create("shared").unwrap();
+        file.write_at(&stamped(0, PAGES), 0).unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let writers: Vec<_> = (1..=3_u64)
+                .map(|t| {
+                    let file = &file;
+                    scope.spawn(move || {
+                        let mut rng = Rng::new(t);
+                        for i in 0..1000 {
+                            let first = rng.below(PAGES);
+                            let pages = 1 + rng.below(PAGES - first);
+                            file.write_at(&stamped(t << 32 | i, pages), first * PAGE)
+                                .unwrap();
+                        }
+                    })
+                })
+                .collect();
+            for t in 0..2 {
+                let (file, done) = (&file, &done);
+                scope.spawn(move || read_whole_pages(file, PAGES, t, done));
+            }
+            writers.into_iter().for_each(|w| w.join().unwrap());
+            done.store(true, Ordering::Release);
+        });
+        let before = content(&file);
+        before
+            .chunks_exact(PAGE as usize)
+            .for_each(|page| _ = stamp_of(page));
+        assert_eq!(
+            content(&reopen(&volume).open_file("shared").unwrap()),
+            before,
+            "{lock}"
+        );
+        assert!(volume.check().unwrap().damaged.is_empty());
+    }
+}
+
+fn read_whole_pages(file: &Handle, pages: u64, seed: u64, done: &AtomicBool) {
+    let mut rng = Rng::new(seed + 100);
+    while !done.load(Ordering::Acquire) {
+        let first = rng.below(pages);
+        let mut bytes = vec![0; ((1 + rng.below(pages - first)) * PAGE) as usize];
+        assert_eq!(file.read_at(&mut bytes, first * PAGE), Ok(bytes.len()));
+        bytes
+            .chunks_exact(PAGE as usize)
+            .for_each(|page| _ = stamp_of(page));
+    }
+}
+
+#[test]
+fn a_write_of_several_pages_is_seen_whole() {
+    const PAGES: u64 = 8;
+    for (lock, volume) in volumes(512) {
+        let file = volume.create("shared").unwrap();
+        file.write_at(&stamped(0, PAGES), 0).unwrap();
+        thread::scope(|scope| {
+            let writers: Vec<_> = (1..=2_u64)
+                .map(|t| {
+                    let file = &file;
+                    scope.spawn(move || {
+                        for i in 0..300 {
+                            file.write_at(&stamped(t << 32 | i, PAGES), 0).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            let mut bytes = vec![0; (PAGES * PAGE) as usize];
+            while !writers.iter().all(|w| w.is_finished()) {
+                assert_eq!(file.read_at(&mut bytes, 0), Ok(bytes.len()), "{lock}");
+                stamp_of(&bytes);
+            }
+        });
+    }
+}
+
+#[test]
+fn writes_within_one_page_do_not_lose_each_other() {
+    for (lock, volume) in volumes(512) {
+        let file = volume.create("shared").unwrap();
+        thread::scope(|scope| {
+            for t in 0..4_u64 {
+                let file = &file;
+                scope.spawn(move || {
+                    for i in 1..=200_u64 {
+                        // 1,000 bytes each: neighbours share pages.
+                        file.write_at(&i.to_le_bytes().repeat(125), t * 1000)
+                            .unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(stamp_of(&content(&file)), 200, "{lock}");
+        assert_eq!(content(&file).len(), 4000);
+    }
+}
+
+#[test]
+fn appends_neither_overlap_nor_leave_gaps() {
+    for (lock, volume) in volumes(2048) {
+        let file = volume.create("log").unwrap();
+        thread::scope(|scope| {
+            for t in 0..4_u8 {
+                let file = &file;
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        let record = [&[b'[', t, 70][..], &[t; 70], b"]"].concat();
+                        let at = file.append(&record).unwrap();
+                        assert_eq!(at % 74, 0);
+                    }
+                });
+            }
+        });
+        let bytes = content(&file);
+        assert_eq!(bytes.len(), 4 * 100 * 74, "{lock}");
+        let mut counts = [0; 4];
+        for record in bytes.chunks_exact(74) {
+            let t = record[1];
+            assert!(
+                record[0] == b'[' && record[73] == b']' && record[3..73] == [t; 70],
+                "{lock}"
+            );
+            counts[t as usize] += 1;
+        }
+        assert_eq!(counts, [100; 4]);
+    }
+}
+
+#[test]
+fn a_size_that_is_seen_can_be_read() {
+    for (lock, volume) in volumes(2048) {
+        let file = volume.create("growing").unwrap();
+        thread::scope(|scope| {
+            let writer = scope.spawn({
+                let file = &file;
+                move || (0..500).for_each(|i| file.write_at(&stamped(i + 1, 1), i * PAGE).unwrap())
+            });
+            while !writer.is_finished() {
+                let size = file.size();
+                if size > 0 {
+                    let mut last = vec![0; PAGE as usize];
+                    assert_eq!(file.read_at(&mut last, size - PAGE), Ok(last.len()));
+                    assert_eq!(stamp_of(&last), size / PAGE, "{lock}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn files_come_and_go_on_many_threads() {
+    for (lock, volume) in volumes(2048) {
+        let failures = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for t in 0..4_u64 {
+                let (volume, failures) = (&volume, &failures);
+                scope.spawn(move || {
+                    let mut rng = Rng::new(t);
+                    for i in 0..300 {
+                        // Ten names, so that threads meet.
+                        let name = format!("file {}", rng.below(10));
+                        match rng.below(3) {
+                            0 => match volume.create(&name) {
+                                Ok(file) => file.write_at(&stamped(t << 32 | i, 3), 0).unwrap(),
+                                Err(error) => assert_eq!(error, Error::Exists { name }),
+                            },
+                            1 => match volume.remove(&name) {
+                                Ok(()) => {}
+                                Err(error) => assert_eq!(error, Error::NotFound { name }),
+                            },
+                            _ => {
+                                let file = volume.open_or_create(&name).unwrap();
+                                if file.write_at(&stamped(t << 32 | i, 3), 0).is_err() {
+                                    failures.fetch_add(1, Ordering::Relaxed);
+                                }
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(failures.into_inner(), 0, "{lock}");
+        let reopened = reopen(&volume);
+        assert_eq!(reopened.list(), volume.list(), "{lock}");
+        for (name, _) in volume.list() {
+            let bytes = content(&volume.open_file(&name).unwrap());
+            if !bytes.is_empty() {
+                stamp_of(&bytes);
+            }
+            assert_eq!(content(&reopened.open_file(&name).unwrap()), bytes);
+        }
+        let mut stats = reopened.stats();
+        stats.compactions = volume.stats().compactions;
+        assert_eq!(stats, volume.stats(), "{lock}: nothing leaks");
+    }
+}

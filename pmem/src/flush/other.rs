@@ -1,0 +1,30 @@
+//! Architectures without a flush this crate knows: nothing is ever flushed, and no region claims
+//! that it was.
+
+use core::arch::asm;
+use core::ops::Range;
+
+use super::FlushInstruction;
+
+pub(super) fn has(_: FlushInstruction) -> bool {
+    false
+}
+
+/// # Safety
+/// Never called: `has` refuses every instruction.
+pub(super) unsafe fn flush_lines(_: FlushInstruction, _: Range<*mut u8>) {
+    unreachable!("refused when the region was opened")
+}
+
+/// Keeps the compiler from moving stores; the processor is told nothing.
+#[inline]
+pub(super) fn fence() {
+    // SAFETY: no instruction at all: a barrier for the compiler.
+    unsafe { asm!("", options(nostack, preserves_flags)) };
+}
+
+/// # Safety
+/// Never called: `has` refuses every instruction.
+pub(super) unsafe fn copy_lines(_: FlushInstruction, _: *mut u8, _: &[u8]) {
+    unreachable!("refused when the region was opened")
+}

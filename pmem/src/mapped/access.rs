@@ -1,0 +1,157 @@
+//! The contract kept: [`Pmem`] for [`MappedFile`]. Every access to the mapping's bytes is here.
+//!
+//! | | where | ordering | pairs with |
+//! |---|---|---|---|
+//! | A | `publish`: `store_release` | Release | B |
+//! | B | `load`: `load_acquire` | Acquire | A |
+//!
+//! The pair is the processor's own in every world, so no model weakens it: memory that a file is
+//! mapped into is no checker's object. `tests/threads.rs` runs it.
+
+use spanlock_sync::mapped::{load_acquire, store_release};
+
+use super::{MappedFile, WriteBack};
+use crate::error::PmemError;
+use crate::flush;
+use crate::region::Pmem;
+use crate::tokens::{Durable, Flushed, Written};
+
+// SAFETY: for one thread: flushes write back every line of a token, at once or by the next fence
+// (I2, I3), and what then survives is what `durability` says; an aligned 8-byte store is atomic to
+// threads and to the medium. Opening writes back what it finds where more than a killed process is
+// to be survived. Every access is checked against the length.
+unsafe impl Pmem for MappedFile {
+    #[inline]
+    fn len(&self) -> u64 {
+        self.mapping.len() as u64
+    }
+
+    #[inline]
+    #[track_caller]
+    unsafe fn read(&self, at: u64, into: &mut [u8]) {
+        let from = self.bytes(at, into.len());
+        // SAFETY: `from` is valid for so many bytes (I6), which no other thread writes, says the
+        // caller; nothing of Rust's overlaps the mapping (I11).
+        unsafe { from.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) }
+    }
+
+    #[inline]
+    #[track_caller]
+    unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
+        let to = self.bytes(at, data.len());
+        // SAFETY: as in `read`, with no other thread reading or writing; then I1, by `bytes` and
+        // the copy.
+        unsafe {
+            to.copy_from_nonoverlapping(data.as_ptr(), data.len());
+            Written::new(self.id, at..at + data.len() as u64)
+        }
+    }
+
+    #[inline]
+    #[track_caller]
+    unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
+        let to = self.bytes(at, data.len());
+        match self.write_back {
+            // SAFETY: `to` is valid for so many bytes (I6), overlaps nothing of Rust's (I11) and is
+            // nobody else's until the fence, says the caller; the instruction is here (I8). Then
+            // I2: what went past the cache wants the fence alone, the rest is flushed.
+            WriteBack::Instruction(instruction) => unsafe {
+                flush::stream(instruction, to, data);
+                Flushed::new()
+            },
+            WriteBack::Msync | WriteBack::PageCache => {
+                // SAFETY: the caller's promise is the same.
+                let written = unsafe { self.write(at, data) };
+                self.flush(written)
+            }
+        }
+    }
+
+    /// With [`Options::msync`](crate::Options::msync) it blocks until the disk has the pages, and
+    /// other threads' flushes of this region wait for it.
+    ///
+    /// # Panics
+    /// When writing back fails or has failed before: see
+    /// [`MappedFile`](MappedFile#when-writing-back-fails).
+    #[inline]
+    #[track_caller]
+    fn flush(&self, written: Written) -> Flushed {
+        match self.try_flush(written) {
+            Ok(flushed) => flushed,
+            Err(error) => flush_failed(&error),
+        }
+    }
+
+    /// One fence serves the flushes of every `MappedFile` of this thread.
+    #[inline]
+    fn fence(&self, _flushed: Flushed) -> Durable {
+        flush::fence();
+        // SAFETY: I3: the flushes that the token stands for were this thread's (I4) and came
+        // before.
+        unsafe { Durable::new() }
+    }
+
+    #[inline]
+    #[track_caller]
+    fn publish(&self, at: u64, value: u64, _after: Durable) -> Written {
+        let word = self.word(at);
+        // Release [A→B], in the callee: a thread that loads the value sees what was written before
+        // it.
+        // SAFETY: aligned and mapped (`word`, I6); others touch it through this module alone, or
+        // break the contract of `read` or `write`. Then I1.
+        unsafe {
+            store_release(word, value.to_le());
+            Written::new(self.id, at..at + 8)
+        }
+    }
+
+    #[inline]
+    #[track_caller]
+    fn load(&self, at: u64) -> u64 {
+        let word = self.word(at);
+        // Acquire [B←A], in the callee: pairs with the Release of `publish` (A).
+        // SAFETY: as in `publish`.
+        u64::from_le(unsafe { load_acquire(word) })
+    }
+}
+
+impl MappedFile {
+    /// A pointer to the `len` bytes at `at`, all inside the region.
+    #[inline]
+    #[track_caller]
+    fn bytes(&self, at: u64, len: usize) -> *mut u8 {
+        match at.checked_add(len as u64) {
+            // SAFETY: I6; the offset is at most the mapping's length, so it fits an `isize`, by I7.
+            Some(end) if end <= self.len() => unsafe { self.mapping.base().add(at as usize) },
+            _ => out_of_bounds(at, len, self.len()),
+        }
+    }
+
+    /// A pointer to the word at `at`, aligned and inside the region.
+    #[inline]
+    #[track_caller]
+    fn word(&self, at: u64) -> *mut u64 {
+        assert!(
+            at.is_multiple_of(8),
+            "offset {at} of a word is not a multiple of 8"
+        );
+        self.bytes(at, 8).cast()
+    }
+}
+
+#[cold]
+#[track_caller]
+fn out_of_bounds(at: u64, len: usize, region: u64) -> ! {
+    let end = u128::from(at) + len as u128;
+    panic!("range {at}..{end} out of bounds of a region of {region} bytes")
+}
+
+#[cold]
+#[track_caller]
+fn flush_failed(error: &PmemError) -> ! {
+    let source = std::error::Error::source(error);
+    panic!(
+        "{error}: {}",
+        source.map(ToString::to_string).unwrap_or_default()
+    )
+}

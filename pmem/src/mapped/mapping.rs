@@ -1,0 +1,106 @@
+//! A shared mapping of a whole file: the one place that calls mmap, mremap, msync and munmap.
+
+use core::ops::Range;
+use core::ptr::{self, NonNull};
+use std::fs::File;
+
+use rustix::io::Errno;
+use rustix::mm::{self, MapFlags, MremapFlags, MsyncFlags, ProtFlags};
+
+/// The unit of msync: a multiple of every page size of the architecture, so that aligning to it
+/// from the (page-aligned) base is aligned to a page.
+const SYNC_BYTES: usize = if cfg!(target_arch = "x86_64") {
+    4096
+} else {
+    65536
+};
+
+/// **I6** While it lives, `base .. base + len` is mapped shared, readable and writable. Only
+/// [`grow`](Mapping::grow), by `&mut`, changes it.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; who accesses which byte is settled
+// by `Pmem`'s contracts.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `file`. With `map_sync`, MAP_SYNC is tried first.
+    ///
+    /// Returns whether MAP_SYNC was granted: then the file system writes a block's metadata back
+    /// before the block becomes writable, so that flush instructions alone make stores durable.
+    pub(super) fn new(file: &File, len: usize, map_sync: bool) -> Result<(Self, bool), Errno> {
+        if map_sync {
+            match Self::map(file, len, MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
+                Ok(mapping) => return Ok((mapping, true)),
+                // What file systems and kernels without it answer.
+                Err(Errno::OPNOTSUPP | Errno::INVAL) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        Ok((Self::map(file, len, MapFlags::SHARED)?, false))
+    }
+
+    fn map(file: &File, len: usize, flags: MapFlags) -> Result<Self, Errno> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the place, so no memory of Rust's is replaced.
+        let base = unsafe { mm::mmap(ptr::null_mut(), len, access, flags, file, 0)? };
+        let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address zero");
+        Ok(Self { base, len })
+    }
+
+    /// The first byte. Aligned to a page.
+    #[inline]
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// In bytes.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Maps more of the same file, perhaps elsewhere. On error the mapping is as it was.
+    pub(super) fn grow(&mut self, new_len: usize) -> Result<(), Errno> {
+        // SAFETY: I6, and `&mut self`: nothing points into the old place while it moves.
+        let base = unsafe {
+            mm::mremap(
+                self.base.as_ptr().cast(),
+                self.len,
+                new_len,
+                MremapFlags::MAYMOVE,
+            )?
+        };
+        self.base = NonNull::new(base.cast()).expect("the kernel maps nothing at address zero");
+        self.len = new_len;
+        Ok(())
+    }
+
+    /// Writes back the pages that `bytes` touches, and waits. `bytes` is inside the mapping.
+    pub(super) fn sync(&self, bytes: Range<usize>) -> Result<(), Errno> {
+        let start = bytes.start - bytes.start % SYNC_BYTES;
+        // SAFETY: I6; `start` and what follows up to `bytes.end` lie in the mapping. Contents do
+        // not change.
+        unsafe {
+            mm::msync(
+                self.base.as_ptr().add(start).cast(),
+                bytes.end - start,
+                MsyncFlags::SYNC,
+            )
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: I6, and nobody borrows a mapping that is dropped.
+        let unmapped = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert_eq!(unmapped, Ok(()), "a whole mapping can be unmapped");
+    }
+}

@@ -1,0 +1,148 @@
+//! From a path to a locked file: the checks, and their errors.
+
+use core::ops::Deref;
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+
+use crate::error::PmemError;
+use crate::mapped::PAGE_BYTES;
+
+/// Makes a new, empty file and locks it. It fails, leaving what is there, if there is anything.
+pub(super) fn create_new(path: &Path) -> Result<LockedFile, PmemError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(|source| open_failed(path, source))?;
+    LockedFile::new(file, path).inspect_err(|_| remove(path))
+}
+
+/// Removes a new file that came to nothing.
+pub(super) fn remove(path: &Path) {
+    // The error that brought us here is the one to tell.
+    let _ = std::fs::remove_file(path);
+}
+
+/// Opens an existing file, locks it, and tells its length.
+pub(super) fn open_existing(path: &Path) -> Result<(LockedFile, u64), PmemError> {
+    // Before opening: to open a device or a pipe can itself have an effect.
+    let found = std::fs::metadata(path).map_err(|source| open_failed(path, source))?;
+    check_is_file(path, &found)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .map_err(|source| open_failed(path, source))?;
+    let file = LockedFile::new(file, path)?;
+    // Behind the lock: the path may lead elsewhere by now, or the file have grown.
+    let found = file
+        .metadata()
+        .map_err(|source| io_failed(path, "reading its length", source))?;
+    check_is_file(path, &found)?;
+    if found.len() == 0 {
+        return Err(PmemError::Empty {
+            path: path.to_owned(),
+        });
+    }
+    Ok((file, found.len()))
+}
+
+/// A length in bytes that can be mapped, as a `usize` of at most `isize::MAX` (I7).
+pub(super) fn check_len(path: &Path, len: u64) -> Result<usize, PmemError> {
+    match isize::try_from(len) {
+        Ok(mappable) if len > 0 && len.is_multiple_of(PAGE_BYTES) => Ok(mappable as usize),
+        _ => Err(PmemError::BadLength {
+            path: path.to_owned(),
+            len,
+        }),
+    }
+}
+
+/// Makes the name of a new file durable.
+pub(super) fn sync_folder(path: &Path) -> Result<(), PmemError> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|source| io_failed(folder, "writing the folder back", source))
+}
+
+pub(super) fn io_failed(path: &Path, doing: &'static str, source: io::Error) -> PmemError {
+    PmemError::Io {
+        path: path.to_owned(),
+        doing,
+        source,
+    }
+}
+
+/// **I9** A file that no other opener who asks can have, until this is dropped.
+#[derive(Debug)]
+pub(super) struct LockedFile(File);
+
+impl LockedFile {
+    /// Locks `file`, or fails at once.
+    pub(super) fn new(file: File, path: &Path) -> Result<Self, PmemError> {
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(TryLockError::WouldBlock) => Err(PmemError::InUse {
+                path: path.to_owned(),
+            }),
+            Err(TryLockError::Error(source)) => Err(io_failed(path, "locking", source)),
+        }
+    }
+}
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child that another thread is spawning holds a copy of the
+        // descriptor from its fork to its exec, and with it the lock. If unlocking fails, closing
+        // is what remains.
+        let _ = self.0.unlock();
+    }
+}
+
+fn check_is_file(path: &Path, found: &Metadata) -> Result<(), PmemError> {
+    if found.is_file() {
+        return Ok(());
+    }
+    let kind = if found.is_dir() {
+        "a folder"
+    } else {
+        "a device, pipe or socket"
+    };
+    Err(PmemError::NotAFile {
+        path: path.to_owned(),
+        kind,
+    })
+}
+
+fn open_failed(path: &Path, source: io::Error) -> PmemError {
+    let not_a_file = std::fs::metadata(path)
+        .ok()
+        .and_then(|it| check_is_file(path, &it).err());
+    let path = path.to_owned();
+    match source.kind() {
+        io::ErrorKind::NotFound => PmemError::NotFound { path, source },
+        io::ErrorKind::PermissionDenied => PmemError::PermissionDenied { path, source },
+        io::ErrorKind::AlreadyExists => {
+            not_a_file.unwrap_or(PmemError::AlreadyExists { path, source })
+        }
+        _ => not_a_file.unwrap_or(PmemError::Io {
+            path,
+            doing: "opening to read and write",
+            source,
+        }),
+    }
+}

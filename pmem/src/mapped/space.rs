@@ -1,0 +1,121 @@
+//! Room on the disk, taken in advance: a store into a mapping of a hole, on a full disk, is a
+//! SIGBUS.
+
+use core::ops::Range;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::error::PmemError;
+
+/// How much is written at a time where the file system cannot allocate.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Extends `file` from `added.start` to `added.end` bytes, of zeros, on blocks of its own.
+///
+/// On error the file may be longer than it was: the caller cuts it or removes it.
+pub(super) fn extend(file: &File, path: &Path, added: Range<u64>) -> Result<(), PmemError> {
+    let needed = added.end - added.start;
+    let result =
+        check_free_space(file, needed).and_then(|()| match allocate(file, added.clone()) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, added),
+            other => Ok(other?),
+        });
+    result.map_err(|source| failed(path, needed, source))
+}
+
+/// Gives blocks to the holes in the first `len` bytes of `file`, whose contents stay.
+///
+/// Where the file system cannot allocate, holes stay; files made by [`extend`] have none.
+pub(super) fn fill_holes(file: &File, path: &Path, len: u64) -> Result<(), PmemError> {
+    let allocated = file.metadata().map_or(0, |found| found.blocks() * 512);
+    match allocate(file, 0..len) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(error) => Err(failed(path, len.saturating_sub(allocated), error.into())),
+    }
+}
+
+/// Whether the file lies in memory alone, so that no msync makes it survive a power cut.
+pub(super) fn is_in_memory(file: &File) -> Result<bool, Errno> {
+    /// tmpfs, ramfs, hugetlbfs: from the kernel's magic.h.
+    const IN_MEMORY: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+    Ok(IN_MEMORY.contains(&(fstatfs(file)?.f_type as u32)))
+}
+
+fn allocate(file: &File, bytes: Range<u64>) -> Result<(), Errno> {
+    let len = bytes.end - bytes.start;
+    retry_on_intr(|| fallocate(file, FallocateFlags::empty(), bytes.start, len))
+}
+
+/// Refuses what cannot fit before trying, lest the try fill the disk, for others too, until it
+/// fails.
+fn check_free_space(file: &File, needed: u64) -> io::Result<()> {
+    let found = fstatvfs(file)?;
+    let free = found.f_bfree.saturating_mul(found.f_frsize);
+    // No blocks in all: a file system without a size, such as an unlimited tmpfs.
+    if found.f_blocks == 0 || needed <= free {
+        Ok(())
+    } else {
+        Err(Errno::NOSPC.into())
+    }
+}
+
+fn write_zeros(file: &File, bytes: Range<u64>) -> io::Result<()> {
+    let zeros = vec![0; CHUNK_BYTES];
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let len = (bytes.end - at).min(CHUNK_BYTES as u64);
+        file.write_all_at(&zeros[..len as usize], at)?;
+        at += len;
+    }
+    Ok(())
+}
+
+fn failed(path: &Path, needed: u64, source: io::Error) -> PmemError {
+    let path = path.to_owned();
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            PmemError::NoSpace {
+                path,
+                needed,
+                source,
+            }
+        }
+        _ => PmemError::Io {
+            path,
+            doing: "allocating space",
+            source,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_extend_and_keep_what_was_there() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(b"kept", 0).unwrap();
+        let len = 4 + 2 * CHUNK_BYTES as u64 + 7;
+        write_zeros(&file, 4..len).unwrap();
+
+        let mut found = vec![1; len as usize];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), len);
+        assert_eq!(&found[..4], b"kept");
+        assert!(found[4..].iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn more_than_the_disk_holds_is_refused_before_it_is_tried() {
+        let file = tempfile::tempfile().unwrap();
+        let error = check_free_space(&file, 1 << 60).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(file.metadata().unwrap().blocks(), 0);
+    }
+}

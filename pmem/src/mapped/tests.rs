@@ -1,0 +1,69 @@
+//! What no outsider can bring about: a disk that refuses to write back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rustix::io::Errno;
+
+use crate::error::PmemError;
+use crate::mapped::{MappedFile, Options};
+use crate::region::Pmem;
+use crate::tokens::Durable;
+
+fn region(folder: &tempfile::TempDir) -> MappedFile {
+    let options = Options::new().msync(true);
+    MappedFile::create(folder.path().join("region"), 4096, options).unwrap()
+}
+
+#[test]
+fn a_failed_write_back_is_never_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut region = region(&folder);
+    assert!(region.check().is_ok());
+
+    let failed = region.write_back_with(|| Err(Errno::IO)).unwrap_err();
+    assert!(
+        matches!(&failed, PmemError::WriteBack { source, .. } if source.raw_os_error() == Some(5))
+    );
+
+    // The disk would take it now; the region must not ask.
+    let retried = region.write_back_with(|| panic!("asked the disk again"));
+    assert!(matches!(retried, Err(PmemError::WriteBack { .. })));
+    assert!(matches!(region.check(), Err(PmemError::WriteBack { .. })));
+    assert!(matches!(region.sync(), Err(PmemError::WriteBack { .. })));
+    assert!(matches!(
+        region.grow(8192),
+        Err(PmemError::WriteBack { .. })
+    ));
+    assert_eq!(region.len(), 4096);
+    assert_eq!(std::fs::metadata(region.path()).unwrap().len(), 4096);
+}
+
+#[test]
+fn no_token_comes_out_of_a_failed_write_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let region = region(&folder);
+    let _ = region.write_back_with(|| Err(Errno::IO));
+
+    let mark = region.publish(0, 1, Durable::at_rest());
+    assert!(matches!(
+        region.try_flush(mark),
+        Err(PmemError::WriteBack { .. })
+    ));
+
+    let mark = region.publish(0, 2, Durable::at_rest());
+    let panicked = catch_unwind(AssertUnwindSafe(|| drop(region.flush(mark)))).unwrap_err();
+    let message = panicked.downcast_ref::<String>().unwrap();
+    assert!(
+        message.contains("writing back failed") && message.contains("os error 5"),
+        "{message}"
+    );
+
+    let streamed = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: this thread is alone.
+        let flushed = unsafe { region.write_streaming(64, &[1; 64]) };
+        drop(flushed);
+    }));
+    assert!(streamed.is_err());
+    // What is in memory can still be read.
+    assert_eq!(region.load(0), 2);
+}

@@ -1,0 +1,165 @@
+//! A full disk is a clean error: no half-made file, no longer file, and never a SIGBUS.
+//!
+//! The first test asks for more than any disk has, and runs everywhere. The others fill a real,
+//! small file system, mounted by a child in a mount namespace of its own; where that is not allowed
+//! they say "skipped".
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{assert_holds, child, folder, pattern, put, region};
+use spanlock_pmem::{MappedFile, Options, Pmem, PmemError};
+
+const MOUNTED: &str = "SPANLOCK_FULL_DISK_TEST_DIR";
+
+fn assert_no_space(error: &PmemError, path: &Path, needed: u64) {
+    assert!(
+        matches!(error, PmemError::NoSpace { needed: found, .. } if *found == needed),
+        "{error:?}"
+    );
+    let message = error.to_string();
+    assert!(message.contains(path.to_str().unwrap()), "{message}");
+    assert!(message.contains("free some, or ask for less"), "{message}");
+}
+
+#[test]
+fn more_than_any_disk_has() {
+    const ALL: u64 = 1 << 60;
+    let folder = folder();
+    let path = folder.path().join("huge");
+    let error = MappedFile::create(&path, ALL, Options::new()).unwrap_err();
+    assert_no_space(&error, &path, ALL);
+    assert!(!path.exists());
+
+    let mut region = region(&folder, 4096);
+    put(&region, 0, &pattern(1, 4096));
+    let error = region.grow(ALL).unwrap_err();
+    assert_no_space(&error, region.path(), ALL - 4096);
+    assert_eq!(region.len(), 4096);
+    assert_eq!(fs::metadata(region.path()).unwrap().len(), 4096);
+    assert_holds(&region, 0, &pattern(1, 4096));
+}
+
+/// The child's part: in a file system of about 4 MiB, with some of it taken by the file system
+/// itself.
+#[test]
+fn child_fills_a_small_disk() {
+    let Some(folder) = std::env::var_os(MOUNTED) else {
+        return;
+    };
+    let folder = Path::new(&folder);
+    let free = free_bytes(folder);
+    assert!(
+        (1 << 20..=4 << 20).contains(&free),
+        "{free} bytes free: the small disk is not mounted"
+    );
+
+    // Too much by a page; and, on a disk that needs blocks for its own ends, all that it says it
+    // has.
+    let path = folder.join("too much");
+    let error = MappedFile::create(&path, free + 4096, Options::new()).unwrap_err();
+    assert_no_space(&error, &path, free + 4096);
+    let mut lengths = vec![free + 4096];
+    match MappedFile::create(&path, free, Options::new()) {
+        Ok(_fits_to_the_byte) => fs::remove_file(&path).unwrap(),
+        Err(error) => {
+            assert_no_space(&error, &path, free);
+            println!("refused behind the first check");
+            lengths.push(free);
+        }
+    }
+    assert!(!path.exists());
+    assert_eq!(free_bytes(folder), free, "nothing stays taken");
+
+    let path = folder.join("region");
+    let mut region = MappedFile::create(&path, 1 << 19, Options::new()).unwrap();
+    put(&region, 0, &pattern(2, 1 << 19));
+    let left = free_bytes(folder);
+    for more in lengths {
+        let more = more - free + left;
+        let error = region.grow((1 << 19) + more).unwrap_err();
+        assert_no_space(&error, &path, more);
+        assert_eq!(
+            (region.len(), fs::metadata(&path).unwrap().len()),
+            (1 << 19, 1 << 19)
+        );
+        assert_eq!(free_bytes(folder), left);
+    }
+
+    // Fill the rest, as somebody else. The region has its blocks, so stores go on.
+    let _ = fs::write(folder.join("filler"), vec![1; 4 << 20]);
+    put(&region, 0, &pattern(3, 1 << 19));
+    region.sync().unwrap();
+    assert_holds(&region, 0, &pattern(3, 1 << 19));
+    drop(region);
+
+    // A sparse file with more holes than there is room would raise SIGBUS at a store; it does not
+    // open.
+    let sparse = folder.join("sparse");
+    let file = fs::File::create(&sparse).unwrap();
+    let len = free_bytes(folder) + 4096;
+    file.set_len(len).unwrap();
+    let error = MappedFile::open(&sparse, Options::new()).unwrap_err();
+    assert_no_space(&error, &sparse, len);
+    assert_eq!(file.metadata().unwrap().len(), len);
+}
+
+fn free_bytes(folder: &Path) -> u64 {
+    let found = rustix::fs::statvfs(folder).unwrap();
+    found.f_bfree * found.f_frsize
+}
+
+/// Runs the child on what the shell command `mount` mounts at `$1`. Returns what the child said, or
+/// `None` where mounting is not possible.
+fn on_a_small_disk(mount: &str) -> Option<String> {
+    let folder = folder();
+    let point = folder.path().join("disk");
+    fs::create_dir(&point).unwrap();
+    let child = child("child_fills_a_small_disk", MOUNTED, &point);
+
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    let script = format!("({mount}) >&2 || exit 77; shift; exec \"$@\"");
+    command
+        .args(["--mount", "--", "sh", "-c", &script, "sh"])
+        .arg(&point);
+    command
+        .arg(child.get_program())
+        .args(child.get_args())
+        .env(MOUNTED, &point);
+    let Ok(output) = command.output() else {
+        eprintln!("skipped: there is no `unshare` here");
+        return None;
+    };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || complained.contains("unshare:") {
+        eprintln!("skipped: no small disk can be mounted here: {complained}");
+        return None;
+    }
+    assert!(output.status.success(), "{said}\n{complained}");
+    assert!(said.contains("1 passed"), "{said}");
+    Some(said)
+}
+
+#[test]
+fn a_small_tmpfs() {
+    let _ = on_a_small_disk("mount -t tmpfs -o size=3m spanlock \"$1\"");
+}
+
+#[test]
+fn a_small_ext4() {
+    let mount = "truncate -s 4M \"$1.img\" && mkfs.ext4 -q -b 4096 -O ^has_journal \"$1.img\" && \
+                 mount -o loop \"$1.img\" \"$1\"";
+    if let Some(said) = on_a_small_disk(mount) {
+        assert!(
+            said.contains("refused behind the first check"),
+            "ext4 needs blocks of its own"
+        );
+    }
+}

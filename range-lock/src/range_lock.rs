@@ -1,0 +1,281 @@
+//! [`RangeLock`]: a range lock that owns the slice it protects.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut, Range};
+use core::ptr::NonNull;
+
+use crate::error::{RangeError, TryLockError};
+use crate::guard::Hold;
+use crate::raw::RawRangeLock;
+use crate::rw_counter::RwCounter;
+
+/// A slice of `T` behind a range lock: guards hand out `&[T]` or `&mut [T]` of the range that they hold.
+///
+/// Ranges are in elements. Which ranges block each other beyond those that overlap is the lock's affair:
+/// [`RwCounter`] treats every range as the whole slice, a segment lock rounds to its segments.
+///
+/// ```
+/// use spanlock::{RangeLock, RwCounter};
+///
+/// let pixels = RangeLock::with_lock(vec![0u8; 100], RwCounter::new())?;
+/// pixels.write(10..20)?.fill(7);
+/// assert_eq!(pixels.read(9..11)?[..], [0, 7]);
+/// assert_eq!(pixels.into_inner()[19], 7);
+/// # Ok::<(), spanlock::RangeError>(())
+/// ```
+///
+/// # Invariants
+/// - **R1** `data` and `len` are those of a `Box<[T]>` that this lock owns.
+/// - **R2** A reference into `data` exists only inside a guard, for the span that the guard holds, and is `&mut`
+///   only in a [`RangeWriteGuard`]. So by the exclusion that [`RawRangeLock`] promises, no `&mut [T]` overlaps another
+///   reference; and by its visibility, what one guard wrote is seen by the next.
+pub struct RangeLock<T, L: RawRangeLock = RwCounter> {
+    lock: L,
+    data: NonNull<T>,
+    len: usize,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: the lock owns the elements and lends them to one thread at a time, or shares them.
+unsafe impl<T: Send, L: RawRangeLock> Send for RangeLock<T, L> {}
+// SAFETY: `&RangeLock` hands out `&mut T` (needs `Send`) and `&T` to several threads (needs `Sync`).
+unsafe impl<T: Send + Sync, L: RawRangeLock> Sync for RangeLock<T, L> {}
+
+impl<T> RangeLock<T> {
+    /// `data` behind a [`RwCounter`]: one reader-counter lock for the whole slice.
+    pub fn new(data: impl Into<Box<[T]>>) -> Self {
+        Self::from_parts(data.into(), RwCounter::new())
+    }
+}
+
+impl<T, L: RawRangeLock> RangeLock<T, L> {
+    /// `data` behind `lock`.
+    ///
+    /// # Errors
+    /// [`RangeError::PastCapacity`] if the lock covers fewer positions than `data` has elements.
+    pub fn with_lock(data: impl Into<Box<[T]>>, lock: L) -> Result<Self, RangeError> {
+        let data = data.into();
+        let (end, capacity) = (data.len() as u64, lock.capacity());
+        if end > capacity {
+            return Err(RangeError::PastCapacity {
+                start: 0,
+                end,
+                capacity,
+            });
+        }
+        Ok(Self::from_parts(data, lock))
+    }
+
+    fn from_parts(data: Box<[T]>, lock: L) -> Self {
+        let len = data.len();
+        let data = NonNull::from(Box::leak(data)).cast();
+        RangeLock {
+            lock,
+            data,
+            len,
+            owns: PhantomData,
+        }
+    }
+
+    /// The number of elements.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The lock.
+    #[inline]
+    pub fn raw(&self) -> &L {
+        &self.lock
+    }
+
+    /// The elements, without locking: `&mut` proves that nobody holds any.
+    pub fn get_mut(&mut self) -> &mut [T] {
+        // SAFETY: R1; `&mut self` excludes every guard, so by R2 no other reference exists.
+        unsafe { core::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
+    }
+
+    /// Gives the elements back.
+    pub fn into_inner(self) -> Box<[T]> {
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped, so the lock is moved out once.
+        drop(unsafe { core::ptr::read(&this.lock) });
+        // SAFETY: R1, and `this` is never dropped, so the box is taken once.
+        unsafe { Self::take_box(this.data, this.len) }
+    }
+
+    /// # Safety
+    /// `data` and `len` are a lock's (R1), and nobody uses them afterwards.
+    unsafe fn take_box(data: NonNull<T>, len: usize) -> Box<[T]> {
+        let slice = core::ptr::slice_from_raw_parts_mut(data.as_ptr(), len);
+        // SAFETY: R1: these are the parts of a leaked `Box<[T]>`; the caller gives them up.
+        unsafe { Box::from_raw(slice) }
+    }
+
+    fn check(&self, range: &Range<usize>) -> Result<Range<u64>, RangeError> {
+        let (start, end) = (range.start as u64, range.end as u64);
+        if range.start > range.end {
+            return Err(RangeError::Reversed { start, end });
+        }
+        if range.end > self.len {
+            return Err(RangeError::PastCapacity {
+                start,
+                end,
+                capacity: self.len as u64,
+            });
+        }
+        Ok(start..end)
+    }
+
+    /// The elements of `range`, to read; blocks while a writer holds part of it. Ordering: Acquire.
+    ///
+    /// # Errors
+    /// A reversed range, or one past the last element.
+    #[inline]
+    pub fn read(&self, range: Range<usize>) -> Result<RangeReadGuard<'_, T, L>, RangeError> {
+        let hold = Hold::take(&self.lock, self.check(&range)?)?;
+        Ok(RangeReadGuard {
+            data: self.part(range),
+            _hold: hold,
+            shares: PhantomData,
+        })
+    }
+
+    /// The elements of `range`, to write; blocks while anybody holds part of it. Ordering: Acquire.
+    ///
+    /// # Errors
+    /// A reversed range, or one past the last element.
+    #[inline]
+    pub fn write(&self, range: Range<usize>) -> Result<RangeWriteGuard<'_, T, L>, RangeError> {
+        let hold = Hold::take(&self.lock, self.check(&range)?)?;
+        Ok(RangeWriteGuard {
+            data: self.part(range),
+            _hold: hold,
+            lends: PhantomData,
+        })
+    }
+
+    /// As [`read`](Self::read), but never blocks.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if it would have to wait; else as [`read`](Self::read).
+    #[inline]
+    pub fn try_read(&self, range: Range<usize>) -> Result<RangeReadGuard<'_, T, L>, TryLockError> {
+        let hold = Hold::try_take(&self.lock, self.check(&range)?)?;
+        Ok(RangeReadGuard {
+            data: self.part(range),
+            _hold: hold,
+            shares: PhantomData,
+        })
+    }
+
+    /// As [`write`](Self::write), but never blocks.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if it would have to wait; else as [`write`](Self::write).
+    #[inline]
+    pub fn try_write(
+        &self,
+        range: Range<usize>,
+    ) -> Result<RangeWriteGuard<'_, T, L>, TryLockError> {
+        let hold = Hold::try_take(&self.lock, self.check(&range)?)?;
+        Ok(RangeWriteGuard {
+            data: self.part(range),
+            _hold: hold,
+            lends: PhantomData,
+        })
+    }
+
+    /// The part of the data that `range`, already checked, names. A pointer, not a reference (R2).
+    #[inline]
+    fn part(&self, range: Range<usize>) -> NonNull<[T]> {
+        // SAFETY: `check` found `range.start <= range.end <= len`: in bounds, or one past the end (R1).
+        let first = unsafe { self.data.add(range.start) };
+        NonNull::slice_from_raw_parts(first, range.end - range.start)
+    }
+}
+
+impl<T, L: RawRangeLock> Drop for RangeLock<T, L> {
+    fn drop(&mut self) {
+        // SAFETY: R1; `&mut self` excludes every guard, and nothing uses the parts after this.
+        drop(unsafe { Self::take_box(self.data, self.len) });
+    }
+}
+
+impl<T, L: RawRangeLock> fmt::Debug for RangeLock<T, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangeLock")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A held range to read: derefs to `[T]`. Dropping it releases the range.
+#[must_use = "dropping the guard at once releases the range"]
+pub struct RangeReadGuard<'a, T, L: RawRangeLock> {
+    data: NonNull<[T]>,
+    _hold: Hold<'a, L, false>,
+    shares: PhantomData<&'a [T]>,
+}
+
+/// A held range to read and write: derefs to `[T]`. Dropping it releases the range.
+#[must_use = "dropping the guard at once releases the range"]
+pub struct RangeWriteGuard<'a, T, L: RawRangeLock> {
+    data: NonNull<[T]>,
+    _hold: Hold<'a, L, true>,
+    lends: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: a read guard is a `&[T]`, and a hold may be released by another thread (`RawRangeLock`, 4).
+unsafe impl<T: Sync, L: RawRangeLock> Send for RangeReadGuard<'_, T, L> {}
+// SAFETY: a shared read guard gives `&[T]` only.
+unsafe impl<T: Sync, L: RawRangeLock> Sync for RangeReadGuard<'_, T, L> {}
+// SAFETY: a write guard is a `&mut [T]`, and a hold may be released by another thread.
+unsafe impl<T: Send, L: RawRangeLock> Send for RangeWriteGuard<'_, T, L> {}
+// SAFETY: a shared write guard gives `&[T]` only.
+unsafe impl<T: Sync, L: RawRangeLock> Sync for RangeWriteGuard<'_, T, L> {}
+
+impl<T, L: RawRangeLock> Deref for RangeReadGuard<'_, T, L> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: R2: the span of `data` is held shared for as long as `self` lives.
+        unsafe { self.data.as_ref() }
+    }
+}
+
+impl<T, L: RawRangeLock> Deref for RangeWriteGuard<'_, T, L> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: R2: the span of `data` is held exclusively for as long as `self` lives.
+        unsafe { self.data.as_ref() }
+    }
+}
+
+impl<T, L: RawRangeLock> DerefMut for RangeWriteGuard<'_, T, L> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: R2, and `&mut self` makes this the guard's only reference.
+        unsafe { self.data.as_mut() }
+    }
+}
+
+impl<T: fmt::Debug, L: RawRangeLock> fmt::Debug for RangeReadGuard<'_, T, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: fmt::Debug, L: RawRangeLock> fmt::Debug for RangeWriteGuard<'_, T, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,119 @@
+//! A reader-writer word for each group of threads: readers that never share a cache line.
+//!
+//! # The problem
+//! With one counter, readers that exclude nobody still fight for its cache line ([SRL] §II-B2). Here each thread
+//! reads under a word of its own, two lines apart from the next; a writer takes all of them, in ascending
+//! order. This is the *big-reader lock* of the Linux kernel (`lglock`).
+//!
+//! # Properties
+//! A read is one read-modify-write on a line that hardly anybody else writes. A write is one on every slot: use it
+//! where writes are rare. Memory: 128 bytes a slot.
+//!
+//! # Invariants
+//! - **D-I1** A reader holds the word of one slot, a writer those of all: so each writer shares a word with everybody
+//!   else, and [`RwWord`](crate::RwWord)'s exclusion, visibility and bounded overtaking carry over.
+//! - **D-I2** Slots are taken in ascending order, so writers cannot wait for each other in a circle. A reader holds
+//!   one slot and waits for none.
+//!
+//! It has no atomics of its own; orderings: [`crate::rw_word`].
+//!
+//! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
+
+use std::num::NonZeroUsize;
+
+use spanlock_sync::thread;
+use spanlock_sync::wait::WaitQueue;
+
+use crate::error::{RangeError, TryLockError};
+use crate::raw::{Access, RawRangeLock, Span, Token};
+use crate::rw_word::{self, RwWord};
+
+/// A word alone on two cache lines: x86 fetches lines in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Slot(RwWord);
+
+/// A reader-writer lock for everything, with a reader count for each group of threads.
+///
+/// Any two ranges conflict unless both are read.
+#[derive(Debug)]
+pub struct RwDistributed {
+    slots: Box<[Slot]>,
+    queue: WaitQueue,
+}
+
+impl RwDistributed {
+    /// At most this many slots: a writer takes every one.
+    pub const MAX_SLOTS: usize = 256;
+
+    /// A lock with a slot for each core that this process may use.
+    pub fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self::with_slots(cores)
+    }
+
+    /// A lock with `slots` slots: at least 1, at most [`MAX_SLOTS`](Self::MAX_SLOTS) (other numbers are
+    /// brought into these bounds).
+    pub fn with_slots(slots: usize) -> Self {
+        let slots = slots.clamp(1, Self::MAX_SLOTS);
+        let slots = (0..slots).map(|_| Slot(RwWord::new())).collect();
+        RwDistributed {
+            slots,
+            queue: WaitQueue::new(),
+        }
+    }
+
+    /// The words that a hold takes, in ascending order, and the token that finds them again.
+    #[inline]
+    fn words(&self, access: Access) -> (impl Iterator<Item = &RwWord> + Clone, Token) {
+        let token = match access {
+            Access::Read => Token::new(thread::index() % self.slots.len()),
+            Access::Write => Token::NONE,
+        };
+        (self.held(access, token), token)
+    }
+
+    #[inline]
+    fn held(&self, access: Access, token: Token) -> impl Iterator<Item = &RwWord> + Clone {
+        let slots = match access {
+            Access::Read => core::slice::from_ref(&self.slots[token.into_word()]),
+            Access::Write => &self.slots[..],
+        };
+        slots.iter().map(|slot| &slot.0)
+    }
+}
+
+impl Default for RwDistributed {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// SAFETY: 1, 2: D-I1. 3, 4: the words know no owner; a reader's token names its slot, so another thread can
+// release it.
+unsafe impl RawRangeLock for RwDistributed {
+    #[inline]
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+
+    #[inline]
+    fn lock(&self, _span: Span, access: Access) -> Result<Token, RangeError> {
+        let (words, token) = self.words(access);
+        rw_word::lock_all(words, access, &self.queue);
+        Ok(token)
+    }
+
+    #[inline]
+    fn try_lock(&self, _span: Span, access: Access) -> Result<Token, TryLockError> {
+        let (words, token) = self.words(access);
+        let taken = rw_word::try_lock_all(words, access, &self.queue);
+        taken.then_some(token).ok_or(TryLockError::WouldBlock)
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, _span: Span, access: Access, token: Token) {
+        // SAFETY: the caller holds the span: as a reader by its token's slot, as a writer by all slots.
+        unsafe { rw_word::unlock_all(self.held(access, token), access, &self.queue) }
+    }
+}

@@ -1,0 +1,148 @@
+//! The array form of the segment range lock: a reader-writer word a segment, all allocated at once.
+//!
+//! # The problem
+//! One lock a file makes writers of different pages wait for each other, and a tree of ranges under one mutex
+//! makes even readers wait ([SRL] §II-B, §III-C). So cut the file into segments of equal size and give each a
+//! word of its own: a request touches the words of its segments and nothing else. [SRL] §IV, the variant
+//! that its evaluation calls SRL(array).
+//!
+//! # Properties
+//! - **Granularity**: two requests conflict if they touch a common segment and one writes, even where
+//!   their ranges do not overlap.
+//! - **Cost**: while nobody competes, one read-modify-write a segment to take and one to give back. No allocation after
+//!   construction, except for a waiter's place in the queue.
+//! - **Fairness**: each segment's word is first come, first served, with at most [`MAX_PASSES`] arrivals going past a waiter
+//!   that is next in line ([`spanlock::rw_word`]): the aging that [SRL] §IV-B leaves open. A request of *n*
+//!   segments queues at up to *n* words, one after the other.
+//! - **Waiting**: spins for about a microsecond, then sleeps.
+//! - **Memory**: 4 bytes a segment; a page of them is used only once one of its 1,024 segments is.
+//!
+//! # Invariants
+//! - **S-I1** A hold of a span holds the words of all segments that it touches, with its access. Two spans that overlap touch a common
+//!   segment, so by [`RwWord`]'s exclusion conflicting holds exclude each other, and by its visibility the later
+//!   sees what the earlier did.
+//! - **S-I2** Words are taken in ascending order, and a request waits for one word at a time, holding only words before it. So
+//!   whoever waits at word *i* waits for holders of *i* or for waiters ahead in its queue, who hold only
+//!   words up to *i*, and wait, if at all, at *i* or after it: no circle.
+//! - **S-I3** A failed try has released what it took.
+//!
+//! It has no atomics of its own; orderings: [`spanlock::rw_word`].
+//!
+//! # Not promised
+//! A request that waits holds its lower segments already, as in the paper: a try on those fails, though the
+//! request is not granted yet. Two tries at the same time may both fail.
+//!
+//! # Models
+//! `exclusion`, `readers-share`, `disjoint`, `visibility`, `wakeup` and `deadlock` in `verify/`, on one segment,
+//! on two, and on spans that overlap in one.
+//!
+//! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
+//! [`MAX_PASSES`]: spanlock::rw_word::MAX_PASSES
+
+use spanlock::rw_word::{self, RwWord};
+use spanlock::{Access, RangeError, RawRangeLock, Span, Token, TryLockError};
+use spanlock_sync::atomic::zeroed_slice;
+use spanlock_sync::wait::WaitQueue;
+
+use crate::segment::{SegmentError, Segments};
+
+/// A range lock with a reader-writer word for each segment of a fixed capacity.
+///
+/// ```
+/// use spanlock::{RangeLockExt, RangeError};
+/// use spanlock_srl::SrlArray;
+///
+/// let lock = SrlArray::new(1 << 20)?; // 1 MiB in segments of 4 KiB
+/// let first = lock.write(0..4096)?;
+/// let second = lock.write(4096..8192)?; // another segment: does not wait
+/// assert!(lock.try_read(4000..5000).is_err());
+/// drop((first, second));
+/// assert!(lock.try_read(4000..5000).is_ok());
+/// assert!(matches!(lock.read(0..1 << 21), Err(RangeError::PastCapacity { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct SrlArray {
+    /// As many as `segments.count()`.
+    words: Box<[RwWord]>,
+    segments: Segments,
+    queue: WaitQueue,
+}
+
+impl SrlArray {
+    /// A lock for positions `0..capacity`, in segments of 4 KiB.
+    ///
+    /// # Errors
+    /// [`SegmentError::Memory`] if there is no memory for its words.
+    pub fn new(capacity: u64) -> Result<Self, SegmentError> {
+        Self::with_segment_size(capacity, Segments::DEFAULT_SIZE)
+    }
+
+    /// A lock for positions `0..capacity`, in segments of `size`.
+    ///
+    /// # Errors
+    /// [`SegmentError::Size`] if `size` is not a power of two, [`SegmentError::Memory`] if there is no memory for
+    /// the words.
+    pub fn with_segment_size(capacity: u64, size: u64) -> Result<Self, SegmentError> {
+        let segments = Segments::new(capacity, size)?;
+        let count = segments.count();
+        let words = usize::try_from(count).ok().and_then(zeroed_slice);
+        let words = words.ok_or(SegmentError::Memory {
+            segments: count,
+            capacity,
+        })?;
+        Ok(SrlArray {
+            words,
+            segments,
+            queue: WaitQueue::new(),
+        })
+    }
+
+    /// How positions map to segments.
+    pub fn segments(&self) -> Segments {
+        self.segments
+    }
+
+    /// Bytes that the words take: 4 a segment ([SRL] Equation 3 without the tree).
+    ///
+    /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
+    pub fn memory_usage(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+
+    /// The words of the segments that `span` touches, in ascending order.
+    #[inline]
+    fn words(&self, span: Span) -> Result<core::slice::Iter<'_, RwWord>, RangeError> {
+        let touched = self.segments.touched(span)?;
+        // In bounds: `touched` lies below `count`, which is the number of words.
+        Ok(self.words[touched.start as usize..touched.end as usize].iter())
+    }
+}
+
+// SAFETY: 1, 2: S-I1. 3, 4: the words know no owner, and are found again from the span.
+unsafe impl RawRangeLock for SrlArray {
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.segments.capacity()
+    }
+
+    #[inline]
+    fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
+        rw_word::lock_all(self.words(span)?, access, &self.queue);
+        Ok(Token::NONE)
+    }
+
+    #[inline]
+    fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
+        let taken = rw_word::try_lock_all(self.words(span)?, access, &self.queue);
+        taken.then_some(Token::NONE).ok_or(TryLockError::WouldBlock)
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, span: Span, access: Access, _token: Token) {
+        let touched = self.segments.of(span);
+        let words = &self.words[touched.start as usize..touched.end as usize];
+        // SAFETY: the caller holds the span, hence the words of its segments (S-I1).
+        unsafe { rw_word::unlock_all(words.iter(), access, &self.queue) }
+    }
+}

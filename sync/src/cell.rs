@@ -1,0 +1,58 @@
+//! A cell whose accesses loom can see.
+
+/// [`core::cell::UnsafeCell`] with access through closures: under loom an access that races with another
+/// fails the model. (Shuttle does not look at cells.)
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct UnsafeCell<T>(Inner<T>);
+
+#[cfg(spanlock_loom)]
+type Inner<T> = loom::cell::UnsafeCell<T>;
+#[cfg(not(spanlock_loom))]
+type Inner<T> = core::cell::UnsafeCell<T>;
+
+impl<T> UnsafeCell<T> {
+    /// A cell around `value`.
+    #[cfg(not(spanlock_loom))]
+    pub const fn new(value: T) -> Self {
+        UnsafeCell(Inner::new(value))
+    }
+
+    /// A cell around `value`.
+    #[cfg(spanlock_loom)]
+    pub fn new(value: T) -> Self {
+        UnsafeCell(Inner::new(value))
+    }
+
+    /// Calls `f` with a pointer to read through.
+    ///
+    /// The pointer must not be written through, and not be used after the call.
+    #[inline]
+    #[track_caller]
+    pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        #[cfg(spanlock_loom)]
+        {
+            self.0.with(f)
+        }
+        #[cfg(not(spanlock_loom))]
+        {
+            f(self.0.get())
+        }
+    }
+
+    /// Calls `f` with a pointer to read and write through.
+    ///
+    /// The pointer must not be used after the call.
+    #[inline]
+    #[track_caller]
+    pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        #[cfg(spanlock_loom)]
+        {
+            self.0.with_mut(f)
+        }
+        #[cfg(not(spanlock_loom))]
+        {
+            f(self.0.get())
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What a model can ask of the door: the mode, faults, and one weakened site. Only under a checker.
+//!
+//! A process runs one model: [`configure`] once, then [`begin_execution`] at the start of every execution.
+//! Everything here is plain std state: both checkers run all threads of an execution on one system thread.
+
+use std::panic::Location;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::atomic::Ordering;
+
+/// How atomic loads are executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// As written. Stock loom then misses executions in which a store races with a load-then-store.
+    #[default]
+    Weak,
+    /// A load is a read-modify-write that changes nothing: restores those executions, loses stale
+    /// reads. A model runs in both modes.
+    RmwLoad,
+}
+
+/// What a call site does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Op {
+    /// A load.
+    Load,
+    /// A store.
+    Store,
+    /// A read-modify-write, or a compare-exchange that succeeds.
+    Rmw,
+    /// A compare-exchange that fails.
+    Failure,
+    /// A fence.
+    Fence,
+    /// A wake of a queue's head.
+    Wake,
+}
+
+/// A place in the source where the door is used, as seen in the executions so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Site {
+    /// The file, as the compiler names it.
+    pub file: &'static str,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1; tells apart two calls in one line.
+    pub column: u32,
+    /// What it does.
+    pub op: Op,
+    /// Its ordering, by name; empty for a wake.
+    pub ordering: &'static str,
+}
+
+/// What to do to one site instead of what is written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Use this ordering.
+    Order(Ordering),
+    /// Leave the fence or the wake out.
+    Drop,
+}
+
+/// One weakened site: `file:line:column:op=mutation`, for example
+/// `range-lock/src/rw_word.rs:120:15:rmw=Relaxed`, or `…:wake=drop`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weakening {
+    file: String,
+    line: u32,
+    column: u32,
+    op: Op,
+    mutation: Mutation,
+}
+
+impl FromStr for Weakening {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |what: &str| {
+            format!("weakening `{text}`: {what}; write file:line:column:op=ordering, or =drop")
+        };
+        let (site, mutation) = text.split_once('=').ok_or_else(|| wrong("no `=`"))?;
+        let mut parts = site.rsplitn(4, ':');
+        let mut part = |what| parts.next().ok_or_else(|| wrong(what));
+        let op = match part("no operation")? {
+            "load" => Op::Load,
+            "store" => Op::Store,
+            "rmw" => Op::Rmw,
+            "failure" => Op::Failure,
+            "fence" => Op::Fence,
+            "wake" => Op::Wake,
+            _ => {
+                return Err(wrong(
+                    "the operation is none of load, store, rmw, failure, fence, wake",
+                ));
+            }
+        };
+        let column = part("no column")?
+            .parse()
+            .map_err(|_| wrong("the column is no number"))?;
+        let line = part("no line")?
+            .parse()
+            .map_err(|_| wrong("the line is no number"))?;
+        let file = part("no file")?.to_owned();
+        let mutation = match (mutation, op) {
+            ("drop", Op::Fence | Op::Wake) => Mutation::Drop,
+            ("drop", _) => return Err(wrong("only a fence or a wake can be dropped")),
+            (_, Op::Wake) => return Err(wrong("a wake has no ordering")),
+            ("Relaxed", _) => Mutation::Order(Ordering::Relaxed),
+            ("Acquire", _) => Mutation::Order(Ordering::Acquire),
+            ("Release", _) => Mutation::Order(Ordering::Release),
+            ("AcqRel", _) => Mutation::Order(Ordering::AcqRel),
+            _ => return Err(wrong("the mutation is no ordering, and not `drop`")),
+        };
+        Ok(Weakening {
+            file,
+            line,
+            column,
+            op,
+            mutation,
+        })
+    }
+}
+
+/// What can go wrong at run time without anybody's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// A weak compare-exchange fails although the value is the expected one.
+    WeakCas,
+    /// A sleep ends although nobody woke it.
+    SpuriousWake,
+    /// A sleep with a deadline ends because the deadline has passed.
+    TimeOut,
+}
+
+/// Which occurrences fail: `(Fault::WeakCas, 2)` is the third weak compare-exchange of an execution.
+pub type FaultPlan = Vec<(Fault, u32)>;
+
+/// A model's configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// How loads are executed.
+    pub mode: Mode,
+    /// The site to weaken, if any.
+    pub weaken: Option<Weakening>,
+    /// The faults to inject into each execution.
+    pub faults: FaultPlan,
+}
+
+static CONFIG: OnceLock<Config> = OnceLock::new();
+static SITES: Mutex<Vec<Site>> = Mutex::new(Vec::new());
+static COUNTS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+static EXECUTIONS: AtomicUsize = AtomicUsize::new(0);
+static WEAKENED: AtomicUsize = AtomicUsize::new(0);
+static INJECTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Sets the configuration of this process.
+///
+/// # Errors
+/// It is set already, or has been used: a process runs one model.
+pub fn configure(config: Config) -> Result<(), Config> {
+    CONFIG.set(config)
+}
+
+/// Starts an execution: fault counts and thread numbers begin anew.
+pub fn begin_execution() {
+    for count in &COUNTS {
+        count.store(0, StdOrdering::Relaxed);
+    }
+    THREADS.store(0, StdOrdering::Relaxed);
+    EXECUTIONS.fetch_add(1, StdOrdering::Relaxed);
+}
+
+/// Executions begun so far.
+pub fn executions() -> usize {
+    EXECUTIONS.load(StdOrdering::Relaxed)
+}
+
+/// How often the weakened site was reached with its weaker ordering. 0 at the end means that the
+/// model never gets there, or that the weakening names no site.
+pub fn weakened() -> usize {
+    WEAKENED.load(StdOrdering::Relaxed)
+}
+
+/// How many faults were injected. 0 at the end means that the plan's occurrences are never reached.
+pub fn injected() -> usize {
+    INJECTED.load(StdOrdering::Relaxed)
+}
+
+/// Every site that was reached, in order of file, line and column.
+pub fn sites() -> Vec<Site> {
+    let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    sites.sort();
+    sites
+}
+
+fn config() -> &'static Config {
+    CONFIG.get_or_init(Config::default)
+}
+
+/// Whether the next occurrence of `fault` is in the plan. Counts it.
+pub(crate) fn fault(fault: Fault) -> bool {
+    let nth = COUNTS[fault as usize].fetch_add(1, StdOrdering::Relaxed);
+    let hit = config()
+        .faults
+        .iter()
+        .any(|&(kind, i)| kind == fault && i as usize == nth);
+    if hit {
+        INJECTED.fetch_add(1, StdOrdering::Relaxed);
+    }
+    hit
+}
+
+pub(crate) fn next_thread_index() -> usize {
+    1 + THREADS.fetch_add(1, StdOrdering::Relaxed)
+}
+
+pub(crate) fn rmw_loads() -> bool {
+    config().mode == Mode::RmwLoad
+}
+
+/// The mutation for this site, if it is the one to weaken. Notes the site.
+fn visit(at: &'static Location<'static>, op: Op, ordering: &'static str) -> Option<Mutation> {
+    let site = Site {
+        file: at.file(),
+        line: at.line(),
+        column: at.column(),
+        op,
+        ordering,
+    };
+    let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
+    if !sites.contains(&site) {
+        sites.push(site);
+    }
+    let weaken = config().weaken.as_ref()?;
+    let same = weaken.line == site.line
+        && weaken.column == site.column
+        && weaken.op == op
+        && site.file.ends_with(&weaken.file);
+    if same {
+        WEAKENED.fetch_add(1, StdOrdering::Relaxed);
+    }
+    same.then_some(weaken.mutation)
+}
+
+/// The ordering to use at this site.
+pub(crate) fn ordering(at: &'static Location<'static>, op: Op, written: Ordering) -> Ordering {
+    let name = match written {
+        Ordering::Relaxed => "Relaxed",
+        Ordering::Acquire => "Acquire",
+        Ordering::Release => "Release",
+        Ordering::AcqRel => "AcqRel",
+        _ => "SeqCst",
+    };
+    match visit(at, op, name) {
+        Some(Mutation::Order(weaker)) => weaker,
+        _ => written,
+    }
+}
+
+/// The ordering to use for the fence at this site, or none if it is left out.
+pub(crate) fn fence_ordering(
+    at: &'static Location<'static>,
+    written: Ordering,
+) -> Option<Ordering> {
+    match visit(at, Op::Fence, "fence") {
+        Some(Mutation::Drop) => None,
+        // A relaxed fence is no fence.
+        Some(Mutation::Order(Ordering::Relaxed)) => None,
+        Some(Mutation::Order(weaker)) => Some(weaker),
+        None => Some(written),
+    }
+}
+
+/// Whether the wake at this site is left out.
+pub(crate) fn drop_wake(at: &'static Location<'static>) -> bool {
+    visit(at, Op::Wake, "") == Some(Mutation::Drop)
+}

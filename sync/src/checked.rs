@@ -1,0 +1,154 @@
+//! The checker's atomics as newtypes that know their call sites. The newtypes change three things: one
+//! site's ordering may be weakened, loads may be read-modify-writes ([`crate::check::Mode`]), and a weak
+//! compare-exchange may fail by plan. Nothing else.
+
+use core::panic::Location;
+
+use super::Ordering;
+use crate::check::{self, Fault, Op};
+
+#[cfg(spanlock_loom)]
+use loom::sync::atomic as world;
+#[cfg(spanlock_shuttle)]
+use shuttle::sync::atomic as world;
+
+/// A load's ordering for the failing side of a compare-exchange.
+fn as_load(order: Ordering) -> Ordering {
+    match order {
+        Ordering::Release => Ordering::Relaxed,
+        Ordering::AcqRel => Ordering::Acquire,
+        other => other,
+    }
+}
+
+macro_rules! common {
+    ($name:ident $(<$t:ident>)?, $value:ty) => {
+        /// The checker's atomic; the methods are std's.
+        #[derive(Debug)]
+        #[repr(transparent)]
+        pub struct $name $(<$t>)? (world::$name $(<$t>)?);
+
+        #[allow(missing_docs)]
+        impl $(<$t>)? $name $(<$t>)? {
+            pub fn new(value: $value) -> Self {
+                $name(world::$name::new(value))
+            }
+
+            #[track_caller]
+            pub fn store(&self, value: $value, order: Ordering) {
+                let order = check::ordering(Location::caller(), Op::Store, order);
+                self.0.store(value, order);
+            }
+
+            #[track_caller]
+            pub fn swap(&self, value: $value, order: Ordering) -> $value {
+                let order = check::ordering(Location::caller(), Op::Rmw, order);
+                self.0.swap(value, order)
+            }
+
+            #[track_caller]
+            pub fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                let success = check::ordering(Location::caller(), Op::Rmw, success);
+                let failure = check::ordering(Location::caller(), Op::Failure, failure);
+                self.0.compare_exchange(current, new, success, as_load(failure))
+            }
+
+            #[track_caller]
+            pub fn compare_exchange_weak(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                let success = check::ordering(Location::caller(), Op::Rmw, success);
+                let failure = check::ordering(Location::caller(), Op::Failure, failure);
+                if check::fault(Fault::WeakCas) {
+                    return Err(self.0.load(as_load(failure)));
+                }
+                self.0.compare_exchange(current, new, success, as_load(failure))
+            }
+        }
+    };
+}
+
+macro_rules! rmw {
+    ($($method:ident)*, $value:ty) => {
+        $(
+            #[track_caller]
+            pub fn $method(&self, value: $value, order: Ordering) -> $value {
+                let order = check::ordering(Location::caller(), Op::Rmw, order);
+                self.0.$method(value, order)
+            }
+        )*
+    };
+}
+
+macro_rules! integer {
+    ($name:ident, $value:ty) => {
+        common!($name, $value);
+
+        #[allow(missing_docs)]
+        impl $name {
+            #[track_caller]
+            pub fn load(&self, order: Ordering) -> $value {
+                let order = check::ordering(Location::caller(), Op::Load, order);
+                if check::rmw_loads() { self.0.fetch_add(0, order) } else { self.0.load(order) }
+            }
+
+            rmw!(fetch_add fetch_sub fetch_and fetch_or fetch_xor fetch_max fetch_min, $value);
+        }
+    };
+}
+
+integer!(AtomicU32, u32);
+integer!(AtomicU64, u64);
+integer!(AtomicUsize, usize);
+common!(AtomicBool, bool);
+common!(AtomicPtr<T>, *mut T);
+
+#[allow(missing_docs)]
+impl AtomicBool {
+    #[track_caller]
+    pub fn load(&self, order: Ordering) -> bool {
+        let order = check::ordering(Location::caller(), Op::Load, order);
+        if check::rmw_loads() {
+            self.0.fetch_or(false, order)
+        } else {
+            self.0.load(order)
+        }
+    }
+
+    rmw!(fetch_and fetch_or fetch_xor, bool);
+}
+
+#[allow(missing_docs)]
+impl<T> AtomicPtr<T> {
+    #[track_caller]
+    pub fn load(&self, order: Ordering) -> *mut T {
+        let order = check::ordering(Location::caller(), Op::Load, order);
+        if check::rmw_loads() {
+            // Null for null, or fails: either way a read-modify-write that changes nothing.
+            let null = core::ptr::null_mut();
+            match self.0.compare_exchange(null, null, order, order) {
+                Ok(pointer) | Err(pointer) => pointer,
+            }
+        } else {
+            self.0.load(order)
+        }
+    }
+}
+
+/// [`core::sync::atomic::fence`], of the checker.
+#[track_caller]
+pub fn fence(order: Ordering) {
+    if let Some(order) = check::fence_ordering(Location::caller(), order) {
+        world::fence(order);
+    }
+}

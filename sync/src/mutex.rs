@@ -1,0 +1,106 @@
+//! A mutex and a condition variable, without poisoning.
+
+use core::ops::{Deref, DerefMut};
+
+#[cfg(spanlock_loom)]
+use loom::sync as world;
+#[cfg(spanlock_shuttle)]
+use shuttle::sync as world;
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+use std::sync as world;
+
+/// A short lock around data.
+///
+/// A panic while it is held does not poison it: callers keep their data valid at every step, or repair it
+/// by a guard of their own.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(world::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// A mutex around `value`.
+    #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+    pub const fn new(value: T) -> Self {
+        Mutex(world::Mutex::new(value))
+    }
+
+    /// A mutex around `value`.
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    pub fn new(value: T) -> Self {
+        Mutex(world::Mutex::new(value))
+    }
+
+    /// Locks, blocking until it can.
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(
+            self.0
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner()),
+        )
+    }
+
+    /// The data, without locking: `&mut` proves that nobody else has it.
+    #[cfg(not(spanlock_loom))]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0
+            .get_mut()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Proof that a [`Mutex`] is locked, and the way to its data.
+#[derive(Debug)]
+#[must_use = "dropping the guard at once unlocks the mutex"]
+pub struct MutexGuard<'a, T>(world::MutexGuard<'a, T>);
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// A condition variable for one [`Mutex`].
+///
+/// For slow paths of code that already holds a mutex. Locks wait by [`crate::wait`] instead: stock loom
+/// reports false deadlocks when a model mixes both on one word.
+#[derive(Debug, Default)]
+pub struct Condvar(world::Condvar);
+
+impl Condvar {
+    /// A condition variable that nobody waits for.
+    pub fn new() -> Self {
+        Condvar(world::Condvar::new())
+    }
+
+    /// Unlocks, sleeps until notified, locks again. May return without a notification: look again.
+    #[track_caller]
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        MutexGuard(
+            self.0
+                .wait(guard.0)
+                .unwrap_or_else(|poisoned| poisoned.into_inner()),
+        )
+    }
+
+    /// Wakes one waiter.
+    #[track_caller]
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes every waiter.
+    #[track_caller]
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}

@@ -1,0 +1,143 @@
+//! One thread asleep, and the [`Waker`] that wakes it.
+
+use std::task::Waker;
+use std::time::Instant;
+
+/// Why a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wakeup {
+    /// The waker was used, or nothing happened at all: look again.
+    Woken,
+    /// The deadline has passed.
+    TimedOut,
+}
+
+/// A place for one thread to sleep. A wake that comes before the sleep is kept (once): nothing is lost
+/// between looking and sleeping.
+///
+/// What wakes is an ordinary [`Waker`], so that a queue serves threads and futures alike.
+#[derive(Debug)]
+pub struct Parker {
+    inner: world::Parker,
+    waker: Waker,
+}
+
+impl Parker {
+    fn new() -> Self {
+        let (inner, waker) = world::pair();
+        Parker { inner, waker }
+    }
+
+    /// Calls `f` with the calling thread's parker.
+    ///
+    /// It may hold a wake from an earlier use: the first sleep can end at once, as any sleep can.
+    pub fn with<R>(f: impl FnOnce(&Parker) -> R) -> R {
+        world::with(f)
+    }
+
+    /// Wakes this parker's thread.
+    #[inline]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Sleeps until woken, or until `deadline` if there is one.
+    ///
+    /// Under a checker no clock runs: a deadline passes exactly when the fault plan says so.
+    pub fn park(&self, deadline: Option<Instant>) -> Wakeup {
+        world::park(&self.inner, deadline)
+    }
+}
+
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+mod world {
+    use super::{Instant, Waker, Wakeup};
+
+    pub(super) type Parker = parking::Parker;
+
+    thread_local! {
+        static CURRENT: super::Parker = super::Parker::new();
+    }
+
+    pub(super) fn pair() -> (Parker, Waker) {
+        let (parker, unparker) = parking::pair();
+        (parker, unparker.into())
+    }
+
+    pub(super) fn with<R>(f: impl FnOnce(&super::Parker) -> R) -> R {
+        let mut f = Some(f);
+        let call = |parker: &super::Parker| f.take().map(|f| f(parker));
+        match CURRENT.try_with(call) {
+            Ok(Some(result)) => result,
+            // The thread is being torn down and its parker is gone: a fresh one serves as well.
+            _ => f.take().expect("not called yet")(&super::Parker::new()),
+        }
+    }
+
+    pub(super) fn park(parker: &Parker, deadline: Option<Instant>) -> Wakeup {
+        match deadline {
+            None => parker.park(),
+            Some(deadline) => {
+                if !parker.park_deadline(deadline) {
+                    return Wakeup::TimedOut;
+                }
+            }
+        }
+        Wakeup::Woken
+    }
+}
+
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+mod world {
+    use std::task::Wake;
+
+    use super::{Instant, Waker, Wakeup};
+    use crate::check::{self, Fault};
+    use crate::{Condvar, Mutex};
+
+    /// A flag, and who sleeps on it: the checker's own mutex and condition variable.
+    #[derive(Debug)]
+    pub(super) struct Flag {
+        woken: Mutex<bool>,
+        changed: Condvar,
+    }
+
+    pub(super) type Parker = std::sync::Arc<Flag>;
+
+    impl Wake for Flag {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.wake_by_ref();
+        }
+        fn wake_by_ref(self: &std::sync::Arc<Self>) {
+            *self.woken.lock() = true;
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn pair() -> (Parker, Waker) {
+        let flag = std::sync::Arc::new(Flag {
+            woken: Mutex::new(false),
+            changed: Condvar::new(),
+        });
+        (flag.clone(), flag.into())
+    }
+
+    pub(super) fn with<R>(f: impl FnOnce(&super::Parker) -> R) -> R {
+        f(&super::Parker::new())
+    }
+
+    pub(super) fn park(parker: &Parker, deadline: Option<Instant>) -> Wakeup {
+        if check::fault(Fault::SpuriousWake) {
+            return Wakeup::Woken;
+        }
+        if deadline.is_some() && check::fault(Fault::TimeOut) {
+            return Wakeup::TimedOut;
+        }
+        let mut woken = parker.woken.lock();
+        while !*woken {
+            woken = parker.changed.wait(woken);
+        }
+        *woken = false;
+        Wakeup::Woken
+    }
+}

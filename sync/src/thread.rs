@@ -1,0 +1,83 @@
+//! Threads: spawning, yielding, and a small number for each.
+
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+pub use std::thread::JoinHandle;
+
+#[cfg(spanlock_loom)]
+pub use loom::thread::JoinHandle;
+#[cfg(spanlock_shuttle)]
+pub use shuttle::thread::JoinHandle;
+
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+mod world {
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+    thread_local! {
+        // Relaxed: only the number's uniqueness matters, and a read-modify-write gives that.
+        static INDEX: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn index() -> usize {
+        // A thread that is being torn down has lost its locals: any number is correct, 0 will do.
+        INDEX.try_with(|index| *index).unwrap_or(0)
+    }
+
+    pub(super) fn spawn<T: Send + 'static>(
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> super::JoinHandle<T> {
+        std::thread::spawn(f)
+    }
+
+    pub(super) use std::thread::yield_now;
+}
+
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+mod world {
+    use core::cell::Cell;
+
+    #[cfg(spanlock_loom)]
+    use loom::thread;
+    #[cfg(spanlock_shuttle)]
+    use shuttle::thread;
+
+    #[cfg(spanlock_loom)]
+    loom::thread_local! { static INDEX: Cell<usize> = Cell::new(0); }
+    #[cfg(spanlock_shuttle)]
+    shuttle::thread_local! { static INDEX: Cell<usize> = Cell::new(0); }
+
+    pub(super) fn index() -> usize {
+        INDEX.try_with(Cell::get).unwrap_or(0)
+    }
+
+    pub(super) fn spawn<T: Send + 'static>(
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> super::JoinHandle<T> {
+        let index = crate::check::next_thread_index();
+        thread::spawn(move || {
+            INDEX.with(|cell| cell.set(index));
+            f()
+        })
+    }
+
+    pub(super) use self::thread::yield_now;
+}
+
+/// A small number of the calling thread: threads that live at the same time have different ones.
+///
+/// For spreading threads over slots, never for identity: a thread that is being torn down may see 0.
+#[inline]
+pub fn index() -> usize {
+    world::index()
+}
+
+/// Starts a thread.
+pub fn spawn<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    world::spawn(f)
+}
+
+/// Lets another thread run.
+pub fn yield_now() {
+    world::yield_now();
+}
