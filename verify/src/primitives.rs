@@ -1,0 +1,39 @@
+//! The locks that are modelled. A new lock is one line here.
+
+use std::sync::Arc;
+
+use spanlock::{RawRangeLock, RwCounter, RwDistributed};
+use spanlock_srl::SrlArray;
+
+/// The lock under test, as every model sees it. Std's `Arc` in every world: the models are about the lock, and
+/// a reference count of the checker's own would multiply executions.
+pub type Lock = Arc<dyn RawRangeLock>;
+
+/// A lock to model.
+pub struct Primitive {
+    /// Its name, as in the comparison: `srl-array`.
+    pub name: &'static str,
+    /// Whether disjoint ranges never block each other: a range lock with units of one position.
+    pub granular: bool,
+    /// A fresh lock that covers at least positions `0..4`.
+    pub make: fn() -> Lock,
+}
+
+/// Every lock.
+pub const PRIMITIVES: &[Primitive] = &[
+    Primitive {
+        name: "rw-counter",
+        granular: false,
+        make: || Arc::new(RwCounter::new()),
+    },
+    Primitive {
+        name: "rw-distributed",
+        granular: false,
+        make: || Arc::new(RwDistributed::with_slots(2)),
+    },
+    Primitive {
+        name: "srl-array",
+        granular: true,
+        make: || Arc::new(SrlArray::with_segment_size(4, 1).expect("1 is a power of two")),
+    },
+];

@@ -1,0 +1,52 @@
+//! What happened in an execution: for a failure the order of events, and for the comparison of checkers the outcome,
+//! which is what each thread saw. (The order of events of different threads is no outcome: a checker that reduces
+//! partial orders explores one of several orders that nobody can tell apart.)
+//!
+//! Plain std state that no checker sees: both run the threads of an execution on one system thread, one at a
+//! time, so the order of notes is the order of the execution, and noting adds no scheduling point.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static EVENTS: Mutex<Vec<(usize, String)>> = Mutex::new(Vec::new());
+static OUTCOMES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Forgets the events of the execution before.
+pub fn begin() {
+    lock(&EVENTS).clear();
+}
+
+/// Notes that `who` did `what`.
+pub fn note(who: usize, what: &str) {
+    lock(&EVENTS).push((who, what.to_owned()));
+}
+
+/// Ends an execution: what each thread saw is an outcome.
+pub fn end() {
+    let mut events = lock(&EVENTS).clone();
+    // Stable: the order within a thread stays.
+    events.sort_by_key(|&(who, _)| who);
+    lock(&OUTCOMES).insert(text(&events));
+}
+
+/// The events of the execution so far, in order: the interleaving that led to a failure.
+pub fn events() -> String {
+    text(&lock(&EVENTS))
+}
+
+/// Every outcome so far.
+pub fn outcomes() -> Vec<String> {
+    lock(&OUTCOMES).iter().cloned().collect()
+}
+
+fn text(events: &[(usize, String)]) -> String {
+    let events: Vec<_> = events
+        .iter()
+        .map(|(who, what)| format!("T{who}:{what}"))
+        .collect();
+    events.join(" ")
+}
