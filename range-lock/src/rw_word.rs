@@ -148,6 +148,12 @@ impl RwWord {
         }
     }
 
+    /// Whether somebody stands in the word's queue. A snapshot, for statistics and models.
+    pub fn has_waiters(&self) -> bool {
+        // Relaxed: nothing follows from it.
+        self.0.load(Relaxed) & QUEUED != 0
+    }
+
     /// The address names the word's queue.
     fn key(&self) -> usize {
         self as *const Self as usize

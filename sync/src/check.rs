@@ -6,8 +6,9 @@
 use std::panic::Location;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::Wakeup;
 use crate::atomic::Ordering;
 
 /// How atomic loads are executed.
@@ -146,15 +147,29 @@ pub struct Config {
     pub weaken: Option<Weakening>,
     /// The faults to inject into each execution.
     pub faults: FaultPlan,
+    /// Whether to keep what each thread does, for [`steps`].
+    pub trace: bool,
 }
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 static SITES: Mutex<Vec<Site>> = Mutex::new(Vec::new());
+static STEPS: Mutex<Vec<Step>> = Mutex::new(Vec::new());
 static COUNTS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 static EXECUTIONS: AtomicUsize = AtomicUsize::new(0);
 static WEAKENED: AtomicUsize = AtomicUsize::new(0);
 static INJECTED: AtomicUsize = AtomicUsize::new(0);
+
+/// What a thread did, one step of an execution.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The thread's [index](crate::thread::index).
+    pub thread: usize,
+    /// What it did.
+    pub what: String,
+    /// Where, as `file:line`; empty for a [`remark`].
+    pub place: String,
+}
 
 /// Sets the configuration of this process.
 ///
@@ -170,6 +185,7 @@ pub fn begin_execution() {
         count.store(0, StdOrdering::Relaxed);
     }
     THREADS.store(0, StdOrdering::Relaxed);
+    locked(&STEPS).clear();
     EXECUTIONS.fetch_add(1, StdOrdering::Relaxed);
 }
 
@@ -191,9 +207,33 @@ pub fn injected() -> usize {
 
 /// Every site that was reached, in order of file, line and column.
 pub fn sites() -> Vec<Site> {
-    let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut sites = locked(&SITES).clone();
     sites.sort();
     sites
+}
+
+/// What the threads did in the execution so far, in order, if the configuration asks for it.
+pub fn steps() -> Vec<Step> {
+    locked(&STEPS).clone()
+}
+
+/// Adds a remark of the model to the [`steps`].
+pub fn remark(thread: usize, what: &str) {
+    step(thread, what, String::new);
+}
+
+fn step(thread: usize, what: &str, place: impl FnOnce() -> String) {
+    if config().trace {
+        locked(&STEPS).push(Step {
+            thread,
+            what: what.to_owned(),
+            place: place(),
+        });
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn config() -> &'static Config {
@@ -213,6 +253,14 @@ pub(crate) fn fault(fault: Fault) -> bool {
     hit
 }
 
+/// How a sleep ends at once by plan, if it does.
+pub(crate) fn injected_wakeup(has_deadline: bool) -> Option<Wakeup> {
+    if fault(Fault::SpuriousWake) {
+        return Some(Wakeup::Woken);
+    }
+    (has_deadline && fault(Fault::TimeOut)).then_some(Wakeup::TimedOut)
+}
+
 pub(crate) fn next_thread_index() -> usize {
     1 + THREADS.fetch_add(1, StdOrdering::Relaxed)
 }
@@ -230,7 +278,14 @@ fn visit(at: &'static Location<'static>, op: Op, ordering: &'static str) -> Opti
         op,
         ordering,
     };
-    let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
+    // The failing side of a compare-exchange is the same step as the succeeding one.
+    if config().trace && op != Op::Failure {
+        let what = format!("{op:?} {ordering}");
+        step(crate::thread::index(), &what, || {
+            format!("{}:{}", at.file(), at.line())
+        });
+    }
+    let mut sites = locked(&SITES);
     if !sites.contains(&site) {
         sites.push(site);
     }

@@ -87,35 +87,36 @@ mod world {
     }
 }
 
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
+/// Loom: a flag under the checker's own mutex and condition variable.
+#[cfg(spanlock_loom)]
 mod world {
+    use std::sync::Arc;
     use std::task::Wake;
 
     use super::{Instant, Waker, Wakeup};
-    use crate::check::{self, Fault};
+    use crate::check;
     use crate::{Condvar, Mutex};
 
-    /// A flag, and who sleeps on it: the checker's own mutex and condition variable.
     #[derive(Debug)]
     pub(super) struct Flag {
         woken: Mutex<bool>,
         changed: Condvar,
     }
 
-    pub(super) type Parker = std::sync::Arc<Flag>;
+    pub(super) type Parker = Arc<Flag>;
 
     impl Wake for Flag {
-        fn wake(self: std::sync::Arc<Self>) {
+        fn wake(self: Arc<Self>) {
             self.wake_by_ref();
         }
-        fn wake_by_ref(self: &std::sync::Arc<Self>) {
+        fn wake_by_ref(self: &Arc<Self>) {
             *self.woken.lock() = true;
             self.changed.notify_one();
         }
     }
 
     pub(super) fn pair() -> (Parker, Waker) {
-        let flag = std::sync::Arc::new(Flag {
+        let flag = Arc::new(Flag {
             woken: Mutex::new(false),
             changed: Condvar::new(),
         });
@@ -127,17 +128,71 @@ mod world {
     }
 
     pub(super) fn park(parker: &Parker, deadline: Option<Instant>) -> Wakeup {
-        if check::fault(Fault::SpuriousWake) {
-            return Wakeup::Woken;
-        }
-        if deadline.is_some() && check::fault(Fault::TimeOut) {
-            return Wakeup::TimedOut;
+        if let Some(wakeup) = check::injected_wakeup(deadline.is_some()) {
+            return wakeup;
         }
         let mut woken = parker.woken.lock();
         while !*woken {
             woken = parker.changed.wait(woken);
         }
         *woken = false;
+        Wakeup::Woken
+    }
+}
+
+/// Shuttle: one permit of its semaphore, which blocks and unblocks in one step each. (A flag under a mutex
+/// would be five, and an exhaustive search multiplies by each. Its own `park` may wake spuriously as
+/// often as the scheduler likes: no exhaustive search of that ends; spurious wakes come from the fault plan.)
+#[cfg(spanlock_shuttle)]
+mod world {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::task::Wake;
+
+    use shuttle::future::batch_semaphore::{BatchSemaphore, Fairness};
+
+    use super::{Instant, Waker, Wakeup};
+    use crate::check;
+
+    #[derive(Debug)]
+    pub(super) struct Permit {
+        semaphore: BatchSemaphore,
+        /// Whether a permit is there or on its way: further wakes change nothing. Std's, so no step of its own.
+        given: AtomicBool,
+    }
+
+    pub(super) type Parker = Arc<Permit>;
+
+    impl Wake for Permit {
+        fn wake(self: Arc<Self>) {
+            self.wake_by_ref();
+        }
+        fn wake_by_ref(self: &Arc<Self>) {
+            if !self.given.swap(true, Relaxed) {
+                self.semaphore.release(1);
+            }
+        }
+    }
+
+    pub(super) fn pair() -> (Parker, Waker) {
+        let permit = Arc::new(Permit {
+            semaphore: BatchSemaphore::new(0, Fairness::Unfair),
+            given: AtomicBool::new(false),
+        });
+        (permit.clone(), permit.into())
+    }
+
+    pub(super) fn with<R>(f: impl FnOnce(&super::Parker) -> R) -> R {
+        f(&super::Parker::new())
+    }
+
+    pub(super) fn park(parker: &Parker, deadline: Option<Instant>) -> Wakeup {
+        if let Some(wakeup) = check::injected_wakeup(deadline.is_some()) {
+            return wakeup;
+        }
+        // An error means that the execution is being torn down.
+        let _ = parker.semaphore.acquire_blocking(1);
+        parker.given.store(false, Relaxed);
         Wakeup::Woken
     }
 }

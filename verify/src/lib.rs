@@ -1,7 +1,10 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+pub mod command;
 pub mod models;
 pub mod plan;
 pub mod primitives;
+pub mod program;
 pub mod row;
 pub mod trace;

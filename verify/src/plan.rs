@@ -1,10 +1,11 @@
-//! Which model runs under which checker, in which mode, with which bound.
+//! Which program runs under which checker, in which mode, with which bound.
 
-use crate::models::{MODELS, Model};
-use crate::primitives::{PRIMITIVES, Primitive};
+use std::fmt;
+
+use crate::program::{Fault, Program, programs};
 
 /// A checker's way of exploring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Loom, loads as written.
     Weak,
@@ -31,66 +32,138 @@ impl Mode {
     }
 
     /// The checker that has it.
-    pub const fn checker(self) -> &'static str {
+    pub const fn checker(self) -> Checker {
         match self {
-            Mode::Weak | Mode::RmwLoad => "loom",
-            _ => "shuttle",
+            Mode::Weak | Mode::RmwLoad => Checker::Loom,
+            Mode::Dfs | Mode::Random | Mode::Pct => Checker::Shuttle,
+        }
+    }
+
+    /// What it cannot see, however long it runs.
+    pub const fn blind_spot(self) -> &'static str {
+        match self {
+            Mode::Weak => "stores that race with another thread's load-then-store; load buffering",
+            Mode::RmwLoad => "stale reads; load buffering",
+            Mode::Dfs => "weak orderings (all are SeqCst); data races on cells",
+            Mode::Random | Mode::Pct => {
+                "schedules not drawn; weak orderings (all are SeqCst); data races on cells"
+            }
+        }
+    }
+}
+
+/// A program that explores executions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Checker {
+    /// loom: orderings.
+    Loom,
+    /// shuttle: interleavings.
+    Shuttle,
+}
+
+impl Checker {
+    /// Both.
+    pub const ALL: [Checker; 2] = [Checker::Loom, Checker::Shuttle];
+
+    /// Its crate's name, and in rows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Checker::Loom => "loom",
+            Checker::Shuttle => "shuttle",
+        }
+    }
+
+    /// The cfg that switches the door to it.
+    pub const fn cfg(self) -> &'static str {
+        match self {
+            Checker::Loom => "spanlock_loom",
+            Checker::Shuttle => "spanlock_shuttle",
         }
     }
 }
 
 /// One row to run.
+#[derive(Clone)]
 pub struct Job {
-    /// The lock.
-    pub primitive: &'static Primitive,
-    /// The property.
-    pub model: &'static Model,
+    /// What runs.
+    pub program: Program,
     /// How.
     pub mode: Mode,
     /// Preemption bound, or number of schedules; none: no bound.
     pub bound: Option<u64>,
+    /// Injected into every execution.
+    pub faults: Vec<Fault>,
     /// Part of `--quick`.
     pub quick: bool,
 }
 
 impl Job {
-    /// The name that `--filter` and `--replay` take: `srl-array/exclusion/loom/weak`.
+    /// The name that `--filter` and `--replay` take: `srl-array/exclusion/loom/weak`, and one more part
+    /// with faults: `srl-array/exclusion/loom/weak/spurious-wake@0`.
     pub fn name(&self) -> String {
-        let (primitive, property) = (self.primitive.name, self.model.property);
-        format!(
-            "{primitive}/{property}/{}/{}",
-            self.mode.checker(),
-            self.mode.name()
-        )
+        let (primitive, property) = (self.program.primitive, self.program.property);
+        let (checker, mode) = (self.mode.checker().name(), self.mode.name());
+        let faults: String = self
+            .faults
+            .iter()
+            .map(|fault| format!("/{fault}"))
+            .collect();
+        format!("{primitive}/{property}/{checker}/{mode}{faults}")
+    }
+
+    /// The rounds after which spin loops are cut: the door cuts a lock's to none, and litmus programs have none.
+    pub fn spin_cap(&self) -> Option<u32> {
+        (self.program.primitive != "litmus").then_some(0)
     }
 }
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+/// Preemptions in programs of three threads.
+const PREEMPTIONS: u64 = 3;
+/// Random schedules of a program.
+const SCHEDULES: u64 = 20_000;
+
+/// Rows that take more than a few seconds: left out of `--quick`.
+const SLOW: &[&str] = &[
+    "rw-word/bounded-overtaking/shuttle/dfs",
+    "rw-distributed/visibility/shuttle/dfs",
+    "rw-distributed/wakeup/shuttle/dfs",
+    "rw-distributed/exclusion/shuttle/dfs",
+    "rw-distributed/deadlock/shuttle/dfs",
+    "srl-array/deadlock/shuttle/dfs",
+];
 
 /// Every row.
 pub fn jobs() -> Vec<Job> {
     let mut jobs = Vec::new();
-    for primitive in PRIMITIVES {
-        for model in MODELS
-            .iter()
-            .filter(|model| primitive.granular || !model.granular)
-        {
-            let mut add = |mode, bound, quick| {
-                jobs.push(Job {
-                    primitive,
-                    model,
-                    mode,
-                    bound,
-                    quick,
-                })
+    for program in programs() {
+        let mut add = |mode, bound, faults: &[Fault]| {
+            let mut job = Job {
+                program: program.clone(),
+                mode,
+                bound,
+                faults: faults.to_vec(),
+                quick: true,
             };
-            if model.threads == 2 {
-                add(Mode::Weak, None, true);
-                add(Mode::RmwLoad, None, true);
-                add(Mode::Dfs, None, true);
-            } else {
-                add(Mode::Weak, Some(3), false);
-                add(Mode::RmwLoad, Some(3), false);
-                add(Mode::Random, Some(20_000), true);
-                add(Mode::Pct, Some(20_000), true);
+            job.quick = !SLOW.contains(&job.name().as_str());
+            jobs.push(job);
+        };
+        let exact = program.threads == 2 || program.expected.is_some();
+        let bound = (!exact).then_some(PREEMPTIONS);
+        for &faults in program.plans {
+            add(Mode::Weak, bound, faults);
+            add(Mode::RmwLoad, bound, faults);
+            // Shuttle adds interleavings; what a fault changes, the two modes of loom show.
+            if faults.is_empty() && exact {
+                add(Mode::Dfs, None, faults);
+            } else if faults.is_empty() {
+                add(Mode::Random, Some(SCHEDULES), faults);
+                add(Mode::Pct, Some(SCHEDULES), faults);
             }
         }
     }

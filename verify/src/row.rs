@@ -1,4 +1,4 @@
-//! A row of the report: one model, run by one checker in one mode.
+//! A row of the report: one program, run by one checker in one mode.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,27 +8,51 @@ use serde::{Deserialize, Serialize};
 pub enum Verdict {
     /// Every execution was explored, and none failed.
     Exhausted,
-    /// Every execution within the stated bound was explored, and none failed.
+    /// Every execution within the stated bound of preemptions was explored, or the stated number of random
+    /// schedules drawn, and none failed.
     Bounded,
     /// The search was cut off: not a pass.
     Truncated,
-    /// An execution failed, or the row disagrees with another checker.
+    /// An execution failed, or the row's outcomes are not what they must be.
     Failed,
+}
+
+impl Verdict {
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Exhausted => "EXHAUSTED",
+            Verdict::Bounded => "BOUNDED",
+            Verdict::Truncated => "TRUNCATED",
+            Verdict::Failed => "FAILED",
+        }
+    }
+
+    /// Whether it lets the command succeed.
+    pub const fn passes(self) -> bool {
+        matches!(self, Verdict::Exhausted | Verdict::Bounded)
+    }
 }
 
 /// One line of the table and of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// The lock.
+    /// The lock; `rw-word`, the word that locks are made of; or `litmus`, the door itself.
     pub primitive: String,
     /// What is checked.
     pub property: String,
+    /// What that says.
+    pub claim: String,
     /// `loom` or `shuttle`.
     pub checker: String,
+    /// The checker's version.
+    pub checker_version: String,
     /// `weak`, `rmw-load`, `dfs`, `random` or `pct`.
     pub mode: String,
     /// Threads, the main thread included.
     pub threads: u32,
+    /// Operations of all threads together.
+    pub operations: u32,
     /// Preemption bound (loom), or schedules (random, pct); none: no bound.
     pub bound: Option<u64>,
     /// Rounds after which a spin loop is cut; none: there is no spin loop.
@@ -41,13 +65,36 @@ pub struct Row {
     pub seconds: f64,
     /// How it ended.
     pub verdict: Verdict,
-    /// How many different outcomes (orders of events) were seen.
-    pub outcomes: usize,
-    /// A hash of the set of outcomes.
+    /// How many different outcomes (what each thread saw) there were.
+    pub outcomes: u64,
+    /// A checksum of the set of outcomes.
     pub outcome_hash: String,
+    /// What this mode cannot see.
+    pub blind_spot: String,
     /// The command that runs this row again.
     pub replay: String,
     /// What went wrong, if anything did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
+
+/// What the process that explores one row prints on standard output.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Found {
+    /// Executions explored.
+    pub executions: u64,
+    /// The different outcomes, sorted.
+    pub outcomes: Vec<String>,
+    /// How often the weakened site was reached.
+    pub weakened: u64,
+    /// How many faults were injected.
+    pub injected: u64,
+    /// The sites that were reached: `file:line:column:op=Ordering`.
+    pub sites: Vec<String>,
+}
+
+/// How its lines on standard error begin that tell what failed.
+pub const FAILURE: &str = "failure: ";
+
+/// How the last of them goes on, the one with what the threads saw until then.
+pub const EVENTS: &str = "seen until then: ";

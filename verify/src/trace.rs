@@ -21,8 +21,11 @@ pub fn begin() {
 }
 
 /// Notes that `who` did `what`.
-pub fn note(who: usize, what: &str) {
-    lock(&EVENTS).push((who, what.to_owned()));
+pub fn note(who: usize, what: impl Into<String>) {
+    let what = what.into();
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    spanlock_sync::check::remark(who, &what);
+    lock(&EVENTS).push((who, what));
 }
 
 /// Ends an execution: what each thread saw is an outcome.
@@ -33,7 +36,7 @@ pub fn end() {
     lock(&OUTCOMES).insert(text(&events));
 }
 
-/// The events of the execution so far, in order: the interleaving that led to a failure.
+/// The events of the execution so far, in order: what led to a failure.
 pub fn events() -> String {
     text(&lock(&EVENTS))
 }

@@ -19,8 +19,10 @@ mod checked {
     use std::process::exit;
     use std::str::FromStr;
 
-    use spanlock_sync::check::{self, Config, Fault, Weakening};
+    use spanlock_sync::check::{self, Config, Site, Weakening};
     use spanlock_verify::plan::{Job, Mode, jobs};
+    use spanlock_verify::program::{Fault, FaultKind};
+    use spanlock_verify::row::{EVENTS, FAILURE, Found};
     use spanlock_verify::trace;
 
     /// Ends the process with status 2 and the reason.
@@ -29,17 +31,13 @@ mod checked {
         exit(2)
     }
 
-    fn fault(text: &str) -> (Fault, u32) {
-        let parsed = text.split_once('@').and_then(|(kind, nth)| {
-            let kind = match kind {
-                "weak-cas" => Fault::WeakCas,
-                "spurious-wake" => Fault::SpuriousWake,
-                "time-out" => Fault::TimeOut,
-                _ => return None,
-            };
-            Some((kind, nth.parse().ok()?))
-        });
-        parsed.unwrap_or_else(|| refuse(&format!("fault `{text}`: write kind@occurrence")))
+    fn injected(fault: &Fault) -> (check::Fault, u32) {
+        let kind = match fault.kind {
+            FaultKind::WeakCas => check::Fault::WeakCas,
+            FaultKind::SpuriousWake => check::Fault::SpuriousWake,
+            FaultKind::TimeOut => check::Fault::TimeOut,
+        };
+        (kind, fault.occurrence)
     }
 
     pub(super) fn main() {
@@ -57,8 +55,8 @@ mod checked {
                     let parsed = Weakening::from_str(&value());
                     config.weaken = Some(parsed.unwrap_or_else(|error| refuse(&error)));
                 }
-                "--fault" => config.faults.push(fault(&value())),
                 "--sites" => sites = true,
+                "--trace" => config.trace = true,
                 _ => refuse(&format!("unknown argument {arg}")),
             }
         }
@@ -68,42 +66,49 @@ mod checked {
         if job.mode == Mode::RmwLoad {
             config.mode = check::Mode::RmwLoad;
         }
+        config.faults = job.faults.iter().map(injected).collect();
         check::configure(config).expect("configured once, here");
         report_panics();
         explore(job);
-        let seen: Vec<_> = check::sites()
-            .iter()
-            .filter(|_| sites)
-            .map(|site| {
-                format!(
-                    "{}:{}:{}:{:?}={}",
-                    site.file, site.line, site.column, site.op, site.ordering
-                )
-            })
-            .collect();
-        let result = serde_json::json!({
-            "executions": check::executions(),
-            "outcomes": trace::outcomes(),
-            "weakened": check::weakened(),
-            "injected": check::injected(),
-            "sites": seen,
-        });
-        println!("{result}");
+        let sites = if sites { check::sites() } else { Vec::new() };
+        let found = Found {
+            executions: check::executions() as u64,
+            outcomes: trace::outcomes(),
+            weakened: check::weakened() as u64,
+            injected: check::injected() as u64,
+            sites: sites.iter().map(describe).collect(),
+        };
+        println!("{}", serde_json::to_string(&found).expect("plain data"));
     }
 
-    /// The interleaving that failed goes to standard error with the panic.
+    fn describe(site: &Site) -> String {
+        let op = format!("{:?}", site.op).to_lowercase();
+        format!(
+            "{}:{}:{}:{op}={}",
+            site.file, site.line, site.column, site.ordering
+        )
+    }
+
+    /// What failed, and the way there, goes to standard error with the panic.
     fn report_panics() {
-        let default = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            default(info);
-            eprintln!("execution {}: {}", check::executions(), trace::events());
+            for line in format!("execution {}: {info}", check::executions()).lines() {
+                eprintln!("{FAILURE}{line}");
+            }
+            eprintln!("{FAILURE}{EVENTS}{}", trace::events());
+            for (i, step) in check::steps().iter().enumerate() {
+                let (thread, what) = (step.thread, &step.what);
+                // A column a thread.
+                let column = thread * 26;
+                eprintln!("{i:5}  {:column$}T{thread} {what:<24}  {}", "", step.place);
+            }
         }));
     }
 
     fn execute(job: &Job) {
         check::begin_execution();
         trace::begin();
-        (job.model.run)(job.primitive);
+        (job.program.run)();
         trace::end();
     }
 

@@ -1,7 +1,8 @@
-//! The properties, each written once for every lock.
+//! The properties of a range lock, each written once for every lock.
 //!
-//! A model is a small program of two or three threads, main being one of them. It notes when it enters and leaves a hold
-//! ([`crate::trace`]), and asserts. That nobody waits for ever is the checker's to find: a deadlock fails the model.
+//! A program has two or three threads, main being one of them. Each works off a list of steps; it notes what it saw
+//! ([`crate::trace`]), and asserts. That nobody waits for ever is the checker's to find: a deadlock fails
+//! the program.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,117 +11,144 @@ use spanlock::{RangeLockExt, TryLockError};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::thread;
 
-use crate::primitives::{Lock, Primitive};
+use crate::primitives::{Lock, PRIMITIVES, Primitive};
+use crate::program::{FAULTLESS, Fault, FaultKind, Program};
 use crate::trace::note;
 
-/// A property, and the program that shows it.
-pub struct Model {
-    /// Its name: `exclusion`.
-    pub property: &'static str,
-    /// What it says, in a line.
-    pub claim: &'static str,
-    /// Threads, main included.
-    pub threads: u32,
+/// A property: what each thread does, and what that shows.
+struct Model {
+    property: &'static str,
+    claim: &'static str,
     /// Whether it makes sense only for locks under which disjoint ranges do not block.
-    pub granular: bool,
-    /// One execution.
-    pub run: fn(&Primitive),
+    granular: bool,
+    /// The steps of each thread; main's come first.
+    threads: &'static [&'static [Step]],
+    plans: &'static [&'static [Fault]],
 }
 
-/// Every property.
-pub const MODELS: &[Model] = &[
+const MODELS: &[Model] = &[
     Model {
         property: "exclusion",
         claim: "two writers of overlapping ranges exclude each other, and the second sees the first's writes",
-        threads: 2,
         granular: false,
-        run: |lock| workers(lock, [&[Write(0..2)], &[Write(1..3)]]),
+        threads: &[&[Write(0..2)], &[Write(1..3)]],
+        plans: FIRST,
     },
     Model {
         property: "exclusion-read-write",
         claim: "a reader and a writer of overlapping ranges exclude each other; the reader sees no half-done write",
-        threads: 2,
         granular: false,
-        run: |lock| workers(lock, [&[Write(0..2)], &[Read(1..3)]]),
+        threads: &[&[Write(0..2)], &[Read(1..3)]],
+        plans: FIRST,
     },
     Model {
         property: "visibility",
         claim: "what was done under a hold is seen under every later conflicting one, in both directions",
-        threads: 2,
         granular: false,
-        run: |lock| workers(lock, [&[Write(0..1), TryRead(0..1)], &[Write(0..1)]]),
+        threads: &[&[Write(0..1), TryRead(0..1)], &[Write(0..1)]],
+        plans: FIRST_OR_SECOND,
     },
     Model {
         property: "readers-share",
         claim: "readers never fail or wait for readers",
-        threads: 2,
         granular: false,
-        run: |lock| {
-            workers(
-                lock,
-                [&[MustTryRead(0..2)], &[MustTryRead(1..3), Read(0..3)]],
-            )
-        },
+        threads: &[&[MustTryRead(0..2)], &[MustTryRead(1..3), Read(0..3)]],
+        plans: FAULTLESS,
     },
     Model {
         property: "disjoint",
         claim: "requests of disjoint ranges never fail or wait, whatever they are",
-        threads: 2,
         granular: true,
-        run: |lock| {
-            workers(
-                lock,
-                [&[Write(0..2)], &[MustTryWrite(2..4), MustTryRead(2..3)]],
-            )
-        },
+        threads: &[&[Write(0..2)], &[MustTryWrite(2..4), MustTryRead(2..3)]],
+        plans: FAULTLESS,
     },
     Model {
         property: "wakeup",
         claim: "a release wakes those it unblocked: nobody sleeps for ever",
-        threads: 2,
         granular: false,
-        run: |lock| workers(lock, [&[Write(0..1), TryWrite(0..1)], &[Read(0..1)]]),
+        threads: &[&[Write(0..1), TryWrite(0..1)], &[Read(0..1)]],
+        plans: FIRST_OR_SECOND,
     },
     Model {
         property: "deadlock",
         claim: "requests of several segments that overlap never wait for each other in a circle",
-        threads: 2,
         granular: false,
-        run: |lock| workers(lock, [&[Write(0..2)], &[Write(0..2)]]),
+        threads: &[&[Write(0..2)], &[Write(0..2)]],
+        plans: FIRST,
     },
     Model {
         property: "try-leaves-no-trace",
         claim: "a try takes all or nothing, and afterwards everything can be taken at once",
-        threads: 2,
         granular: false,
-        run: |lock| workers(lock, [&[TryWrite(0..2)], &[TryRead(1..3), TryWrite(1..2)]]),
+        threads: &[&[TryWrite(0..2)], &[TryRead(1..3), TryWrite(1..2)]],
+        plans: FAULTLESS,
     },
     Model {
         property: "exclusion-3",
         claim: "two writers and a reader exclude each other, and nobody sleeps for ever",
-        threads: 3,
         granular: false,
-        run: |lock| workers(lock, [&[Write(0..1)], &[Write(0..1)], &[Read(0..1)]]),
+        threads: &[&[Write(0..1)], &[Write(0..1)], &[Read(0..1)]],
+        plans: FAULTLESS,
     },
     Model {
         property: "last-reader-wakes",
         claim: "a writer gets in after two readers",
-        threads: 3,
         granular: false,
-        run: |lock| workers(lock, [&[Write(0..1)], &[Read(0..1)], &[Read(0..1)]]),
+        threads: &[&[Write(0..1)], &[Read(0..1)], &[Read(0..1)]],
+        plans: FAULTLESS,
     },
     Model {
         property: "overlap-3",
         claim: "three requests, each overlapping the next, never wait in a circle",
-        threads: 3,
         granular: true,
-        run: |lock| workers(lock, [&[Write(0..2)], &[Write(1..3)], &[Write(2..4)]]),
+        threads: &[&[Write(0..2)], &[Write(1..3)], &[Write(2..4)]],
+        plans: FAULTLESS,
     },
 ];
+
+/// Each fault where there is one occasion for it.
+const FIRST: &[&[Fault]] = &[
+    &[],
+    &[Fault::new(FaultKind::WeakCas, 0)],
+    &[Fault::new(FaultKind::SpuriousWake, 0)],
+];
+
+/// Each fault where there are two.
+const FIRST_OR_SECOND: &[&[Fault]] = &[
+    &[],
+    &[Fault::new(FaultKind::WeakCas, 0)],
+    &[Fault::new(FaultKind::WeakCas, 1)],
+    &[Fault::new(FaultKind::SpuriousWake, 0)],
+    &[Fault::new(FaultKind::SpuriousWake, 1)],
+];
+
+/// Every property of every lock.
+pub fn programs() -> Vec<Program> {
+    let mut programs = Vec::new();
+    for primitive in PRIMITIVES {
+        for model in MODELS
+            .iter()
+            .filter(|model| primitive.granular || !model.granular)
+        {
+            programs.push(Program {
+                primitive: primitive.name,
+                property: model.property,
+                claim: model.claim,
+                threads: model.threads.len() as u32,
+                operations: model.threads.iter().map(|steps| steps.len() as u32).sum(),
+                plans: model.plans,
+                expected: None,
+                run: Arc::new(|| workers(primitive, model.threads)),
+            });
+        }
+    }
+    programs
+}
 
 use Step::*;
 
 /// What a thread does: takes a range, touches the data of every position, gives it back.
+#[derive(Debug)]
 enum Step {
     /// Blocks for a shared hold.
     Read(Range<u64>),
@@ -163,19 +191,19 @@ impl Data {
 
 /// Runs each worker's steps in a thread of its own, main being the first; then nobody holds anything, nobody
 /// waits, and the data is what the writes add up to.
-fn workers<const N: usize>(primitive: &Primitive, programs: [&'static [Step]; N]) {
+fn workers(primitive: &Primitive, threads: &'static [&'static [Step]]) {
     let lock: Lock = (primitive.make)();
     let data = Arc::new(Data([0; 4].map(UnsafeCell::new)));
     let mut expected = 0;
-    let others: Vec<_> = programs[1..]
+    let others: Vec<_> = threads[1..]
         .iter()
         .enumerate()
-        .map(|(i, &program)| {
+        .map(|(i, &steps)| {
             let (lock, data) = (lock.clone(), data.clone());
-            thread::spawn(move || work(i + 1, program, &lock, &data))
+            thread::spawn(move || work(i + 1, steps, &lock, &data))
         })
         .collect();
-    expected += work(0, programs[0], &lock, &data);
+    expected += work(0, threads[0], &lock, &data);
     for other in others {
         expected += other.join().expect("a worker panicked");
     }
@@ -188,73 +216,59 @@ fn workers<const N: usize>(primitive: &Primitive, programs: [&'static [Step]; N]
 }
 
 /// Runs one worker's steps; returns how much it added to the data.
-fn work(me: usize, program: &[Step], lock: &Lock, data: &Data) -> u32 {
+fn work(me: usize, steps: &[Step], lock: &Lock, data: &Data) -> u32 {
     let mut added = 0;
-    for step in program {
-        let (range, result) = match step {
-            Read(range) => (
+    for step in steps {
+        let result = match step {
+            Read(range) => read(
+                me,
+                data,
                 range,
-                read(
-                    me,
-                    lock,
-                    data,
-                    range,
-                    lock.read(range.clone()).map_err(Into::into),
-                ),
+                lock.read(range.clone()).map_err(Into::into),
             ),
-            Write(range) => (
+            Write(range) => write(
+                me,
+                data,
                 range,
-                write(
-                    me,
-                    lock,
-                    data,
-                    range,
-                    lock.write(range.clone()).map_err(Into::into),
-                ),
+                lock.write(range.clone()).map_err(Into::into),
             ),
-            TryRead(range) | MustTryRead(range) => (
-                range,
-                read(me, lock, data, range, lock.try_read(range.clone())),
-            ),
-            TryWrite(range) | MustTryWrite(range) => (
-                range,
-                write(me, lock, data, range, lock.try_write(range.clone())),
-            ),
+            TryRead(range) | MustTryRead(range) => {
+                read(me, data, range, lock.try_read(range.clone()))
+            }
+            TryWrite(range) | MustTryWrite(range) => {
+                write(me, data, range, lock.try_write(range.clone()))
+            }
         };
         match (step, result) {
             (_, Ok(more)) => added += more,
             (TryRead(_) | TryWrite(_), Err(TryLockError::WouldBlock)) => note(me, "busy"),
-            (_, Err(error)) => panic!("T{me}: {range:?} must be granted: {error}"),
+            (_, Err(error)) => panic!("T{me}: {step:?} must be granted: {error}"),
         }
     }
     added
 }
 
-type Taken<H> = Result<H, TryLockError>;
-
 fn read<H>(
     me: usize,
-    _: &Lock,
     data: &Data,
     range: &Range<u64>,
-    hold: Taken<H>,
+    hold: Result<H, TryLockError>,
 ) -> Result<u32, TryLockError> {
     let hold = hold?;
-    note(me, &format!("read({range:?})={}", data.sum(range)));
+    note(me, format!("read({range:?})={}", data.sum(range)));
     drop(hold);
     Ok(0)
 }
 
 fn write<H>(
     me: usize,
-    _: &Lock,
     data: &Data,
     range: &Range<u64>,
-    hold: Taken<H>,
+    hold: Result<H, TryLockError>,
 ) -> Result<u32, TryLockError> {
     let hold = hold?;
     data.add_one(range);
-    note(me, &format!("write({range:?})={}", data.sum(range)));
+    note(me, format!("write({range:?})={}", data.sum(range)));
     drop(hold);
     Ok((range.end - range.start) as u32)
 }

@@ -1,0 +1,158 @@
+//! Turns what the processes found into verdicts.
+
+use std::collections::BTreeSet;
+
+use super::{Built, Ended, set_of};
+use crate::plan::{Job, Mode};
+use crate::row::{EVENTS, FAILURE, Found, Row, Verdict};
+
+/// The rows, and how the checkers were compared.
+pub(super) struct Report {
+    pub(super) rows: Vec<Row>,
+    /// Programs whose outcomes under shuttle's exhaustive search are all among those under loom.
+    pub(super) agreeing: usize,
+    /// Programs that were not compared, because one of the three rows was not run or did not pass.
+    pub(super) not_compared: usize,
+}
+
+/// Judges each row by itself, then the rows of a program against each other.
+pub(super) fn judge(jobs: &[Job], ended: &[Ended], built: &Built) -> Report {
+    let mut rows: Vec<Row> = jobs
+        .iter()
+        .zip(ended)
+        .map(|(job, ended)| row(job, ended, built))
+        .collect();
+    let (mut agreeing, mut not_compared) = (0, 0);
+    for (i, job) in jobs
+        .iter()
+        .enumerate()
+        .filter(|(_, job)| job.mode == Mode::Dfs)
+    {
+        let of = |mode: Mode| {
+            let same = |other: &Job| {
+                other.program.primitive == job.program.primitive
+                    && other.program.property == job.program.property
+                    && other.faults == job.faults
+                    && other.mode == mode
+            };
+            let at = jobs.iter().position(same)?;
+            ended[at]
+                .found
+                .as_ref()
+                .filter(|_| rows[at].verdict.passes())
+        };
+        match (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs)) {
+            (Some(weak), Some(rmw_load), Some(dfs)) => match disagreement(weak, rmw_load, dfs) {
+                None => agreeing += 1,
+                Some(failure) => {
+                    rows[i].verdict = Verdict::Failed;
+                    rows[i].failure = Some(failure);
+                }
+            },
+            _ => not_compared += 1,
+        }
+    }
+    Report {
+        rows,
+        agreeing,
+        not_compared,
+    }
+}
+
+/// Loom's two modes together must show every outcome that the exhaustive search of interleavings shows.
+fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
+    let mut loom = set_of(&weak.outcomes);
+    loom.extend(set_of(&rmw_load.outcomes));
+    let missing: Vec<_> = set_of(&dfs.outcomes).difference(&loom).copied().collect();
+    (!missing.is_empty()).then(|| {
+        format!(
+            "neither mode of loom shows what this search shows: {}",
+            missing.join("; ")
+        )
+    })
+}
+
+fn row(job: &Job, ended: &Ended, built: &Built) -> Row {
+    let checker = job.mode.checker();
+    let (verdict, failure) = verdict(job, ended);
+    let none = Found::default();
+    let found = ended.found.as_ref().unwrap_or(&none);
+    Row {
+        primitive: job.program.primitive.to_owned(),
+        property: job.program.property.to_owned(),
+        claim: job.program.claim.to_owned(),
+        checker: checker.name().to_owned(),
+        checker_version: built.version(checker).to_owned(),
+        mode: job.mode.name().to_owned(),
+        threads: job.program.threads,
+        operations: job.program.operations,
+        bound: job.bound,
+        spin_cap: job.spin_cap(),
+        faults: job.faults.iter().map(ToString::to_string).collect(),
+        executions: found.executions,
+        seconds: ended.elapsed.as_secs_f64(),
+        verdict,
+        outcomes: found.outcomes.len() as u64,
+        outcome_hash: format!(
+            "{:08x}",
+            crc32c::crc32c(found.outcomes.join("\n").as_bytes())
+        ),
+        blind_spot: job.mode.blind_spot().to_owned(),
+        replay: format!("cargo verify --replay {}", job.name()),
+        failure,
+    }
+}
+
+fn verdict(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
+    let failed = |why: String| (Verdict::Failed, Some(why));
+    let Some(status) = ended.status else {
+        let why = format!("stopped after {:.0} s", ended.elapsed.as_secs_f64());
+        return (Verdict::Truncated, Some(why));
+    };
+    let Some(found) = ended.found.as_ref().filter(|_| status.success()) else {
+        let mut told: Vec<_> = ended
+            .stderr
+            .lines()
+            .filter_map(|line| line.strip_prefix(FAILURE))
+            .collect();
+        // Further failures are the checker's unwinding of the first.
+        if let Some(last) = told.iter().position(|line| line.starts_with(EVENTS)) {
+            told.truncate(last + 1);
+        }
+        let why = match &told[..] {
+            [] => format!("{status}: {}", ended.stderr.trim()),
+            told => told.join("\n"),
+        };
+        return failed(why);
+    };
+    if !job.faults.is_empty() && found.injected == 0 {
+        return failed("the fault is never reached: the plan says nothing".to_owned());
+    }
+    if let Some(why) = unexpected(job, found) {
+        return failed(why);
+    }
+    let verdict = if job.bound.is_some() {
+        Verdict::Bounded
+    } else {
+        Verdict::Exhausted
+    };
+    (verdict, None)
+}
+
+/// What is wrong with the outcomes of a litmus program, if anything is.
+fn unexpected(job: &Job, found: &Found) -> Option<String> {
+    let expected = job.program.expected?;
+    let mut wanted: BTreeSet<&str> = expected.allowed.iter().copied().collect();
+    for missed in expected.missed_by(job.mode) {
+        wanted.remove(missed);
+    }
+    let seen = set_of(&found.outcomes);
+    let list = |set: Vec<&&str>| set.into_iter().copied().collect::<Vec<_>>().join("; ");
+    let missing = list(wanted.difference(&seen).collect());
+    let surplus = list(seen.difference(&wanted).collect());
+    (wanted != seen).then(|| {
+        format!(
+            "not the known outcomes: missing [{missing}], not expected [{surplus}]; has the checker changed?"
+        )
+    })
+}

@@ -1,0 +1,258 @@
+//! The reader-writer word by itself: what only its own face can show, giving up at a deadline and the bound on overtaking.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use spanlock::rw_word::MAX_PASSES;
+use spanlock::{Access, RwWord};
+use spanlock_sync::cell::UnsafeCell;
+use spanlock_sync::thread;
+use spanlock_sync::wait::WaitQueue;
+
+use crate::program::{FAULTLESS, Fault, FaultKind, Program};
+use crate::trace::note;
+
+const TIME_OUT: &[Fault] = &[Fault::new(FaultKind::TimeOut, 0)];
+
+/// Every property of the word.
+pub fn programs() -> Vec<Program> {
+    let program = |property, claim, threads, operations, plans, run: fn()| Program {
+        primitive: "rw-word",
+        property,
+        claim,
+        threads,
+        operations,
+        plans,
+        expected: None,
+        run: Arc::new(run),
+    };
+    vec![
+        program(
+            "bounded-overtaking",
+            "a waiting writer is passed by at most MAX_PASSES readers, though a reader holds all the time",
+            2,
+            5,
+            FAULTLESS,
+            bounded_overtaking,
+        ),
+        program(
+            "queued-readers-share",
+            "of two readers that waited for a writer, neither waits for the other",
+            3,
+            3,
+            FAULTLESS,
+            queued_readers_share,
+        ),
+        program(
+            "give-up",
+            "a deadline that passes leaves no trace: no hold, no waiter",
+            2,
+            2,
+            &[&[], TIME_OUT],
+            give_up,
+        ),
+        program(
+            "give-up-reader",
+            "a waiting reader that gives up grants nothing to another while the writer holds",
+            3,
+            3,
+            &[&[], TIME_OUT],
+            give_up_reader,
+        ),
+        program(
+            "give-up-writer",
+            "a waiting writer that gives up lets in the readers whom only it held back",
+            3,
+            4,
+            // Without its giving up they rightly wait for each other.
+            &[TIME_OUT],
+            give_up_writer,
+        ),
+    ]
+}
+
+/// A word, its queue, and a cell that the holds protect.
+struct Guarded {
+    word: RwWord,
+    queue: WaitQueue,
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: the cell is accessed under a hold of the word only; that this suffices is what loom checks.
+unsafe impl Sync for Guarded {}
+// SAFETY: a cell with a plain number.
+unsafe impl Send for Guarded {}
+
+impl Guarded {
+    fn new() -> Arc<Self> {
+        Arc::new(Guarded {
+            word: RwWord::new(),
+            queue: WaitQueue::new(),
+            data: UnsafeCell::new(0),
+        })
+    }
+
+    fn lock(&self, access: Access) {
+        self.word.lock(access, &self.queue);
+    }
+
+    /// The deadline's value is of no account under a checker: it passes if the fault plan says so.
+    fn lock_until(&self, access: Access) -> bool {
+        self.word.lock_until(access, &self.queue, Instant::now())
+    }
+
+    /// Touches the data and gives the hold back.
+    fn use_and_unlock(&self, me: usize, access: Access) {
+        match access {
+            // SAFETY: the caller holds the word as a writer.
+            Access::Write => self.data.with_mut(|data| unsafe { *data += 1 }),
+            Access::Read => {
+                // SAFETY: the caller holds the word as a reader.
+                let read = self.data.with(|data| unsafe { *data });
+                note(me, format!("read={read}"));
+            }
+        }
+        self.unlock(access);
+    }
+
+    fn unlock(&self, access: Access) {
+        // SAFETY: every caller holds the word with `access`.
+        unsafe { self.word.unlock(access, &self.queue) }
+    }
+
+    /// Nobody holds, nobody waits.
+    fn assert_free(&self) {
+        assert!(
+            !self.word.has_waiters(),
+            "the queue is left marked, though nobody stands in it"
+        );
+        assert!(self.word.try_lock(Access::Write), "a hold is left behind");
+        self.unlock(Access::Write);
+    }
+}
+
+/// The reader's holds overlap, so the writer gets in only because the door shuts.
+fn bounded_overtaking() {
+    const ROUNDS: u32 = MAX_PASSES + 2;
+    let shared = Guarded::new();
+    shared.lock(Access::Read);
+    let writer = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.lock(Access::Write);
+            shared.use_and_unlock(1, Access::Write);
+        })
+    };
+    let mut passes = 0;
+    for _ in 0..ROUNDS {
+        let waited_for = shared.word.has_waiters();
+        if !shared.word.try_lock(Access::Read) {
+            break;
+        }
+        passes += u32::from(waited_for);
+        shared.unlock(Access::Read);
+    }
+    assert!(
+        passes <= MAX_PASSES,
+        "{passes} readers went past a waiting writer"
+    );
+    note(0, format!("passes={passes}"));
+    shared.use_and_unlock(0, Access::Read);
+    writer.join().expect("the writer gets in");
+    shared.assert_free();
+}
+
+/// One reader holds until the other has been in. The writer holds from the start, so neither can be
+/// behind a writer that waits.
+fn queued_readers_share() {
+    let shared = Guarded::new();
+    shared.lock(Access::Write);
+    let first = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let second = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.lock(Access::Read);
+                    shared.use_and_unlock(2, Access::Read);
+                })
+            };
+            shared.lock(Access::Read);
+            second.join().expect("gets in beside the first");
+            shared.use_and_unlock(1, Access::Read);
+        })
+    };
+    shared.use_and_unlock(0, Access::Write);
+    first.join().expect("gets in after the writer");
+    shared.assert_free();
+}
+
+fn give_up() {
+    let shared = Guarded::new();
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let taken = shared.lock_until(Access::Write);
+            note(1, if taken { "taken" } else { "gave up" });
+            if taken {
+                shared.use_and_unlock(1, Access::Write);
+            }
+        })
+    };
+    shared.lock(Access::Write);
+    shared.use_and_unlock(0, Access::Write);
+    other.join().expect("neither waits for ever");
+    shared.assert_free();
+}
+
+fn give_up_reader() {
+    let shared = Guarded::new();
+    let impatient = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            if shared.lock_until(Access::Read) {
+                shared.use_and_unlock(1, Access::Read);
+            }
+        })
+    };
+    let patient = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.lock(Access::Read);
+            shared.use_and_unlock(2, Access::Read);
+        })
+    };
+    shared.lock(Access::Write);
+    shared.use_and_unlock(0, Access::Write);
+    impatient.join().expect("gets in, or gives up");
+    patient.join().expect("gets in");
+    shared.assert_free();
+}
+
+fn give_up_writer() {
+    let shared = Guarded::new();
+    shared.lock(Access::Read);
+    let writer = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            if shared.lock_until(Access::Write) {
+                shared.use_and_unlock(1, Access::Write);
+            }
+        })
+    };
+    let reader = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            // The first may go past the writer; the door is shut for the second.
+            for _ in 0..=MAX_PASSES {
+                shared.lock(Access::Read);
+                shared.use_and_unlock(2, Access::Read);
+            }
+        })
+    };
+    // While main reads, only the writer's giving up can let the reader in.
+    reader.join().expect("gets in beside main");
+    shared.use_and_unlock(0, Access::Read);
+    writer.join().expect("gets in, or gives up");
+    shared.assert_free();
+}

@@ -1,0 +1,124 @@
+//! What can be explored: a property of a primitive, as a program of a few threads.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::models::{litmus, lock, word};
+use crate::plan::Mode;
+
+/// A property of a primitive, and the program that shows it.
+#[derive(Clone)]
+pub struct Program {
+    /// The lock, `rw-word`, or `litmus`.
+    pub primitive: &'static str,
+    /// The property's name: `exclusion`.
+    pub property: &'static str,
+    /// What it says, in a line.
+    pub claim: &'static str,
+    /// Threads, main included.
+    pub threads: u32,
+    /// Operations of all threads together.
+    pub operations: u32,
+    /// The fault plans under which it runs, each in rows of its own; the empty plan is running without faults.
+    pub plans: &'static [&'static [Fault]],
+    /// The exact outcomes, where they are the point.
+    pub expected: Option<Expected>,
+    /// One execution.
+    pub run: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// The outcomes that a litmus program must show, as [`crate::trace`] writes them.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// What the memory model allows.
+    pub allowed: &'static [&'static str],
+    /// Those of them that a mode is known not to find.
+    pub missed: &'static [(Mode, &'static [&'static str])],
+}
+
+impl Expected {
+    /// Those that `mode` is known to miss.
+    pub fn missed_by(&self, mode: Mode) -> &'static [&'static str] {
+        let blind = self.missed.iter().find(|(blind, _)| *blind == mode);
+        blind.map_or(&[], |(_, missed)| missed)
+    }
+}
+
+/// One fault in every execution: the `occurrence`-th of its kind, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What goes wrong.
+    pub kind: FaultKind,
+    /// Which occurrence.
+    pub occurrence: u32,
+}
+
+/// No faults: the only plan of most programs.
+pub const FAULTLESS: &[&[Fault]] = &[&[]];
+
+/// What can go wrong without anybody's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// A weak compare-exchange fails although the value is the expected one.
+    WeakCas,
+    /// A sleep ends although nobody woke it.
+    SpuriousWake,
+    /// A deadline passes.
+    TimeOut,
+}
+
+impl FaultKind {
+    const ALL: [FaultKind; 3] = [
+        FaultKind::WeakCas,
+        FaultKind::SpuriousWake,
+        FaultKind::TimeOut,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            FaultKind::WeakCas => "weak-cas",
+            FaultKind::SpuriousWake => "spurious-wake",
+            FaultKind::TimeOut => "time-out",
+        }
+    }
+}
+
+impl Fault {
+    /// A fault in every execution.
+    pub const fn new(kind: FaultKind, occurrence: u32) -> Self {
+        Fault { kind, occurrence }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.kind.name(), self.occurrence)
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (kind, occurrence) = text.split_once('@')?;
+            Some(Fault {
+                kind: FaultKind::ALL.into_iter().find(|k| k.name() == kind)?,
+                occurrence: occurrence.parse().ok()?,
+            })
+        };
+        parse().ok_or_else(|| {
+            let kinds = FaultKind::ALL.map(FaultKind::name).join(", ");
+            format!("fault `{text}`: write kind@occurrence, the kind one of {kinds}")
+        })
+    }
+}
+
+/// Every program.
+pub fn programs() -> Vec<Program> {
+    let mut programs = litmus::programs();
+    programs.extend(word::programs());
+    programs.extend(lock::programs());
+    programs
+}

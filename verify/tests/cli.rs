@@ -1,0 +1,93 @@
+//! What the command says to people who call it wrongly, and what it shows without running anything.
+
+use std::process::{Command, Output};
+
+fn verify(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_verify"))
+        .args(args)
+        .output()
+        .expect("the command runs")
+}
+
+/// Exit code 2, and every one of `words` on standard error.
+#[track_caller]
+fn refuses(args: &[&str], words: &[&str]) {
+    let output = verify(args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{args:?}: no `{word}` in: {said}");
+    }
+}
+
+#[test]
+fn unknown_filter() {
+    refuses(&["--filter", "no-such-lock"], &["`no-such-lock`", "--list"]);
+    // One wrong filter among right ones is still wrong.
+    refuses(
+        &["--filter", "srl-array", "--filter", "srl-aray"],
+        &["`srl-aray`"],
+    );
+    let slow = "rw-word/bounded-overtaking/shuttle/dfs";
+    refuses(&["--quick", "--filter", slow], &["among the quick ones"]);
+}
+
+#[test]
+fn stale_replay() {
+    refuses(
+        &["--replay", "srl-array/exclusion/loom/strong"],
+        &["there is no row", "--list"],
+    );
+    refuses(&["--replay", "x", "--quick"], &["cannot be used with"]);
+}
+
+#[test]
+fn json_that_cannot_be_written() {
+    refuses(
+        &["--json", "/no/such/folder/rows.json"],
+        &["/no/such/folder/rows.json"],
+    );
+    refuses(&["--json", "/"], &["is a directory"]);
+}
+
+#[test]
+fn wrong_flags() {
+    refuses(&["--jobs", "0"], &["--jobs"]);
+    refuses(&["--limit", "soon"], &["--limit"]);
+    refuses(&["--fast"], &["--fast"]);
+}
+
+#[test]
+fn list_names_every_row_once() {
+    let output = verify(&["--list"]);
+    let list = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success());
+    for job in spanlock_verify::plan::jobs() {
+        let cell = format!("| {} ", job.name());
+        assert_eq!(list.matches(&cell).count(), 1, "{job:?}");
+    }
+}
+
+#[test]
+fn a_row_that_is_cut_off_is_truncated_and_no_success() {
+    let output = verify(&[
+        "--filter",
+        "rw-distributed/visibility/shuttle/dfs",
+        "--limit",
+        "0",
+    ]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("TRUNCATED: rw-distributed/visibility"),
+        "{told}"
+    );
+}
+
+#[test]
+fn replay_runs_one_row() {
+    let output = verify(&["--replay", "litmus/load-then-store/loom/rmw-load"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("EXHAUSTED"), "{told}");
+}

@@ -1,0 +1,68 @@
+//! No ordering and no wake is there in vain: weaken one, and a model fails.
+
+use std::collections::BTreeMap;
+
+use spanlock_verify::command::{Built, Ended, build, explore};
+use spanlock_verify::plan::{Checker, Job, Mode, jobs};
+
+fn run(built: &Built, job: &Job, more: &[&str]) -> Ended {
+    explore(built, job, more, None).expect("the model runs")
+}
+
+/// Rows that are searched for a failure: stock loom's, the cheap ones first.
+fn rows() -> Vec<Job> {
+    let mut rows = jobs();
+    rows.retain(|job| job.mode == Mode::Weak && job.quick && job.program.primitive != "litmus");
+    rows.sort_by_key(|job| {
+        (
+            job.program.threads,
+            job.program.operations,
+            job.faults.len(),
+        )
+    });
+    rows
+}
+
+#[test]
+fn every_ordering_and_every_wake_is_needed() {
+    let built = build(&[Checker::Loom]).expect("the models build");
+    let rows = rows();
+    // Where each site is reached. Relaxed sites cannot be weaker.
+    let mut sites: BTreeMap<String, Vec<&Job>> = BTreeMap::new();
+    for job in &rows {
+        let ended = run(&built, job, &["--sites"]);
+        let found = ended
+            .found
+            .unwrap_or_else(|| panic!("{job:?}: {}", ended.stderr));
+        for site in found
+            .sites
+            .into_iter()
+            .filter(|site| !site.ends_with("=Relaxed"))
+        {
+            sites.entry(site).or_default().push(job);
+        }
+    }
+    assert!(
+        sites.len() >= 8,
+        "the door reports hardly any sites: {sites:?}"
+    );
+
+    let mut survivors = Vec::new();
+    for (site, jobs) in &sites {
+        let (place, _) = site.rsplit_once('=').expect("place=ordering");
+        let mutation = if place.ends_with(":wake") || place.ends_with(":fence") {
+            format!("{place}=drop")
+        } else {
+            format!("{place}=Relaxed")
+        };
+        let killer = jobs.iter().find(|job| {
+            let ended = run(&built, job, &["--weaken", &mutation]);
+            !ended.status.is_some_and(|status| status.success())
+        });
+        match killer {
+            Some(job) => println!("{mutation}: killed by {job:?}"),
+            None => survivors.push(mutation),
+        }
+    }
+    assert!(survivors.is_empty(), "no model needs {survivors:?}");
+}

@@ -1,0 +1,44 @@
+//! The quick rows, run by the command as people run it.
+
+use std::collections::HashSet;
+use std::process::Command;
+
+use spanlock_verify::plan::jobs;
+use spanlock_verify::row::{Row, Verdict};
+
+#[test]
+fn every_quick_row_passes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("rows.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_verify"))
+        .args(["--quick", "--json"])
+        .arg(&json)
+        .output()
+        .expect("the command runs");
+    let (told, said) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{told}\n{said}");
+    print!("{told}");
+
+    let text = std::fs::read_to_string(&json).expect("the rows are written");
+    let rows: Vec<Row> = serde_json::from_str(&text).expect("the rows are JSON");
+    let planned = jobs().into_iter().filter(|job| job.quick).count();
+    assert_eq!(rows.len(), planned, "a planned row is missing");
+    for row in &rows {
+        let two = row.threads == 2 && row.checker == "loom";
+        assert!(row.executions > 0, "{}", row.replay);
+        assert!(!two || row.verdict == Verdict::Exhausted, "{}", row.replay);
+    }
+    // Every lock has a program of three threads at bound 3, in both modes of loom.
+    let bounded = rows
+        .iter()
+        .filter(|row| row.threads == 3 && row.bound == Some(3));
+    let bounded: HashSet<_> = bounded.map(|row| (&*row.primitive, &*row.mode)).collect();
+    for lock in ["rw-counter", "rw-distributed", "srl-array", "rw-word"] {
+        for mode in ["weak", "rmw-load"] {
+            assert!(bounded.contains(&(lock, mode)), "{lock} {mode}");
+        }
+    }
+}
