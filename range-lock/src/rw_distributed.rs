@@ -20,6 +20,7 @@
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
 use std::num::NonZeroUsize;
+use std::sync::OnceLock;
 
 use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
@@ -46,10 +47,12 @@ impl RwDistributed {
     /// At most this many slots: a writer takes every one.
     pub const MAX_SLOTS: usize = 256;
 
-    /// A lock with a slot for each core that this process may use.
+    /// A lock with a slot for each core that this process may use, as counted at the first call.
     pub fn new() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self::with_slots(cores)
+        // Asked once: the answer takes system calls, and a file system makes a lock for each file it opens.
+        static CORES: OnceLock<usize> = OnceLock::new();
+        let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self::with_slots(*CORES.get_or_init(cores))
     }
 
     /// A lock with `slots` slots: at least 1, at most [`MAX_SLOTS`](Self::MAX_SLOTS) (other numbers are

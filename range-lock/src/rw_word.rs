@@ -48,13 +48,24 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | compare-exchange that takes the word | Acquire | B, C | `visibility`, `exclusion` |
-//! | B | `fetch_sub` that ends a write | Release | A | `visibility`, `exclusion` |
-//! | C | `fetch_sub` that ends a read | Release | A | `exclusion` (a writer after a reader) |
+//! | A | compare-exchange that takes the word (three sites) | Acquire | B, C | `give-up`, `exclusion`, `visibility` |
+//! | B | `fetch_sub` that ends a write | Release | A | `give-up`, `exclusion`, `visibility` |
+//! | C | `fetch_sub` that ends a read | Release | A | `exclusion-read-write` (a writer after a reader) |
 //!
 //! Every change of the word is a read-modify-write, so B and C head release sequences that no other
 //! operation breaks: a writer that takes the word after two readers synchronises with both.
-//! All else is Relaxed, and says why.
+//! All else is Relaxed, and says why. That each of A, B, C and each wake is needed is a test: `verify/tests/mutants.rs`
+//! weakens or drops one at a time.
+//!
+//! # Models
+//! In `verify/`, rows `rw-word/…` for what only this face shows, and all rows of the locks made of words.
+//!
+//! | pair of operations | properties |
+//! |---|---|
+//! | lock, unlock; lock, lock | `exclusion`, `exclusion-read-write`, `wakeup`, `exclusion-3`, `last-reader-wakes`, `queued-readers-share` |
+//! | try, any | `visibility`, `readers-share`, `try-leaves-no-trace` |
+//! | deadline, lock | `give-up`, `give-up-reader`, `give-up-writer` |
+//! | overtaking | `bounded-overtaking` |
 //!
 //! # Not promised
 //! Recursion: a reader that reads again can wait behind a writer that waits for it.

@@ -33,8 +33,15 @@
 //! request is not granted yet. Two tries at the same time may both fail.
 //!
 //! # Models
-//! `exclusion`, `readers-share`, `disjoint`, `visibility`, `wakeup` and `deadlock` in `verify/`, on one segment,
-//! on two, and on spans that overlap in one.
+//! In `verify/`, rows `srl-array/…`:
+//!
+//! | pair of operations | properties |
+//! |---|---|
+//! | write, write | `exclusion` (overlap in one segment), `deadlock` (two segments each), `overlap-3`, `exclusion-3` |
+//! | write, read | `exclusion-read-write`, `wakeup`, `last-reader-wakes` |
+//! | read, read | `readers-share` |
+//! | disjoint, any | `disjoint` |
+//! | try, any | `visibility`, `try-leaves-no-trace` |
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 //! [`MAX_PASSES`]: spanlock::rw_word::MAX_PASSES

@@ -8,3 +8,8 @@ pub mod primitives;
 pub mod program;
 pub mod row;
 pub mod trace;
+
+/// The example of the project's README, as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct ReadmeOfTheProject;

@@ -1,0 +1,251 @@
+//! The import of a folder: many threads write a real tree of files into a volume.
+//!
+//! The threads take work from one queue, in the order of the names: a file that is larger than
+//! [`CHUNK`] is several pieces of work, so several threads write it at once. Each notes the CRC32C
+//! of what it read on disk; [`verify`] reads everything back and compares.
+//!
+//! The latency of an operation is that of the volume's part, one creation or one write. The time
+//! that reading the folder takes counts in the throughput only.
+
+mod tree;
+mod verify;
+
+pub use tree::{Skipped, Source, Tree};
+pub use verify::verify;
+
+use std::fs::File as DiskFile;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use spanlock::RawRangeLock;
+use spanlock_file_core::{Error, File, FileCore};
+use spanlock_pmem::MappedFile;
+
+use crate::measure::{self, Latencies, Round};
+
+/// Bytes that one write takes; the last of a file takes what is left.
+pub const CHUNK: u64 = 64 << 10;
+
+/// Called with a file's place in the tree when the last of its writes has returned.
+pub type OnCommitted<'a> = &'a (dyn Fn(usize) + Sync);
+
+/// What an import has written so far, and the checksums of what it read.
+pub struct Progress {
+    files: Vec<FileProgress>,
+}
+
+/// One file's.
+struct FileProgress {
+    /// The CRC32C of each chunk, and whether it is committed.
+    chunks: Vec<(AtomicU32, AtomicBool)>,
+    created: AtomicBool,
+    /// Chunks that are not committed yet; a file without any counts one, its creation.
+    left: AtomicUsize,
+}
+
+impl Progress {
+    /// Nothing of `tree` is written yet.
+    pub fn new(tree: &Tree) -> Self {
+        let file = |source: &Source| FileProgress {
+            chunks: (0..source.chunks()).map(|_| Default::default()).collect(),
+            created: AtomicBool::new(false),
+            left: AtomicUsize::new(source.pieces()),
+        };
+        Progress {
+            files: tree.files.iter().map(file).collect(),
+        }
+    }
+
+    /// How many files are committed whole.
+    pub fn files_committed(&self) -> usize {
+        // Relaxed: asked when the threads have ended.
+        let whole = |file: &&FileProgress| file.left.load(Ordering::Relaxed) == 0;
+        self.files.iter().filter(whole).count()
+    }
+}
+
+/// Imports `tree` into `volume`, under names that begin with `prefix`. On success everything is
+/// committed; on failure `progress` tells what is.
+///
+/// # Errors
+/// A file cannot be read, or is shorter than it was; the volume is full.
+pub fn import<L: RawRangeLock + 'static>(
+    tree: &Tree,
+    volume: &FileCore<MappedFile, L>,
+    prefix: &str,
+    threads: usize,
+    progress: &Progress,
+    on_committed: OnCommitted<'_>,
+) -> Result<Round> {
+    let import = Import {
+        tree,
+        volume,
+        prefix,
+        progress,
+        on_committed,
+        open: tree.files.iter().map(|_| OnceLock::new()).collect(),
+        next: AtomicUsize::new(0),
+        failed: Mutex::new(None),
+    };
+    let started = Instant::now();
+    let done: Vec<_> = std::thread::scope(|scope| {
+        let import = &import;
+        let worker = |it| scope.spawn(move || import.work(it, threads));
+        let workers: Vec<_> = (0..threads).map(worker).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        workers.into_iter().map(join).collect()
+    });
+    let seconds = started.elapsed().as_secs_f64().max(1e-9);
+    if let Some(error) = import
+        .failed
+        .into_inner()
+        .unwrap_or_else(|it| it.into_inner())
+    {
+        return Err(error);
+    }
+    let (mut ops, mut latencies) = (0, measure::latencies());
+    for (of_thread, its_latencies) in done {
+        ops += of_thread;
+        latencies += its_latencies;
+    }
+    Ok(Round {
+        ops_per_s: ops as f64 / seconds,
+        bytes_per_s: tree.bytes as f64 / seconds,
+        latencies,
+    })
+}
+
+/// What the threads of an import share.
+struct Import<'a, L: RawRangeLock> {
+    tree: &'a Tree,
+    volume: &'a FileCore<MappedFile, L>,
+    prefix: &'a str,
+    progress: &'a Progress,
+    on_committed: OnCommitted<'a>,
+    /// The files in the volume; whoever comes first creates.
+    open: Vec<OnceLock<Result<File<MappedFile, L>, Error>>>,
+    /// The next piece of work.
+    next: AtomicUsize,
+    /// The first failure; the threads stop when there is one.
+    failed: Mutex<Option<anyhow::Error>>,
+}
+
+/// What a thread keeps from one piece of work to the next.
+struct Worker {
+    ops: u64,
+    latencies: Latencies,
+    buffer: Vec<u8>,
+    /// The file on disk that it read last, by its place in the tree.
+    reading: Option<(usize, DiskFile)>,
+}
+
+impl<L: RawRangeLock + 'static> Import<'_, L> {
+    /// A thread's part: how many operations it did, and how long they took.
+    fn work(&self, worker: usize, threads: usize) -> (u64, Latencies) {
+        measure::pin(worker, threads);
+        let mut state = Worker {
+            ops: 0,
+            latencies: measure::latencies(),
+            buffer: vec![0; CHUNK as usize],
+            reading: None,
+        };
+        while !self.has_failed() {
+            // Relaxed: each number goes to one thread; nothing else is learnt from it.
+            let piece = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some((file, chunk)) = self.tree.piece(piece) else {
+                break;
+            };
+            if let Err(error) = self.write(file, chunk, &mut state) {
+                let source = &self.tree.files[file];
+                let error = error.context(format!("importing {}", source.path.display()));
+                self.fail(error);
+            }
+        }
+        (state.ops, state.latencies)
+    }
+
+    /// Writes one chunk of a file, after creating it if nobody has.
+    fn write(&self, file: usize, chunk: usize, worker: &mut Worker) -> Result<()> {
+        let (source, progress) = (&self.tree.files[file], &self.progress.files[file]);
+        let range = source.chunk(chunk);
+        let content = &mut worker.buffer[..(range.end - range.start) as usize];
+        if !content.is_empty() {
+            let on_disk = match &mut worker.reading {
+                Some((reading, on_disk)) if *reading == file => on_disk,
+                other => &mut other.insert((file, DiskFile::open(&source.path)?)).1,
+            };
+            on_disk.read_exact_at(content, range.start).map_err(|error| match error.kind() {
+                std::io::ErrorKind::UnexpectedEof => anyhow!(
+                    "it is shorter than the {} bytes that it had when the run began: leave the folder as it is while it is imported",
+                    source.size
+                ),
+                _ => error.into(),
+            })?;
+            // Relaxed: read when the threads have ended.
+            let checksum = crc32c::crc32c(content);
+            progress.chunks[chunk].0.store(checksum, Ordering::Relaxed);
+        }
+
+        let created = self.open[file].get_or_init(|| {
+            let name = format!("{}{}", self.prefix, source.name);
+            let started = Instant::now();
+            let created = self.volume.create(&name);
+            measure::record(&mut worker.latencies, started.elapsed());
+            worker.ops += 1;
+            created
+        });
+        let created = created.as_ref().map_err(|error| error.clone())?;
+        // Relaxed, both: as above.
+        progress.created.store(true, Ordering::Relaxed);
+        if !content.is_empty() {
+            let started = Instant::now();
+            created.write_at(content, range.start)?;
+            measure::record(&mut worker.latencies, started.elapsed());
+            worker.ops += 1;
+            progress.chunks[chunk].1.store(true, Ordering::Relaxed);
+        }
+        // AcqRel: whoever is last reports the writes of all others.
+        if progress.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            (self.on_committed)(file);
+        }
+        Ok(())
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.lock().is_ok_and(|it| it.is_some())
+    }
+
+    fn fail(&self, error: anyhow::Error) {
+        let mut failed = self.failed.lock().unwrap_or_else(|it| it.into_inner());
+        failed.get_or_insert(error);
+    }
+}
+
+/// Adds to an error that says the volume is full how much it would have to hold, in bytes.
+///
+/// # Errors
+/// That of `result`.
+pub fn advise<T>(result: Result<T>, needed: u64) -> Result<T> {
+    match result {
+        Err(error) if error.chain().any(is_full) => Err(error).with_context(|| {
+            format!(
+                "the volume is full: this run needs about {needed} bytes free; make a larger one with --size"
+            )
+        }),
+        other => other,
+    }
+}
+
+fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(
+        error.downcast_ref::<Error>(),
+        Some(Error::NoSpace { .. } | Error::NoInodes { .. } | Error::FileTooLarge { .. })
+    )
+}

@@ -1,0 +1,245 @@
+//! The folder that is imported: which files it has, and how they are cut into pieces of work.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use spanlock_file_core::MAX_NAME_BYTES;
+use walkdir::{DirEntry, WalkDir};
+
+use super::CHUNK;
+
+/// A regular file on disk.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its name from the folder on, with `/`.
+    pub name: String,
+    /// Bytes, when the folder was read.
+    pub size: u64,
+}
+
+impl Source {
+    /// How many chunks it has; none if it is empty.
+    pub fn chunks(&self) -> usize {
+        self.size.div_ceil(CHUNK) as usize
+    }
+
+    /// How many pieces of work: one for each chunk, at least one, which creates it.
+    pub(super) fn pieces(&self) -> usize {
+        self.chunks().max(1)
+    }
+
+    /// Which bytes chunk `chunk` has.
+    pub fn chunk(&self, chunk: usize) -> Range<u64> {
+        let start = chunk as u64 * CHUNK;
+        start..(start + CHUNK).min(self.size)
+    }
+}
+
+/// What a folder has that is not imported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Symbolic links.
+    pub links: u64,
+    /// Pipes, sockets, devices.
+    pub special: u64,
+    /// Files whose names are not UTF-8, or too long for a volume.
+    pub names: u64,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Skipped {
+            links,
+            special,
+            names,
+        } = self;
+        write!(
+            f,
+            "skipped {links} symbolic links, {special} special files, {names} names that are not UTF-8 or too long"
+        )
+    }
+}
+
+/// The files of a folder and of all folders in it.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// The folder.
+    pub root: PathBuf,
+    /// In the order of their names.
+    pub files: Vec<Source>,
+    /// All sizes together.
+    pub bytes: u64,
+    /// What was left out.
+    pub skipped: Skipped,
+    /// The first piece of work of each file, and at the end how many there are.
+    first_piece: Vec<usize>,
+}
+
+impl Tree {
+    /// Reads the names and sizes below `root`, except what `leave_out` says. `longest_prefix` is the
+    /// length of what is put before a name in the volume.
+    ///
+    /// # Errors
+    /// A folder that cannot be read, named; no file at all.
+    pub fn read(
+        root: &Path,
+        longest_prefix: usize,
+        leave_out: fn(&DirEntry) -> bool,
+    ) -> Result<Self> {
+        let mut tree = Tree {
+            root: root.to_owned(),
+            files: Vec::new(),
+            bytes: 0,
+            skipped: Skipped::default(),
+            first_piece: vec![0],
+        };
+        // The folder itself may be a link; below it links are not followed.
+        let found = std::fs::metadata(root)
+            .with_context(|| format!("reading the folder {} to import", root.display()))?;
+        if !found.is_dir() {
+            bail!("{}: cannot import it, it is no folder", root.display());
+        }
+        let entries = WalkDir::new(root).sort_by_file_name().into_iter();
+        for entry in entries.filter_entry(|entry| !leave_out(entry)) {
+            tree.add(
+                entry.map_err(|error| unreadable(root, error))?,
+                longest_prefix,
+            )?;
+        }
+        if tree.files.is_empty() {
+            bail!(
+                "{}: there is no file to import ({}): give a folder with files",
+                root.display(),
+                tree.skipped
+            );
+        }
+        Ok(tree)
+    }
+
+    fn add(&mut self, entry: DirEntry, longest_prefix: usize) -> Result<()> {
+        let kind = entry.file_type();
+        if kind.is_dir() || entry.depth() == 0 {
+            return Ok(());
+        }
+        if kind.is_symlink() {
+            self.skipped.links += 1;
+            return Ok(());
+        }
+        if !kind.is_file() {
+            self.skipped.special += 1;
+            return Ok(());
+        }
+        let below = entry
+            .path()
+            .strip_prefix(&self.root)
+            .unwrap_or(entry.path());
+        let Some(name) = below
+            .to_str()
+            .filter(|it| it.len() + longest_prefix <= MAX_NAME_BYTES)
+        else {
+            self.skipped.names += 1;
+            return Ok(());
+        };
+        let name = name.to_owned();
+        let size = entry
+            .metadata()
+            .map_err(|error| unreadable(&self.root, error))?
+            .len();
+        let source = Source {
+            path: entry.into_path(),
+            name,
+            size,
+        };
+        let first = self.first_piece.last().copied().unwrap_or(0);
+        self.first_piece.push(first + source.pieces());
+        self.bytes += size;
+        self.files.push(source);
+        Ok(())
+    }
+
+    /// The size of the largest file, in bytes.
+    pub fn largest(&self) -> u64 {
+        self.files.iter().map(|file| file.size).max().unwrap_or(0)
+    }
+
+    /// Bytes that the files take in a volume, about: whole pages, and logs.
+    pub fn bytes_in_volume(&self) -> u64 {
+        let of = |file: &Source| file.size.next_multiple_of(4096) + 4096 + file.size / 256;
+        self.files.iter().map(of).sum()
+    }
+
+    /// File and chunk of piece `piece`; `None` behind the last one.
+    pub(super) fn piece(&self, piece: usize) -> Option<(usize, usize)> {
+        let after = self.first_piece.partition_point(|&first| first <= piece);
+        let file = after - 1;
+        (file < self.files.len()).then(|| (file, piece - self.first_piece[file]))
+    }
+}
+
+fn unreadable(root: &Path, error: walkdir::Error) -> anyhow::Error {
+    let at = error.path().unwrap_or(root).display().to_string();
+    let why = error
+        .into_io_error()
+        .unwrap_or_else(|| io::Error::other("a loop of folders"));
+    anyhow::Error::new(why).context(format!(
+        "{at}: cannot be read, so nothing of {} is imported: make it readable, or import another folder",
+        root.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_chunks_of_the_files_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let sizes = [0, 1, CHUNK, CHUNK + 1, 3 * CHUNK];
+        for (i, &size) in sizes.iter().enumerate() {
+            std::fs::write(folder.path().join(format!("{i}")), vec![1; size as usize]).unwrap();
+        }
+        let tree = Tree::read(folder.path(), 10, |_| false).unwrap();
+        let pieces: Vec<_> = (0..).map_while(|it| tree.piece(it)).collect();
+        let wanted = [
+            (0, 0),
+            (1, 0),
+            (2, 0),
+            (3, 0),
+            (3, 1),
+            (4, 0),
+            (4, 1),
+            (4, 2),
+        ];
+        assert_eq!(pieces, wanted);
+        assert_eq!(tree.files[3].chunk(1), CHUNK..CHUNK + 1);
+        assert_eq!(tree.files[0].chunk(0), 0..0);
+        assert_eq!((tree.bytes, tree.largest()), (5 * CHUNK + 2, 3 * CHUNK));
+    }
+
+    #[test]
+    fn links_and_strange_names_are_counted() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("plain"), "x").unwrap();
+        std::fs::write(folder.path().join(OsStr::from_bytes(b"latin-\xe9")), "x").unwrap();
+        std::os::unix::fs::symlink("plain", folder.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(".", folder.path().join("loop")).unwrap();
+        let tree = Tree::read(folder.path(), 10, |_| false).unwrap();
+        let wanted = Skipped {
+            links: 2,
+            special: 0,
+            names: 1,
+        };
+        assert_eq!((tree.files.len(), tree.skipped), (1, wanted));
+        // Names that get too long by what is put before them.
+        let none = Tree::read(folder.path(), MAX_NAME_BYTES - 4, |_| false).unwrap_err();
+        assert!(none.to_string().contains("no file"));
+    }
+}

@@ -1,0 +1,124 @@
+//! What else the machine does during a run: figures are worth something on an idle one only.
+
+use std::fmt;
+use std::fs;
+
+/// The share of cores from which figures are not to be trusted.
+const TOO_MUCH: f64 = 0.05;
+
+/// Processor time since the system was started, in its clock ticks.
+#[derive(Clone, Copy, Debug)]
+struct Ticks {
+    /// All cores, whether they had something to do or not.
+    all: u64,
+    /// Cores that had something to do.
+    busy: u64,
+    /// This process.
+    own: u64,
+}
+
+impl Ticks {
+    /// `None` where `/proc` is not as on Linux.
+    fn now() -> Option<Ticks> {
+        let system = fs::read_to_string("/proc/stat").ok()?;
+        let own = fs::read_to_string("/proc/self/stat").ok()?;
+        Self::parse(&system, &own)
+    }
+
+    fn parse(system: &str, own: &str) -> Option<Ticks> {
+        // cpu  user nice system idle iowait irq softirq steal …
+        let fields = system.lines().next()?.split_whitespace().skip(1).take(8);
+        let fields: Vec<u64> = fields.map(|it| it.parse().ok()).collect::<Option<_>>()?;
+        let all: u64 = fields.iter().sum();
+        // The process's name is in parentheses, and may hold anything; utime and stime are the 12th
+        // and 13th field behind it.
+        let (_, own) = own.rsplit_once(')')?;
+        let own: Option<Vec<u64>> = own
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map(|it| it.parse().ok())
+            .collect();
+        Some(Ticks {
+            all,
+            busy: all - fields.get(3)? - fields.get(4)?,
+            own: own?.iter().sum(),
+        })
+    }
+}
+
+/// Watches from its making on.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch(Option<Ticks>);
+
+impl Watch {
+    /// Begins to watch.
+    pub fn start() -> Self {
+        Watch(Ticks::now())
+    }
+
+    /// What others did since.
+    pub fn others(self) -> Others {
+        Others(self.0.zip(Ticks::now()).and_then(|(from, to)| {
+            let all = to.all.checked_sub(from.all).filter(|&it| it > 0)?;
+            let busy = to.busy.saturating_sub(from.busy);
+            let own = to.own.saturating_sub(from.own);
+            Some(busy.saturating_sub(own) as f64 / all as f64)
+        }))
+    }
+}
+
+/// The share of the machine's processor time that went to others; `None` if it is not known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Others(Option<f64>);
+
+impl Others {
+    /// Whether the figures suffer from it.
+    pub fn too_much(self) -> bool {
+        self.0.is_some_and(|share| share > TOO_MUCH)
+    }
+}
+
+impl fmt::Display for Others {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => write!(f, "what else ran meanwhile is not known"),
+            Some(share) => {
+                let percent = share * 100.0;
+                write!(
+                    f,
+                    "other programs took {percent:.0} % of the machine's processor time meanwhile"
+                )?;
+                if self.too_much() {
+                    write!(
+                        f,
+                        ": do not trust these figures, run it again on an idle machine"
+                    )?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_read_from_proc() {
+        let system = "cpu  100 10 20 1000 50 1 2 7 3 4\ncpu0 1 2 3\n";
+        let own = "42 (a) b) S 1 2 3 4 5 6 7 8 9 10 60 5 0 0";
+        let ticks = Ticks::parse(system, own).unwrap();
+        assert_eq!((ticks.all, ticks.busy, ticks.own), (1190, 140, 65));
+        assert!(Ticks::parse("", own).is_none());
+        assert!(Ticks::parse(system, "42 (a").is_none());
+    }
+
+    #[test]
+    fn much_is_told() {
+        assert!(!Others(Some(0.01)).too_much() && !Others(None).too_much());
+        let told = Others(Some(0.4)).to_string();
+        assert!(told.starts_with("other programs took 40 %") && told.contains("do not trust"));
+    }
+}

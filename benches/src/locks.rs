@@ -1,0 +1,91 @@
+//! Every lock that is measured: one line each, and nowhere else.
+//!
+//! All runs are compiled for each lock's own type, as in a program that has chosen one. So the list
+//! is visited by something generic, not stored.
+
+use spanlock::{RawRangeLock, RwCounter, RwDistributed};
+use spanlock_srl::SrlArray;
+
+/// The lock that all others are compared with.
+pub const BASELINE: &str = "rw-counter";
+
+/// Visits every lock, in the order in which they are reported.
+#[rustfmt::skip] // A lock is one line.
+pub fn visit_all(visitor: &mut impl Visitor) {
+    visitor.visit("rw-counter", "one reader-writer word for a whole file, NOVA's default", |_| RwCounter::new());
+    visitor.visit("rw-distributed", "the same, with a reader count for each core", |_| RwDistributed::new());
+    visitor.visit("srl-array", "a reader-writer word for each 4 KiB of a file", |capacity| SrlArray::new(capacity).expect("memory for the lock's words"));
+}
+
+/// What is done for each lock.
+pub trait Visitor {
+    /// The lock `name`, what it is in a few words, and what makes one for a capacity in bytes.
+    fn visit<L: RawRangeLock + 'static>(
+        &mut self,
+        name: &'static str,
+        about: &'static str,
+        make: fn(u64) -> L,
+    );
+}
+
+/// Something to do once, with one lock.
+pub trait Task {
+    /// What comes of it.
+    type Output;
+
+    /// Does it, with the lock that `make` makes.
+    fn run<L: RawRangeLock + 'static>(self, make: fn(u64) -> L) -> Self::Output;
+}
+
+/// The names of all locks, each with what it is.
+pub fn all() -> Vec<(&'static str, &'static str)> {
+    struct Names(Vec<(&'static str, &'static str)>);
+    impl Visitor for Names {
+        fn visit<L: RawRangeLock + 'static>(
+            &mut self,
+            name: &'static str,
+            about: &'static str,
+            _make: fn(u64) -> L,
+        ) {
+            self.0.push((name, about));
+        }
+    }
+    let mut names = Names(Vec::new());
+    visit_all(&mut names);
+    names.0
+}
+
+/// Runs `task` with the lock `name`.
+///
+/// # Panics
+/// If no lock has this name: names come from [`all`].
+pub fn with<T: Task>(name: &str, task: T) -> T::Output {
+    struct Select<'n, T: Task> {
+        name: &'n str,
+        task: Option<T>,
+        output: Option<T::Output>,
+    }
+    impl<T: Task> Visitor for Select<'_, T> {
+        fn visit<L: RawRangeLock + 'static>(
+            &mut self,
+            name: &'static str,
+            _about: &'static str,
+            make: fn(u64) -> L,
+        ) {
+            if name == self.name
+                && let Some(task) = self.task.take()
+            {
+                self.output = Some(task.run(make));
+            }
+        }
+    }
+    let mut select = Select {
+        name,
+        task: Some(task),
+        output: None,
+    };
+    visit_all(&mut select);
+    select
+        .output
+        .unwrap_or_else(|| panic!("no lock is named {name:?}"))
+}

@@ -1,0 +1,198 @@
+//! Threads on cores, timed rounds, latencies, medians.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use rustix::thread::CpuSet;
+
+/// One operation of so many is timed by itself: reading the clock costs about 40 ns. Odd, so that
+/// the operations of a mix, whose pattern repeats after four, are all sampled alike.
+pub const SAMPLE_EVERY: u32 = 17;
+
+/// Nanoseconds, up to a minute, to three digits.
+pub type Latencies = Histogram<u64>;
+
+/// An empty histogram.
+pub fn latencies() -> Latencies {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("constant bounds that are in order")
+}
+
+/// Notes a latency.
+pub fn record(latencies: &mut Latencies, took: Duration) {
+    latencies.saturating_record(took.as_nanos() as u64);
+}
+
+/// What a lock did in one round.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// Operations a second, of all threads together.
+    pub ops_per_s: f64,
+    /// Bytes read and written a second, of all threads together.
+    pub bytes_per_s: f64,
+    /// Of single operations.
+    pub latencies: Latencies,
+}
+
+/// The cores that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Binds this thread to a core of its own: the `worker`th that the process may use, if there are at
+/// least `workers`. Otherwise it does nothing.
+pub fn pin(worker: usize, workers: usize) {
+    let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
+        return;
+    };
+    let allowed: Vec<_> = (0..CpuSet::MAX_CPU)
+        .filter(|&cpu| allowed.is_set(cpu))
+        .collect();
+    if workers <= allowed.len() {
+        let mut one = CpuSet::new();
+        one.set(allowed[worker]);
+        // Refused, say in a container: then the scheduler chooses, which is no error.
+        let _ = rustix::thread::sched_setaffinity(None, &one);
+    }
+}
+
+const WARM_UP: u8 = 0;
+const MEASURE: u8 = 1;
+const STOP: u8 = 2;
+
+/// Runs an operation on `workers` threads for `duration`, after a tenth of it to warm up.
+///
+/// `prepare` is called on each thread, with its number, and returns what the thread then does again
+/// and again. An operation handles `bytes_per_op` bytes.
+///
+/// # Errors
+/// The first error of an operation; its thread stops, the others go on to the end of the round.
+pub fn timed<Op, E>(
+    workers: usize,
+    duration: Duration,
+    bytes_per_op: u64,
+    prepare: impl Fn(usize) -> Op + Sync,
+) -> Result<Round, E>
+where
+    Op: FnMut() -> Result<(), E>,
+    E: Send,
+{
+    let phase = AtomicU8::new(WARM_UP);
+    let all_ready = Barrier::new(workers + 1);
+    let work = |worker| {
+        pin(worker, workers);
+        let mut op = prepare(worker);
+        all_ready.wait();
+        measure(&phase, &mut op)
+    };
+    let done: Vec<_> = std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..workers)
+            .map(|it| scope.spawn(move || work(it)))
+            .collect();
+        all_ready.wait();
+        std::thread::sleep(duration / 10);
+        // Relaxed, both: the threads learn a phase, and nothing else from it.
+        phase.store(MEASURE, Ordering::Relaxed);
+        std::thread::sleep(duration);
+        phase.store(STOP, Ordering::Relaxed);
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let mut round = Round {
+        ops_per_s: 0.0,
+        bytes_per_s: 0.0,
+        latencies: latencies(),
+    };
+    for thread in done {
+        let (ops_per_s, latencies) = thread?;
+        round.ops_per_s += ops_per_s;
+        round.latencies += latencies;
+    }
+    round.bytes_per_s = round.ops_per_s * bytes_per_op as f64;
+    Ok(round)
+}
+
+/// One thread's part: its operations a second, and how long those took that were timed.
+fn measure<E>(
+    phase: &AtomicU8,
+    op: &mut impl FnMut() -> Result<(), E>,
+) -> Result<(f64, Latencies), E> {
+    // Relaxed, here and below: as in `timed`.
+    while phase.load(Ordering::Relaxed) == WARM_UP {
+        op()?;
+    }
+    let mut latencies = latencies();
+    let (mut ops, mut until_sample) = (0_u64, SAMPLE_EVERY);
+    let started = Instant::now();
+    while phase.load(Ordering::Relaxed) == MEASURE {
+        until_sample -= 1;
+        if until_sample == 0 {
+            until_sample = SAMPLE_EVERY;
+            let sampled = Instant::now();
+            op()?;
+            record(&mut latencies, sampled.elapsed());
+        } else {
+            op()?;
+        }
+        ops += 1;
+    }
+    // No operation at all: the thread did not run, on an overloaded machine.
+    let elapsed = started.elapsed().max(Duration::from_nanos(1));
+    Ok((ops as f64 / elapsed.as_secs_f64(), latencies))
+}
+
+/// The middle value; of an even number of values the mean of the two in the middle.
+///
+/// # Panics
+/// If there is no value.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        sorted[middle]
+    } else {
+        (sorted[middle - 1] + sorted[middle]) / 2.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[3.0]), 3.0);
+        assert_eq!(median(&[9.0, 1.0, 4.0]), 4.0);
+        assert_eq!(median(&[9.0, 1.0, 4.0, 2.0]), 3.0);
+    }
+
+    #[test]
+    fn a_round_counts_the_operations_of_all_threads() {
+        let round = timed(2, Duration::from_millis(20), 10, |_| {
+            || {
+                std::thread::sleep(Duration::from_micros(100));
+                Ok::<_, ()>(())
+            }
+        })
+        .unwrap();
+        assert!(round.ops_per_s > 10.0 && round.ops_per_s < 20_000.0);
+        assert_eq!(round.bytes_per_s, round.ops_per_s * 10.0);
+        assert!(round.latencies.min() >= 100_000);
+    }
+
+    #[test]
+    fn an_error_ends_the_round_with_it() {
+        let failed = timed(2, Duration::from_millis(5), 1, |worker| {
+            move || if worker == 1 { Err("no") } else { Ok(()) }
+        });
+        assert_eq!(failed.unwrap_err(), "no");
+    }
+}

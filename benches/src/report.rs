@@ -1,0 +1,21 @@
+//! What a run tells: a table, JSON, a page of HTML.
+
+mod html;
+mod machine;
+mod outputs;
+mod plots;
+mod text;
+
+pub use html::page;
+pub use machine::Machine;
+pub use outputs::Outputs;
+pub(crate) use text::threads_told;
+pub use text::{losses, table};
+
+/// What made the figures: this package and the compiler.
+pub const VERSIONS: &str = concat!(
+    "spanlock ",
+    env!("CARGO_PKG_VERSION"),
+    ", ",
+    env!("SPANLOCK_RUSTC")
+);

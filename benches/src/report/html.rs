@@ -1,0 +1,170 @@
+//! The report: one page that needs nothing else.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+
+use super::machine::{Machine, now};
+use super::text::{COLUMNS, cells, losses};
+use super::{VERSIONS, plots};
+use crate::compare::{Outcome, ROUNDS, Row};
+use crate::locks::{self, BASELINE};
+use crate::workloads;
+
+const STYLE: &str = "
+body { font: 15px/1.5 sans-serif; color: #222; background: #fff; max-width: 62em; margin: 2em auto; padding: 0 1em; }
+h1 { font-size: 1.6em; } h2 { font-size: 1.2em; margin-top: 2em; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .15em .8em; border-bottom: 1px solid #ddd; text-align: right; }
+th { border-bottom: 2px solid #888; }
+th:nth-child(-n+2), td:nth-child(-n+2), .facts td, .facts th { text-align: left; }
+.facts th { border-bottom: 1px solid #ddd; font-weight: normal; color: #666; vertical-align: top; }
+tr.loss td:last-child { color: #b00020; font-weight: bold; }
+tr.first td { border-top: 2px solid #bbb; }
+.warning { color: #b00020; font-weight: bold; }
+.plots { display: flex; flex-wrap: wrap; gap: 1em; }
+.key { display: inline-block; width: .8em; height: .8em; margin: 0 .4em 0 1.2em; }
+code { background: #f4f4f4; padding: 0 .3em; }
+";
+
+/// The page. `command` is the command line that made it.
+///
+/// # Errors
+/// A plot cannot be drawn.
+pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <title>Spanlock: locks compared</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <h1>Spanlock: locks compared</h1>\n"
+    );
+    facts(&mut page, outcome, command)?;
+    reading(&mut page, outcome)?;
+    table(&mut page, &outcome.rows)?;
+    all_plots(&mut page, &outcome.rows)?;
+    page.push_str("</body>\n</html>\n");
+    Ok(page)
+}
+
+/// Where, when and how it was measured.
+fn facts(page: &mut String, outcome: &Outcome, command: &str) -> Result<()> {
+    let machine = Machine::this();
+    let facts = [
+        (
+            "processor",
+            format!("{}, {} cores", machine.processor, machine.cores),
+        ),
+        ("system", machine.kernel),
+        ("date", now()),
+        ("versions", VERSIONS.to_owned()),
+        ("command", command.to_owned()),
+        ("volume", outcome.volume.clone()),
+        ("meanwhile", outcome.others.to_string()),
+        (
+            "import",
+            outcome
+                .imported
+                .clone()
+                .unwrap_or_else(|| "not run".to_owned()),
+        ),
+    ];
+    page.push_str("<table class=\"facts\">\n");
+    for (what, value) in facts {
+        writeln!(page, "<tr><th>{what}</th><td>{}</td></tr>", escaped(&value))?;
+    }
+    page.push_str("</table>\n");
+    if cfg!(debug_assertions) {
+        page.push_str(
+            "<p class=\"warning\">A build without optimisation: these figures mean nothing.</p>\n",
+        );
+    }
+    if outcome.others.too_much() {
+        writeln!(
+            page,
+            "<p class=\"warning\">{}.</p>",
+            escaped(&outcome.others.to_string())
+        )?;
+    }
+    Ok(())
+}
+
+/// What the figures are.
+fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
+    writeln!(
+        page,
+        "<p>Every figure is the median of rounds ({ROUNDS} on the shared file, more of a short import), in which the \
+         locks take turns: what else the machine does hits all alike. Nothing else should run meanwhile. \
+         Each cell is measured for {} s in all. Latencies are of sampled operations of all rounds; the longest are the \
+         scheduler's. A ratio compares operations a second with <code>{BASELINE}</code> in the same workload, with as \
+         many threads, in the same run; below 1 the lock is slower. Ratios that differ by a few hundredths say nothing.</p>\n\
+         <p>{}</p>",
+        outcome.seconds,
+        escaped(&losses(&outcome.rows))
+    )?;
+    Ok(())
+}
+
+fn table(page: &mut String, rows: &[Row]) -> Result<()> {
+    page.push_str("<h2>Figures</h2>\n<table>\n<tr>");
+    for column in COLUMNS {
+        write!(page, "<th>{column}</th>")?;
+    }
+    page.push_str("</tr>\n");
+    let mut last = None;
+    for row in rows {
+        let mut classes = Vec::new();
+        if last.is_some_and(|it| it != (row.workload, row.threads)) {
+            classes.push("first");
+        }
+        if row.is_loss() {
+            classes.push("loss");
+        }
+        last = Some((row.workload, row.threads));
+        write!(page, "<tr class=\"{}\">", classes.join(" "))?;
+        for cell in cells(row) {
+            write!(page, "<td>{}</td>", escaped(&cell))?;
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table>\n");
+    Ok(())
+}
+
+fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
+    let locks: Vec<_> = locks::all()
+        .into_iter()
+        .filter(|(name, _)| rows.iter().any(|row| row.lock == *name))
+        .collect();
+    page.push_str("<h2>Locks</h2>\n<ul>\n");
+    for (place, (name, about)) in locks.iter().enumerate() {
+        let color = plots::html_color(place);
+        writeln!(
+            page,
+            "<li><span class=\"key\" style=\"background: {color}\"></span><code>{name}</code>: {}</li>",
+            escaped(about)
+        )?;
+    }
+    page.push_str("</ul>\n");
+    let names: Vec<_> = locks.iter().map(|(name, _)| *name).collect();
+    for (workload, about) in workloads::all() {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.workload == workload).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        writeln!(
+            page,
+            "<h2>{workload}: {}</h2>\n<div class=\"plots\">",
+            escaped(about)
+        )?;
+        page.push_str(&plots::throughput(&rows, &names)?);
+        page.push_str(&plots::ratios(&rows, &names)?.unwrap_or_default());
+        page.push_str("</div>\n");
+    }
+    Ok(())
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}

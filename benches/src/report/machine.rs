@@ -1,0 +1,76 @@
+//! The machine that a run was made on.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::measure;
+
+/// What one has to know of it to read the figures.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: String,
+    /// Cores that the process may use.
+    pub cores: usize,
+    /// The operating system and its release.
+    pub kernel: String,
+}
+
+impl Machine {
+    /// Asks the system.
+    pub fn this() -> Self {
+        let unknown = || "unknown".to_owned();
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = info.lines().find(|line| line.starts_with("model name"));
+        let processor = model
+            .and_then(|line| line.split_once(':'))
+            .map(|(_, name)| name.trim().to_owned());
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+        Machine {
+            processor: processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cores: measure::cores(),
+            kernel: release.map_or_else(unknown, |it| format!("Linux {}", it.trim())),
+        }
+    }
+}
+
+/// The present date and time, UTC.
+pub(super) fn now() -> String {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    date_and_time(since.as_secs())
+}
+
+/// `seconds` since 1970 as a date and time.
+fn date_and_time(seconds: u64) -> String {
+    let (days, time) = (seconds / 86_400, seconds % 86_400);
+    // Years from March on, so that the leap day is the last; 400 of them have 146,097 days.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    let year = era * 400 + year + next;
+    let (hour, minute) = (time / 3600, time / 60 % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date_and_time;
+
+    #[test]
+    fn dates() {
+        assert_eq!(date_and_time(0), "1970-01-01 00:00 UTC");
+        assert_eq!(date_and_time(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(date_and_time(1_709_251_199), "2024-02-29 23:59 UTC");
+        assert_eq!(date_and_time(4_107_542_400), "2100-03-01 00:00 UTC");
+    }
+}

@@ -1,0 +1,172 @@
+//! The plots of the report, as SVG that names no font file and loads nothing.
+
+use std::ops::Range;
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::text::{LOSS_MARK, threads_told};
+use crate::compare::Row;
+
+const SIZE: (u32, u32) = (460, 300);
+const TEXT: (&str, u32) = ("sans-serif", 15);
+
+/// Told apart by the colour-blind, too (Okabe and Ito); the baseline is grey.
+const COLORS: [RGBColor; 7] = [
+    RGBColor(110, 110, 110),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 114, 178),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(213, 94, 0),
+];
+
+/// The colour of the `place`th lock.
+fn color(place: usize) -> RGBColor {
+    COLORS[place % COLORS.len()]
+}
+
+/// The same, for HTML.
+pub(super) fn html_color(place: usize) -> String {
+    let RGBColor(red, green, blue) = color(place);
+    format!("#{red:02x}{green:02x}{blue:02x}")
+}
+
+/// Operations a second against threads, a line for each of `locks`; `rows` are one workload's.
+///
+/// # Errors
+/// It cannot be drawn.
+pub(super) fn throughput(rows: &[&Row], locks: &[&str]) -> Result<String> {
+    draw(|root| {
+        let most = rows.iter().map(|it| it.threads).max().unwrap_or(1);
+        let top = rows.iter().map(|it| it.ops_per_s).fold(1.0, f64::max) * 1.1;
+        let (unit, name) = unit(top);
+        let mut chart = ChartBuilder::on(root)
+            .caption(format!("{name}operations a second, by threads"), TEXT)
+            .margin(10)
+            .x_label_area_size(26)
+            .y_label_area_size(52)
+            .build_cartesian_2d(0.0..most as f64 * 1.08, 0.0..top / unit)?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_labels(most.min(9) + 1)
+            .x_label_formatter(&|x| whole(*x))
+            .y_labels(6)
+            .label_style(TEXT)
+            .draw()?;
+        for (place, lock) in locks.iter().enumerate() {
+            let of_lock = rows.iter().filter(|row| row.lock == *lock);
+            let points: Vec<_> = of_lock
+                .map(|row| (row.threads as f64, row.ops_per_s / unit))
+                .collect();
+            let style = color(place).stroke_width(2);
+            chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
+            let dots = points
+                .iter()
+                .map(|&at| Circle::new(at, 4, color(place).filled()));
+            chart.draw_series(dots)?;
+        }
+        Ok(())
+    })
+}
+
+/// Ratios to the baseline as bars, in a group for each number of threads; `rows` are one
+/// workload's. `None` if there are no ratios.
+///
+/// # Errors
+/// It cannot be drawn.
+pub(super) fn ratios(rows: &[&Row], locks: &[&str]) -> Result<Option<String>> {
+    let highest = rows.iter().filter_map(|row| row.ratio).reduce(f64::max);
+    let Some(highest) = highest else {
+        return Ok(None);
+    };
+    let mut threads: Vec<usize> = rows.iter().map(|row| row.threads).collect();
+    threads.dedup();
+    let svg = draw(|root| {
+        let groups = -0.5..threads.len() as f64 - 0.5;
+        let mut chart = ChartBuilder::on(root)
+            .caption("ratio to the baseline", TEXT)
+            .margin(10)
+            .x_label_area_size(26)
+            .y_label_area_size(52)
+            .build_cartesian_2d(groups.clone(), 0.0..highest.max(1.0) * 1.2)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_labels(0)
+            .y_labels(6)
+            .label_style(TEXT)
+            .draw()?;
+        let text = |vertical| {
+            let at = Pos::new(HPos::Center, vertical);
+            TextStyle::from(TEXT.into_font()).pos(at)
+        };
+        for (group, &number) in threads.iter().enumerate() {
+            let told = threads_told(number);
+            let label =
+                EmptyElement::at((group as f64, 0.0)) + Text::new(told, (0, 8), text(VPos::Top));
+            chart.plotting_area().draw(&label)?;
+        }
+        for row in rows {
+            let place = locks.iter().position(|it| *it == row.lock);
+            let group = threads.iter().position(|it| *it == row.threads);
+            let (Some(place), Some(group), Some(ratio)) = (place, group, row.ratio) else {
+                continue;
+            };
+            let Range { start, end } = bar(group, place, locks.len());
+            let shape = Rectangle::new([(start, 0.0), (end, ratio)], color(place).filled());
+            chart.plotting_area().draw(&shape)?;
+            let mark = if row.is_loss() { LOSS_MARK } else { "" };
+            let label = EmptyElement::at(((start + end) / 2.0, ratio))
+                + Text::new(format!("{mark}{ratio:.3}"), (0, -3), text(VPos::Bottom));
+            chart.plotting_area().draw(&label)?;
+        }
+        let even = PathElement::new([(groups.start, 1.0), (groups.end, 1.0)], BLACK);
+        chart.plotting_area().draw(&even)?;
+        Ok(())
+    })?;
+    Ok(Some(svg))
+}
+
+type Root<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+/// Why drawing on a string fails, which it does not.
+type DrawingError = Box<dyn std::error::Error>;
+
+fn draw(plot: impl FnOnce(&Root<'_>) -> Result<(), DrawingError>) -> Result<String> {
+    let mut svg = String::new();
+    let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    let drawn = plot(&root).and_then(|()| Ok(root.present()?));
+    drawn.map_err(|error| anyhow!("drawing a plot failed: {error}"))?;
+    drop(root);
+    Ok(svg)
+}
+
+/// Where the bar of the `place`th of `locks` locks stands in a group.
+fn bar(group: usize, place: usize, locks: usize) -> Range<f64> {
+    let width = 0.8 / locks as f64;
+    let start = group as f64 - 0.4 + place as f64 * width;
+    start..start + width * 0.9
+}
+
+/// What to divide numbers up to `top` by, and how to say so.
+fn unit(top: f64) -> (f64, &'static str) {
+    match top {
+        top if top >= 1e6 => (1e6, "million "),
+        top if top >= 1e3 => (1e3, "thousand "),
+        _ => (1.0, ""),
+    }
+}
+
+/// A label only where there is a whole number.
+fn whole(x: f64) -> String {
+    if x.fract() == 0.0 {
+        format!("{x:.0}")
+    } else {
+        String::new()
+    }
+}

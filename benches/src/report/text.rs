@@ -1,0 +1,158 @@
+//! The table on the terminal, and the sentence about losses.
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+
+use crate::compare::Row;
+use crate::locks::BASELINE;
+
+/// The columns, in the terminal and in the report.
+pub(super) const COLUMNS: [&str; 9] = [
+    "workload", "lock", "threads", "ops/s", "MB/s", "p50", "p99", "max", "ratio",
+];
+
+/// What marks a ratio below 1.
+pub(super) const LOSS_MARK: &str = "▼";
+
+/// The table of all rows.
+pub fn table(rows: &[Row]) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(COLUMNS);
+    for row in rows {
+        table.add_row(cells(row));
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string()
+}
+
+/// A row as text, column by column.
+pub(super) fn cells(row: &Row) -> [String; 9] {
+    [
+        row.workload.to_owned(),
+        row.lock.to_owned(),
+        row.threads.to_string(),
+        grouped(row.ops_per_s.round() as u64),
+        grouped(row.mb_per_s.round() as u64),
+        duration(row.p50_ns),
+        duration(row.p99_ns),
+        duration(row.max_ns),
+        ratio(row),
+    ]
+}
+
+fn ratio(row: &Row) -> String {
+    match row.ratio {
+        None => "–".to_owned(),
+        Some(ratio) if row.is_loss() => format!("{LOSS_MARK} {ratio:.3}"),
+        Some(ratio) => format!("{ratio:.3}"),
+    }
+}
+
+/// A sentence that names every cell in which the baseline is faster.
+pub fn losses(rows: &[Row]) -> String {
+    let compared = rows
+        .iter()
+        .filter(|row| row.ratio.is_some() && row.lock != BASELINE);
+    let compared = compared.count();
+    if compared == 0 {
+        return format!("No ratios: nothing but {BASELINE} was measured, or {BASELINE} was not.");
+    }
+    let lost: Vec<String> = rows
+        .iter()
+        .filter(|row| row.is_loss())
+        .map(|row| {
+            let (workload, lock) = (row.workload, row.lock);
+            let threads = threads_told(row.threads);
+            let ratio = row.ratio.unwrap_or_default();
+            format!("{lock} in {workload} at {threads} ({ratio:.3})")
+        })
+        .collect();
+    if lost.is_empty() {
+        format!("No losses: none of {compared} ratios to {BASELINE} is below 1.")
+    } else {
+        format!(
+            "{LOSS_MARK} Losses: {} of {compared} ratios to {BASELINE} are below 1: {}.",
+            lost.len(),
+            lost.join(", ")
+        )
+    }
+}
+
+/// A number of threads, in words that fit it.
+pub(crate) fn threads_told(threads: usize) -> String {
+    format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
+}
+
+/// A number with a thin gap between each three digits.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Nanoseconds, in the unit that fits.
+pub(super) fn duration(ns: u64) -> String {
+    match ns as f64 {
+        ns if ns < 1e3 => format!("{ns} ns"),
+        ns if ns < 1e6 => format!("{:.2} µs", ns / 1e3),
+        ns if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
+        ns => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(lock: &'static str, ratio: Option<f64>) -> Row {
+        Row {
+            workload: "dwom",
+            lock,
+            threads: 2,
+            ops_per_s: 1_234_567.0,
+            mb_per_s: 5_056.8,
+            p50_ns: 812,
+            p99_ns: 1_240,
+            max_ns: 3_100_000,
+            ratio,
+            rounds: vec![1.0],
+        }
+    }
+
+    #[test]
+    fn a_row_is_readable() {
+        let cells = cells(&row("srl-array", Some(0.93)));
+        let wanted = [
+            "dwom",
+            "srl-array",
+            "2",
+            "1 234 567",
+            "5 057",
+            "812 ns",
+            "1.24 µs",
+            "3.10 ms",
+            "▼ 0.930",
+        ];
+        assert_eq!(cells, wanted);
+    }
+
+    #[test]
+    fn losses_are_named() {
+        let rows = [row("rw-counter", Some(1.0)), row("srl-array", Some(0.93))];
+        assert_eq!(
+            losses(&rows),
+            "▼ Losses: 1 of 1 ratios to rw-counter are below 1: srl-array in dwom at 2 threads (0.930)."
+        );
+        assert!(losses(&rows[..1]).starts_with("No ratios"));
+        assert!(losses(&[row("srl-array", Some(1.0))]).starts_with("No losses"));
+        assert!(losses(&[row("srl-array", None)]).starts_with("No ratios"));
+    }
+}

@@ -1,0 +1,124 @@
+//! FxMark's DWOM and DRBM, and the mixes that [SRL] §VI-A makes of them.
+//!
+//! Each thread has one page of 4 KiB in a file that all share, 8 MiB from the next thread's, and
+//! writes and reads it again and again. No two ranges ever overlap, so whoever waits, waits for the
+//! lock's granularity alone. The file is written whole beforehand.
+//!
+//! In the mixes *every* thread writes and reads, in turn. ([SRL] §II-B4 divides the threads into
+//! readers and writers, §VI-A does not say; with few threads only this keeps the ratio.)
+//!
+//! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use spanlock::RawRangeLock;
+use spanlock_file_core::{Error, File, FileCore};
+use spanlock_pmem::MappedFile;
+
+use crate::measure::{self, Round};
+
+/// Bytes of an operation.
+pub const PAGE: usize = 4096;
+
+/// Bytes from one thread's page to the next's.
+pub const PAGES_APART: u64 = 8 << 20;
+
+/// Writes and reads in a fixed ratio.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedFile {
+    /// As it is chosen and reported.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub about: &'static str,
+    /// So many writes …
+    pub writes: u32,
+    /// … come before so many reads.
+    pub reads: u32,
+}
+
+impl SharedFile {
+    /// One round on the file `name` that [`preallocate`] has made.
+    ///
+    /// # Errors
+    /// An operation failed, or a page does not hold what was written last.
+    pub fn round<L: RawRangeLock + 'static>(
+        &self,
+        volume: &FileCore<MappedFile, L>,
+        name: &str,
+        threads: usize,
+        duration: Duration,
+    ) -> Result<Round> {
+        let file = volume.open_file(name)?;
+        let round = measure::timed(threads, duration, PAGE as u64, |worker| {
+            self.operations(&file, worker as u64)
+        });
+        let round = round.with_context(|| format!("{} on {name}", self.name))?;
+        for worker in 0..threads as u64 {
+            let mut page = [0; PAGE];
+            file.read_at(&mut page, worker * PAGES_APART)?;
+            ensure!(
+                page[1..] == page_of(worker)[1..],
+                "{}: the page of thread {worker} in {name} does not hold what the thread writes: the lock or the file core is broken",
+                self.name
+            );
+        }
+        Ok(round)
+    }
+
+    /// What thread `worker` does again and again.
+    fn operations<L: RawRangeLock>(
+        &self,
+        file: &File<MappedFile, L>,
+        worker: u64,
+    ) -> impl FnMut() -> Result<(), Error> {
+        let (writes, period) = (self.writes, self.writes + self.reads);
+        let mut page = page_of(worker);
+        let mut turn = 0;
+        move || {
+            let write = turn < writes;
+            turn += 1;
+            if turn == period {
+                turn = 0;
+            }
+            if write {
+                // Another content each time, as an application would have.
+                page[0] = page[0].wrapping_add(1);
+                file.write_at(black_box(&page), worker * PAGES_APART)
+            } else {
+                file.read_at(black_box(&mut page), worker * PAGES_APART)
+                    .map(|read| assert_eq!(read, PAGE, "the file was written whole"))
+            }
+        }
+    }
+}
+
+/// Makes the file `name` with a page for each of `threads` threads, and everything between
+/// them.
+///
+/// # Errors
+/// No space.
+pub fn preallocate<L: RawRangeLock>(
+    volume: &FileCore<MappedFile, L>,
+    name: &str,
+    threads: usize,
+) -> Result<(), Error> {
+    let file = volume.create(name)?;
+    let filling = vec![0x5a; 1 << 20];
+    for worker in 0..threads as u64 {
+        let start = worker * PAGES_APART;
+        for at in (start..start + PAGES_APART).step_by(filling.len()) {
+            file.write_at(&filling, at)?;
+        }
+        file.write_at(&page_of(worker), start)?;
+    }
+    Ok(())
+}
+
+/// What a thread's page holds: it ends with the thread's number.
+fn page_of(worker: u64) -> [u8; PAGE] {
+    let mut page = [worker as u8; PAGE];
+    page[PAGE - 8..].copy_from_slice(&worker.to_le_bytes());
+    page
+}
