@@ -1,5 +1,6 @@
 //! [`RangeLock`]: a range lock that owns the slice it protects.
 
+use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut, Range};
@@ -30,11 +31,14 @@ use crate::rw_counter::RwCounter;
 /// - **R2** A reference into `data` exists only inside a guard, for the span that the guard holds, and is `&mut`
 ///   only in a [`RangeWriteGuard`]. So by the exclusion that [`RawRangeLock`] promises, no `&mut [T]` overlaps another
 ///   reference; and by its visibility, what one guard wrote is seen by the next.
+/// - **R3** A `RangeLock<T>` is no other `RangeLock<U>`, not even for a `U` that lives shorter: a shared reference to it
+///   can write elements, so it is invariant in `T`, as a `Mutex` is.
 pub struct RangeLock<T, L: RawRangeLock = RwCounter> {
     lock: L,
     data: NonNull<T>,
     len: usize,
-    owns: PhantomData<T>,
+    /// Invariant in `T` (R3), and drops `T`s.
+    owns: PhantomData<Cell<T>>,
 }
 
 // SAFETY: the lock owns the elements and lends them to one thread at a time, or shares them.

@@ -17,7 +17,7 @@ pub struct Segments {
 #[non_exhaustive]
 pub enum SegmentError {
     /// The segment size is 0 or not a power of two.
-    #[error("segment size {size} is not a power of two; the nearest above is {}", size.checked_next_power_of_two().unwrap_or(1 << 63))]
+    #[error("segment size {size} is not a power of two; the nearest is {}", nearest_power(*size))]
     Size {
         /// The size asked for.
         size: u64,
@@ -32,6 +32,11 @@ pub enum SegmentError {
         /// The capacity asked for.
         capacity: u64,
     },
+}
+
+/// The smallest power of two that is not below `size`, or the largest there is.
+fn nearest_power(size: u64) -> u64 {
+    size.checked_next_power_of_two().unwrap_or(1 << 63)
 }
 
 impl Segments {

@@ -1,0 +1,39 @@
+//! The locks of this crate, held to the contract.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+#[macro_use]
+mod suite;
+
+use std::sync::Arc;
+
+use spanlock::{RawRangeLock, RwCounter, RwDistributed};
+use suite::Kind;
+
+contract!(
+    rw_counter,
+    RwCounter,
+    Kind {
+        make: |_| RwCounter::new(),
+        granule: u64::MAX,
+    }
+);
+
+contract!(
+    rw_distributed,
+    RwDistributed,
+    Kind {
+        make: |_| RwDistributed::with_slots(3),
+        granule: u64::MAX,
+    }
+);
+
+// Once more behind a pointer: the erased form keeps the contract, too.
+contract!(
+    erased,
+    Arc<dyn RawRangeLock>,
+    Kind {
+        make: |_| Arc::new(RwCounter::new()),
+        granule: u64::MAX,
+    }
+);

@@ -1,0 +1,71 @@
+//! Slots of the distributed lock, and the tokens that find them again.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use std::collections::BTreeSet;
+use std::sync::Barrier;
+use std::thread;
+
+use spanlock::{Access, RangeLockExt, RawRangeLock, RwDistributed, Span};
+
+#[test]
+fn any_number_of_slots_is_brought_into_bounds() {
+    for slots in [0, 1, 2, 3, 255, RwDistributed::MAX_SLOTS, 257, usize::MAX] {
+        let lock = RwDistributed::with_slots(slots);
+        let read = lock.read(0..10).unwrap();
+        assert!(lock.try_read(0..10).is_ok());
+        assert!(lock.try_write(0..10).is_err());
+        drop(read);
+        drop(lock.try_write(0..10).unwrap());
+        assert_eq!(lock.capacity(), u64::MAX);
+    }
+    drop(RwDistributed::default().write(0..1).unwrap());
+}
+
+#[test]
+fn a_token_names_the_readers_slot() {
+    const SLOTS: usize = 4;
+    let lock = RwDistributed::with_slots(SLOTS);
+    let all_hold = Barrier::new(16);
+    // Sixteen readers at once, in sixteen threads.
+    let tokens: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..16)
+            .map(|_| {
+                scope.spawn(|| {
+                    let token = lock.lock(Span::FULL, Access::Read).unwrap();
+                    all_hold.wait();
+                    token
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    let slots: BTreeSet<_> = tokens.iter().map(|token| token.into_word()).collect();
+    assert!(slots.iter().all(|slot| *slot < SLOTS), "{slots:?}");
+    assert!(slots.len() > 1, "all sixteen threads on one slot");
+    // All given back by this thread, whose own slot is one of them at most. Until the last, no writer.
+    for token in tokens {
+        assert!(lock.try_write(0..1).is_err());
+        // SAFETY: taken above with this access and token, and released once.
+        unsafe { lock.unlock(Span::FULL, Access::Read, token) };
+    }
+    drop(lock.try_write(0..1).unwrap());
+}
+
+#[test]
+fn a_reader_may_end_on_another_thread_while_its_own_reads_on() {
+    let lock = RwDistributed::with_slots(8);
+    for _ in 0..100 {
+        let first = lock.read(0..1).unwrap();
+        let second = lock.read(0..1).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| drop(first));
+        });
+        assert!(
+            lock.try_write(0..1).is_err(),
+            "the second read was released instead"
+        );
+        drop(second);
+        drop(lock.try_write(0..1).unwrap());
+    }
+}

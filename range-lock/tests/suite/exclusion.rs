@@ -1,0 +1,145 @@
+//! Points 2 and 3 of the contract, on real threads: eight of them, on fewer cores, with data that shows who was there.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use spanlock::{Access, RangeLock, RangeLockExt, RawRangeLock};
+
+use super::{BOTH, Held, Kind, Rng, UNITS};
+
+const THREADS: u64 = 8;
+
+/// An element that says who wrote it, and how often it was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stamped {
+    stamp: u64,
+    writes: u64,
+}
+
+/// A range of quarters of units, not often a wide one, and now and then the full.
+fn some_range(rng: &mut Rng, quarters: u64) -> (u64, u64) {
+    if rng.below(64) == 0 {
+        return (0, quarters);
+    }
+    let start = rng.below(quarters);
+    let longest = if rng.below(8) == 0 { quarters } else { 6 };
+    (start, (start + 1 + rng.below(longest)).min(quarters))
+}
+
+/// Writers stamp all elements of their range, and find all stamps their own a moment later; readers find that
+/// nothing changes. In the end no write was lost. Plain memory: a race is also a failure of
+/// visibility.
+pub(crate) fn stamps_of_eight_threads<L: RawRangeLock>(kind: &Kind<L>) {
+    // Quarters, so that ranges end within a granule too; of each quarter the first element is used.
+    let quarter = (kind.unit() / 4).max(1);
+    let quarters = kind.everything().end / quarter;
+    let data = vec![Stamped::default(); kind.everything().end as usize];
+    let lock = RangeLock::with_lock(data, kind.lock()).unwrap();
+    let written: u64 = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|me| {
+                let lock = &lock;
+                scope.spawn(move || work(lock, me, quarter, quarters))
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).sum()
+    });
+    let found: u64 = lock.into_inner().iter().map(|e| e.writes).sum();
+    assert_eq!(found, written, "writes were lost");
+}
+
+fn work<L: RawRangeLock>(
+    lock: &RangeLock<Stamped, L>,
+    me: u64,
+    quarter: u64,
+    quarters: u64,
+) -> u64 {
+    let mut rng = Rng::new(me);
+    let mut written = 0;
+    for round in 0..1500 {
+        let (start, end) = some_range(&mut rng, quarters);
+        let range = (start * quarter) as usize..(end * quarter) as usize;
+        let step = quarter as usize;
+        let (tried, pause) = (rng.below(4) == 0, rng.below(16) == 0);
+        if rng.below(2) == 0 {
+            let guard = match tried {
+                false => lock.write(range).ok(),
+                true => lock.try_write(range).ok(),
+            };
+            let Some(mut guard) = guard else { continue };
+            let stamp = me << 32 | round;
+            for element in guard.iter_mut().step_by(step) {
+                element.stamp = stamp;
+                element.writes += 1;
+                written += 1;
+            }
+            if pause {
+                thread::yield_now();
+            }
+            let mut seen = black_box(&guard[..]).iter().step_by(step);
+            assert!(seen.all(|e| e.stamp == stamp), "another wrote meanwhile");
+        } else {
+            let guard = match tried {
+                false => lock.read(range).ok(),
+                true => lock.try_read(range).ok(),
+            };
+            let Some(guard) = guard else { continue };
+            let before: Vec<_> = black_box(&guard[..])
+                .iter()
+                .step_by(step)
+                .copied()
+                .collect();
+            if pause {
+                thread::yield_now();
+            }
+            let now = black_box(&guard[..]).iter().step_by(step).copied();
+            assert!(now.eq(before), "somebody wrote meanwhile");
+        }
+    }
+    written
+}
+
+/// Everybody says in a word for each granule what it holds there: a writer is alone, readers are not with a
+/// writer. This sees a violation even where the data would not.
+pub(crate) fn counts_of_eight_threads<L: RawRangeLock>(kind: &Kind<L>) {
+    const WRITER: u64 = 1 << 32;
+    let lock = kind.lock();
+    // Who is in each unit: readers, and `WRITER`s. Relaxed: the lock has to do.
+    let inside: Vec<_> = (0..UNITS).map(|_| AtomicU64::new(0)).collect();
+    thread::scope(|scope| {
+        for me in 0..THREADS {
+            let (lock, inside) = (&lock, &inside);
+            scope.spawn(move || {
+                let mut rng = Rng::new(100 + me);
+                for _ in 0..1500 {
+                    let (start, end) = some_range(&mut rng, UNITS);
+                    let access = BOTH[usize::from(rng.below(3) == 0)];
+                    let hold = Held::take(lock, kind.units(start..end), access);
+                    let units = &inside[start as usize..end as usize];
+                    for unit in units {
+                        match access {
+                            Access::Read => {
+                                assert!(unit.fetch_add(1, Relaxed) < WRITER, "with a writer");
+                            }
+                            Access::Write => {
+                                assert_eq!(unit.fetch_add(WRITER, Relaxed), 0, "not alone");
+                            }
+                        }
+                    }
+                    if rng.below(8) == 0 {
+                        thread::yield_now();
+                    }
+                    for unit in units {
+                        match access {
+                            Access::Read => unit.fetch_sub(1, Relaxed),
+                            Access::Write => unit.fetch_sub(WRITER, Relaxed),
+                        };
+                    }
+                    drop(hold);
+                }
+            });
+        }
+    });
+    drop(lock.try_write(kind.everything()).unwrap());
+}

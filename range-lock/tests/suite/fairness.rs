@@ -1,0 +1,150 @@
+//! Point 4 of the contract: a waiter is passed a stated number of times, not for ever.
+//!
+//! No time is asserted. A lock that starves somebody hangs its test.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use spanlock::rw_word::MAX_PASSES;
+use spanlock::{RangeLockExt, RawRangeLock};
+
+use super::{Kind, UNITS};
+
+/// With a hold in its way, a writer waits; then this thread takes and gives back reads until it is refused:
+/// how many went past the writer.
+fn passes<L: RawRangeLock>(kind: &Kind<L>, lock: &L, head_start: Duration) -> u32 {
+    let in_the_way = lock.read(kind.units(0..1)).unwrap();
+    let granted = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let hold = lock.write(kind.units(0..1)).unwrap();
+            granted.store(true, SeqCst);
+            drop(hold);
+        });
+        thread::sleep(head_start);
+        let mut passes = 0;
+        while lock.try_read(kind.units(0..1)).is_ok() {
+            passes += 1;
+        }
+        // From here on nobody passes, until the writer has been in.
+        for _ in 0..100 {
+            assert!(lock.try_read(kind.units(0..1)).is_err());
+        }
+        assert!(!granted.load(SeqCst), "granted while a reader holds");
+        drop(in_the_way);
+        drop(lock.read(kind.units(0..1)).unwrap());
+        passes
+    })
+}
+
+pub(crate) fn a_waiting_writer_is_passed_a_bounded_number_of_times<L: RawRangeLock>(
+    kind: &Kind<L>,
+) {
+    // From outside one cannot see when the writer begins to wait, and before that every read is granted.
+    // So: never fewer than the bound; and exactly the bound as soon as the writer was early enough.
+    let lock = kind.lock();
+    let mut head_start = Duration::from_millis(1);
+    loop {
+        let passes = passes(kind, &lock, head_start);
+        kind.assert_free(&lock);
+        assert!(passes >= MAX_PASSES, "refused after {passes} passes only");
+        if passes == MAX_PASSES {
+            return;
+        }
+        head_start *= 2;
+        assert!(
+            head_start < Duration::from_secs(20),
+            "{passes} reads passed a writer that had {head_start:?} to queue"
+        );
+    }
+}
+
+/// Readers that hand a range from one to the next so that it is never free: without bounded overtaking a
+/// writer never gets in.
+fn rain<L: RawRangeLock>(kind: &Kind<L>, width: u64, write: std::ops::Range<u64>) {
+    let lock = kind.lock();
+    let stop = AtomicBool::new(false);
+    let reads = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for reader in 0..6_u64 {
+            let (lock, stop, reads) = (&lock, &stop, &reads);
+            scope.spawn(move || {
+                let at = |i: u64| {
+                    let start = (reader + i) % (UNITS / width) * width;
+                    kind.units(start..start + width)
+                };
+                let mut i = 0;
+                while !stop.load(SeqCst) {
+                    let mut hold = lock.read(at(i)).unwrap();
+                    reads.fetch_add(1, SeqCst);
+                    // The next before this one is given back. By a try: a second blocking read could
+                    // wait behind a writer that waits for the first.
+                    while let Ok(next) = lock.try_read(at(i)) {
+                        hold = next;
+                        reads.fetch_add(1, SeqCst);
+                        i += 1;
+                        if stop.load(SeqCst) || i % 64 == 0 {
+                            thread::yield_now();
+                        }
+                        if stop.load(SeqCst) {
+                            break;
+                        }
+                    }
+                    drop(hold);
+                    i += 1;
+                }
+            });
+        }
+        for _ in 0..30 {
+            let before = reads.load(SeqCst);
+            drop(lock.write(kind.units(write.clone())).unwrap());
+            // Let it rain again, so that each write meets readers.
+            while reads.load(SeqCst) == before {
+                thread::yield_now();
+            }
+        }
+        stop.store(true, SeqCst);
+    });
+    kind.assert_free(&lock);
+}
+
+pub(crate) fn a_writer_gets_in_under_a_rain_of_readers<L: RawRangeLock>(kind: &Kind<L>) {
+    rain(kind, UNITS, 3..4);
+}
+
+pub(crate) fn a_writer_of_everything_gets_in_under_small_readers<L: RawRangeLock>(kind: &Kind<L>) {
+    rain(kind, 1, 0..UNITS);
+}
+
+pub(crate) fn writers_are_first_come_first_served<L: RawRangeLock>(kind: &Kind<L>) {
+    let lock = kind.lock();
+    let order = Mutex::new(Vec::new());
+    for _ in 0..20 {
+        order.lock().unwrap().clear();
+        let in_the_way = lock.read(kind.units(0..1)).unwrap();
+        thread::scope(|scope| {
+            let writer = |name: &'static str| {
+                let (lock, order) = (&lock, &order);
+                move || {
+                    let hold = lock.write(kind.units(0..1)).unwrap();
+                    order.lock().unwrap().push(name);
+                    drop(hold);
+                }
+            };
+            scope.spawn(writer("first"));
+            // A refused read says that the first waits, and that its patience is used up: so whoever comes
+            // now stands behind it.
+            while lock.try_read(kind.units(0..1)).is_ok() {
+                thread::yield_now();
+            }
+            scope.spawn(writer("then"));
+            scope.spawn(writer("then"));
+            thread::sleep(Duration::from_millis(1));
+            drop(in_the_way);
+        });
+        assert_eq!(*order.lock().unwrap(), ["first", "then", "then"]);
+        kind.assert_free(&lock);
+    }
+}

@@ -1,0 +1,216 @@
+//! The contract of a range lock as tests, one file a subject, each test generic over the lock.
+//!
+//! [`contract!`] runs them all for a lock; a crate that has one includes this folder.
+
+use std::ops::Range;
+
+use spanlock::{Access, RangeLockExt, RawRangeLock, ReadHold, TryLockError, WriteHold};
+
+pub(crate) mod conflicts;
+pub(crate) mod elements;
+pub(crate) mod erased;
+pub(crate) mod exclusion;
+pub(crate) mod fairness;
+pub(crate) mod guards;
+pub(crate) mod oracle;
+pub(crate) mod ranges;
+pub(crate) mod tries;
+pub(crate) mod waiting;
+
+/// How many units a lock of [`Kind::lock`] covers, at least.
+pub(crate) const UNITS: u64 = 64;
+
+/// A lock to be held to its contract.
+pub(crate) struct Kind<L> {
+    /// A fresh lock that covers at least `0..capacity`.
+    pub(crate) make: fn(capacity: u64) -> L,
+    /// How many positions block each other though no range names them all: 1 if only overlapping ranges
+    /// conflict, `u64::MAX` if everything is one.
+    pub(crate) granule: u64,
+}
+
+impl<L: RawRangeLock> Kind<L> {
+    /// A fresh lock.
+    pub(crate) fn lock(&self) -> L {
+        (self.make)(self.units(0..UNITS).end)
+    }
+
+    /// Positions in a unit: what the tests count in, so that borders of units are borders of granules.
+    pub(crate) fn unit(&self) -> u64 {
+        self.granule.min(4096)
+    }
+
+    /// A range of units, in positions.
+    pub(crate) fn units(&self, units: Range<u64>) -> Range<u64> {
+        units.start * self.unit()..units.end * self.unit()
+    }
+
+    /// Whether requests of different granules leave each other alone.
+    pub(crate) fn is_granular(&self) -> bool {
+        self.granule != u64::MAX
+    }
+
+    /// Whether holds of the two ranges exclude each other.
+    pub(crate) fn conflict(
+        &self,
+        (a, first): (&Range<u64>, Access),
+        (b, second): (&Range<u64>, Access),
+    ) -> bool {
+        let granules = |range: &Range<u64>| {
+            (!range.is_empty())
+                .then(|| (range.start / self.granule, (range.end - 1) / self.granule))
+        };
+        let meet = match (granules(a), granules(b)) {
+            (Some((a, a_last)), Some((b, b_last))) => a <= b_last && b <= a_last,
+            _ => false,
+        };
+        meet && (first == Access::Write || second == Access::Write)
+    }
+
+    /// Everything that [`lock`](Self::lock) covers for sure.
+    pub(crate) fn everything(&self) -> Range<u64> {
+        self.units(0..UNITS)
+    }
+
+    /// Asserts that nobody holds anything, and nobody waits.
+    pub(crate) fn assert_free(&self, lock: &L) {
+        let all = lock.try_write(self.everything());
+        assert!(all.is_ok(), "nobody holds anything, yet {all:?}");
+    }
+}
+
+/// A hold of either access.
+#[derive(Debug)]
+pub(crate) enum Held<'a, L: RawRangeLock + ?Sized> {
+    Read(ReadHold<'a, L>),
+    Write(WriteHold<'a, L>),
+}
+
+impl<'a, L: RawRangeLock + ?Sized> Held<'a, L> {
+    pub(crate) fn take(lock: &'a L, range: Range<u64>, access: Access) -> Self {
+        match access {
+            Access::Read => Held::Read(lock.read(range).expect("a range of the lock")),
+            Access::Write => Held::Write(lock.write(range).expect("a range of the lock")),
+        }
+    }
+
+    pub(crate) fn try_take(
+        lock: &'a L,
+        range: Range<u64>,
+        access: Access,
+    ) -> Result<Self, TryLockError> {
+        match access {
+            Access::Read => lock.try_read(range).map(Held::Read),
+            Access::Write => lock.try_write(range).map(Held::Write),
+        }
+    }
+
+    /// What is held; empty if the range was.
+    pub(crate) fn range(&self) -> Range<u64> {
+        let span = match self {
+            Held::Read(hold) => hold.span(),
+            Held::Write(hold) => hold.span(),
+        };
+        span.map_or(0..0, |span| span.range())
+    }
+}
+
+pub(crate) const BOTH: [Access; 2] = [Access::Read, Access::Write];
+
+/// A small generator of numbers, the same in every run for the same seed.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Rng(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 8) % bound
+    }
+}
+
+/// A module of all tests for one lock: its name, its type, and its [`Kind`].
+macro_rules! contract {
+    ($name:ident, $lock:ty, $kind:expr) => {
+        mod $name {
+            use super::*;
+
+            const KIND: crate::suite::Kind<$lock> = $kind;
+
+            tests! {
+                ranges:
+                    a_reversed_range_is_an_error
+                    past_the_capacity_is_an_error
+                    an_empty_range_holds_nothing
+                    an_error_holds_nothing
+                    ends_at_the_last_position
+                    a_single_position
+                    the_full_range;
+                conflicts:
+                    every_pair_of_ranges
+                    readers_share
+                    disjoint_writers_do_not_wait
+                    a_release_frees_its_range_only;
+                tries:
+                    a_free_gap_is_granted
+                    a_failed_try_leaves_no_trace
+                    failed_tries_do_not_hold_up_a_waiter
+                    tries_of_many_threads_leave_no_trace;
+                guards:
+                    a_forgotten_guard_keeps_its_range_and_nothing_else
+                    a_guard_may_be_dropped_by_another_thread
+                    many_guards_may_be_dropped_by_another_thread
+                    a_panic_releases
+                    a_hold_knows_its_span
+                    guards_are_send_and_sync;
+                erased:
+                    boxes_arcs_and_references_are_locks
+                    a_dyn_lock_owns_elements
+                    different_locks_in_one_list;
+                elements:
+                    guards_are_the_elements
+                    ranges_are_checked_against_the_length
+                    readers_see_the_same_elements
+                    disjoint_writers_at_once
+                    elements_are_dropped_once
+                    elements_can_be_taken_back
+                    elements_are_dropped_after_a_forgotten_guard
+                    elements_of_size_zero
+                    a_slice_of_one_and_of_none
+                    a_panic_leaves_what_was_written;
+                waiting:
+                    a_release_wakes_all_readers
+                    a_release_wakes_the_writer
+                    more_waiters_than_cores
+                    a_wide_request_gets_all_it_waits_for
+                    overlapping_requests_never_wait_in_a_circle;
+                exclusion:
+                    stamps_of_eight_threads
+                    counts_of_eight_threads;
+                fairness:
+                    a_waiting_writer_is_passed_a_bounded_number_of_times
+                    a_writer_gets_in_under_a_rain_of_readers
+                    a_writer_of_everything_gets_in_under_small_readers
+                    writers_are_first_come_first_served;
+                oracle:
+                    random_tries_agree_with_a_list_of_holds;
+            }
+        }
+    };
+}
+
+macro_rules! tests {
+    ($($subject:ident: $($test:ident)*;)*) => {
+        $(mod $subject {
+            $(#[test]
+            fn $test() {
+                crate::suite::$subject::$test(&super::KIND);
+            })*
+        })*
+    };
+}

@@ -1,0 +1,109 @@
+//! Of points 2 and 5 of the contract: a try takes all or nothing, and leaves no trace.
+
+use std::thread;
+
+use spanlock::{Access, RangeLockExt, RawRangeLock, TryLockError};
+
+use super::{BOTH, Held, Kind, Rng, UNITS};
+
+pub(crate) fn a_free_gap_is_granted<L: RawRangeLock>(kind: &Kind<L>) {
+    let lock = kind.lock();
+    let before = lock.write(kind.units(0..2)).unwrap();
+    if !kind.is_granular() {
+        assert!(lock.try_write(kind.units(2..4)).is_err());
+        drop(before);
+        return kind.assert_free(&lock);
+    }
+    let behind = lock.write(kind.units(4..UNITS)).unwrap();
+    for access in BOTH {
+        drop(Held::try_take(&lock, kind.units(2..4), access).expect("exactly the gap"));
+        drop(Held::try_take(&lock, kind.units(2..3), access).expect("a part of the gap"));
+        assert!(Held::try_take(&lock, kind.units(1..4), access).is_err());
+        assert!(Held::try_take(&lock, kind.units(2..5), access).is_err());
+    }
+    drop((before, behind));
+    kind.assert_free(&lock);
+}
+
+pub(crate) fn a_failed_try_leaves_no_trace<L: RawRangeLock>(kind: &Kind<L>) {
+    let lock = kind.lock();
+    for (held, tried) in [
+        (Access::Read, Access::Write),
+        (Access::Write, Access::Read),
+        (Access::Write, Access::Write),
+    ] {
+        // At the start of what is tried for, in its midst, at its end.
+        for at in [0, 31, UNITS - 1] {
+            let hold = Held::take(&lock, kind.units(at..at + 1), held);
+            for _ in 0..100 {
+                let failed = Held::try_take(&lock, kind.everything(), tried);
+                assert_eq!(failed.err(), Some(TryLockError::WouldBlock));
+            }
+            // All the rest can be taken, in every way.
+            for access in BOTH {
+                for rest in [0..at, at + 1..UNITS] {
+                    let expected = kind.is_granular()
+                        || rest.is_empty()
+                        || (held, access) == (Access::Read, Access::Read);
+                    let taken = Held::try_take(&lock, kind.units(rest.clone()), access);
+                    assert_eq!(taken.is_ok(), expected, "{access:?} of units {rest:?}");
+                }
+            }
+            drop(hold);
+            kind.assert_free(&lock);
+        }
+    }
+}
+
+pub(crate) fn failed_tries_do_not_hold_up_a_waiter<L: RawRangeLock>(kind: &Kind<L>) {
+    let lock = kind.lock();
+    for _ in 0..20 {
+        let hold = lock.read(kind.units(1..2)).unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| drop(lock.write(kind.units(0..3)).unwrap()));
+            for _ in 0..200 {
+                assert!(lock.try_write(kind.everything()).is_err());
+                assert!(lock.try_write(kind.units(1..2)).is_err());
+            }
+            drop(hold);
+            for _ in 0..200 {
+                // Granted or not: either is right now.
+                drop(lock.try_write(kind.everything()));
+            }
+            waiter.join().unwrap();
+        });
+        kind.assert_free(&lock);
+    }
+}
+
+pub(crate) fn tries_of_many_threads_leave_no_trace<L: RawRangeLock>(kind: &Kind<L>) {
+    let lock = kind.lock();
+    let granted: u32 = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|seed| {
+                let lock = &lock;
+                scope.spawn(move || {
+                    let mut rng = Rng::new(seed);
+                    let mut granted = 0;
+                    let mut holds: Vec<Held<'_, L>> = Vec::new();
+                    for _ in 0..2000 {
+                        let start = rng.below(UNITS);
+                        let end = start + 1 + rng.below(UNITS - start);
+                        let access = BOTH[rng.below(2) as usize];
+                        if let Ok(hold) = Held::try_take(lock, kind.units(start..end), access) {
+                            granted += 1;
+                            holds.push(hold);
+                        }
+                        if holds.len() == 3 || rng.below(3) == 0 {
+                            holds.clear();
+                        }
+                    }
+                    granted
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).sum()
+    });
+    assert!(granted > 0);
+    kind.assert_free(&lock);
+}

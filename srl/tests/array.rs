@@ -1,0 +1,161 @@
+//! The segment array: what it can be made for, its memory, and what requests hold while they wait.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use std::error::Error;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use spanlock::{RangeError, RangeLock, RangeLockExt, RawRangeLock, TryLockError};
+use spanlock_srl::{SegmentError, Segments, SrlArray};
+
+#[test]
+fn sizes_that_are_no_power_of_two() {
+    for size in [0, 3, 12, u64::MAX] {
+        let error = SrlArray::with_segment_size(1 << 20, size).unwrap_err();
+        assert_eq!(error, SegmentError::Size { size });
+        assert!(error.source().is_none());
+    }
+}
+
+#[test]
+fn no_memory_is_an_error() {
+    for (capacity, size, segments) in [
+        (1 << 63, 1, 1 << 63),
+        (u64::MAX, 1, u64::MAX),
+        (u64::MAX, 2, 1 << 63),
+        // These words would make an allocation that is too large to describe, and one that no system has room for.
+        (1 << 61, 1, 1 << 61),
+        (1 << 60, 1, 1 << 60),
+    ] {
+        let error = SrlArray::with_segment_size(capacity, size).unwrap_err();
+        assert_eq!(error, SegmentError::Memory { segments, capacity });
+        let message = error.to_string();
+        assert!(message.contains(&segments.to_string()), "{message}");
+        assert!(message.contains(&capacity.to_string()), "{message}");
+    }
+    // The same capacity in few segments.
+    let lock = SrlArray::with_segment_size(u64::MAX, 1 << 63).unwrap();
+    let low = lock.write(0..1 << 63).unwrap();
+    drop(lock.try_write(1 << 63..u64::MAX).unwrap());
+    assert!(lock.try_read((1 << 63) - 1..u64::MAX).is_err());
+    drop(low);
+    drop(lock.try_write(0..u64::MAX).unwrap());
+}
+
+#[test]
+fn a_capacity_of_zero() {
+    for lock in [
+        SrlArray::new(0).unwrap(),
+        SrlArray::with_segment_size(0, 1).unwrap(),
+    ] {
+        assert_eq!((lock.capacity(), lock.memory_usage()), (0, 0));
+        // Only the empty range is left.
+        assert_eq!(lock.write(0..0).unwrap().span(), None);
+        let expected = RangeError::PastCapacity {
+            start: 0,
+            end: 1,
+            capacity: 0,
+        };
+        assert_eq!(lock.write(0..1).err(), Some(expected));
+        assert_eq!(
+            lock.try_read(0..1).err(),
+            Some(TryLockError::Range(expected))
+        );
+        let elements = RangeLock::with_lock(Vec::<String>::new(), lock).unwrap();
+        assert!(elements.read(0..0).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn memory_is_a_word_a_segment() {
+    for (capacity, size) in [
+        (1, 1),
+        (1000, 1),
+        (4096, 4096),
+        (4097, 4096),
+        (1 << 30, 4096),
+    ] {
+        let lock = SrlArray::with_segment_size(capacity, size).unwrap();
+        assert_eq!(lock.memory_usage() as u64, 4 * capacity.div_ceil(size));
+        assert_eq!(lock.segments(), Segments::new(capacity, size).unwrap());
+        assert_eq!(lock.capacity(), capacity);
+    }
+    assert_eq!(SrlArray::new(1).unwrap().segments().size(), 4096);
+}
+
+#[test]
+fn elements_past_the_capacity_are_refused_and_dropped() {
+    struct Counted<'a>(&'a AtomicUsize);
+    impl Drop for Counted<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    let drops = AtomicUsize::new(0);
+    let data = || (0..5).map(|_| Counted(&drops)).collect::<Vec<_>>();
+    let lock = |capacity| SrlArray::with_segment_size(capacity, 4).unwrap();
+    let expected = RangeError::PastCapacity {
+        start: 0,
+        end: 5,
+        capacity: 4,
+    };
+    assert_eq!(RangeLock::with_lock(data(), lock(4)).err(), Some(expected));
+    assert_eq!(drops.load(Relaxed), 5);
+    // As many as there are, or more room than that.
+    drop(RangeLock::with_lock(data(), lock(5)).unwrap());
+    drop(RangeLock::with_lock(data(), lock(100)).unwrap());
+    assert_eq!(drops.load(Relaxed), 15);
+}
+
+#[test]
+fn granularity_is_the_segment() {
+    let lock = SrlArray::with_segment_size(100, 8).unwrap();
+    let hold = lock.write(3..4).unwrap();
+    // Apart in positions, together in the segment 0..8.
+    assert!(lock.try_read(0..1).is_err());
+    assert!(lock.try_read(7..9).is_err());
+    drop(lock.try_write(8..16).unwrap());
+    drop(hold);
+    // The last segment is short: 96..100.
+    let hold = lock.write(99..100).unwrap();
+    assert!(lock.try_read(96..97).is_err());
+    drop(lock.try_write(0..96).unwrap());
+    drop(hold);
+}
+
+/// Documented: a request that waits holds its lower segments already, and its higher ones not yet.
+#[test]
+fn a_waiting_request_holds_what_lies_below() {
+    let lock = SrlArray::with_segment_size(8, 1).unwrap();
+    let in_the_way = lock.write(4..5).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| drop(lock.write(0..8).unwrap()));
+        while lock.try_write(3..4).is_ok() {
+            thread::yield_now();
+        }
+        for below in 0..4 {
+            assert!(lock.try_read(below..below + 1).is_err());
+        }
+        for above in 5..8 {
+            drop(lock.try_write(above..above + 1).unwrap());
+        }
+        drop(in_the_way);
+    });
+    drop(lock.try_write(0..8).unwrap());
+}
+
+#[test]
+fn a_large_file_at_once_and_in_parts() {
+    // 1 GiB in pages: 262,144 words.
+    let lock = SrlArray::new(1 << 30).unwrap();
+    drop(lock.write(0..1 << 30).unwrap());
+    let whole = lock.read(0..1 << 30).unwrap();
+    drop(lock.try_read(0..1 << 30).unwrap());
+    assert!(lock.try_write((1 << 30) - 1..1 << 30).is_err());
+    drop(whole);
+    let hold = lock.write((1 << 30) - 1..1 << 30).unwrap();
+    assert!(lock.try_write(0..1 << 30).is_err());
+    drop(lock.try_write(0..(1 << 30) - 4096).unwrap());
+    drop(hold);
+}

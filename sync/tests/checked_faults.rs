@@ -1,0 +1,104 @@
+//! Faults that are nobody's fault happen when they are planned, and only then.
+
+#![cfg(any(spanlock_loom, spanlock_shuttle))]
+
+mod checked;
+
+use std::time::Instant;
+
+use checked::Model;
+use spanlock_sync::atomic::{AtomicU32, Ordering::*};
+use spanlock_sync::{Parker, Wakeup};
+
+fn three_weak_exchanges() {
+    let word = AtomicU32::new(0);
+    for now in 0..3 {
+        let result = word.compare_exchange_weak(now, now + 1, Relaxed, Relaxed);
+        assert_eq!(result, Ok(now));
+    }
+}
+
+#[test]
+fn a_weak_exchange_fails_by_plan() {
+    let model = Model::new(
+        "a_weak_exchange_fails_by_plan",
+        file!(),
+        three_weak_exchanges,
+    );
+    assert_eq!(model.must_pass("").injected, 0);
+    for nth in 0..3 {
+        let failed = model.must_fail(&format!("weak-cas@{nth}"));
+        // It says what it found, which is what was expected.
+        assert!(
+            failed.text.contains(&format!("Err({nth})")),
+            "{}",
+            failed.text
+        );
+    }
+    // A plan that is never reached proves nothing, and says so.
+    assert_eq!(model.must_pass("weak-cas@3").injected, 0);
+    assert_eq!(model.must_pass("spurious-wake@0 time-out@0").injected, 0);
+}
+
+fn a_loop_of_weak_exchanges() {
+    let word = AtomicU32::new(0);
+    let mut now = 0;
+    while let Err(found) = word.compare_exchange_weak(now, 1, Relaxed, Relaxed) {
+        now = found;
+    }
+    assert_eq!(word.compare_exchange(1, 2, Relaxed, Relaxed), Ok(1));
+}
+
+#[test]
+fn faults_add_up() {
+    let model = Model::new("faults_add_up", file!(), a_loop_of_weak_exchanges);
+    assert_eq!(model.must_pass("weak-cas@0").injected, 1);
+    assert_eq!(model.must_pass("weak-cas@0 weak-cas@1").injected, 2);
+    // The second is not reached, as the first exchange succeeds. A strong one never fails.
+    assert_eq!(model.must_pass("weak-cas@1").injected, 0);
+}
+
+fn sleeps() {
+    Parker::with(|parker| {
+        parker.waker().wake();
+        assert_eq!(parker.park(Some(Instant::now())), Wakeup::Woken);
+        // The wake that the first sleep has used up, or, if that ended unasked, has not.
+        parker.waker().wake();
+        assert_eq!(parker.park(None), Wakeup::Woken);
+    });
+}
+
+#[test]
+fn a_deadline_passes_by_plan() {
+    let model = Model::new("a_deadline_passes_by_plan", file!(), sleeps);
+    // No clock runs: a deadline of now has not passed.
+    assert_eq!(model.must_pass("").injected, 0);
+    let failed = model.must_fail("time-out@0");
+    assert!(failed.text.contains("TimedOut"), "{}", failed.text);
+    // The second sleep has no deadline.
+    assert_eq!(model.must_pass("time-out@1").injected, 0);
+}
+
+#[test]
+fn a_sleep_ends_unasked_by_plan() {
+    let model = Model::new("a_sleep_ends_unasked_by_plan", file!(), sleeps);
+    for nth in 0..2 {
+        assert!(model.must_pass(&format!("spurious-wake@{nth}")).injected > 0);
+    }
+    assert_eq!(model.must_pass("spurious-wake@2").injected, 0);
+}
+
+fn a_sleep_that_nobody_ends() {
+    Parker::with(|parker| parker.park(None));
+}
+
+#[test]
+fn a_sleep_for_ever_is_a_failure() {
+    let model = Model::new(
+        "a_sleep_for_ever_is_a_failure",
+        file!(),
+        a_sleep_that_nobody_ends,
+    );
+    model.must_fail("");
+    assert!(model.must_pass("spurious-wake@0").injected > 0);
+}

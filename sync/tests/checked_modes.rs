@@ -1,0 +1,121 @@
+//! What the mode `RmwLoad` is for: executions that loom misses when a load is a load. And what it loses.
+
+#![cfg(any(spanlock_loom, spanlock_shuttle))]
+
+mod checked;
+
+use checked::Model;
+use spanlock_sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
+use spanlock_sync::{Arc, thread};
+
+/// Main loads; the other loads, then stores. Fails in the execution in which main sees the store, so to fail is right.
+fn a_load_before_the_store() {
+    let word = Arc::new(AtomicU32::new(0));
+    let other = word.clone();
+    let thread = thread::spawn(move || {
+        other.load(SeqCst);
+        other.store(1, SeqCst);
+    });
+    let seen = word.load(SeqCst);
+    thread.join().unwrap();
+    assert_eq!(seen, 0, "main saw the store");
+}
+
+/// Two count by loops of compare-exchange; fails if main ever sees the sum half done.
+fn two_loops_of_exchanges() {
+    let word = Arc::new(AtomicU32::new(0));
+    let threads = [0; 2].map(|_| {
+        let word = word.clone();
+        thread::spawn(move || {
+            let mut now = word.load(SeqCst);
+            while let Err(found) = word.compare_exchange(now, now + 1, SeqCst, SeqCst) {
+                now = found;
+            }
+        })
+    });
+    let seen = word.load(SeqCst);
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    assert_ne!(seen, 1, "main saw the sum half done");
+}
+
+#[test]
+fn rmw_loads_restore_what_loom_misses() {
+    let model = Model::new(
+        "rmw_loads_restore_what_loom_misses",
+        file!(),
+        a_load_before_the_store,
+    );
+    // This is tokio-rs/loom #166, #392. If it passes one day no more, the mode can go.
+    if cfg!(spanlock_loom) {
+        model.must_pass("");
+    } else {
+        model.must_fail("");
+    }
+    model.must_fail("rmw-load");
+}
+
+#[test]
+fn rmw_loads_restore_it_for_exchanges() {
+    let model = Model::new(
+        "rmw_loads_restore_it_for_exchanges",
+        file!(),
+        two_loops_of_exchanges,
+    );
+    if cfg!(spanlock_loom) {
+        model.must_pass("");
+    } else {
+        model.must_fail("");
+    }
+    model.must_fail("rmw-load");
+}
+
+/// Fails in an execution in which a load reads a value that is no longer the newest.
+fn a_stale_read() {
+    let words = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+    let other = words.clone();
+    let thread = thread::spawn(move || {
+        other[0].store(1, Relaxed);
+        other[1].store(1, Relaxed);
+    });
+    let second = words[1].load(Relaxed);
+    let first = words[0].load(Relaxed);
+    thread.join().unwrap();
+    assert!(
+        second <= first,
+        "the second store was seen, the first was not"
+    );
+}
+
+#[test]
+fn rmw_loads_lose_stale_reads() {
+    let model = Model::new("rmw_loads_lose_stale_reads", file!(), a_stale_read);
+    if cfg!(spanlock_loom) {
+        model.must_fail("");
+    } else {
+        model.must_pass("");
+    }
+    model.must_pass("rmw-load");
+}
+
+fn loads_change_nothing() {
+    let (number, truth) = (AtomicU32::new(7), AtomicBool::new(true));
+    assert_eq!((number.load(Relaxed), number.load(Acquire)), (7, 7));
+    assert!(truth.load(Relaxed) && truth.load(Acquire));
+    let mut target = 8;
+    for pointer in [std::ptr::null_mut(), &raw mut target] {
+        let atomic = AtomicPtr::new(pointer);
+        assert_eq!(
+            (atomic.load(Acquire), atomic.load(Acquire)),
+            (pointer, pointer)
+        );
+    }
+}
+
+#[test]
+fn rmw_loads_change_nothing() {
+    let model = Model::new("rmw_loads_change_nothing", file!(), loads_change_nothing);
+    model.must_pass("");
+    model.must_pass("rmw-load");
+}

@@ -1,0 +1,285 @@
+//! A weakened ordering, a dropped fence, a dropped wake: each is found out.
+
+#![cfg(any(spanlock_loom, spanlock_shuttle))]
+
+mod checked;
+
+use checked::Model;
+use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
+use spanlock_sync::cell::UnsafeCell;
+use spanlock_sync::check::Weakening;
+use spanlock_sync::wait::WaitQueue;
+use spanlock_sync::{Arc, Parker, thread};
+
+struct Message {
+    flag: AtomicU32,
+    text: UnsafeCell<u32>,
+}
+
+// SAFETY: `text` is written before `flag` is set, and read by who has seen that.
+unsafe impl Sync for Message {}
+// SAFETY: it is two numbers.
+unsafe impl Send for Message {}
+
+fn message_passing() {
+    let message = Arc::new(Message {
+        flag: AtomicU32::new(0),
+        text: UnsafeCell::new(0),
+    });
+    let sender = message.clone();
+    let thread = thread::spawn(move || {
+        // SAFETY: not yet published.
+        sender.text.with_mut(|text| unsafe { *text = 7 });
+        // Release [B→A].
+        sender.flag.store(1, Release);
+    });
+    // Acquire [A→B].
+    if message.flag.load(Acquire) == 1 {
+        // SAFETY: published.
+        assert_eq!(message.text.with(|text| unsafe { *text }), 7);
+    }
+    thread.join().unwrap();
+}
+
+/// Shuttle takes every ordering as SeqCst: only loom can tell.
+#[test]
+#[cfg(spanlock_loom)]
+fn a_weakened_ordering_is_found_out() {
+    let model = Model::new("a_weakened_ordering_is_found_out", file!(), message_passing);
+    for mode in ["", "rmw-load"] {
+        let sound = model.must_pass(mode);
+        assert!(sound.executions > 1);
+        assert_eq!((sound.weakened, sound.injected), (0, 0));
+        let orderings: Vec<_> = sound
+            .sites
+            .iter()
+            .map(|(_, ordering)| &**ordering)
+            .collect();
+        assert_eq!(orderings, ["Release", "Acquire"]);
+        for (site, _) in &sound.sites {
+            model.must_fail(&format!("{mode} weaken:{site}=Relaxed"));
+        }
+    }
+}
+
+#[test]
+fn a_weakening_that_names_nothing_is_counted() {
+    let model = Model::new(
+        "a_weakening_that_names_nothing_is_counted",
+        file!(),
+        message_passing,
+    );
+    let (site, _) = &model.must_pass("").sites[0];
+    for elsewhere in [
+        "nowhere.rs:1:1:store=Relaxed".to_owned(),
+        // The right place, another operation.
+        format!("{}rmw=Relaxed", site.trim_end_matches("store")),
+    ] {
+        assert_eq!(model.must_pass(&format!("weaken:{elsewhere}")).weakened, 0);
+    }
+    // No weaker than what is written: reached, and nothing happens.
+    assert!(model.must_pass(&format!("weaken:{site}=Release")).weakened > 0);
+}
+
+fn store_buffering() {
+    let words = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+    let theirs = words.clone();
+    let thread = thread::spawn(move || {
+        theirs[0].store(1, Relaxed);
+        fence(SeqCst);
+        theirs[1].load(Relaxed)
+    });
+    words[1].store(1, Relaxed);
+    fence(SeqCst);
+    let mine = words[0].load(Relaxed);
+    let other = thread.join().unwrap();
+    assert!(mine == 1 || other == 1, "neither saw the other");
+}
+
+#[test]
+#[cfg(spanlock_loom)]
+fn a_dropped_fence_is_found_out() {
+    let model = Model::new("a_dropped_fence_is_found_out", file!(), store_buffering);
+    let sound = model.must_pass("");
+    let fences = || {
+        sound
+            .sites
+            .iter()
+            .filter(|(site, _)| site.ends_with(":fence"))
+    };
+    assert_eq!(fences().count(), 2);
+    for (site, _) in fences() {
+        for weaker in ["drop", "Relaxed", "AcqRel"] {
+            model.must_fail(&format!("weaken:{site}={weaker}"));
+        }
+    }
+}
+
+#[test]
+#[cfg(spanlock_shuttle)]
+fn a_dropped_fence_is_beyond_shuttle() {
+    let model = Model::new(
+        "a_dropped_fence_is_beyond_shuttle",
+        file!(),
+        store_buffering,
+    );
+    let sound = model.must_pass("");
+    for (site, _) in sound
+        .sites
+        .iter()
+        .filter(|(site, _)| site.ends_with(":fence"))
+    {
+        let weakened = model.must_pass(&format!("weaken:{site}=drop"));
+        assert!(weakened.weakened > 0);
+    }
+}
+
+const HELD: u32 = 1;
+const QUEUED: u32 = 2;
+
+/// The mutex of the crate's documentation.
+struct Counter {
+    word: AtomicU32,
+    queue: WaitQueue,
+    value: UnsafeCell<u32>,
+}
+
+// SAFETY: `value` is touched under the mutex only.
+unsafe impl Sync for Counter {}
+// SAFETY: it is two numbers and a queue.
+unsafe impl Send for Counter {}
+
+impl Counter {
+    fn add_one(&self) {
+        self.lock();
+        // SAFETY: the mutex is held.
+        self.value.with_mut(|value| unsafe { *value += 1 });
+        // Release [B→A, C].
+        if self.word.fetch_and(!HELD, Release) & QUEUED != 0 {
+            self.queue.wake_head(self.key());
+        }
+    }
+
+    fn lock(&self) {
+        // Acquire [A→B].
+        if self.word.fetch_or(HELD, Acquire) & HELD == 0 {
+            return;
+        }
+        Parker::with(|parker| {
+            let set = || {
+                self.word.fetch_or(QUEUED, Relaxed);
+            };
+            let clear = || {
+                self.word.fetch_and(!QUEUED, Relaxed);
+            };
+            let mut waiter = self.queue.join(self.key(), parker.waker(), set);
+            // Acquire [C→B].
+            while !(waiter.is_head() && self.word.fetch_or(HELD, Acquire) & HELD == 0) {
+                parker.park(None);
+            }
+            waiter.leave(false, clear);
+        });
+    }
+
+    fn key(&self) -> usize {
+        &raw const self.word as usize
+    }
+}
+
+fn two_count() {
+    let counter = Arc::new(Counter {
+        word: AtomicU32::new(0),
+        queue: WaitQueue::new(),
+        value: UnsafeCell::new(0),
+    });
+    let other = counter.clone();
+    let thread = thread::spawn(move || other.add_one());
+    counter.add_one();
+    thread.join().unwrap();
+    // SAFETY: the other thread is gone.
+    assert_eq!(counter.value.with(|value| unsafe { *value }), 2);
+    assert_eq!(
+        counter.word.load(Relaxed),
+        0,
+        "somebody is left in the word"
+    );
+}
+
+#[test]
+fn a_dropped_wake_is_found_out() {
+    let model = Model::new("a_dropped_wake_is_found_out", file!(), two_count);
+    for mode in ["", "rmw-load"] {
+        let sound = model.must_pass(mode);
+        let wakes: Vec<_> = sound
+            .sites
+            .iter()
+            .filter(|(site, _)| site.ends_with(":wake"))
+            .collect();
+        assert_eq!(wakes.len(), 1, "{:?}", sound.sites);
+        for (site, _) in wakes {
+            model.must_fail(&format!("{mode} weaken:{site}=drop"));
+        }
+    }
+}
+
+#[test]
+#[cfg(spanlock_loom)]
+fn every_ordering_of_the_documented_mutex_is_needed() {
+    let model = Model::new(
+        "every_ordering_of_the_documented_mutex_is_needed",
+        file!(),
+        two_count,
+    );
+    let sound = model.must_pass("");
+    let ordered: Vec<_> = sound
+        .sites
+        .iter()
+        .filter(|(_, o)| o == "Acquire" || o == "Release")
+        .collect();
+    assert_eq!(ordered.len(), 3, "{:?}", sound.sites);
+    for (site, _) in ordered {
+        model.must_fail(&format!("weaken:{site}=Relaxed"));
+    }
+}
+
+/// A sleep may end unasked: who waits looks again.
+#[test]
+fn spurious_wakes_do_no_harm() {
+    let model = Model::new("spurious_wakes_do_no_harm", file!(), two_count);
+    let once = model.must_pass("spurious-wake@0");
+    assert!(once.injected > 0, "no execution sleeps");
+    // Were the second never reached, these would be the same executions.
+    let twice = model.must_pass("spurious-wake@0 spurious-wake@1");
+    assert!(twice.injected > once.injected, "no execution has both");
+}
+
+#[test]
+fn weakenings_are_read_as_they_are_written() {
+    for right in [
+        "range-lock/src/rw_word.rs:202:30:rmw=Relaxed",
+        "a.rs:1:2:load=Relaxed",
+        "a.rs:1:2:store=Relaxed",
+        "a.rs:1:2:failure=Relaxed",
+        "a.rs:1:2:fence=AcqRel",
+        "a.rs:1:2:fence=drop",
+        "a.rs:1:2:wake=drop",
+        "C:\\a.rs:1:2:rmw=Acquire",
+    ] {
+        assert!(right.parse::<Weakening>().is_ok(), "{right}");
+    }
+    for wrong in [
+        "",
+        "a.rs:1:2:rmw",
+        "a.rs:1:rmw=Relaxed",
+        "a.rs:one:2:rmw=Relaxed",
+        "a.rs:1:two:rmw=Relaxed",
+        "a.rs:1:2:swap=Relaxed",
+        "a.rs:1:2:rmw=SeqCst",
+        "a.rs:1:2:rmw=drop",
+        "a.rs:1:2:wake=Relaxed",
+    ] {
+        let error = wrong.parse::<Weakening>().unwrap_err();
+        assert!(error.contains(&format!("`{wrong}`")), "{error}");
+        assert!(error.contains("file:line:column:op"), "{error}");
+    }
+}

@@ -1,0 +1,100 @@
+//! The rest of the door under a checker: numbers of threads, cells, mutexes, bounds.
+
+#![cfg(any(spanlock_loom, spanlock_shuttle))]
+
+mod checked;
+
+use checked::Model;
+use spanlock_sync::atomic::{AtomicU32, Ordering::Relaxed, zeroed_slice};
+use spanlock_sync::cell::UnsafeCell;
+use spanlock_sync::hint::{Backoff, scaled};
+use spanlock_sync::{Arc, Condvar, Mutex, thread};
+
+fn numbered() {
+    assert_eq!(thread::index(), 0);
+    let threads = [1, 2].map(|expected| {
+        thread::spawn(move || {
+            thread::yield_now();
+            assert_eq!(thread::index(), expected);
+        })
+    });
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn threads_are_numbered_from_main_on() {
+    let model = Model::new("threads_are_numbered_from_main_on", file!(), numbered);
+    // In each execution anew.
+    assert!(model.must_pass("").executions > 1);
+}
+
+struct Racy(UnsafeCell<u32>);
+
+// SAFETY: this is a lie, for loom to find.
+unsafe impl Sync for Racy {}
+// SAFETY: it is a number.
+unsafe impl Send for Racy {}
+
+fn a_race() {
+    let cell = Arc::new(Racy(UnsafeCell::new(0)));
+    let other = cell.clone();
+    // SAFETY: none: nothing orders this write and the read below.
+    let thread = thread::spawn(move || other.0.with_mut(|value| unsafe { *value = 1 }));
+    // SAFETY: none, as above.
+    cell.0.with(|value| unsafe { *value });
+    thread.join().unwrap();
+}
+
+#[test]
+fn races_on_cells_are_seen_by_loom_alone() {
+    let model = Model::new("races_on_cells_are_seen_by_loom_alone", file!(), a_race);
+    if cfg!(spanlock_loom) {
+        model.must_fail("");
+    } else {
+        model.must_pass("");
+    }
+}
+
+fn a_turn() {
+    let shared = Arc::new((Mutex::new(0), Condvar::new()));
+    let other = shared.clone();
+    let thread = thread::spawn(move || {
+        *other.0.lock() += 1;
+        other.1.notify_one();
+    });
+    let mut value = shared.0.lock();
+    while *value == 0 {
+        value = shared.1.wait(value);
+    }
+    drop(value);
+    thread.join().unwrap();
+    assert_eq!(*shared.0.lock(), 1);
+}
+
+#[test]
+fn mutexes_and_condition_variables_are_the_checkers() {
+    let model = Model::new(
+        "mutexes_and_condition_variables_are_the_checkers",
+        file!(),
+        a_turn,
+    );
+    assert!(model.must_pass("").executions > 1);
+}
+
+fn small_things() {
+    assert_eq!(scaled(32, 1), 1);
+    assert!(
+        !Backoff::new().round(),
+        "no spinning: straight to the queue"
+    );
+    let words = zeroed_slice::<AtomicU32>(3).unwrap();
+    assert!(words.iter().all(|word| word.swap(1, Relaxed) == 0));
+}
+
+#[test]
+fn bounds_spins_and_slices() {
+    let model = Model::new("bounds_spins_and_slices", file!(), small_things);
+    assert_eq!(model.must_pass("").executions, 1);
+}

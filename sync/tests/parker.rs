@@ -1,0 +1,115 @@
+//! A thread asleep, as shipped.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use spanlock_sync::{Parker, Wakeup};
+
+/// Far enough for every machine; no test waits that long.
+fn far_away() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(100_000))
+}
+
+/// Uses up a wake that an earlier test of this thread may have left.
+fn forget_wakes(parker: &Parker) {
+    while parker.park(Some(Instant::now())) == Wakeup::Woken {}
+}
+
+#[test]
+fn a_wake_before_the_sleep_is_kept_once() {
+    Parker::with(|parker| {
+        forget_wakes(parker);
+        for _ in 0..3 {
+            parker.waker().wake();
+        }
+        assert_eq!(parker.park(None), Wakeup::Woken);
+        assert_eq!(parker.park(Some(Instant::now())), Wakeup::TimedOut);
+    });
+}
+
+#[test]
+fn a_deadline_passes() {
+    Parker::with(|parker| {
+        forget_wakes(parker);
+        let deadline = Instant::now() + Duration::from_millis(5);
+        assert_eq!(parker.park(Some(deadline)), Wakeup::TimedOut);
+        assert!(Instant::now() >= deadline, "ended too early");
+    });
+}
+
+#[test]
+fn another_thread_wakes() {
+    let woken = AtomicBool::new(false);
+    for deadline in [None, far_away()] {
+        woken.store(false, SeqCst);
+        thread::scope(|scope| {
+            Parker::with(|parker| {
+                let waker = parker.waker();
+                let woken = &woken;
+                scope.spawn(move || {
+                    thread::sleep(Duration::from_millis(2));
+                    woken.store(true, SeqCst);
+                    waker.wake_by_ref();
+                });
+                while !woken.load(SeqCst) {
+                    assert_eq!(parker.park(deadline), Wakeup::Woken);
+                }
+            });
+        });
+    }
+}
+
+#[test]
+fn each_thread_has_its_own() {
+    Parker::with(|mine| {
+        forget_wakes(mine);
+        thread::scope(|scope| {
+            scope.spawn(|| Parker::with(|other| other.waker().wake()));
+        });
+        assert_eq!(mine.park(Some(Instant::now())), Wakeup::TimedOut);
+        // The same one for each use in a thread, also within a use.
+        Parker::with(|again| again.waker().wake());
+        assert_eq!(mine.park(None), Wakeup::Woken);
+    });
+}
+
+#[test]
+fn a_waker_outlives_its_thread() {
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || Parker::with(|parker| send.send(parker.waker()).unwrap()))
+        .join()
+        .unwrap();
+    let waker = receive.recv().unwrap();
+    waker.wake_by_ref();
+    waker.wake();
+}
+
+/// Locks are used by destructors of thread locals, too: these may run after the parker's own.
+#[test]
+fn a_thread_that_is_torn_down_can_still_sleep() {
+    struct Sleeps(mpsc::Sender<Wakeup>);
+    impl Drop for Sleeps {
+        fn drop(&mut self) {
+            Parker::with(|parker| {
+                parker.waker().wake();
+                self.0.send(parker.park(None)).unwrap();
+            });
+        }
+    }
+    thread_local! {
+        static LAST: std::cell::RefCell<Vec<Sleeps>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || {
+        // Ours is made before the parker's: which destructor comes first is the system's affair.
+        LAST.with(|last| last.borrow_mut().push(Sleeps(send)));
+        Parker::with(|_| {});
+    })
+    .join()
+    .unwrap();
+    assert_eq!(receive.recv(), Ok(Wakeup::Woken));
+}
