@@ -80,7 +80,7 @@ fn a_size_is_a_power_of_two() {
         let message = SegmentError::Size { size }.to_string();
         assert!(message.contains(&format!("size {size} ")), "{message}");
         assert!(
-            message.ends_with(&format!("nearest above is {nearest}")),
+            message.ends_with(&format!("nearest is {nearest}")),
             "{message}"
         );
     }
