@@ -32,11 +32,8 @@ impl Visitor for Write<'_, '_> {
         let lock = make(CAPACITY);
         self.0.bench_function(name, |bench| {
             bench.iter(|| {
-                drop(
-                    black_box(&lock)
-                        .write(black_box(SEGMENT))
-                        .expect("in range"),
-                )
+                let (lock, segment) = black_box((&lock, SEGMENT));
+                drop(lock.write(segment).expect("in range"));
             });
         });
     }
@@ -53,7 +50,10 @@ impl Visitor for Read<'_, '_> {
     ) {
         let lock = make(CAPACITY);
         self.0.bench_function(name, |bench| {
-            bench.iter(|| drop(black_box(&lock).read(black_box(SEGMENT)).expect("in range")));
+            bench.iter(|| {
+                let (lock, segment) = black_box((&lock, SEGMENT));
+                drop(lock.read(segment).expect("in range"));
+            });
         });
     }
 }
