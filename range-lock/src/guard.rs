@@ -6,12 +6,12 @@ use core::ops::Range;
 use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
-/// `read`, `write`, `try_read` and `try_write` for every [`RawRangeLock`], `dyn` ones included.
+/// `read`, `upgradable_read`, `write`, and their `try_` forms, for every [`RawRangeLock`], `dyn` ones included.
 ///
 /// The guards hold a range of something that the lock does not own: pages of a file, blocks of a
 /// device. To lock data that the lock owns, use [`crate::RangeLock`].
 ///
-/// In all four an empty range holds nothing, never blocks, and is not checked against the capacity.
+/// In all of them an empty range holds nothing, never blocks, and is not checked against the capacity.
 pub trait RangeLockExt: RawRangeLock {
     /// Holds `range` shared; blocks while a writer holds part of it. Ordering: Acquire.
     ///
@@ -20,6 +20,16 @@ pub trait RangeLockExt: RawRangeLock {
     #[inline]
     fn read(&self, range: Range<u64>) -> Result<ReadHold<'_, Self>, RangeError> {
         Ok(ReadHold(Hold::take(self, range)?))
+    }
+
+    /// Holds `range` shared with readers, with the right to become exclusive later; blocks while a
+    /// writer or another upgradable reader holds part of it. Ordering: Acquire.
+    ///
+    /// # Errors
+    /// A reversed range, or one past the lock's capacity.
+    #[inline]
+    fn upgradable_read(&self, range: Range<u64>) -> Result<UpgradableHold<'_, Self>, RangeError> {
+        Ok(UpgradableHold(Hold::take(self, range)?))
     }
 
     /// Holds `range` exclusively; blocks while anybody holds part of it. Ordering: Acquire.
@@ -40,6 +50,19 @@ pub trait RangeLockExt: RawRangeLock {
         Ok(ReadHold(Hold::try_take(self, range)?))
     }
 
+    /// As [`upgradable_read`](Self::upgradable_read) if that is possible at once; never blocks. Ordering: Acquire
+    /// on success.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if it would have to wait; else as [`read`](Self::read).
+    #[inline]
+    fn try_upgradable_read(
+        &self,
+        range: Range<u64>,
+    ) -> Result<UpgradableHold<'_, Self>, TryLockError> {
+        Ok(UpgradableHold(Hold::try_take(self, range)?))
+    }
+
     /// Holds `range` exclusively if that is possible at once; never blocks. Ordering: Acquire on success.
     ///
     /// # Errors
@@ -54,11 +77,15 @@ impl<L: RawRangeLock + ?Sized> RangeLockExt for L {}
 
 /// A shared hold on a range; dropping it releases the range.
 #[must_use = "dropping the hold at once releases the range"]
-pub struct ReadHold<'a, L: RawRangeLock + ?Sized>(Hold<'a, L, false>);
+pub struct ReadHold<'a, L: RawRangeLock + ?Sized>(Hold<'a, L, READ>);
+
+/// A hold on a range that is shared with readers and can become exclusive; dropping it releases the range.
+#[must_use = "dropping the hold at once releases the range"]
+pub struct UpgradableHold<'a, L: RawRangeLock + ?Sized>(Hold<'a, L, UPGRADABLE>);
 
 /// An exclusive hold on a range; dropping it releases the range.
 #[must_use = "dropping the hold at once releases the range"]
-pub struct WriteHold<'a, L: RawRangeLock + ?Sized>(Hold<'a, L, true>);
+pub struct WriteHold<'a, L: RawRangeLock + ?Sized>(Hold<'a, L, WRITE>);
 
 macro_rules! hold {
     ($name:ident) => {
@@ -81,17 +108,27 @@ macro_rules! hold {
 }
 
 hold!(ReadHold);
+hold!(UpgradableHold);
 hold!(WriteHold);
 
 /// What was taken, and how to give it back. The access is static, so that a release never branches on it.
-pub(crate) struct Hold<'a, L: RawRangeLock + ?Sized, const WRITE: bool> {
+pub(crate) struct Hold<'a, L: RawRangeLock + ?Sized, const ACCESS: u8> {
     lock: &'a L,
     /// `None`: the range was empty, nothing is held. Otherwise this hold, and nobody else, releases the span.
     held: Option<(Span, Token)>,
 }
 
-impl<'a, L: RawRangeLock + ?Sized, const WRITE: bool> Hold<'a, L, WRITE> {
-    const ACCESS: Access = if WRITE { Access::Write } else { Access::Read };
+/// [`Hold`]'s accesses: a const parameter cannot be an [`Access`].
+pub(crate) const READ: u8 = 0;
+pub(crate) const UPGRADABLE: u8 = 1;
+pub(crate) const WRITE: u8 = 2;
+
+impl<'a, L: RawRangeLock + ?Sized, const ACCESS: u8> Hold<'a, L, ACCESS> {
+    const ACCESS: Access = match ACCESS {
+        READ => Access::Read,
+        UPGRADABLE => Access::Upgradable,
+        _ => Access::Write,
+    };
 
     #[inline]
     pub(crate) fn take(lock: &'a L, range: Range<u64>) -> Result<Self, RangeError> {
@@ -112,7 +149,7 @@ impl<'a, L: RawRangeLock + ?Sized, const WRITE: bool> Hold<'a, L, WRITE> {
     }
 }
 
-impl<L: RawRangeLock + ?Sized, const WRITE: bool> Drop for Hold<'_, L, WRITE> {
+impl<L: RawRangeLock + ?Sized, const ACCESS: u8> Drop for Hold<'_, L, ACCESS> {
     #[inline]
     fn drop(&mut self) {
         if let Some((span, token)) = self.held {

@@ -2,6 +2,7 @@
 
 mod error;
 mod guard;
+mod powers;
 mod range_lock;
 mod raw;
 mod rw_counter;
@@ -9,7 +10,11 @@ mod rw_distributed;
 pub mod rw_word;
 
 pub use error::{RangeError, TryLockError};
-pub use guard::{RangeLockExt, ReadHold, WriteHold};
+pub use guard::{RangeLockExt, ReadHold, UpgradableHold, WriteHold};
+pub use powers::{
+    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
+    RawRangeLockWait,
+};
 pub use range_lock::{RangeLock, RangeReadGuard, RangeWriteGuard};
 pub use raw::{Access, RawRangeLock, Span, Token};
 pub use rw_counter::RwCounter;

@@ -7,7 +7,7 @@ use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
 
 use crate::error::{RangeError, TryLockError};
-use crate::guard::Hold;
+use crate::guard::{Hold, READ, WRITE};
 use crate::raw::RawRangeLock;
 use crate::rw_counter::RwCounter;
 
@@ -225,7 +225,7 @@ impl<T, L: RawRangeLock> fmt::Debug for RangeLock<T, L> {
 #[must_use = "dropping the guard at once releases the range"]
 pub struct RangeReadGuard<'a, T, L: RawRangeLock> {
     data: NonNull<[T]>,
-    _hold: Hold<'a, L, false>,
+    _hold: Hold<'a, L, READ>,
     shares: PhantomData<&'a [T]>,
 }
 
@@ -233,7 +233,7 @@ pub struct RangeReadGuard<'a, T, L: RawRangeLock> {
 #[must_use = "dropping the guard at once releases the range"]
 pub struct RangeWriteGuard<'a, T, L: RawRangeLock> {
     data: NonNull<[T]>,
-    _hold: Hold<'a, L, true>,
+    _hold: Hold<'a, L, WRITE>,
     lends: PhantomData<&'a mut [T]>,
 }
 

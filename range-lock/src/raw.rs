@@ -17,15 +17,21 @@ use crate::error::{RangeError, TryLockError};
 pub enum Access {
     /// Shared with other readers.
     Read,
+    /// Shared with readers, and can become exclusive: at most one holds a position so.
+    Upgradable,
     /// Exclusive.
     Write,
 }
 
 impl Access {
-    /// Whether two holds of one position exclude each other: they do unless both read.
+    /// Whether two holds of one position exclude each other: they do unless one reads and the other
+    /// does not write.
     #[inline]
     pub const fn conflicts_with(self, other: Access) -> bool {
-        !matches!((self, other), (Access::Read, Access::Read))
+        !matches!(
+            (self, other),
+            (Access::Read, Access::Read | Access::Upgradable) | (Access::Upgradable, Access::Read)
+        )
     }
 }
 

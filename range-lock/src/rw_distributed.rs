@@ -71,7 +71,7 @@ impl RwDistributed {
     fn words(&self, access: Access) -> (impl Iterator<Item = &RwWord> + Clone, Token) {
         let token = match access {
             Access::Read => Token::new(thread::index() % self.slots.len()),
-            Access::Write => Token::NONE,
+            Access::Upgradable | Access::Write => Token::NONE,
         };
         (self.held(access, token), token)
     }
@@ -80,7 +80,7 @@ impl RwDistributed {
     fn held(&self, access: Access, token: Token) -> impl Iterator<Item = &RwWord> + Clone {
         let slots = match access {
             Access::Read => core::slice::from_ref(&self.slots[token.into_word()]),
-            Access::Write => &self.slots[..],
+            Access::Upgradable | Access::Write => &self.slots[..],
         };
         slots.iter().map(|slot| &slot.0)
     }

@@ -10,16 +10,17 @@
 //! # State
 //!
 //! ```text
-//!   31      30      29        24 23                               0
-//!  ┌───────┬───────┬────────────┬──────────────────────────────────┐
-//!  │WRITER │QUEUED │   PASSES   │             READERS              │
-//!  └───────┴───────┴────────────┴──────────────────────────────────┘
+//!   31      30      29        24   23       22                     0
+//!  ┌───────┬───────┬────────────┬──────────┬────────────────────────┐
+//!  │WRITER │QUEUED │   PASSES   │ UPGRADER │        READERS         │
+//!  └───────┴───────┴────────────┴──────────┴────────────────────────┘
 //! ```
 //!
 //! | field | meaning | set, raised by | cleared, lowered by |
 //! |---|---|---|---|
 //! | `WRITER` | a writer holds | that writer (W1) | that writer (W2) |
-//! | `READERS` | how many readers hold, up to 2²⁴ − 1 | each reader (W1) | that reader (W3) |
+//! | `UPGRADER` | one of the readers is the upgradable one | that reader (W1) | that reader (W3) |
+//! | `READERS` | how many readers hold, up to 2²³ − 1 | each reader (W1) | that reader (W3) |
 //! | `QUEUED` | somebody stands in the queue of this word | the first waiter to join (W4) | the last to leave (W5) |
 //! | `PASSES` | arrivals that took the word past the queue's head | each such arrival (W1) | the head, when it takes the word (W1); the last to leave (W5) |
 //!
@@ -85,7 +86,8 @@ const WRITER: u32 = 1 << 31;
 const QUEUED: u32 = 1 << 30;
 const ONE_PASS: u32 = 1 << 24;
 const PASSES: u32 = QUEUED - ONE_PASS;
-const READERS: u32 = ONE_PASS - 1;
+const UPGRADER: u32 = 1 << 23;
+const READERS: u32 = UPGRADER - 1;
 
 /// How many arrivals may take the word past the head of its queue: 32, and 1 under a checker.
 pub const MAX_PASSES: u32 = scaled(32, 1);
@@ -152,6 +154,10 @@ impl RwWord {
                 let before = self.0.fetch_sub(1, Release);
                 // The head waits for the last reader, or, if it is a reader, for room in the count.
                 before & QUEUED != 0 && matches!(before & READERS, 1 | READERS)
+            }
+            Access::Upgradable => {
+                // Release [C→A]: as for any reader. The head may wait for this one in particular. (W3)
+                self.0.fetch_sub(held(access), Release) & QUEUED != 0
             }
         };
         if freed {
@@ -244,7 +250,7 @@ impl RwWord {
             loop {
                 if waiter.is_head() && self.take_as_head(access) {
                     // Behind a reader the next may be a reader too. Behind a writer all wait for its release.
-                    waiter.leave(access == Access::Read, clear_bit);
+                    waiter.leave(access != Access::Write, clear_bit);
                     return true;
                 }
                 if parker.park(deadline) == Wakeup::TimedOut {
@@ -306,6 +312,7 @@ pub unsafe fn unlock_all<'a>(
 const fn held(access: Access) -> u32 {
     match access {
         Access::Read => 1,
+        Access::Upgradable => UPGRADER + 1,
         Access::Write => WRITER,
     }
 }
@@ -315,6 +322,7 @@ const fn held(access: Access) -> u32 {
 const fn admits(word: u32, access: Access) -> bool {
     match access {
         Access::Read => word & WRITER == 0 && word & READERS < READERS,
+        Access::Upgradable => word & (WRITER | UPGRADER) == 0 && word & READERS < READERS,
         Access::Write => word & (WRITER | READERS) == 0,
     }
 }

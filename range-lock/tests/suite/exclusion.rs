@@ -6,7 +6,7 @@ use std::thread;
 
 use spanlock::{Access, RangeLock, RangeLockExt, RawRangeLock};
 
-use super::{BOTH, Held, Kind, Rng, UNITS};
+use super::{ALL, Held, Kind, Rng, UNITS};
 
 const THREADS: u64 = 8;
 
@@ -101,11 +101,12 @@ fn work<L: RawRangeLock>(
 }
 
 /// Everybody says in a word for each granule what it holds there: a writer is alone, readers are not with a
-/// writer. This sees a violation even where the data would not.
+/// writer, and at most one of them is upgradable. This sees a violation even where the data would not.
 pub(crate) fn counts_of_eight_threads<L: RawRangeLock>(kind: &Kind<L>) {
+    const UPGRADER: u64 = 1 << 16;
     const WRITER: u64 = 1 << 32;
     let lock = kind.lock();
-    // Who is in each unit: readers, and `WRITER`s. Relaxed: the lock has to do.
+    // Who is in each unit: readers, `UPGRADER`s and `WRITER`s. Relaxed: the lock has to do.
     let inside: Vec<_> = (0..UNITS).map(|_| AtomicU64::new(0)).collect();
     thread::scope(|scope| {
         for me in 0..THREADS {
@@ -114,13 +115,17 @@ pub(crate) fn counts_of_eight_threads<L: RawRangeLock>(kind: &Kind<L>) {
                 let mut rng = Rng::new(100 + me);
                 for _ in 0..1500 {
                     let (start, end) = some_range(&mut rng, UNITS);
-                    let access = BOTH[usize::from(rng.below(3) == 0)];
+                    let access = ALL[rng.below(3) as usize];
                     let hold = Held::take(lock, kind.units(start..end), access);
                     let units = &inside[start as usize..end as usize];
                     for unit in units {
                         match access {
                             Access::Read => {
                                 assert!(unit.fetch_add(1, Relaxed) < WRITER, "with a writer");
+                            }
+                            Access::Upgradable => {
+                                let before = unit.fetch_add(UPGRADER, Relaxed);
+                                assert!(before < UPGRADER, "with another, or a writer");
                             }
                             Access::Write => {
                                 assert_eq!(unit.fetch_add(WRITER, Relaxed), 0, "not alone");
@@ -133,6 +138,7 @@ pub(crate) fn counts_of_eight_threads<L: RawRangeLock>(kind: &Kind<L>) {
                     for unit in units {
                         match access {
                             Access::Read => unit.fetch_sub(1, Relaxed),
+                            Access::Upgradable => unit.fetch_sub(UPGRADER, Relaxed),
                             Access::Write => unit.fetch_sub(WRITER, Relaxed),
                         };
                     }

@@ -4,7 +4,9 @@
 
 use std::ops::Range;
 
-use spanlock::{Access, RangeLockExt, RawRangeLock, ReadHold, TryLockError, WriteHold};
+use spanlock::{
+    Access, RangeLockExt, RawRangeLock, ReadHold, TryLockError, UpgradableHold, WriteHold,
+};
 
 pub(crate) mod conflicts;
 pub(crate) mod elements;
@@ -64,7 +66,7 @@ impl<L: RawRangeLock> Kind<L> {
             (Some((a, a_last)), Some((b, b_last))) => a <= b_last && b <= a_last,
             _ => false,
         };
-        meet && (first == Access::Write || second == Access::Write)
+        meet && first.conflicts_with(second)
     }
 
     /// Everything that [`lock`](Self::lock) covers for sure.
@@ -79,10 +81,11 @@ impl<L: RawRangeLock> Kind<L> {
     }
 }
 
-/// A hold of either access.
+/// A hold of any access.
 #[derive(Debug)]
 pub(crate) enum Held<'a, L: RawRangeLock + ?Sized> {
     Read(ReadHold<'a, L>),
+    Upgradable(UpgradableHold<'a, L>),
     Write(WriteHold<'a, L>),
 }
 
@@ -90,6 +93,9 @@ impl<'a, L: RawRangeLock + ?Sized> Held<'a, L> {
     pub(crate) fn take(lock: &'a L, range: Range<u64>, access: Access) -> Self {
         match access {
             Access::Read => Held::Read(lock.read(range).expect("a range of the lock")),
+            Access::Upgradable => {
+                Held::Upgradable(lock.upgradable_read(range).expect("a range of the lock"))
+            }
             Access::Write => Held::Write(lock.write(range).expect("a range of the lock")),
         }
     }
@@ -101,6 +107,7 @@ impl<'a, L: RawRangeLock + ?Sized> Held<'a, L> {
     ) -> Result<Self, TryLockError> {
         match access {
             Access::Read => lock.try_read(range).map(Held::Read),
+            Access::Upgradable => lock.try_upgradable_read(range).map(Held::Upgradable),
             Access::Write => lock.try_write(range).map(Held::Write),
         }
     }
@@ -109,6 +116,7 @@ impl<'a, L: RawRangeLock + ?Sized> Held<'a, L> {
     pub(crate) fn range(&self) -> Range<u64> {
         let span = match self {
             Held::Read(hold) => hold.span(),
+            Held::Upgradable(hold) => hold.span(),
             Held::Write(hold) => hold.span(),
         };
         span.map_or(0..0, |span| span.range())
@@ -116,6 +124,7 @@ impl<'a, L: RawRangeLock + ?Sized> Held<'a, L> {
 }
 
 pub(crate) const BOTH: [Access; 2] = [Access::Read, Access::Write];
+pub(crate) const ALL: [Access; 3] = [Access::Read, Access::Upgradable, Access::Write];
 
 /// A small generator of numbers, the same in every run for the same seed.
 pub(crate) struct Rng(u64);

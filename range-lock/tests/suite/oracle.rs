@@ -24,7 +24,11 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let access = prop_oneof![Just(Access::Read), Just(Access::Write)];
+    let access = prop_oneof![
+        Just(Access::Read),
+        Just(Access::Upgradable),
+        Just(Access::Write)
+    ];
     prop_oneof![
         // Short ones, so that many fit beside each other.
         4 => (0..POSITIONS, 0..6_u64, access.clone())

@@ -4,7 +4,7 @@ use std::thread;
 
 use spanlock::{Access, RangeLockExt, RawRangeLock, TryLockError};
 
-use super::{BOTH, Held, Kind, Rng, UNITS};
+use super::{ALL, BOTH, Held, Kind, Rng, UNITS};
 
 pub(crate) fn a_free_gap_is_granted<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
@@ -29,7 +29,10 @@ pub(crate) fn a_failed_try_leaves_no_trace<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
     for (held, tried) in [
         (Access::Read, Access::Write),
+        (Access::Upgradable, Access::Upgradable),
+        (Access::Upgradable, Access::Write),
         (Access::Write, Access::Read),
+        (Access::Write, Access::Upgradable),
         (Access::Write, Access::Write),
     ] {
         // At the start of what is tried for, in its midst, at its end.
@@ -40,11 +43,10 @@ pub(crate) fn a_failed_try_leaves_no_trace<L: RawRangeLock>(kind: &Kind<L>) {
                 assert_eq!(failed.err(), Some(TryLockError::WouldBlock));
             }
             // All the rest can be taken, in every way.
-            for access in BOTH {
+            for access in ALL {
                 for rest in [0..at, at + 1..UNITS] {
-                    let expected = kind.is_granular()
-                        || rest.is_empty()
-                        || (held, access) == (Access::Read, Access::Read);
+                    let expected =
+                        kind.is_granular() || rest.is_empty() || !held.conflicts_with(access);
                     let taken = Held::try_take(&lock, kind.units(rest.clone()), access);
                     assert_eq!(taken.is_ok(), expected, "{access:?} of units {rest:?}");
                 }
