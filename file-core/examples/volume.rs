@@ -10,18 +10,14 @@ use spanlock_file_core::{FileCore, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_srl::SrlArray;
 
-/// The range lock of each file: a word for each of its pages.
-fn lock(capacity: u64) -> SrlArray {
-    SrlArray::new(capacity).expect("memory for the lock's words")
-}
-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("volume");
 
     let region = MappedFile::create(&path, 16 << 20, Options::default())?;
     println!("a durable byte here survives: {:?}", region.durability());
-    let volume = FileCore::format(region, &FormatOptions::new(), lock)?;
+    // The range lock of each file: a word for each of its pages.
+    let volume = FileCore::try_format(region, &FormatOptions::new(), SrlArray::new)?;
 
     let shared = volume.create("shared/by four threads")?;
     thread::scope(|scope| {
@@ -45,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop((volume, shared));
 
     let region = MappedFile::open(&path, Options::default())?;
-    let (volume, report) = FileCore::open(region, lock)?;
+    let (volume, report) = FileCore::try_open(region, SrlArray::new)?;
     println!(
         "recovered {} file(s) from {} committed groups on {} log pages",
         report.files, report.committed_groups, report.log_pages

@@ -17,8 +17,19 @@
 //! - **D2** The slot of each file is where its group's mark lies, as of the log's epoch `epoch`. A
 //!   compaction writes the groups in the order of `files`, which cannot change meanwhile, so the
 //!   slots' new numbers follow from the names' lengths.
-//! - **D3** Generations are never used twice. An inode that is free, or that a crash left half
-//!   created, holds a generation that no group of the directory names.
+//! - **D3** As long as a committed group names a number and a generation, the inode of that number is
+//!   the one that was stored with the group, but for its head: it was fenced before the mark (M6),
+//!   and the number is given away again only after the mark's erasure is durable (M7). What the
+//!   other inodes of the table hold means nothing.
+//! - **D4** Nothing of the caller's runs between a reservation and its end: the file's lock is made
+//!   before.
+//!
+//! # Generations
+//! They grow, so a number that is used again has another one, and damage is told from an older life.
+//! But a crash can tear the inode that holds the largest, and a flipped bit can spoil it; recovery
+//! then takes the largest that it can read, and a generation may come a second time, perhaps with
+//! its number. Nothing rests on its not doing so: D3 says why no inode is taken for another, L1 why
+//! no log is.
 //!
 //! # Not promised
 //! Directories in directories, links, renames.
@@ -58,7 +69,7 @@ pub(crate) struct State<L> {
     live_slots: u64,
     /// D2.
     epoch: u64,
-    /// D3: larger than every generation used so far.
+    /// Larger than every generation that recovery could read, and than those used since.
     next_generation: u64,
 }
 
@@ -133,7 +144,7 @@ impl<L> Directory<L> {
     }
 
     /// Adds a file to the locked directory: `name` is valid and not taken. `new_inode` makes the
-    /// file in memory, from its number and generation.
+    /// file in memory, from its number and generation; it runs nothing of the caller's (D4).
     ///
     /// # Errors
     /// [`Error::NoInodes`], [`Error::NoSpace`]; nothing has changed.
@@ -150,6 +161,7 @@ impl<L> Directory<L> {
             });
         };
         let generation = state.next_generation;
+        let inode = Arc::new(new_inode(number, generation));
         let slots = slots_of(name);
         let reserved = self.log.reserve(medium, slots, Class::Growth, state);
         let mut reservation = match reserved {
@@ -160,8 +172,9 @@ impl<L> Directory<L> {
                 return Err(error);
             }
         };
-        // Nothing fails from here on (M2). The inode and the group share a fence; neither counts
-        // without the mark.
+        // Nothing fails from here on (M2). A panic of the region poisons the log, until memory says
+        // what the medium says (L5). The inode and the group share a fence; neither counts without
+        // the mark.
         let stored = medium.store_inode(&RawInode {
             number,
             generation,
@@ -174,12 +187,12 @@ impl<L> Directory<L> {
         state.follow(&self.log);
         state.next_generation += 1;
         state.live_slots += slots as u64;
-        let inode = Arc::new(new_inode(number, generation));
         let entry = Entry {
             inode: Arc::clone(&inode),
             slot: reservation.first_slot(),
         };
         state.files.insert(name.to_owned(), entry);
+        reservation.end();
         Ok(inode)
     }
 

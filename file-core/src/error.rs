@@ -5,7 +5,7 @@ use core::fmt;
 use spanlock::RangeError;
 use thiserror::Error;
 
-use crate::layout::{PAGE_BYTES, SLOT_BYTES};
+use crate::layout::{MIN_PAGES, PAGE_BYTES, SLOT_BYTES};
 
 /// Where on the medium something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +52,7 @@ impl fmt::Display for Place {
 #[non_exhaustive]
 pub enum Error {
     /// The region does not hold a volume of this crate.
-    #[error(
-        "no volume here: neither the first nor the last page of the {len}-byte region carries a superblock; \
-         format the region, or open the one that was formatted"
-    )]
+    #[error("no volume here: {}", why_no_volume(*.len))]
     NotAVolume {
         /// The region's size in bytes.
         len: u64,
@@ -182,6 +179,35 @@ pub enum Error {
         "the file's range lock does not cover the file: {0}; the factory must make locks of the capacity it is given"
     )]
     Lock(#[from] RangeError),
+    /// The factory made no range lock for a file.
+    #[error(
+        "no range lock of {capacity} bytes for the file {name:?}: {why}; \
+         choose a lock that takes less memory, or format with a smaller largest file size"
+    )]
+    NoLock {
+        /// The file's name.
+        name: String,
+        /// The capacity in bytes that the lock was to have.
+        capacity: u64,
+        /// The factory's error, as it prints.
+        why: String,
+    },
+}
+
+/// The rest of [`Error::NotAVolume`].
+fn why_no_volume(len: u64) -> String {
+    let least = MIN_PAGES * PAGE_BYTES;
+    if len < least {
+        return format!(
+            "a region of {len} bytes is too short for one (the smallest has {least}): \
+             it was cut short, or is something else"
+        );
+    }
+    format!(
+        "neither the first nor the last page of the {len}-byte region carries a superblock; \
+         format the region, or open the one that was formatted \
+         (if this is the one, it was grown and then its first page overwritten: cut it back to its old size)"
+    )
 }
 
 impl Error {

@@ -152,8 +152,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         let Volume { medium, .. } = &*self.volume;
         let inode = &*self.inode;
         let alloc = &medium.space.alloc;
-        let mut pages = write.first..write.first + write.pages;
-        let replaces = pages.all(|page| inode.index.get(page).is_some());
+        let replaces = write
+            .file_pages()
+            .all(|page| inode.index.get(page).is_some());
         let class = if replaces {
             Class::Overwrite
         } else {
@@ -203,7 +204,9 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         reservation.commit(medium, group, flushed);
 
         let mut old = FreedRun::default();
-        for ((page, file_page), &checksum) in extents.pages().zip(write.first..).zip(&*checksums) {
+        for ((page, file_page), &checksum) in
+            extents.pages().zip(write.file_pages()).zip(&*checksums)
+        {
             if let Some(replaced) = self
                 .inode
                 .index
@@ -213,7 +216,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             }
         }
         self.inode.grow(header.end);
-        drop(reservation);
+        reservation.end();
         old.flush(medium);
     }
 
@@ -305,6 +308,13 @@ impl<'d> Write<'d> {
             first: first as u32,
             pages: (end.div_ceil(PAGE_BYTES) - first) as u32,
         }
+    }
+
+    /// The pages of the file that it touches. Not `first..first + pages`: the end of the last page
+    /// that there can be is no `u32`.
+    fn file_pages(&self) -> impl Iterator<Item = u32> + use<> {
+        let first = self.first;
+        (0..self.pages).map(move |i| first + i)
     }
 
     fn end(&self) -> u64 {

@@ -9,6 +9,8 @@ use crate::layout::{
 };
 use crate::options::FormatOptions;
 
+const BOTH_UNREADABLE: &str = "both superblocks are unreadable (or the region was grown, and only the \
+    first is: then cut it back to its old size)";
 const BYTES_PER_INODE: u64 = 16 << 10;
 const LEAST_INODES: u64 = 64;
 /// Bytes of the inode table that are zeroed at a time.
@@ -103,10 +105,10 @@ fn store<P: Pmem>(pmem: &P, at: u64, bytes: &[u8]) {
 /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], and [`Error::Corrupt`] if both are damaged.
 pub(crate) fn read<P: Pmem>(pmem: &P) -> Result<(Geometry, bool), Error> {
     let len = pmem.len();
-    if len < 2 * PAGE_BYTES {
+    if len < SUPER_BYTES as u64 {
         return Err(Error::NotAVolume { len });
     }
-    let last_at = (len / PAGE_BYTES - 1) * PAGE_BYTES;
+    let last_at = (len / PAGE_BYTES).saturating_sub(1) * PAGE_BYTES;
     let (primary, replica) = (superblock_at(pmem, 0), superblock_at(pmem, last_at));
     let (geometry, repair_at) = match (primary, replica) {
         (Superblock::OtherVersion(found), _) => return Err(other_version(found)),
@@ -126,7 +128,7 @@ pub(crate) fn read<P: Pmem>(pmem: &P) -> Result<(Geometry, bool), Error> {
         (_, Superblock::Valid(geometry)) if geometry.replica_at() == last_at => (geometry, Some(0)),
         (_, Superblock::OtherVersion(found)) => return Err(other_version(found)),
         (Superblock::Absent, Superblock::Absent) => return Err(Error::NotAVolume { len }),
-        _ => return Err(corrupt_superblock("both superblocks are unreadable", 0)),
+        _ => return Err(corrupt_superblock(BOTH_UNREADABLE, 0)),
     };
     if let Some(at) = repair_at {
         store(pmem, at, &geometry.encode());

@@ -37,6 +37,8 @@
 //! writer is in flight (letters F and G of the log), so all of their stores happen-before its
 //! loads.
 //!
+//! No model covers these pairs yet: the file core is tested, not modelled.
+//!
 //! # Not promised
 //! Anything about a value that is read without a hold over its page.
 

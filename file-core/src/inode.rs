@@ -24,7 +24,8 @@ const GROUP_PAGES: usize = 1 << 15;
 /// | T | [`Inode::size`], Acquire | S | |
 ///
 /// S and T make a size that somebody saw a promise: whoever then locks the bytes below it comes after the
-/// writer that made it so large, and reads what it wrote.
+/// writer that made it so large, and reads what it wrote. No model covers this pair yet: the file core is
+/// tested, not modelled.
 ///
 /// `removed` is Relaxed: it is set under the directory's mutex by a thread that holds a reference,
 /// and read by `drop`, which comes after the release of every reference.

@@ -19,8 +19,13 @@
 //!
 //! Zero means "nothing here". Each has at least two bits set, so no single flipped bit turns one
 //! into zero or zero into one. The checksums cover where the word stands: inode, generation, epoch,
-//! and position in the chain. So a word of another file, or of an older life of the same page, is
-//! never taken for one of this chain.
+//! and position in the chain. So a word of another file, or from another place, is never taken for
+//! one of this chain.
+//!
+//! A word of an older life of the same page is not there to be taken: a log page is stored whole,
+//! and fenced, before anything points to it, and an inode before its mark. That its identity differs
+//! too is the rule, not a promise: a compaction that a crash cut off leaves pages of the epoch that
+//! the next one uses again, and a generation can come twice (see `directory.rs`).
 
 use crc32c::{crc32c, crc32c_append};
 

@@ -24,14 +24,18 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use spanlock_pmem::Pmem;
 
 use crate::alloc::Extent;
+use crate::directory::check_name;
 use crate::error::Error;
 use crate::index::{Index, Mapping};
 use crate::layout::{
-    Chain, Geometry, HEAD_SEQUENCE, INODE_USED_BYTES, PAGE, PAGE_BYTES, PAGE_SLOTS, RawInode,
-    SLOT_BYTES, T_NEXT_AT, TAIL_AT, WORD_BYTES, get_u64, mark_of, page_at, slots_of_mark,
+    Chain, Geometry, HEAD_SEQUENCE, INODE_USED_BYTES, PAGE, PAGE_BYTES, PAGE_SLOTS, ROOT,
+    ROOT_GENERATION, RawInode, SLOT_BYTES, T_NEXT_AT, TAIL_AT, WORD_BYTES, get_u64, mark_of,
+    page_at, slots_of_mark,
 };
 use crate::log::Log;
 use crate::options::RecoveryReport;
@@ -44,6 +48,22 @@ pub(crate) struct GroupPlace {
     pub(crate) slot: u32,
     /// Its lead slot, in bytes from the start of the region.
     pub(crate) at: u64,
+}
+
+/// A file that the directory names.
+pub(crate) struct LiveFile {
+    pub(crate) generation: u64,
+    pub(crate) name: String,
+    /// The lead slot of its group.
+    pub(crate) slot: u32,
+}
+
+/// The files that live.
+pub(crate) struct LiveFiles {
+    /// By inode number.
+    pub(crate) names: BTreeMap<u32, LiveFile>,
+    /// The largest generation that can be read: the directory's names it, or a sound inode has it.
+    pub(crate) last_generation: u64,
 }
 
 /// Receives the records of a log.
@@ -212,6 +232,48 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             next = index;
         }
         Ok(next)
+    }
+
+    /// Replays the log of the directory.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn directory(&mut self) -> Result<(Log, LiveFiles), Error> {
+        let root = self.live_inode(ROOT, ROOT_GENERATION)?;
+        let inodes = ROOT + 1..self.geometry.inodes;
+        let mut live = LiveFiles {
+            names: BTreeMap::new(),
+            last_generation: ROOT_GENERATION,
+        };
+        let log = self.replay(&root, &mut |record, place| {
+            let corrupt = |what| Err(Error::corrupt(what, ROOT, place.at));
+            let Record::Add {
+                inode,
+                generation,
+                name,
+            } = record
+            else {
+                return corrupt("a file's record in the log of the directory");
+            };
+            if !inodes.contains(&inode) || check_name(&name).is_err() {
+                return corrupt("an impossible name or inode in the directory");
+            }
+            live.last_generation = live.last_generation.max(generation);
+            let file = LiveFile {
+                generation,
+                name,
+                slot: place.slot,
+            };
+            match live.names.insert(inode, file) {
+                None => Ok(()),
+                Some(_) => corrupt("an inode that the directory names twice"),
+            }
+        })?;
+        // Free inodes too, as far as they are sound: see the directory on generations.
+        for inode in inodes.filter_map(|number| self.inode(number)) {
+            live.last_generation = live.last_generation.max(inode.generation);
+        }
+        Ok((log, live))
     }
 
     /// Replays the log of a file: its index, its size, and its log.

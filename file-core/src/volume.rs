@@ -1,5 +1,6 @@
 //! The volume: formatting, opening, names, numbers.
 
+use core::convert::Infallible;
 use core::fmt;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -19,11 +20,10 @@ use crate::layout::{Chain, Geometry, PAGE, PAGE_BYTES, ROOT, ROOT_GENERATION, pa
 use crate::log::Log;
 use crate::medium::{Medium, Space};
 use crate::options::{CheckReport, DamagedPage, FormatOptions, RecoveryReport, Stats};
-use crate::record::Record;
 use crate::recover::Recovery;
 
-/// Makes the range lock of a file that must have the given capacity in bytes.
-type LockFactory<L> = Box<dyn Fn(u64) -> L + Send + Sync>;
+/// Makes the range lock of a file that must have the given capacity in bytes, or says why not.
+type LockFactory<L> = Box<dyn Fn(u64) -> Result<L, String> + Send + Sync>;
 
 /// What all handles to a volume share.
 pub(crate) struct Volume<P, L> {
@@ -67,8 +67,12 @@ pub struct FileCore<P: Pmem, L: RawRangeLock> {
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Makes an empty volume of the whole region; what the region held is lost.
     ///
-    /// `locks` is called once for each file that the volume opens or creates, with the capacity in
-    /// bytes that the file's lock must have: the volume's [`max_file_size`](Self::max_file_size).
+    /// `locks` makes the range lock of a file. It is called for each file that the volume opens or
+    /// creates, with the capacity in bytes that the lock must have: the volume's
+    /// [`max_file_size`](Self::max_file_size). It is called while nothing is locked and before
+    /// anything is changed: so it may take its time, use the volume, and panic, and then the file was
+    /// not created. If two threads create one file at once, the slower one's lock is dropped. For
+    /// locks that can fail there is [`try_format`](Self::try_format).
     ///
     /// A crash before this returns leaves what was there before, no volume, or the empty volume.
     ///
@@ -78,6 +82,21 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         pmem: P,
         options: &FormatOptions,
         locks: impl Fn(u64) -> L + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        Self::try_format(pmem, options, move |capacity| {
+            Ok::<_, Infallible>(locks(capacity))
+        })
+    }
+
+    /// As [`format`](Self::format), with a factory that may fail: creating a file then returns
+    /// [`Error::NoLock`], with what its error prints.
+    ///
+    /// # Errors
+    /// As [`format`](Self::format): this makes no lock yet.
+    pub fn try_format<E: fmt::Display>(
+        pmem: P,
+        options: &FormatOptions,
+        locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         let geometry = format::plan(pmem.len(), options)?;
         format::write(&pmem, &geometry);
@@ -102,14 +121,15 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             geometry,
             space,
         };
-        Ok(Self::assemble(medium, directory, Box::new(locks)))
+        Ok(Self::assemble(medium, directory, boxed(locks)))
     }
 
     /// Opens a formatted volume: everything that has returned before is there, nothing that has not
     /// is there in part.
     ///
-    /// `locks` as in [`format`](Self::format). Reads all logs, in time proportional to their size.
-    /// Writes nothing, except one superblock over the other if one is damaged.
+    /// `locks` as in [`format`](Self::format); for locks that can fail there is
+    /// [`try_open`](Self::try_open). Reads all logs, in time proportional to their size. Writes
+    /// nothing, except one superblock over the other if one is damaged.
     ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], [`Error::Corrupt`].
@@ -117,11 +137,24 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         pmem: P,
         locks: impl Fn(u64) -> L + Send + Sync + 'static,
     ) -> Result<(Self, RecoveryReport), Error> {
+        Self::try_open(pmem, move |capacity| Ok::<_, Infallible>(locks(capacity)))
+    }
+
+    /// As [`open`](Self::open), with a factory that may fail.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`Error::NoLock`] for the first file that the factory makes no
+    /// lock for. Later, creating a file may return it.
+    pub fn try_open<E: fmt::Display>(
+        pmem: P,
+        locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
+    ) -> Result<(Self, RecoveryReport), Error> {
+        let locks = boxed(locks);
         let started = Instant::now();
         let (geometry, repaired) = format::read(&pmem)?;
         let mut recovery = Recovery::new(&pmem, &geometry);
         recovery.report.superblock_repaired = repaired;
-        let (root_log, live) = read_directory(&mut recovery, &geometry)?;
+        let (root_log, live) = recovery.directory()?;
         let alloc = Allocator::new(geometry.data_start(), geometry.data_pages());
         let free_inodes = (ROOT + 1..geometry.inodes)
             .rev()
@@ -133,7 +166,9 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             let raw = recovery.live_inode(number, file.generation)?;
             let content = recovery.file(&raw)?;
             let id = (number, file.generation);
-            let inode = Arc::new(new_inode(&geometry, &space, &locks, id, content));
+            let lock = make_lock(&locks, &geometry, &file.name)?;
+            let checksums = geometry.data_checksums;
+            let inode = Arc::new(Inode::new(id, lock, content, checksums, Arc::clone(&space)));
             let slot = file.slot;
             if files
                 .insert(file.name, directory::Entry { inode, slot })
@@ -156,7 +191,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
                 space,
             },
             directory,
-            Box::new(locks),
+            locks,
         );
         report.duration = started.elapsed();
         Ok((volume, report))
@@ -175,16 +210,23 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// Creates an empty file, durably. Blocks while another operation on names is under way.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NameInvalid`], [`Error::NameTooLong`], [`Error::NoInodes`], [`Error::NoSpace`].
+    /// [`Error::Exists`], [`Error::NameInvalid`], [`Error::NameTooLong`], [`Error::NoInodes`],
+    /// [`Error::NoSpace`], [`Error::NoLock`], [`Error::Poisoned`].
     pub fn create(&self, name: &str) -> Result<File<P, L>, Error> {
         check_name(name)?;
+        let exists = || Error::Exists {
+            name: name.to_owned(),
+        };
+        if self.exists(name) {
+            return Err(exists());
+        }
+        // The factory is the caller's: not under the directory's mutex.
+        let lock = self.make_lock(name)?;
         let mut state = self.volume.directory.lock();
         if state.files.contains_key(name) {
-            return Err(Error::Exists {
-                name: name.to_owned(),
-            });
+            return Err(exists());
         }
-        self.add(&mut state, name)
+        self.add(&mut state, name, lock)
     }
 
     /// Opens a file. Blocks while another operation on names is under way.
@@ -206,12 +248,17 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     /// # Errors
     /// As [`create`](Self::create), except [`Error::Exists`].
     pub fn open_or_create(&self, name: &str) -> Result<File<P, L>, Error> {
-        check_name(name)?;
+        match self.open_file(name) {
+            Err(Error::NotFound { .. }) => {}
+            found => return found,
+        }
+        // As in `create`.
+        let lock = self.make_lock(name)?;
         let mut state = self.volume.directory.lock();
         if let Some(entry) = state.files.get(name) {
             return Ok(self.handle(Arc::clone(&entry.inode)));
         }
-        self.add(&mut state, name)
+        self.add(&mut state, name, lock)
     }
 
     /// Removes a file, durably.
@@ -339,11 +386,18 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.volume.medium.geometry.max_file_size
     }
 
-    fn add(&self, state: &mut directory::State<L>, name: &str) -> Result<File<P, L>, Error> {
+    fn make_lock(&self, name: &str) -> Result<L, Error> {
+        make_lock(&self.volume.locks, &self.volume.medium.geometry, name)
+    }
+
+    fn add(
+        &self,
+        state: &mut directory::State<L>,
+        name: &str,
+        lock: L,
+    ) -> Result<File<P, L>, Error> {
         let Volume {
-            medium,
-            directory,
-            locks,
+            medium, directory, ..
         } = &*self.volume;
         let inode = directory.add(state, medium, name, |number, generation| {
             let chain = Chain {
@@ -352,13 +406,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
                 epoch: 0,
             };
             let empty = (Index::new(), 0, Log::new(chain, Vec::new(), 0));
-            new_inode(
-                &medium.geometry,
-                &medium.space,
-                locks,
-                (number, generation),
-                empty,
-            )
+            let (checksums, space) = (medium.geometry.data_checksums, Arc::clone(&medium.space));
+            Inode::new((number, generation), lock, empty, checksums, space)
         })?;
         Ok(self.handle(inode))
     }
@@ -368,83 +417,21 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 }
 
-/// A file in memory, with a lock of its own.
-fn new_inode<L>(
-    geometry: &Geometry,
-    space: &Arc<Space>,
-    locks: &dyn Fn(u64) -> L,
-    id: (u32, u64),
-    content: (Index, u64, Log),
-) -> Inode<L> {
-    let lock = locks(geometry.max_file_size);
-    Inode::new(
-        id,
-        lock,
-        content,
-        geometry.data_checksums,
-        Arc::clone(space),
-    )
+/// A factory that may fail, as a volume keeps it.
+fn boxed<L, E: fmt::Display>(
+    locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
+) -> LockFactory<L> {
+    Box::new(move |capacity| locks(capacity).map_err(|error| error.to_string()))
 }
 
-/// A file that the directory names.
-struct LiveFile {
-    generation: u64,
-    name: String,
-    /// The lead slot of its group.
-    slot: u32,
-}
-
-/// The files that live.
-struct LiveFiles {
-    /// By inode number.
-    names: BTreeMap<u32, LiveFile>,
-    /// The largest generation that was ever used (D3).
-    last_generation: u64,
-}
-
-/// Replays the directory.
-///
-/// # Errors
-/// [`Error::Corrupt`].
-fn read_directory<P: Pmem>(
-    recovery: &mut Recovery<'_, P>,
-    geometry: &Geometry,
-) -> Result<(Log, LiveFiles), Error> {
-    let root = recovery.live_inode(ROOT, ROOT_GENERATION)?;
-    let mut live = LiveFiles {
-        names: BTreeMap::new(),
-        last_generation: ROOT_GENERATION,
-    };
-    let log = recovery.replay(&root, &mut |record, place| {
-        let corrupt = |what| Err(Error::corrupt(what, ROOT, place.at));
-        let Record::Add {
-            inode,
-            generation,
-            name,
-        } = record
-        else {
-            return corrupt("a file's record in the log of the directory");
-        };
-        if !(ROOT + 1..geometry.inodes).contains(&inode) || check_name(&name).is_err() {
-            return corrupt("an impossible name or inode in the directory");
-        }
-        live.last_generation = live.last_generation.max(generation);
-        let file = LiveFile {
-            generation,
-            name,
-            slot: place.slot,
-        };
-        match live.names.insert(inode, file) {
-            None => Ok(()),
-            Some(_) => corrupt("an inode that the directory names twice"),
-        }
-    })?;
-    for number in ROOT + 1..geometry.inodes {
-        if let Some(inode) = recovery.inode(number) {
-            live.last_generation = live.last_generation.max(inode.generation);
-        }
-    }
-    Ok((log, live))
+/// The lock of the file `name`.
+fn make_lock<L>(locks: &LockFactory<L>, geometry: &Geometry, name: &str) -> Result<L, Error> {
+    let capacity = geometry.max_file_size;
+    locks(capacity).map_err(|why| Error::NoLock {
+        name: name.to_owned(),
+        capacity,
+        why,
+    })
 }
 
 impl<P: Pmem, L: RawRangeLock> Clone for FileCore<P, L> {

@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
 use common::{Mem, PAGE, content, format, open, reopen};
 use spanlock::{RangeError, RwCounter};
 use spanlock_file_core::{Error, FileCore, FormatOptions, MAX_NAME_BYTES, MAX_WRITE_BYTES};
@@ -270,6 +273,116 @@ fn a_lock_that_is_too_small_is_an_error() {
     assert_eq!(file.write_at(b"x", 5), Err(Error::Lock(wanted)));
     // The directory's log has a page; the failed write has none.
     assert_eq!(volume.stats().pages_free, volume.stats().pages_total - 1);
+}
+
+#[test]
+fn a_lock_that_cannot_be_made_is_an_error() {
+    let refusing = Arc::new(AtomicBool::new(false));
+    let factory = || {
+        let refusing = Arc::clone(&refusing);
+        move |_| match refusing.load(Ordering::Relaxed) {
+            true => Err("no memory for it"),
+            false => Ok(RwCounter::new()),
+        }
+    };
+    let mem = Mem::new(1 << 20);
+    let volume = FileCore::try_format(mem.clone(), &options(), factory()).unwrap();
+    volume.create("a").unwrap().write_at(b"a", 0).unwrap();
+    let (words, stats) = (mem.words(), volume.stats());
+    refusing.store(true, Ordering::Relaxed);
+    let refused = |name: &str| Error::NoLock {
+        name: name.to_owned(),
+        capacity: 1 << 20,
+        why: "no memory for it".to_owned(),
+    };
+    assert_eq!(volume.create("b").unwrap_err(), refused("b"));
+    assert_eq!(volume.open_or_create("b").unwrap_err(), refused("b"));
+    let opened = FileCore::try_open(mem.clone(), factory());
+    assert_eq!(opened.unwrap_err(), refused("a"));
+    assert!(mem.words() == words);
+    assert_eq!(volume.stats(), stats);
+    // What is there needs no lock.
+    assert!(matches!(volume.create("a"), Err(Error::Exists { .. })));
+    volume.open_or_create("a").unwrap().append(b"b").unwrap();
+    refusing.store(false, Ordering::Relaxed);
+    volume.create("b").unwrap();
+    let (volume, _) = FileCore::try_open(mem, factory()).unwrap();
+    assert_eq!(volume.list(), [("a".to_owned(), 2), ("b".to_owned(), 0)]);
+}
+
+#[test]
+fn a_lock_factory_may_use_the_volume() {
+    let shared: Arc<OnceLock<FileCore<Arc<Mem>, RwCounter>>> = Arc::default();
+    let meanwhile: Arc<Mutex<Option<&str>>> = Arc::default();
+    let factory = {
+        let (shared, meanwhile) = (Arc::clone(&shared), Arc::clone(&meanwhile));
+        move |_| {
+            let name = meanwhile.lock().unwrap().take();
+            if let (Some(volume), Some(name)) = (shared.get(), name) {
+                volume.create(name).unwrap().write_at(b"first", 0).unwrap();
+            }
+            RwCounter::new()
+        }
+    };
+    let volume = FileCore::format(Mem::new(1 << 20), &options(), factory).unwrap();
+    shared.set(volume.clone()).unwrap();
+    // So another has created the file by the time its lock is made.
+    *meanwhile.lock().unwrap() = Some("a");
+    assert!(matches!(volume.create("a"), Err(Error::Exists { .. })));
+    *meanwhile.lock().unwrap() = Some("b");
+    assert_eq!(volume.open_or_create("b").unwrap().size(), 5);
+    let wanted = [("a".to_owned(), 5), ("b".to_owned(), 5)];
+    assert_eq!(volume.list(), wanted);
+    let (reopened, _) = FileCore::open(volume.pmem().clone(), |_| RwCounter::new()).unwrap();
+    assert_eq!(reopened.list(), wanted);
+    assert_eq!(reopened.stats(), volume.stats());
+}
+
+#[test]
+fn the_last_page_that_the_format_can_name() {
+    let max = 1 << 44;
+    let mem = Mem::new(64 * PAGE);
+    let options = options().max_file_size(max);
+    let volume = FileCore::format(mem.clone(), &options, |_| RwCounter::new()).unwrap();
+    let file = volume.create("a").unwrap();
+    file.write_at(b"xy", max - 2).unwrap();
+    file.write_at(b"z", max - 1).unwrap();
+    assert_eq!(file.size(), max);
+    let mut read = [9; 4];
+    assert_eq!(file.read_at(&mut read, max - 2), Ok(2));
+    assert_eq!(&read, b"xz\x09\x09");
+    for result in [file.write_at(b"zz", max - 1), file.append(b"z").map(drop)] {
+        assert!(
+            matches!(result, Err(Error::FileTooLarge { .. })),
+            "{result:?}"
+        );
+    }
+    let many = volume.create("b").unwrap();
+    many.write_at(&[7; 3 * PAGE as usize], max - 3 * PAGE)
+        .unwrap();
+
+    let (volume, _) = FileCore::open(mem, |_| RwCounter::new()).unwrap();
+    for (name, wanted) in [("a", *b"\0xz"), ("b", [7; 3])] {
+        let file = volume.open_file(name).unwrap();
+        let mut read = [9; 3];
+        assert_eq!(file.read_at(&mut read, max - 3), Ok(3));
+        assert_eq!(read, wanted, "{name}");
+    }
+    // A new page there is growth: the reserve for overwrites is not for it.
+    let hog = volume.create("hog").unwrap();
+    while hog.append(&[9; PAGE as usize]).is_ok() {}
+    for offset in [hog.size(), max - 1] {
+        let result = hog.write_at(b"x", offset);
+        assert!(
+            matches!(result, Err(Error::NoSpace { .. })),
+            "{offset}: {result:?}"
+        );
+    }
+    volume
+        .open_file("a")
+        .unwrap()
+        .write_at(b"w", max - 1)
+        .unwrap();
 }
 
 #[test]

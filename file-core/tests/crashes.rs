@@ -163,6 +163,41 @@ fn compaction_by_length_is_all_or_nothing() {
     }
 }
 
+/// A free inode hides its generation when a crash has torn it, or a flipped bit has spoiled it: the
+/// next file then has number, generation and log pages of an older one.
+#[test]
+fn a_file_may_have_the_identity_of_an_older_one() {
+    /// The first file's inode: its head, and its generation.
+    const HEAD: usize = (PAGE as usize + 128) / 8;
+    const GENERATION: usize = HEAD + 1;
+    let mut same_log_page = 0;
+    for seed in 1..9 {
+        let volume = common::format(48, &FormatOptions::new().inodes(32));
+        let older = volume.create("older").unwrap();
+        // Marks on several log pages, for other pages than those that the next file has.
+        for i in 0..100 + 10 * seed {
+            older.write_at(&[0xDD; 10], i % 7 * PAGE).unwrap();
+        }
+        volume.remove("older").unwrap();
+        drop(older);
+        let mut words = volume.pmem().words();
+        let (head, generation) = (words[HEAD], words[GENERATION]);
+        words[GENERATION] ^= 1 << 40;
+
+        let allowed = Arc::new(Mutex::new(Allowed::default()));
+        let (volume, _) = open(&watched(words, seed, &allowed)).unwrap();
+        let mut rng = Rng::new(seed);
+        for _ in 0..30 {
+            step(&volume, &allowed, &mut rng, [1, u64::MAX]);
+            let words = volume.pmem().words();
+            assert_eq!(words[GENERATION], generation);
+            same_log_page += u64::from(words[HEAD] == head);
+        }
+        assert_eq!(read_all(&volume), allowed.lock().unwrap().before);
+    }
+    assert!(same_log_page > 0);
+}
+
 #[test]
 fn formatting_ends_the_old_volume_whole() {
     for seed in 1..40 {

@@ -65,8 +65,15 @@ fn opens(mem: &Arc<Mem>, expected: &Content, what: impl Fn() -> String) -> bool 
 
 #[test]
 fn regions_that_are_no_volume() {
-    for len in [8, PAGE, 2 * PAGE, 100 * PAGE] {
-        assert_eq!(open(&Mem::new(len)).unwrap_err(), Error::NotAVolume { len });
+    for len in [8, 64, 72, PAGE, 2 * PAGE, 15 * PAGE, 16 * PAGE, 100 * PAGE] {
+        let error = open(&Mem::new(len)).unwrap_err();
+        assert_eq!(error, Error::NotAVolume { len });
+        let wanted = if len < 16 * PAGE {
+            format!("no volume here: a region of {len} bytes is too short")
+        } else {
+            "no volume here: neither the first nor the last page".to_owned()
+        };
+        assert!(error.to_string().starts_with(&wanted), "{error}");
     }
     let mut rng = Rng::new(1);
     let noise: Vec<u8> = (0..64 * PAGE).map(|_| rng.next() as u8).collect();
@@ -105,7 +112,7 @@ fn a_volume_cut_short_says_so() {
     for len in (8..bytes.len()).step_by(776) {
         let error = open(&Mem::from_bytes(&bytes[..len])).unwrap_err();
         let found = len as u64;
-        if found < 2 * PAGE {
+        if found < 64 {
             assert_eq!(error, Error::NotAVolume { len: found });
         } else {
             assert_eq!(error, Error::Truncated { expected, found });
@@ -122,6 +129,14 @@ fn a_region_that_has_grown_opens() {
         (read_all(&volume), report.superblock_repaired),
         (expected, false)
     );
+    // The second superblock is not at the end any more. Nobody looks for it, but people are told.
+    bytes[20] ^= 1;
+    let error = open(&Mem::from_bytes(&bytes)).unwrap_err().to_string();
+    assert!(error.contains("or the region was grown"), "{error}");
+    bytes[..8].fill(0);
+    let error = open(&Mem::from_bytes(&bytes)).unwrap_err().to_string();
+    assert!(error.contains("it was grown"), "{error}");
+    assert!(error.contains("no volume here"), "{error}");
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! A region that panics in the midst of an operation, once, and goes on: what returns afterwards is
-//! still durable.
+//! still durable. And a lock factory that panics.
 
 mod common;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Mem, PAGE, Volume, content, format, open, reopen};
-use spanlock_file_core::{Error, FormatOptions};
+use common::{AnyLock, Mem, PAGE, Volume, content, format, open, reopen, segments};
+use spanlock_file_core::{Error, FileCore, FormatOptions};
 
 type Model = BTreeMap<String, Vec<u8>>;
 
@@ -153,4 +155,50 @@ fn in_a_removal_that_compacts_the_directory() {
         volume.open_file("b").unwrap().write_at(b"B", 0).unwrap();
         assert_eq!(content(&reopen(&volume).open_file("b").unwrap()), b"B");
     }
+}
+
+/// A factory that panics while the flag is set.
+fn panicking(broken: &Arc<AtomicBool>) -> impl Fn(u64) -> AnyLock + use<> {
+    let broken = Arc::clone(broken);
+    move |capacity| {
+        assert!(!broken.load(Ordering::Relaxed), "the factory fails");
+        segments(capacity)
+    }
+}
+
+#[test]
+fn in_the_lock_factory_of_a_creation() {
+    let broken = Arc::new(AtomicBool::new(false));
+    let options = FormatOptions::new().inodes(32);
+    let volume = FileCore::format(Mem::new(64 * PAGE), &options, panicking(&broken)).unwrap();
+    volume.create("a").unwrap().write_at(b"a", 0).unwrap();
+    let (words, stats) = (volume.pmem().words(), volume.stats());
+    for create in [FileCore::create, FileCore::open_or_create] {
+        broken.store(true, Ordering::Relaxed);
+        let created = catch_unwind(AssertUnwindSafe(|| create(&volume, "x").map(drop)));
+        assert!(created.is_err());
+        // Nothing has happened: no name, no inode that is lost, no byte on the medium.
+        assert!(!volume.exists("x"));
+        assert_eq!(volume.stats(), stats);
+        assert!(volume.pmem().words() == words);
+    }
+    broken.store(false, Ordering::Relaxed);
+    volume.create("x").unwrap().write_at(b"x", 0).unwrap();
+    assert_eq!(read_all(&reopen(&volume)), read_all(&volume));
+    volume.remove("x").unwrap();
+    assert_eq!(reopen(&volume).list(), [("a".to_owned(), 1)]);
+}
+
+#[test]
+fn in_the_lock_factory_of_an_opening() {
+    let mem = prepared(0).pmem().clone();
+    let words = mem.words();
+    let broken = Arc::new(AtomicBool::new(true));
+    let factory = panicking(&broken);
+    let opened = catch_unwind(AssertUnwindSafe(|| {
+        FileCore::open(Arc::clone(&mem), factory).map(drop)
+    }));
+    assert!(opened.is_err());
+    assert!(mem.words() == words);
+    assert_eq!(open(&mem).unwrap().1.files, 2);
 }

@@ -16,7 +16,8 @@ pub enum PmemError {
     /// The length is zero, or no multiple of [`PAGE_BYTES`](crate::PAGE_BYTES), or past what can be
     /// mapped.
     #[error(
-        "{path}: cannot map {len} bytes: the length must be a multiple of 4096, above zero and at most 2^63 - 4096",
+        "{path}: cannot map {len} bytes: the length must be a multiple of 4096, above zero and at most 2^63 - 4096 \
+         (a file of another length is no region, or was cut short)",
         path = path.display()
     )]
     BadLength {
@@ -28,7 +29,8 @@ pub enum PmemError {
 
     /// There is an empty file where a region was to be opened.
     #[error(
-        "{path}: the file is empty: remove it and use `MappedFile::create`, which allocates it whole",
+        "{path}: the file is empty, so there is no region in it: give another path, \
+         or remove it and use `MappedFile::create`, which allocates it whole",
         path = path.display()
     )]
     Empty {

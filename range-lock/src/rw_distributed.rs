@@ -19,9 +19,6 @@
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
-use std::num::NonZeroUsize;
-use std::sync::OnceLock;
-
 use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 
@@ -49,10 +46,7 @@ impl RwDistributed {
 
     /// A lock with a slot for each core that this process may use, as counted at the first call.
     pub fn new() -> Self {
-        // Asked once: the answer takes system calls, and a file system makes a lock for each file it opens.
-        static CORES: OnceLock<usize> = OnceLock::new();
-        let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self::with_slots(*CORES.get_or_init(cores))
+        Self::with_slots(thread::cores())
     }
 
     /// A lock with `slots` slots: at least 1, at most [`MAX_SLOTS`](Self::MAX_SLOTS) (other numbers are

@@ -67,6 +67,10 @@
 //! | try, any | `visibility`, `readers-share`, `try-leaves-no-trace` |
 //! | deadline, lock | `give-up`, `give-up-reader`, `give-up-writer` |
 //! | overtaking | `bounded-overtaking` |
+//! | read, read with a full count | `full-count` |
+//!
+//! That the queue is first come, first served behind its head is beyond what ends unbounded with two threads: it is tested
+//! on real threads (`tests/rw_word.rs`), and for the queue alone in `sync/tests/wait.rs`.
 //!
 //! # Not promised
 //! Recursion: a reader that reads again can wait behind a writer that waits for it.
@@ -87,7 +91,10 @@ const QUEUED: u32 = 1 << 30;
 const ONE_PASS: u32 = 1 << 24;
 const PASSES: u32 = QUEUED - ONE_PASS;
 const UPGRADER: u32 = 1 << 23;
-const READERS: u32 = UPGRADER - 1;
+const READERS: u32 = MAX_READERS;
+
+/// How many readers may hold a word at once: 2²³ − 1, and 3 under a checker. One more waits.
+pub const MAX_READERS: u32 = scaled(UPGRADER - 1, 3);
 
 /// How many arrivals may take the word past the head of its queue: 32, and 1 under a checker.
 pub const MAX_PASSES: u32 = scaled(32, 1);

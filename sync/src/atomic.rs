@@ -47,7 +47,10 @@ pub fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
     let layout = Layout::array::<T>(len).ok()?;
     if cfg!(any(spanlock_loom, spanlock_shuttle)) || layout.size() == 0 {
         // A checker's atomics are objects of its own and have no zero bytes.
-        return Some((0..len).map(|_| T::zeroed()).collect());
+        let mut values = Vec::new();
+        values.try_reserve_exact(len).ok()?;
+        values.extend((0..len).map(|_| T::zeroed()));
+        return Some(values.into());
     }
     // SAFETY: the layout's size is not 0.
     let first = unsafe { alloc_zeroed(layout) }.cast::<T>();

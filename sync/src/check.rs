@@ -1,7 +1,8 @@
 //! What a model can ask of the door: the mode, faults, and one weakened site. Only under a checker.
 //!
 //! A process runs one model: [`configure`] once, then [`begin_execution`] at the start of every execution.
-//! Everything here is plain std state: both checkers run all threads of an execution on one system thread.
+//! Everything here is plain std state: both checkers run all threads of an execution on one system thread. So
+//! every ordering in this file is Relaxed: there is nobody to synchronise with.
 
 use std::panic::Location;
 use std::str::FromStr;
@@ -64,7 +65,7 @@ pub enum Mutation {
 }
 
 /// One weakened site: `file:line:column:op=mutation`, for example
-/// `range-lock/src/rw_word.rs:120:15:rmw=Relaxed`, or `…:wake=drop`.
+/// `srl/src/some_lock.rs:120:15:rmw=Relaxed`, or `…:wake=drop`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weakening {
     file: String,

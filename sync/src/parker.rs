@@ -168,6 +168,7 @@ mod world {
             self.wake_by_ref();
         }
         fn wake_by_ref(self: &Arc<Self>) {
+            // Relaxed, here and below: the checker runs its threads on one system thread.
             if !self.given.swap(true, Relaxed) {
                 self.semaphore.release(1);
             }

@@ -1,5 +1,8 @@
 //! Threads: spawning, yielding, and a small number for each.
 
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
+
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub use std::thread::JoinHandle;
 
@@ -70,6 +73,13 @@ mod world {
 #[inline]
 pub fn index() -> usize {
     world::index()
+}
+
+/// How many cores this process may use; at least 1. Counted at the first call: the answer takes system calls,
+/// and a file system makes a lock for each file it opens.
+pub fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
 }
 
 /// Starts a thread.

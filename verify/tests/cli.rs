@@ -47,7 +47,7 @@ fn json_that_cannot_be_written() {
         &["--json", "/no/such/folder/rows.json"],
         &["/no/such/folder/rows.json"],
     );
-    refuses(&["--json", "/"], &["is a directory"]);
+    refuses(&["--json", "/"], &["--json /", "directory"]);
 }
 
 #[test]
@@ -55,6 +55,7 @@ fn wrong_flags() {
     refuses(&["--jobs", "0"], &["--jobs"]);
     refuses(&["--limit", "soon"], &["--limit"]);
     refuses(&["--fast"], &["--fast"]);
+    refuses(&["--list", "--json", "x"], &["cannot be used with"]);
 }
 
 #[test]
@@ -90,4 +91,50 @@ fn replay_runs_one_row() {
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{told}");
     assert!(told.contains("EXHAUSTED"), "{told}");
+}
+
+/// Cargo puts what it builds elsewhere when a target is named: what runs must be what was built.
+#[test]
+fn a_named_target_is_followed() {
+    let rustc = Command::new("rustc")
+        .arg("-vV")
+        .output()
+        .expect("rustc runs");
+    let version = String::from_utf8(rustc.stdout).expect("text");
+    let host = version
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .expect("a host");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output = Command::new(env!("CARGO_BIN_EXE_verify"))
+        .args(["--filter", "litmus/time-out/loom/weak"])
+        .env("CARGO_BUILD_TARGET", host)
+        .env("CARGO_TARGET_DIR", folder.path())
+        .output()
+        .expect("the command runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn json_goes_through_links_and_leaves_other_files_what_they_are() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, link) = (folder.path().join("rows.json"), folder.path().join("link"));
+    std::fs::write(&file, "x".repeat(100_000)).expect("can write");
+    std::os::unix::fs::symlink(&file, &link).expect("can link");
+    let run = |json: &std::path::Path| {
+        let row = "litmus/time-out/loom/weak";
+        verify(&["--filter", row, "--json", json.to_str().expect("text")])
+    };
+    assert!(run(&link).status.success());
+    assert!(link.is_symlink());
+    let rows = std::fs::read_to_string(&file).expect("written");
+    let rows: Vec<spanlock_verify::row::Row> =
+        serde_json::from_str(&rows).expect("nothing is left of the old");
+    assert_eq!(rows.len(), 1);
+    assert!(run(std::path::Path::new("/dev/null")).status.success());
+    assert!(!std::path::Path::new("/dev/null").is_file());
 }

@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(long)]
     pub list: bool,
     /// Write the rows to FILE as a JSON array
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub json: Option<PathBuf>,
     /// Run one row by its full name, and show every step of the execution that fails
     #[arg(long, value_name = "ROW", conflicts_with_all = ["quick", "filter", "list", "json", "limit"])]

@@ -72,12 +72,10 @@ pub fn build(checkers: &[Checker]) -> Result<Built> {
 fn build_one(checker: Checker, folder: &Path) -> Result<PathBuf> {
     let given = env::var("RUSTFLAGS").unwrap_or_default();
     let output = cargo()
+        .args(["build", "--profile", "checked", "--bin", "model"])
         .args([
-            "build",
-            "--profile",
-            "checked",
-            "--bin",
-            "model",
+            "--message-format",
+            "json-render-diagnostics",
             "--target-dir",
         ])
         .arg(folder)
@@ -88,9 +86,20 @@ fn build_one(checker: Checker, folder: &Path) -> Result<PathBuf> {
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
     }
-    Ok(folder
-        .join("checked")
-        .join(format!("model{}", env::consts::EXE_SUFFIX)))
+    // Asked, not guessed: where it lies depends on settings (a target triple, for one), and an older
+    // binary where we look would be run in its stead.
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let mut messages = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let path = messages.find_map(|message: serde_json::Value| {
+        let is_model = message["target"]["name"] == "model";
+        message["executable"]
+            .as_str()
+            .filter(|_| is_model)
+            .map(PathBuf::from)
+    });
+    path.context("cargo built the models and does not say where they are")
 }
 
 fn metadata() -> Result<serde_json::Value> {

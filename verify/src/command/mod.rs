@@ -7,6 +7,8 @@ mod run;
 mod table;
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -103,23 +105,27 @@ fn replay(name: &str) -> Result<ExitCode> {
     })
 }
 
-/// A file beside `path` that will become it: so that a run is not in vain for a path that cannot be written.
-fn writable(path: &Path) -> Result<tempfile::NamedTempFile> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    if path.is_dir() {
-        bail!("--json {}: is a directory; name a file", path.display());
-    }
-    tempfile::NamedTempFile::new_in(folder)
-        .with_context(|| format!("--json {}: cannot write there", path.display()))
+/// `path` opened for writing, with what it has so far: so that a run is not in vain for a path that cannot be written.
+fn writable(path: &Path) -> Result<File> {
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path);
+    file.with_context(|| format!("--json {}: cannot write there", path.display()))
 }
 
-fn write_json(mut file: tempfile::NamedTempFile, path: &Path, rows: &[Row]) -> Result<()> {
-    serde_json::to_writer_pretty(&mut file, rows)?;
-    let wrote = file.persist(path).map(drop).map_err(|error| error.error);
-    wrote.with_context(|| format!("--json {}: cannot write", path.display()))
+fn write_json(mut file: File, path: &Path, rows: &[Row]) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(rows)?;
+    text.push(b'\n');
+    let write = |file: &mut File| {
+        // What is no regular file, a pipe for example, has no length to set.
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        file.write_all(&text)
+    };
+    write(&mut file).with_context(|| format!("--json {}: cannot write", path.display()))
 }
 
 fn set_of(outcomes: &[String]) -> BTreeSet<&str> {

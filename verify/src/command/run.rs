@@ -103,6 +103,7 @@ pub(super) fn run_all(jobs: &[Job], built: &Built, args: &Args) -> Result<Vec<En
     thread::scope(|scope| {
         for _ in 0..workers.min(jobs.len()) {
             scope.spawn(|| {
+                // Relaxed: only that each number is taken once matters.
                 while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let name = jobs[i].name();
                     show(&bar, &running, |names| _ = names.insert(name.clone()));

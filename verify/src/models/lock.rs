@@ -77,6 +77,13 @@ const MODELS: &[Model] = &[
         plans: FIRST,
     },
     Model {
+        property: "deadlock-read-write",
+        claim: "readers take several segments in the same order as writers",
+        granular: true,
+        threads: &[&[Write(0..2)], &[Read(0..2)]],
+        plans: FIRST,
+    },
+    Model {
         property: "try-leaves-no-trace",
         claim: "a try takes all or nothing, and afterwards everything can be taken at once",
         granular: false,
@@ -113,6 +120,9 @@ const FIRST: &[&[Fault]] = &[
     &[Fault::new(FaultKind::SpuriousWake, 0)],
 ];
 
+/// What a lock without words of its own can meet.
+const FIRST_SLEEP: &[&[Fault]] = &[&[], &[Fault::new(FaultKind::SpuriousWake, 0)]];
+
 /// Each fault where there are two.
 const FIRST_OR_SECOND: &[&[Fault]] = &[
     &[],
@@ -136,7 +146,11 @@ pub fn programs() -> Vec<Program> {
                 claim: model.claim,
                 threads: model.threads.len() as u32,
                 operations: model.threads.iter().map(|steps| steps.len() as u32).sum(),
-                plans: model.plans,
+                plans: match model.plans {
+                    &[_] => FAULTLESS,
+                    plans if primitive.words => plans,
+                    _ => FIRST_SLEEP,
+                },
                 expected: None,
                 run: Arc::new(|| workers(primitive, model.threads)),
             });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use spanlock::rw_word::MAX_PASSES;
+use spanlock::rw_word::{MAX_PASSES, MAX_READERS};
 use spanlock::{Access, RwWord};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::thread;
@@ -34,6 +34,14 @@ pub fn programs() -> Vec<Program> {
             5,
             FAULTLESS,
             bounded_overtaking,
+        ),
+        program(
+            "full-count",
+            "a reader for whom the count has no room waits, and gets in when one of the others leaves",
+            2,
+            4,
+            FAULTLESS,
+            full_count,
         ),
         program(
             "queued-readers-share",
@@ -106,7 +114,7 @@ impl Guarded {
         match access {
             // SAFETY: the caller holds the word as a writer.
             Access::Write => self.data.with_mut(|data| unsafe { *data += 1 }),
-            Access::Read => {
+            Access::Read | Access::Upgradable => {
                 // SAFETY: the caller holds the word as a reader.
                 let read = self.data.with(|data| unsafe { *data });
                 note(me, format!("read={read}"));
@@ -159,6 +167,26 @@ fn bounded_overtaking() {
     note(0, format!("passes={passes}"));
     shared.use_and_unlock(0, Access::Read);
     writer.join().expect("the writer gets in");
+    shared.assert_free();
+}
+
+fn full_count() {
+    let shared = Guarded::new();
+    for _ in 0..MAX_READERS {
+        shared.lock(Access::Read);
+    }
+    let one_more = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.lock(Access::Read);
+            shared.use_and_unlock(1, Access::Read);
+        })
+    };
+    shared.unlock(Access::Read);
+    one_more.join().expect("gets in beside the others");
+    for _ in 1..MAX_READERS {
+        shared.unlock(Access::Read);
+    }
     shared.assert_free();
 }
 

@@ -1,0 +1,71 @@
+//! What poisons a log.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use spanlock_pmem::{MappedFile, Options};
+use spanlock_sync::Arc;
+
+use super::*;
+use crate::FormatOptions;
+use crate::alloc::{Allocator, Extent};
+use crate::compact::EmitGroup;
+use crate::format;
+use crate::layout::ROOT;
+use crate::medium::Space;
+
+/// Nothing to keep.
+struct Nothing;
+
+impl Live for Nothing {
+    fn each(&self, _: &mut EmitGroup<'_>) -> u64 {
+        0
+    }
+}
+
+/// A medium of 16 pages, all of its data area free.
+fn medium() -> Medium<MappedFile> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("volume");
+    let pmem = MappedFile::create(path, 16 << 12, Options::default()).unwrap();
+    let geometry = format::plan(16 << 12, &FormatOptions::new()).unwrap();
+    let (start, len) = (geometry.data_start(), geometry.data_pages());
+    let alloc = Allocator::new(start, len);
+    alloc.give(Extent { start, len });
+    Medium {
+        pmem,
+        geometry,
+        space: Arc::new(Space::new(alloc, Vec::new())),
+    }
+}
+
+fn reserve<'l>(log: &'l Log, medium: &Medium<MappedFile>) -> Result<Reservation<'l>, Error> {
+    log.reserve(medium, 1, Class::Growth, &Nothing)
+}
+
+#[test]
+fn a_panic_before_the_end_poisons_also_after_the_commit() {
+    let medium = medium();
+    let chain = Chain {
+        inode: ROOT,
+        generation: 1,
+        epoch: 0,
+    };
+    for commits in [false, true] {
+        let log = Log::new(chain, Vec::new(), 0);
+        for _ in 0..2 {
+            let mut reservation = reserve(&log, &medium).unwrap();
+            reservation.commit(&medium, &[0; SLOT_BYTES], Flushed::nothing());
+            reservation.end();
+        }
+        let unwound = catch_unwind(AssertUnwindSafe(|| {
+            let mut reservation = reserve(&log, &medium).unwrap();
+            if commits {
+                reservation.commit(&medium, &[0; SLOT_BYTES], Flushed::nothing());
+            }
+            panic!("before memory says what the medium says");
+        }));
+        assert!(unwound.is_err());
+        let after = reserve(&log, &medium).map(Reservation::end);
+        assert_eq!(after, Err(Error::Poisoned { inode: ROOT }));
+    }
+}

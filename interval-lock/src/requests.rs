@@ -1,0 +1,385 @@
+//! Who holds what, who waits, and for how many: the lock's state, without its waiting.
+//!
+//! # The order
+//! Every request has an *order*: its stage, then its number. Numbers are given in the order of arrival.
+//!
+//! | stage | it | counted by |
+//! |---|---|---|
+//! | `Held` | holds its span with its access | upgrades and waiters that conflict |
+//! | `Upgrading` | holds its span with `Upgradable`, and waits for the readers there to leave; its access is `Write` | waiters that conflict |
+//! | `Waiting` | holds nothing yet | later waiters that conflict |
+//!
+//! One request *blocks* another if it comes before it in this order, they overlap, and their accesses conflict.
+//!
+//! # Invariants
+//! - **I1** The count of a request is the number of requests that block it. Exactly: whatever enters, leaves, shrinks, weakens or grows
+//!   stronger changes the counts of those, and only those, for whom it begins or ceases to be a blocker ([`Requests::settle`]).
+//! - **I2** A request is `Held` exactly if its count is 0. So no two holds conflict: one of them would come first, and block the
+//!   other. Nor does a hold conflict with an upgrade.
+//! - **I3** A grant moves a request forward in the order, past nobody that conflicts with it: those before it would block it. So a grant
+//!   changes no count.
+//! - **I4** Blockers come before whom they block, so nobody waits in a circle; and whoever is first in the order is granted.
+//! - **I5** `waiting` is the number of requests that are not `Held`: while it is 0 nobody counts anybody.
+//! - **I6** Only a request that is not `Held` has a waker: the grant takes it out, and the caller wakes it.
+//!
+//! What makes cancelling exact is I1: a waiter that goes is taken out of the counts of those for whom it is a blocker, who by the order
+//! are later arrivals that conflict with it. Two waiting readers do not conflict, so neither ever counted the other: the mistake of the
+//! kernel patch of 2019, which decremented all that overlapped, cannot be written down here.
+
+use std::task::Waker;
+
+use spanlock::{Access, Span};
+
+use crate::tree::{Index, Tree};
+
+/// How far a request has come; the earlier stage comes first in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    Held,
+    Upgrading,
+    Waiting,
+}
+
+/// What a node of the tree carries.
+#[derive(Clone, Copy)]
+struct Claim {
+    access: Access,
+    stage: Stage,
+    /// I1.
+    count: u32,
+}
+
+/// What a request is to the others.
+#[derive(Clone, Copy)]
+struct Stake {
+    span: Span,
+    access: Access,
+    order: (Stage, u64),
+}
+
+impl Stake {
+    /// Whether `other` counts this one.
+    #[inline]
+    fn blocks(&self, other: &Stake) -> bool {
+        self.order < other.order
+            && self.access.conflicts_with(other.access)
+            && self.span.overlaps(other.span)
+    }
+}
+
+/// All requests of a lock: holders and waiters.
+pub(crate) struct Requests {
+    tree: Tree<Claim>,
+    /// By the index of the node; as long as the highest index that ever waited asks for.
+    wakers: Vec<Option<Waker>>,
+    next_number: u64,
+    waiting: usize,
+}
+
+impl Requests {
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Requests {
+            tree: Tree::with_capacity(capacity),
+            wakers: Vec::new(),
+            next_number: 0,
+            waiting: 0,
+        }
+    }
+
+    /// Whether a new request would be granted at once.
+    #[inline]
+    pub(crate) fn admits(&self, span: Span, access: Access) -> bool {
+        self.tree.len() == 0 || self.admits_among(span, access)
+    }
+
+    fn admits_among(&self, span: Span, access: Access) -> bool {
+        let mut next = self.tree.first_overlap(span);
+        while let Some(index) = next {
+            if self.tree.node(index).value.access.conflicts_with(access) {
+                return false;
+            }
+            next = self.tree.next_overlap(index, span);
+        }
+        true
+    }
+
+    /// Adds a request that [`admits`](Self::admits) has found to be free: a hold.
+    #[inline]
+    pub(crate) fn hold(&mut self, span: Span, access: Access) -> Index {
+        self.add(span, access, Stage::Held, 0)
+    }
+
+    /// Adds a request that waits behind all that conflict with it; there is at least one.
+    pub(crate) fn queue(&mut self, span: Span, access: Access) -> Index {
+        // A new request comes last, so every conflict is a blocker.
+        let mut count = 0;
+        self.for_each_overlap(span, |claim, _| {
+            count += u32::from(claim.access.conflicts_with(access));
+        });
+        debug_assert!(count > 0, "a request that nobody blocks is a hold");
+        self.waiting += 1;
+        self.add(span, access, Stage::Waiting, count)
+    }
+
+    /// Whether the request at `index` is granted.
+    pub(crate) fn is_held(&self, index: Index) -> bool {
+        self.claim(index).stage == Stage::Held
+    }
+
+    /// Whether nobody waits, so that nobody counts what goes (I5).
+    #[inline]
+    pub(crate) fn nobody_waits(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Removes a hold while [nobody waits](Self::nobody_waits).
+    #[inline]
+    pub(crate) fn leave_unseen(&mut self, index: Index) {
+        debug_assert!(self.nobody_waits() && self.is_held(index));
+        self.tree.remove(index);
+    }
+
+    /// Removes a request, granted or not.
+    pub(crate) fn leave(&mut self, index: Index, wakes: &mut Wakes) {
+        let old = self.stake(index);
+        if old.order.0 != Stage::Held {
+            self.waiting -= 1;
+            wakes.discarded = self.take_waker(index);
+        }
+        self.tree.remove(index);
+        self.settle(&old, &[], wakes);
+    }
+
+    /// Gives a hold the weaker `access`.
+    pub(crate) fn weaken(&mut self, index: Index, access: Access, wakes: &mut Wakes) {
+        let old = self.stake(index);
+        self.tree.value_mut(index).access = access;
+        self.settle(&old, &[Stake { access, ..old }], wakes);
+    }
+
+    /// Makes a hold smaller; returns where it is now. `keep` lies within its span.
+    pub(crate) fn shrink(&mut self, index: Index, keep: Span, wakes: &mut Wakes) -> Index {
+        let old = self.stake(index);
+        self.settle(&old, &[Stake { span: keep, ..old }], wakes);
+        self.tree.resize(index, keep)
+    }
+
+    /// Cuts a hold in two; returns where the parts are. Who counted it counts those parts that it overlaps.
+    pub(crate) fn split(&mut self, index: Index, low: Span, high: Span) -> (Index, Index) {
+        let old = self.stake(index);
+        self.settle_quietly(&old, &[low, high].map(|span| Stake { span, ..old }));
+        let low = self.tree.resize(index, low);
+        (low, self.hold(high, old.access))
+    }
+
+    /// Makes a hold exclusive if nobody else holds part of its span, waiting upgrades included.
+    pub(crate) fn try_upgrade(&mut self, index: Index) -> bool {
+        let alone = self.other_holders(index) == 0;
+        if alone {
+            self.strengthen(index, Stage::Held, 0);
+        }
+        alone
+    }
+
+    /// Makes an upgradable hold exclusive, or lets it wait until its readers have left: true if it need not wait.
+    pub(crate) fn upgrade(&mut self, index: Index) -> bool {
+        let readers = self.other_holders(index);
+        if readers == 0 {
+            self.strengthen(index, Stage::Held, 0);
+        } else {
+            self.waiting += 1;
+            self.strengthen(index, Stage::Upgrading, readers);
+        }
+        readers == 0
+    }
+
+    /// Sets whom to wake when the waiting request at `index` is granted; returns the waker before.
+    pub(crate) fn set_waker(&mut self, index: Index, waker: Waker) -> Option<Waker> {
+        debug_assert!(!self.is_held(index), "I6");
+        let at = index as usize;
+        if self.wakers.len() <= at {
+            self.wakers.resize_with(at + 1, || None);
+        }
+        self.wakers[at].replace(waker)
+    }
+
+    /// Whether `waker` is the one that will be woken.
+    pub(crate) fn will_wake(&self, index: Index, waker: &Waker) -> bool {
+        matches!(self.wakers.get(index as usize), Some(Some(set)) if set.will_wake(waker))
+    }
+
+    /// Holders and waiters together.
+    pub(crate) fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// How many wait, upgrades included.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// What is held, by waiting upgrades too, in the order of the spans.
+    pub(crate) fn holds(&self) -> impl Iterator<Item = (Span, Access)> {
+        self.stakes().filter_map(|stake| match stake.order.0 {
+            Stage::Held => Some((stake.span, stake.access)),
+            Stage::Upgrading => Some((stake.span, Access::Upgradable)),
+            Stage::Waiting => None,
+        })
+    }
+
+    /// What is waited for, by upgrades too, in the order of the spans.
+    pub(crate) fn waits(&self) -> impl Iterator<Item = (Span, Access)> {
+        let waits = self.stakes().filter(|stake| stake.order.0 != Stage::Held);
+        waits.map(|stake| (stake.span, stake.access))
+    }
+
+    fn stakes(&self) -> impl Iterator<Item = Stake> {
+        // Everything overlaps the full span.
+        let first = self.tree.first_overlap(Span::FULL);
+        let next = |&index: &Index| self.tree.next_overlap(index, Span::FULL);
+        std::iter::successors(first, next).map(|index| self.stake(index))
+    }
+
+    /// Bytes of the tree's nodes and the list of wakers.
+    pub(crate) fn memory_usage(&self) -> usize {
+        self.tree.memory_usage() + self.wakers.capacity() * size_of::<Option<Waker>>()
+    }
+
+    #[inline]
+    fn add(&mut self, span: Span, access: Access, stage: Stage, count: u32) -> Index {
+        let number = self.next_number;
+        // A number a nanosecond lasts for five centuries.
+        self.next_number += 1;
+        let claim = Claim {
+            access,
+            stage,
+            count,
+        };
+        self.tree.insert(span, number, claim)
+    }
+
+    fn claim(&self, index: Index) -> Claim {
+        self.tree.node(index).value
+    }
+
+    #[inline]
+    fn stake(&self, index: Index) -> Stake {
+        let node = self.tree.node(index);
+        Stake {
+            span: node.span(),
+            access: node.value.access,
+            order: (node.value.stage, node.number()),
+        }
+    }
+
+    fn take_waker(&mut self, index: Index) -> Option<Waker> {
+        self.wakers.get_mut(index as usize)?.take()
+    }
+
+    fn for_each_overlap(&self, span: Span, mut f: impl FnMut(Claim, Index)) {
+        let mut next = self.tree.first_overlap(span);
+        while let Some(index) = next {
+            f(self.claim(index), index);
+            next = self.tree.next_overlap(index, span);
+        }
+    }
+
+    /// How many others hold part of the span of the hold at `me`: what an upgrade waits for.
+    fn other_holders(&self, me: Index) -> u32 {
+        let mut holders = 0;
+        self.for_each_overlap(self.tree.node(me).span(), |claim, index| {
+            holders += u32::from(index != me && claim.stage != Stage::Waiting);
+        });
+        holders
+    }
+
+    /// Gives a hold exclusive access, at `stage`.
+    fn strengthen(&mut self, index: Index, stage: Stage, count: u32) {
+        let old = self.stake(index);
+        let access = Access::Write;
+        *self.tree.value_mut(index) = Claim {
+            access,
+            stage,
+            count,
+        };
+        let order = (stage, old.order.1);
+        self.settle_quietly(
+            &old,
+            &[Stake {
+                access,
+                order,
+                ..old
+            }],
+        );
+    }
+
+    /// Makes I1 and I2 true again after a request that was `old` has become `new`, none of which lies outside of `old`:
+    /// corrects the counts of the others, and grants those that count nobody any more.
+    fn settle(&mut self, old: &Stake, new: &[Stake], wakes: &mut Wakes) {
+        if self.waiting == 0 {
+            return;
+        }
+        let mut next = self.tree.first_overlap(old.span);
+        while let Some(index) = next {
+            next = self.tree.next_overlap(index, old.span);
+            let other = self.stake(index);
+            if other.order.1 == old.order.1 {
+                continue;
+            }
+            let did = u32::from(old.blocks(&other));
+            let does: u32 = new.iter().map(|new| u32::from(new.blocks(&other))).sum();
+            if did == does {
+                continue;
+            }
+            let claim = self.tree.value_mut(index);
+            claim.count = claim.count + does - did;
+            if claim.count == 0 {
+                claim.stage = Stage::Held;
+                self.waiting -= 1;
+                wakes.push(self.take_waker(index));
+            }
+        }
+    }
+
+    /// [`settle`](Self::settle), where nobody ceases to be blocked.
+    fn settle_quietly(&mut self, old: &Stake, new: &[Stake]) {
+        let mut wakes = Wakes::default();
+        self.settle(old, new, &mut wakes);
+        debug_assert_eq!(
+            wakes.len, 0,
+            "a request was granted by one that asks for more"
+        );
+    }
+}
+
+/// How many wakers are kept without allocating.
+const FEW: usize = 8;
+
+/// Whom to wake, and wakers to drop, once the lock is open: a waker is the user's code.
+#[derive(Default)]
+pub(crate) struct Wakes {
+    few: [Option<Waker>; FEW],
+    len: usize,
+    more: Vec<Waker>,
+    discarded: Option<Waker>,
+}
+
+impl Wakes {
+    fn push(&mut self, waker: Option<Waker>) {
+        let Some(waker) = waker else { return };
+        match self.few.get_mut(self.len) {
+            Some(place) => *place = Some(waker),
+            None => self.more.push(waker),
+        }
+        self.len += 1;
+    }
+
+    /// Wakes all, in the order of their spans.
+    pub(crate) fn wake(self) {
+        let few = self.few.into_iter().flatten();
+        few.chain(self.more).for_each(Waker::wake);
+    }
+}
+
+#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+mod tests;

@@ -1,0 +1,230 @@
+//! The requests against their definition: every count is computed anew after each step.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Wake, Waker};
+
+use proptest::prelude::*;
+use proptest::sample::Index as Pick;
+use spanlock::{Access, Span};
+
+use super::{Index, Requests, Stage, Stake, Wakes};
+
+/// Counts its wakes.
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+impl Requests {
+    fn indices(&self) -> Vec<Index> {
+        let first = self.tree.first_overlap(Span::FULL);
+        let next = |&index: &Index| self.tree.next_overlap(index, Span::FULL);
+        std::iter::successors(first, next).collect()
+    }
+
+    /// Asserts I1, I2, I5, I6, and that no two holds conflict.
+    fn check(&self) {
+        self.tree.check();
+        let indices = self.indices();
+        let stakes: Vec<Stake> = indices.iter().map(|&index| self.stake(index)).collect();
+        let mut waiting = 0;
+        for (&index, stake) in indices.iter().zip(&stakes) {
+            let claim = self.claim(index);
+            let blockers = stakes.iter().filter(|other| other.blocks(stake)).count();
+            assert_eq!(claim.count as usize, blockers, "I1");
+            assert_eq!(claim.stage == Stage::Held, claim.count == 0, "I2");
+            waiting += usize::from(claim.stage != Stage::Held);
+            let waker = self.wakers.get(index as usize).and_then(Option::as_ref);
+            assert_eq!(waker.is_some(), claim.stage != Stage::Held, "I6");
+        }
+        assert_eq!(waiting, self.waiting, "I5");
+        let set = self.wakers.iter().flatten().count();
+        assert_eq!(set, waiting, "I6: wakers of nobody");
+        for (i, one) in stakes.iter().enumerate() {
+            for other in &stakes[..i] {
+                // What an upgrade holds while it waits.
+                let held = |stake: &Stake| match stake.order.0 {
+                    Stage::Held => Some(stake.access),
+                    Stage::Upgrading => Some(Access::Upgradable),
+                    Stage::Waiting => None,
+                };
+                if let (Some(a), Some(b)) = (held(one), held(other)) {
+                    assert!(!(one.span.overlaps(other.span) && a.conflicts_with(b)));
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enter(Span, Access),
+    Leave(Pick),
+    Downgrade(Pick),
+    TryUpgrade(Pick),
+    Upgrade(Pick),
+    Shrink(Pick, Pick, Pick),
+    Split(Pick, Pick),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let which = any::<Pick>;
+    let access = prop_oneof![
+        Just(Access::Read),
+        Just(Access::Upgradable),
+        Just(Access::Write)
+    ];
+    let enter = (0..16_u64, 1..6_u64, access)
+        .prop_map(|(start, len, access)| Step::Enter(span(start, start + len), access));
+    prop_oneof![
+        8 => enter,
+        6 => which().prop_map(Step::Leave),
+        1 => which().prop_map(Step::Downgrade),
+        1 => which().prop_map(Step::TryUpgrade),
+        2 => which().prop_map(Step::Upgrade),
+        1 => (which(), which(), which()).prop_map(|(a, b, c)| Step::Shrink(a, b, c)),
+        1 => (which(), which()).prop_map(|(a, b)| Step::Split(a, b)),
+    ]
+}
+
+fn span(start: u64, end: u64) -> Span {
+    Span::new(start..end).unwrap().unwrap()
+}
+
+/// The requests, and how many wakes there must have been.
+struct World {
+    requests: Requests,
+    counter: Arc<Counter>,
+    wakes: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        World {
+            requests: Requests::with_capacity(0),
+            counter: Arc::default(),
+            wakes: 0,
+        }
+    }
+
+    fn enter(&mut self, span: Span, access: Access) {
+        let requests = &mut self.requests;
+        if requests.admits(span, access) {
+            requests.hold(span, access);
+        } else {
+            let index = requests.queue(span, access);
+            let waker = Waker::from(self.counter.clone());
+            assert!(requests.set_waker(index, waker).is_none());
+        }
+    }
+
+    fn pick(&self, which: &Pick, suitable: impl Fn(Stake) -> bool) -> Option<Index> {
+        let mut indices = self.requests.indices();
+        indices.retain(|&index| suitable(self.requests.stake(index)));
+        (!indices.is_empty()).then(|| *which.get(&indices))
+    }
+
+    /// Does what may grant; every grant is one wake.
+    fn change(&mut self, change: impl FnOnce(&mut Requests, &mut Wakes)) {
+        let requests = &mut self.requests;
+        let waiting = requests.waiting;
+        let mut wakes = Wakes::default();
+        change(requests, &mut wakes);
+        let gone = usize::from(wakes.discarded.is_some());
+        self.wakes += waiting - gone - requests.waiting;
+        wakes.wake();
+        assert_eq!(self.counter.0.load(Relaxed), self.wakes, "a wake a grant");
+    }
+
+    fn step(&mut self, step: &Step) {
+        let held = |stake: Stake| stake.order.0 == Stage::Held;
+        match step {
+            Step::Enter(span, access) => self.enter(*span, *access),
+            Step::Leave(which) => {
+                // An upgrade cannot be given up.
+                let leaver = self.pick(which, |stake| stake.order.0 != Stage::Upgrading);
+                if let Some(index) = leaver {
+                    self.change(|requests, wakes| requests.leave(index, wakes));
+                }
+            }
+            Step::Downgrade(which) => {
+                let holder = self.pick(which, |s| held(s) && s.access != Access::Read);
+                if let Some(index) = holder {
+                    self.change(|requests, wakes| requests.weaken(index, Access::Read, wakes));
+                }
+            }
+            Step::TryUpgrade(which) => {
+                if let Some(index) = self.pick(which, |s| held(s) && s.access != Access::Write) {
+                    self.change(|requests, _| _ = requests.try_upgrade(index));
+                }
+            }
+            Step::Upgrade(which) => {
+                let holder = self.pick(which, |s| held(s) && s.access == Access::Upgradable);
+                if let Some(index) = holder
+                    && !self.requests.upgrade(index)
+                {
+                    let waker = Waker::from(self.counter.clone());
+                    assert!(self.requests.set_waker(index, waker).is_none());
+                }
+            }
+            Step::Shrink(which, start, len) => {
+                if let Some(index) = self.pick(which, held) {
+                    let old = self.requests.stake(index).span;
+                    let start = old.start() + start.index(old.len() as usize) as u64;
+                    let len = 1 + len.index((old.end() - start) as usize) as u64;
+                    let keep = span(start, start + len);
+                    self.change(|requests, wakes| _ = requests.shrink(index, keep, wakes));
+                }
+            }
+            Step::Split(which, at) => {
+                if let Some(index) = self.pick(which, |s| held(s) && s.span.len() > 1) {
+                    let old = self.requests.stake(index).span;
+                    let at = old.start() + 1 + at.index(old.len() as usize - 1) as u64;
+                    let (low, high) = (span(old.start(), at), span(at, old.end()));
+                    self.change(|requests, _| {
+                        let (a, b) = requests.split(index, low, high);
+                        assert_eq!(requests.stake(a).span, low);
+                        assert_eq!(requests.stake(b).span, high);
+                    });
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn counts_are_what_they_are_defined_to_be(steps in prop::collection::vec(step(), 200)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+            world.requests.check();
+        }
+        // Whoever holds goes, until all have been granted and are gone: nobody is left waiting.
+        while let Some(index) = world.requests.indices().into_iter().find(|&i| world.requests.is_held(i)) {
+            world.change(|requests, wakes| requests.leave(index, wakes));
+            world.requests.check();
+        }
+        prop_assert_eq!(world.requests.len(), 0);
+    }
+}
+
+#[test]
+fn more_wakes_than_are_kept_in_place() {
+    let mut world = World::new();
+    world.enter(span(0, 100), Access::Write);
+    for reader in 0..50 {
+        world.enter(span(reader, reader + 50), Access::Read);
+    }
+    let writer = world.requests.indices()[0];
+    world.change(|requests, wakes| requests.leave(writer, wakes));
+    assert_eq!((world.wakes, world.requests.waiting()), (50, 0));
+    world.requests.check();
+}

@@ -1,0 +1,217 @@
+//! Requests that are polled by hand, so that a test decides who looks when.
+
+#![allow(dead_code)]
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Poll, Wake, Waker};
+
+use spanlock::{
+    Access, RawRangeLock, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
+    RawRangeLockUpgradeWait, RawRangeLockWait, Span, Token,
+};
+use spanlock_interval::{IntervalLock, IntervalRequest};
+
+pub(crate) fn span(range: Range<u64>) -> Span {
+    Span::new(range).expect("in order").expect("not empty")
+}
+
+/// Counts its wakes.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+impl Counter {
+    pub(crate) fn wakes(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A request and its waker. It neither cancels nor releases when it is dropped.
+pub(crate) struct Asked<'a> {
+    lock: &'a IntervalLock,
+    pub(crate) span: Span,
+    pub(crate) access: Access,
+    request: IntervalRequest,
+    pub(crate) counter: Arc<Counter>,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn new(lock: &'a IntervalLock, range: Range<u64>, access: Access) -> Self {
+        Asked {
+            lock,
+            span: span(range),
+            access,
+            request: IntervalRequest::default(),
+            counter: Arc::default(),
+        }
+    }
+
+    /// A new request that is polled once, and must wait.
+    pub(crate) fn waiting(lock: &'a IntervalLock, range: Range<u64>, access: Access) -> Self {
+        let mut asked = Asked::new(lock, range, access);
+        assert!(asked.poll().is_none(), "granted at once");
+        asked
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<Taken<'a>> {
+        self.poll_with(&Waker::from(self.counter.clone()))
+    }
+
+    pub(crate) fn poll_with(&mut self, waker: &Waker) -> Option<Taken<'a>> {
+        // SAFETY: the request is used for this lock, span and access only.
+        let poll =
+            unsafe { (self.lock).poll_lock(self.span, self.access, &mut self.request, waker) };
+        match poll {
+            Poll::Ready(token) => Some(Taken {
+                lock: self.lock,
+                span: self.span,
+                access: self.access,
+                token: token.expect("without a bound on ranges"),
+            }),
+            Poll::Pending => None,
+        }
+    }
+
+    pub(crate) fn cancel(&mut self) {
+        // SAFETY: as above.
+        unsafe { (self.lock).cancel(self.span, self.access, &mut self.request) }
+    }
+
+    pub(crate) fn wakes(&self) -> usize {
+        self.counter.wakes()
+    }
+}
+
+/// A hold, with every power of the lock. It is not released when it is dropped.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken<'a> {
+    lock: &'a IntervalLock,
+    pub(crate) span: Span,
+    pub(crate) access: Access,
+    token: Token,
+}
+
+// SAFETY of all calls below: a `Taken` is what is held. Tests use each once, although it is `Copy`.
+impl<'a> Taken<'a> {
+    pub(crate) fn lock(lock: &'a IntervalLock, range: Range<u64>, access: Access) -> Self {
+        let span = span(range);
+        Taken {
+            lock,
+            span,
+            access,
+            token: lock.lock(span, access).expect("without a bound on ranges"),
+        }
+    }
+
+    pub(crate) fn try_lock(
+        lock: &'a IntervalLock,
+        range: Range<u64>,
+        access: Access,
+    ) -> Option<Self> {
+        let span = span(range);
+        let token = lock.try_lock(span, access).ok()?;
+        Some(Taken {
+            lock,
+            span,
+            access,
+            token,
+        })
+    }
+
+    pub(crate) fn release(self) {
+        // SAFETY: above.
+        unsafe { self.lock.unlock(self.span, self.access, self.token) }
+    }
+
+    pub(crate) fn downgrade(self) -> Self {
+        // SAFETY: above.
+        let token = unsafe { self.lock.downgrade(self.span, self.access, self.token) };
+        let access = Access::Read;
+        Taken {
+            token,
+            access,
+            ..self
+        }
+    }
+
+    /// Whether it worked.
+    pub(crate) fn try_upgrade(self) -> (Self, bool) {
+        // SAFETY: above.
+        match unsafe { self.lock.try_upgrade(self.span, self.access, self.token) } {
+            Ok(token) => {
+                let access = Access::Write;
+                let upgraded = Taken {
+                    token,
+                    access,
+                    ..self
+                };
+                (upgraded, true)
+            }
+            Err(token) => (Taken { token, ..self }, false),
+        }
+    }
+
+    pub(crate) fn upgrade(self) -> Self {
+        // SAFETY: above; it is upgradable.
+        let token = unsafe { self.lock.upgrade(self.span, self.token) };
+        let access = Access::Write;
+        Taken {
+            token,
+            access,
+            ..self
+        }
+    }
+
+    pub(crate) fn shrink(self, keep: Range<u64>) -> Self {
+        let keep = span(keep);
+        // SAFETY: above; tests keep a part of the span.
+        let token = unsafe { (self.lock).shrink(self.span, self.access, self.token, keep) };
+        Taken {
+            token,
+            span: keep,
+            ..self
+        }
+    }
+
+    pub(crate) fn split(self, at: u64) -> (Self, Self) {
+        // SAFETY: above; tests split within the span.
+        let (low, high) = unsafe { (self.lock).split(self.span, self.access, self.token, at) };
+        let part = |range, token| Taken {
+            token,
+            span: span(range),
+            ..self
+        };
+        (
+            part(self.span.start()..at, low),
+            part(at..self.span.end(), high),
+        )
+    }
+}
+
+/// A small generator of numbers, the same in every run for the same seed.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Rng(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 8) % bound
+    }
+
+    pub(crate) fn access(&mut self) -> Access {
+        [Access::Read, Access::Upgradable, Access::Write][self.below(3) as usize]
+    }
+}

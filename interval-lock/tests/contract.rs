@@ -1,0 +1,55 @@
+//! The interval tree, held to the contract of the `spanlock` crate by that crate's own suite: exact ranges.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+#[macro_use]
+#[path = "../../range-lock/tests/suite/mod.rs"]
+#[allow(dead_code)]
+mod shared;
+
+mod suite {
+    //! The suite, with the bound on overtaking that this lock states: none at all.
+
+    pub(crate) use crate::shared::*;
+
+    pub(crate) mod fairness {
+        use spanlock::RangeLockExt;
+        use spanlock_interval::IntervalLock;
+
+        pub(crate) use crate::shared::fairness::*;
+
+        pub(crate) fn a_waiting_writer_is_passed_a_bounded_number_of_times(
+            kind: &crate::shared::Kind<IntervalLock>,
+        ) {
+            let lock = kind.lock();
+            for _ in 0..20 {
+                let in_the_way = lock.read(kind.units(0..1)).unwrap();
+                std::thread::scope(|scope| {
+                    scope.spawn(|| drop(lock.write(kind.units(0..1)).unwrap()));
+                    // From here on it waits, as this lock can tell.
+                    while lock.waiting() == 0 {
+                        std::thread::yield_now();
+                    }
+                    for _ in 0..100 {
+                        assert!(lock.try_read(kind.units(0..1)).is_err());
+                    }
+                    assert_eq!(lock.waiting(), 1, "granted while a reader holds");
+                    drop(in_the_way);
+                });
+                kind.assert_free(&lock);
+            }
+        }
+    }
+}
+
+use spanlock_interval::IntervalLock;
+use suite::Kind;
+
+contract!(
+    interval_tree,
+    IntervalLock,
+    Kind {
+        make: |_| IntervalLock::new(),
+        granule: 1,
+    }
+);

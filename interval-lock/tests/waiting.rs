@@ -1,0 +1,283 @@
+//! Requests that wait: their order, their wakers, and how they are given up.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+mod common;
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Asked, Counter, Taken, span};
+use spanlock::Access::{Read, Upgradable, Write};
+use spanlock::{RangeLockExt, RawRangeLock, RawRangeLockWait};
+use spanlock_interval::{IntervalLock, IntervalRequest};
+use spanlock_sync::{Parker, Wakeup};
+
+#[test]
+fn first_come_first_served() {
+    let lock = IntervalLock::new();
+    let hold = Taken::lock(&lock, 0..100, Write);
+    // Overlapping chains, in mixed order of starts.
+    let mut asked: Vec<_> = (0..20_u64)
+        .map(|i| Asked::waiting(&lock, i * 7 % 20..i * 7 % 20 + 30, Write))
+        .collect();
+    hold.release();
+    for i in 0..asked.len() {
+        for later in &mut asked[i + 1..] {
+            assert!(later.poll().is_none());
+            assert_eq!(later.wakes(), 0);
+        }
+        assert_eq!(asked[i].wakes(), 1);
+        asked[i].poll().expect("its turn").release();
+    }
+    assert!(lock.is_empty());
+}
+
+#[test]
+fn nobody_passes_a_waiter_that_it_conflicts_with() {
+    let lock = IntervalLock::new();
+    let hold = Taken::lock(&lock, 0..1, Read);
+    let mut everything = Asked::waiting(&lock, 0..u64::MAX, Write);
+    // Positions that nobody holds, but that are asked for.
+    for at in [1, 1000, u64::MAX - 1] {
+        assert!(lock.try_read(at..at + 1).is_err());
+        assert!(lock.try_write(at..at + 1).is_err());
+    }
+    let mut reader = Asked::waiting(&lock, 5..6, Read);
+    hold.release();
+    assert_eq!((everything.wakes(), reader.wakes()), (1, 0));
+    everything.poll().expect("its turn").release();
+    reader.poll().expect("its turn").release();
+    assert!(lock.is_empty());
+}
+
+#[test]
+fn a_request_is_granted_though_nobody_looks() {
+    let lock = IntervalLock::new();
+    let hold = Taken::lock(&lock, 0..10, Write);
+    let mut asked = Asked::waiting(&lock, 0..10, Write);
+    hold.release();
+    // Its turn has come, so others wait for it; given up, it wakes them.
+    assert!(lock.try_read(0..10).is_err());
+    let mut behind = Asked::waiting(&lock, 3..4, Upgradable);
+    asked.cancel();
+    assert_eq!(behind.wakes(), 1);
+    behind.poll().expect("its turn").release();
+    assert!(lock.is_empty());
+}
+
+#[test]
+fn after_ready_and_after_cancel_a_request_is_as_new() {
+    let lock = IntervalLock::new();
+    let mut asked = Asked::new(&lock, 0..10, Write);
+    asked.cancel();
+    let first = asked.poll().expect("nobody is there");
+    // The hold is not the request's any more.
+    asked.cancel();
+    assert_eq!(lock.len(), 1);
+    assert!(asked.poll().is_none());
+    asked.cancel();
+    asked.cancel();
+    assert_eq!((lock.len(), lock.waiting()), (1, 0));
+    first.release();
+    asked.poll().expect("nobody is there").release();
+    assert!(lock.is_empty());
+}
+
+#[test]
+fn the_last_waker_counts() {
+    let lock = IntervalLock::new();
+    let hold = Taken::lock(&lock, 0..10, Write);
+    let mut asked = Asked::waiting(&lock, 0..10, Write);
+    let [second, third] = [(); 2].map(|()| Arc::new(Counter::default()));
+    assert!(asked.poll_with(&Waker::from(second.clone())).is_none());
+    assert!(asked.poll_with(&Waker::from(third.clone())).is_none());
+    // The others are let go of, not kept.
+    assert_eq!(Arc::strong_count(&asked.counter), 1);
+    assert_eq!(Arc::strong_count(&second), 1);
+    assert_eq!(Arc::strong_count(&third), 2);
+    hold.release();
+    assert_eq!((asked.wakes(), second.wakes(), third.wakes()), (0, 0, 1));
+    assert_eq!(Arc::strong_count(&third), 1);
+    asked.poll().expect("its turn").release();
+    // Nor is one kept by a request that was given up.
+    let hold = Taken::lock(&lock, 0..10, Write);
+    let mut asked = Asked::waiting(&lock, 0..10, Write);
+    asked.cancel();
+    assert_eq!(Arc::strong_count(&asked.counter), 1);
+    hold.release();
+    assert!(lock.is_empty());
+}
+
+/// A waker that uses the lock at once, in the thread that wakes.
+#[test]
+fn a_waker_may_use_the_lock() {
+    struct Greedy {
+        lock: IntervalLock,
+        request: Mutex<IntervalRequest>,
+        took: OnceLock<()>,
+    }
+    impl Wake for Greedy {
+        fn wake(self: Arc<Self>) {
+            let waker = Waker::from(self.clone());
+            let mut request = self.request.lock().unwrap();
+            // SAFETY: the request is used for this lock, span and access only.
+            let poll = unsafe { (self.lock).poll_lock(span(0..10), Write, &mut request, &waker) };
+            let Poll::Ready(Ok(token)) = poll else {
+                panic!("woken before its turn");
+            };
+            // SAFETY: held just now.
+            unsafe { self.lock.unlock(span(0..10), Write, token) };
+            self.took.set(()).expect("woken once");
+        }
+    }
+    let greedy = Arc::new(Greedy {
+        lock: IntervalLock::new(),
+        request: Mutex::default(),
+        took: OnceLock::new(),
+    });
+    let hold = Taken::lock(&greedy.lock, 0..10, Write);
+    let waker = Waker::from(greedy.clone());
+    let mut request = greedy.request.lock().unwrap();
+    // SAFETY: as above.
+    let poll = unsafe { (greedy.lock).poll_lock(span(0..10), Write, &mut request, &waker) };
+    assert!(poll.is_pending());
+    drop(request);
+    hold.release();
+    assert!(greedy.took.get().is_some());
+    assert!(greedy.lock.is_empty());
+}
+
+#[test]
+fn threads_and_polled_requests_wait_in_one_order() {
+    let lock = IntervalLock::new();
+    let order = Mutex::new(Vec::new());
+    for _ in 0..50 {
+        order.lock().unwrap().clear();
+        let hold = Taken::lock(&lock, 0..10, Write);
+        thread::scope(|scope| {
+            let mut polled = Vec::new();
+            for i in 0..6 {
+                if i % 2 == 0 {
+                    polled.push((i, Asked::waiting(&lock, 0..10, Write)));
+                } else {
+                    scope.spawn(|| {
+                        let hold = lock.write(0..10).unwrap();
+                        order.lock().unwrap().push("thread");
+                        drop(hold);
+                    });
+                }
+                while lock.waiting() <= i {
+                    thread::yield_now();
+                }
+            }
+            hold.release();
+            for (_, mut asked) in polled {
+                let taken = loop {
+                    match asked.poll() {
+                        Some(taken) => break taken,
+                        None => thread::yield_now(),
+                    }
+                };
+                order.lock().unwrap().push("polled");
+                taken.release();
+            }
+        });
+        let expected = ["polled", "thread"].repeat(3);
+        assert_eq!(*order.lock().unwrap(), expected);
+        assert!(lock.is_empty());
+    }
+}
+
+/// A thread's place to sleep may hold a wake that was meant for something else.
+#[test]
+fn a_wake_that_comes_from_elsewhere_grants_nothing() {
+    let lock = IntervalLock::new();
+    let hold = Taken::lock(&lock, 0..10, Write);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            Parker::with(|parker| parker.waker().wake());
+            let hold = lock.write(0..10).unwrap();
+            assert_eq!(lock.waiting(), 0, "returned before its turn");
+            drop(hold);
+        });
+        while lock.waiting() == 0 {
+            thread::yield_now();
+        }
+        thread::sleep(Duration::from_millis(2));
+        assert!(!waiter.is_finished());
+        hold.release();
+    });
+    assert!(lock.is_empty());
+}
+
+/// A deadline as a thread keeps one: it polls whenever it wakes, and gives up when the time has come.
+#[test]
+fn deadlines_that_pass_leave_no_trace() {
+    let lock = IntervalLock::new();
+    thread::scope(|scope| {
+        for me in 0..6_u64 {
+            let lock = &lock;
+            scope.spawn(move || {
+                let (mut in_time, mut late) = (0, 0);
+                for i in 0..300 {
+                    let access = [Read, Upgradable, Write][((me + i) % 3) as usize];
+                    let start = (me * 3 + i) % 8;
+                    let mut asked = Asked::new(lock, start..start + 4, access);
+                    let deadline = Instant::now() + Duration::from_micros((i % 7) * 30);
+                    let taken = Parker::with(|parker| {
+                        loop {
+                            if let Some(taken) = asked.poll_with(&parker.waker()) {
+                                return Some(taken);
+                            }
+                            if parker.park(Some(deadline)) == Wakeup::TimedOut {
+                                asked.cancel();
+                                return None;
+                            }
+                        }
+                    });
+                    match taken {
+                        Some(taken) => {
+                            in_time += 1;
+                            thread::yield_now();
+                            taken.release();
+                        }
+                        None => late += 1,
+                    }
+                }
+                assert_eq!(in_time + late, 300);
+            });
+        }
+    });
+    assert!(lock.is_empty(), "{lock:?}");
+    drop(lock.try_write(0..u64::MAX).unwrap());
+}
+
+#[test]
+fn what_the_lock_tells_about_itself() {
+    let lock = IntervalLock::default();
+    let empty = lock.memory_usage();
+    assert_eq!(empty, size_of::<IntervalLock>(), "nothing is allocated yet");
+    assert_eq!(
+        format!("{lock:?}"),
+        "IntervalLock { held: [], waiting: [] }"
+    );
+    let hold = lock.upgradable_read(5..7).unwrap();
+    let asked = Asked::waiting(&lock, 6..9, Write);
+    assert_eq!(
+        format!("{lock:?}"),
+        "IntervalLock { held: [(5..7, Upgradable)], waiting: [(6..9, Write)] }"
+    );
+    assert_eq!((lock.len(), lock.waiting(), lock.is_empty()), (2, 1, false));
+    drop((hold, asked));
+
+    let lock = IntervalLock::with_capacity(100);
+    let memory = lock.memory_usage();
+    assert!((6400..7000).contains(&(memory - empty)), "{memory}");
+    let holds: Vec<_> = (0..100).map(|at| lock.write(at..at + 1).unwrap()).collect();
+    assert_eq!(lock.memory_usage(), memory);
+    drop(holds);
+    assert_eq!(lock.memory_usage(), memory);
+}
