@@ -10,7 +10,7 @@ use std::ops::Range;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use spanlock::{RangeLockExt, RawRangeLock};
-use spanlock_benches::locks::{Visitor, visit_all};
+use spanlock_benches::locks::{Make, Visitor, visit_all};
 
 /// Of each lock: 1 GiB.
 const CAPACITY: u64 = 1 << 30;
@@ -27,9 +27,9 @@ impl Visitor for Write<'_, '_> {
         &mut self,
         name: &'static str,
         _about: &'static str,
-        make: fn(u64) -> L,
+        make: Make<L>,
     ) {
-        let lock = make(CAPACITY);
+        let lock = make(CAPACITY).expect("memory for one lock");
         self.0.bench_function(name, |bench| {
             bench.iter(|| {
                 let (lock, segment) = black_box((&lock, SEGMENT));
@@ -46,9 +46,9 @@ impl Visitor for Read<'_, '_> {
         &mut self,
         name: &'static str,
         _about: &'static str,
-        make: fn(u64) -> L,
+        make: Make<L>,
     ) {
-        let lock = make(CAPACITY);
+        let lock = make(CAPACITY).expect("memory for one lock");
         self.0.bench_function(name, |bench| {
             bench.iter(|| {
                 let (lock, segment) = black_box((&lock, SEGMENT));

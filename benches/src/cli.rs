@@ -53,7 +53,16 @@ pub struct Args {
 
     /// Size of a new volume in bytes, or with a unit: 64M, 1G [default: as much as the runs need]
     #[arg(long, value_parser = size, value_name = "SIZE")]
-    pub size: Option<u64>,
+    pub size: Option<Size>,
+}
+
+/// The size of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Whole pages of 4 KiB, at least one.
+    pub bytes: u64,
+    /// As it was typed, for errors.
+    pub typed: String,
 }
 
 /// What is to be run: the arguments, with the defaults in.
@@ -73,8 +82,8 @@ pub struct Plan {
     pub import_project: bool,
     /// The volume, if not a temporary one.
     pub volume: Option<PathBuf>,
-    /// Of a new volume, in bytes.
-    pub size: Option<u64>,
+    /// Of a new volume.
+    pub size: Option<Size>,
 }
 
 impl Args {
@@ -109,7 +118,7 @@ impl Args {
             import,
             import_project: self.import.is_none(),
             volume: self.volume.clone(),
-            size: self.size,
+            size: self.size.clone(),
         })
     }
 }
@@ -135,8 +144,9 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A size in bytes, rounded up to whole pages of 4 KiB.
-fn size(text: &str) -> Result<u64, String> {
+/// A size, rounded up to whole pages of 4 KiB.
+fn size(text: &str) -> Result<Size, String> {
+    let typed = text.to_owned();
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
@@ -153,6 +163,7 @@ fn size(text: &str) -> Result<u64, String> {
         .and_then(|(number, unit)| number.checked_mul(1 << unit))
         .and_then(|bytes| bytes.checked_next_multiple_of(4096))
         .filter(|&bytes| bytes > 0)
+        .map(|bytes| Size { bytes, typed })
         .ok_or_else(|| "give a size above zero in bytes, or with a unit: 65536, 64M, 1G".to_owned())
 }
 
@@ -186,9 +197,10 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert_eq!(size("1"), Ok(4096));
-        assert_eq!(size("64M"), Ok(64 << 20));
-        assert_eq!(size("2 GiB"), Ok(2 << 30));
+        for (typed, bytes) in [("1", 4096), ("64M", 64 << 20), ("2 GiB", 2 << 30)] {
+            let typed = typed.to_owned();
+            assert_eq!(size(&typed), Ok(Size { bytes, typed }));
+        }
         for wrong in ["", "0", "M", "-1", "1X", "99999999999T"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
@@ -196,7 +208,7 @@ mod tests {
 
     #[test]
     fn an_import_folder_adds_the_import() {
-        let args = Args::parse_from(["compare", "--workloads", "dwom", "--import", "/tmp"]);
+        let args = Args::parse_from(["compare", "--workloads", "dwom", "--import", "/"]);
         assert_eq!(args.plan().unwrap().workloads, ["dwom", "import"]);
         let args = Args::parse_from(["compare", "--workloads", "drbm,dwom", "--threads", "2,1,2"]);
         let plan = args.plan().unwrap();

@@ -4,18 +4,20 @@
 //! each round begins with another lock, so that whatever else the machine does hits all locks
 //! alike. Each round opens the volume anew, which recovers it; so all locks use the same memory.
 
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use spanlock::{RawRangeLock, RwCounter};
+use spanlock::RawRangeLock;
 use walkdir::DirEntry;
 
 use crate::cli::Plan;
 use crate::import::{self, Progress, Tree};
 use crate::load::{Others, Watch};
-use crate::locks::{self, BASELINE, Task};
+use crate::locks::{self, BASELINE, Make, Task};
 use crate::measure::{self, Round, median};
 use crate::report;
 use crate::volume::{self, Needs, PREFIX, Volume};
@@ -100,10 +102,11 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
         .collect();
     let needs = needs(tree.as_ref(), if shared.is_empty() { 0 } else { slots });
     let volume = match &plan.volume {
-        Some(path) => Volume::at(path, plan.size, &needs)?,
-        None => Volume::temporary(plan.size, &needs)?,
+        Some(path) => Volume::at(path, plan.size.as_ref(), &needs)?,
+        None => Volume::temporary(plan.size.as_ref(), &needs)?,
     };
     say(&format!("volume: {}", volume.told()));
+    volume.check_largest_file(&needs)?;
     let left_behind = volume.clean()?;
     if left_behind > 0 {
         say(&format!(
@@ -119,11 +122,11 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
     };
     bar.set_length((plan.threads.len() * plan.locks.len() * ROUNDS * plan.workloads.len()) as u64);
     let imported = match &tree {
-        Some(tree) => Some(run.import_all(tree, needs.bytes)?),
+        Some(tree) => Some(run.import_all(tree, &needs)?),
         None => None,
     };
     if !shared.is_empty() {
-        run.shared_file_all(&shared, slots, needs.bytes)?;
+        run.shared_file_all(&shared, slots, &needs)?;
     }
     volume.clean()?;
     let order = |row: &Row| plan.workloads.iter().position(|&it| it == row.workload);
@@ -140,15 +143,18 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
 
 fn read_tree(plan: &Plan) -> Result<Tree> {
     let longest_lock = plan.locks.iter().map(|it| it.len()).max().unwrap_or(0);
-    let leave_out = if plan.import_project {
-        |entry: &DirEntry| {
-            let name = entry.file_name();
-            name == ".git" || (name == "target" && entry.depth() == 1)
-        }
-    } else {
-        |_: &DirEntry| false
+    let id = |it: Metadata| (it.dev(), it.ino());
+    let volume = plan.volume.as_ref().and_then(|it| fs::metadata(it).ok());
+    let volume = volume.map(id);
+    let leave_out = |entry: &DirEntry| {
+        let name = entry.file_name();
+        let of_tools = name == ".git" || (name == "target" && entry.depth() == 1);
+        // The volume may lie in the folder: it does not fit into itself.
+        let is_volume = volume.is_some() && entry.metadata().ok().map(id) == volume;
+        (plan.import_project && of_tools) || is_volume
     };
-    Tree::read(&plan.import, PREFIX.len() + longest_lock + 1, leave_out)
+    let longest = PREFIX.len() + longest_lock + 1;
+    Tree::read(&plan.import, longest, leave_out)
 }
 
 /// What the runs need of a volume, with a margin for what is overwritten and not yet free.
@@ -161,9 +167,12 @@ fn needs(tree: Option<&Tree>, slots: usize) -> Needs {
             tree.largest(),
         )
     });
-    let margin = (8 << 20) + (shared + bytes) / 8;
+    let content = shared.saturating_add(bytes);
+    let margin = (8 << 20) + content / 8 + files * 256;
+    // What no disk has is as good as more.
+    let bytes = content.saturating_add(margin).min(1 << 62);
     Needs {
-        bytes: (shared + bytes + margin + files * 256).next_multiple_of(1 << 20),
+        bytes: bytes.next_multiple_of(1 << 20),
         files: files + 1,
         largest_file: shared.max(largest).max(1),
     }
@@ -178,12 +187,12 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn shared_file_all(&mut self, all: &[SharedFile], slots: usize, needed: u64) -> Result<()> {
+    fn shared_file_all(&mut self, all: &[SharedFile], slots: usize, needs: &Needs) -> Result<()> {
         let name = format!("{PREFIX}shared-file");
-        let volume = self.volume.open(|_| RwCounter::new())?;
+        let volume = self.volume.open_plain()?;
         let made = workloads::preallocate(&volume, &name, slots)
             .with_context(|| format!("making {name} with 8 MiB for each of {slots} threads"));
-        import::advise(made, needed)?;
+        self.volume.advise(made, needs)?;
         drop(volume);
         let duration = Duration::from_secs_f64(self.plan.seconds / ROUNDS as f64);
         for workload in all {
@@ -204,7 +213,7 @@ impl Run<'_> {
     }
 
     /// Imports, and returns a sentence about it.
-    fn import_all(&mut self, tree: &Tree, needed: u64) -> Result<String> {
+    fn import_all(&mut self, tree: &Tree, needs: &Needs) -> Result<String> {
         for &threads in &self.plan.threads {
             self.interleaved(IMPORT, threads, MOST_IMPORTS, |lock, volume| {
                 let task = ImportRound {
@@ -213,7 +222,7 @@ impl Run<'_> {
                     lock,
                     threads,
                 };
-                import::advise(locks::with(lock, task), needed)
+                volume.advise(locks::with(lock, task), needs)
             })?;
         }
         Ok(format!(
@@ -319,7 +328,7 @@ struct SharedFileRound<'a> {
 impl Task for SharedFileRound<'_> {
     type Output = Result<Round>;
 
-    fn run<L: RawRangeLock + 'static>(self, make: fn(u64) -> L) -> Result<Round> {
+    fn run<L: RawRangeLock + 'static>(self, make: Make<L>) -> Result<Round> {
         let volume = self.volume.open(make)?;
         self.workload
             .round(&volume, self.name, self.threads, self.duration)
@@ -337,35 +346,52 @@ struct ImportRound<'a> {
 impl Task for ImportRound<'_> {
     type Output = Result<Round>;
 
-    fn run<L: RawRangeLock + 'static>(self, make: fn(u64) -> L) -> Result<Round> {
+    fn run<L: RawRangeLock + 'static>(self, make: Make<L>) -> Result<Round> {
         let prefix = format!("{PREFIX}{}/", self.lock);
         let progress = Progress::new(self.tree);
-        let imported = {
-            let volume = self.volume.open(make)?;
+        let imported = self.volume.open(make).and_then(|volume| {
             import::import(
                 self.tree,
                 &volume,
                 &prefix,
                 self.threads,
                 &progress,
-                &|_| (),
+                &|_, _| (),
             )
+        });
+        // Nothing was closed in an orderly way: there is nothing to close. So this is as after a crash.
+        match imported {
+            Ok(round) => {
+                let volume = self.volume.open(make)?;
+                import::verify(self.tree, &volume, &prefix, &progress)?;
+                volume::remove_under(&volume, &prefix)?;
+                Ok(round)
+            }
+            Err(error) => Err(self.stopped(error, &prefix, &progress)),
+        }
+    }
+}
+
+impl ImportRound<'_> {
+    /// The error, with what was committed before it, after a look whether that is there.
+    fn stopped(&self, error: anyhow::Error, prefix: &str, progress: &Progress) -> anyhow::Error {
+        // By a lock that can be made: perhaps it was the lock that failed.
+        let verified = self
+            .volume
+            .open_plain()
+            .and_then(|volume| import::verify(self.tree, &volume, prefix, progress));
+        let bytes = match verified {
+            Ok(bytes) => bytes,
+            Err(worse) => return worse.context(format!("after the import failed ({error:#})")),
         };
-        // Nothing was closed in an orderly way: there is nothing to close. As after a crash:
-        let volume = self.volume.open(make)?;
-        let bytes = import::verify(self.tree, &volume, &prefix, &progress)?;
-        let round = imported.with_context(|| {
-            let files = progress.files_committed();
-            let kept = if self.volume.is_temporary() {
-                "the volume was temporary, --volume makes one that stays".to_owned()
-            } else {
-                format!("they are in the volume under {prefix} until the next run")
-            };
-            format!(
-                "stopped; {files} files and {bytes} bytes were committed before, recovered, and verified ({kept})"
-            )
-        })?;
-        volume::remove_under(&volume, &prefix)?;
-        Ok(round)
+        let files = progress.files_committed();
+        let kept = if self.volume.is_temporary() {
+            "the volume was temporary, --volume makes one that stays".to_owned()
+        } else {
+            format!("they are in the volume under {prefix} until the next run")
+        };
+        error.context(format!(
+            "stopped; {files} files and {bytes} bytes were committed before, recovered, and verified ({kept})"
+        ))
     }
 }

@@ -19,18 +19,20 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use spanlock::RawRangeLock;
-use spanlock_file_core::{Error, File, FileCore};
+use spanlock_file_core::{File, FileCore};
 use spanlock_pmem::MappedFile;
 
+use crate::locks;
 use crate::measure::{self, Latencies, Round};
 
 /// Bytes that one write takes; the last of a file takes what is left.
 pub const CHUNK: u64 = 64 << 10;
 
-/// Called with a file's place in the tree when the last of its writes has returned.
-pub type OnCommitted<'a> = &'a (dyn Fn(usize) + Sync);
+/// Called with a file's place in the tree and a chunk's in the file when that chunk's write has
+/// returned; for an empty file with chunk 0, when its creation has.
+pub type OnCommitted<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// What an import has written so far, and the checksums of what it read.
 pub struct Progress {
@@ -71,7 +73,8 @@ impl Progress {
 /// committed; on failure `progress` tells what is.
 ///
 /// # Errors
-/// A file cannot be read, or is shorter than it was; the volume is full.
+/// A file cannot be read, or is shorter than it was; the volume is full; a lock cannot be made; a thread
+/// cannot be started.
 pub fn import<L: RawRangeLock + 'static>(
     tree: &Tree,
     volume: &FileCore<MappedFile, L>,
@@ -93,14 +96,17 @@ pub fn import<L: RawRangeLock + 'static>(
     let started = Instant::now();
     let done: Vec<_> = std::thread::scope(|scope| {
         let import = &import;
-        let worker = |it| scope.spawn(move || import.work(it, threads));
-        let workers: Vec<_> = (0..threads).map(worker).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        workers.into_iter().map(join).collect()
+        let mut workers = Vec::new();
+        for worker in 0..threads {
+            match measure::spawn(scope, worker, move || import.work(worker, threads)) {
+                Ok(started) => workers.push(started),
+                Err(error) => {
+                    import.fail(error);
+                    break;
+                }
+            }
+        }
+        workers.into_iter().map(measure::joined).collect()
     });
     let seconds = started.elapsed().as_secs_f64().max(1e-9);
     if let Some(error) = import
@@ -129,8 +135,8 @@ struct Import<'a, L: RawRangeLock> {
     prefix: &'a str,
     progress: &'a Progress,
     on_committed: OnCommitted<'a>,
-    /// The files in the volume; whoever comes first creates.
-    open: Vec<OnceLock<Result<File<MappedFile, L>, Error>>>,
+    /// The files in the volume, `None` if one could not be created; whoever comes first creates.
+    open: Vec<OnceLock<Option<File<MappedFile, L>>>>,
     /// The next piece of work.
     next: AtomicUsize,
     /// The first failure; the threads stop when there is one.
@@ -163,9 +169,7 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
                 break;
             };
             if let Err(error) = self.write(file, chunk, &mut state) {
-                let source = &self.tree.files[file];
-                let error = error.context(format!("importing {}", source.path.display()));
-                self.fail(error);
+                self.fail(importing(&self.tree.files[file], error));
             }
         }
         (state.ops, state.latencies)
@@ -194,14 +198,16 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
         }
 
         let created = self.open[file].get_or_init(|| {
-            let name = format!("{}{}", self.prefix, source.name);
             let started = Instant::now();
-            let created = self.volume.create(&name);
+            let created = self.create(source);
             measure::record(&mut worker.latencies, started.elapsed());
             worker.ops += 1;
             created
         });
-        let created = created.as_ref().map_err(|error| error.clone())?;
+        let Some(created) = created else {
+            // Whoever tried has told why.
+            return Ok(());
+        };
         // Relaxed, both: as above.
         progress.created.store(true, Ordering::Relaxed);
         if !content.is_empty() {
@@ -211,11 +217,22 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
             worker.ops += 1;
             progress.chunks[chunk].1.store(true, Ordering::Relaxed);
         }
-        // AcqRel: whoever is last reports the writes of all others.
-        if progress.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            (self.on_committed)(file);
-        }
+        // Relaxed: as above.
+        progress.left.fetch_sub(1, Ordering::Relaxed);
+        (self.on_committed)(file, chunk);
         Ok(())
+    }
+
+    /// Creates a file in the volume; if that fails, so has the import.
+    fn create(&self, source: &Source) -> Option<File<MappedFile, L>> {
+        let name = format!("{}{}", self.prefix, source.name);
+        let created = match locks::caught(|| self.volume.create(&name)) {
+            Ok(created) => created.map_err(anyhow::Error::new),
+            Err(none) => Err(none.into()),
+        };
+        created
+            .map_err(|error| self.fail(importing(source, error)))
+            .ok()
     }
 
     fn has_failed(&self) -> bool {
@@ -228,24 +245,6 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
     }
 }
 
-/// Adds to an error that says the volume is full how much it would have to hold, in bytes.
-///
-/// # Errors
-/// That of `result`.
-pub fn advise<T>(result: Result<T>, needed: u64) -> Result<T> {
-    match result {
-        Err(error) if error.chain().any(is_full) => Err(error).with_context(|| {
-            format!(
-                "the volume is full: this run needs about {needed} bytes free; make a larger one with --size"
-            )
-        }),
-        other => other,
-    }
-}
-
-fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
-    matches!(
-        error.downcast_ref::<Error>(),
-        Some(Error::NoSpace { .. } | Error::NoInodes { .. } | Error::FileTooLarge { .. })
-    )
+fn importing(source: &Source, error: anyhow::Error) -> anyhow::Error {
+    error.context(format!("importing {}", source.path.display()))
 }

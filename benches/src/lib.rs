@@ -3,9 +3,11 @@
 pub mod cli;
 pub mod compare;
 pub mod import;
+pub mod killed;
 pub mod load;
 pub mod locks;
 pub mod measure;
 pub mod report;
+pub mod result_file;
 pub mod volume;
 pub mod workloads;

@@ -1,10 +1,11 @@
 //! Threads on cores, timed rounds, latencies, medians.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{RwLock, mpsc};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use rustix::thread::CpuSet;
 
@@ -68,55 +69,89 @@ const STOP: u8 = 2;
 /// and again. An operation handles `bytes_per_op` bytes.
 ///
 /// # Errors
-/// The first error of an operation; its thread stops, the others go on to the end of the round.
+/// A thread cannot be started. The first error of an operation; its thread stops, the others go on to the
+/// end of the round.
 pub fn timed<Op, E>(
     workers: usize,
     duration: Duration,
     bytes_per_op: u64,
     prepare: impl Fn(usize) -> Op + Sync,
-) -> Result<Round, E>
+) -> Result<Round>
 where
     Op: FnMut() -> Result<(), E>,
-    E: Send,
+    E: Into<anyhow::Error> + Send,
 {
     let phase = AtomicU8::new(WARM_UP);
-    let all_ready = Barrier::new(workers + 1);
-    let work = |worker| {
+    // The threads wait here until all of them are ready. Not a barrier: some may never come.
+    let gate = RwLock::new(());
+    let (ready, all_ready) = mpsc::channel();
+    let work = |worker, ready: mpsc::Sender<()>| {
         pin(worker, workers);
         let mut op = prepare(worker);
-        all_ready.wait();
+        drop(ready);
+        drop(gate.read());
         measure(&phase, &mut op)
     };
-    let done: Vec<_> = std::thread::scope(|scope| {
+    let done = std::thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = (0..workers)
-            .map(|it| scope.spawn(move || work(it)))
+        let closed = gate.write();
+        let threads: Result<Vec<_>> = (0..workers)
+            .map(|it| {
+                let ready = ready.clone();
+                spawn(scope, it, move || work(it, ready))
+            })
             .collect();
-        all_ready.wait();
-        std::thread::sleep(duration / 10);
-        // Relaxed, both: the threads learn a phase, and nothing else from it.
-        phase.store(MEASURE, Ordering::Relaxed);
-        std::thread::sleep(duration);
+        drop(ready);
+        if threads.is_ok() {
+            // Ends when each thread has dropped its sender.
+            let _ = all_ready.recv();
+            drop(closed);
+            std::thread::sleep(duration / 10);
+            // Relaxed, here and below: the threads learn a phase, and nothing else from it.
+            phase.store(MEASURE, Ordering::Relaxed);
+            std::thread::sleep(duration);
+        }
         phase.store(STOP, Ordering::Relaxed);
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().map(join).collect()
-    });
+        let done: Vec<_> = threads?.into_iter().map(joined).collect();
+        anyhow::Ok(done)
+    })?;
     let mut round = Round {
         ops_per_s: 0.0,
         bytes_per_s: 0.0,
         latencies: latencies(),
     };
     for thread in done {
-        let (ops_per_s, latencies) = thread?;
+        let (ops_per_s, latencies) = thread.map_err(Into::into)?;
         round.ops_per_s += ops_per_s;
         round.latencies += latencies;
     }
     round.bytes_per_s = round.ops_per_s * bytes_per_op as f64;
     Ok(round)
+}
+
+/// Starts thread number `worker`.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    worker: usize,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    let started = std::thread::Builder::new().spawn_scoped(scope, work);
+    started.with_context(|| {
+        format!(
+            "thread {} cannot be started: give fewer --threads, or allow more of them",
+            worker + 1
+        )
+    })
+}
+
+/// What the thread returned; its panic, if it panicked.
+pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// One thread's part: its operations a second, and how long those took that were timed.
@@ -165,6 +200,8 @@ pub fn median(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::bail;
+
     use super::*;
 
     #[test]
@@ -179,7 +216,7 @@ mod tests {
         let round = timed(2, Duration::from_millis(20), 10, |_| {
             || {
                 std::thread::sleep(Duration::from_micros(100));
-                Ok::<_, ()>(())
+                anyhow::Ok(())
             }
         })
         .unwrap();
@@ -191,8 +228,8 @@ mod tests {
     #[test]
     fn an_error_ends_the_round_with_it() {
         let failed = timed(2, Duration::from_millis(5), 1, |worker| {
-            move || if worker == 1 { Err("no") } else { Ok(()) }
+            move || if worker == 1 { bail!("no") } else { Ok(()) }
         });
-        assert_eq!(failed.unwrap_err(), "no");
+        assert_eq!(failed.unwrap_err().to_string(), "no");
     }
 }

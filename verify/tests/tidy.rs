@@ -38,7 +38,12 @@ fn locks_know_only_the_door() {
     assert!(files.len() > 8, "where have the locks gone?");
     for file in files {
         let text = fs::read_to_string(&file).expect("readable");
-        for (line, code) in text.lines().enumerate() {
+        if file.ends_with("tests.rs") {
+            continue;
+        }
+        // Tests come last in a file, and are std's.
+        let shipped = text.lines().take_while(|line| !line.starts_with("#[cfg(all(test"));
+        for (line, code) in shipped.enumerate() {
             let code = code.split("//").next().unwrap_or_default();
             for word in FORBIDDEN {
                 assert!(

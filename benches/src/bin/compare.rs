@@ -1,8 +1,10 @@
 //! `cargo compare`: see the package's README.
 
+use std::cell::Cell;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use spanlock_benches::cli::Args;
@@ -25,19 +27,47 @@ fn run(args: &Args) -> Result<()> {
         ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}, {eta} left")
             .expect("a constant template"),
     );
+    let terminal = Terminal::default();
     if cfg!(debug_assertions) {
-        println!("a build without optimisation: these figures mean nothing, use `cargo compare`");
+        terminal
+            .say("a build without optimisation: these figures mean nothing, use `cargo compare`");
     }
-    let outcome = compare::run(&plan, &bar, |line| bar.suspend(|| println!("{line}")))?;
+    let outcome = compare::run(&plan, &bar, |line| bar.suspend(|| terminal.say(line)))?;
     bar.finish_and_clear();
-    println!("{}", report::table(&outcome.rows));
-    println!("{}", report::losses(&outcome.rows));
+    terminal.say(&report::table(&outcome.rows));
+    terminal.say(&report::losses(&outcome.rows));
     if let Some(imported) = &outcome.imported {
-        println!("{imported}");
+        terminal.say(imported);
     }
-    println!("{}", outcome.others);
-    let command: Vec<String> = std::env::args().skip(1).collect();
+    terminal.say(&outcome.others.to_string());
+    // Paths may be other than UTF-8: those are only shown.
+    let command: Vec<_> = std::env::args_os()
+        .skip(1)
+        .map(|it| it.to_string_lossy().into_owned())
+        .collect();
     let command = format!("cargo compare {}", command.join(" "));
-    println!("{}", outputs.write(&outcome, command.trim_end())?);
-    Ok(())
+    terminal.say(&outputs.write(&outcome, command.trim_end())?);
+    terminal.end()
+}
+
+/// Standard output. It may be closed, say by `head`: the run goes on, its files are written, and the
+/// error comes last.
+#[derive(Default)]
+struct Terminal(Cell<Option<io::Error>>);
+
+impl Terminal {
+    fn say(&self, line: &str) {
+        if let Err(error) = writeln!(io::stdout(), "{line}") {
+            self.0.set(Some(error));
+        }
+    }
+
+    fn end(self) -> Result<()> {
+        match self.0.into_inner() {
+            None => Ok(()),
+            Some(error) => Err(error).context(
+                "writing to the standard output; report and rows are written whole nevertheless",
+            ),
+        }
+    }
 }

@@ -1,68 +1,214 @@
-//! Imports a folder and tells which files are committed, until it is killed: for `tests/kill.rs`.
+//! Works on a volume and tells what has returned, until it is killed: for `tests/kill`.
 //!
 //! ```text
-//! import-child VOLUME LOCK FOLDER PREFIX THREADS
+//! import-child VOLUME LOCK THREADS import FOLDER PREFIX
+//! import-child VOLUME LOCK THREADS overwrite SEED
+//! import-child VOLUME LOCK 1 compact SEED
 //! ```
-//! First it removes from the volume whatever is not under PREFIX. Its lines on stdout: `begin`; each
-//! file's name in the folder, once all of the file's writes have returned; `end`. Then it waits to be killed.
+//! `import` removes from the volume what was imported under other prefixes, imports FOLDER under PREFIX,
+//! and waits to be killed. `overwrite` overwrites pages of [`HOT_FILES`] without end. `compact` does so with one of
+//! them, learns how often its log is compacted and how long that takes, and kills itself at a random moment of a
+//! compaction: one takes a hundredth of the time, so few other kills hit one. What the child tells on stdout is a
+//! [`Line`] each.
 
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use rustix::process::{Signal, getpid, kill_process};
 use spanlock::RawRangeLock;
 use spanlock_benches::import::{Progress, Tree, import};
-use spanlock_benches::locks::{self, Task};
+use spanlock_benches::killed::{HOT_FILES, HOT_PAGES, Line, Overwrite, PAGE, next};
+use spanlock_benches::locks::{self, Make, Task};
 use spanlock_file_core::FileCore;
 use spanlock_pmem::{MappedFile, Options};
 
+/// One look at the number of compactions for so many writes of a thread.
+const LOOK_EVERY: u64 = 32;
+
 struct Child {
     volume: String,
-    folder: String,
-    prefix: String,
     threads: usize,
+    work: Work,
+}
+
+enum Work {
+    Import { folder: String, prefix: String },
+    Overwrite { seed: u64 },
+    Compact { seed: u64 },
 }
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [volume, lock, folder, prefix, threads] = args.try_into().unwrap_or_default();
-    if threads.is_empty() {
-        bail!("usage: import-child VOLUME LOCK FOLDER PREFIX THREADS");
-    }
-    let child = Child {
-        volume,
-        folder,
-        prefix,
-        threads: threads.parse().context("THREADS is no number")?,
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (volume, lock, threads, work) = match args[..] {
+        [volume, lock, threads, "import", folder, prefix] => {
+            let (folder, prefix) = (folder.to_owned(), prefix.to_owned());
+            (volume, lock, threads, Work::Import { folder, prefix })
+        }
+        [volume, lock, threads, "overwrite", seed] => {
+            let seed = seed.parse()?;
+            (volume, lock, threads, Work::Overwrite { seed })
+        }
+        [volume, lock, "1", "compact", seed] => {
+            let seed = seed.parse()?;
+            (volume, lock, "1", Work::Compact { seed })
+        }
+        _ => bail!("usage: see the source of import-child"),
     };
-    locks::with(&lock, child)
+    let child = Child {
+        volume: volume.to_owned(),
+        threads: threads.parse()?,
+        work,
+    };
+    locks::with(lock, child)
 }
 
 impl Task for Child {
     type Output = Result<()>;
 
-    fn run<L: RawRangeLock + 'static>(self, make: fn(u64) -> L) -> Result<()> {
-        let tree = Tree::read(Path::new(&self.folder), self.prefix.len(), |_| false)?;
+    fn run<L: RawRangeLock + 'static>(self, make: Make<L>) -> Result<()> {
         let region = MappedFile::open(&self.volume, Options::new())?;
-        let (volume, _report) = FileCore::open(region, make)?;
-        println!("begin");
-        for (name, _size) in volume.list() {
-            if !name.starts_with(&self.prefix) {
-                volume.remove(&name)?;
+        let (volume, _report) = locks::caught(|| FileCore::open(region, locks::infallible(make)))??;
+        match self.work {
+            Work::Import { folder, prefix } => {
+                import_once(&volume, &folder, &prefix, self.threads)?;
             }
+            Work::Overwrite { seed } => overwrite_for_ever(&volume, self.threads, seed)?,
+            Work::Compact { seed } => die_in_a_compaction(&volume, seed)?,
         }
-        let progress = Progress::new(&tree);
-        let committed = |file: usize| println!("{}", tree.files[file].name);
-        import(
-            &tree,
-            &volume,
-            &self.prefix,
-            self.threads,
-            &progress,
-            &committed,
-        )?;
-        println!("end");
         loop {
             std::thread::park();
         }
     }
+}
+
+fn import_once<L: RawRangeLock + 'static>(
+    volume: &FileCore<MappedFile, L>,
+    folder: &str,
+    prefix: &str,
+    threads: usize,
+) -> Result<()> {
+    let tree = Tree::read(Path::new(folder), prefix.len(), |_| false)?;
+    println!("{}", Line::Begin);
+    for (name, _size) in volume.list() {
+        if !name.starts_with(prefix) && !HOT_FILES.contains(&name.as_str()) {
+            volume.remove(&name)?;
+            println!("{}", Line::Removed(name));
+        }
+    }
+    let committed = |file: usize, chunk| {
+        let file = tree.files[file].name.clone();
+        println!("{}", Line::Imported { chunk, file });
+    };
+    let progress = Progress::new(&tree);
+    import(&tree, volume, prefix, threads, &progress, &committed)?;
+    println!("{}", Line::End);
+    Ok(())
+}
+
+fn overwrite_for_ever<L: RawRangeLock + 'static>(
+    volume: &FileCore<MappedFile, L>,
+    threads: usize,
+    seed: u64,
+) -> Result<()> {
+    println!("{}", Line::Begin);
+    std::thread::scope(|scope| {
+        let worker = |it| move || overwrite(volume, next(seed.wrapping_add(it)));
+        let workers: Vec<_> = (0..threads as u64)
+            .map(|it| scope.spawn(worker(it)))
+            .collect();
+        let join = |it: std::thread::ScopedJoinHandle<'_, _>| it.join().expect("no panic");
+        workers.into_iter().try_for_each(join)
+    })
+}
+
+/// A thread's part: one page, seldom more, of any file. The threads meet.
+fn overwrite<L: RawRangeLock + 'static>(
+    volume: &FileCore<MappedFile, L>,
+    mut state: u64,
+) -> Result<()> {
+    let files = HOT_FILES.map(|name| volume.open_or_create(name));
+    let mut compactions = 0;
+    for turn in 0.. {
+        state = next(state);
+        let (file, len) = ((state & 1) as usize, 1 + (state >> 1 & 7).saturating_sub(5));
+        let first = (state >> 8) % (HOT_PAGES - len + 1);
+        let overwrite = Overwrite {
+            seed: state | 1,
+            pages: first..first + len,
+            file: HOT_FILES[file].to_owned(),
+        };
+        let (content, seed) = (overwrite.content(), overwrite.seed);
+        println!("{}", Line::Writing(overwrite));
+        let file = files[file].as_ref().map_err(|error| error.clone())?;
+        file.write_at(&content, first * PAGE as u64)?;
+        println!("{}", Line::Wrote(seed));
+        if turn % LOOK_EVERY == 0 {
+            let now = volume.stats().compactions;
+            if now > compactions {
+                compactions = now;
+                println!("{}", Line::Compactions(compactions));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Overwrites single pages of one file: each write appends one slot to the log, so once two compactions
+/// are seen, the next is known to the write.
+fn die_in_a_compaction<L: RawRangeLock + 'static>(
+    volume: &FileCore<MappedFile, L>,
+    seed: u64,
+) -> Result<()> {
+    let file = volume.open_or_create(HOT_FILES[0])?;
+    println!("{}", Line::Begin);
+    let mut state = next(seed);
+    // When the last compaction was, how many writes before the next, and how long it takes.
+    let (mut last, mut known) = (0, None);
+    for turn in 1_u64.. {
+        state = next(state);
+        let page = (state >> 8) % HOT_PAGES;
+        let overwrite = Overwrite {
+            seed: state | 1,
+            pages: page..page + 1,
+            file: HOT_FILES[0].to_owned(),
+        };
+        let (content, seed) = (overwrite.content(), overwrite.seed);
+        let before = volume.stats().compactions;
+        println!("{}", Line::Writing(overwrite));
+        match known {
+            Some((period, took)) if turn == last + period => kill_within(took, next(seed)),
+            _ => {}
+        }
+        let started = Instant::now();
+        file.write_at(&content, page * PAGE as u64)?;
+        let took = started.elapsed();
+        println!("{}", Line::Wrote(seed));
+        let compactions = volume.stats().compactions;
+        if compactions > before {
+            println!("{}", Line::Compactions(compactions));
+            // The first is of a log that others began.
+            known = (compactions > 1).then_some((turn - last, took));
+            last = turn;
+        }
+    }
+    Ok(())
+}
+
+/// Returns when a thread is ready that kills this process at a random moment of the time `took` from now on.
+fn kill_within(took: Duration, random: u64) {
+    let delay = took.mul_f64((random % 1024) as f64 / 1024.0);
+    let (ready, is_ready) = mpsc::channel();
+    std::thread::spawn(move || {
+        let started = Instant::now();
+        let _ = ready.send(());
+        while started.elapsed() < delay {
+            std::hint::spin_loop();
+        }
+        let killed = kill_process(getpid(), Signal::KILL);
+        unreachable!("a process may kill itself: {killed:?}");
+    });
+    let _ = is_ready.recv();
 }

@@ -89,7 +89,7 @@ impl Tree {
     pub fn read(
         root: &Path,
         longest_prefix: usize,
-        leave_out: fn(&DirEntry) -> bool,
+        leave_out: impl Fn(&DirEntry) -> bool,
     ) -> Result<Self> {
         let mut tree = Tree {
             root: root.to_owned(),
@@ -157,7 +157,8 @@ impl Tree {
         };
         let first = self.first_piece.last().copied().unwrap_or(0);
         self.first_piece.push(first + source.pieces());
-        self.bytes += size;
+        // Holes have no end: a file may say that it has 2^63 bytes, and there may be many.
+        self.bytes = self.bytes.saturating_add(size);
         self.files.push(source);
         Ok(())
     }
@@ -169,8 +170,8 @@ impl Tree {
 
     /// Bytes that the files take in a volume, about: whole pages, and logs.
     pub fn bytes_in_volume(&self) -> u64 {
-        let of = |file: &Source| file.size.next_multiple_of(4096) + 4096 + file.size / 256;
-        self.files.iter().map(of).sum()
+        let of = |file: &Source| (file.size + file.size / 256).saturating_add(8191) / 4096 * 4096;
+        self.files.iter().map(of).fold(0, u64::saturating_add)
     }
 
     /// File and chunk of piece `piece`; `None` behind the last one.

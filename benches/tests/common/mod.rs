@@ -1,5 +1,7 @@
-//! What the tests share: folders full of files, random numbers.
+//! What the tests share: folders full of files, random numbers, and the command to run.
 #![allow(dead_code)] // Each test uses its part.
+
+pub(crate) mod scene;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,0 +1,310 @@
+//! A file that a command writes its result to: looked at before the work, written when it is done.
+//!
+//! Knows nothing of this package; needs `rustix` and `tempfile`.
+//!
+//! | at the path there is | before the work | when it is done |
+//! |---|---|---|
+//! | nothing | the folder must take a new file | a new file, mode `0666` less the umask, appears whole |
+//! | a file | must be writable by its mode | it is replaced whole, and keeps its mode |
+//! | a file with other names or another owner | likewise | it is overwritten in place, which keeps both |
+//! | a device, a pipe | must be writable by its mode; it is *not* opened | it is opened and written; a pipe waits for its reader |
+//! | a folder, a socket | error | error |
+//!
+//! Symbolic links are followed, also to where nothing is yet, and stay. "Whole" is by renaming: no reader ever sees
+//! a part, and work that is interrupted leaves what was there before. Where renaming is refused (a file that is
+//! a mount of its own, a folder that takes no new file) the file is overwritten in place.
+
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+/// Symbolic links that are followed, one after the other: as many as Linux follows.
+const MOST_LINKS: usize = 40;
+
+/// Where a result goes.
+#[derive(Clone, Debug)]
+pub struct ResultFile {
+    path: PathBuf,
+}
+
+/// How a result gets to its place.
+#[derive(Debug)]
+enum Way {
+    /// As a file of its own that is renamed to this path, with this mode if a file is replaced.
+    Rename(PathBuf, Option<u32>),
+    /// By opening what is there.
+    InPlace,
+}
+
+impl ResultFile {
+    /// Looks whether a result can be written to `path`, as far as one can know; changes nothing, and
+    /// opens nothing that is there.
+    ///
+    /// # Errors
+    /// The system's, or one that says what is there. Neither names the path.
+    pub fn check(path: &Path) -> io::Result<Self> {
+        match way(path)? {
+            Way::Rename(place, None) => drop(tempfile::tempfile_in(folder_of(&place))?),
+            Way::Rename(_, Some(_)) | Way::InPlace => access(path, Access::WRITE_OK)?,
+        }
+        Ok(ResultFile {
+            path: path.to_owned(),
+        })
+    }
+
+    /// The path, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes `content`, and nothing else, there. What is there is looked at anew. Blocks on the disk; on a pipe, until
+    /// its reader has come and read.
+    ///
+    /// # Errors
+    /// The system's, or one that says what is there. Neither names the path.
+    pub fn write(&self, content: &[u8]) -> io::Result<()> {
+        if let Way::Rename(place, mode) = way(&self.path)?
+            && by_renaming(&place, mode, content)?
+        {
+            return Ok(());
+        }
+        in_place(&self.path, content)
+    }
+
+    /// Whether `path` leads to the same place, which need not exist.
+    pub fn is_at(&self, path: &Path) -> bool {
+        match (fs::metadata(&self.path), fs::metadata(path)) {
+            (Ok(mine), Ok(other)) => (mine.dev(), mine.ino()) == (other.dev(), other.ino()),
+            (Err(_), Err(_)) => {
+                let places = (followed(&self.path), followed(path));
+                matches!(places, (Ok(mine), Ok(other)) if mine == other)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn way(path: &Path) -> io::Result<Way> {
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+                return Err(ErrorKind::IsADirectory.into());
+            }
+            return Ok(Way::Rename(followed(path)?, None));
+        }
+        found => found?,
+    };
+    let kind = found.file_type();
+    if kind.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    if kind.is_socket() {
+        let what = "a socket is there, which cannot be opened";
+        return Err(io::Error::new(ErrorKind::InvalidInput, what));
+    }
+    if kind.is_file()
+        && found.nlink() == 1
+        && found.uid() == rustix::process::geteuid().as_raw()
+        && let Ok(place) = fs::canonicalize(path)
+        && is_same_file(&place, &found)
+        && access(&place, Access::WRITE_OK).is_ok()
+    {
+        return Ok(Way::Rename(place, Some(found.mode() & 0o7777)));
+    }
+    Ok(Way::InPlace)
+}
+
+/// Not so with `/proc/self/fd/1`, if that is a file that has no name any more.
+fn is_same_file(place: &Path, found: &Metadata) -> bool {
+    fs::symlink_metadata(place).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
+}
+
+/// Where `path`, at whose end nothing is, leads to: links followed, and the folder by its full name.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = fs::read_link(&path) else {
+            let name = path.file_name().ok_or(ErrorKind::NotFound)?;
+            return Ok(fs::canonicalize(folder_of(&path))?.join(name));
+        };
+        path = folder_of(&path).join(target);
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Whether it is there now: not, if the folder refuses. A full disk is an error, and leaves what was there.
+fn by_renaming(place: &Path, mode: Option<u32>, content: &[u8]) -> io::Result<bool> {
+    let mut named = tempfile::Builder::new();
+    // The umask is taken from it, as from every new file's.
+    named
+        .prefix(".result-")
+        .permissions(Permissions::from_mode(0o666));
+    let Ok(mut file) = named.tempfile_in(folder_of(place)) else {
+        return Ok(false);
+    };
+    file.write_all(content)?;
+    if let Some(mode) = mode {
+        file.as_file()
+            .set_permissions(Permissions::from_mode(mode))?;
+    }
+    Ok(file.persist(place).is_ok())
+}
+
+fn in_place(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file: File = options.write(true).create(true).truncate(true).open(path)?;
+    file.write_all(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn write(path: &Path) -> io::Result<()> {
+        ResultFile::check(path)?.write(b"result")
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_folder_is_no_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = write(&folder.path().join("new/")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IsADirectory);
+        let error = write(folder.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IsADirectory);
+        assert!(names(folder.path()).is_empty());
+    }
+
+    fn names(folder: &Path) -> Vec<std::ffi::OsString> {
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|it| it.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_new_file_has_the_mode_that_others_have() {
+        let folder = tempfile::tempdir().unwrap();
+        let (new, plain) = (folder.path().join("new"), folder.path().join("plain"));
+        fs::write(&plain, "").unwrap();
+        let file = ResultFile::check(&new).unwrap();
+        assert_eq!(names(folder.path()), ["plain"]);
+        file.write(b"result").unwrap();
+        assert_eq!(mode(&new), mode(&plain));
+        assert_eq!(fs::read(&new).unwrap(), b"result");
+        assert_eq!(names(folder.path()), ["new", "plain"]);
+    }
+
+    #[test]
+    fn a_file_is_replaced_and_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old");
+        fs::write(&path, "a longer text than the result").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let mut before = File::open(&path).unwrap();
+        write(&path).unwrap();
+        assert_eq!(
+            (mode(&path), fs::read(&path).unwrap()),
+            (0o640, b"result".to_vec())
+        );
+        // Who reads the old one reads it to its end.
+        let old = io::read_to_string(&mut before).unwrap();
+        assert_eq!(old, "a longer text than the result");
+        assert_eq!(names(folder.path()), ["old"]);
+    }
+
+    #[test]
+    fn links_are_followed_and_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("below")).unwrap();
+        symlink("below/second", at("first")).unwrap();
+        symlink("target", at("below/second")).unwrap();
+        // First to where nothing is, then to a file.
+        for _ in 0..2 {
+            write(&at("first")).unwrap();
+            assert!(at("first").is_symlink() && at("below/second").is_symlink());
+            assert_eq!(fs::read(at("below/target")).unwrap(), b"result");
+        }
+        assert!(
+            ResultFile::check(&at("first"))
+                .unwrap()
+                .is_at(&at("below/target"))
+        );
+        symlink("loop", at("loop")).unwrap();
+        assert!(write(&at("loop")).is_err());
+        symlink("nowhere/file", at("lost")).unwrap();
+        assert_eq!(write(&at("lost")).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn other_names_of_a_file_keep_its_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("file"), folder.path().join("other"));
+        fs::write(&path, "a longer text than the result").unwrap();
+        fs::hard_link(&path, &other).unwrap();
+        write(&path).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"result");
+        assert!(ResultFile::check(&path).unwrap().is_at(&other));
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        // Nobody reads: to open the pipe would wait for ever.
+        let file = ResultFile::check(&pipe).unwrap();
+        let read = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| fs::read(&pipe).unwrap());
+            file.write(b"result").unwrap();
+            reader.join().unwrap()
+        });
+        assert_eq!(read, b"result");
+        assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+
+        write(Path::new("/dev/null")).unwrap();
+        assert!(
+            fs::metadata("/dev/null")
+                .unwrap()
+                .file_type()
+                .is_char_device()
+        );
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(write(&socket).unwrap_err().to_string().contains("socket"));
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_written_is_an_error() {
+        if rustix::process::geteuid().is_root() {
+            return; // Who may write everything; `tests/cli.rs` looks as somebody else.
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "mine").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+        assert_eq!(
+            write(&path).unwrap_err().kind(),
+            ErrorKind::PermissionDenied
+        );
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+    }
+}

@@ -1,0 +1,155 @@
+//! The check of imported files: which chunks must be there, which may, from what the child told.
+
+use std::collections::BTreeMap;
+
+use spanlock_benches::import::CHUNK;
+use spanlock_benches::killed::{HOT_FILES, Line};
+
+use crate::Volume;
+use crate::common::Files;
+
+/// Of each imported file, by its name in the volume, which chunks are there.
+pub(crate) type Present = BTreeMap<String, Vec<bool>>;
+
+/// Checks all imported files of the volume; returns which chunks they have. `before` is what was there when the
+/// child began, `prefix` that of its import; names are a prefix, then the name in the folder.
+pub(crate) fn check(
+    volume: &Volume,
+    files: &Files,
+    before: &Present,
+    prefix: &str,
+    told: &[Line],
+) -> Result<Present, String> {
+    let mut present = Present::new();
+    for (path, size) in volume.list() {
+        if HOT_FILES.contains(&path.as_str()) {
+            continue;
+        }
+        let name = path.split_once(':').map_or("", |(_, name)| name);
+        let wanted = files
+            .get(name)
+            .ok_or_else(|| format!("nobody made {path}"))?;
+        let mut content = vec![0; size as usize];
+        let file = volume.open_file(&path).map_err(|it| it.to_string())?;
+        file.read_at(&mut content, 0).map_err(|it| it.to_string())?;
+        let chunks = chunks_of(&content, wanted).map_err(|why| format!("{path}: {why}"))?;
+        present.insert(path, chunks);
+    }
+    for line in told {
+        match line {
+            Line::Imported { chunk, file } => {
+                let chunks = present.get(&format!("{prefix}{file}"));
+                // An empty file has no chunks, and tells its creation as chunk 0.
+                if chunks.is_none_or(|it| it.get(*chunk) == Some(&false)) {
+                    return Err(format!("chunk {chunk} of {file} was reported, and is lost"));
+                }
+            }
+            Line::Removed(path) if present.contains_key(path) => {
+                return Err(format!("{path} was reported as removed, and is there"));
+            }
+            _ => {}
+        }
+    }
+    check_others(before, &present, prefix, told)?;
+    Ok(present)
+}
+
+/// Files of former imports are as they were, or removed: one removal may have been under way.
+fn check_others(
+    before: &Present,
+    present: &Present,
+    prefix: &str,
+    told: &[Line],
+) -> Result<(), String> {
+    let mut under_way = 0;
+    for (path, chunks) in before.iter().filter(|(path, _)| !path.starts_with(prefix)) {
+        match present.get(path) {
+            Some(now) if now == chunks => {}
+            Some(_) => return Err(format!("{path} has changed, and nobody wrote it")),
+            None if told.contains(&Line::Removed(path.clone())) => {}
+            None => under_way += 1,
+        }
+    }
+    // An import removes before it writes.
+    let removing = told.iter().all(|it| matches!(it, Line::Removed(_)));
+    if under_way > usize::from(removing) {
+        return Err(format!(
+            "{under_way} files are gone that were not reported as removed"
+        ));
+    }
+    Ok(())
+}
+
+/// Which chunks of `wanted` are in `content`: each as a whole, or as a hole.
+fn chunks_of(content: &[u8], wanted: &[u8]) -> Result<Vec<bool>, String> {
+    let (mut present, mut end) = (Vec::new(), 0);
+    for (i, chunk) in wanted.chunks(CHUNK as usize).enumerate() {
+        let start = i * CHUNK as usize;
+        let found = content.get(start..).unwrap_or_default();
+        let found = &found[..found.len().min(chunk.len())];
+        present.push(found == chunk);
+        if found == chunk {
+            end = start + chunk.len();
+        } else if found.iter().any(|&byte| byte != 0) {
+            return Err(format!("the chunk at {start} is there in part"));
+        }
+    }
+    if content.len() == end {
+        Ok(present)
+    } else {
+        Err(format!("{} bytes, but {end} were written", content.len()))
+    }
+}
+
+/// The check can fail: it sees a page changed, a chunk in part, a file missing.
+#[test]
+fn the_check_of_files_finds_what_is_wrong() {
+    let scene = crate::Scene::new(&mut crate::common::Random::new(7));
+    let volume = scene.open();
+    let (name, content) = scene
+        .files
+        .iter()
+        .find(|(_, content)| content.len() > 3 * CHUNK as usize)
+        .expect("a large file");
+    let path = format!("0:{name}");
+    let file = volume.create(&path).unwrap();
+    let imported = |chunk| {
+        let file = name.clone();
+        vec![Line::Imported { chunk, file }]
+    };
+    let nothing = Present::new();
+    let check = |told: &[Line]| check(&volume, &scene.files, &nothing, "0:", told);
+    let count = |present: Present| present[&path].iter().filter(|it| **it).count();
+
+    assert_eq!(check(&[]).map(count), Ok(0));
+    assert!(check(&imported(1)).unwrap_err().contains("is lost"));
+    let chunk = CHUNK as usize;
+    file.write_at(&content[chunk..2 * chunk], CHUNK).unwrap();
+    assert_eq!(check(&imported(1)).map(count), Ok(1));
+    assert!(check(&imported(0)).unwrap_err().contains("is lost"));
+    file.write_at(&content[..5000], 0).unwrap();
+    assert!(check(&[]).unwrap_err().contains("in part"));
+    file.write_at(content, 0).unwrap();
+    let whole = check(&imported(2)).unwrap();
+    assert_eq!(count(whole.clone()), content.len().div_ceil(chunk));
+    let removed = [Line::Removed(path.clone())];
+    assert!(check(&removed).unwrap_err().contains("is there"));
+    file.write_at(&[!content[9000]], 9000).unwrap();
+    assert!(check(&[]).unwrap_err().contains("in part"));
+    file.write_at(&content[9000..9001], 9000).unwrap();
+    file.write_at(&[0], content.len() as u64).unwrap();
+    assert!(check(&[]).unwrap_err().contains("bytes"));
+    volume.remove(&path).unwrap();
+
+    // Of former imports.
+    let later = |before: &Present, told: &[Line]| {
+        super::files::check(&volume, &scene.files, before, "1:", told)
+    };
+    assert!(later(&whole, &removed).is_ok() && later(&whole, &[]).is_ok());
+    let ended = later(&whole, &[Line::End]).unwrap_err();
+    assert!(ended.contains("not reported as removed"), "{ended}");
+    volume.create(&path).unwrap();
+    assert!(later(&whole, &[]).unwrap_err().contains("has changed"));
+    volume.create("0:other").unwrap();
+    assert!(check(&[]).unwrap_err().contains("nobody made"));
+}

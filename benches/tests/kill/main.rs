@@ -1,0 +1,295 @@
+//! Imports and overwrites killed by SIGKILL, at random moments and under every lock: what was reported as
+//! returned is recovered byte for byte, and everything else is there as a whole or not at all.
+//!
+//! All kills of a lock hit one volume: each child goes on with what the one before left. Some import a folder, after
+//! they have removed what the import before left; some overwrite pages of two files again and again, so that
+//! their logs are compacted; some kill themselves when a compaction is due. `SPANLOCK_KILL_SEED=n` repeats the delays of a run, as far as a delay repeats
+//! anything.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod files;
+mod pages;
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{Files, Random, random_files, write_files};
+use files::Present;
+use pages::{History, Page, Shown};
+use spanlock::RwCounter;
+use spanlock_benches::import::CHUNK;
+use spanlock_benches::killed::{Line, PAGE};
+use spanlock_benches::locks;
+use spanlock_file_core::{FileCore, FormatOptions};
+use spanlock_pmem::{MappedFile, Options};
+
+/// Of each lock, at least so many killed imports …
+const IMPORTS: usize = 45;
+/// … with at least so many when a part of the import was committed, …
+const AMID: usize = 25;
+/// … and so many killed overwriters, …
+const OVERWRITERS: usize = 35;
+/// … which have compacted logs so often, …
+const COMPACTIONS: u64 = 20;
+/// … and so many that were killed when a compaction was due, …
+const COMPACTORS: usize = 12;
+/// … unless so many kills do not yield that.
+const MOST_KILLS: usize = 500;
+/// An overwriter is killed after so long at most.
+const OVERWRITING: Duration = Duration::from_millis(30);
+/// One that kills itself has so long for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+const FILES: usize = 40;
+
+pub(crate) type Volume = FileCore<MappedFile, RwCounter>;
+
+pub(crate) struct Scene {
+    _folder: tempfile::TempDir,
+    source: PathBuf,
+    volume: PathBuf,
+    pub(crate) files: Files,
+}
+
+impl Scene {
+    /// Files to import, and an empty volume with room for them twice.
+    pub(crate) fn new(random: &mut Random) -> Scene {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, volume) = (folder.path().join("source"), folder.path().join("volume"));
+        let files = random_files(FILES, random);
+        write_files(&files, &source);
+        let region = MappedFile::create(&volume, 16 << 20, Options::new()).unwrap();
+        let options = FormatOptions::new().max_file_size(1 << 20);
+        FileCore::format(region, &options, |_| RwCounter::new()).unwrap();
+        Scene {
+            _folder: folder,
+            source,
+            volume,
+            files,
+        }
+    }
+
+    pub(crate) fn open(&self) -> Volume {
+        let region = MappedFile::open(&self.volume, Options::new()).unwrap();
+        FileCore::open(region, |_| RwCounter::new())
+            .expect("recovery")
+            .0
+    }
+
+    /// Lets a child do `work`, and kills it `delay` after it began, or waits until it kills itself; returns
+    /// what it told.
+    fn kill(&self, lock: &str, work: &[&Path], delay: Option<Duration>) -> Vec<Line> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_import-child"))
+            .args([&self.volume, Path::new(lock)])
+            .args(work)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, "begin\n", "the child says why on stderr");
+        // Read meanwhile: a full pipe would hold the child up.
+        let told = std::thread::spawn(move || {
+            let mut told = String::new();
+            out.read_to_string(&mut told).map(|_| told)
+        });
+        match delay {
+            Some(delay) => sleep(delay),
+            None => {
+                let started = Instant::now();
+                while child.try_wait().unwrap().is_none() {
+                    assert!(started.elapsed() < PATIENCE, "it finds no compaction");
+                    sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        child.kill().unwrap();
+        assert_eq!(
+            child.wait().unwrap().signal(),
+            Some(9),
+            "the child must not end by itself"
+        );
+        let told = told.join().unwrap().unwrap();
+        // A line that was cut short does not count.
+        let whole = told.split_inclusive('\n');
+        let lines = whole.filter_map(|line| line.strip_suffix('\n'));
+        lines.map(|line| line.parse().unwrap()).collect()
+    }
+}
+
+/// The kills of one lock.
+#[derive(Default)]
+struct Tally {
+    imports: usize,
+    /// A part of the import was committed, and a part not.
+    amid: usize,
+    /// Chunks that were reported, and found.
+    chunks: usize,
+    overwriters: usize,
+    /// A write had begun, and not returned.
+    under_way: usize,
+    /// Overwrites that were reported, and found or overwritten.
+    overwrites: usize,
+    compactions: u64,
+    compactors: usize,
+}
+
+impl Tally {
+    fn is_enough(&self) -> bool {
+        let imports = self.imports >= IMPORTS && self.amid >= AMID;
+        let overwriters = self.overwriters >= OVERWRITERS && self.compactions >= COMPACTIONS;
+        imports && overwriters && self.compactors >= COMPACTORS
+    }
+
+    fn kills(&self) -> usize {
+        self.imports + self.overwriters + self.compactors
+    }
+}
+
+/// A volume that is killed again and again, and what it must hold.
+struct Ordeal<'a> {
+    lock: &'a str,
+    scene: Scene,
+    all_chunks: usize,
+    /// How long an import takes, learnt from whether the child was done.
+    expected: Duration,
+    present: Present,
+    shown: Shown,
+    tally: Tally,
+}
+
+impl Ordeal<'_> {
+    fn kill_an_import(&mut self, random: &mut Random) -> Result<(), String> {
+        let prefix = format!("{}:", self.tally.kills());
+        let delay = self.expected.mul_f64(random.below(1000) as f64 / 1000.0);
+        let (two, import) = (Path::new("2"), Path::new("import"));
+        let work = [two, import, &self.scene.source, Path::new(&prefix)];
+        let told = self.scene.kill(self.lock, &work, Some(delay));
+        self.check(&prefix, &told)?;
+
+        let there = |(path, chunks): (&String, &Vec<bool>)| match path.starts_with(&prefix) {
+            true => chunks.iter().filter(|it| **it).count(),
+            false => 0,
+        };
+        let there: usize = self.present.iter().map(there).sum();
+        let ended = told.contains(&Line::End);
+        if ended && there < self.all_chunks {
+            return Err(format!(
+                "{there} of {} chunks after the end",
+                self.all_chunks
+            ));
+        }
+        self.expected = self.expected.mul_f64(if ended { 0.8 } else { 1.08 });
+        self.tally.imports += 1;
+        self.tally.amid += usize::from(0 < there && there < self.all_chunks);
+        let imported = told.iter().filter(|it| matches!(it, Line::Imported { .. }));
+        self.tally.chunks += imported.count();
+        Ok(())
+    }
+
+    fn kill_an_overwriter(&mut self, random: &mut Random) -> Result<(), String> {
+        let delay = OVERWRITING.mul_f64(random.below(1000) as f64 / 1000.0);
+        let seed = random.next().to_string();
+        let work = ["2", "overwrite", &seed].map(Path::new);
+        let told = self.scene.kill(self.lock, &work, Some(delay));
+        // Of no import: nothing may be gone.
+        let (returned, under_way) = self.check("none:", &told)?;
+        self.tally.overwriters += 1;
+        self.tally.overwrites += returned;
+        self.tally.under_way += usize::from(under_way > 0);
+        let compactions = told.iter().filter_map(|line| match line {
+            Line::Compactions(count) => Some(*count),
+            _ => None,
+        });
+        self.tally.compactions += compactions.max().unwrap_or(0);
+        Ok(())
+    }
+
+    fn kill_a_compactor(&mut self, random: &mut Random) -> Result<(), String> {
+        let seed = random.next().to_string();
+        let work = ["1", "compact", &seed].map(Path::new);
+        let told = self.scene.kill(self.lock, &work, None);
+        let (returned, _) = self.check("none:", &told)?;
+        self.tally.compactors += 1;
+        self.tally.overwrites += returned;
+        Ok(())
+    }
+
+    /// Recovers the volume and checks all of it; returns how many overwrites returned, and how many began and
+    /// did not.
+    fn check(&mut self, prefix: &str, told: &[Line]) -> Result<(usize, usize), String> {
+        let volume = self.scene.open();
+        let files = &self.scene.files;
+        self.present = files::check(&volume, files, &self.present, prefix, told)?;
+        let history = History::new(&self.shown, told);
+        self.shown = history.check(|page| read(&volume, page))?;
+        Ok(history.counts())
+    }
+}
+
+/// What a page holds; zeros if the file does not reach so far.
+fn read(volume: &Volume, (file, page): &Page) -> Vec<u8> {
+    let mut content = vec![0; PAGE];
+    if let Ok(file) = volume.open_file(file) {
+        file.read_at(&mut content, page * PAGE as u64).unwrap();
+    }
+    content
+}
+
+fn kill_again_and_again(lock: &str, seed: u64, random: &mut Random) -> Tally {
+    let scene = Scene::new(random);
+    let sizes = scene.files.values().map(Vec::len);
+    let mut ordeal = Ordeal {
+        lock,
+        all_chunks: sizes.map(|it| it.div_ceil(CHUNK as usize)).sum(),
+        scene,
+        expected: Duration::from_millis(10),
+        present: Present::new(),
+        shown: pages::blank(),
+        tally: Tally::default(),
+    };
+    while !ordeal.tally.is_enough() && ordeal.tally.kills() < MOST_KILLS {
+        let kill = ordeal.tally.kills();
+        let killed = match random.below(20) {
+            0..10 => ordeal.kill_an_import(random),
+            10..17 => ordeal.kill_an_overwriter(random),
+            _ => ordeal.kill_a_compactor(random),
+        };
+        killed.unwrap_or_else(|why| panic!("{lock}, kill {kill}, seed {seed}: {why}"));
+    }
+    ordeal.tally
+}
+
+#[test]
+fn what_was_reported_survives_200_kills() {
+    let seed = std::env::var("SPANLOCK_KILL_SEED").map_or(0x5ba2_10c4, |it| it.parse().unwrap());
+    println!("SPANLOCK_KILL_SEED={seed}");
+    let mut random = Random::new(seed);
+    let mut kills = 0;
+    for (lock, _) in locks::all() {
+        let tally = kill_again_and_again(lock, seed, &mut random);
+        println!(
+            "{lock}: {} imports killed, {} of them with a part committed, {} chunks reported, all found; {} overwriters killed, {} of them \
+             with a write under way, {} logs compacted; {} killed when a compaction was due; {} overwrites reported, none lost",
+            tally.imports,
+            tally.amid,
+            tally.chunks,
+            tally.overwriters,
+            tally.under_way,
+            tally.compactions,
+            tally.compactors,
+            tally.overwrites
+        );
+        assert!(
+            tally.is_enough(),
+            "{lock}: {MOST_KILLS} kills did not hit enough"
+        );
+        kills += tally.kills();
+    }
+    assert!(kills >= 200, "only {kills} kills");
+}
