@@ -42,7 +42,9 @@ fn locks_know_only_the_door() {
             continue;
         }
         // Tests come last in a file, and are std's.
-        let shipped = text.lines().take_while(|line| !line.starts_with("#[cfg(all(test"));
+        let shipped = text
+            .lines()
+            .take_while(|line| !line.starts_with("#[cfg(all(test"));
         for (line, code) in shipped.enumerate() {
             let code = code.split("//").next().unwrap_or_default();
             for word in FORBIDDEN {
