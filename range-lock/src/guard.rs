@@ -4,6 +4,7 @@ use core::fmt;
 use core::ops::Range;
 
 use crate::error::{RangeError, TryLockError};
+use crate::powers::{RawRangeLockDowngrade, RawRangeLockUpgrade};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 /// `read`, `upgradable_read`, `write`, and their `try_` forms, for every [`RawRangeLock`], `dyn` ones included.
@@ -111,6 +112,44 @@ hold!(ReadHold);
 hold!(UpgradableHold);
 hold!(WriteHold);
 
+impl<'a, L: RawRangeLockDowngrade + ?Sized> WriteHold<'a, L> {
+    /// Goes on as a reader; no writer gets in between. Never blocks. Ordering: Release.
+    pub fn downgrade(self) -> ReadHold<'a, L> {
+        ReadHold(self.0.downgraded())
+    }
+}
+
+impl<'a, L: RawRangeLockDowngrade + ?Sized> UpgradableHold<'a, L> {
+    /// Goes on as a plain reader. Never blocks.
+    pub fn downgrade(self) -> ReadHold<'a, L> {
+        ReadHold(self.0.downgraded())
+    }
+}
+
+impl<'a, L: RawRangeLockUpgrade + ?Sized> UpgradableHold<'a, L> {
+    /// Becomes exclusive if nobody else reads any part of it; no writer gets in between. Never blocks.
+    /// Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// Somebody else reads part of it: the hold, unchanged.
+    pub fn try_upgrade(self) -> Result<WriteHold<'a, L>, Self> {
+        self.0.upgraded().map(WriteHold).map_err(UpgradableHold)
+    }
+}
+
+impl<'a, L: RawRangeLockUpgrade + ?Sized> ReadHold<'a, L> {
+    /// Becomes exclusive if nobody else reads any part of it; no writer gets in between. Never blocks.
+    /// Ordering: Acquire on success.
+    ///
+    /// Two readers that both try in a loop wait for each other for ever: read upgradably instead.
+    ///
+    /// # Errors
+    /// Somebody else reads part of it: the hold, unchanged.
+    pub fn try_upgrade(self) -> Result<WriteHold<'a, L>, Self> {
+        self.0.upgraded().map(WriteHold).map_err(ReadHold)
+    }
+}
+
 /// What was taken, and how to give it back. The access is static, so that a release never branches on it.
 pub(crate) struct Hold<'a, L: RawRangeLock + ?Sized, const ACCESS: u8> {
     lock: &'a L,
@@ -146,6 +185,45 @@ impl<'a, L: RawRangeLock + ?Sized, const ACCESS: u8> Hold<'a, L, ACCESS> {
             None => None,
         };
         Ok(Hold { lock, held })
+    }
+}
+
+impl<'a, L: RawRangeLock + ?Sized, const ACCESS: u8> Hold<'a, L, ACCESS> {
+    /// The lock and what is held, for a hold of another access to go on with.
+    fn into_parts(self) -> (&'a L, Option<(Span, Token)>) {
+        let hold = core::mem::ManuallyDrop::new(self);
+        (hold.lock, hold.held)
+    }
+}
+
+impl<'a, L: RawRangeLockDowngrade + ?Sized, const ACCESS: u8> Hold<'a, L, ACCESS> {
+    fn downgraded(self) -> Hold<'a, L, READ> {
+        let (lock, held) = self.into_parts();
+        let held = held.map(|(span, token)| {
+            // SAFETY: `held` came from `lock` with this access, which is not `Read` in either of the callers.
+            (span, unsafe { lock.downgrade(span, Self::ACCESS, token) })
+        });
+        Hold { lock, held }
+    }
+}
+
+impl<'a, L: RawRangeLockUpgrade + ?Sized, const ACCESS: u8> Hold<'a, L, ACCESS> {
+    fn upgraded(self) -> Result<Hold<'a, L, WRITE>, Self> {
+        let (lock, held) = self.into_parts();
+        let Some((span, token)) = held else {
+            return Ok(Hold { lock, held });
+        };
+        // SAFETY: `held` came from `lock` with this access, which is not `Write` in either of the callers.
+        match unsafe { lock.try_upgrade(span, Self::ACCESS, token) } {
+            Ok(token) => Ok(Hold {
+                lock,
+                held: Some((span, token)),
+            }),
+            Err(token) => Err(Hold {
+                lock,
+                held: Some((span, token)),
+            }),
+        }
     }
 }
 

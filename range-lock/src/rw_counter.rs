@@ -11,6 +11,7 @@
 use spanlock_sync::wait::WaitQueue;
 
 use crate::error::{RangeError, TryLockError};
+use crate::powers::{RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
 
@@ -63,5 +64,45 @@ unsafe impl RawRangeLock for RwCounter {
     unsafe fn unlock(&self, _span: Span, access: Access, _token: Token) {
         // SAFETY: the caller holds the span, hence the word, with `access`.
         unsafe { self.word.unlock(access, &self.queue) }
+    }
+}
+
+// SAFETY: one store or read-modify-write of the one word: there is no moment between the two holds.
+unsafe impl RawRangeLockDowngrade for RwCounter {
+    #[inline]
+    unsafe fn downgrade(&self, _span: Span, from: Access, token: Token) -> Token {
+        // SAFETY: the caller holds the word with `from`, which is not `Read`.
+        unsafe { self.word.downgrade(from, Access::Read, &self.queue) }
+        token
+    }
+}
+
+// SAFETY: one compare-exchange of the one word: there is no moment between the two holds.
+unsafe impl RawRangeLockUpgrade for RwCounter {
+    #[inline]
+    unsafe fn try_upgrade(&self, _span: Span, from: Access, token: Token) -> Result<Token, Token> {
+        // SAFETY: the caller holds the word with `from`, which is not `Write`.
+        if unsafe { self.word.try_upgrade(from) } {
+            Ok(token)
+        } else {
+            Err(token)
+        }
+    }
+}
+
+// SAFETY: a hold of any part is a hold of the word, so shrinking changes nothing; nobody may split.
+unsafe impl RawRangeLockSplit for RwCounter {
+    fn granularity(&self) -> u64 {
+        u64::MAX
+    }
+
+    unsafe fn shrink(&self, _span: Span, _access: Access, token: Token, _keep: Span) -> Token {
+        token
+    }
+
+    unsafe fn split(&self, _span: Span, _access: Access, _token: Token, at: u64) -> (Token, Token) {
+        unreachable!(
+            "a whole-range lock was split at {at}, which is no multiple of u64::MAX within a span"
+        );
     }
 }

@@ -10,8 +10,8 @@
 //! where writes are rare. Memory: 128 bytes a slot.
 //!
 //! # Invariants
-//! - **D-I1** A reader holds the word of one slot, a writer those of all: so each writer shares a word with everybody
-//!   else, and [`RwWord`](crate::RwWord)'s exclusion, visibility and bounded overtaking carry over.
+//! - **D-I1** A reader holds the word of one slot, a writer and an upgradable reader those of all: so each writer shares a
+//!   word with everybody else, two upgradable readers share all, and [`RwWord`](crate::RwWord)'s exclusion, visibility and bounded overtaking carry over.
 //! - **D-I2** Slots are taken in ascending order, so writers cannot wait for each other in a circle. A reader holds
 //!   one slot and waits for none.
 //!
@@ -23,6 +23,7 @@ use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 
 use crate::error::{RangeError, TryLockError};
+use crate::powers::{RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::{self, RwWord};
 
@@ -63,11 +64,17 @@ impl RwDistributed {
     /// The words that a hold takes, in ascending order, and the token that finds them again.
     #[inline]
     fn words(&self, access: Access) -> (impl Iterator<Item = &RwWord> + Clone, Token) {
-        let token = match access {
+        let token = self.token(access);
+        (self.held(access, token), token)
+    }
+
+    /// A reader's token is the slot of the calling thread, others have none.
+    #[inline]
+    fn token(&self, access: Access) -> Token {
+        match access {
             Access::Read => Token::new(thread::index() % self.slots.len()),
             Access::Upgradable | Access::Write => Token::NONE,
-        };
-        (self.held(access, token), token)
+        }
     }
 
     #[inline]
@@ -112,5 +119,65 @@ unsafe impl RawRangeLock for RwDistributed {
     unsafe fn unlock(&self, _span: Span, access: Access, token: Token) {
         // SAFETY: the caller holds the span: as a reader by its token's slot, as a writer by all slots.
         unsafe { rw_word::unlock_all(self.held(access, token), access, &self.queue) }
+    }
+}
+
+// SAFETY: the reader's slot never loses its hold, so no writer, who takes all slots, gets between.
+unsafe impl RawRangeLockDowngrade for RwDistributed {
+    unsafe fn downgrade(&self, _span: Span, from: Access, _token: Token) -> Token {
+        let token = self.token(Access::Read);
+        for (i, slot) in self.slots.iter().enumerate() {
+            // SAFETY: the caller holds every slot with `from`, which is not `Read`; one becomes the reader's.
+            unsafe {
+                if i == token.into_word() {
+                    slot.0.downgrade(from, Access::Read, &self.queue);
+                } else {
+                    slot.0.unlock(from, &self.queue);
+                }
+            }
+        }
+        token
+    }
+}
+
+// SAFETY: the caller's words are never released; the others of a reader are taken as a try takes them.
+unsafe impl RawRangeLockUpgrade for RwDistributed {
+    unsafe fn try_upgrade(&self, _span: Span, from: Access, token: Token) -> Result<Token, Token> {
+        if from == Access::Upgradable {
+            let words = self.held(from, token);
+            // SAFETY: the caller holds every slot with `from`.
+            let upgraded = unsafe { rw_word::try_upgrade_all(words, from, &self.queue) };
+            return if upgraded { Ok(token) } else { Err(token) };
+        }
+        let mine = token.into_word();
+        let (below, rest) = self.slots.split_at(mine);
+        let others = || below.iter().chain(&rest[1..]).map(|slot| &slot.0);
+        if !rw_word::try_lock_all(others(), Access::Write, &self.queue) {
+            return Err(token);
+        }
+        // SAFETY: the caller reads by the slot `mine`.
+        if unsafe { self.slots[mine].0.try_upgrade(from) } {
+            return Ok(Token::NONE);
+        }
+        // SAFETY: they were taken just now.
+        unsafe { rw_word::unlock_all(others(), Access::Write, &self.queue) }
+        Err(token)
+    }
+}
+
+// SAFETY: a hold of any part is a hold of everything, so shrinking changes nothing; nobody may split.
+unsafe impl RawRangeLockSplit for RwDistributed {
+    fn granularity(&self) -> u64 {
+        u64::MAX
+    }
+
+    unsafe fn shrink(&self, _span: Span, _access: Access, token: Token, _keep: Span) -> Token {
+        token
+    }
+
+    unsafe fn split(&self, _span: Span, _access: Access, _token: Token, at: u64) -> (Token, Token) {
+        unreachable!(
+            "a whole-range lock was split at {at}, which is no multiple of u64::MAX within a span"
+        );
     }
 }

@@ -49,8 +49,8 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | compare-exchange that takes the word (three sites) | Acquire | B, C | `give-up`, `exclusion`, `visibility` |
-//! | B | `fetch_sub` that ends a write | Release | A | `give-up`, `exclusion`, `visibility` |
+//! | A | compare-exchange that takes the word (three sites), or upgrades | Acquire | B, C | `give-up`, `exclusion`, `visibility`, `upgrade` |
+//! | B | `fetch_sub` that ends a write, or downgrades it | Release | A | `give-up`, `exclusion`, `visibility`, `downgrade` |
 //! | C | `fetch_sub` that ends a read | Release | A | `exclusion-read-write` (a writer after a reader) |
 //!
 //! Every change of the word is a read-modify-write, so B and C head release sequences that no other
@@ -66,6 +66,7 @@
 //! | lock, unlock; lock, lock | `exclusion`, `exclusion-read-write`, `wakeup`, `exclusion-3`, `last-reader-wakes`, `queued-readers-share` |
 //! | try, any | `visibility`, `readers-share`, `try-leaves-no-trace` |
 //! | deadline, lock | `give-up`, `give-up-reader`, `give-up-writer` |
+//! | downgrade, lock; upgrade, lock | `downgrade`, `upgrade` |
 //! | overtaking | `bounded-overtaking` |
 //! | read, read with a full count | `full-count` |
 //!
@@ -170,6 +171,42 @@ impl RwWord {
         if freed {
             queue.wake_head(self.key());
         }
+    }
+
+    /// Turns a hold with `from` into one with `to`, which excludes less, and wakes the head of the queue, whom
+    /// that may let in. Ordering: Release.
+    ///
+    /// # Safety
+    /// The caller holds the word with `from`, which is [`Access::Write`], or [`Access::Upgradable`] with `to` being
+    /// [`Access::Read`].
+    #[inline]
+    pub unsafe fn downgrade(&self, from: Access, to: Access, queue: &WaitQueue) {
+        let less = held(from) - held(to);
+        // Release [B→A]: what the writer did is seen by the readers that this lets in. (W1, W2)
+        if self.0.fetch_sub(less, Release) & QUEUED != 0 {
+            queue.wake_head(self.key());
+        }
+    }
+
+    /// Turns a hold with `from` into an exclusive one if nobody else holds the word, before all who wait.
+    /// Ordering: Acquire on success.
+    ///
+    /// # Safety
+    /// The caller holds the word with `from`, [`Access::Read`] or [`Access::Upgradable`].
+    #[inline]
+    pub unsafe fn try_upgrade(&self, from: Access) -> bool {
+        // Relaxed: a first guess; the compare-exchange decides.
+        let mut word = self.0.load(Relaxed);
+        while word & (WRITER | UPGRADER | READERS) == held(from) {
+            let writer = word - held(from) + WRITER;
+            // Acquire [A→C]: pairs with the releases of the other readers. Relaxed on failure: nothing is read
+            // under it but the word itself. (W1)
+            match self.0.compare_exchange_weak(word, writer, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
     }
 
     /// Whether somebody stands in the word's queue. A snapshot, for statistics and models.
@@ -312,6 +349,41 @@ pub unsafe fn unlock_all<'a>(
         // SAFETY: the caller's promise, word by word.
         unsafe { word.unlock(access, queue) }
     }
+}
+
+/// Turns holds of every word into holds that exclude less. Ordering: Release.
+///
+/// # Safety
+/// As [`RwWord::downgrade`], for every word.
+pub unsafe fn downgrade_all<'a>(
+    words: impl Iterator<Item = &'a RwWord>,
+    from: Access,
+    to: Access,
+    queue: &WaitQueue,
+) {
+    for word in words {
+        // SAFETY: the caller's promise, word by word.
+        unsafe { word.downgrade(from, to, queue) }
+    }
+}
+
+/// Turns holds of every word into exclusive ones, or none. Ordering: Acquire on success.
+///
+/// # Safety
+/// As [`RwWord::try_upgrade`], for every word.
+pub unsafe fn try_upgrade_all<'a>(
+    words: impl Iterator<Item = &'a RwWord> + Clone,
+    from: Access,
+    queue: &WaitQueue,
+) -> bool {
+    // SAFETY: the caller's promise, word by word.
+    let shared = words
+        .clone()
+        .position(|word| !unsafe { word.try_upgrade(from) });
+    let Some(shared) = shared else { return true };
+    // SAFETY: the words before the shared one were upgraded just now.
+    unsafe { downgrade_all(words.take(shared), Access::Write, from, queue) }
+    false
 }
 
 /// What one hold adds to the word.

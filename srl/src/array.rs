@@ -47,7 +47,10 @@
 //! [`MAX_PASSES`]: spanlock::rw_word::MAX_PASSES
 
 use spanlock::rw_word::{self, RwWord};
-use spanlock::{Access, RangeError, RawRangeLock, Span, Token, TryLockError};
+use spanlock::{
+    Access, RangeError, RawRangeLock, RawRangeLockDowngrade, RawRangeLockSplit,
+    RawRangeLockUpgrade, Span, Token, TryLockError,
+};
 use spanlock_sync::atomic::zeroed_slice;
 use spanlock_sync::wait::WaitQueue;
 
@@ -123,7 +126,7 @@ impl SrlArray {
         let touched = self.segments.touched(span)?;
         // In bounds: `touched` lies below `count`, which is the number of words.
         let words = &self.words[touched.start as usize..touched.end as usize];
-        Ok((words, Token::new(words.as_ptr().expose_provenance())))
+        Ok((words, token_of(words)))
     }
 
     /// The words of a hold. Starts from the address that the token kept: after a read-modify-write the processor is
@@ -167,4 +170,60 @@ unsafe impl RawRangeLock for SrlArray {
         // SAFETY: the caller holds the span, hence the words of its segments (S-I1), which its token names.
         unsafe { rw_word::unlock_all(self.held(span, token).iter(), access, &self.queue) }
     }
+}
+
+// SAFETY: each word goes from one hold to the other in one step (S-I1).
+unsafe impl RawRangeLockDowngrade for SrlArray {
+    unsafe fn downgrade(&self, span: Span, from: Access, token: Token) -> Token {
+        // SAFETY: the caller holds the words of the span with `from`, which is not `Read`.
+        unsafe {
+            let words = self.held(span, token).iter();
+            rw_word::downgrade_all(words, from, Access::Read, &self.queue);
+        }
+        token
+    }
+}
+
+// SAFETY: each word goes from one hold to the other in one step, or all go back to the first (S-I1).
+unsafe impl RawRangeLockUpgrade for SrlArray {
+    unsafe fn try_upgrade(&self, span: Span, from: Access, token: Token) -> Result<Token, Token> {
+        // SAFETY: the caller holds the words of the span with `from`, which is not `Write`.
+        let upgraded =
+            unsafe { rw_word::try_upgrade_all(self.held(span, token).iter(), from, &self.queue) };
+        if upgraded { Ok(token) } else { Err(token) }
+    }
+}
+
+// SAFETY: the words of what is kept are not touched.
+unsafe impl RawRangeLockSplit for SrlArray {
+    fn granularity(&self) -> u64 {
+        self.segments.size()
+    }
+
+    unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
+        // SAFETY: the caller holds the words of the span (S-I1).
+        let words = unsafe { self.held(span, token) };
+        let (all, kept) = (self.segments.of(span), self.segments.of(keep));
+        let (below, rest) = words.split_at((kept.start - all.start) as usize);
+        let (kept, above) = rest.split_at((kept.end - kept.start) as usize);
+        // SAFETY: the caller gives up what no part of `keep` touches.
+        unsafe {
+            rw_word::unlock_all(below.iter().chain(above), access, &self.queue);
+        }
+        token_of(kept)
+    }
+
+    unsafe fn split(&self, span: Span, _access: Access, token: Token, at: u64) -> (Token, Token) {
+        // SAFETY: the caller holds the words of the span (S-I1).
+        let words = unsafe { self.held(span, token) };
+        let below = (at >> self.segments.size().trailing_zeros()) - self.segments.of(span).start;
+        let (below, above) = words.split_at(below as usize);
+        (token_of(below), token_of(above))
+    }
+}
+
+/// The token of a hold of `words`: the address of the first.
+#[inline]
+fn token_of(words: &[RwWord]) -> Token {
+    Token::new(words.as_ptr().expose_provenance())
 }

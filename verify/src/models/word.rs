@@ -12,6 +12,8 @@ use spanlock_sync::wait::WaitQueue;
 use crate::program::{FAULTLESS, Fault, FaultKind, Program};
 use crate::trace::note;
 
+const FIRST_WAKE: &[&[Fault]] = &[&[], &[Fault::new(FaultKind::SpuriousWake, 0)]];
+const FIRST_CAS: &[&[Fault]] = &[&[], &[Fault::new(FaultKind::WeakCas, 0)]];
 const TIME_OUT: &[Fault] = &[Fault::new(FaultKind::TimeOut, 0)];
 
 /// Every property of the word.
@@ -42,6 +44,22 @@ pub fn programs() -> Vec<Program> {
             4,
             FAULTLESS,
             full_count,
+        ),
+        program(
+            "downgrade",
+            "what a writer wrote is seen by the readers that its downgrade lets in, and no writer gets between",
+            2,
+            2,
+            FIRST_WAKE,
+            downgrade,
+        ),
+        program(
+            "upgrade",
+            "of two readers at most one becomes the writer, and nobody writes between its read and its write",
+            2,
+            4,
+            FIRST_CAS,
+            upgrade,
         ),
         program(
             "queued-readers-share",
@@ -188,6 +206,69 @@ fn full_count() {
         shared.unlock(Access::Read);
     }
     shared.assert_free();
+}
+
+/// Main writes and goes on as a reader. The other, a reader, must see what it wrote, and may be in beside it: main
+/// holds on until it was.
+fn downgrade() {
+    let shared = Guarded::new();
+    shared.lock(Access::Write);
+    let reader = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.lock(Access::Read);
+            shared.use_and_unlock(1, Access::Read);
+        })
+    };
+    // SAFETY: main holds the word exclusively.
+    shared.data.with_mut(|data| unsafe { *data += 1 });
+    // SAFETY: as above.
+    unsafe {
+        shared
+            .word
+            .downgrade(Access::Write, Access::Read, &shared.queue)
+    }
+    reader.join().expect("gets in beside main");
+    shared.use_and_unlock(0, Access::Read);
+    shared.assert_free();
+}
+
+fn upgrade() {
+    let shared = Guarded::new();
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || read_and_upgrade(&shared, 1, Access::Upgradable))
+    };
+    let mut upgraded = read_and_upgrade(&shared, 0, Access::Read);
+    upgraded += other.join().expect("neither waits for ever");
+    shared.lock(Access::Read);
+    // SAFETY: main reads.
+    let data = shared.data.with(|data| unsafe { *data });
+    assert_eq!(
+        data, upgraded,
+        "an upgrade that succeeded did not write, or one that failed did"
+    );
+    shared.unlock(Access::Read);
+    shared.assert_free();
+}
+
+/// 1 if the upgrade succeeded.
+fn read_and_upgrade(shared: &Guarded, me: usize, from: Access) -> u32 {
+    shared.lock(from);
+    // SAFETY: held as a reader.
+    let before = shared.data.with(|data| unsafe { *data });
+    // SAFETY: held with `from`.
+    if !unsafe { shared.word.try_upgrade(from) } {
+        note(me, "shared");
+        shared.unlock(from);
+        return 0;
+    }
+    // SAFETY: held exclusively.
+    let now = shared.data.with(|data| unsafe { *data });
+    assert_eq!(now, before, "somebody wrote between the read and the write");
+    note(me, format!("upgraded={before}"));
+    shared.use_and_unlock(me, Access::Write);
+    1
 }
 
 /// One reader holds until the other has been in. The writer holds from the start, so neither can be

@@ -1,0 +1,25 @@
+//! The powers, by the suite of the `spanlock` crate that every lock passes.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+#[path = "../../range-lock/tests/powers/mod.rs"]
+mod powers;
+
+use spanlock_interval::IntervalLock;
+
+#[test]
+fn downgrade() {
+    powers::downgrade(&IntervalLock::new());
+    powers::downgrade_wakes(&IntervalLock::new());
+}
+
+#[test]
+fn upgrade() {
+    powers::try_upgrade(&IntervalLock::new());
+    powers::nobody_writes_between(&IntervalLock::new());
+}
+
+#[test]
+fn shrink_and_split() {
+    powers::shrink_and_split(&IntervalLock::new());
+}

@@ -1,0 +1,50 @@
+//! The powers of the locks of this crate.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+mod powers;
+
+use spanlock::{
+    Access, RangeLockExt, RawRangeLock, RawRangeLockSplit, RwCounter, RwDistributed, Span,
+};
+
+fn all_but_split<L>(make: fn() -> L)
+where
+    L: spanlock::RawRangeLockDowngrade + spanlock::RawRangeLockUpgrade,
+{
+    powers::downgrade(&make());
+    powers::downgrade_wakes(&make());
+    powers::try_upgrade(&make());
+    powers::nobody_writes_between(&make());
+}
+
+#[test]
+fn counter() {
+    all_but_split(RwCounter::new);
+}
+
+#[test]
+fn distributed() {
+    all_but_split(|| RwDistributed::with_slots(3));
+}
+
+/// A whole-range hold shrinks to itself, and cannot be split.
+#[test]
+fn shrinking_a_whole() {
+    fn check<L: RawRangeLock + RawRangeLockSplit>(lock: &L) {
+        assert_eq!(lock.granularity(), u64::MAX);
+        let (all, part) = (Span::FULL, Span::new(3..4).unwrap().unwrap());
+        let token = lock.lock(all, Access::Write).unwrap();
+        // SAFETY: the hold is shrunk and given back once.
+        unsafe {
+            let token = lock.shrink(all, Access::Write, token, part);
+            assert!(lock.try_read(7..8).is_err());
+            lock.unlock(part, Access::Write, token);
+        }
+        assert!(lock.try_write(7..8).is_ok());
+    }
+    check(&RwCounter::new());
+    check(&RwDistributed::with_slots(2));
+    // The helper for locks that can split is for other crates.
+    let _ = powers::shrink_and_split::<RwCounter>;
+}
