@@ -24,7 +24,6 @@ use spanlock::RawRangeLock;
 use spanlock_file_core::{File, FileCore};
 use spanlock_pmem::MappedFile;
 
-use crate::locks;
 use crate::measure::{self, Latencies, Round};
 
 /// Bytes that one write takes; the last of a file takes what is left.
@@ -226,12 +225,9 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
     /// Creates a file in the volume; if that fails, so has the import.
     fn create(&self, source: &Source) -> Option<File<MappedFile, L>> {
         let name = format!("{}{}", self.prefix, source.name);
-        let created = match locks::caught(|| self.volume.create(&name)) {
-            Ok(created) => created.map_err(anyhow::Error::new),
-            Err(none) => Err(none.into()),
-        };
+        let created = self.volume.create(&name);
         created
-            .map_err(|error| self.fail(importing(source, error)))
+            .map_err(|error| self.fail(importing(source, error.into())))
             .ok()
     }
 

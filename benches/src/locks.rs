@@ -3,12 +3,9 @@
 //! All runs are compiled for each lock's own type, as in a program that has chosen one. So the list
 //! is visited by something generic, not stored.
 //!
-//! Some locks take memory in proportion to what they cover, so to make one can fail. The file core's
-//! factory cannot: a lock that cannot be made unwinds through it, from [`infallible`] to [`caught`].
+//! Some locks take memory in proportion to what they cover, so to make one can fail.
 
-use std::any::Any;
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
 
 use spanlock::{RawRangeLock, RwCounter, RwDistributed};
 use spanlock_interval::IntervalLock;
@@ -41,39 +38,11 @@ impl NoLock {
 
 impl fmt::Display for NoLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the lock of a file cannot be made, {}; its capacity is the largest file size of the volume: \
-             take a volume for smaller files, leave this lock out with --locks, or allow more memory",
-            self.0
-        )
+        write!(f, "{} (or leave this lock out with --locks)", self.0)
     }
 }
 
 impl std::error::Error for NoLock {}
-
-/// `make` for who cannot take an error: unwinds with it instead, without the message of a panic.
-/// To be called inside [`caught`].
-pub fn infallible<L>(make: Make<L>) -> impl Fn(u64) -> L + Send + Sync + 'static
-where
-    L: 'static,
-{
-    move |capacity| make(capacity).unwrap_or_else(|none| panic::resume_unwind(Box::new(none)))
-}
-
-/// Does `work`, which may make locks by a factory from [`infallible`].
-///
-/// # Errors
-/// One could not be made. What `work` was about to change is as the unwinding left it.
-pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, NoLock> {
-    // Whoever gets the error closes the volume that it came from.
-    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|panic: Box<dyn Any + Send>| {
-        match panic.downcast::<NoLock>() {
-            Ok(none) => *none,
-            Err(other) => panic::resume_unwind(other),
-        }
-    })
-}
 
 /// What is done for each lock.
 pub trait Visitor {
@@ -146,24 +115,4 @@ pub fn with<T: Task>(name: &str, task: T) -> T::Output {
     select
         .output
         .unwrap_or_else(|| panic!("no lock is named {name:?}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lock_that_cannot_be_made_is_an_error() {
-        // 4 bytes for each 4 KiB, of the whole address space: no machine has that.
-        let make: Make<SrlArray> = |capacity| SrlArray::new(capacity).map_err(NoLock::because);
-        let factory = infallible(make);
-        let none = caught(|| factory(u64::MAX)).unwrap_err().to_string();
-        assert!(
-            none.contains("no memory") && none.contains("--locks"),
-            "{none}"
-        );
-        assert_eq!(caught(|| factory(8192)).unwrap().memory_usage(), 8);
-        let other = panic::catch_unwind(|| caught(|| panic::resume_unwind(Box::new(7))));
-        assert!(other.is_err_and(|panic| panic.downcast_ref() == Some(&7)));
-    }
 }

@@ -17,7 +17,7 @@ use spanlock_file_core::{Error, FileCore, FormatOptions, RecoveryReport};
 use spanlock_pmem::{MappedFile, Options, PmemError};
 
 use crate::cli::Size;
-use crate::locks::{self, Make};
+use crate::locks::Make;
 
 /// What the names of all files that a run makes begin with.
 pub const PREFIX: &str = "spanlock-compare/";
@@ -203,9 +203,7 @@ impl Volume {
             ),
         };
         let region = MappedFile::open(&self.path, Options::new()).with_context(opening)?;
-        let opened = locks::caught(|| FileCore::open(region, locks::infallible(make)))
-            .with_context(|| format!("opening the volume {}", self.path.display()))?;
-        opened.with_context(opening)
+        FileCore::try_open(region, make).with_context(opening)
     }
 
     /// Removes all files under [`PREFIX`]; returns how many there were.

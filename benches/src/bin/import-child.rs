@@ -70,7 +70,7 @@ impl Task for Child {
 
     fn run<L: RawRangeLock + 'static>(self, make: Make<L>) -> Result<()> {
         let region = MappedFile::open(&self.volume, Options::new())?;
-        let (volume, _report) = locks::caught(|| FileCore::open(region, locks::infallible(make)))??;
+        let (volume, _report) = FileCore::try_open(region, make)?;
         match self.work {
             Work::Import { folder, prefix } => {
                 import_once(&volume, &folder, &prefix, self.threads)?;
