@@ -205,6 +205,11 @@ unsafe impl RawRangeLock for IntervalLock {
     }
 
     #[inline]
+    fn granularity(&self) -> u64 {
+        1
+    }
+
+    #[inline]
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
         Ok(token(self.take(span, access)))
     }

@@ -45,10 +45,6 @@ unsafe impl RawRangeLockUpgradeWait for IntervalLock {
 
 // SAFETY: what is kept is in the tree throughout the section that changes it, and no other section sees the middle of it.
 unsafe impl RawRangeLockSplit for IntervalLock {
-    fn granularity(&self) -> u64 {
-        1
-    }
-
     unsafe fn shrink(&self, _span: Span, _access: Access, held: Token, keep: Span) -> Token {
         let mut wakes = Wakes::default();
         let mut requests = self.requests();

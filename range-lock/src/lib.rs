@@ -12,8 +12,8 @@ pub mod rw_word;
 pub use error::{RangeError, TryLockError};
 pub use guard::{RangeLockExt, ReadHold, UpgradableHold, WriteHold};
 pub use powers::{
-    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
-    RawRangeLockWait,
+    RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
+    RawRangeLockUpgradeWait, RawRangeLockWait,
 };
 pub use range_lock::{RangeLock, RangeReadGuard, RangeWriteGuard};
 pub use raw::{Access, RawRangeLock, Span, Token};

@@ -7,13 +7,14 @@
 //! | [`RawRangeLockUpgrade`] | a shared or upgradable hold becomes an exclusive one, if that is possible at once |
 //! | [`RawRangeLockUpgradeWait`] | an upgradable hold waits until it is exclusive |
 //! | [`RawRangeLockSplit`] | part of a hold is given back, or becomes a hold of its own |
+//! | [`RawRangeLockBatch`] | several ranges in one call, all or none |
 //!
 //! Every method that takes a `token` follows one rule: the token is the one that the hold's last change returned, and
 //! what the method returns replaces it.
 
 use core::task::{Poll, Waker};
 
-use crate::error::RangeError;
+use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 /// A range lock whose requests can wait without a thread.
@@ -106,10 +107,6 @@ pub unsafe trait RawRangeLockUpgradeWait: RawRangeLockUpgrade {
 /// # Safety
 /// What is said of `shrink` and `split` holds: what is kept stays held throughout.
 pub unsafe trait RawRangeLockSplit: RawRangeLock {
-    /// Holds can be split at multiples of this: 1 for a lock of exact ranges, the segment size for segments,
-    /// `u64::MAX` for a lock of everything (so they cannot).
-    fn granularity(&self) -> u64;
-
     /// Gives back what of the hold of `span` is not needed to hold `keep`, and wakes whom that unblocks. Ordering: Release.
     ///
     /// # Safety
@@ -120,6 +117,35 @@ pub unsafe trait RawRangeLockSplit: RawRangeLock {
     ///
     /// # Safety
     /// `span` is held with `access` and `token`; `at` lies strictly within it and is a multiple of
-    /// [`granularity`](Self::granularity).
+    /// [`granularity`](RawRangeLock::granularity).
     unsafe fn split(&self, span: Span, access: Access, token: Token, at: u64) -> (Token, Token);
+}
+
+/// A range lock that takes several ranges in one call, all or none.
+///
+/// A batch lists spans in ascending order; no two of them touch a common unit of the lock's
+/// [granularity](RawRangeLock::granularity). Each is released by a call of its own, as any hold.
+///
+/// # Safety
+/// When it returns with `Ok`, each span is held as if [`RawRangeLock::lock`] had taken it, by the token of the same place in
+/// `tokens`. On an error nothing is held. Calls of batches, and of single spans in ascending order, never wait for each
+/// other in a circle.
+pub unsafe trait RawRangeLockBatch: RawRangeLock {
+    /// Takes every span of `batch`; blocks until no conflicting hold is left. Appends their tokens. Ordering: Acquire.
+    ///
+    /// # Errors
+    /// As [`RawRangeLock::lock`], for any of the spans.
+    fn lock_all(&self, batch: &[(Span, Access)], tokens: &mut Vec<Token>)
+    -> Result<(), RangeError>;
+
+    /// Takes every span of `batch` if that is possible at once; never blocks. Appends their tokens. Ordering: Acquire on
+    /// success.
+    ///
+    /// # Errors
+    /// As [`RawRangeLock::try_lock`], for any of the spans.
+    fn try_lock_all(
+        &self,
+        batch: &[(Span, Access)],
+        tokens: &mut Vec<Token>,
+    ) -> Result<(), TryLockError>;
 }

@@ -158,6 +158,12 @@ pub unsafe trait RawRangeLock: Send + Sync {
     /// One past the last position that this lock can hold.
     fn capacity(&self) -> u64;
 
+    /// Ranges block each other as if they were rounded outwards to multiples of this: 1 for a lock of exact ranges, the
+    /// segment size for segments, `u64::MAX` for a lock of everything.
+    fn granularity(&self) -> u64 {
+        1
+    }
+
     /// Takes `span`, blocking until no conflicting hold is left.
     ///
     /// Ordering: Acquire, towards the `unlock` of every earlier conflicting hold.
@@ -191,6 +197,10 @@ macro_rules! forward {
             #[inline]
             fn capacity(&self) -> u64 {
                 (**self).capacity()
+            }
+            #[inline]
+            fn granularity(&self) -> u64 {
+                (**self).granularity()
             }
             #[inline]
             fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {

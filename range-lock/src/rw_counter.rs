@@ -46,6 +46,11 @@ unsafe impl RawRangeLock for RwCounter {
     }
 
     #[inline]
+    fn granularity(&self) -> u64 {
+        u64::MAX
+    }
+
+    #[inline]
     fn lock(&self, _span: Span, access: Access) -> Result<Token, RangeError> {
         self.word.lock(access, &self.queue);
         Ok(Token::NONE)
@@ -92,10 +97,6 @@ unsafe impl RawRangeLockUpgrade for RwCounter {
 
 // SAFETY: a hold of any part is a hold of the word, so shrinking changes nothing; nobody may split.
 unsafe impl RawRangeLockSplit for RwCounter {
-    fn granularity(&self) -> u64 {
-        u64::MAX
-    }
-
     unsafe fn shrink(&self, _span: Span, _access: Access, token: Token, _keep: Span) -> Token {
         token
     }

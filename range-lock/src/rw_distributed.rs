@@ -102,6 +102,11 @@ unsafe impl RawRangeLock for RwDistributed {
     }
 
     #[inline]
+    fn granularity(&self) -> u64 {
+        u64::MAX
+    }
+
+    #[inline]
     fn lock(&self, _span: Span, access: Access) -> Result<Token, RangeError> {
         let (words, token) = self.words(access);
         rw_word::lock_all(words, access, &self.queue);
@@ -167,10 +172,6 @@ unsafe impl RawRangeLockUpgrade for RwDistributed {
 
 // SAFETY: a hold of any part is a hold of everything, so shrinking changes nothing; nobody may split.
 unsafe impl RawRangeLockSplit for RwDistributed {
-    fn granularity(&self) -> u64 {
-        u64::MAX
-    }
-
     unsafe fn shrink(&self, _span: Span, _access: Access, token: Token, _keep: Span) -> Token {
         token
     }

@@ -152,6 +152,11 @@ unsafe impl RawRangeLock for SrlArray {
     }
 
     #[inline]
+    fn granularity(&self) -> u64 {
+        self.segments.size()
+    }
+
+    #[inline]
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
         let (words, token) = self.words(span)?;
         rw_word::lock_all(words.iter(), access, &self.queue);
@@ -196,10 +201,6 @@ unsafe impl RawRangeLockUpgrade for SrlArray {
 
 // SAFETY: the words of what is kept are not touched.
 unsafe impl RawRangeLockSplit for SrlArray {
-    fn granularity(&self) -> u64 {
-        self.segments.size()
-    }
-
     unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
         // SAFETY: the caller holds the words of the span (S-I1).
         let words = unsafe { self.held(span, token) };
