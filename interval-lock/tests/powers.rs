@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Asked, Taken};
 use spanlock::Access::{Read, Upgradable, Write};
-use spanlock::{Access, RangeLockExt, RawRangeLockSplit};
+use spanlock::{Access, RangeLockExt, RawRangeLock};
 use spanlock_interval::IntervalLock;
 
 fn ranges(list: Vec<(spanlock::Span, Access)>) -> Vec<(u64, u64, Access)> {
