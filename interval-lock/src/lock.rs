@@ -89,7 +89,7 @@ use std::time::Instant;
 
 use spanlock::{Access, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError};
 use spanlock_sync::hint::Backoff;
-use spanlock_sync::{Mutex, MutexGuard, Parker, Wakeup};
+use spanlock_sync::{Mutex, MutexGuard, Park, Parker, Wakeup};
 
 use crate::requests::{Requests, Wakes};
 use crate::tree::Index;
@@ -147,6 +147,11 @@ impl IntervalLock {
     /// How many wait, upgrades included. A snapshot.
     pub fn waiting(&self) -> usize {
         self.requests.lock().waiting()
+    }
+
+    /// Whether a request for `span` would have to wait. A snapshot; but a request that began before and has not ended is in it.
+    pub fn would_block(&self, span: Span, access: Access) -> bool {
+        !self.requests.lock().admits(span, access)
     }
 
     /// What is held, in the order of starts. A snapshot.
@@ -323,12 +328,12 @@ impl IntervalLock {
     pub(crate) fn wait(&self, mut requests: MutexGuard<'_, Requests>, index: Index) {
         Parker::with(|parker| {
             // Under the mutex: the grant takes this waker, so no wake is lost.
-            requests.set_waker(index, parker.waker());
+            requests.set_waker(index, parker.waker().clone());
             drop(requests);
             let (mut spin, past) = (Backoff::new(), Instant::now());
             loop {
                 // With a deadline that has passed it is a look whether the wake has come, and no sleep.
-                let woken = parker.park(spin.round().then_some(past)) == Wakeup::Woken;
+                let woken = parker.park_until(spin.round().then_some(past)) == Wakeup::Woken;
                 // Looked up, since the parker may keep a wake from an earlier use.
                 if woken && self.requests.lock().is_held(index) {
                     return;

@@ -14,10 +14,10 @@ use crate::requests::Wakes;
 // SAFETY: the hold stays in the tree and only its access changes, so no writer comes between (I2). Every later hold
 // of part of it is granted in a later section of the mutex, the readers that were let in at once included.
 unsafe impl RawRangeLockDowngrade for IntervalLock {
-    unsafe fn downgrade(&self, _span: Span, _from: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, _span: Span, _from: Access, to: Access, token: Token) -> Token {
         let mut wakes = Wakes::default();
         let mut requests = self.requests();
-        requests.weaken(index(token), Access::Read, &mut wakes);
+        requests.weaken(index(token), to, &mut wakes);
         Self::finish(requests, wakes);
         token
     }

@@ -12,7 +12,7 @@ use std::thread;
 use common::{Asked, Rng, Taken};
 use spanlock::Access::{self, Read, Upgradable, Write};
 use spanlock_interval::IntervalLock;
-use spanlock_sync::Parker;
+use spanlock_sync::{Park, Parker};
 
 const THREADS: u64 = 8;
 const ROUNDS: u64 = 4000;
@@ -108,9 +108,9 @@ fn take<'a>(
         _ => Parker::with(|parker| {
             let mut asked = Asked::new(lock, range, access);
             loop {
-                match asked.poll_with(&parker.waker()) {
+                match asked.poll_with(parker.waker()) {
                     Some(taken) => return Some(taken),
-                    None => _ = parker.park(None),
+                    None => _ = parker.park_until(None),
                 }
             }
         }),

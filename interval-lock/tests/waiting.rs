@@ -13,7 +13,7 @@ use common::{Asked, Counter, Taken, span};
 use spanlock::Access::{Read, Upgradable, Write};
 use spanlock::{RangeLockExt, RawRangeLock, RawRangeLockWait};
 use spanlock_interval::{IntervalLock, IntervalRequest};
-use spanlock_sync::{Parker, Wakeup};
+use spanlock_sync::{Park, Parker, Wakeup};
 
 #[test]
 fn first_come_first_served() {
@@ -198,7 +198,7 @@ fn a_wake_that_comes_from_elsewhere_grants_nothing() {
     let hold = Taken::lock(&lock, 0..10, Write);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            Parker::with(|parker| parker.waker().wake());
+            Parker::with(|parker| parker.waker().wake_by_ref());
             let hold = lock.write(0..10).unwrap();
             assert_eq!(lock.waiting(), 0, "returned before its turn");
             drop(hold);
@@ -229,10 +229,10 @@ fn deadlines_that_pass_leave_no_trace() {
                     let deadline = Instant::now() + Duration::from_micros((i % 7) * 30);
                     let taken = Parker::with(|parker| {
                         loop {
-                            if let Some(taken) = asked.poll_with(&parker.waker()) {
+                            if let Some(taken) = asked.poll_with(parker.waker()) {
                                 return Some(taken);
                             }
-                            if parker.park(Some(deadline)) == Wakeup::TimedOut {
+                            if parker.park_until(Some(deadline)) == Wakeup::TimedOut {
                                 asked.cancel();
                                 return None;
                             }

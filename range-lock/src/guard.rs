@@ -201,7 +201,9 @@ impl<'a, L: RawRangeLockDowngrade + ?Sized, const ACCESS: u8> Hold<'a, L, ACCESS
         let (lock, held) = self.into_parts();
         let held = held.map(|(span, token)| {
             // SAFETY: `held` came from `lock` with this access, which is not `Read` in either of the callers.
-            (span, unsafe { lock.downgrade(span, Self::ACCESS, token) })
+            (span, unsafe {
+                lock.downgrade(span, Self::ACCESS, Access::Read, token)
+            })
         });
         Hold { lock, held }
     }

@@ -8,6 +8,7 @@ mod raw;
 mod rw_counter;
 mod rw_distributed;
 pub mod rw_word;
+pub mod words;
 
 pub use error::{RangeError, TryLockError};
 pub use guard::{RangeLockExt, ReadHold, UpgradableHold, WriteHold};
@@ -18,5 +19,5 @@ pub use powers::{
 pub use range_lock::{RangeLock, RangeReadGuard, RangeWriteGuard};
 pub use raw::{Access, RawRangeLock, Span, Token};
 pub use rw_counter::RwCounter;
-pub use rw_distributed::RwDistributed;
+pub use rw_distributed::{DistributedRequest, RwDistributed};
 pub use rw_word::RwWord;

@@ -56,18 +56,18 @@ pub unsafe trait RawRangeLockWait: RawRangeLock {
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut Self::Request);
 }
 
-/// A range lock whose exclusive holds can become shared ones.
+/// A range lock whose holds can come to exclude less.
 ///
 /// # Safety
-/// No writer holds any part of the span between the two holds, and what was done under the exclusive hold
-/// happens-before what is done under every later hold of part of it, shared ones included.
+/// No writer holds any part of the span between the two holds, and what was done under the hold before
+/// happens-before what is done under every later hold of part of it that conflicts with the hold before.
 pub unsafe trait RawRangeLockDowngrade: RawRangeLock {
-    /// Turns a hold with `from`, [`Access::Write`] or [`Access::Upgradable`], into one with [`Access::Read`] and lets in
+    /// Turns a hold with `from` into one with `to`, which excludes less, and lets in
     /// whom that unblocks. Never blocks. Ordering: Release.
     ///
     /// # Safety
-    /// `span` is held with `from` and `token`.
-    unsafe fn downgrade(&self, span: Span, from: Access, token: Token) -> Token;
+    /// `span` is held with `from` and `token`. `from` is [`Access::Write`], or [`Access::Upgradable`] and `to` is [`Access::Read`].
+    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token;
 }
 
 /// A range lock whose shared holds can become exclusive ones.

@@ -4,42 +4,49 @@
 //! nobody competes; with many cores the writers stand in one line, and the readers share one
 //! cache line, which is what [SRL] §II-B measures: reads stop scaling at 8 cores, writes at 1.
 //!
-//! Fairness, progress, orderings: [`crate::rw_word`].
+//! Fairness, progress, orderings: [`crate::words`].
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
+use core::task::{Poll, Waker};
+
 use spanlock_sync::wait::WaitQueue;
+use spanlock_sync::{Park, Parker};
 
 use crate::error::{RangeError, TryLockError};
-use crate::powers::{RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade};
+use crate::powers::{
+    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockWait,
+};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
+use crate::words::{self, Progress};
 
-/// A reader-writer lock for everything: any two ranges conflict unless both are read.
+/// A reader-writer lock for everything: any two ranges conflict unless both are read. `P` is how its waiters sleep.
 #[derive(Debug)]
-pub struct RwCounter {
+pub struct RwCounter<P = Parker> {
     word: RwWord,
-    queue: WaitQueue,
+    queue: WaitQueue<P>,
 }
 
 impl RwCounter {
     /// A lock that nobody holds.
     pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl<P> Default for RwCounter<P> {
+    /// A lock that nobody holds.
+    fn default() -> Self {
         RwCounter {
             word: RwWord::new(),
-            queue: WaitQueue::new(),
+            queue: WaitQueue::default(),
         }
     }
 }
 
-impl Default for RwCounter {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-// SAFETY: 1: all spans take one word, which excludes (W-I1). 2: its orderings A, B, C. 3, 4: the word knows no owner.
-unsafe impl RawRangeLock for RwCounter {
+// SAFETY: 1: all spans take one word, which excludes (R-I1). 2: its orderings A, B, C. 3, 4: the word knows no owner.
+unsafe impl<P: Park> RawRangeLock for RwCounter<P> {
     #[inline]
     fn capacity(&self) -> u64 {
         u64::MAX
@@ -52,13 +59,13 @@ unsafe impl RawRangeLock for RwCounter {
 
     #[inline]
     fn lock(&self, _span: Span, access: Access) -> Result<Token, RangeError> {
-        self.word.lock(access, &self.queue);
+        self.word.run().lock(access, &self.queue);
         Ok(Token::NONE)
     }
 
     #[inline]
     fn try_lock(&self, _span: Span, access: Access) -> Result<Token, TryLockError> {
-        if self.word.try_lock(access) {
+        if self.word.run().try_lock(access, &self.queue) {
             Ok(Token::NONE)
         } else {
             Err(TryLockError::WouldBlock)
@@ -68,26 +75,50 @@ unsafe impl RawRangeLock for RwCounter {
     #[inline]
     unsafe fn unlock(&self, _span: Span, access: Access, _token: Token) {
         // SAFETY: the caller holds the span, hence the word, with `access`.
-        unsafe { self.word.unlock(access, &self.queue) }
+        unsafe { self.word.run().unlock(access, &self.queue) }
+    }
+}
+
+// SAFETY: `Ready` is returned when the word is taken. A forgotten request stays in its queue.
+unsafe impl<P: Park> RawRangeLockWait for RwCounter<P> {
+    type Request = Progress;
+
+    unsafe fn poll_lock(
+        &self,
+        _span: Span,
+        access: Access,
+        request: &mut Progress,
+        waker: &Waker,
+    ) -> Poll<Result<Token, RangeError>> {
+        let run = core::iter::once(self.word.run());
+        words::poll_all(run, access, request, &self.queue, waker).map(|()| Ok(Token::NONE))
+    }
+
+    unsafe fn cancel(&self, _span: Span, access: Access, request: &mut Progress) {
+        // SAFETY: the caller's request was for the word, with this access.
+        unsafe {
+            let run = core::iter::once(self.word.run());
+            words::cancel_all(run, access, request, &self.queue);
+        }
     }
 }
 
 // SAFETY: one store or read-modify-write of the one word: there is no moment between the two holds.
-unsafe impl RawRangeLockDowngrade for RwCounter {
+unsafe impl<P: Park> RawRangeLockDowngrade for RwCounter<P> {
     #[inline]
-    unsafe fn downgrade(&self, _span: Span, from: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, _span: Span, from: Access, to: Access, token: Token) -> Token {
         // SAFETY: the caller holds the word with `from`, which is not `Read`.
-        unsafe { self.word.downgrade(from, Access::Read, &self.queue) }
+        unsafe { self.word.run().downgrade(from, to, &self.queue) }
         token
     }
 }
 
 // SAFETY: one compare-exchange of the one word: there is no moment between the two holds.
-unsafe impl RawRangeLockUpgrade for RwCounter {
+unsafe impl<P: Park> RawRangeLockUpgrade for RwCounter<P> {
     #[inline]
     unsafe fn try_upgrade(&self, _span: Span, from: Access, token: Token) -> Result<Token, Token> {
         // SAFETY: the caller holds the word with `from`, which is not `Write`.
-        if unsafe { self.word.try_upgrade(from) } {
+        if unsafe { self.word.run().try_upgrade(from) } {
             Ok(token)
         } else {
             Err(token)
@@ -96,7 +127,7 @@ unsafe impl RawRangeLockUpgrade for RwCounter {
 }
 
 // SAFETY: a hold of any part is a hold of the word, so shrinking changes nothing; nobody may split.
-unsafe impl RawRangeLockSplit for RwCounter {
+unsafe impl<P: Park> RawRangeLockSplit for RwCounter<P> {
     unsafe fn shrink(&self, _span: Span, _access: Access, token: Token, _keep: Span) -> Token {
         token
     }

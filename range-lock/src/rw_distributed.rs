@@ -15,17 +15,22 @@
 //! - **D-I2** Slots are taken in ascending order, so writers cannot wait for each other in a circle. A reader holds
 //!   one slot and waits for none.
 //!
-//! It has no atomics of its own; orderings: [`crate::rw_word`].
+//! It has no atomics of its own; orderings: [`crate::words`].
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
-use spanlock_sync::thread;
+use core::task::{Poll, Waker};
+
 use spanlock_sync::wait::WaitQueue;
+use spanlock_sync::{Park, Parker, thread};
 
 use crate::error::{RangeError, TryLockError};
-use crate::powers::{RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade};
+use crate::powers::{
+    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockWait,
+};
 use crate::raw::{Access, RawRangeLock, Span, Token};
-use crate::rw_word::{self, RwWord};
+use crate::rw_word::RwWord;
+use crate::words::{self, Progress, Run};
 
 /// A word alone on two cache lines: x86 fetches lines in pairs.
 #[derive(Debug)]
@@ -34,11 +39,11 @@ struct Slot(RwWord);
 
 /// A reader-writer lock for everything, with a reader count for each group of threads.
 ///
-/// Any two ranges conflict unless both are read.
+/// Any two ranges conflict unless both are read. `P` is how its waiters sleep.
 #[derive(Debug)]
-pub struct RwDistributed {
+pub struct RwDistributed<P = Parker> {
     slots: Box<[Slot]>,
-    queue: WaitQueue,
+    queue: WaitQueue<P>,
 }
 
 impl RwDistributed {
@@ -57,13 +62,15 @@ impl RwDistributed {
         let slots = (0..slots).map(|_| Slot(RwWord::new())).collect();
         RwDistributed {
             slots,
-            queue: WaitQueue::new(),
+            queue: WaitQueue::default(),
         }
     }
+}
 
+impl<P: Park> RwDistributed<P> {
     /// The words that a hold takes, in ascending order, and the token that finds them again.
     #[inline]
-    fn words(&self, access: Access) -> (impl Iterator<Item = &RwWord> + Clone, Token) {
+    fn words(&self, access: Access) -> (impl Iterator<Item = Run<'_, RwWord>> + Clone, Token) {
         let token = self.token(access);
         (self.held(access, token), token)
     }
@@ -78,12 +85,12 @@ impl RwDistributed {
     }
 
     #[inline]
-    fn held(&self, access: Access, token: Token) -> impl Iterator<Item = &RwWord> + Clone {
+    fn held(&self, access: Access, token: Token) -> impl Iterator<Item = Run<'_, RwWord>> + Clone {
         let slots = match access {
             Access::Read => core::slice::from_ref(&self.slots[token.into_word()]),
             Access::Upgradable | Access::Write => &self.slots[..],
         };
-        slots.iter().map(|slot| &slot.0)
+        slots.iter().map(|slot| slot.0.run())
     }
 }
 
@@ -95,7 +102,7 @@ impl Default for RwDistributed {
 
 // SAFETY: 1, 2: D-I1. 3, 4: the words know no owner; a reader's token names its slot, so another thread can
 // release it.
-unsafe impl RawRangeLock for RwDistributed {
+unsafe impl<P: Park> RawRangeLock for RwDistributed<P> {
     #[inline]
     fn capacity(&self) -> u64 {
         u64::MAX
@@ -109,35 +116,80 @@ unsafe impl RawRangeLock for RwDistributed {
     #[inline]
     fn lock(&self, _span: Span, access: Access) -> Result<Token, RangeError> {
         let (words, token) = self.words(access);
-        rw_word::lock_all(words, access, &self.queue);
+        words::lock_all(words, access, &self.queue);
         Ok(token)
     }
 
     #[inline]
     fn try_lock(&self, _span: Span, access: Access) -> Result<Token, TryLockError> {
         let (words, token) = self.words(access);
-        let taken = rw_word::try_lock_all(words, access, &self.queue);
+        let taken = words::try_lock_all(words, access, &self.queue);
         taken.then_some(token).ok_or(TryLockError::WouldBlock)
     }
 
     #[inline]
     unsafe fn unlock(&self, _span: Span, access: Access, token: Token) {
         // SAFETY: the caller holds the span: as a reader by its token's slot, as a writer by all slots.
-        unsafe { rw_word::unlock_all(self.held(access, token), access, &self.queue) }
+        unsafe { words::unlock_all(self.held(access, token), access, &self.queue) }
+    }
+}
+
+/// A request for a range of a [`RwDistributed`] that is on its way.
+#[derive(Debug, Default)]
+pub struct DistributedRequest {
+    progress: Progress,
+    /// The slot of the thread that polled first: the request goes on there, whoever polls.
+    token: Option<usize>,
+}
+
+// SAFETY: `Ready` is returned when the words of the token are taken. A forgotten request stays where it is.
+unsafe impl<P: Park> RawRangeLockWait for RwDistributed<P> {
+    type Request = DistributedRequest;
+
+    unsafe fn poll_lock(
+        &self,
+        _span: Span,
+        access: Access,
+        request: &mut DistributedRequest,
+        waker: &Waker,
+    ) -> Poll<Result<Token, RangeError>> {
+        let fresh = || self.token(access).into_word();
+        let token = Token::new(*request.token.get_or_insert_with(fresh));
+        let words = self.held(access, token);
+        let polled = words::poll_all(words, access, &mut request.progress, &self.queue, waker);
+        if polled.is_ready() {
+            request.token = None;
+        }
+        polled.map(|()| Ok(token))
+    }
+
+    unsafe fn cancel(&self, _span: Span, access: Access, request: &mut DistributedRequest) {
+        let Some(token) = request.token.take() else {
+            return;
+        };
+        let words = self.held(access, Token::new(token));
+        // SAFETY: the caller's request is for these words, with this access.
+        unsafe { words::cancel_all(words, access, &mut request.progress, &self.queue) }
     }
 }
 
 // SAFETY: the reader's slot never loses its hold, so no writer, who takes all slots, gets between.
-unsafe impl RawRangeLockDowngrade for RwDistributed {
-    unsafe fn downgrade(&self, _span: Span, from: Access, _token: Token) -> Token {
-        let token = self.token(Access::Read);
+unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
+    unsafe fn downgrade(&self, _span: Span, from: Access, to: Access, token: Token) -> Token {
+        if to != Access::Read {
+            let words = self.held(from, token);
+            // SAFETY: the caller holds every slot with `from`, which is `Write`.
+            unsafe { words::downgrade_all(words, from, to, &self.queue) }
+            return token;
+        }
+        let token = self.token(to);
         for (i, slot) in self.slots.iter().enumerate() {
             // SAFETY: the caller holds every slot with `from`, which is not `Read`; one becomes the reader's.
             unsafe {
                 if i == token.into_word() {
-                    slot.0.downgrade(from, Access::Read, &self.queue);
+                    slot.0.run().downgrade(from, to, &self.queue);
                 } else {
-                    slot.0.unlock(from, &self.queue);
+                    slot.0.run().unlock(from, &self.queue);
                 }
             }
         }
@@ -146,32 +198,32 @@ unsafe impl RawRangeLockDowngrade for RwDistributed {
 }
 
 // SAFETY: the caller's words are never released; the others of a reader are taken as a try takes them.
-unsafe impl RawRangeLockUpgrade for RwDistributed {
+unsafe impl<P: Park> RawRangeLockUpgrade for RwDistributed<P> {
     unsafe fn try_upgrade(&self, _span: Span, from: Access, token: Token) -> Result<Token, Token> {
         if from == Access::Upgradable {
             let words = self.held(from, token);
             // SAFETY: the caller holds every slot with `from`.
-            let upgraded = unsafe { rw_word::try_upgrade_all(words, from, &self.queue) };
+            let upgraded = unsafe { words::try_upgrade_all(words, from, &self.queue) };
             return if upgraded { Ok(token) } else { Err(token) };
         }
         let mine = token.into_word();
         let (below, rest) = self.slots.split_at(mine);
-        let others = || below.iter().chain(&rest[1..]).map(|slot| &slot.0);
-        if !rw_word::try_lock_all(others(), Access::Write, &self.queue) {
+        let others = || below.iter().chain(&rest[1..]).map(|slot| slot.0.run());
+        if !words::try_lock_all(others(), Access::Write, &self.queue) {
             return Err(token);
         }
         // SAFETY: the caller reads by the slot `mine`.
-        if unsafe { self.slots[mine].0.try_upgrade(from) } {
+        if unsafe { self.slots[mine].0.run().try_upgrade(from) } {
             return Ok(Token::NONE);
         }
         // SAFETY: they were taken just now.
-        unsafe { rw_word::unlock_all(others(), Access::Write, &self.queue) }
+        unsafe { words::unlock_all(others(), Access::Write, &self.queue) }
         Err(token)
     }
 }
 
 // SAFETY: a hold of any part is a hold of everything, so shrinking changes nothing; nobody may split.
-unsafe impl RawRangeLockSplit for RwDistributed {
+unsafe impl<P: Park> RawRangeLockSplit for RwDistributed<P> {
     unsafe fn shrink(&self, _span: Span, _access: Access, token: Token, _keep: Span) -> Token {
         token
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use spanlock::Access::{self, Read, Write};
 use spanlock::RwWord;
-use spanlock::rw_word::{MAX_PASSES, lock_all, try_lock_all, unlock_all};
+use spanlock::words::{MAX_PASSES, Run, lock_all, try_lock_all, unlock_all};
 use spanlock_sync::wait::WaitQueue;
 
 /// A word with its queue.
@@ -28,21 +28,22 @@ impl Lock {
     }
 
     fn lock(&self, access: Access) {
-        self.word.lock(access, &self.queue);
+        self.word.run().lock(access, &self.queue);
     }
 
     fn try_lock(&self, access: Access) -> bool {
-        self.word.try_lock(access)
+        self.word.run().try_lock(access, &self.queue)
     }
 
     fn lock_within(&self, access: Access, time: Duration) -> bool {
         self.word
+            .run()
             .lock_until(access, &self.queue, Instant::now() + time)
     }
 
     fn unlock(&self, access: Access) {
         // SAFETY: each test gives back what it took, once.
-        unsafe { self.word.unlock(access, &self.queue) }
+        unsafe { self.word.run().unlock(access, &self.queue) }
     }
 
     /// Takes and gives back.
@@ -70,6 +71,11 @@ impl Lock {
             self.unlock(Write);
         }
     }
+}
+
+/// The words, in order.
+fn runs(words: &[RwWord]) -> impl Iterator<Item = Run<'_, RwWord>> + Clone {
+    words.iter().map(RwWord::run)
 }
 
 const SOON: Duration = Duration::from_millis(3);
@@ -108,7 +114,7 @@ fn a_deadline_does_not_matter_to_a_free_word() {
     let lock = Lock::new();
     let past = Instant::now();
     for access in [Read, Write] {
-        assert!(lock.word.lock_until(access, &lock.queue, past));
+        assert!(lock.word.run().lock_until(access, &lock.queue, past));
         lock.unlock(access);
     }
     lock.assert_free();
@@ -187,10 +193,10 @@ fn passes_are_counted() {
     let lock = Lock::new();
     for _ in 0..50 {
         lock.lock(Read);
-        assert!(!lock.word.has_waiters());
+        assert!(!lock.word.run().has_waiters(&lock.queue));
         thread::scope(|scope| {
             let writer = scope.spawn(|| lock.pass(Write));
-            while !lock.word.has_waiters() {
+            while !lock.word.run().has_waiters(&lock.queue) {
                 thread::yield_now();
             }
             for _ in 0..MAX_PASSES {
@@ -231,7 +237,7 @@ fn each_head_opens_the_door_again() {
             while !reads.load(SeqCst) {
                 thread::yield_now();
             }
-            let seen = lock.word.has_waiters();
+            let seen = lock.word.run().has_waiters(&lock.queue);
             let mut passes = 0;
             while seen && lock.try_lock(Read) {
                 lock.unlock(Read);
@@ -259,7 +265,7 @@ fn the_last_to_leave_takes_the_passes_along() {
             lock.shut_the_door_or(|| gives_up.is_finished());
             assert!(!gives_up.join().unwrap());
         });
-        assert!(!lock.word.has_waiters());
+        assert!(!lock.word.run().has_waiters(&lock.queue));
         for _ in 0..2 * MAX_PASSES {
             assert!(lock.try_lock(Read), "the door is shut, and nobody is there");
             lock.unlock(Read);
@@ -327,82 +333,58 @@ fn many_give_up_while_many_get_in() {
     lock.assert_free();
 }
 
-/// The count of readers is full at 2²³ − 1: one more waits, and does not become a writer.
-#[test]
-fn a_full_count_of_readers() {
-    const FULL: u32 = (1 << 23) - 1;
-    let lock = Lock::new();
-    for _ in 0..FULL {
-        assert!(lock.try_lock(Read));
-    }
-    assert!(!lock.try_lock(Read));
-    assert!(!lock.try_lock(Write));
-    assert!(!lock.lock_within(Read, SOON));
-    assert!(!lock.lock_within(Write, SOON));
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| lock.lock(Read));
-        thread::sleep(SOON);
-        assert!(!reader.is_finished());
-        lock.unlock(Read); // Room for the one that waits.
-    });
-    for _ in 0..FULL {
-        lock.unlock(Read);
-    }
-    lock.assert_free();
-}
-
 #[test]
 fn many_words_all_or_none() {
     let words: Vec<_> = (0..10).map(|_| RwWord::new()).collect();
     let queue = WaitQueue::new();
     for busy in 0..10 {
-        words[busy].lock(Read, &queue);
-        assert!(!try_lock_all(words.iter(), Write, &queue));
+        words[busy].run().lock(Read, &queue);
+        assert!(!try_lock_all(runs(&words), Write, &queue));
         // The words before the busy one were given back, those behind it never taken.
         for (i, word) in words.iter().enumerate() {
-            assert_eq!(word.try_lock(Write), i != busy);
+            assert_eq!(word.run().try_lock(Write, &queue), i != busy);
         }
         let others = || words.iter().enumerate().filter(|(i, _)| *i != busy);
         // SAFETY: taken just now, each with `Write`.
-        unsafe { unlock_all(others().map(|(_, word)| word), Write, &queue) };
+        unsafe { unlock_all(others().map(|(_, word)| word.run()), Write, &queue) };
         // Readers take them all, the busy one included.
-        assert!(try_lock_all(words.iter(), Read, &queue));
+        assert!(try_lock_all(runs(&words), Read, &queue));
         // SAFETY: taken just now.
-        unsafe { unlock_all(words.iter(), Read, &queue) };
+        unsafe { unlock_all(runs(&words), Read, &queue) };
         // SAFETY: taken at the start of the round.
-        unsafe { words[busy].unlock(Read, &queue) };
+        unsafe { words[busy].run().unlock(Read, &queue) };
     }
-    lock_all(words.iter(), Write, &queue);
-    assert!(words.iter().all(|word| !word.try_lock(Read)));
+    lock_all(runs(&words), Write, &queue);
+    assert!(words.iter().all(|word| !word.run().try_lock(Read, &queue)));
     // SAFETY: taken just now.
-    unsafe { unlock_all(words.iter(), Write, &queue) };
+    unsafe { unlock_all(runs(&words), Write, &queue) };
     // No word at all: nothing to wait for.
-    assert!(try_lock_all([].iter(), Write, &queue));
+    assert!(try_lock_all(runs(&[]), Write, &queue));
 }
 
 #[test]
 fn words_side_by_side_have_queues_of_their_own() {
     let words: Vec<_> = (0..64).map(|_| RwWord::new()).collect();
     let queue = WaitQueue::new();
-    lock_all(words.iter(), Write, &queue);
+    lock_all(runs(&words), Write, &queue);
     thread::scope(|scope| {
         let waiters: Vec<_> = words
             .iter()
             .map(|word| {
                 let queue = &queue;
                 scope.spawn(move || {
-                    word.lock(Write, queue);
+                    word.run().lock(Write, queue);
                     // SAFETY: taken just now.
-                    unsafe { word.unlock(Write, queue) };
+                    unsafe { word.run().unlock(Write, queue) };
                 })
             })
             .collect();
         // One after the other, backwards: each release wakes the waiter of its own word.
         for (word, waiter) in words.iter().zip(waiters).rev() {
             // SAFETY: taken by `lock_all`.
-            unsafe { word.unlock(Write, &queue) };
+            unsafe { word.run().unlock(Write, &queue) };
             waiter.join().unwrap();
         }
     });
-    assert!(try_lock_all(words.iter(), Write, &queue));
+    assert!(try_lock_all(runs(&words), Write, &queue));
 }

@@ -1,7 +1,15 @@
 #![doc = include_str!("../README.md")]
 
 mod array;
+mod gate;
+mod lock;
+pub mod packed;
+mod powers;
 mod segment;
+mod space;
 
-pub use array::SrlArray;
+pub use array::{Array, SrlArray, SrlPacked};
+pub use lock::{Srl, SrlRequest};
+pub use packed::PackedWord;
 pub use segment::{SegmentError, Segments};
+pub use space::{Piece, Space};

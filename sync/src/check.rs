@@ -18,8 +18,8 @@ pub enum Mode {
     /// As written. Stock loom then misses executions in which a store races with a load-then-store.
     #[default]
     Weak,
-    /// A load is a read-modify-write that changes nothing: restores those executions, loses stale
-    /// reads. A model runs in both modes.
+    /// A load is a read-modify-write that changes nothing, a store is a swap: restores those executions, loses stale
+    /// reads and the breaking of release sequences. A model runs in both modes.
     RmwLoad,
 }
 

@@ -1,5 +1,5 @@
 //! The checker's atomics as newtypes that know their call sites. The newtypes change three things: one
-//! site's ordering may be weakened, loads may be read-modify-writes ([`crate::check::Mode`]), and a weak
+//! site's ordering may be weakened, loads and stores may be read-modify-writes ([`crate::check::Mode`]), and a weak
 //! compare-exchange may fail by plan. Nothing else.
 
 use core::panic::Location;
@@ -37,7 +37,13 @@ macro_rules! common {
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 let order = check::ordering(Location::caller(), Op::Store, order);
-                self.0.store(value, order);
+                if check::rmw_loads() {
+                    // Loads are read-modify-writes in this mode. Loom does not know that no store can come
+                    // between one of those and what it read, so it would let a store be lost.
+                    self.0.swap(value, order);
+                } else {
+                    self.0.store(value, order);
+                }
             }
 
             #[track_caller]

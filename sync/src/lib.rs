@@ -4,6 +4,7 @@
 compile_error!("spanlock_loom and spanlock_shuttle are two worlds: build for one of them");
 
 pub mod atomic;
+pub mod barrier;
 pub mod cell;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub mod check;
@@ -11,11 +12,12 @@ pub mod hint;
 pub mod mapped;
 mod mutex;
 mod parker;
+pub mod section;
 pub mod thread;
 pub mod wait;
 
 pub use mutex::{Condvar, Mutex, MutexGuard};
-pub use parker::{Parker, Wakeup};
+pub use parker::{Park, Parker, Wakeup};
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub use std::sync::Arc;
 

@@ -22,29 +22,46 @@ pub struct Parker {
     waker: Waker,
 }
 
+/// A way of waiting: a place where the calling thread sleeps until a waker wakes it. What locks take as a type
+/// parameter, [`Parker`] unless said otherwise.
+pub trait Park: Sized + 'static {
+    /// Calls `f` with the calling thread's place.
+    ///
+    /// It may hold a wake from an earlier use: the first sleep can end at once, as any sleep can.
+    fn with<R>(f: impl FnOnce(&Self) -> R) -> R;
+
+    /// Wakes the thread that sleeps here, or that will: a wake that comes before the sleep is kept (once).
+    fn waker(&self) -> &Waker;
+
+    /// Sleeps until woken. May end without a wake: look again.
+    fn park(&self);
+}
+
+impl Park for Parker {
+    fn with<R>(f: impl FnOnce(&Parker) -> R) -> R {
+        world::with(f)
+    }
+
+    #[inline]
+    fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    fn park(&self) {
+        self.park_until(None);
+    }
+}
+
 impl Parker {
     fn new() -> Self {
         let (inner, waker) = world::pair();
         Parker { inner, waker }
     }
 
-    /// Calls `f` with the calling thread's parker.
-    ///
-    /// It may hold a wake from an earlier use: the first sleep can end at once, as any sleep can.
-    pub fn with<R>(f: impl FnOnce(&Parker) -> R) -> R {
-        world::with(f)
-    }
-
-    /// Wakes this parker's thread.
-    #[inline]
-    pub fn waker(&self) -> Waker {
-        self.waker.clone()
-    }
-
     /// Sleeps until woken, or until `deadline` if there is one.
     ///
     /// Under a checker no clock runs: a deadline passes exactly when the fault plan says so.
-    pub fn park(&self, deadline: Option<Instant>) -> Wakeup {
+    pub fn park_until(&self, deadline: Option<Instant>) -> Wakeup {
         world::park(&self.inner, deadline)
     }
 }

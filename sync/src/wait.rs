@@ -1,61 +1,96 @@
-//! Waiting for a word: a first-come-first-served queue for each address.
+//! Waiting for a word: first-come-first-served queues in a table outside of the words.
 //!
 //! # The problem
 //! A lock word has 32 or 64 bits and no room for a queue, and there may be millions of them. So waiters
-//! stand in a table outside, keyed by the word's address: like a futex, with two differences.
+//! stand in a table outside, keyed by the word's address: like a futex, with four differences.
 //! The order of the queue is the caller's to use: only the *head* of a queue competes for the word, all others
-//! sleep. And a waiter is a [`Waker`]: a thread's ([`crate::Parker`]) or a future's.
+//! sleep. A waiter is a [`Waker`]: a thread's ([`Parker`]) or a future's. A word may hold the states of
+//! several things, its *lanes*, each with a queue of its own. And who changes a word learns whether
+//! anybody waits from a counter outside the word too: so the word has no bit to spare for it, and the change may be a plain store.
 //!
 //! # Protocol
-//! The caller keeps one bit of the word as "somebody is queued".
 //!
-//! | step | who | what |
-//! |---|---|---|
-//! | join | waiter | under the table's lock: append to the queue, *set the bit* |
-//! | look | waiter | if it is the head and the word admits it: take the word, then leave; else sleep |
-//! | leave | waiter | under the table's lock: remove from the queue; if it was the last, *clear the bit* |
-//! | wake | whoever changes the word and saw the bit in it | wake the queue's head |
+//! | | waiter | | whoever changes the word |
+//! |---|---|---|---|
+//! | 1 | [`join`](WaitQueue::join): stands in the queue, which is occupied now | 1 | changes the word |
+//! | 2 | (in `join`) [`heavy`](crate::barrier::heavy) barrier | 2 | [`light`](crate::barrier::light) barrier |
+//! | 3 | looks at the word; sleeps if it must wait | 3 | looks whether the queue is [occupied](WaitQueue::is_occupied); wakes its head if it is |
+//!
+//! An arrival that finds the queue occupied may still [go past](WaitQueue::pass) the head, a limited number of times for each head.
 //!
 //! # Invariants
-//! - **I1** The bit is set exactly while the queue is not empty, as seen under the table's lock.
-//! - **I2** No wake is lost. Whoever changes the word does so by a read-modify-write that returns the bit. If that
-//!   comes after the waiter's setting of the bit, it sees the bit and wakes the head, whose [`crate::Parker`]
-//!   keeps the wake until it sleeps. If it comes before, the waiter's look, which follows its setting
-//!   of the bit, reads the changed word. There is no third case, and no fence: it is one word.
-//! - **I3** A waiter that stops being the head leaves the queue, and a leaving head that frees the way for the
-//!   next wakes it.
+//! - **Q-I1** The queues of a word are occupied while anybody stands in one of them. (They may be while nobody does: words share counters.)
+//! - **Q-I2** No wake is lost. Both sides store, pass a barrier, and load what the other stored: so either the waiter's look
+//!   sees the change, or the changer sees the queue occupied and wakes the head, whose [`Parker`]
+//!   keeps the wake until it sleeps.
+//! - **Q-I3** A head stays the head until it leaves.
+//! - **Q-I4** A head is passed at most as often as those who pass allow, by arrivals that find the queue occupied: they count under the
+//!   table's lock. Who does not find it so came before.
+//!
+//! # Orderings
+//!
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | D | between a change and the look at the counter, by the caller | light barrier | E | `wait-and-wake`, `wakeup` |
+//! | E | in `join`, between the counter and the first look | heavy barrier | D | `wait-and-wake`, `wakeup` |
 //!
 //! # Not promised
 //! A wake may be spurious, and addresses may be reused: a late wake for a freed lock can reach a waiter of
 //! a new one at the same address. Waiters look again after each sleep.
 
 use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Range;
+use core::task::Waker;
 use std::collections::VecDeque;
-use std::task::Waker;
 
-use crate::Mutex;
+use crate::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::{Mutex, MutexGuard, Parker, barrier};
 
 /// Where waiters stand: a handle to the process's one table (no size), or, under a checker, a table of
-/// its own.
-pub struct WaitQueue(world::Table);
-
-/// A place in the queue of one address. It must [`leave`](Waiter::leave).
-#[derive(Debug)]
-#[must_use = "a waiter that never leaves blocks all behind it"]
-pub struct Waiter<'q> {
-    queue: &'q WaitQueue,
-    key: usize,
-    id: u64,
-    head: bool,
+/// its own. `P` is how threads sleep.
+pub struct WaitQueue<P = Parker> {
+    table: world::Table,
+    parking: PhantomData<fn() -> P>,
 }
 
-struct Entry {
-    key: usize,
+/// What is waited for: a lane of the word at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// The word's address.
+    pub word: usize,
+    /// Which of its lanes; 0 in a word that has one.
+    pub lane: u32,
+}
+
+/// A place in the queue of a [`Spot`]. Whoever drops it without [leaving](WaitQueue::leave) blocks all behind it.
+#[derive(Debug)]
+#[must_use = "a waiter that never leaves blocks all behind it"]
+pub struct Place {
+    spot: Spot,
     id: u64,
+    /// Known to be the head: once true it stays true (Q-I3).
+    head: bool,
     waker: Waker,
 }
 
-/// Queues of several addresses, interleaved in order of arrival.
+impl Place {
+    /// What it waits for.
+    #[inline]
+    pub fn spot(&self) -> Spot {
+        self.spot
+    }
+}
+
+struct Entry {
+    spot: Spot,
+    id: u64,
+    /// How many arrivals went past it while it was the head.
+    passes: u32,
+    waker: Waker,
+}
+
+/// Queues of several spots, interleaved in order of arrival.
 struct Bucket {
     entries: VecDeque<Entry>,
     next_id: u64,
@@ -69,108 +104,173 @@ impl Bucket {
         }
     }
 
-    fn head(&self, key: usize) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.key == key)
+    fn head(&mut self, spot: Spot) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.spot == spot)
     }
 }
 
 impl WaitQueue {
-    /// A queue that nobody stands in.
-    #[allow(clippy::new_without_default)]
+    /// A queue that nobody stands in, of threads that sleep in a [`Parker`].
     pub fn new() -> Self {
-        WaitQueue(world::Table::new())
+        Self::default()
+    }
+}
+
+impl<P> Default for WaitQueue<P> {
+    /// A queue that nobody stands in.
+    fn default() -> Self {
+        WaitQueue {
+            table: world::Table::new(),
+            parking: PhantomData,
+        }
+    }
+}
+
+impl<P> WaitQueue<P> {
+    /// Whether somebody may wait for a lane of the word at this address.
+    ///
+    /// After a change and a [light barrier](crate::barrier::light), "no" means that whoever waits for the word
+    /// sees the change. "Yes" can be somebody at another word.
+    #[inline]
+    pub fn is_occupied(&self, word: usize) -> bool {
+        // Relaxed: the barriers D and E order it (Q-I2).
+        self.table.occupied(word).load(Relaxed) != 0
     }
 
-    /// Joins the queue of `key`, the address of the word waited for. `set_bit` runs under the table's lock
-    /// and makes the word say that somebody is queued.
-    pub fn join(&self, key: usize, waker: Waker, set_bit: impl FnOnce()) -> Waiter<'_> {
-        let mut bucket = self.0.bucket(key).lock();
+    /// Whether somebody waits for `spot`. A snapshot, for statistics and models; looked up.
+    pub fn has_waiters(&self, spot: Spot) -> bool {
+        self.lock(spot).head(spot).is_some()
+    }
+
+    /// Joins the queue of `spot` and passes the heavy barrier (E): the look at the word comes after this.
+    #[track_caller]
+    pub fn join(&self, spot: Spot, waker: &Waker) -> Place {
+        // Cloned before the lock, as it is woken and dropped after it: it is the user's code.
+        let [mine, entrys] = [waker.clone(), waker.clone()];
+        let mut bucket = self.lock(spot);
         let id = bucket.next_id;
         bucket.next_id += 1;
-        let head = bucket.head(key).is_none();
-        bucket.entries.push_back(Entry { key, id, waker });
-        set_bit();
-        Waiter {
-            queue: self,
-            key,
+        let head = bucket.head(spot).is_none();
+        bucket.entries.push_back(Entry {
+            spot,
+            id,
+            passes: 0,
+            waker: entrys,
+        });
+        // Relaxed: the barrier E below orders it; the bucket's lock orders it with other waiters (Q-I1).
+        self.table.occupied(spot.word).fetch_add(1, Relaxed);
+        drop(bucket);
+        // Heavy [E→D].
+        barrier::heavy();
+        Place {
+            spot,
             id,
             head,
+            waker: mine,
         }
     }
 
-    /// Wakes the head of the queue of `key`, if there is one. It stays the head.
+    /// Whether `place` is the head, the one that may take the lane. From now on it is `waker` that is woken for it.
+    pub fn is_head(&self, place: &mut Place, waker: &Waker) -> bool {
+        if place.head && place.waker.will_wake(waker) {
+            return true;
+        }
+        let [mine, mut entrys] = [waker.clone(), waker.clone()];
+        let mut bucket = self.lock(place.spot);
+        place.head = bucket
+            .head(place.spot)
+            .is_some_and(|head| head.id == place.id);
+        if let Some(entry) = bucket.entries.iter_mut().find(|entry| entry.id == place.id) {
+            core::mem::swap(&mut entry.waker, &mut entrys);
+        }
+        drop(bucket);
+        place.waker = mine;
+        place.head
+    }
+
+    /// Lets an arrival take lanes of the word past those who wait for them: calls `take` with the end of those lanes whose heads were passed
+    /// less than `patience` times, and counts one more pass for the heads up to where `take` says that it got.
+    pub fn pass(
+        &self,
+        word: usize,
+        lanes: Range<u32>,
+        patience: u32,
+        take: impl FnOnce(u32) -> u32,
+    ) -> u32 {
+        let spot = |lane| Spot { word, lane };
+        let mut bucket = self.lock(spot(0));
+        let shut = |bucket: &mut Bucket, lane| {
+            let head = bucket.head(spot(lane));
+            head.is_some_and(|head| head.passes >= patience)
+        };
+        let open = lanes.clone().find(|&lane| shut(&mut bucket, lane));
+        let end = take(open.unwrap_or(lanes.end));
+        for lane in lanes.start..end {
+            if let Some(head) = bucket.head(spot(lane)) {
+                head.passes += 1;
+            }
+        }
+        end
+    }
+
+    /// Wakes the head of the queue of `spot`, if there is one. It stays the head.
     #[cold]
     #[track_caller]
-    pub fn wake_head(&self, key: usize) {
+    pub fn wake_head(&self, spot: Spot) {
         #[cfg(any(spanlock_loom, spanlock_shuttle))]
         if crate::check::drop_wake(core::panic::Location::caller()) {
             return;
         }
-        let waker = self
-            .0
-            .bucket(key)
-            .lock()
-            .head(key)
-            .map(|entry| entry.waker.clone());
+        let waker = self.lock(spot).head(spot).map(|head| head.waker.clone());
         // Outside the lock: a future's waker runs its executor's code.
         if let Some(waker) = waker {
             waker.wake();
         }
     }
+
+    /// Leaves the queue. If this was the head, the new head is woken if `wake_next` says so.
+    ///
+    /// A head that took the lane exclusively need not wake anybody: its release will.
+    #[track_caller]
+    pub fn leave(&self, place: Place, wake_next: bool) {
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        let wake_next = wake_next && !crate::check::drop_wake(core::panic::Location::caller());
+        let mut bucket = self.lock(place.spot);
+        let mut queue = bucket.entries.iter();
+        let Some(at) = queue.position(|entry| entry.id == place.id) else {
+            return;
+        };
+        let was_head = bucket
+            .entries
+            .iter()
+            .take(at)
+            .all(|entry| entry.spot != place.spot);
+        let gone = bucket.entries.remove(at);
+        // Relaxed: as in `join`. It need not be seen at once: who misses it looks into the queue in vain.
+        self.table.occupied(place.spot.word).fetch_sub(1, Relaxed);
+        let next = bucket.head(place.spot).filter(|_| was_head && wake_next);
+        let next = next.map(|next| next.waker.clone());
+        drop(bucket);
+        drop(gone);
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self, spot: Spot) -> MutexGuard<'_, Bucket> {
+        self.table.bucket(spot.word).lock()
+    }
 }
 
-impl fmt::Debug for WaitQueue {
+impl<P> fmt::Debug for WaitQueue<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitQueue").finish_non_exhaustive()
     }
 }
 
-impl Waiter<'_> {
-    /// Whether this is the head: the one that may take the word.
-    pub fn is_head(&mut self) -> bool {
-        // Nobody is put before a head, so once true it stays true.
-        if !self.head {
-            let bucket = self.queue.0.bucket(self.key).lock();
-            self.head = bucket
-                .head(self.key)
-                .is_some_and(|entry| entry.id == self.id);
-        }
-        self.head
-    }
-
-    /// Leaves the queue. If nobody else stands in it, `clear_bit` runs under the table's lock; otherwise,
-    /// if this was the head and `wake_next` says so, the new head is woken.
-    ///
-    /// A head that took the word exclusively need not wake anybody: its release will.
-    #[track_caller]
-    pub fn leave(self, wake_next: bool, clear_bit: impl FnOnce()) {
-        #[cfg(any(spanlock_loom, spanlock_shuttle))]
-        let wake_next = wake_next && !crate::check::drop_wake(core::panic::Location::caller());
-        let mut bucket = self.queue.0.bucket(self.key).lock();
-        let was_head = bucket
-            .head(self.key)
-            .is_some_and(|entry| entry.id == self.id);
-        bucket
-            .entries
-            .retain(|entry| entry.id != self.id || entry.key != self.key);
-        let next = match bucket.head(self.key) {
-            None => {
-                clear_bit();
-                None
-            }
-            Some(next) if was_head && wake_next => Some(next.waker.clone()),
-            Some(_) => None,
-        };
-        drop(bucket);
-        if let Some(waker) = next {
-            waker.wake();
-        }
-    }
-}
-
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 mod world {
-    use super::{Bucket, Mutex};
+    use super::{AtomicU32, Bucket, Mutex};
 
     const BUCKETS: usize = 256;
 
@@ -180,35 +280,60 @@ mod world {
 
     static TABLE: [Padded; BUCKETS] = [const { Padded(Mutex::new(Bucket::new())) }; BUCKETS];
 
+    /// How many stand in each bucket. Apart from the buckets, and close together: every release reads one, and
+    /// hardly anything writes them.
+    static OCCUPIED: [AtomicU32; BUCKETS] = [const { AtomicU32::new(0) }; BUCKETS];
+
     pub(super) struct Table;
+
+    #[inline]
+    fn bucket_of(word: usize) -> usize {
+        // Fibonacci hashing: words are 4 or 8 bytes apart, the high bits of the product are mixed.
+        let hash = (word as u64 >> 2).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (hash >> 56) as usize
+    }
 
     impl Table {
         pub(super) fn new() -> Self {
             Table
         }
 
-        pub(super) fn bucket(&self, key: usize) -> &'static Mutex<Bucket> {
-            // Fibonacci hashing: words are 4 or 8 bytes apart, the high bits of the product are mixed.
-            let hash = (key as u64 >> 2).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            &TABLE[(hash >> 56) as usize].0
+        pub(super) fn bucket(&self, word: usize) -> &'static Mutex<Bucket> {
+            &TABLE[bucket_of(word)].0
+        }
+
+        #[inline]
+        pub(super) fn occupied(&self, word: usize) -> &'static AtomicU32 {
+            &OCCUPIED[bucket_of(word)]
         }
     }
 }
 
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 mod world {
-    use super::{Bucket, Mutex};
+    use super::{AtomicU32, Bucket, Mutex};
 
     /// One bucket for every address: as if all hashes collided.
-    pub(super) struct Table(Mutex<Bucket>);
+    pub(super) struct Table {
+        bucket: Mutex<Bucket>,
+        occupied: AtomicU32,
+    }
 
     impl Table {
         pub(super) fn new() -> Self {
-            Table(Mutex::new(Bucket::new()))
+            Table {
+                bucket: Mutex::new(Bucket::new()),
+                occupied: AtomicU32::new(0),
+            }
         }
 
-        pub(super) fn bucket(&self, _key: usize) -> &Mutex<Bucket> {
-            &self.0
+        pub(super) fn bucket(&self, _word: usize) -> &Mutex<Bucket> {
+            &self.bucket
+        }
+
+        #[inline]
+        pub(super) fn occupied(&self, _word: usize) -> &AtomicU32 {
+            &self.occupied
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use checked::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
-use spanlock_sync::{Parker, Wakeup};
+use spanlock_sync::{Park, Parker, Wakeup};
 
 fn three_weak_exchanges() {
     let word = AtomicU32::new(0);
@@ -60,11 +60,11 @@ fn faults_add_up() {
 
 fn sleeps() {
     Parker::with(|parker| {
-        parker.waker().wake();
-        assert_eq!(parker.park(Some(Instant::now())), Wakeup::Woken);
+        parker.waker().wake_by_ref();
+        assert_eq!(parker.park_until(Some(Instant::now())), Wakeup::Woken);
         // The wake that the first sleep has used up, or, if that ended unasked, has not.
-        parker.waker().wake();
-        assert_eq!(parker.park(None), Wakeup::Woken);
+        parker.waker().wake_by_ref();
+        assert_eq!(parker.park_until(None), Wakeup::Woken);
     });
 }
 
@@ -89,7 +89,7 @@ fn a_sleep_ends_unasked_by_plan() {
 }
 
 fn a_sleep_that_nobody_ends() {
-    Parker::with(|parker| parker.park(None));
+    Parker::with(|parker| parker.park_until(None));
 }
 
 #[test]

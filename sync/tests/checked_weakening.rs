@@ -9,7 +9,7 @@ use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::check::Weakening;
 use spanlock_sync::wait::WaitQueue;
-use spanlock_sync::{Arc, Parker, thread};
+use spanlock_sync::{Arc, Park, Parker, thread};
 
 struct Message {
     flag: AtomicU32,
@@ -175,7 +175,7 @@ impl Counter {
             let mut waiter = self.queue.join(self.key(), parker.waker(), set);
             // Acquire [C→B].
             while !(waiter.is_head() && self.word.fetch_or(HELD, Acquire) & HELD == 0) {
-                parker.park(None);
+                parker.park_until(None);
             }
             waiter.leave(false, clear);
         });

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use spanlock_sync::{Parker, Wakeup};
+use spanlock_sync::{Park, Parker, Wakeup};
 
 /// Far enough for every machine; no test waits that long.
 fn far_away() -> Option<Instant> {
@@ -16,7 +16,7 @@ fn far_away() -> Option<Instant> {
 
 /// Uses up a wake that an earlier test of this thread may have left.
 fn forget_wakes(parker: &Parker) {
-    while parker.park(Some(Instant::now())) == Wakeup::Woken {}
+    while parker.park_until(Some(Instant::now())) == Wakeup::Woken {}
 }
 
 #[test]
@@ -24,10 +24,10 @@ fn a_wake_before_the_sleep_is_kept_once() {
     Parker::with(|parker| {
         forget_wakes(parker);
         for _ in 0..3 {
-            parker.waker().wake();
+            parker.waker().wake_by_ref();
         }
-        assert_eq!(parker.park(None), Wakeup::Woken);
-        assert_eq!(parker.park(Some(Instant::now())), Wakeup::TimedOut);
+        assert_eq!(parker.park_until(None), Wakeup::Woken);
+        assert_eq!(parker.park_until(Some(Instant::now())), Wakeup::TimedOut);
     });
 }
 
@@ -36,7 +36,7 @@ fn a_deadline_passes() {
     Parker::with(|parker| {
         forget_wakes(parker);
         let deadline = Instant::now() + Duration::from_millis(5);
-        assert_eq!(parker.park(Some(deadline)), Wakeup::TimedOut);
+        assert_eq!(parker.park_until(Some(deadline)), Wakeup::TimedOut);
         assert!(Instant::now() >= deadline, "ended too early");
     });
 }
@@ -56,7 +56,7 @@ fn another_thread_wakes() {
                     waker.wake_by_ref();
                 });
                 while !woken.load(SeqCst) {
-                    assert_eq!(parker.park(deadline), Wakeup::Woken);
+                    assert_eq!(parker.park_until(deadline), Wakeup::Woken);
                 }
             });
         });
@@ -68,19 +68,19 @@ fn each_thread_has_its_own() {
     Parker::with(|mine| {
         forget_wakes(mine);
         thread::scope(|scope| {
-            scope.spawn(|| Parker::with(|other| other.waker().wake()));
+            scope.spawn(|| Parker::with(|other| other.waker().wake_by_ref()));
         });
-        assert_eq!(mine.park(Some(Instant::now())), Wakeup::TimedOut);
+        assert_eq!(mine.park_until(Some(Instant::now())), Wakeup::TimedOut);
         // The same one for each use in a thread, also within a use.
-        Parker::with(|again| again.waker().wake());
-        assert_eq!(mine.park(None), Wakeup::Woken);
+        Parker::with(|again| again.waker().wake_by_ref());
+        assert_eq!(mine.park_until(None), Wakeup::Woken);
     });
 }
 
 #[test]
 fn a_waker_outlives_its_thread() {
     let (send, receive) = mpsc::channel();
-    thread::spawn(move || Parker::with(|parker| send.send(parker.waker()).unwrap()))
+    thread::spawn(move || Parker::with(|parker| send.send(parker.waker().clone()).unwrap()))
         .join()
         .unwrap();
     let waker = receive.recv().unwrap();
@@ -95,8 +95,8 @@ fn a_thread_that_is_torn_down_can_still_sleep() {
     impl Drop for Sleeps {
         fn drop(&mut self) {
             Parker::with(|parker| {
-                parker.waker().wake();
-                self.0.send(parker.park(None)).unwrap();
+                parker.waker().wake_by_ref();
+                self.0.send(parker.park_until(None)).unwrap();
             });
         }
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Wake, Waker};
 
-use spanlock_sync::Parker;
 use spanlock_sync::wait::WaitQueue;
+use spanlock_sync::{Park, Parker};
 
 /// A waker that counts.
 #[derive(Default)]
@@ -165,7 +165,7 @@ fn a_waiting_thread_is_woken() {
                     };
                     let mut waiter = queue.join(key, parker.waker(), set);
                     while !(waiter.is_head() && word.load(SeqCst) & 1 == 1) {
-                        parker.park(None);
+                        parker.park_until(None);
                     }
                     waiter.leave(false, || {
                         word.fetch_and(!2, SeqCst);

@@ -132,7 +132,10 @@ impl<'a> Taken<'a> {
 
     pub(crate) fn downgrade(self) -> Self {
         // SAFETY: above.
-        let token = unsafe { self.lock.downgrade(self.span, self.access, self.token) };
+        let token = unsafe {
+            self.lock
+                .downgrade(self.span, self.access, Access::Read, self.token)
+        };
         let access = Access::Read;
         Taken {
             token,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use spanlock::rw_word::MAX_PASSES;
+use spanlock::words::MAX_PASSES;
 use spanlock::{RangeLockExt, RawRangeLock};
 
 use super::{Kind, UNITS};

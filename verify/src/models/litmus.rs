@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
-use spanlock_sync::wait::WaitQueue;
-use spanlock_sync::{Parker, Wakeup, thread};
+use spanlock_sync::wait::{Spot, WaitQueue};
+use spanlock_sync::{Park, Parker, Wakeup, barrier, thread};
 
 use crate::plan::Mode;
 use crate::program::{Expected, FAULTLESS, Fault, FaultKind, Program};
@@ -262,9 +262,9 @@ fn waiting() -> Vec<Program> {
             ONE(&["T0:woken"]),
             || {
                 Parker::with(|parker| {
-                    let waker = parker.waker();
+                    let waker = parker.waker().clone();
                     let other = thread::spawn(move || waker.wake());
-                    assert_eq!(parker.park(None), Wakeup::Woken);
+                    assert_eq!(parker.park_until(None), Wakeup::Woken);
                     note(0, "woken");
                     other.join().expect("wakes");
                 });
@@ -272,7 +272,7 @@ fn waiting() -> Vec<Program> {
         ),
         litmus(
             "wait-and-wake",
-            "a waiter that sets its bit, looks and sleeps is never left asleep",
+            "a waiter that joins, looks and sleeps is never left asleep by one who stores, then looks at the queue",
             4,
             ONE(&["T0:saw 1"]),
             || wait_for_change(|_| {}),
@@ -309,7 +309,7 @@ fn faults() -> Vec<Program> {
                 ONE(&["T0:TimedOut"]),
                 || {
                     Parker::with(|parker| {
-                        note(0, format!("{:?}", parker.park(Some(Instant::now()))));
+                        note(0, format!("{:?}", parker.park_until(Some(Instant::now()))));
                     });
                 },
             )
@@ -334,35 +334,32 @@ fn faults() -> Vec<Program> {
     ]
 }
 
-/// Main waits until the word has changed, as a lock does; another thread changes it and wakes the queue's head if it
-/// sees the bit. `slept` is told how often main has been in bed.
+/// Main waits until the word has changed, as a lock does; another thread changes it by a plain store, and wakes the
+/// queue's head if the queue is occupied. `slept` is told how often main has been in bed.
 fn wait_for_change(slept: fn(u32)) {
-    const QUEUED: u32 = 1 << 31;
-    const KEY: usize = 1;
+    const SPOT: Spot = Spot { word: 1, lane: 0 };
     let shared = Arc::new((AtomicU32::new(0), WaitQueue::new()));
     let other = {
         let shared = shared.clone();
         thread::spawn(move || {
             let (word, queue) = &*shared;
-            if word.fetch_add(1, AcqRel) & QUEUED != 0 {
-                queue.wake_head(KEY);
+            word.store(1, Release);
+            barrier::light();
+            if queue.is_occupied(SPOT.word) {
+                queue.wake_head(SPOT);
             }
         })
     };
     let (word, queue) = &*shared;
     Parker::with(|parker| {
-        let mut waiter = queue.join(KEY, parker.waker(), || {
-            word.fetch_or(QUEUED, Relaxed);
-        });
+        let mut place = queue.join(SPOT, parker.waker());
         let mut sleeps = 0;
-        while !(waiter.is_head() && word.load(Acquire) & !QUEUED == 1) {
+        while !(queue.is_head(&mut place, parker.waker()) && word.load(Acquire) == 1) {
             sleeps += 1;
             slept(sleeps);
-            parker.park(None);
+            parker.park();
         }
-        waiter.leave(false, || {
-            word.fetch_and(!QUEUED, Relaxed);
-        });
+        queue.leave(place, false);
     });
     note(0, "saw 1");
     other.join().expect("changes the word");

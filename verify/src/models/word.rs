@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use spanlock::rw_word::{MAX_PASSES, MAX_READERS};
+use spanlock::rw_word::MAX_READERS;
+use spanlock::words::MAX_PASSES;
 use spanlock::{Access, RwWord};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::thread;
@@ -119,12 +120,14 @@ impl Guarded {
     }
 
     fn lock(&self, access: Access) {
-        self.word.lock(access, &self.queue);
+        self.word.run().lock(access, &self.queue);
     }
 
     /// The deadline's value is of no account under a checker: it passes if the fault plan says so.
     fn lock_until(&self, access: Access) -> bool {
-        self.word.lock_until(access, &self.queue, Instant::now())
+        self.word
+            .run()
+            .lock_until(access, &self.queue, Instant::now())
     }
 
     /// Touches the data and gives the hold back.
@@ -143,16 +146,19 @@ impl Guarded {
 
     fn unlock(&self, access: Access) {
         // SAFETY: every caller holds the word with `access`.
-        unsafe { self.word.unlock(access, &self.queue) }
+        unsafe { self.word.run().unlock(access, &self.queue) }
     }
 
     /// Nobody holds, nobody waits.
     fn assert_free(&self) {
         assert!(
-            !self.word.has_waiters(),
+            !self.word.run().has_waiters(&self.queue),
             "the queue is left marked, though nobody stands in it"
         );
-        assert!(self.word.try_lock(Access::Write), "a hold is left behind");
+        assert!(
+            self.word.run().try_lock(Access::Write, &self.queue),
+            "a hold is left behind"
+        );
         self.unlock(Access::Write);
     }
 }
@@ -171,8 +177,8 @@ fn bounded_overtaking() {
     };
     let mut passes = 0;
     for _ in 0..ROUNDS {
-        let waited_for = shared.word.has_waiters();
-        if !shared.word.try_lock(Access::Read) {
+        let waited_for = shared.word.run().has_waiters(&shared.queue);
+        if !shared.word.run().try_lock(Access::Read, &shared.queue) {
             break;
         }
         passes += u32::from(waited_for);
@@ -226,6 +232,7 @@ fn downgrade() {
     unsafe {
         shared
             .word
+            .run()
             .downgrade(Access::Write, Access::Read, &shared.queue)
     }
     reader.join().expect("gets in beside main");
@@ -258,7 +265,7 @@ fn read_and_upgrade(shared: &Guarded, me: usize, from: Access) -> u32 {
     // SAFETY: held as a reader.
     let before = shared.data.with(|data| unsafe { *data });
     // SAFETY: held with `from`.
-    if !unsafe { shared.word.try_upgrade(from) } {
+    if !unsafe { shared.word.run().try_upgrade(from) } {
         note(me, "shared");
         shared.unlock(from);
         return 0;

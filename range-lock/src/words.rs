@@ -1,0 +1,574 @@
+//! Words that hold the states of segments, and how they are taken: what every lock made of words has in common.
+//!
+//! # The problem
+//! A segment lock has a reader-writer state for each segment, in one of several forms: a word each ([`crate::RwWord`]), or
+//! several side by side in one word, so that one read-modify-write takes them all. What comes on top is the same for all: to
+//! go past waiters or not, to spin, to queue, to sleep, to give up. So a form says only what a [`Word`] must, and the rest stands here once.
+//!
+//! # How a word is taken
+//! A request takes a [`Run`] of lanes of a word, the first ones first: as many at a time as are free. An **arrival** that finds nobody waiting
+//! takes what it can by one read-modify-write. If that is not all, it spins a little, then joins the queue of the first lane that
+//! it lacks ([`spanlock_sync::wait`]). There
+//!
+//! - the **head** takes its lane as soon as no conflicting hold is left;
+//! - an **arrival** may still take it past the head, which is what keeps a contended lock fast (the head may
+//!   be asleep), but each such pass is counted, and at [`MAX_PASSES`] the door is shut: arrivals join the queue.
+//!
+//! Everything else follows: the queue of a lane is first come, first served; the head is never passed more than
+//! [`MAX_PASSES`] times by arrivals that came after it; a request with *w* waiters before it sees at most (*w* + 1) · `MAX_PASSES` later
+//! arrivals go first.
+//!
+//! # Invariants
+//! - **W-I1** Conflicting holds of a lane never exist at once: [`Word::take`] checks and takes in one step.
+//! - **W-I2** Who waits stands in the queue of the first lane that it lacks, and holds only lanes before it.
+//! - **W-I3** No wake is lost (Q-I2 of [`spanlock_sync::wait`]): after each change that may let somebody in there is a light barrier and a look at the
+//!   queue; after joining it, a heavy barrier and a look at the word.
+//! - **W-I4** The head sleeps only if a conflicting hold exists, and the release that ends the last one wakes it. A head that leaves and does not
+//!   exclude the next wakes it.
+//!
+//! # Orderings
+//!
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | A | [`Word::take`], [`Word::strengthen`]: the read-modify-write that takes | Acquire | B, C | `give-up`, `exclusion`, `visibility`, `upgrade` |
+//! | B | [`Word::give_back`], [`Word::weaken`] of an exclusive hold | Release | A | `give-up`, `exclusion`, `visibility`, `downgrade` |
+//! | C | [`Word::give_back`] of a shared hold | Release | A | `exclusion-read-write` (a writer after a reader) |
+//! | D | between a change and the look at the queue | light barrier | E of [`spanlock_sync::wait`] | `wakeup` |
+//!
+//! All else is Relaxed, and says why. That each is needed is a test: `verify/tests/mutants.rs` weakens or drops one at a time.
+
+use core::fmt;
+use core::task::{Poll, Waker};
+use std::time::Instant;
+
+use spanlock_sync::atomic::Zeroed;
+use spanlock_sync::hint::{Backoff, scaled};
+use spanlock_sync::wait::{Place, Spot, WaitQueue};
+use spanlock_sync::{Park, Parker, Wakeup, barrier};
+
+use crate::raw::Access;
+
+/// How many arrivals may take a lane past the head of its queue: 32, and 1 under a checker.
+pub const MAX_PASSES: u32 = scaled(32, 1);
+
+/// One atomic word with the reader-writer states of neighbouring segments, its *lanes*.
+///
+/// Lanes are given as `first..end`, at least one, at most [`LANES`](Self::LANES).
+///
+/// # Safety
+/// Holds of one lane exclude each other as [`Access::conflicts_with`] says: `take` and `strengthen` check and take in one step. What
+/// was done under a hold before it was given back or weakened happens-before what is done under a later one that conflicts.
+pub unsafe trait Word: Zeroed + fmt::Debug + Send + Sync + 'static {
+    /// How many lanes a word has.
+    const LANES: u32;
+
+    /// Takes lanes from `first` on, as many in a row as nothing conflicts with, if there are at least `least`; otherwise
+    /// none. Returns the end of what was taken. Ordering: Acquire, if there is any.
+    fn take(&self, first: u32, end: u32, access: Access, least: u32) -> u32;
+
+    /// Gives lanes back. Whether anybody may be let in by that. Ordering: Release.
+    ///
+    /// # Safety
+    /// The lanes are held with `access`, and that hold is given up.
+    unsafe fn give_back(&self, first: u32, end: u32, access: Access) -> bool;
+
+    /// Turns holds of lanes with `from` into ones with `to`, which exclude less. Ordering: Release.
+    ///
+    /// # Safety
+    /// The lanes are held with `from`. It is [`Access::Write`], or [`Access::Upgradable`] with `to` being [`Access::Read`].
+    unsafe fn weaken(&self, first: u32, end: u32, from: Access, to: Access);
+
+    /// Turns holds of lanes with `from` into exclusive ones, if nobody else holds any of them; otherwise none. Ordering: Acquire if so.
+    ///
+    /// # Safety
+    /// The lanes are held with `from`, [`Access::Read`] or [`Access::Upgradable`].
+    unsafe fn strengthen(&self, first: u32, end: u32, from: Access) -> bool;
+
+    /// The end of the lanes from `first` on with which a hold would not conflict. Ordering: Acquire.
+    fn admits(&self, first: u32, end: u32, access: Access) -> u32;
+}
+
+/// Neighbouring lanes of a word, at least one.
+#[derive(Debug)]
+pub struct Run<'a, W> {
+    word: &'a W,
+    first: u32,
+    end: u32,
+}
+
+impl<W> Clone for Run<'_, W> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W> Copy for Run<'_, W> {}
+
+impl<'a, W: Word> Run<'a, W> {
+    /// The lanes `first..end` of `word`.
+    ///
+    /// # Panics
+    /// If there are none, or `word` does not have them.
+    #[inline]
+    pub fn new(word: &'a W, first: u32, end: u32) -> Self {
+        assert!(
+            first < end && end <= W::LANES,
+            "no lanes of a word: {first}..{end}"
+        );
+        Run { word, first, end }
+    }
+
+    /// How many lanes; never 0.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(self) -> u32 {
+        self.end - self.first
+    }
+
+    /// All but the first `lanes`: the rest of a run of which these are taken. There is a rest.
+    #[inline]
+    fn after(self, lanes: u32) -> Self {
+        Run::new(self.word, self.first + lanes, self.end)
+    }
+
+    /// The first `lanes` of them, at least one.
+    #[inline]
+    fn up_to(self, lanes: u32) -> Self {
+        Run::new(self.word, self.first, self.first + lanes)
+    }
+
+    /// Whether somebody waits for the first lane. A snapshot, for statistics and models; looked up.
+    pub fn has_waiters<P>(self, queue: &WaitQueue<P>) -> bool {
+        queue.has_waiters(self.first_spot())
+    }
+
+    #[inline]
+    fn address(self) -> usize {
+        core::ptr::from_ref(self.word).addr()
+    }
+
+    #[inline]
+    fn first_spot(self) -> Spot {
+        Spot {
+            word: self.address(),
+            lane: self.first,
+        }
+    }
+
+    /// Takes the first lanes as one who has just come: at least `least`, or none. Returns how many.
+    #[inline]
+    pub fn arrive<P>(self, access: Access, least: u32, queue: &WaitQueue<P>) -> u32 {
+        if queue.is_occupied(self.address()) {
+            return self.arrive_past_waiters(access, least, queue);
+        }
+        self.word.take(self.first, self.end, access, least) - self.first
+    }
+
+    #[cold]
+    fn arrive_past_waiters<P>(self, access: Access, least: u32, queue: &WaitQueue<P>) -> u32 {
+        let (first, word) = (self.first, self.word);
+        let take = |open| {
+            if open - first < least {
+                return first;
+            }
+            word.take(first, open, access, least)
+        };
+        queue.pass(self.address(), first..self.end, MAX_PASSES, take) - first
+    }
+
+    /// Takes every lane if that is possible at once. Ordering: Acquire on success.
+    #[inline]
+    pub fn try_lock<P>(self, access: Access, queue: &WaitQueue<P>) -> bool {
+        self.arrive(access, self.len(), queue) == self.len()
+    }
+
+    /// Takes every lane; blocks until no conflicting hold is left. Ordering: Acquire.
+    #[inline]
+    pub fn lock<P: Park>(self, access: Access, queue: &WaitQueue<P>) {
+        if !self.try_lock(access, queue) {
+            self.lock_slow(access, queue);
+        }
+    }
+
+    /// As [`lock`](Self::lock), but gives up when `deadline` has passed: false, and no trace is left.
+    pub fn lock_until(self, access: Access, queue: &WaitQueue, deadline: Instant) -> bool {
+        if self.try_lock(access, queue) {
+            return true;
+        }
+        Parker::with(|parker| {
+            let (mut progress, run) = (Progress::default(), core::iter::once(self));
+            loop {
+                let runs = run.clone();
+                if poll_all(runs, access, &mut progress, queue, parker.waker()).is_ready() {
+                    return true;
+                }
+                if parker.park_until(Some(deadline)) == Wakeup::TimedOut {
+                    // SAFETY: the request is of this call.
+                    unsafe { cancel_all(run, access, &mut progress, queue) };
+                    return false;
+                }
+            }
+        })
+    }
+
+    #[cold]
+    fn lock_slow<P: Park>(mut self, access: Access, queue: &WaitQueue<P>) {
+        let mut spin = Backoff::new();
+        while spin.round() {
+            let taken = self.arrive(access, 1, queue);
+            if taken == self.len() {
+                return;
+            }
+            self = self.after(taken);
+        }
+        P::with(|parker| {
+            let mut progress = Progress::default();
+            while progress
+                .poll(self, access, queue, parker.waker())
+                .is_pending()
+            {
+                parker.park();
+            }
+        });
+    }
+
+    /// Gives every lane back and wakes whom that unblocks. Ordering: Release.
+    ///
+    /// # Safety
+    /// The caller holds every lane with `access`, and gives that hold up.
+    #[inline]
+    pub unsafe fn unlock<P>(self, access: Access, queue: &WaitQueue<P>) {
+        // Before: afterwards the word may be gone with the last who could hold its memory.
+        let address = self.address();
+        // SAFETY: the caller's promise.
+        if unsafe { self.word.give_back(self.first, self.end, access) } {
+            wake(address, self.first, self.end, queue);
+        }
+    }
+
+    /// As [`unlock`](Self::unlock), but leaves the waking to the caller: whether there is any to be done, by [`Wakes::wake`].
+    ///
+    /// # Safety
+    /// As [`unlock`](Self::unlock).
+    pub unsafe fn give_back(self, access: Access) -> Option<Wakes> {
+        let (word, first, end) = (self.address(), self.first, self.end);
+        // SAFETY: the caller's promise.
+        unsafe { self.word.give_back(first, end, access) }.then_some(Wakes { word, first, end })
+    }
+
+    /// Turns a hold of every lane into one that excludes less, and wakes whom that unblocks. Ordering: Release.
+    ///
+    /// # Safety
+    /// As [`Word::weaken`].
+    #[inline]
+    pub unsafe fn downgrade<P>(self, from: Access, to: Access, queue: &WaitQueue<P>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.word.weaken(self.first, self.end, from, to) };
+        wake(self.address(), self.first, self.end, queue);
+    }
+
+    /// Turns a hold of every lane into an exclusive one if nobody else holds any, before all who wait. Ordering: Acquire on
+    /// success.
+    ///
+    /// # Safety
+    /// As [`Word::strengthen`].
+    #[inline]
+    pub unsafe fn try_upgrade(self, from: Access) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.word.strengthen(self.first, self.end, from) }
+    }
+
+    /// Whether a hold of every lane would conflict with nobody's. Takes nothing. Ordering: Acquire.
+    #[inline]
+    pub fn is_free(self, access: Access) -> bool {
+        self.word.admits(self.first, self.end, access) == self.end
+    }
+}
+
+/// Whom a release may have let in: the heads of the queues of some lanes. Knows the word's address only, so the word may be gone.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "who is not woken sleeps for ever"]
+pub struct Wakes {
+    word: usize,
+    first: u32,
+    end: u32,
+}
+
+impl Wakes {
+    /// Wakes them.
+    pub fn wake<P>(self, queue: &WaitQueue<P>) {
+        wake(self.word, self.first, self.end, queue);
+    }
+}
+
+#[inline]
+fn wake<P>(word: usize, first: u32, end: u32, queue: &WaitQueue<P>) {
+    // Light [D→E]: between the change and the look.
+    barrier::light();
+    if queue.is_occupied(word) {
+        for lane in first..end {
+            queue.wake_head(Spot { word, lane });
+        }
+    }
+}
+
+/// How far a request for lanes has come that waits without a thread. Its default is one that has not begun.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Lanes taken so far, of all runs of the request together.
+    taken: u64,
+    /// Where it stands while it waits for the next.
+    place: Option<Place>,
+}
+
+impl Progress {
+    /// Lanes taken so far.
+    #[inline]
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Goes on behind the next `lanes` lanes: they were taken by other means, or need not be.
+    #[inline]
+    pub fn skip(&mut self, lanes: u64) {
+        self.taken += lanes;
+    }
+
+    /// Goes on with `run`, the rest of the run that the next lane is in: takes it, or stands in the queue of the first lane that it lacks, and
+    /// `waker` is woken when it is worth looking again. Ordering: Acquire for every lane taken.
+    pub fn poll<W: Word, P>(
+        &mut self,
+        run: Run<'_, W>,
+        access: Access,
+        queue: &WaitQueue<P>,
+        waker: &Waker,
+    ) -> Poll<()> {
+        let take = |run: Run<'_, W>| run.word.take(run.first, run.end, access, 1) > run.first;
+        let arrive = |run: Run<'_, W>| run.arrive(access, 1, queue);
+        // Behind a reader the next may be a reader too. Behind a writer all wait for its release.
+        let wake_next = access != Access::Write;
+        self.drive(run, queue, waker, take, arrive, wake_next)
+    }
+
+    /// Goes on with `run` as [`poll`](Self::poll) does, but takes nothing: it is ready when every lane was seen free of conflicting holds.
+    pub fn poll_free<W: Word, P>(
+        &mut self,
+        run: Run<'_, W>,
+        access: Access,
+        queue: &WaitQueue<P>,
+        waker: &Waker,
+    ) -> Poll<()> {
+        let free = |run: Run<'_, W>| run.is_free(access);
+        let look = |run: Run<'_, W>| run.word.admits(run.first, run.end, access) - run.first;
+        // It takes nothing away from the next.
+        self.drive(run, queue, waker, free, look, true)
+    }
+
+    /// Goes on with `run`: as the head of a queue if `admit` says so of its lane, and as an arrival as many lanes as `arrive` says.
+    fn drive<'a, W: Word, P>(
+        &mut self,
+        run: Run<'a, W>,
+        queue: &WaitQueue<P>,
+        waker: &Waker,
+        admit: impl Fn(Run<'a, W>) -> bool,
+        arrive: impl Fn(Run<'a, W>) -> u32,
+        wake_next: bool,
+    ) -> Poll<()> {
+        let mut rest = run;
+        loop {
+            let done = match self.look(rest, queue, waker, &admit) {
+                Look::Waits => return Poll::Pending,
+                Look::Passed(place) => {
+                    queue.leave(place, wake_next);
+                    1
+                }
+                Look::Arrives => {
+                    let done = arrive(rest);
+                    if done < rest.len() {
+                        // And looks again, for the changer who has not seen its place (W-I3).
+                        self.place = Some(queue.join(rest.after(done).first_spot(), waker));
+                    }
+                    done
+                }
+            };
+            self.taken += u64::from(done);
+            if done == rest.len() {
+                return Poll::Ready(());
+            }
+            rest = rest.after(done);
+        }
+    }
+
+    /// What a request can do about the first lane of `run`, at which `admit` says whether a head may go on.
+    fn look<'a, W: Word, P>(
+        &mut self,
+        run: Run<'a, W>,
+        queue: &WaitQueue<P>,
+        waker: &Waker,
+        admit: impl Fn(Run<'a, W>) -> bool,
+    ) -> Look {
+        // The word may have gone, and the lane be elsewhere now: then it comes anew.
+        if self
+            .place
+            .as_ref()
+            .is_some_and(|place| place.spot() != run.first_spot())
+        {
+            self.leave(queue);
+        }
+        match self.place.take() {
+            None => Look::Arrives,
+            Some(mut place) => {
+                if queue.is_head(&mut place, waker) && admit(run.up_to(1)) {
+                    return Look::Passed(place);
+                }
+                self.place = Some(place);
+                Look::Waits
+            }
+        }
+    }
+
+    /// Leaves the queue, if it stands in one; it is not to wait any more. What it took stays taken.
+    pub fn leave<P>(&mut self, queue: &WaitQueue<P>) {
+        if let Some(place) = self.place.take() {
+            // The next may be one whom only this waiter held up.
+            queue.leave(place, true);
+        }
+    }
+}
+
+/// What a request finds at a lane.
+enum Look {
+    /// It is not in the queue.
+    Arrives,
+    /// It is in the queue, and has to wait on.
+    Waits,
+    /// It was the head, and was admitted.
+    Passed(Place),
+}
+
+/// Takes every run, in the order given, waiting for one lane at a time. Ordering: Acquire.
+///
+/// Requests whose lanes are given in one global order never wait for each other in a circle.
+#[inline]
+pub fn lock_all<'a, W: Word, P: Park>(
+    runs: impl Iterator<Item = Run<'a, W>>,
+    access: Access,
+    queue: &WaitQueue<P>,
+) {
+    for run in runs {
+        run.lock(access, queue);
+    }
+}
+
+/// Takes every run, or none: at the first that is not to be had, gives back those before it. Ordering:
+/// Acquire on success.
+#[inline]
+pub fn try_lock_all<'a, W: Word, P>(
+    runs: impl Iterator<Item = Run<'a, W>> + Clone,
+    access: Access,
+    queue: &WaitQueue<P>,
+) -> bool {
+    let busy = runs.clone().position(|run| !run.try_lock(access, queue));
+    let Some(busy) = busy else { return true };
+    // SAFETY: the runs before the busy one were taken just now, and are given up.
+    unsafe { unlock_all(runs.take(busy), access, queue) }
+    false
+}
+
+/// Gives every run back and wakes whom that unblocks. Ordering: Release.
+///
+/// # Safety
+/// The caller holds every run with `access`, and gives those holds up.
+#[inline]
+pub unsafe fn unlock_all<'a, W: Word, P>(
+    runs: impl Iterator<Item = Run<'a, W>>,
+    access: Access,
+    queue: &WaitQueue<P>,
+) {
+    for run in runs {
+        // SAFETY: the caller's promise, run by run.
+        unsafe { run.unlock(access, queue) }
+    }
+}
+
+/// Turns holds of every run into holds that exclude less. Ordering: Release.
+///
+/// # Safety
+/// As [`Run::downgrade`], for every run.
+pub unsafe fn downgrade_all<'a, W: Word, P>(
+    runs: impl Iterator<Item = Run<'a, W>>,
+    from: Access,
+    to: Access,
+    queue: &WaitQueue<P>,
+) {
+    for run in runs {
+        // SAFETY: the caller's promise, run by run.
+        unsafe { run.downgrade(from, to, queue) }
+    }
+}
+
+/// Turns holds of every run into exclusive ones, or none. Ordering: Acquire on success.
+///
+/// # Safety
+/// As [`Run::try_upgrade`], for every run.
+pub unsafe fn try_upgrade_all<'a, W: Word, P>(
+    runs: impl Iterator<Item = Run<'a, W>> + Clone,
+    from: Access,
+    queue: &WaitQueue<P>,
+) -> bool {
+    // SAFETY: the caller's promise, run by run.
+    let shared = runs
+        .clone()
+        .position(|run| !unsafe { run.try_upgrade(from) });
+    let Some(shared) = shared else { return true };
+    // SAFETY: the runs before the shared one were upgraded just now.
+    unsafe { downgrade_all(runs.take(shared), Access::Write, from, queue) }
+    false
+}
+
+/// Goes on taking `runs`, all of the request's: see [`Progress::poll`].
+pub fn poll_all<'a, W: Word, P>(
+    runs: impl Iterator<Item = Run<'a, W>>,
+    access: Access,
+    progress: &mut Progress,
+    queue: &WaitQueue<P>,
+    waker: &Waker,
+) -> Poll<()> {
+    let mut before = 0;
+    for run in runs {
+        let lanes = u64::from(run.len());
+        let taken = progress.taken().saturating_sub(before);
+        before += lanes;
+        if taken < lanes {
+            let rest = run.after(taken as u32);
+            core::task::ready!(progress.poll(rest, access, queue, waker));
+        }
+    }
+    *progress = Progress::default();
+    Poll::Ready(())
+}
+
+/// Gives up a request for `runs`: leaves the queue, and gives back what was taken. Ordering: Release.
+///
+/// # Safety
+/// `progress` is of a request for these runs with `access`.
+pub unsafe fn cancel_all<'a, W: Word, P>(
+    runs: impl Iterator<Item = Run<'a, W>>,
+    access: Access,
+    progress: &mut Progress,
+    queue: &WaitQueue<P>,
+) {
+    let mut progress = core::mem::take(progress);
+    progress.leave(queue);
+    let mut taken = progress.taken();
+    for run in runs {
+        if taken == 0 {
+            return;
+        }
+        let lanes = u64::from(run.len()).min(taken);
+        taken -= lanes;
+        // SAFETY: the request has taken its first `taken` lanes, and gives them up.
+        unsafe { run.up_to(lanes as u32).unlock(access, queue) }
+    }
+}

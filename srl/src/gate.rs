@@ -1,0 +1,97 @@
+//! The gate: where requests of many segments and requests of a few meet.
+//!
+//! # The problem
+//! A request of the whole file must not take every segment's word: at 4 KiB a segment, a gigabyte has 262,144 of them. And whoever takes a page must not pay for
+//! the possibility that somebody wants the whole file.
+//!
+//! # How
+//! A **wide** request takes no words. It has an entry in an interval tree ([`spanlock_interval`]) where wide requests wait for each other, first come,
+//! first served; the gate is *closed* while there is one. Once its entry is granted it *scans* the words of its range by plain loads, and
+//! waits at each that somebody holds in conflict. A **small** request takes its words, then looks at the gate: open, as a rule, and it is done. If it is closed, the
+//! small request asks the interval tree. If no entry conflicts it is done too. Otherwise it backs off: gives its words back, and gets an entry
+//! behind the others. When that is granted it takes its words, and leaves the tree: its hold is in the words, as any small one's.
+//!
+//! | | small request | | wide request |
+//! |---|---|---|---|
+//! | 1 | takes its words | 1 | closes the gate, has its entry |
+//! | 2 | light barrier | 2 | heavy barrier |
+//! | 3 | looks at the gate, and at the entries if it is closed | 3 | scans the words |
+//!
+//! # Invariants
+//! - **G-I1** The gate is closed while a wide request has an entry.
+//! - **G-I2** Of a small and a wide request that conflict, one sees the other. Both write, pass a barrier, and read what the other wrote: either the scan sees the words taken, and
+//!   waits for them; or the small request sees the gate closed, hence the entry, and backs off.
+//! - **G-I3** So no small hold conflicts with a wide one: the wide one is granted after its scan, and every small request that took a word later than that backs off.
+//! - **G-I4** Nobody waits in a circle. A small request waits for an entry only when it holds no words, and at words only in ascending order; a wide one waits
+//!   for an entry only when it has nothing, and then for holders of words, all of whom have got past the gate, or back off from it, or wait at a higher word.
+//! - **G-I6** No section ([`Space::enter`](crate::Space::enter)) ends while a small request holds words that have not passed the gate, or an entry of its own. So whoever
+//!   closes the gate, finds words free, unlinks them and waits for all sections to end, frees words that nobody uses.
+//! - **G-I5** Nobody starves. A wide request is passed by no small one that comes later and conflicts: it backs off. A small one that has backed off is passed by no wide
+//!   one that comes later: it has an entry.
+//!
+//! # Orderings
+//!
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | J | small: between taking the words and the look at the gate | light barrier | K | `gate` |
+//! | K | wide: between closing the gate and the scan | heavy barrier | J | `gate` |
+//! | L | the read-modify-write that opens the gate | Release | M | `gate-visibility` |
+//! | M | small: the look at the gate | Acquire | L | `gate-visibility` |
+//!
+//! Between wide requests, and between a wide and a small one that saw the gate closed, the interval tree's mutex orders.
+
+use core::ops::Range;
+
+use spanlock::Access;
+use spanlock_interval::IntervalLock;
+use spanlock_sync::atomic::{AtomicU32, Ordering::*};
+use spanlock_sync::barrier;
+
+use crate::lock::entry_of;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    /// How many wide requests there are.
+    wide: AtomicU32,
+    entries: IntervalLock,
+}
+
+impl Gate {
+    /// Closes the gate for one more wide request.
+    pub(crate) fn close(&self) {
+        // Relaxed: the barrier K orders it before the scan.
+        self.wide.fetch_add(1, Relaxed);
+    }
+
+    /// Opens the gate for one wide request.
+    pub(crate) fn open(&self) {
+        // Release [L→M]: what was done under the wide hold is seen by whoever finds the gate open.
+        self.wide.fetch_sub(1, Release);
+    }
+
+    /// Between closing the gate and the scan.
+    pub(crate) fn before_scan(&self) {
+        // Heavy [K→J].
+        barrier::heavy();
+    }
+
+    /// Whether a small request that has taken its words has to back off.
+    #[inline]
+    pub(crate) fn stops(&self, touched: &Range<u64>, access: Access) -> bool {
+        // Light [J→K].
+        barrier::light();
+        // Acquire [M→L].
+        self.wide.load(Acquire) != 0 && self.would_block(touched, access)
+    }
+
+    #[cold]
+    fn would_block(&self, touched: &Range<u64>, access: Access) -> bool {
+        self.entries.would_block(entry_of(touched), access)
+    }
+
+    /// The requests that have entries: wide ones, and small ones that have backed off.
+    pub(crate) fn entries(&self) -> &IntervalLock {
+        &self.entries
+    }
+}

@@ -1,0 +1,647 @@
+//! The segment range lock: words for small requests, a gate for wide ones.
+//!
+//! # The problem
+//! One lock a file makes writers of different pages wait for each other, and a tree of ranges under one mutex
+//! makes even readers wait ([SRL] §II-B, §III-C). So cut the file into segments of equal size and give each a reader-writer state
+//! of its own: a request touches the states of its segments and nothing else ([SRL] §IV). Where those lie is the
+//! [`Space`]'s affair: all side by side ([`crate::Array`]), or in the leaves of a radix tree that grows ([`crate::Tree`]). What they look
+//! like is the [`Word`]'s: one a word ([`spanlock::RwWord`]), or sixteen ([`crate::PackedWord`]). How ranges of very many
+//! segments are taken is the [gate](crate::gate)'s.
+//!
+//! # Properties
+//! - **Granularity**: two requests conflict if they touch a common segment and one writes, even where
+//!   their ranges do not overlap.
+//! - **Cost**: while nobody competes, one read-modify-write a word to take. To give back, one a word for a reader, a plain store for a writer. No allocation after
+//!   construction in the array, except for a waiter's place in the queue. A **wide** request, one of more segments than [`wide_above`](Srl::wide_above), costs a system
+//!   call and a plain load a word instead.
+//! - **Fairness**: each segment's queue is first come, first served, with at most [`MAX_PASSES`] arrivals going past a waiter
+//!   that is next in line ([`spanlock::words`]): the aging that [SRL] §IV-B leaves open. A request of *n*
+//!   segments queues at up to *n* of them, one after the other. Wide requests are first come, first served among themselves and with the small ones that they hold up.
+//! - **Waiting**: spins for about a microsecond, then sleeps.
+//!
+//! # Invariants
+//! - **S-I1** A small hold of a span holds the states of all segments that it touches, with its access. Two spans that overlap touch a common
+//!   segment, so by the words' exclusion conflicting holds exclude each other, and by their visibility the later
+//!   sees what the earlier did. Of wide holds and small ones: G-I3.
+//! - **S-I2** States are taken in ascending order, and a request waits for one at a time, holding only those before it. So
+//!   whoever waits at segment *i* waits for holders of *i* or for waiters ahead in its queue, who hold only
+//!   segments up to *i*, and wait, if at all, at *i* or after it: no circle.
+//! - **S-I3** A failed try has given back what it took.
+//! - **S-I4** A token is the address of the first segment's word (even), or a wide request's entry (odd).
+//!
+//! It has no atomics of its own; orderings: [`spanlock::words`], [`crate::gate`].
+//!
+//! # Not promised
+//! A small request that waits holds its lower segments already, as in the paper: a try on those fails, though the
+//! request is not granted yet. Two tries at the same time may both fail.
+//!
+//! # Models
+//! In `verify/`, rows `srl-array/…`, `srl-packed/…`, `srl-tree/…`, and `srl-gate/…` of a lock for which three segments are wide.
+//!
+//! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
+//! [`MAX_PASSES`]: spanlock::words::MAX_PASSES
+
+use core::ops::Range;
+use core::task::{Poll, Waker, ready};
+
+use spanlock::words::{Progress, Run, Wakes, Word};
+use spanlock::{Access, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError};
+use spanlock_interval::IntervalRequest;
+use spanlock_sync::hint::Backoff;
+use spanlock_sync::wait::WaitQueue;
+use spanlock_sync::{Park, Parker};
+
+use crate::gate::Gate;
+use crate::segment::Segments;
+use crate::space::{Space, words_of};
+
+/// A range lock with a reader-writer state for each segment: [`crate::SrlArray`], [`crate::SrlTree`], and their packed forms.
+///
+/// `S` is where the states lie, and `P` how waiters sleep.
+#[derive(Debug)]
+pub struct Srl<S, P = Parker> {
+    pub(crate) space: S,
+    pub(crate) segments: Segments,
+    pub(crate) gate: Gate,
+    pub(crate) queue: WaitQueue<P>,
+    wide_above: u64,
+}
+
+/// How many words a small request has at most, unless said otherwise: for more of them a system call costs less.
+const WIDE_ABOVE: u64 = 512;
+
+impl<S: Space> Srl<S> {
+    pub(crate) fn with_space(space: S) -> Self {
+        Srl {
+            segments: space.segments(),
+            space,
+            gate: Gate::default(),
+            queue: WaitQueue::default(),
+            wide_above: WIDE_ABOVE * u64::from(S::Word::LANES),
+        }
+    }
+}
+
+impl<S: Space, P: Park> Srl<S, P> {
+    /// The same lock, whose waiters sleep by `Q`.
+    pub fn with_parking<Q: Park>(self) -> Srl<S, Q> {
+        Srl {
+            space: self.space,
+            segments: self.segments,
+            gate: self.gate,
+            queue: WaitQueue::default(),
+            wide_above: self.wide_above,
+        }
+    }
+
+    /// The same lock, but a request is wide if it touches more than `segments` segments (at least 1; the default is as many as 512 words hold).
+    ///
+    /// A wide request costs about two microseconds on a machine where several cores are busy, most of it for a system call that interrupts them. A small one costs some
+    /// nanoseconds a word.
+    pub fn wide_above(mut self, segments: u64) -> Self {
+        self.wide_above = segments.max(1);
+        self
+    }
+
+    /// How positions map to segments.
+    pub fn segments(&self) -> Segments {
+        self.segments
+    }
+
+    #[inline]
+    pub(crate) fn is_wide(&self, touched: &Range<u64>) -> bool {
+        touched.end - touched.start > self.wide_above
+    }
+
+    /// Takes words after the first `taken`, as many as that is possible of at once: up to which segment, and the address of the first word, if it began there.
+    #[inline]
+    fn arrive(
+        &self,
+        section: &S::Section<'_>,
+        touched: &Range<u64>,
+        taken: u64,
+        access: Access,
+    ) -> (u64, usize) {
+        let (mut at, mut word) = (touched.start + taken, 0);
+        while at < touched.end {
+            let piece = self.space.find_or_make(section, at, touched.end);
+            if at == touched.start {
+                word = piece.address();
+            }
+            for run in piece.runs() {
+                let lanes = run.arrive(access, 1, &self.queue);
+                at += u64::from(lanes);
+                if lanes < run.len() {
+                    return (at, word);
+                }
+            }
+        }
+        (at, word)
+    }
+
+    /// Takes a small request's words after the first `taken`, as many as that is possible of at once, and looks at the gate. Nothing is held
+    /// if that stops it.
+    #[inline]
+    fn advance(&self, touched: &Range<u64>, taken: u64, access: Access) -> Advance {
+        let section = self.space.enter();
+        let (at, word) = self.arrive(&section, touched, taken, access);
+        // Whether it has all or not: no section ends with words that have not passed the gate (G-I6).
+        if self.gate.stops(touched, access) {
+            // SAFETY: they were taken just now, and before in a section like this.
+            unsafe { self.back_off(section, touched.start..at, access) };
+            return Advance::Stopped;
+        }
+        if at < touched.end {
+            return Advance::Taken(at - touched.start);
+        }
+        Advance::All(word)
+    }
+
+    /// The first `segments` of those that a request has taken, in ascending order, and the address of the first one's word.
+    ///
+    /// # Safety
+    /// They are held.
+    #[inline]
+    pub(crate) unsafe fn for_held<'s>(
+        &'s self,
+        word: Option<usize>,
+        held: Range<u64>,
+        mut f: impl FnMut(Run<'s, S::Word>),
+    ) {
+        let (mut word, mut at) = (word, held.start);
+        while at < held.end {
+            // SAFETY: the caller holds them; the address is known for the first piece only.
+            let piece = unsafe { self.space.held(word.take(), at, held.end) };
+            at += piece.len();
+            piece.runs().for_each(&mut f);
+        }
+    }
+
+    /// The token of a small hold that begins with `segment`.
+    ///
+    /// # Safety
+    /// The segment is held.
+    pub(crate) unsafe fn token_of(&self, segment: u64) -> Token {
+        // SAFETY: the caller's promise.
+        let piece = unsafe { self.space.held(None, segment, segment + 1) };
+        Token::new(piece.address())
+    }
+
+    /// Gives back what a request has taken; then ends the section, and wakes: that may run a user's code.
+    ///
+    /// # Safety
+    /// The segments are held with `access`, and given up. Those that have not passed the gate were taken in this section.
+    #[cold]
+    unsafe fn back_off(&self, section: S::Section<'_>, held: Range<u64>, access: Access) {
+        let mut wakes: Vec<Wakes> = Vec::new();
+        // SAFETY: the caller's promise.
+        unsafe { self.for_held(None, held, |run| wakes.extend(run.give_back(access))) };
+        drop(section);
+        wakes.into_iter().for_each(|wakes| wakes.wake(&self.queue));
+    }
+}
+
+/// What came of a small request at once.
+enum Advance {
+    /// It holds everything: the address of its first word, if it began there.
+    All(usize),
+    /// It holds that many segments, the first ones.
+    Taken(u64),
+    /// It met a wide request, and holds nothing.
+    Stopped,
+}
+
+/// A request for a range that is on its way.
+#[derive(Debug, Default)]
+pub struct SrlRequest {
+    stage: Stage,
+    progress: Progress,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    /// A request that has not begun, or a small one that takes its words.
+    #[default]
+    Words,
+    /// A small one that has backed off, and waits for its entry.
+    Behind(IntervalRequest),
+    /// A small one that has its entry, and takes its words.
+    Through(Token),
+    /// A wide one that waits for its entry.
+    Wide(IntervalRequest),
+    /// A wide one that has its entry, and scans the words.
+    Scan(Token),
+}
+
+impl<S: Space, P: Park> Srl<S, P> {
+    /// Goes on with a request: one implementation for threads and futures.
+    ///
+    /// # Safety
+    /// As [`RawRangeLockWait::poll_lock`].
+    unsafe fn poll(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        request: &mut SrlRequest,
+        waker: &Waker,
+    ) -> Poll<Token> {
+        let (entries, entry) = (self.gate.entries(), entry_of(touched));
+        let SrlRequest { stage, progress } = request;
+        loop {
+            *stage = match stage {
+                Stage::Words if self.is_wide(touched) => {
+                    self.gate.close();
+                    Stage::Wide(IntervalRequest::default())
+                }
+                Stage::Words => {
+                    if let Some(token) = ready!(self.poll_words(touched, access, progress, waker)) {
+                        return Poll::Ready(token);
+                    }
+                    Stage::Behind(IntervalRequest::default())
+                }
+                Stage::Behind(behind) => {
+                    // SAFETY: the request's entry is for this span and access alone.
+                    let granted = unsafe { entries.poll_lock(entry, access, behind, waker) };
+                    Stage::Through(in_range(ready!(granted)))
+                }
+                Stage::Through(token) => {
+                    let token = *token;
+                    let taken = ready!(self.poll_take(touched, access, progress, waker));
+                    // SAFETY: the entry was granted, and is given up: the words are taken.
+                    unsafe { entries.unlock(entry, access, token) };
+                    *request = SrlRequest::default();
+                    return Poll::Ready(taken);
+                }
+                Stage::Wide(wide) => {
+                    // SAFETY: the request's entry is for this span and access alone.
+                    let granted = unsafe { entries.poll_lock(entry, access, wide, waker) };
+                    let token = in_range(ready!(granted));
+                    self.gate.before_scan();
+                    Stage::Scan(token)
+                }
+                Stage::Scan(token) => {
+                    let token = *token;
+                    ready!(self.poll_scan(touched, access, progress, waker));
+                    *request = SrlRequest::default();
+                    return Poll::Ready(wide_token(token));
+                }
+            };
+        }
+    }
+
+    /// Takes the words of a small request, and looks at the gate: nothing is held if that stops it.
+    fn poll_words(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        progress: &mut Progress,
+        waker: &Waker,
+    ) -> Poll<Option<Token>> {
+        let section = self.space.enter();
+        let polled = self.poll_take(touched, access, progress, waker);
+        // G-I6, as in `advance`.
+        if self.gate.stops(touched, access) {
+            progress.leave(&self.queue);
+            let held = touched.start..touched.start + core::mem::take(progress).taken();
+            // SAFETY: they were taken just now, or have passed the gate before.
+            unsafe { self.back_off(section, held, access) };
+            return Poll::Ready(None);
+        }
+        let token = ready!(polled);
+        *progress = Progress::default();
+        Poll::Ready(Some(token))
+    }
+
+    /// Takes the words of a small request.
+    fn poll_take(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        progress: &mut Progress,
+        waker: &Waker,
+    ) -> Poll<Token> {
+        let section = self.space.enter();
+        while progress.taken() < touched.end - touched.start {
+            let at = touched.start + progress.taken();
+            for run in self.space.find_or_make(&section, at, touched.end).runs() {
+                ready!(progress.poll(run, access, &self.queue, waker));
+            }
+        }
+        // SAFETY: all of them were taken.
+        Poll::Ready(unsafe { self.token_of(touched.start) })
+    }
+
+    /// Looks at the words of a wide request, each until it was seen free.
+    fn poll_scan(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        progress: &mut Progress,
+        waker: &Waker,
+    ) -> Poll<()> {
+        let section = self.space.enter();
+        while progress.taken() < touched.end - touched.start {
+            let at = touched.start + progress.taken();
+            match self.space.find(&section, at, touched.end) {
+                Err(next) => progress.skip(next - at),
+                Ok(piece) => {
+                    for run in piece.runs() {
+                        ready!(progress.poll_free(run, access, &self.queue, waker));
+                    }
+                }
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Whether nobody holds any of the segments in conflict.
+    pub(crate) fn is_free(&self, touched: &Range<u64>, access: Access) -> bool {
+        let section = self.space.enter();
+        let mut at = touched.start;
+        while at < touched.end {
+            match self.space.find(&section, at, touched.end) {
+                Err(next) => at = next,
+                Ok(piece) if piece.runs().all(|run| run.is_free(access)) => at += piece.len(),
+                Ok(_) => return false,
+            }
+        }
+        true
+    }
+
+    #[cold]
+    fn lock_slow(&self, touched: &Range<u64>, access: Access, taken: u64) -> Token {
+        let (mut taken, mut spin) = (taken, Backoff::new());
+        while !self.is_wide(touched) && spin.round() {
+            taken = match self.advance(touched, taken, access) {
+                Advance::Taken(taken) => taken,
+                Advance::Stopped => {
+                    taken = 0;
+                    break;
+                }
+                // SAFETY: it holds all of them.
+                Advance::All(_) => return unsafe { self.token_of(touched.start) },
+            };
+        }
+        let mut request = SrlRequest::default();
+        request.progress.skip(taken);
+        P::with(|parker| {
+            loop {
+                // SAFETY: the request is of this call.
+                let polled = unsafe { self.poll(touched, access, &mut request, parker.waker()) };
+                match polled {
+                    Poll::Ready(token) => return token,
+                    Poll::Pending => parker.park(),
+                }
+            }
+        })
+    }
+
+    /// Takes the words of segments for which the caller has an entry, if that is possible at once.
+    ///
+    /// # Safety
+    /// The caller has a granted entry for them with `access`: so they need not pass the gate.
+    pub(crate) unsafe fn take_under_entry(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+    ) -> Option<Token> {
+        let section = self.space.enter();
+        let (at, word) = self.arrive(&section, touched, 0, access);
+        if at == touched.end {
+            return Some(Token::new(word));
+        }
+        // SAFETY: they were taken just now.
+        unsafe { self.back_off(section, touched.start..at, access) };
+        None
+    }
+
+    fn try_lock_wide(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
+        let (entries, entry) = (self.gate.entries(), entry_of(touched));
+        self.gate.close();
+        if let Ok(token) = entries.try_lock(entry, access) {
+            self.gate.before_scan();
+            if self.is_free(touched, access) {
+                return Some(wide_token(token));
+            }
+            // SAFETY: it was taken just now.
+            unsafe { entries.unlock(entry, access, token) };
+        }
+        self.gate.open();
+        None
+    }
+}
+
+/// What the entries of the gate know of a request: its segments.
+pub(crate) fn entry_of(touched: &Range<u64>) -> Span {
+    match Span::new(touched.clone()) {
+        Ok(Some(span)) => span,
+        _ => unreachable!("a span touches a segment"),
+    }
+}
+
+/// The entries' lock has every position.
+fn in_range<T>(result: Result<T, RangeError>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => unreachable!("an entry of the gate: {error}"),
+    }
+}
+
+/// The token of a wide hold: S-I4.
+pub(crate) fn wide_token(entry: Token) -> Token {
+    Token::new(entry.into_word() << 1 | 1)
+}
+
+/// What a token stands for: S-I4.
+pub(crate) enum Holding {
+    /// A small hold: the address of the first word.
+    Words(usize),
+    /// A wide one: its entry.
+    Wide(Token),
+}
+
+impl Holding {
+    #[inline]
+    pub(crate) fn of(token: Token) -> Self {
+        let word = token.into_word();
+        if word & 1 == 0 {
+            Holding::Words(word)
+        } else {
+            Holding::Wide(Token::new(word >> 1))
+        }
+    }
+}
+
+// SAFETY: 1, 2: S-I1. 3, 4: neither words nor entries know an owner, and both are found again from the token.
+unsafe impl<S: Space, P: Park> RawRangeLock for Srl<S, P> {
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.segments.capacity()
+    }
+
+    #[inline]
+    fn granularity(&self) -> u64 {
+        self.segments.size()
+    }
+
+    #[inline]
+    fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
+        let touched = self.segments.touched(span)?;
+        match self.take_one_word(&touched, access) {
+            Some(token) => Ok(token),
+            None => Ok(self.lock_many(&touched, access)),
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
+        let touched = self.segments.touched(span)?;
+        let token = match self.take_one_word(&touched, access) {
+            None => self.try_lock_many(&touched, access),
+            token => token,
+        };
+        token.ok_or(TryLockError::WouldBlock)
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, span: Span, access: Access, token: Token) {
+        let touched = self.segments.of(span);
+        // SAFETY: the caller holds the span with `access` by this token.
+        unsafe {
+            match Holding::of(token) {
+                Holding::Words(word) if is_one_word::<S>(&touched) => {
+                    let piece = self.space.held(Some(word), touched.start, touched.end);
+                    piece.first_run().unlock(access, &self.queue);
+                }
+                holding => self.unlock_many(&touched, access, holding),
+            }
+        }
+    }
+}
+
+/// Whether the states of all these segments are in one word.
+#[inline]
+fn is_one_word<S: Space>(touched: &Range<u64>) -> bool {
+    words_of::<S::Word>(touched.start, touched.end) == 1
+}
+
+/// Apart from the locking of one word, which is the usual case and small enough to be inlined.
+impl<S: Space, P: Park> Srl<S, P> {
+    /// Takes the segments at once if they are in one word and nothing stands in the way. What comes of the others is for the general case to find out.
+    #[inline]
+    fn take_one_word(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
+        if self.is_wide(touched) || !is_one_word::<S>(touched) {
+            return None;
+        }
+        let section = self.space.enter();
+        let piece = self
+            .space
+            .find_or_make(&section, touched.start, touched.end);
+        if !piece.first_run().try_lock(access, &self.queue) {
+            return None;
+        }
+        if self.gate.stops(touched, access) {
+            // SAFETY: they were taken just now.
+            unsafe { self.back_off(section, touched.clone(), access) };
+            return None;
+        }
+        Some(Token::new(piece.address()))
+    }
+
+    #[inline(never)]
+    fn lock_many(&self, touched: &Range<u64>, access: Access) -> Token {
+        if self.is_wide(touched) {
+            return self.lock_slow(touched, access, 0);
+        }
+        match self.advance(touched, 0, access) {
+            Advance::All(word) => Token::new(word),
+            Advance::Taken(taken) => self.lock_slow(touched, access, taken),
+            Advance::Stopped => self.lock_slow(touched, access, 0),
+        }
+    }
+
+    #[inline(never)]
+    fn try_lock_many(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
+        if self.is_wide(touched) {
+            return self.try_lock_wide(touched, access);
+        }
+        match self.advance(touched, 0, access) {
+            Advance::All(word) => return Some(Token::new(word)),
+            Advance::Stopped => {}
+            // SAFETY: it has taken them, and they have passed the gate.
+            Advance::Taken(taken) => unsafe {
+                let section = self.space.enter();
+                self.back_off(section, touched.start..touched.start + taken, access);
+            },
+        }
+        None
+    }
+
+    /// # Safety
+    /// The segments are held by `holding` with `access`, and given up.
+    #[inline(never)]
+    unsafe fn unlock_many(&self, touched: &Range<u64>, access: Access, holding: Holding) {
+        match holding {
+            // SAFETY: the caller's promise: S-I1, S-I4.
+            Holding::Words(word) => unsafe {
+                let unlock = |run: Run<'_, S::Word>| run.unlock(access, &self.queue);
+                self.for_held(Some(word), touched.clone(), unlock);
+            },
+            // SAFETY: the caller's promise: S-I4.
+            Holding::Wide(entry) => unsafe { self.unlock_wide(touched, access, entry) },
+        }
+    }
+
+    /// # Safety
+    /// The segments are held by `entry` with `access`, and given up.
+    pub(crate) unsafe fn unlock_wide(&self, touched: &Range<u64>, access: Access, entry: Token) {
+        // SAFETY: the caller's promise.
+        unsafe { self.gate.entries().unlock(entry_of(touched), access, entry) };
+        self.gate.open();
+    }
+}
+
+// SAFETY: `Ready` is returned when the span is held as by `lock`. A forgotten request stays where it is.
+unsafe impl<S: Space, P: Park> RawRangeLockWait for Srl<S, P> {
+    type Request = SrlRequest;
+
+    unsafe fn poll_lock(
+        &self,
+        span: Span,
+        access: Access,
+        request: &mut SrlRequest,
+        waker: &Waker,
+    ) -> Poll<Result<Token, RangeError>> {
+        let touched = self.segments.touched(span)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.poll(&touched, access, request, waker) }.map(Ok)
+    }
+
+    unsafe fn cancel(&self, span: Span, access: Access, request: &mut SrlRequest) {
+        let SrlRequest {
+            stage,
+            mut progress,
+        } = core::mem::take(request);
+        progress.leave(&self.queue);
+        let touched = self.segments.of(span);
+        let (entries, entry) = (self.gate.entries(), entry_of(&touched));
+        let taken = touched.start..touched.start + progress.taken();
+        let section = self.space.enter();
+        // SAFETY: of each stage: what the request has is given up, and belongs to this span and access.
+        unsafe {
+            match stage {
+                Stage::Words => self.back_off(section, taken, access),
+                Stage::Behind(mut behind) => entries.cancel(entry, access, &mut behind),
+                Stage::Through(token) => {
+                    self.back_off(section, taken, access);
+                    entries.unlock(entry, access, token);
+                }
+                Stage::Wide(mut wide) => {
+                    entries.cancel(entry, access, &mut wide);
+                    self.gate.open();
+                }
+                Stage::Scan(token) => self.unlock_wide(&touched, access, token),
+            }
+        }
+    }
+}

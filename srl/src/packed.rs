@@ -1,0 +1,189 @@
+//! The packed form of segment states: sixteen neighbouring segments in one 64-bit word.
+//!
+//! # The problem
+//! A word a segment costs a read-modify-write a segment: a request of a megabyte pays for 256 of them. Packed, one compare-exchange takes as many
+//! as sixteen neighbouring segments at once, and one store or read-modify-write gives them back.
+//!
+//! # What that costs
+//! A lane has four bits: **six readers and an upgradable one** can hold a segment at once. One more waits, as for a writer; the count never wraps. And neighbours share
+//! a word, hence a cache line that they would else share eight at a time, hence also failed compare-exchanges while both are busy.
+//!
+//! # State
+//!
+//! ```text
+//!   63       60 59       56            7         4 3         0
+//!  ┌───────────┬───────────┬────────┬─────────────┬───────────┐
+//!  │  lane 15  │  lane 14  │   …    │   lane 1    │  lane 0   │
+//!  └───────────┴───────────┴────────┴─────────────┴───────────┘
+//!
+//!      3      2      1      0
+//!  ┌──────┬─────────────────────┐     0000  nobody         1000  an upgradable reader
+//!  │  U   │       READERS       │     0rrr  r readers      1rrr  an upgradable one and r readers (r ≤ 6)
+//!  └──────┴─────────────────────┘     1111  a writer
+//! ```
+//!
+//! # Invariants
+//! - **K-I1** A lane is `1111` exactly while a writer holds it; it becomes so from `0000` only, or from the one reader that is upgraded, by a compare-exchange.
+//! - **K-I2** `READERS` is at most 6 otherwise: readers are added by a compare-exchange that checks it. So no lane carries into the next.
+//! - **K-I3** While a writer holds *every* lane, nobody else changes the word: it gives back by a plain store. Who holds fewer gives back by a
+//!   read-modify-write.
+//!
+//! Orderings A, B, C: [`spanlock::words`].
+//!
+//! # Models
+//! In `verify/`, rows `packed-word/…` and `srl-packed/…`.
+
+use spanlock::Access;
+use spanlock::words::Word;
+use spanlock_sync::atomic::{AtomicU64, Ordering::*, Zeroed};
+
+/// Bits of a lane.
+const BITS: u32 = 4;
+/// How many lanes a word has.
+const LANES: u32 = u64::BITS / BITS;
+/// The lowest bit of every lane.
+const EACH: u64 = 0x1111_1111_1111_1111;
+/// What one reader, the upgradable one, and a writer add to a lane.
+const READER: u64 = 0b0001;
+const UPGRADER: u64 = 0b1000;
+const WRITER: u64 = 0b1111;
+
+/// How many readers may hold a segment at once, beside an upgradable one. One more waits.
+pub const MAX_READERS: u32 = 6;
+
+/// The states of sixteen neighbouring segments in 64 bits. See the [module](self).
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct PackedWord(AtomicU64);
+
+// SAFETY: `PackedWord` is an `AtomicU64` (repr(transparent)), which is `Zeroed`.
+unsafe impl Zeroed for PackedWord {
+    fn zeroed() -> Self {
+        PackedWord::new()
+    }
+}
+
+impl PackedWord {
+    /// A word that nobody holds any lane of.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        PackedWord(AtomicU64::new(0))
+    }
+}
+
+/// The lowest bits of the lanes `first..end`, at least one.
+#[inline]
+const fn lanes(first: u32, end: u32) -> u64 {
+    (EACH >> ((LANES - (end - first)) * BITS)) << (first * BITS)
+}
+
+/// What a hold adds to each lane.
+#[inline]
+const fn held(access: Access) -> u64 {
+    match access {
+        Access::Read => READER,
+        Access::Upgradable => UPGRADER,
+        Access::Write => WRITER,
+    }
+}
+
+/// The lowest bits of those lanes of `word` with which a hold would conflict, or in which it has no room.
+#[inline]
+const fn refused(word: u64, access: Access) -> u64 {
+    let refused = match access {
+        // Six or seven: full, or a writer's.
+        Access::Read => (word >> 1) & (word >> 2),
+        // A writer has that bit too.
+        Access::Upgradable => word >> 3,
+        Access::Write => word | word >> 1 | word >> 2 | word >> 3,
+    };
+    refused & EACH
+}
+
+/// The end of the lanes from `first` on that `word` does not refuse.
+#[inline]
+const fn admitted(word: u64, first: u32, end: u32, access: Access) -> u32 {
+    let refused = refused(word, access) & lanes(first, end);
+    if refused == 0 {
+        end
+    } else {
+        refused.trailing_zeros() / BITS
+    }
+}
+
+// SAFETY: K-I1 and K-I2 exclude; A, B and C make the earlier happen before the later.
+unsafe impl Word for PackedWord {
+    const LANES: u32 = LANES;
+
+    #[inline]
+    fn take(&self, first: u32, end: u32, access: Access, least: u32) -> u32 {
+        // Whoever takes every lane finds them free as a rule, and need not look. Relaxed: a first guess; the compare-exchange decides.
+        let mut word = if end - first == LANES {
+            0
+        } else {
+            self.0.load(Relaxed)
+        };
+        loop {
+            let open = admitted(word, first, end, access);
+            if open - first < least {
+                return first;
+            }
+            let taken = word + lanes(first, open) * held(access);
+            // Acquire [A→B, C]: pairs with the releases of the holds before. Relaxed on failure: nothing is read
+            // under it but the word itself.
+            match self.0.compare_exchange_weak(word, taken, Acquire, Relaxed) {
+                Ok(_) => return open,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn give_back(&self, first: u32, end: u32, access: Access) -> bool {
+        if access == Access::Write && end - first == LANES {
+            // Release [B→A]: what the writer did is seen by whoever takes a lane next. A store: K-I3.
+            self.0.store(0, Release);
+            return true;
+        }
+        let mine = lanes(first, end);
+        // Release [B→A], [C→A]: what was done under the hold is seen by whoever takes the lanes next.
+        let before = self.0.fetch_sub(mine * held(access), Release);
+        match access {
+            // A head waits for the last reader of its lane or, if it is a reader, for room in the count.
+            Access::Read => {
+                let (one, two, four) = (before, before >> 1, before >> 2);
+                let (last, full) = (one & !two & !four, two & four);
+                (last | full) & mine != 0
+            }
+            Access::Upgradable | Access::Write => true,
+        }
+    }
+
+    unsafe fn weaken(&self, first: u32, end: u32, from: Access, to: Access) {
+        let less = held(from) - held(to);
+        // Release [B→A], [C→A]: what was done under the hold is seen by whom this lets in.
+        self.0.fetch_sub(lanes(first, end) * less, Release);
+    }
+
+    unsafe fn strengthen(&self, first: u32, end: u32, from: Access) -> bool {
+        let mine = lanes(first, end);
+        // Relaxed: a first guess; the compare-exchange decides.
+        let mut word = self.0.load(Relaxed);
+        while word & (mine * WRITER) == mine * held(from) {
+            let taken = word | mine * WRITER;
+            // Acquire [A→C]: pairs with the releases of the other readers. Relaxed on failure: nothing is read
+            // under it but the word itself.
+            match self.0.compare_exchange_weak(word, taken, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn admits(&self, first: u32, end: u32, access: Access) -> u32 {
+        // Acquire [A→B, C]: as in `take`.
+        admitted(self.0.load(Acquire), first, end, access)
+    }
+}

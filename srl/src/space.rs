@@ -1,0 +1,128 @@
+//! Where the words of segments lie: one piece in the array, many in the tree.
+
+use spanlock::words::{Run, Word};
+
+use crate::segment::Segments;
+
+/// Words of neighbouring segments, side by side in memory.
+#[derive(Debug)]
+pub struct Piece<'a, W> {
+    words: &'a [W],
+    /// The lane of the first segment, in the first word.
+    lane: u32,
+    /// How many segments; at least one, and no more than the words have.
+    segments: u64,
+}
+
+impl<W> Clone for Piece<'_, W> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W> Copy for Piece<'_, W> {}
+
+impl<'a, W: Word> Piece<'a, W> {
+    /// The segments `first..end`, at least one, of which `words` holds the states from `first`'s word on.
+    #[inline]
+    pub(crate) fn new(words: &'a [W], first: u64, end: u64) -> Self {
+        Piece {
+            words,
+            lane: lane::<W>(first),
+            segments: end - first,
+        }
+    }
+
+    /// How many segments.
+    #[inline]
+    pub(crate) fn len(self) -> u64 {
+        self.segments
+    }
+
+    /// The address of the first word.
+    #[inline]
+    pub(crate) fn address(self) -> usize {
+        self.words.as_ptr().expose_provenance()
+    }
+
+    /// The lanes of the first word.
+    #[inline]
+    pub(crate) fn first_run(self) -> Run<'a, W> {
+        let end = (u64::from(self.lane) + self.segments).min(u64::from(W::LANES));
+        Run::new(&self.words[0], self.lane, end as u32)
+    }
+
+    /// The words' lanes, in ascending order.
+    #[inline]
+    pub(crate) fn runs(self) -> impl Iterator<Item = Run<'a, W>> + Clone {
+        let mut first = self.lane;
+        // What is left of the segments, with the lanes before the first.
+        let mut left = u64::from(self.lane) + self.segments;
+        self.words.iter().map(move |word| {
+            let end = left.min(u64::from(W::LANES));
+            left -= end;
+            Run::new(word, core::mem::take(&mut first), end as u32)
+        })
+    }
+}
+
+/// The lane of a segment in its word.
+#[inline]
+pub(crate) fn lane<W: Word>(segment: u64) -> u32 {
+    (segment % u64::from(W::LANES)) as u32
+}
+
+/// The words of segments `first..end` are so many, from the first's word on.
+#[inline]
+pub(crate) fn words_of<W: Word>(first: u64, end: u64) -> usize {
+    let lanes = u64::from(W::LANES);
+    (end.div_ceil(lanes) - first / lanes) as usize
+}
+
+/// Where the words of all segments lie.
+///
+/// # Safety
+/// A segment has one word at a time, found by all of the methods alike. A word that is found in a section stays until the section ends, and one with a
+/// hold stays until the hold ends.
+pub unsafe trait Space: Send + Sync {
+    /// The form of the states.
+    type Word: Word;
+
+    /// Proof that nothing that is found now goes away.
+    type Section<'a>
+    where
+        Self: 'a;
+
+    /// How positions map to segments.
+    fn segments(&self) -> Segments;
+
+    /// Begins a section. Nobody blocks in one.
+    fn enter(&self) -> Self::Section<'_>;
+
+    /// The words of the segments from `first` on, up to `end`, as far as they lie in one piece. Makes what is missing.
+    fn find_or_make<'s>(
+        &'s self,
+        section: &'s Self::Section<'_>,
+        first: u64,
+        end: u64,
+    ) -> Piece<'s, Self::Word>;
+
+    /// As [`find_or_make`](Self::find_or_make), but makes nothing.
+    ///
+    /// # Errors
+    /// There are no words for the segments from `first` to the one returned, which is `end` at most.
+    fn find<'s>(
+        &'s self,
+        section: &'s Self::Section<'_>,
+        first: u64,
+        end: u64,
+    ) -> Result<Piece<'s, Self::Word>, u64>;
+
+    /// The words of segments that the caller holds, from `first` on, as far as they lie in one piece. `word` is the address of the first, if it is
+    /// known.
+    ///
+    /// # Safety
+    /// The segments are held, and `word` is what [`Piece::address`] returned for the piece that begins with `first`.
+    unsafe fn held(&self, word: Option<usize>, first: u64, end: u64) -> Piece<'_, Self::Word>;
+}

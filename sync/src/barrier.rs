@@ -1,0 +1,116 @@
+//! A pair of barriers that between them order store→load on both sides, and cost one side nothing.
+//!
+//! # The problem
+//! Two threads each store to one word and load the other's, and at least one must see the other's store. `fence(SeqCst)`
+//! on both sides does it, for some 20 cycles on each. Where one side runs millions of times as often as
+//! the other, that side should not pay.
+//!
+//! # How
+//! [`light`] only keeps the compiler from reordering. [`heavy`] makes the system run a full barrier on every core that
+//! runs a thread of this process (Linux `membarrier`, private expedited), so that it is as if each `light` were a full barrier
+//! wherever that matters:
+//!
+//! - a thread whose store comes before its barrier in the interruption has that store seen by what follows `heavy`;
+//! - a thread whose load comes after it sees what precedes `heavy`;
+//! - and `light` keeps the store before the load, so one of the two is the case.
+//!
+//! Where the system has no such call, and under loom, both are `fence(SeqCst)`. Under shuttle they are nothing: it takes every
+//! ordering for SeqCst as it is, and steps that change nothing would only multiply its search.
+
+#[cfg(spanlock_shuttle)]
+mod world {
+    pub(super) fn light() {}
+
+    pub(super) fn heavy() {}
+}
+
+#[cfg(any(all(not(target_os = "linux"), not(spanlock_shuttle)), spanlock_loom))]
+mod world {
+    use crate::atomic::{Ordering, fence};
+
+    #[inline]
+    #[track_caller]
+    pub(super) fn light() {
+        fence(Ordering::SeqCst);
+    }
+
+    #[track_caller]
+    pub(super) fn heavy() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(target_os = "linux", not(spanlock_loom), not(spanlock_shuttle)))]
+mod world {
+    use core::sync::atomic::{AtomicU8, Ordering::*, compiler_fence, fence};
+
+    use rustix::thread::{MembarrierCommand, membarrier};
+
+    /// Nobody has asked the system yet.
+    const UNKNOWN: u8 = 0;
+    /// This process is registered for `membarrier`.
+    const REGISTERED: u8 = 1;
+    /// There is no `membarrier`: both sides fence.
+    const ABSENT: u8 = 2;
+
+    static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+    #[inline]
+    pub(super) fn light() {
+        // Relaxed: it changes once, from UNKNOWN; who still sees that fences, which is always right.
+        if STATE.load(Relaxed) == REGISTERED {
+            compiler_fence(SeqCst);
+        } else {
+            light_slow();
+        }
+    }
+
+    #[cold]
+    fn light_slow() {
+        register();
+        fence(SeqCst);
+    }
+
+    fn register() -> u8 {
+        // Relaxed: registering twice does no harm, and both come to the same state.
+        let known = STATE.load(Relaxed);
+        if known != UNKNOWN {
+            return known;
+        }
+        let state = match membarrier(MembarrierCommand::RegisterPrivateExpedited) {
+            Ok(()) => REGISTERED,
+            Err(_) => ABSENT,
+        };
+        STATE.store(state, Relaxed);
+        state
+    }
+
+    #[cold]
+    pub(super) fn heavy() {
+        // Its own side first.
+        fence(SeqCst);
+        if register() == REGISTERED && membarrier(MembarrierCommand::PrivateExpedited).is_err() {
+            // A registered process is refused only where a filter of system calls came after the registration.
+            // The light sides do not fence any more, so nothing that follows could be believed.
+            panic!(
+                "membarrier was allowed when this process began to use locks, and is refused now"
+            );
+        }
+    }
+}
+
+/// The side that runs often. Between its store and its load.
+#[inline]
+#[track_caller]
+pub fn light() {
+    world::light();
+}
+
+/// The side that runs rarely. Between its store and its load; takes about a microsecond.
+///
+/// # Panics
+/// On Linux, if `membarrier` is refused after it had been granted (a seccomp filter installed meanwhile).
+#[track_caller]
+pub fn heavy() {
+    world::heavy();
+}
