@@ -111,7 +111,10 @@ unsafe impl Word for RwWord {
     fn take(&self, _first: u32, _end: u32, access: Access, _least: u32) -> u32 {
         // The usual case without a look. Acquire [A→B, C]: pairs with the releases of the holds before. Relaxed on failure:
         // nothing is read under it but the word itself.
-        match self.0.compare_exchange(0, held(access), Acquire, Relaxed) {
+        match self
+            .0
+            .compare_exchange_weak(0, held(access), Acquire, Relaxed)
+        {
             Ok(_) => 1,
             Err(seen) => u32::from(self.take_shared(seen, access)),
         }

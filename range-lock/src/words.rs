@@ -223,7 +223,8 @@ impl<'a, W: Word> Run<'a, W> {
             self = self.after(taken);
         }
         P::with(|parker| {
-            let mut progress = Progress::default();
+            // It has looked often enough: straight into the queue.
+            let mut progress = Progress::queued(self, 0, queue, parker.waker());
             while progress
                 .poll(self, access, queue, parker.waker())
                 .is_pending()
@@ -323,6 +324,19 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// A request that has taken `taken` lanes, and has found the first of `run`, the next, in the hands of others: it stands in that lane's queue.
+    pub fn queued<W: Word, P>(
+        run: Run<'_, W>,
+        taken: u64,
+        queue: &WaitQueue<P>,
+        waker: &Waker,
+    ) -> Self {
+        Progress {
+            taken,
+            place: Some(queue.join(run.first_spot(), waker)),
+        }
+    }
+
     /// Lanes taken so far.
     #[inline]
     pub fn taken(&self) -> u64 {

@@ -146,7 +146,7 @@ impl<S: Space, P: Park> Srl<S, P> {
         let section = self.space.enter();
         let (at, word) = self.arrive(&section, touched, taken, access);
         // Whether it has all or not: no section ends with words that have not passed the gate (G-I6).
-        if self.gate.stops(touched, access) {
+        if at > touched.start && self.gate.stops(touched, access) {
             // SAFETY: they were taken just now, and before in a section like this.
             unsafe { self.back_off(section, touched.start..at, access) };
             return Advance::Stopped;
@@ -300,7 +300,7 @@ impl<S: Space, P: Park> Srl<S, P> {
         let section = self.space.enter();
         let polled = self.poll_take(touched, access, progress, waker);
         // G-I6, as in `advance`.
-        if self.gate.stops(touched, access) {
+        if progress.taken() > 0 && self.gate.stops(touched, access) {
             progress.leave(&self.queue);
             let held = touched.start..touched.start + core::mem::take(progress).taken();
             // SAFETY: they were taken just now, or have passed the gate before.
@@ -368,23 +368,22 @@ impl<S: Space, P: Park> Srl<S, P> {
         true
     }
 
+    /// Blocks until the segments are held. `taken` of them are already; the next was found in the hands of others, if it says so.
     #[cold]
-    fn lock_slow(&self, touched: &Range<u64>, access: Access, taken: u64) -> Token {
-        let (mut taken, mut spin) = (taken, Backoff::new());
-        while !self.is_wide(touched) && spin.round() {
-            taken = match self.advance(touched, taken, access) {
-                Advance::Taken(taken) => taken,
-                Advance::Stopped => {
-                    taken = 0;
-                    break;
-                }
+    fn lock_slow(&self, touched: &Range<u64>, access: Access, mut advance: Advance) -> Token {
+        let mut spin = Backoff::new();
+        while let Advance::Taken(taken) = advance
+            && spin.round()
+        {
+            advance = self.advance(touched, taken, access);
+        }
+        P::with(|parker| {
+            let mut request = match advance {
                 // SAFETY: it holds all of them.
                 Advance::All(_) => return unsafe { self.token_of(touched.start) },
+                Advance::Taken(taken) => self.queued(touched, taken, parker.waker()),
+                Advance::Stopped => SrlRequest::default(),
             };
-        }
-        let mut request = SrlRequest::default();
-        request.progress.skip(taken);
-        P::with(|parker| {
             loop {
                 // SAFETY: the request is of this call.
                 let polled = unsafe { self.poll(touched, access, &mut request, parker.waker()) };
@@ -394,6 +393,17 @@ impl<S: Space, P: Park> Srl<S, P> {
                 }
             }
         })
+    }
+
+    /// A small request that has looked often enough for the segment after the first `taken`: it stands in that one's queue.
+    fn queued(&self, touched: &Range<u64>, taken: u64, waker: &Waker) -> SrlRequest {
+        let section = self.space.enter();
+        let at = touched.start + taken;
+        let run = self.space.find_or_make(&section, at, at + 1).first_run();
+        SrlRequest {
+            stage: Stage::Words,
+            progress: Progress::queued(run, taken, &self.queue, waker),
+        }
     }
 
     /// Takes the words of segments for which the caller has an entry, if that is possible at once.
@@ -487,18 +497,20 @@ unsafe impl<S: Space, P: Park> RawRangeLock for Srl<S, P> {
     #[inline]
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
         let touched = self.segments.touched(span)?;
-        match self.take_one_word(&touched, access) {
-            Some(token) => Ok(token),
-            None => Ok(self.lock_many(&touched, access)),
+        if !self.is_usual(&touched) {
+            return Ok(self.lock_many(&touched, access));
         }
+        let token = self.take_one_word(&touched, access);
+        Ok(token.unwrap_or_else(|| self.lock_slow(&touched, access, Advance::Taken(0))))
     }
 
     #[inline]
     fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
         let touched = self.segments.touched(span)?;
-        let token = match self.take_one_word(&touched, access) {
-            None => self.try_lock_many(&touched, access),
-            token => token,
+        let token = if self.is_usual(&touched) {
+            self.take_one_word(&touched, access)
+        } else {
+            self.try_lock_many(&touched, access)
         };
         token.ok_or(TryLockError::WouldBlock)
     }
@@ -527,12 +539,15 @@ fn is_one_word<S: Space>(touched: &Range<u64>) -> bool {
 
 /// Apart from the locking of one word, which is the usual case and small enough to be inlined.
 impl<S: Space, P: Park> Srl<S, P> {
-    /// Takes the segments at once if they are in one word and nothing stands in the way. What comes of the others is for the general case to find out.
+    /// Whether the request is small, and its segments are in one word.
+    #[inline]
+    fn is_usual(&self, touched: &Range<u64>) -> bool {
+        !self.is_wide(touched) && is_one_word::<S>(touched)
+    }
+
+    /// Takes the segments at once, which are in one word, if nothing stands in the way.
     #[inline]
     fn take_one_word(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
-        if self.is_wide(touched) || !is_one_word::<S>(touched) {
-            return None;
-        }
         let section = self.space.enter();
         let piece = self
             .space
@@ -551,12 +566,11 @@ impl<S: Space, P: Park> Srl<S, P> {
     #[inline(never)]
     fn lock_many(&self, touched: &Range<u64>, access: Access) -> Token {
         if self.is_wide(touched) {
-            return self.lock_slow(touched, access, 0);
+            return self.lock_slow(touched, access, Advance::Stopped);
         }
         match self.advance(touched, 0, access) {
             Advance::All(word) => Token::new(word),
-            Advance::Taken(taken) => self.lock_slow(touched, access, taken),
-            Advance::Stopped => self.lock_slow(touched, access, 0),
+            advance => self.lock_slow(touched, access, advance),
         }
     }
 

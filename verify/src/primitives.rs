@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spanlock::{RawRangeLock, RwCounter, RwDistributed};
 use spanlock_interval::IntervalLock;
-use spanlock_srl::SrlArray;
+use spanlock_srl::{SrlArray, SrlPacked};
 
 /// The lock under test, as every model sees it. Std's `Arc` in every world: the models are about the lock, and
 /// a reference count of the checker's own would multiply executions.
@@ -41,7 +41,19 @@ pub const PRIMITIVES: &[Primitive] = &[
         name: "srl-array",
         granular: true,
         words: true,
-        make: || Arc::new(SrlArray::with_segment_size(4, 1).expect("1 is a power of two")),
+        make: || Arc::new(array()),
+    },
+    Primitive {
+        name: "srl-packed",
+        granular: true,
+        words: true,
+        make: || Arc::new(SrlPacked::with_segment_size(4, 1).expect("1 is a power of two")),
+    },
+    Primitive {
+        name: "srl-gate",
+        granular: true,
+        words: true,
+        make: || Arc::new(array().wide_above(1)),
     },
     Primitive {
         name: "interval-tree",
@@ -50,3 +62,7 @@ pub const PRIMITIVES: &[Primitive] = &[
         make: || Arc::new(IntervalLock::new()),
     },
 ];
+
+fn array() -> SrlArray {
+    SrlArray::with_segment_size(4, 1).expect("1 is a power of two")
+}
