@@ -78,14 +78,19 @@ impl Row {
 
     fn new(case: &'static str, lock: &'static str, bytes: u64, mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
-        let at = |quarter: usize| samples[(samples.len() - 1) * quarter / 4];
+        // Between two samples where there is none.
+        let at = |share: f64| {
+            let place = (samples.len() - 1) as f64 * share;
+            let (below, above) = (place.floor() as usize, place.ceil() as usize);
+            samples[below] + (samples[above] - samples[below]) * place.fract()
+        };
         Row {
             case,
             lock,
-            ns: measure::median(&samples),
-            min_ns: at(0),
-            q1_ns: at(1),
-            q3_ns: at(3),
+            ns: at(0.5),
+            min_ns: at(0.0),
+            q1_ns: at(0.25),
+            q3_ns: at(0.75),
             samples: samples.len(),
             bytes,
             ratio: None,
@@ -143,13 +148,17 @@ pub fn run(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
         rows: Vec::new(),
         absent: Vec::new(),
     };
+    bar.set_message("making locks");
+    // Here, because some have a part for each core that the thread has which makes them.
+    let locks = run.make_all(&candidates);
     // A thread of its own, because it stays on one core.
     std::thread::scope(|scope| {
         let alone = measure::spawn(scope, 0, || {
             measure::bind_to_first(1);
-            run.uncontended(&candidates)
+            run.uncontended(&locks, candidates.len())
         });
-        measure::joined(alone?)
+        measure::joined(alone?);
+        anyhow::Ok(())
     })?;
     run.contended(&candidates)?;
 
@@ -202,6 +211,13 @@ struct Run<'a> {
     absent: Vec<Absent>,
 }
 
+/// A lock for one row.
+struct Made {
+    case: &'static Case,
+    name: &'static str,
+    lock: Box<dyn Contestant>,
+}
+
 /// A row that is being measured.
 struct Sampled<'a> {
     cell: Cell,
@@ -214,14 +230,13 @@ struct Sampled<'a> {
 }
 
 impl Run<'_> {
-    fn uncontended(&mut self, candidates: &[Candidate]) -> Result<()> {
-        self.bar.set_message("making and populating locks");
-        let locks = self.make_all(candidates);
+    fn uncontended(&mut self, locks: &[Made], candidates: usize) {
+        self.bar.set_message("populating locks");
         let mut all = Vec::new();
-        for (case, candidate, lock) in &locks {
+        for Made { case, name, lock } in locks {
             let cell = Cell {
                 case: case.name,
-                lock: candidate.name,
+                lock: name,
             };
             match lock.prepare(case) {
                 Ok(runner) => all.push(Sampled::new(cell, lock.bytes(case), runner)),
@@ -231,7 +246,7 @@ impl Run<'_> {
         let seconds = Duration::from_secs_f64(self.plan.seconds);
         let rounds = seconds.div_duration_f64(SAMPLE).ceil() as u32;
         // In samples, or as much time.
-        let contended = (candidates.len() * CONTENDED.len()) as u64 * u64::from(rounds);
+        let contended = (candidates * CONTENDED.len()) as u64 * u64::from(rounds);
         let alone = all.len() as u64 * u64::from(rounds);
         self.bar.set_length(alone + contended);
         self.bar.set_message("one thread");
@@ -250,21 +265,18 @@ impl Run<'_> {
             .into_iter()
             .map(|it| Row::new(it.cell.case, it.cell.lock, it.bytes, it.samples));
         self.rows.extend(rows);
-        Ok(())
     }
 
     /// A lock of its own for each row, by case.
-    fn make_all<'c>(
-        &mut self,
-        candidates: &'c [Candidate],
-    ) -> Vec<(&'static Case, &'c Candidate, Box<dyn Contestant>)> {
+    fn make_all(&mut self, candidates: &[Candidate]) -> Vec<Made> {
         let mut made = Vec::new();
         for case in &CASES {
             for candidate in candidates {
+                let name = candidate.name;
                 match candidate.make() {
-                    Ok(lock) => made.push((case, candidate, lock)),
+                    Ok(lock) => made.push(Made { case, name, lock }),
                     Err(error) => {
-                        let (case, lock) = (case.name, candidate.name);
+                        let (case, lock) = (case.name, name);
                         self.absent(Cell { case, lock }, format!("{error:#}"));
                     }
                 }
@@ -373,6 +385,9 @@ mod tests {
         let row = Row::new("case", "lock", 1, samples);
         let told = (row.min_ns, row.q1_ns, row.ns, row.q3_ns, row.samples);
         assert_eq!(told, (1.0, 2.0, 3.0, 4.0, 5));
+        let row = Row::new("case", "lock", 1, vec![2.0, 1.0]);
+        let told = (row.min_ns, row.q1_ns, row.ns, row.q3_ns);
+        assert_eq!(told, (1.0, 1.25, 1.5, 1.75));
         let row = Row::of_test("case", "lock", 7.0);
         assert_eq!(
             (row.min_ns, row.q1_ns, row.ns, row.q3_ns),

@@ -124,3 +124,42 @@ impl Drop for Tally<'_> {
         self.all.fetch_add(self.count, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::super::subjects::Need;
+    use super::*;
+
+    /// No lock at all.
+    struct Open;
+
+    impl Subject for Open {
+        type Write<'a> = ();
+        type Read<'a> = ();
+
+        fn write(&self, _range: Range<u64>) {}
+
+        fn read(&self, _range: Range<u64>) {}
+
+        fn lacks(&self, _need: Need) -> Option<&'static str> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_lock_that_lets_two_in_is_caught() {
+        // Perhaps not in the first round: on one core a thread must be interrupted in the middle of a step.
+        let mut rounds = (0..200).map(|_| round(&Open, 4, Duration::from_millis(20)));
+        let error = rounds.find_map(Result::err).expect("steps are lost");
+        assert!(error.to_string().contains("let two in at once"), "{error}");
+    }
+
+    #[test]
+    fn a_lock_that_keeps_others_out_passes() {
+        let lock = std::sync::RwLock::new(());
+        let round = round(&lock, 4, Duration::from_millis(20)).unwrap();
+        assert!(round.ops_per_s > 0.0);
+    }
+}
