@@ -7,9 +7,8 @@ use std::fs;
 
 use common::scene::*;
 use serde_json::Value;
-use spanlock_benches::locks;
-
-const PEERS: [&str; 5] = ["parking_lot", "std", "range-lock", "range-mutex", "ofd"];
+use spanlock::RawRangeLock;
+use spanlock_benches::locks::{self, Entry, Visitor};
 
 const CASES: [&str; 10] = [
     "write/1-segment",
@@ -24,20 +23,60 @@ const CASES: [&str; 10] = [
     "contended/8-threads",
 ];
 
-/// What cannot be, by the interfaces of the locks.
-fn has_row(case: &str, lock: &str) -> bool {
-    let everything = ["rw-counter", "rw-distributed", "parking_lot", "std"].contains(&lock);
-    match case {
-        "read/1-segment" => !["range-lock", "range-mutex"].contains(&lock),
-        "write/full-range-by-segment" | "write/held-10" | "write/held-10000" => !everything,
-        "contended/2-threads" | "contended/8-threads" => lock != "range-lock",
-        _ => true,
+/// What a row is judged by.
+#[derive(Clone, Copy, Debug)]
+struct Lock {
+    name: &'static str,
+    covers: u64,
+    ranges: bool,
+    shares: bool,
+    waits: bool,
+}
+
+const LARGEST: u64 = 1_500_000_000_000;
+
+const PEERS: [Lock; 5] = [
+    peer("parking_lot", LARGEST, false, true, true),
+    peer("std", LARGEST, false, true, true),
+    peer("range-lock", 1 << 30, true, false, false),
+    peer("range-mutex", 1 << 30, true, false, true),
+    peer("ofd", LARGEST, true, true, true),
+];
+
+const fn peer(name: &'static str, covers: u64, ranges: bool, shares: bool, waits: bool) -> Lock {
+    Lock {
+        name,
+        covers,
+        ranges,
+        shares,
+        waits,
     }
 }
 
-fn all_locks() -> Vec<&'static str> {
-    let ours = locks::all().into_iter().map(|(name, _)| name);
-    ours.chain(PEERS).collect()
+/// Those of the registry, as it describes them, then the peers.
+fn all_locks() -> Vec<Lock> {
+    struct List(Vec<Lock>);
+    impl Visitor for List {
+        fn visit<L: RawRangeLock + 'static>(&mut self, entry: Entry<L>) {
+            let covers = entry.reach.min(LARGEST);
+            let ranges = (entry.make)(1 << 20).unwrap().granularity() <= 4096;
+            self.0.push(peer(entry.name, covers, ranges, true, true));
+        }
+    }
+    let mut list = List(Vec::new());
+    locks::visit_all(&mut list);
+    list.0.extend(PEERS);
+    list.0
+}
+
+/// What cannot be, by the interfaces of the locks.
+fn has_row(case: &str, lock: Lock) -> bool {
+    match case {
+        "read/1-segment" => lock.shares,
+        "write/full-range-by-segment" | "write/held-10" | "write/held-10000" => lock.ranges,
+        "contended/2-threads" | "contended/8-threads" => lock.waits,
+        _ => true,
+    }
 }
 
 /// Runs it, and returns what it said and its rows.
@@ -70,7 +109,8 @@ fn every_row_is_there_and_follows_from_its_samples() {
     let wanted: Vec<_> = CASES
         .iter()
         .flat_map(|&case| all_locks().into_iter().map(move |lock| (case, lock)))
-        .filter(|(case, lock)| has_row(case, lock))
+        .filter(|&(case, lock)| has_row(case, lock))
+        .map(|(case, lock)| (case, lock.name))
         .collect();
     let found: Vec<_> = rows
         .iter()
@@ -98,15 +138,13 @@ fn every_row_is_there_and_follows_from_its_samples() {
 
 /// The full range is what the lock covers.
 fn ranges_are_told(rows: &[Value]) {
+    let locks = all_locks();
     for row in rows {
-        let whole = match row["lock"].as_str().unwrap() {
-            "srl-array" | "srl-packed" | "range-lock" | "range-mutex" => 1_u64 << 30,
-            _ => 1_500_000_000_000,
-        };
+        let lock = locks.iter().find(|it| row["lock"] == it.name).unwrap();
         let bytes = match row["case"].as_str().unwrap() {
             "write/16-segments" => 16 << 12,
             "write/256-segments" => 256 << 12,
-            "write/full-range" => whole,
+            "write/full-range" => lock.covers,
             "write/full-range-by-segment" => 1 << 30,
             _ => 4096,
         };
@@ -235,7 +273,8 @@ fn arguments_that_contradict_each_other() {
         &["--locks", "srl-array,ofd"],
         &["--locks ofd", "leave it out, or add --micro"],
     );
-    let names = all_locks().join(", ");
+    let names: Vec<_> = all_locks().into_iter().map(|it| it.name).collect();
+    let names = names.join(", ");
     scene.fails(&["--micro", "--locks", "nolock"], &["nolock", &names]);
     scene.fails(
         &["--micro", "--seconds", "0"],

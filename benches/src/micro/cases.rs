@@ -272,12 +272,11 @@ pub(super) fn segments(first: u64, count: u64) -> Range<u64> {
     first * SEGMENT..(first + count) * SEGMENT
 }
 
-/// Lock and range go through `black_box`: neither is known when this is compiled.
 fn writes<S: Subject>(lock: &S, range: Range<u64>) -> Runner<'_> {
     Box::new(move |times| {
         let begun = Instant::now();
         for _ in 0..times {
-            let (lock, range) = black_box((lock, range.clone()));
+            let (lock, range) = lock.hidden(range.clone());
             drop(lock.write(range));
         }
         begun.elapsed()
@@ -288,7 +287,7 @@ fn reads<S: Subject>(lock: &S, range: Range<u64>) -> Runner<'_> {
     Box::new(move |times| {
         let begun = Instant::now();
         for _ in 0..times {
-            let (lock, range) = black_box((lock, range.clone()));
+            let (lock, range) = lock.hidden(range.clone());
             drop(lock.read(range));
         }
         begun.elapsed()
@@ -307,7 +306,7 @@ fn writes_of_each_segment<S: Subject>(lock: &S) -> Runner<'_> {
 
 fn each_segment<S: Subject>(lock: &S) {
     for segment in 0..SEGMENTS {
-        let (lock, range) = black_box((lock, segments(segment, 1)));
+        let (lock, range) = lock.hidden(segments(segment, 1));
         drop(lock.write(range));
     }
 }

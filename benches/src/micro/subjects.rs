@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::fs::File;
+use std::hint::black_box;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
@@ -51,6 +52,12 @@ pub(super) trait Subject: Sized + Sync {
 
     /// Why the lock cannot do what is asked; `None` if it can.
     fn lacks(&self, need: Need) -> Option<&'static str>;
+
+    /// Hides from the compiler which lock and range are taken, in one step. A lock without ranges has itself to hide only.
+    #[inline]
+    fn hidden(&self, range: Range<u64>) -> (&Self, Range<u64>) {
+        black_box((self, range))
+    }
 
     /// The same lock as another user has it, where users need handles of their own.
     ///
@@ -103,6 +110,11 @@ impl Subject for parking_lot::RwLock<()> {
         self.read()
     }
 
+    #[inline]
+    fn hidden(&self, range: Range<u64>) -> (&Self, Range<u64>) {
+        (black_box(self), range)
+    }
+
     fn lacks(&self, need: Need) -> Option<&'static str> {
         (need == Need::Disjoint).then_some(EVERYTHING)
     }
@@ -120,6 +132,11 @@ impl Subject for std::sync::RwLock<()> {
     #[inline]
     fn read(&self, _range: Range<u64>) -> Self::Read<'_> {
         self.read().expect("nobody panics under it")
+    }
+
+    #[inline]
+    fn hidden(&self, range: Range<u64>) -> (&Self, Range<u64>) {
+        (black_box(self), range)
     }
 
     fn lacks(&self, need: Need) -> Option<&'static str> {

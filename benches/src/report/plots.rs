@@ -140,7 +140,9 @@ pub(super) fn ratios(rows: &[&Row], locks: &[&str]) -> Result<Option<String>> {
 /// It cannot be drawn.
 pub(super) fn durations(rows: &[&micro::Row], ours: &[&str]) -> Result<String> {
     let least = rows.iter().map(|row| row.q1_ns).fold(f64::MAX, f64::min) / 2.0;
-    let most = rows.iter().map(|row| row.q3_ns).fold(least, f64::max) * 8.0;
+    let most = rows.iter().map(|row| row.q3_ns).fold(least, f64::max);
+    // Room for the longest bar's label.
+    let most = most * (most / least).powf(0.35);
     let lines = rows.len() as f64;
     draw(|root| {
         let mut chart = ChartBuilder::on(root)
