@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use clap::Parser;
 use clap::builder::PossibleValuesParser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
-use crate::{locks, measure, workloads};
+use crate::{locks, measure, micro, workloads};
 
 /// Compares range locks on the same work: FxMark's workloads on a shared file, and the import of a
-/// real folder with recovery and a check of every byte.
+/// real folder with recovery and a check of every byte; with --micro, lock and unlock alone.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "compare",
@@ -18,16 +19,22 @@ use crate::{locks, measure, workloads};
     max_term_width = 100
 )]
 pub struct Args {
+    /// Measure lock and unlock alone, without files, beside locks that others make: uncontended, and with more threads
+    /// than cores
+    #[arg(long)]
+    pub micro: bool,
+
     /// Numbers of threads, separated by commas [default: 1 and the number of cores]
     #[arg(long, value_delimiter = ',', value_parser = threads, value_name = "N,…")]
     pub threads: Vec<usize>,
 
-    /// Seconds that each combination of workload, lock and number of threads is measured for
+    /// Seconds that each combination of workload, lock and number of threads is measured for; with --micro,
+    /// each combination of case and lock
     #[arg(long, default_value = "1.8", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 
-    /// Locks to compare, separated by commas [default: all]
-    #[arg(long, value_delimiter = ',', value_parser = names(locks::all()), value_name = "LOCK,…")]
+    /// Locks to compare, separated by commas; from parking_lot on only with --micro [default: all]
+    #[arg(long, value_delimiter = ',', value_parser = names(micro_locks()), value_name = "LOCK,…")]
     pub locks: Vec<String>,
 
     /// Workloads to run, separated by commas [default: all]
@@ -87,6 +94,47 @@ pub struct Plan {
 }
 
 impl Args {
+    /// Reads the arguments of this process; ends it if they are wrong or ask for help.
+    pub fn of_process() -> Self {
+        let args = Args::parse();
+        if let Some(contradiction) = args.contradiction() {
+            let error = Args::command().error(ErrorKind::ArgumentConflict, contradiction);
+            error.exit();
+        }
+        args
+    }
+
+    /// What contradicts what, and what to do.
+    fn contradiction(&self) -> Option<String> {
+        if self.micro {
+            let of_files = [
+                ("--threads", !self.threads.is_empty()),
+                ("--workloads", !self.workloads.is_empty()),
+                ("--import", self.import.is_some()),
+                ("--volume", self.volume.is_some()),
+                ("--size", self.size.is_some()),
+            ];
+            let (option, _) = of_files.into_iter().find(|(_, given)| *given)?;
+            return Some(format!(
+                "--micro measures lock and unlock, without files, by a thread or as many as a case says: leave {option} out, or --micro"
+            ));
+        }
+        let of_registry = locks::all();
+        let is_peer = |lock: &&String| of_registry.iter().all(|(name, _)| name != lock);
+        let peer = self.locks.iter().find(is_peer)?;
+        Some(format!(
+            "--locks {peer}: no lock to put under files, measured with --micro only: leave it out, or add --micro"
+        ))
+    }
+
+    /// Fills the defaults of `--micro` in.
+    pub fn micro_plan(&self) -> micro::Plan {
+        micro::Plan {
+            locks: selected(micro_locks(), &self.locks),
+            seconds: self.seconds,
+        }
+    }
+
     /// Fills the defaults in.
     ///
     /// # Errors
@@ -167,6 +215,12 @@ fn size(text: &str) -> Result<Size, String> {
         .ok_or_else(|| "give a size above zero in bytes, or with a unit: 65536, 64M, 1G".to_owned())
 }
 
+/// The names of all locks that `--micro` measures, each with what it is.
+fn micro_locks() -> Vec<(&'static str, &'static str)> {
+    let all = micro::candidates().into_iter();
+    all.map(|it| (it.name, it.about)).collect()
+}
+
 fn names(all: Vec<(&'static str, &'static str)>) -> PossibleValuesParser {
     PossibleValuesParser::new(all.into_iter().map(|(name, _)| name))
 }
@@ -214,5 +268,33 @@ mod tests {
         let plan = args.plan().unwrap();
         assert_eq!(plan.workloads, ["dwom", "drbm"]);
         assert_eq!(plan.threads, [1, 2]);
+    }
+
+    #[test]
+    fn contradictions_say_what_to_leave_out() {
+        let said = |args: &[&str]| {
+            let args = Args::parse_from([&["compare"], args].concat());
+            args.contradiction()
+        };
+        assert_eq!(
+            said(&["--micro", "--locks", "ofd,srl-array", "--seconds", "1"]),
+            None
+        );
+        assert_eq!(said(&["--threads", "1", "--locks", "srl-array"]), None);
+        let peer = said(&["--locks", "srl-array,ofd"]).unwrap();
+        assert!(
+            peer.contains("--locks ofd") && peer.contains("add --micro"),
+            "{peer}"
+        );
+        for args in [
+            ["--threads", "2"],
+            ["--workloads", "dwom"],
+            ["--import", "/"],
+            ["--volume", "v"],
+            ["--size", "1G"],
+        ] {
+            let with = said(&["--micro", args[0], args[1]]).unwrap();
+            assert!(with.contains(&format!("leave {} out", args[0])), "{with}");
+        }
     }
 }

@@ -7,6 +7,7 @@ pub mod killed;
 pub mod load;
 pub mod locks;
 pub mod measure;
+pub mod micro;
 pub mod report;
 pub mod result_file;
 pub mod volume;

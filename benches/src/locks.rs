@@ -17,10 +17,24 @@ pub const BASELINE: &str = "rw-counter";
 /// Visits every lock, in the order in which they are reported.
 #[rustfmt::skip] // A lock is one line.
 pub fn visit_all(visitor: &mut impl Visitor) {
-    visitor.visit("rw-counter", "one reader-writer word for a whole file, NOVA's default", |_| Ok(RwCounter::new()));
-    visitor.visit("rw-distributed", "the same, with a reader count for each core", |_| Ok(RwDistributed::new()));
-    visitor.visit("srl-array", "a reader-writer word for each 4 KiB of a file", |capacity| SrlArray::new(capacity).map_err(NoLock::because));
-    visitor.visit("interval-tree", "a tree of exact ranges under one mutex, first come, first served", |_| Ok(IntervalLock::new()));
+    visitor.visit(Entry { name: "rw-counter", about: "one reader-writer word for a whole file, NOVA's default", reach: u64::MAX, make: |_| Ok(RwCounter::new()) });
+    visitor.visit(Entry { name: "rw-distributed", about: "the same, with a reader count for each core", reach: u64::MAX, make: |_| Ok(RwDistributed::new()) });
+    visitor.visit(Entry { name: "srl-array", about: "a reader-writer word for each 4 KiB of a file", reach: 1 << 30, make: |capacity| SrlArray::new(capacity).map_err(NoLock::because) });
+    visitor.visit(Entry { name: "interval-tree", about: "a tree of exact ranges under one mutex, first come, first served", reach: u64::MAX, make: |_| Ok(IntervalLock::new()) });
+}
+
+/// A lock of the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<L> {
+    /// As it is chosen and reported.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    /// The capacity in bytes up to which it is measured alone: 1 GiB for a lock that has memory for every
+    /// segment of its capacity, `u64::MAX` for others.
+    pub reach: u64,
+    /// Makes one.
+    pub make: Make<L>,
 }
 
 /// Makes a lock for positions below a capacity in bytes.
@@ -46,13 +60,8 @@ impl std::error::Error for NoLock {}
 
 /// What is done for each lock.
 pub trait Visitor {
-    /// The lock `name`, what it is in a few words, and what makes one for a capacity in bytes.
-    fn visit<L: RawRangeLock + 'static>(
-        &mut self,
-        name: &'static str,
-        about: &'static str,
-        make: Make<L>,
-    );
+    /// The next lock of the list.
+    fn visit<L: RawRangeLock + 'static>(&mut self, entry: Entry<L>);
 }
 
 /// Something to do once, with one lock.
@@ -68,13 +77,8 @@ pub trait Task {
 pub fn all() -> Vec<(&'static str, &'static str)> {
     struct Names(Vec<(&'static str, &'static str)>);
     impl Visitor for Names {
-        fn visit<L: RawRangeLock + 'static>(
-            &mut self,
-            name: &'static str,
-            about: &'static str,
-            _make: Make<L>,
-        ) {
-            self.0.push((name, about));
+        fn visit<L: RawRangeLock + 'static>(&mut self, entry: Entry<L>) {
+            self.0.push((entry.name, entry.about));
         }
     }
     let mut names = Names(Vec::new());
@@ -93,16 +97,11 @@ pub fn with<T: Task>(name: &str, task: T) -> T::Output {
         output: Option<T::Output>,
     }
     impl<T: Task> Visitor for Select<'_, T> {
-        fn visit<L: RawRangeLock + 'static>(
-            &mut self,
-            name: &'static str,
-            _about: &'static str,
-            make: Make<L>,
-        ) {
-            if name == self.name
+        fn visit<L: RawRangeLock + 'static>(&mut self, entry: Entry<L>) {
+            if entry.name == self.name
                 && let Some(task) = self.task.take()
             {
-                self.output = Some(task.run(make));
+                self.output = Some(task.run(entry.make));
             }
         }
     }

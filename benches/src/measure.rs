@@ -45,18 +45,35 @@ pub fn cores() -> usize {
 /// Binds this thread to a core of its own: the `worker`th that the process may use, if there are at
 /// least `workers`. Otherwise it does nothing.
 pub fn pin(worker: usize, workers: usize) {
-    let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
-        return;
-    };
-    let allowed: Vec<_> = (0..CpuSet::MAX_CPU)
-        .filter(|&cpu| allowed.is_set(cpu))
-        .collect();
+    let allowed = allowed();
     if workers <= allowed.len() {
-        let mut one = CpuSet::new();
-        one.set(allowed[worker]);
-        // Refused, say in a container: then the scheduler chooses, which is no error.
-        let _ = rustix::thread::sched_setaffinity(None, &one);
+        bind(&allowed[worker..=worker]);
     }
+}
+
+/// Binds this thread, and those that it will start, to the first `cores` cores that it may use.
+pub(crate) fn bind_to_first(cores: usize) {
+    let allowed = allowed();
+    if cores <= allowed.len() {
+        bind(&allowed[..cores]);
+    }
+}
+
+/// The cores that this thread may use.
+fn allowed() -> Vec<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    (0..CpuSet::MAX_CPU)
+        .filter(|&cpu| allowed.is_set(cpu))
+        .collect()
+}
+
+fn bind(cores: &[usize]) {
+    let mut set = CpuSet::new();
+    for &core in cores {
+        set.set(core);
+    }
+    // Refused, say in a container: then the scheduler chooses, which is no error.
+    let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
 const WARM_UP: u8 = 0;
@@ -141,7 +158,7 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
     let started = std::thread::Builder::new().spawn_scoped(scope, work);
     started.with_context(|| {
         format!(
-            "thread {} cannot be started: give fewer --threads, or allow more of them",
+            "thread {} cannot be started: give fewer --threads, if not --micro, or allow more of them",
             worker + 1
         )
     })

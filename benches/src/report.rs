@@ -2,6 +2,7 @@
 
 mod html;
 mod machine;
+pub mod micro;
 mod outputs;
 mod plots;
 mod text;

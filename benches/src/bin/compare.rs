@@ -5,13 +5,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use spanlock_benches::cli::Args;
-use spanlock_benches::{compare, report};
+use spanlock_benches::{compare, micro, report};
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    match run(&Args::of_process()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -21,7 +20,6 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    let plan = args.plan()?;
     let outputs = report::Outputs::check(args)?;
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}, {eta} left")
@@ -32,7 +30,22 @@ fn run(args: &Args) -> Result<()> {
         terminal
             .say("a build without optimisation: these figures mean nothing, use `cargo compare`");
     }
-    let outcome = compare::run(&plan, &bar, |line| bar.suspend(|| terminal.say(line)))?;
+    if args.micro {
+        run_micro(args, &outputs, &bar, &terminal)?;
+    } else {
+        run_files(args, &outputs, &bar, &terminal)?;
+    }
+    terminal.end()
+}
+
+fn run_files(
+    args: &Args,
+    outputs: &report::Outputs,
+    bar: &ProgressBar,
+    terminal: &Terminal,
+) -> Result<()> {
+    let plan = args.plan()?;
+    let outcome = compare::run(&plan, bar, |line| bar.suspend(|| terminal.say(line)))?;
     bar.finish_and_clear();
     terminal.say(&report::table(&outcome.rows));
     terminal.say(&report::losses(&outcome.rows));
@@ -40,14 +53,37 @@ fn run(args: &Args) -> Result<()> {
         terminal.say(imported);
     }
     terminal.say(&outcome.others.to_string());
-    // Paths may be other than UTF-8: those are only shown.
-    let command: Vec<_> = std::env::args_os()
-        .skip(1)
-        .map(|it| it.to_string_lossy().into_owned())
-        .collect();
-    let command = format!("cargo compare {}", command.join(" "));
-    terminal.say(&outputs.write(&outcome, command.trim_end())?);
-    terminal.end()
+    let page = report::page(&outcome, &command())?;
+    terminal.say(&outputs.write(&outcome.rows, &page)?);
+    Ok(())
+}
+
+fn run_micro(
+    args: &Args,
+    outputs: &report::Outputs,
+    bar: &ProgressBar,
+    terminal: &Terminal,
+) -> Result<()> {
+    let outcome = micro::run(&args.micro_plan(), bar)?;
+    bar.finish_and_clear();
+    terminal.say(&report::micro::table(&outcome.rows));
+    if !outcome.absent.is_empty() {
+        terminal.say(&report::micro::absent(&outcome.absent));
+    }
+    terminal.say(&report::micro::targets(&outcome));
+    terminal.say(&report::micro::losses(&outcome));
+    terminal.say(&outcome.others.to_string());
+    let page = report::micro::page(&outcome, &command())?;
+    terminal.say(&outputs.write(&outcome.rows, &page)?);
+    Ok(())
+}
+
+/// The command line. Paths may be other than UTF-8: they are only shown.
+fn command() -> String {
+    let arguments = std::env::args_os().skip(1);
+    let words = ["cargo".to_owned(), "compare".to_owned()].into_iter();
+    let words = words.chain(arguments.map(|it| it.to_string_lossy().into_owned()));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Standard output. It may be closed, say by `head`: the run goes on, its files are written, and the

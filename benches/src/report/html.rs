@@ -8,6 +8,7 @@ use super::machine::{Machine, now};
 use super::text::{COLUMNS, cells, losses};
 use super::{VERSIONS, plots};
 use crate::compare::{Outcome, ROUNDS, Row};
+use crate::load::Others;
 use crate::locks::{self, BASELINE};
 use crate::workloads;
 
@@ -32,42 +33,45 @@ code { background: #f4f4f4; padding: 0 .3em; }
 /// # Errors
 /// A plot cannot be drawn.
 pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <title>Spanlock: locks compared</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <h1>Spanlock: locks compared</h1>\n"
-    );
-    facts(&mut page, outcome, command)?;
+    let imported = outcome.imported.as_deref().unwrap_or("not run");
+    let own = [
+        ("volume", outcome.volume.clone()),
+        ("import", imported.to_owned()),
+    ];
+    let mut page = begun("Spanlock: locks compared", command, outcome.others, &own)?;
     reading(&mut page, outcome)?;
     table(&mut page, &outcome.rows)?;
     all_plots(&mut page, &outcome.rows)?;
-    page.push_str("</body>\n</html>\n");
+    page.push_str(END);
     Ok(page)
 }
 
-/// Where, when and how it was measured.
-fn facts(page: &mut String, outcome: &Outcome, command: &str) -> Result<()> {
+/// What a page ends with.
+pub(super) const END: &str = "</body>\n</html>\n";
+
+/// A page as far as: where, when and how it was measured, `own` facts of the run among them.
+pub(super) fn begun(
+    title: &str,
+    command: &str,
+    others: Others,
+    own: &[(&str, String)],
+) -> Result<String> {
     let machine = Machine::this();
-    let facts = [
-        (
-            "processor",
-            format!("{}, {} cores", machine.processor, machine.cores),
-        ),
+    let processor = format!("{}, {} cores", machine.processor, machine.cores);
+    let mut facts = vec![
+        ("processor", processor),
         ("system", machine.kernel),
         ("date", now()),
         ("versions", VERSIONS.to_owned()),
         ("command", command.to_owned()),
-        ("volume", outcome.volume.clone()),
-        ("meanwhile", outcome.others.to_string()),
-        (
-            "import",
-            outcome
-                .imported
-                .clone()
-                .unwrap_or_else(|| "not run".to_owned()),
-        ),
+        ("meanwhile", others.to_string()),
     ];
-    page.push_str("<table class=\"facts\">\n");
+    facts.extend_from_slice(own);
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <h1>{title}</h1>\n<table class=\"facts\">\n"
+    );
     for (what, value) in facts {
         writeln!(page, "<tr><th>{what}</th><td>{}</td></tr>", escaped(&value))?;
     }
@@ -77,14 +81,11 @@ fn facts(page: &mut String, outcome: &Outcome, command: &str) -> Result<()> {
             "<p class=\"warning\">A build without optimisation: these figures mean nothing.</p>\n",
         );
     }
-    if outcome.others.too_much() {
-        writeln!(
-            page,
-            "<p class=\"warning\">{}.</p>",
-            escaped(&outcome.others.to_string())
-        )?;
+    if others.too_much() {
+        let told = escaped(&others.to_string());
+        writeln!(page, "<p class=\"warning\">{told}.</p>")?;
     }
-    Ok(())
+    Ok(page)
 }
 
 /// What the figures are.
@@ -162,7 +163,7 @@ fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -4,10 +4,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use serde::Serialize;
 
-use super::page;
 use crate::cli::Args;
-use crate::compare::Outcome;
 use crate::result_file::ResultFile;
 
 /// Where the report and the JSON go. Both can be written to, as far as one can know.
@@ -36,19 +35,19 @@ impl Outputs {
         Ok(Outputs { report, json })
     }
 
-    /// Writes them; returns a sentence that tells where. `command` is the command line.
+    /// Writes the rows and the report; returns a sentence that tells where.
     ///
     /// # Errors
     /// One cannot be written any more.
-    pub fn write(&self, outcome: &Outcome, command: &str) -> Result<String> {
+    pub fn write(&self, rows: &impl Serialize, page: &str) -> Result<String> {
         let mut written = format!("report: {}", self.report.path().display());
         if let Some(json) = &self.json {
-            let mut text = serde_json::to_string_pretty(&outcome.rows)?;
+            let mut text = serde_json::to_string_pretty(rows)?;
             text.push('\n');
             let _ = write!(written, ", rows: {}", json.path().display());
             write(json, &text)?;
         }
-        write(&self.report, &page(outcome, command)?)?;
+        write(&self.report, page)?;
         Ok(written)
     }
 }

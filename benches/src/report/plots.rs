@@ -6,8 +6,9 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::text::{LOSS_MARK, threads_told};
+use super::text::{LOSS_MARK, threads_told, time};
 use crate::compare::Row;
+use crate::micro;
 
 const SIZE: (u32, u32) = (460, 300);
 const TEXT: (&str, u32) = ("sans-serif", 15);
@@ -130,6 +131,58 @@ pub(super) fn ratios(rows: &[&Row], locks: &[&str]) -> Result<Option<String>> {
         Ok(())
     })?;
     Ok(Some(svg))
+}
+
+/// Medians as bars on a logarithmic scale, a lock a line, with a line from quartile to quartile; `rows` are one case's.
+/// The bars of `ours` are coloured.
+///
+/// # Errors
+/// It cannot be drawn.
+pub(super) fn durations(rows: &[&micro::Row], ours: &[&str]) -> Result<String> {
+    let least = rows.iter().map(|row| row.q1_ns).fold(f64::MAX, f64::min) / 2.0;
+    let most = rows.iter().map(|row| row.q3_ns).fold(least, f64::max);
+    // Room for the longest bar's label.
+    let most = most * (most / least).powf(0.35);
+    let lines = rows.len() as f64;
+    draw(|root| {
+        let mut chart = ChartBuilder::on(root)
+            .margin(10)
+            .x_label_area_size(26)
+            .y_label_area_size(110)
+            .build_cartesian_2d((least..most).log_scale(), -0.5..lines - 0.5)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_labels(5)
+            .x_label_formatter(&|ns| time(*ns))
+            .y_labels(0)
+            .label_style(TEXT)
+            .draw()?;
+        let text = |horizontal| {
+            let at = Pos::new(horizontal, VPos::Center);
+            TextStyle::from(TEXT.into_font()).pos(at)
+        };
+        for (place, row) in rows.iter().enumerate() {
+            // The first on top.
+            let line = lines - 1.0 - place as f64;
+            let color = if ours.contains(&row.lock) {
+                COLORS[2]
+            } else {
+                COLORS[0]
+            };
+            let shape = [(least, line - 0.35), (row.ns, line + 0.35)];
+            let spread = vec![(row.q1_ns, line), (row.q3_ns, line)];
+            let name = Text::new(row.lock.to_owned(), (-6, 0), text(HPos::Right));
+            let value = Text::new(time(row.ns), (6, 0), text(HPos::Left));
+            let area = chart.plotting_area();
+            area.draw(&Rectangle::new(shape, color.filled()))?;
+            area.draw(&PathElement::new(spread, BLACK))?;
+            area.draw(&(EmptyElement::at((least, line)) + name))?;
+            area.draw(&(EmptyElement::at((row.ns.max(row.q3_ns), line)) + value))?;
+        }
+        Ok(())
+    })
 }
 
 type Root<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;

@@ -108,6 +108,15 @@ pub(super) fn duration(ns: u64) -> String {
     }
 }
 
+/// The same, with a decimal of a nanosecond.
+pub(super) fn time(ns: f64) -> String {
+    if ns < 1e3 {
+        format!("{ns:.1} ns")
+    } else {
+        duration(ns as u64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

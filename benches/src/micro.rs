@@ -1,0 +1,419 @@
+//! Lock and unlock alone: every lock of the registry beside those that others make, in one process.
+//!
+//! A *row* is a case under a lock. The rows take turns, a sample of about a millisecond each, and each round begins with
+//! another, so that what else the machine does hits all alike. A row whose samples take longer sits
+//! rounds out, so that all rows are spread over the same time. What is reported is the median of the
+//! samples.
+
+mod cases;
+mod contended;
+mod subjects;
+mod targets;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+pub use cases::{
+    CASES, Candidate, Case, Contestant, LARGEST, Runner, SEGMENT, SEGMENTS, candidates,
+};
+pub use contended::{CONTENDED, CORES, Contended};
+pub use targets::{Cell, Target};
+
+use crate::load::{Others, Watch};
+use crate::measure;
+
+/// The lock that rows are compared with.
+pub const PEER: &str = "parking_lot";
+
+/// How long a sample is to take; one lock and unlock may take longer.
+const SAMPLE: Duration = Duration::from_millis(1);
+
+/// Rounds of the contended cases.
+pub const ROUNDS: usize = 7;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Names of [`candidates`].
+    pub locks: Vec<&'static str>,
+    /// For each row.
+    pub seconds: f64,
+}
+
+/// A case under a lock, measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The case's name.
+    pub case: &'static str,
+    /// The lock's name.
+    pub lock: &'static str,
+    /// Nanoseconds of lock and unlock: the median of the samples. In contended cases nanoseconds for each hold
+    /// of all threads together.
+    pub ns: f64,
+    /// The shortest sample.
+    pub min_ns: f64,
+    /// A quarter of the samples took at most so long.
+    pub q1_ns: f64,
+    /// Three quarters of the samples took at most so long.
+    pub q3_ns: f64,
+    /// How many there are.
+    pub samples: usize,
+    /// Bytes that are taken and given back: of the full range, the lock's capacity.
+    pub bytes: u64,
+    /// `ns` divided by parking_lot's: in the same case, or if it has no part there, of one segment against its write.
+    /// `None` for others, and if parking_lot was not measured.
+    pub ratio: Option<f64>,
+    /// What this row is to reach.
+    pub targets: Vec<Target>,
+}
+
+impl Row {
+    /// Whether parking_lot is faster.
+    pub fn is_loss(&self) -> bool {
+        self.ratio.is_some_and(|ratio| ratio > 1.0)
+    }
+
+    fn new(case: &'static str, lock: &'static str, bytes: u64, mut samples: Vec<f64>) -> Self {
+        samples.sort_by(f64::total_cmp);
+        // Between two samples where there is none.
+        let at = |share: f64| {
+            let place = (samples.len() - 1) as f64 * share;
+            let (below, above) = (place.floor() as usize, place.ceil() as usize);
+            samples[below] + (samples[above] - samples[below]) * place.fract()
+        };
+        Row {
+            case,
+            lock,
+            ns: at(0.5),
+            min_ns: at(0.0),
+            q1_ns: at(0.25),
+            q3_ns: at(0.75),
+            samples: samples.len(),
+            bytes,
+            ratio: None,
+            targets: Vec::new(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_test(case: &'static str, lock: &'static str, ns: f64) -> Self {
+        Row::new(case, lock, SEGMENT, vec![ns])
+    }
+}
+
+/// A row that there is not.
+#[derive(Clone, Debug)]
+pub struct Absent {
+    /// Which.
+    pub cell: Cell,
+    /// Why.
+    pub reason: String,
+}
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// By case, then lock.
+    pub rows: Vec<Row>,
+    /// What a lock has no part in.
+    pub absent: Vec<Absent>,
+    /// What is to be reached, and what is.
+    pub targets: Vec<Target>,
+    /// The locks of the registry that were measured.
+    pub ours: Vec<&'static str>,
+    /// What each row was measured for.
+    pub seconds: f64,
+    /// Cores of the contended cases.
+    pub cores: usize,
+    /// What else ran.
+    pub others: Others,
+}
+
+/// Runs everything that is planned. `bar` shows how far it is.
+///
+/// # Errors
+/// No thread can be started; a lock let two in at once.
+pub fn run(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
+    let watch = Watch::start();
+    let candidates: Vec<Candidate> = candidates()
+        .into_iter()
+        .filter(|it| plan.locks.contains(&it.name))
+        .collect();
+    let mut run = Run {
+        plan,
+        bar,
+        rows: Vec::new(),
+        absent: Vec::new(),
+    };
+    bar.set_message("making locks");
+    // Here, because some have a part for each core that the thread has which makes them.
+    let locks = run.make_all(&candidates);
+    // A thread of its own, because it stays on one core.
+    std::thread::scope(|scope| {
+        let alone = measure::spawn(scope, 0, || {
+            measure::bind_to_first(1);
+            run.uncontended(&locks, candidates.len())
+        });
+        measure::joined(alone?);
+        anyhow::Ok(())
+    })?;
+    run.contended(&candidates)?;
+
+    let Run {
+        mut rows, absent, ..
+    } = run;
+    compare(&mut rows);
+    let ours = candidates.iter().filter(|it| it.ours);
+    let ours: Vec<_> = ours.map(|it| it.name).collect();
+    let targets = targets::targets(&rows, &ours);
+    for row in &mut rows {
+        let of_row = |it: &&Target| (it.of.case, it.of.lock) == (row.case, row.lock);
+        row.targets = targets.iter().filter(of_row).cloned().collect();
+    }
+    Ok(Outcome {
+        rows,
+        absent,
+        targets,
+        ours,
+        seconds: plan.seconds,
+        cores: measure::cores().min(CORES),
+        others: watch.others(),
+    })
+}
+
+/// Fills the ratios in.
+fn compare(rows: &mut [Row]) {
+    let peer = |case: &str| {
+        let mut of_peer = rows.iter().filter(|row| row.lock == PEER);
+        of_peer.find(|row| row.case == case).map(|row| row.ns)
+    };
+    let ratios: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let one_segment = || peer(CASES[0].name).filter(|_| row.bytes == SEGMENT);
+            let against = peer(row.case).or_else(one_segment);
+            against.map(|ns| row.ns / ns)
+        })
+        .collect();
+    for (row, ratio) in rows.iter_mut().zip(ratios) {
+        row.ratio = ratio;
+    }
+}
+
+/// A run under way.
+struct Run<'a> {
+    plan: &'a Plan,
+    bar: &'a ProgressBar,
+    rows: Vec<Row>,
+    absent: Vec<Absent>,
+}
+
+/// A lock for one row.
+struct Made {
+    case: &'static Case,
+    name: &'static str,
+    lock: Box<dyn Contestant>,
+}
+
+/// A row that is being measured.
+struct Sampled<'a> {
+    cell: Cell,
+    bytes: u64,
+    runner: Runner<'a>,
+    /// Times in a sample.
+    times: u64,
+    spent: Duration,
+    samples: Vec<f64>,
+}
+
+impl Run<'_> {
+    fn uncontended(&mut self, locks: &[Made], candidates: usize) {
+        self.bar.set_message("populating locks");
+        let mut all = Vec::new();
+        for Made { case, name, lock } in locks {
+            let cell = Cell {
+                case: case.name,
+                lock: name,
+            };
+            match lock.prepare(case) {
+                Ok(runner) => all.push(Sampled::new(cell, lock.bytes(case), runner)),
+                Err(reason) => self.absent(cell, reason.to_owned()),
+            }
+        }
+        let seconds = Duration::from_secs_f64(self.plan.seconds);
+        let rounds = seconds.div_duration_f64(SAMPLE).ceil() as u32;
+        // In samples, or as much time.
+        let contended = (candidates * CONTENDED.len()) as u64 * u64::from(rounds);
+        let alone = all.len() as u64 * u64::from(rounds);
+        self.bar.set_length(alone + contended);
+        self.bar.set_message("one thread");
+        for round in 0..rounds {
+            let count = all.len();
+            for turn in 0..count {
+                let row = &mut all[(round as usize + turn) % count];
+                // What it has spent is less than its share of the rounds that are over; in the first, of all.
+                if row.spent <= seconds * round / rounds {
+                    row.sample();
+                }
+            }
+            self.bar.inc(count as u64);
+        }
+        let rows = all
+            .into_iter()
+            .map(|it| Row::new(it.cell.case, it.cell.lock, it.bytes, it.samples));
+        self.rows.extend(rows);
+    }
+
+    /// A lock of its own for each row, by case.
+    fn make_all(&mut self, candidates: &[Candidate]) -> Vec<Made> {
+        let mut made = Vec::new();
+        for case in &CASES {
+            for candidate in candidates {
+                let name = candidate.name;
+                match candidate.make() {
+                    Ok(lock) => made.push(Made { case, name, lock }),
+                    Err(error) => {
+                        let (case, lock) = (case.name, name);
+                        self.absent(Cell { case, lock }, format!("{error:#}"));
+                    }
+                }
+            }
+        }
+        made
+    }
+
+    fn contended(&mut self, candidates: &[Candidate]) -> Result<()> {
+        let mut able = Vec::new();
+        for candidate in candidates {
+            let lock = candidate.make().map_err(|error| format!("{error:#}"));
+            let lock = lock.and_then(|it| match it.cannot_wait() {
+                Some(reason) => Err(reason.to_owned()),
+                None => Ok(it),
+            });
+            match lock {
+                Ok(lock) => able.push((candidate.name, lock)),
+                Err(reason) => {
+                    for case in CONTENDED.map(|it| it.name) {
+                        let lock = candidate.name;
+                        self.absent(Cell { case, lock }, reason.clone());
+                    }
+                }
+            }
+        }
+        for case in CONTENDED {
+            self.bar.set_message(case.about);
+            let samples = self.contended_rounds(case, &able)?;
+            for ((name, _), samples) in able.iter().zip(samples) {
+                self.rows.push(Row::new(case.name, name, SEGMENT, samples));
+            }
+        }
+        Ok(())
+    }
+
+    /// For each lock nanoseconds a hold, of each round.
+    fn contended_rounds(
+        &self,
+        case: Contended,
+        locks: &[(&'static str, Box<dyn Contestant>)],
+    ) -> Result<Vec<Vec<f64>>> {
+        let duration = Duration::from_secs_f64(self.plan.seconds / ROUNDS as f64);
+        let mut samples = vec![Vec::new(); locks.len()];
+        for first in 0..ROUNDS {
+            for turn in 0..locks.len() {
+                let place = (first + turn) % locks.len();
+                let (name, lock) = &locks[place];
+                let round = lock
+                    .contended(case.threads, duration)
+                    .with_context(|| format!("{} under {name}", case.name))?;
+                // No hold at all counts as one: the threads did not run, on an overloaded machine.
+                let least = 1.0 / duration.as_secs_f64();
+                samples[place].push(1e9 / round.ops_per_s.max(least));
+                self.bar
+                    .inc(duration.div_duration_f64(SAMPLE).round() as u64);
+            }
+        }
+        Ok(samples)
+    }
+
+    fn absent(&mut self, cell: Cell, reason: String) {
+        self.absent.push(Absent { cell, reason });
+    }
+}
+
+impl<'a> Sampled<'a> {
+    fn new(cell: Cell, bytes: u64, mut runner: Runner<'a>) -> Self {
+        let mut times = 1;
+        loop {
+            let took = runner(times);
+            if took * 2 >= SAMPLE {
+                break;
+            }
+            times *= 2;
+        }
+        Sampled {
+            cell,
+            bytes,
+            runner,
+            times,
+            spent: Duration::ZERO,
+            samples: Vec::new(),
+        }
+    }
+
+    fn sample(&mut self) {
+        // The others had the caches meanwhile.
+        if self.times > 1 {
+            (self.runner)(self.times.div_ceil(16));
+        }
+        let took = (self.runner)(self.times);
+        self.spent += took;
+        self.samples
+            .push(took.as_secs_f64() * 1e9 / self.times as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_become_quartiles() {
+        let samples = vec![5.0, 1.0, 4.0, 2.0, 3.0];
+        let row = Row::new("case", "lock", 1, samples);
+        let told = (row.min_ns, row.q1_ns, row.ns, row.q3_ns, row.samples);
+        assert_eq!(told, (1.0, 2.0, 3.0, 4.0, 5));
+        let row = Row::new("case", "lock", 1, vec![2.0, 1.0]);
+        let told = (row.min_ns, row.q1_ns, row.ns, row.q3_ns);
+        assert_eq!(told, (1.0, 1.25, 1.5, 1.75));
+        let row = Row::of_test("case", "lock", 7.0);
+        assert_eq!(
+            (row.min_ns, row.q1_ns, row.ns, row.q3_ns),
+            (7.0, 7.0, 7.0, 7.0)
+        );
+    }
+
+    #[test]
+    fn ratios_are_to_the_peer_in_the_same_case_or_to_its_write() {
+        let mut rows = [
+            Row::of_test("write/1-segment", "parking_lot", 10.0),
+            Row::of_test("read/1-segment", "parking_lot", 20.0),
+            Row::of_test("read/1-segment", "a", 10.0),
+            Row::of_test("write/held-10", "a", 20.0),
+        ];
+        compare(&mut rows);
+        assert_eq!(
+            rows.each_ref().map(|it| it.ratio),
+            [1.0, 1.0, 0.5, 2.0].map(Some)
+        );
+        assert!(rows[3].is_loss() && !rows[2].is_loss());
+        compare(&mut rows[2..]);
+        assert_eq!(rows[3].ratio, None);
+        // A pass over many segments is not compared with one of them.
+        rows[3].bytes = 1 << 30;
+        compare(&mut rows);
+        assert_eq!(rows[3].ratio, None);
+    }
+}

@@ -1,0 +1,165 @@
+//! More threads than cores, all wanting the same segment.
+//!
+//! A holder sometimes loses its time slice: by yielding, and with many threads on few cores by the scheduler. Those who
+//! spin then keep the core from the one they wait for; those who sleep leave it. So what many threads get
+//! done, against what a thread a core gets done, tells whether waiting works.
+
+use std::convert::Infallible;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::cases::segments;
+use super::subjects::Subject;
+use crate::measure::{self, Round};
+
+/// Cores that the threads share.
+pub const CORES: usize = 2;
+
+/// Steps of work under the lock, and as many outside: about a tenth of a microsecond.
+const STEPS: u64 = 64;
+
+/// One hold of so many loses its time slice.
+const YIELD_EVERY: u64 = 64;
+
+/// A number of threads, as a case.
+#[derive(Clone, Copy, Debug)]
+pub struct Contended {
+    /// As it is reported.
+    pub name: &'static str,
+    /// What is done, in a few words.
+    pub about: &'static str,
+    /// How many.
+    pub threads: usize,
+}
+
+/// All of them: a thread a core, and four.
+pub const CONTENDED: [Contended; 2] = [
+    Contended {
+        name: "contended/2-threads",
+        about: "2 threads on 2 cores want one segment",
+        threads: 2,
+    },
+    Contended {
+        name: "contended/8-threads",
+        about: "8 threads on 2 cores want one segment",
+        threads: 8,
+    },
+];
+
+/// One round; `lock` is released when it ends. Operations are holds, of all threads together.
+pub(super) fn round<S: Subject>(lock: &S, threads: usize, duration: Duration) -> Result<Round> {
+    let users: Vec<Option<S>> = (0..threads)
+        .map(|_| lock.other_user())
+        .collect::<Result<_>>()?;
+    let (guarded, counted) = (AtomicU64::new(0), AtomicU64::new(0));
+    // A thread of its own, because those that it starts have its cores.
+    let round = thread::scope(|scope| {
+        let rounds = measure::spawn(scope, threads, || {
+            measure::bind_to_first(CORES);
+            measure::timed(threads, duration, 0, |worker| {
+                let lock = users[worker].as_ref().unwrap_or(lock);
+                holds(lock, &guarded, Tally::new(&counted))
+            })
+        });
+        measure::joined(rounds?)
+    })?;
+    // Relaxed: the threads are joined.
+    let (guarded, counted) = (guarded.into_inner(), counted.into_inner());
+    ensure!(
+        guarded == counted * STEPS,
+        "{threads} threads did {counted} times {STEPS} steps under the lock, and {guarded} are there: it let two in at once"
+    );
+    Ok(round)
+}
+
+/// What a thread does again and again.
+fn holds<S: Subject>(
+    lock: &S,
+    guarded: &AtomicU64,
+    mut tally: Tally<'_>,
+) -> impl FnMut() -> Result<(), Infallible> {
+    let mut own = 0_u64;
+    move || {
+        let hold = lock.write(segments(512, 1));
+        for _ in 0..STEPS {
+            // Relaxed, and no read-modify-write: the lock orders them, or steps are lost.
+            guarded.store(guarded.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        if tally.one_more().is_multiple_of(YIELD_EVERY) {
+            thread::yield_now();
+        }
+        drop(hold);
+        for _ in 0..STEPS {
+            own = black_box(own + 1);
+        }
+        Ok(())
+    }
+}
+
+/// Counts by itself, and adds up at the end.
+struct Tally<'a> {
+    count: u64,
+    all: &'a AtomicU64,
+}
+
+impl<'a> Tally<'a> {
+    fn new(all: &'a AtomicU64) -> Self {
+        Tally { count: 0, all }
+    }
+
+    // A method, so that a closure takes the whole of it, not a copy of the count.
+    fn one_more(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+}
+
+impl Drop for Tally<'_> {
+    fn drop(&mut self) {
+        // Relaxed: read when the threads are joined.
+        self.all.fetch_add(self.count, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::super::subjects::Need;
+    use super::*;
+
+    /// No lock at all.
+    struct Open;
+
+    impl Subject for Open {
+        type Write<'a> = ();
+        type Read<'a> = ();
+
+        fn write(&self, _range: Range<u64>) {}
+
+        fn read(&self, _range: Range<u64>) {}
+
+        fn lacks(&self, _need: Need) -> Option<&'static str> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_lock_that_lets_two_in_is_caught() {
+        // Perhaps not in the first round: on one core a thread must be interrupted in the middle of a step.
+        let mut rounds = (0..200).map(|_| round(&Open, 4, Duration::from_millis(20)));
+        let error = rounds.find_map(Result::err).expect("steps are lost");
+        assert!(error.to_string().contains("let two in at once"), "{error}");
+    }
+
+    #[test]
+    fn a_lock_that_keeps_others_out_passes() {
+        let lock = std::sync::RwLock::new(());
+        let round = round(&lock, 4, Duration::from_millis(20)).unwrap();
+        assert!(round.ops_per_s > 0.0);
+    }
+}

@@ -1,0 +1,289 @@
+//! What is measured: the locks of the registry and those that others make, behind one trait.
+//!
+//! Each is called by its own type and inlined, as in a program that has chosen it, and in the way its
+//! documentation shows. What its interface has not is not imitated: [`Subject::lacks`] says so, and why.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::hint::black_box;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, Result};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use range_lock::{VecRangeLock, VecRangeLockGuard};
+use range_mutex::{RangeMutex, RangeMutexGuard};
+use spanlock::{RangeLockExt, RawRangeLock, ReadHold, WriteHold};
+
+use super::cases::{SEGMENT, SEGMENTS};
+
+/// What a case asks of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Shared holds.
+    Sharing,
+    /// Holds of disjoint ranges side by side.
+    Disjoint,
+    /// A call that waits.
+    Waiting,
+}
+
+/// Why a lock of everything has no part in cases of disjoint ranges.
+const EVERYTHING: &str = "a lock of everything: a second range waits for the first";
+
+/// A lock, by its own type. Ranges are in bytes, and lie within its capacity.
+pub(super) trait Subject: Sized + Sync {
+    /// An exclusive hold; dropping it gives it back.
+    type Write<'a>
+    where
+        Self: 'a;
+
+    /// A shared hold; dropping it gives it back.
+    type Read<'a>
+    where
+        Self: 'a;
+
+    /// Takes `range` alone; waits, unless the lock lacks [`Need::Waiting`].
+    fn write(&self, range: Range<u64>) -> Self::Write<'_>;
+
+    /// Takes `range` shared; not called if the lock lacks [`Need::Sharing`].
+    fn read(&self, range: Range<u64>) -> Self::Read<'_>;
+
+    /// Why the lock cannot do what is asked; `None` if it can.
+    fn lacks(&self, need: Need) -> Option<&'static str>;
+
+    /// Hides from the compiler which lock and range are taken, in one step. A lock without ranges has itself to hide only.
+    #[inline]
+    fn hidden(&self, range: Range<u64>) -> (&Self, Range<u64>) {
+        black_box((self, range))
+    }
+
+    /// The same lock as another user has it, where users need handles of their own.
+    ///
+    /// # Errors
+    /// The system has no more of them.
+    fn other_user(&self) -> Result<Option<Self>> {
+        Ok(None)
+    }
+}
+
+/// A lock of the registry.
+pub(super) struct Ours<L>(pub(super) L);
+
+impl<L: RawRangeLock> Subject for Ours<L> {
+    type Write<'a>
+        = WriteHold<'a, L>
+    where
+        L: 'a;
+    type Read<'a>
+        = ReadHold<'a, L>
+    where
+        L: 'a;
+
+    #[inline]
+    fn write(&self, range: Range<u64>) -> WriteHold<'_, L> {
+        self.0.write(range).expect("in range")
+    }
+
+    #[inline]
+    fn read(&self, range: Range<u64>) -> ReadHold<'_, L> {
+        self.0.read(range).expect("in range")
+    }
+
+    fn lacks(&self, need: Need) -> Option<&'static str> {
+        (need == Need::Disjoint && self.0.granularity() > SEGMENT).then_some(EVERYTHING)
+    }
+}
+
+impl Subject for parking_lot::RwLock<()> {
+    type Write<'a> = parking_lot::RwLockWriteGuard<'a, ()>;
+    type Read<'a> = parking_lot::RwLockReadGuard<'a, ()>;
+
+    #[inline]
+    fn write(&self, _range: Range<u64>) -> Self::Write<'_> {
+        self.write()
+    }
+
+    #[inline]
+    fn read(&self, _range: Range<u64>) -> Self::Read<'_> {
+        self.read()
+    }
+
+    #[inline]
+    fn hidden(&self, range: Range<u64>) -> (&Self, Range<u64>) {
+        (black_box(self), range)
+    }
+
+    fn lacks(&self, need: Need) -> Option<&'static str> {
+        (need == Need::Disjoint).then_some(EVERYTHING)
+    }
+}
+
+impl Subject for std::sync::RwLock<()> {
+    type Write<'a> = std::sync::RwLockWriteGuard<'a, ()>;
+    type Read<'a> = std::sync::RwLockReadGuard<'a, ()>;
+
+    #[inline]
+    fn write(&self, _range: Range<u64>) -> Self::Write<'_> {
+        self.write().expect("nobody panics under it")
+    }
+
+    #[inline]
+    fn read(&self, _range: Range<u64>) -> Self::Read<'_> {
+        self.read().expect("nobody panics under it")
+    }
+
+    #[inline]
+    fn hidden(&self, range: Range<u64>) -> (&Self, Range<u64>) {
+        (black_box(self), range)
+    }
+
+    fn lacks(&self, need: Need) -> Option<&'static str> {
+        (need == Need::Disjoint).then_some(EVERYTHING)
+    }
+}
+
+/// Why a lock has no part in cases of readers.
+const EXCLUSIVE: &str = "exclusive holds only";
+
+/// Bytes as elements of a vector, of which each stands for a segment. The work of the two locks that own a
+/// vector depends on the number of ranges, not on lengths.
+#[inline]
+fn elements(range: Range<u64>) -> Range<usize> {
+    (range.start / SEGMENT) as usize..range.end.div_ceil(SEGMENT) as usize
+}
+
+/// `VecRangeLock` of the crate `range-lock`.
+pub(super) struct VecRange(VecRangeLock<u8>);
+
+impl VecRange {
+    pub(super) fn new() -> Self {
+        VecRange(VecRangeLock::new(vec![0; SEGMENTS as usize]))
+    }
+}
+
+impl Subject for VecRange {
+    type Write<'a> = VecRangeLockGuard<'a, u8>;
+    type Read<'a> = Infallible;
+
+    #[inline]
+    fn write(&self, range: Range<u64>) -> Self::Write<'_> {
+        self.0.try_lock(elements(range)).expect("nobody else")
+    }
+
+    fn read(&self, _range: Range<u64>) -> Infallible {
+        unreachable!("{EXCLUSIVE}")
+    }
+
+    fn lacks(&self, need: Need) -> Option<&'static str> {
+        match need {
+            Need::Sharing => Some(EXCLUSIVE),
+            Need::Disjoint => None,
+            Need::Waiting => Some("it has a try, and no call that waits"),
+        }
+    }
+}
+
+/// `RangeMutex` of the crate `range-mutex`.
+pub(super) struct SliceMutex(RangeMutex<u8, Vec<u8>>);
+
+impl SliceMutex {
+    pub(super) fn new() -> Self {
+        SliceMutex(RangeMutex::new(vec![0; SEGMENTS as usize]))
+    }
+}
+
+impl Subject for SliceMutex {
+    type Write<'a> = RangeMutexGuard<'a, u8>;
+    type Read<'a> = Infallible;
+
+    #[inline]
+    fn write(&self, range: Range<u64>) -> Self::Write<'_> {
+        self.0.lock(elements(range))
+    }
+
+    fn read(&self, _range: Range<u64>) -> Infallible {
+        unreachable!("{EXCLUSIVE}")
+    }
+
+    fn lacks(&self, need: Need) -> Option<&'static str> {
+        (need == Need::Sharing).then_some(EXCLUSIVE)
+    }
+}
+
+/// Linux's byte-range locks of open file descriptions (`F_OFD_SETLKW`), on a temporary file.
+///
+/// An open file description is one owner, whose own ranges never conflict; so each user opens the file.
+pub(super) struct Ofd(File);
+
+impl Ofd {
+    pub(super) fn new() -> Result<Self> {
+        let file = tempfile::tempfile().context("making a temporary file to lock")?;
+        // Where the file system has no such locks, this says so.
+        set(&file, libc::F_WRLCK, 0..1)?;
+        set(&file, libc::F_UNLCK, 0..1)?;
+        Ok(Ofd(file))
+    }
+
+    #[inline]
+    fn take(&self, kind: libc::c_int, range: Range<u64>) -> OfdHold<'_> {
+        set(&self.0, kind, range.clone()).expect("a lock that worked before");
+        OfdHold {
+            file: &self.0,
+            range,
+        }
+    }
+}
+
+/// A hold of one owner.
+pub(super) struct OfdHold<'a> {
+    file: &'a File,
+    range: Range<u64>,
+}
+
+impl Drop for OfdHold<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        set(self.file, libc::F_UNLCK, self.range.clone()).expect("giving back cannot fail");
+    }
+}
+
+#[inline]
+fn set(file: &File, kind: libc::c_int, range: Range<u64>) -> Result<()> {
+    let wanted = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: range.start as libc::off_t,
+        l_len: (range.end - range.start) as libc::off_t,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_SETLKW(&wanted)).context("locking bytes of a temporary file")?;
+    Ok(())
+}
+
+impl Subject for Ofd {
+    type Write<'a> = OfdHold<'a>;
+    type Read<'a> = OfdHold<'a>;
+
+    #[inline]
+    fn write(&self, range: Range<u64>) -> OfdHold<'_> {
+        self.take(libc::F_WRLCK, range)
+    }
+
+    #[inline]
+    fn read(&self, range: Range<u64>) -> OfdHold<'_> {
+        self.take(libc::F_RDLCK, range)
+    }
+
+    fn lacks(&self, _need: Need) -> Option<&'static str> {
+        None
+    }
+
+    fn other_user(&self) -> Result<Option<Self>> {
+        let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        let mut options = File::options();
+        let again = options.read(true).write(true).open(path);
+        Ok(Some(Ofd(again.context("opening a temporary file again")?)))
+    }
+}

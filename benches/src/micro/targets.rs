@@ -1,0 +1,145 @@
+//! What the locks are to reach, and whether they do: computed from the rows of a run.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Row;
+
+/// A case under a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Cell {
+    /// The case's name.
+    pub case: &'static str,
+    /// The lock's name.
+    pub lock: &'static str,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.case, self.lock)
+    }
+}
+
+/// One cell is to take at most so many times as long as another.
+#[derive(Clone, Debug, Serialize)]
+pub struct Target {
+    /// What is to be reached.
+    #[serde(skip)]
+    pub of: Cell,
+    /// How many times as long.
+    pub at_most: f64,
+    /// What it is measured against.
+    pub times: Cell,
+    /// How many times as long it takes in this run; `None` if one of the two was not measured.
+    pub measured: Option<f64>,
+    /// Whether it is reached; `None` likewise.
+    pub met: Option<bool>,
+}
+
+impl Target {
+    /// The cells that a verdict needs and the run has not.
+    pub fn missing(&self, rows: &[Row]) -> Vec<Cell> {
+        let both = [self.of, self.times].into_iter();
+        both.filter(|&cell| find(rows, cell).is_none()).collect()
+    }
+}
+
+const fn cell(case: &'static str, lock: &'static str) -> Cell {
+    Cell { case, lock }
+}
+
+const WRITE: &str = "write/1-segment";
+const READ: &str = "read/1-segment";
+
+/// Those of single locks: what, how many times, what.
+const SINGLE: [(Cell, f64, Cell); 9] = [
+    (cell(WRITE, "srl-array"), 0.7, cell(WRITE, "parking_lot")),
+    (cell(READ, "srl-array"), 1.05, cell(READ, "parking_lot")),
+    (
+        cell("write/16-segments", "srl-packed"),
+        1.2,
+        cell(WRITE, "parking_lot"),
+    ),
+    (
+        cell("write/256-segments", "srl-packed"),
+        16.0,
+        cell(WRITE, "parking_lot"),
+    ),
+    (cell(WRITE, "srl-tree"), 2.0, cell(WRITE, "srl-array")),
+    (cell(READ, "srl-tree"), 2.0, cell(READ, "srl-array")),
+    (
+        cell("write/full-range", "srl-tree"),
+        0.05,
+        cell("write/full-range-by-segment", "srl-tree"),
+    ),
+    (
+        cell(WRITE, "interval-tree"),
+        1.0,
+        cell(WRITE, "range-mutex"),
+    ),
+    (
+        cell("write/held-10000", "interval-tree"),
+        4.0,
+        cell("write/held-10", "interval-tree"),
+    ),
+];
+
+/// All targets: those of single locks, then those of each of `ours`.
+pub(super) fn targets(rows: &[Row], ours: &[&'static str]) -> Vec<Target> {
+    let each = ours.iter().flat_map(|&lock| {
+        [
+            // Twenty times as fast.
+            (cell(WRITE, lock), 0.05, cell(WRITE, "ofd")),
+            (cell(READ, lock), 0.05, cell(READ, "ofd")),
+            // Half of the throughput.
+            (
+                cell("contended/8-threads", lock),
+                2.0,
+                cell("contended/2-threads", lock),
+            ),
+        ]
+    });
+    let all = SINGLE.into_iter().chain(each);
+    all.map(|(of, at_most, times)| {
+        let ns = |cell| find(rows, cell).map(|row| row.ns);
+        let measured = ns(of).zip(ns(times)).map(|(of, times)| of / times);
+        Target {
+            of,
+            at_most,
+            times,
+            measured,
+            met: measured.map(|it| it <= at_most),
+        }
+    })
+    .collect()
+}
+
+/// The row of a cell.
+fn find(rows: &[Row], cell: Cell) -> Option<&Row> {
+    rows.iter()
+        .find(|row| (row.case, row.lock) == (cell.case, cell.lock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_follow_the_rows() {
+        let verdict = |array: f64| {
+            let rows = [
+                Row::of_test(WRITE, "srl-array", array),
+                Row::of_test(WRITE, "parking_lot", 10.0),
+            ];
+            let all = targets(&rows, &["srl-array"]);
+            assert!(all[1..].iter().all(|it| it.met.is_none()));
+            assert_eq!(all[1].missing(&rows), [all[1].of, all[1].times]);
+            let missing = all[9].missing(&rows);
+            assert_eq!(missing, [cell(WRITE, "ofd")]);
+            (all[0].measured, all[0].met)
+        };
+        assert_eq!(verdict(7.0), (Some(0.7), Some(true)));
+        assert_eq!(verdict(8.0), (Some(0.8), Some(false)));
+    }
+}

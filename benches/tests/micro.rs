@@ -1,0 +1,326 @@
+//! `compare --micro`: every row is there, ratios and verdicts follow from the rows, and bad input says what to do.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use common::scene::*;
+use serde_json::Value;
+use spanlock::RawRangeLock;
+use spanlock_benches::locks::{self, Entry, Visitor};
+
+const CASES: [&str; 10] = [
+    "write/1-segment",
+    "read/1-segment",
+    "write/16-segments",
+    "write/256-segments",
+    "write/full-range",
+    "write/full-range-by-segment",
+    "write/held-10",
+    "write/held-10000",
+    "contended/2-threads",
+    "contended/8-threads",
+];
+
+/// What a row is judged by.
+#[derive(Clone, Copy, Debug)]
+struct Lock {
+    name: &'static str,
+    covers: u64,
+    ranges: bool,
+    shares: bool,
+    waits: bool,
+}
+
+const LARGEST: u64 = 1_500_000_000_000;
+
+const PEERS: [Lock; 5] = [
+    peer("parking_lot", LARGEST, false, true, true),
+    peer("std", LARGEST, false, true, true),
+    peer("range-lock", 1 << 30, true, false, false),
+    peer("range-mutex", 1 << 30, true, false, true),
+    peer("ofd", LARGEST, true, true, true),
+];
+
+const fn peer(name: &'static str, covers: u64, ranges: bool, shares: bool, waits: bool) -> Lock {
+    Lock {
+        name,
+        covers,
+        ranges,
+        shares,
+        waits,
+    }
+}
+
+/// Those of the registry, as it describes them, then the peers.
+fn all_locks() -> Vec<Lock> {
+    struct List(Vec<Lock>);
+    impl Visitor for List {
+        fn visit<L: RawRangeLock + 'static>(&mut self, entry: Entry<L>) {
+            let covers = entry.reach.min(LARGEST);
+            let ranges = (entry.make)(1 << 20).unwrap().granularity() <= 4096;
+            self.0.push(peer(entry.name, covers, ranges, true, true));
+        }
+    }
+    let mut list = List(Vec::new());
+    locks::visit_all(&mut list);
+    list.0.extend(PEERS);
+    list.0
+}
+
+/// What cannot be, by the interfaces of the locks.
+fn has_row(case: &str, lock: Lock) -> bool {
+    match case {
+        "read/1-segment" => lock.shares,
+        "write/full-range-by-segment" | "write/held-10" | "write/held-10000" => lock.ranges,
+        "contended/2-threads" | "contended/8-threads" => lock.waits,
+        _ => true,
+    }
+}
+
+/// Runs it, and returns what it said and its rows.
+fn measured(scene: &Scene, args: &[&str]) -> (String, Vec<Value>) {
+    let always = ["--micro", "--seconds", "0.01", "--json", "rows.json"];
+    let output = scene.compare(&[&always, args].concat());
+    let told = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}{said}");
+    let rows = fs::read_to_string(scene.path("rows.json")).unwrap();
+    (told, serde_json::from_str(&rows).unwrap())
+}
+
+fn ns(rows: &[Value], case: &Value, lock: &Value) -> Option<f64> {
+    let row = rows
+        .iter()
+        .find(|row| row["case"] == *case && row["lock"] == *lock);
+    row.map(|row| row["ns"].as_f64().unwrap())
+}
+
+fn assert_close(found: &Value, wanted: f64) {
+    let found = found.as_f64().unwrap();
+    assert!((found / wanted - 1.0).abs() < 1e-9, "{found}, not {wanted}");
+}
+
+#[test]
+fn every_row_is_there_and_follows_from_its_samples() {
+    let scene = Scene::new(0);
+    let (told, rows) = measured(&scene, &[]);
+    let wanted: Vec<_> = CASES
+        .iter()
+        .flat_map(|&case| all_locks().into_iter().map(move |lock| (case, lock)))
+        .filter(|&(case, lock)| has_row(case, lock))
+        .map(|(case, lock)| (case, lock.name))
+        .collect();
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| (row["case"].as_str().unwrap(), row["lock"].as_str().unwrap()))
+        .collect();
+    assert_eq!(found, wanted);
+    for row in &rows {
+        let [least, q1, ns, q3] =
+            ["min_ns", "q1_ns", "ns", "q3_ns"].map(|it| row[it].as_f64().unwrap());
+        assert!(0.0 < least && least <= q1 && q1 <= ns && ns <= q3, "{row}");
+        assert!(row["samples"].as_u64().unwrap() > 0, "{row}");
+    }
+    for reason in [
+        "std: no row write/full-range-by-segment, write/held-10, write/held-10000 (a lock of everything",
+        "range-mutex: no row read/1-segment (exclusive holds only)",
+        "range-lock: no row contended/2-threads, contended/8-threads (it has a try",
+    ] {
+        assert!(told.contains(reason), "no {reason:?} in: {told}");
+    }
+    ranges_are_told(&rows);
+    ratios_are_to_parking_lot(&rows);
+    targets_follow_from_the_rows(&rows, &told);
+    the_page_shows_all(&scene, &rows);
+}
+
+/// The full range is what the lock covers.
+fn ranges_are_told(rows: &[Value]) {
+    let locks = all_locks();
+    for row in rows {
+        let lock = locks.iter().find(|it| row["lock"] == it.name).unwrap();
+        let bytes = match row["case"].as_str().unwrap() {
+            "write/16-segments" => 16 << 12,
+            "write/256-segments" => 256 << 12,
+            "write/full-range" => lock.covers,
+            "write/full-range-by-segment" => 1 << 30,
+            _ => 4096,
+        };
+        assert_eq!(row["bytes"], bytes, "{row}");
+    }
+}
+
+fn ratios_are_to_parking_lot(rows: &[Value]) {
+    let write = ns(rows, &"write/1-segment".into(), &"parking_lot".into()).unwrap();
+    for row in rows {
+        if row["case"] == "write/full-range-by-segment" {
+            assert_eq!(row["ratio"], Value::Null, "{row}");
+            continue;
+        }
+        let peer = ns(rows, &row["case"], &"parking_lot".into()).unwrap_or(write);
+        assert_close(&row["ratio"], row["ns"].as_f64().unwrap() / peer);
+    }
+}
+
+/// Nothing of the verdicts is written down beforehand but the limits.
+fn targets_follow_from_the_rows(rows: &[Value], told: &str) {
+    let mut limits = BTreeSet::new();
+    for row in rows {
+        for target in row["targets"].as_array().unwrap() {
+            let (times, at_most) = (&target["times"], target["at_most"].as_f64().unwrap());
+            let told = |it: &Value| it.as_str().unwrap().to_owned();
+            limits.insert(format!(
+                "{} {} ≤ {at_most} × {} {}",
+                told(&row["case"]),
+                told(&row["lock"]),
+                told(&times["case"]),
+                told(&times["lock"])
+            ));
+            let Some(other) = ns(rows, &times["case"], &times["lock"]) else {
+                assert!(target["measured"].is_null() && target["met"].is_null());
+                continue;
+            };
+            let measured = row["ns"].as_f64().unwrap() / other;
+            assert_close(&target["measured"], measured);
+            assert_eq!(target["met"], measured <= at_most);
+        }
+    }
+    let mut wanted = vec![
+        "write/1-segment srl-array ≤ 0.7 × write/1-segment parking_lot".to_owned(),
+        "read/1-segment srl-array ≤ 1.05 × read/1-segment parking_lot".to_owned(),
+        "write/1-segment interval-tree ≤ 1 × write/1-segment range-mutex".to_owned(),
+        "write/held-10000 interval-tree ≤ 4 × write/held-10 interval-tree".to_owned(),
+    ];
+    for (lock, _) in locks::all() {
+        wanted.push(format!(
+            "write/1-segment {lock} ≤ 0.05 × write/1-segment ofd"
+        ));
+        wanted.push(format!("read/1-segment {lock} ≤ 0.05 × read/1-segment ofd"));
+        wanted.push(format!(
+            "contended/8-threads {lock} ≤ 2 × contended/2-threads {lock}"
+        ));
+    }
+    for wanted in wanted {
+        assert!(limits.contains(&wanted), "no {wanted:?} in {limits:#?}");
+    }
+    assert!(
+        told.contains("≤ 0.7 × write/1-segment of parking_lot"),
+        "{told}"
+    );
+}
+
+fn the_page_shows_all(scene: &Scene, rows: &[Value]) {
+    let page = fs::read_to_string(scene.path("report.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), CASES.len());
+    for row in rows {
+        for cell in [&row["case"], &row["lock"]] {
+            assert!(page.contains(&format!("<td>{}</td>", cell.as_str().unwrap())));
+        }
+    }
+    for wanted in ["cargo compare --micro", "<h2>Targets</h2>", "no row"] {
+        assert!(page.contains(wanted), "no {wanted:?}");
+    }
+    for outside in [
+        "<script", "<link", "<img", "src=", "href=", "url(", "@import",
+    ] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+/// A verdict needs both of its rows, and says which is not there.
+#[test]
+fn chosen_locks_are_measured_and_others_missed() {
+    let scene = Scene::new(0);
+    let (told, rows) = measured(&scene, &["--locks", "ofd,srl-array"]);
+    let locks: BTreeSet<_> = rows
+        .iter()
+        .map(|row| row["lock"].as_str().unwrap())
+        .collect();
+    assert_eq!(locks, BTreeSet::from(["ofd", "srl-array"]));
+    assert!(rows.iter().all(|row| row["ratio"].is_null()));
+    let targets = rows[0]["targets"].as_array().unwrap();
+    assert_eq!(
+        (&rows[0]["lock"], &targets[0]["met"]),
+        (&"srl-array".into(), &Value::Null)
+    );
+    assert!(targets[1]["met"].is_boolean(), "{targets:?}");
+    for wanted in [
+        "not measured: parking_lot",
+        "not measured: interval-tree, range-mutex",
+        "No ratios",
+    ] {
+        assert!(told.contains(wanted), "no {wanted:?} in: {told}");
+    }
+}
+
+#[test]
+fn arguments_that_contradict_each_other() {
+    let scene = Scene::new(1);
+    for (option, value) in [
+        ("--threads", "2"),
+        ("--workloads", "dwom"),
+        ("--import", "source"),
+        ("--volume", "volume"),
+        ("--size", "64M"),
+    ] {
+        let leave = format!("leave {option} out, or --micro");
+        scene.fails(&["--micro", option, value], &["without files", &leave]);
+    }
+    assert!(!scene.path("volume").exists());
+    scene.fails(
+        &["--locks", "srl-array,ofd"],
+        &["--locks ofd", "leave it out, or add --micro"],
+    );
+    let names: Vec<_> = all_locks().into_iter().map(|it| it.name).collect();
+    let names = names.join(", ");
+    scene.fails(&["--micro", "--locks", "nolock"], &["nolock", &names]);
+    scene.fails(
+        &["--micro", "--seconds", "0"],
+        &["--seconds", "0.01 to 3600"],
+    );
+    scene.fails(&["--micro=yes"], &["--micro"]);
+}
+
+#[test]
+fn outputs_are_looked_at_before_anything_is_measured() {
+    let scene = Scene::new(1);
+    scene.fails(
+        &["--micro", "--json", "source"],
+        &["--json source", "cannot be written", "nothing was run"],
+    );
+    scene.fails(
+        &["--micro", "--report", "nowhere/report.html"],
+        &["--report nowhere/report.html", "folder that exists"],
+    );
+    scene.fails(
+        &["--micro", "--json", "x", "--report", "./x"],
+        &["both x", "two different files"],
+    );
+    assert!(!scene.path("x").exists());
+}
+
+/// Locks that there is no memory for, and threads that cannot be started, are told.
+#[test]
+fn little_memory_is_an_error() {
+    let scene = Scene::new(0);
+    let args = ["--micro", "--seconds", "0.01", "--locks", "rw-counter"];
+    let wanted = ["contended/8-threads under rw-counter", "cannot be started"];
+    fails_in_little_memory(&scene, &args, &wanted);
+    assert!(!scene.path("report.html").exists());
+}
+
+#[test]
+fn help_tells_of_it() {
+    let output = Scene::new(0).compare(&["--help"]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    for wanted in [
+        "--micro",
+        "only with --micro",
+        "range-mutex",
+        "each combination of case and lock",
+    ] {
+        assert!(told.contains(wanted), "no {wanted:?} in: {told}");
+    }
+}
