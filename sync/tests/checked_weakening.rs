@@ -8,8 +8,8 @@ use checked::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::check::Weakening;
-use spanlock_sync::wait::WaitQueue;
-use spanlock_sync::{Arc, Park, Parker, thread};
+use spanlock_sync::wait::{Spot, WaitQueue};
+use spanlock_sync::{Arc, Park, Parker, barrier, thread};
 
 struct Message {
     flag: AtomicU32,
@@ -135,7 +135,6 @@ fn a_dropped_fence_is_beyond_shuttle() {
 }
 
 const HELD: u32 = 1;
-const QUEUED: u32 = 2;
 
 /// The mutex of the crate's documentation.
 struct Counter {
@@ -155,34 +154,42 @@ impl Counter {
         // SAFETY: the mutex is held.
         self.value.with_mut(|value| unsafe { *value += 1 });
         // Release [B→A, C].
-        if self.word.fetch_and(!HELD, Release) & QUEUED != 0 {
-            self.queue.wake_head(self.key());
+        self.word.store(0, Release);
+        barrier::light();
+        if self.queue.is_occupied(self.spot().word) {
+            self.queue.wake_head(self.spot());
         }
     }
 
     fn lock(&self) {
         // Acquire [A→B].
-        if self.word.fetch_or(HELD, Acquire) & HELD == 0 {
+        if self
+            .word
+            .compare_exchange(0, HELD, Acquire, Relaxed)
+            .is_ok()
+        {
             return;
         }
         Parker::with(|parker| {
-            let set = || {
-                self.word.fetch_or(QUEUED, Relaxed);
-            };
-            let clear = || {
-                self.word.fetch_and(!QUEUED, Relaxed);
-            };
-            let mut waiter = self.queue.join(self.key(), parker.waker(), set);
+            let mut place = self.queue.join(self.spot(), parker.waker());
             // Acquire [C→B].
-            while !(waiter.is_head() && self.word.fetch_or(HELD, Acquire) & HELD == 0) {
-                parker.park_until(None);
+            while !(self.queue.is_head(&mut place, parker.waker())
+                && self
+                    .word
+                    .compare_exchange(0, HELD, Acquire, Relaxed)
+                    .is_ok())
+            {
+                parker.park();
             }
-            waiter.leave(false, clear);
+            self.queue.leave(place, false);
         });
     }
 
-    fn key(&self) -> usize {
-        &raw const self.word as usize
+    fn spot(&self) -> Spot {
+        Spot {
+            word: &raw const self.word as usize,
+            lane: 0,
+        }
     }
 }
 

@@ -48,7 +48,7 @@ fn another_thread_wakes() {
         woken.store(false, SeqCst);
         thread::scope(|scope| {
             Parker::with(|parker| {
-                let waker = parker.waker();
+                let waker = parker.waker().clone();
                 let woken = &woken;
                 scope.spawn(move || {
                     thread::sleep(Duration::from_millis(2));

@@ -1,14 +1,13 @@
-//! Queues of waiters, as shipped: order, the bit in the word, wakes.
+//! Queues of waiters, as shipped: order, lanes, passes, wakes.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Wake, Waker};
 
-use spanlock_sync::wait::WaitQueue;
-use spanlock_sync::{Park, Parker};
+use spanlock_sync::wait::{Place, Spot, WaitQueue};
+use spanlock_sync::{Park, Parker, barrier};
 
 /// A waker that counts.
 #[derive(Default)]
@@ -31,151 +30,198 @@ impl Wakes {
     }
 }
 
-/// A word's address: no other test has it while this one runs.
-fn key(word: &Cell<bool>) -> usize {
-    std::ptr::from_ref(word) as usize
+/// Its address: no other test has it while this one runs.
+struct Word(u32);
+
+impl Word {
+    fn spot(&self) -> Spot {
+        self.lane(0)
+    }
+
+    fn lane(&self, lane: u32) -> Spot {
+        Spot {
+            word: std::ptr::from_ref(&self.0).addr(),
+            lane,
+        }
+    }
+}
+
+/// A place, with the waker that is to be woken for it.
+struct Waiting(Arc<Wakes>, Waker, Place);
+
+impl Waiting {
+    fn at(spot: Spot, queue: &WaitQueue) -> Self {
+        let (wakes, waker) = Wakes::new();
+        let place = queue.join(spot, &waker);
+        Waiting(wakes, waker, place)
+    }
+
+    fn is_head(&mut self, queue: &WaitQueue) -> bool {
+        queue.is_head(&mut self.2, &self.1)
+    }
+
+    fn wakes(&self) -> u32 {
+        self.0.count()
+    }
 }
 
 #[test]
 fn first_come_first_served() {
-    let queue = WaitQueue::new();
-    let bit = Cell::new(false);
-    let set = || bit.set(true);
-    let clear = || bit.set(false);
-    let [(a_wakes, a), (b_wakes, b), (c_wakes, c)] = [0; 3].map(|_| Wakes::new());
-
-    queue.wake_head(key(&bit)); // Nobody stands there.
-    let mut first = queue.join(key(&bit), a, set);
-    assert!(bit.get(), "whoever joins sets the bit");
-    let mut second = queue.join(key(&bit), b, set);
-    let mut third = queue.join(key(&bit), c, set);
-    assert!(first.is_head() && !second.is_head() && !third.is_head());
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    queue.wake_head(word.spot()); // Nobody stands there.
+    assert!(!queue.has_waiters(word.spot()));
+    let [mut first, mut second, mut third] = [0; 3].map(|_| Waiting::at(word.spot(), &queue));
+    assert!(queue.is_occupied(word.spot().word) && queue.has_waiters(word.spot()));
+    assert!(first.is_head(&queue) && !second.is_head(&queue) && !third.is_head(&queue));
 
     // A wake is the head's, who stays the head.
-    queue.wake_head(key(&bit));
-    queue.wake_head(key(&bit));
-    assert_eq!(
-        (a_wakes.count(), b_wakes.count(), c_wakes.count()),
-        (2, 0, 0)
-    );
-    assert!(first.is_head() && !second.is_head());
+    queue.wake_head(word.spot());
+    queue.wake_head(word.spot());
+    assert_eq!([&first, &second, &third].map(Waiting::wakes), [2, 0, 0]);
+    assert!(first.is_head(&queue) && !second.is_head(&queue));
 
     // A head that leaves wakes the next, if it says so.
-    first.leave(true, clear);
-    assert_eq!((b_wakes.count(), c_wakes.count()), (1, 0));
-    assert!(second.is_head() && !third.is_head());
-    second.leave(false, clear);
-    assert_eq!(c_wakes.count(), 0);
-    assert!(third.is_head());
-    assert!(bit.get(), "somebody still waits");
-    third.leave(true, clear);
-    assert!(!bit.get(), "the last to leave clears the bit");
-    queue.wake_head(key(&bit));
-    assert_eq!(
-        (a_wakes.count(), b_wakes.count(), c_wakes.count()),
-        (2, 1, 0)
-    );
+    queue.leave(first.2, true);
+    assert_eq!([&second, &third].map(Waiting::wakes), [1, 0]);
+    assert!(second.is_head(&queue) && !third.is_head(&queue));
+    queue.leave(second.2, false);
+    assert_eq!(third.wakes(), 0);
+    assert!(third.is_head(&queue));
+    queue.leave(third.2, true);
+    assert!(!queue.has_waiters(word.spot()));
 }
 
 #[test]
 fn leaving_from_the_midst_wakes_nobody() {
-    let queue = WaitQueue::new();
-    let bit = Cell::new(false);
-    let set = || bit.set(true);
-    let clear = || bit.set(false);
-    let [(a_wakes, a), (_, b), (c_wakes, c)] = [0; 3].map(|_| Wakes::new());
-    let first = queue.join(key(&bit), a, set);
-    let second = queue.join(key(&bit), b, set);
-    let mut third = queue.join(key(&bit), c, set);
-    second.leave(true, clear);
-    assert_eq!((a_wakes.count(), c_wakes.count()), (0, 0));
-    assert!(bit.get() && !third.is_head());
-    first.leave(true, clear);
-    assert_eq!(c_wakes.count(), 1);
-    assert!(third.is_head());
-    third.leave(true, clear);
-    assert!(!bit.get());
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let [first, second, mut third] = [0; 3].map(|_| Waiting::at(word.spot(), &queue));
+    queue.leave(second.2, true);
+    assert_eq!([&first, &third].map(Waiting::wakes), [0, 0]);
+    assert!(!third.is_head(&queue));
+    queue.leave(first.2, true);
+    assert_eq!(third.wakes(), 1);
+    assert!(third.is_head(&queue));
+    queue.leave(third.2, true);
 }
 
 #[test]
-fn addresses_do_not_disturb_each_other() {
+fn lanes_and_addresses_do_not_disturb_each_other() {
     // Four times as many as the table has buckets, so that some share one.
     let queue = WaitQueue::new();
-    let bits: Vec<_> = (0..1024).map(|_| Cell::new(false)).collect();
-    let mut waiters: Vec<_> = bits
-        .iter()
-        .map(|bit| {
-            let [(first, a), (second, b)] = [0; 2].map(|_| Wakes::new());
-            let first_waiter = queue.join(key(bit), a, || bit.set(true));
-            let second_waiter = queue.join(key(bit), b, || bit.set(true));
-            (bit, [first, second], [first_waiter, second_waiter])
-        })
+    let words: Vec<_> = (0..1024).map(Word).collect();
+    let spots = words.iter().flat_map(|word| [word.lane(0), word.lane(15)]);
+    let mut waiters: Vec<_> = spots
+        .map(|spot| (spot, [0; 2].map(|_| Waiting::at(spot, &queue))))
         .collect();
-    for (bit, wakes, [first, second]) in &mut waiters {
-        assert!(first.is_head() && !second.is_head());
-        queue.wake_head(key(bit));
-        assert_eq!((wakes[0].count(), wakes[1].count()), (1, 0));
+    for (spot, [first, second]) in &mut waiters {
+        assert!(first.is_head(&queue) && !second.is_head(&queue));
+        queue.wake_head(*spot);
+        assert_eq!((first.wakes(), second.wakes()), (1, 0));
     }
-    for (bit, wakes, [first, mut second]) in waiters {
-        first.leave(true, || bit.set(false));
-        assert_eq!((wakes[0].count(), wakes[1].count()), (1, 1));
-        assert!(second.is_head() && bit.get());
-        second.leave(true, || bit.set(false));
-        assert!(!bit.get());
+    for (spot, [first, mut second]) in waiters {
+        queue.leave(first.2, true);
+        assert_eq!(second.wakes(), 1);
+        assert!(second.is_head(&queue) && queue.has_waiters(spot));
+        queue.leave(second.2, true);
+        assert!(!queue.has_waiters(spot));
     }
+}
+
+/// It is the last waker that was shown that is woken, for heads and others alike.
+#[test]
+fn a_waiter_may_change_its_waker() {
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let [mut first, mut second] = [0; 2].map(|_| Waiting::at(word.spot(), &queue));
+    for waiting in [&mut first, &mut second] {
+        let (wakes, waker) = Wakes::new();
+        queue.is_head(&mut waiting.2, &waker);
+        waiting.0 = wakes;
+    }
+    queue.wake_head(word.spot());
+    assert_eq!((first.wakes(), second.wakes()), (1, 0));
+    queue.leave(first.2, true);
+    assert_eq!(second.wakes(), 1);
+    queue.leave(second.2, true);
+}
+
+/// Each head is passed so often and no more, lane by lane.
+#[test]
+fn passes_are_counted_for_each_head() {
+    const PATIENCE: u32 = 3;
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let pass = |lanes| queue.pass(word.spot().word, lanes, PATIENCE, |open| open);
+    assert_eq!(pass(0..16), 16, "nobody waits");
+    let [first, second] = [0; 2].map(|_| Waiting::at(word.lane(4), &queue));
+    for _ in 0..PATIENCE {
+        assert_eq!(pass(0..16), 16);
+    }
+    assert_eq!(
+        pass(0..16),
+        4,
+        "the head of lane 4 has been passed often enough"
+    );
+    assert_eq!(pass(5..16), 16, "the others have no heads");
+    // Whoever takes less passes less.
+    queue.leave(first.2, false);
+    for _ in 0..2 * PATIENCE {
+        assert_eq!(queue.pass(word.spot().word, 0..16, PATIENCE, |_| 4), 4);
+    }
+    for _ in 0..PATIENCE {
+        assert_eq!(pass(4..5), 5, "the next head begins anew");
+    }
+    assert_eq!(pass(4..5), 4);
+    queue.leave(second.2, false);
+    assert_eq!(pass(4..5), 5);
 }
 
 /// A waker may run anything, an executor that takes the same locks too: so not under the table's own.
 #[test]
 fn a_waker_may_use_the_queue() {
-    struct Reenters(usize, AtomicU32);
+    struct Reenters(Spot, AtomicU32);
     impl Wake for Reenters {
         fn wake(self: Arc<Self>) {
-            let (_, waker) = Wakes::new();
             let queue = WaitQueue::new(); // A handle to the same table.
-            let waiter = queue.join(self.0, waker, || ());
-            waiter.leave(false, || ());
+            let waiting = Waiting::at(self.0, &queue);
+            queue.leave(waiting.2, false);
             self.1.fetch_add(1, SeqCst);
         }
     }
-    let queue = WaitQueue::new();
-    let bit = Cell::new(false);
-    let wakes = Arc::new(Reenters(key(&bit), AtomicU32::new(0)));
-    let first = queue.join(key(&bit), wakes.clone().into(), || ());
-    let second = queue.join(key(&bit), wakes.clone().into(), || ());
-    queue.wake_head(key(&bit));
-    first.leave(true, || ());
-    second.leave(true, || ());
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let wakes = Arc::new(Reenters(word.spot(), AtomicU32::new(0)));
+    let waker = Waker::from(wakes.clone());
+    let [first, second] = [0; 2].map(|_| queue.join(word.spot(), &waker));
+    queue.wake_head(word.spot());
+    queue.leave(first, true);
+    queue.leave(second, true);
     assert_eq!(wakes.1.load(SeqCst), 2);
 }
 
+/// The changer stores, and reads nothing of the word.
 #[test]
 fn a_waiting_thread_is_woken() {
     let queue = WaitQueue::new();
-    // Bit 0: free. Bit 1: somebody waits.
     let word = AtomicU32::new(0);
-    let key = std::ptr::from_ref(&word) as usize;
-    for _ in 0..1000 {
-        word.store(0, SeqCst);
+    let spot = Spot {
+        word: std::ptr::from_ref(&word).addr(),
+        lane: 0,
+    };
+    for round in 1..=2000 {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 Parker::with(|parker| {
-                    let set = || {
-                        word.fetch_or(2, SeqCst);
-                    };
-                    let mut waiter = queue.join(key, parker.waker(), set);
-                    while !(waiter.is_head() && word.load(SeqCst) & 1 == 1) {
-                        parker.park_until(None);
+                    let mut place = queue.join(spot, parker.waker());
+                    while !(queue.is_head(&mut place, parker.waker()) && word.load(SeqCst) == round)
+                    {
+                        parker.park();
                     }
-                    waiter.leave(false, || {
-                        word.fetch_and(!2, SeqCst);
-                    });
+                    queue.leave(place, false);
                 });
             });
-            if word.fetch_or(1, SeqCst) & 2 != 0 {
-                queue.wake_head(key);
+            word.store(round, std::sync::atomic::Ordering::Relaxed);
+            barrier::light();
+            if queue.is_occupied(spot.word) {
+                queue.wake_head(spot);
             }
         });
-        assert_eq!(word.load(SeqCst), 1);
     }
 }

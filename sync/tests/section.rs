@@ -1,0 +1,112 @@
+//! Sections, as shipped: who waits for them, and for whom.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::mpsc;
+use std::thread;
+
+use spanlock_sync::section::Sections;
+
+#[test]
+fn nobody_is_waited_for_who_is_in_no_section() {
+    let sections = Sections::new();
+    sections.wait_for_all();
+    drop(sections.enter());
+    sections.wait_for_all();
+}
+
+#[test]
+fn a_section_is_waited_for_to_its_outermost_end() {
+    let sections = &Sections::new();
+    let (entered, has_entered) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    let ended = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let outer = sections.enter();
+            drop(sections.enter());
+            entered.send(()).unwrap();
+            may_go_on.recv().unwrap();
+            ended.store(true, SeqCst);
+            drop(outer);
+        });
+        has_entered.recv().unwrap();
+        let waits = scope.spawn(|| {
+            sections.wait_for_all();
+            assert!(ended.load(SeqCst), "the section has not ended");
+        });
+        for _ in 0..100 {
+            thread::yield_now();
+        }
+        go_on.send(()).unwrap();
+        waits.join().unwrap();
+    });
+}
+
+/// Only sections that were there before matter: a stream of later ones does not keep anybody waiting.
+#[test]
+fn later_sections_are_not_waited_for() {
+    let sections = Sections::new();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(SeqCst) {
+                    drop(sections.enter());
+                }
+            });
+        }
+        for _ in 0..200 {
+            sections.wait_for_all();
+        }
+        done.store(true, SeqCst);
+    });
+}
+
+/// What is freed after the wait is read by nobody: readers walk to a box that a writer replaces and frees.
+#[test]
+fn what_was_unlinked_is_read_by_nobody_after_the_wait() {
+    const GOOD: u64 = 0x600d_600d_600d_600d;
+    let sections = Sections::new();
+    let link = AtomicPtr::new(Box::into_raw(Box::new(AtomicU64::new(GOOD))));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(SeqCst) {
+                    let section = sections.enter();
+                    // SAFETY: it is freed only after all sections have ended that could have loaded it.
+                    let value = unsafe { &*link.load(Acquire) }.load(Relaxed);
+                    assert_eq!(value, GOOD, "read after it was given up");
+                    drop(section);
+                }
+            });
+        }
+        for _ in 0..2_000 {
+            let new = Box::into_raw(Box::new(AtomicU64::new(GOOD)));
+            let old = link.swap(new, AcqRel);
+            sections.wait_for_all();
+            // SAFETY: unlinked, and every section that could have seen it has ended.
+            let old = unsafe { Box::from_raw(old) };
+            old.store(0, Relaxed);
+        }
+        done.store(true, SeqCst);
+    });
+    // SAFETY: the threads are gone.
+    drop(unsafe { Box::from_raw(link.swap(ptr::null_mut(), SeqCst)) });
+}
+
+/// A thread's counter goes to another when it ends; threads that come and go leave nothing behind that is waited for.
+#[test]
+fn threads_come_and_go() {
+    let sections = Sections::new();
+    for _ in 0..200 {
+        thread::scope(|scope| {
+            scope.spawn(|| drop(sections.enter()));
+            scope.spawn(|| sections.wait_for_all());
+        });
+    }
+    sections.wait_for_all();
+}
