@@ -31,7 +31,8 @@ pub const SEED: &str = "SPANLOCK_SEED";
 pub fn seed() -> u64 {
     let given = env::var(SEED).ok();
     given.map_or(1, |seed| {
-        seed.parse().unwrap_or_else(|_| panic!("{SEED}={seed}: no number"))
+        seed.parse()
+            .unwrap_or_else(|_| panic!("{SEED}={seed}: no number"))
     })
 }
 

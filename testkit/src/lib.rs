@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod cases;
 mod driven;
 pub mod histories;
 pub mod op;

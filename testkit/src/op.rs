@@ -123,11 +123,15 @@ fn repertoire(lock: &Driven) -> Vec<Read> {
         (lock.wait.is_some(), 8, |p| Op::Ask(p.extent(0))),
         (lock.wait.is_some(), 6, |p| Op::Poll(p.pick())),
         (lock.wait.is_some(), 3, |p| Op::Cancel(p.pick())),
-        (lock.wait.is_some(), 2, |p| Op::Within(p.extent(0), p.0[4] % 4)),
+        (lock.wait.is_some(), 2, |p| {
+            Op::Within(p.extent(0), p.0[4] % 4)
+        }),
         (lock.downgrade.is_some(), 2, |p| Op::Downgrade(p.pick())),
         (lock.upgrade.is_some(), 2, |p| Op::TryUpgrade(p.pick())),
         (lock.upgrade_wait.is_some(), 2, |p| Op::Upgrade(p.pick())),
-        (lock.split.is_some(), 2, |p| Op::Shrink(p.pick(), p.0[3], p.0[4])),
+        (lock.split.is_some(), 2, |p| {
+            Op::Shrink(p.pick(), p.0[3], p.0[4])
+        }),
         (
             lock.split.is_some() && lock.raw.granularity() < u64::MAX,
             2,

@@ -155,10 +155,7 @@ impl<'a> Hold<'a> {
 
     /// Cuts it in two, and returns the upper part. Only for locks with this power; `at` as the power wants it.
     pub fn split(&mut self, at: u64) -> Hold<'a> {
-        let (low, high) = (
-            span(self.span.start()..at),
-            span(at..self.span.end()),
-        );
+        let (low, high) = (span(self.span.start()..at), span(at..self.span.end()));
         let power = self.lock.split.as_ref().expect("a lock with this power");
         // SAFETY: above.
         let tokens = unsafe { power.split(self.span, self.access, self.token, at) };
@@ -235,9 +232,7 @@ impl<'a> Asked<'a> {
         // SAFETY: the request is given to this lock only, with this span and access.
         let poll = unsafe { wait.poll(self.span, self.access, &mut *self.request, waker) };
         match poll {
-            Poll::Ready(Ok(token)) => {
-                Ok(Some(Hold::of(self.lock, self.span, self.access, token)))
-            }
+            Poll::Ready(Ok(token)) => Ok(Some(Hold::of(self.lock, self.span, self.access, token))),
             Poll::Ready(Err(error)) => Err(error),
             Poll::Pending => Ok(None),
         }

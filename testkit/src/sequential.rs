@@ -131,16 +131,16 @@ impl<'a> World<'a> {
     /// What becomes of an attempt to hold, made by nobody or by the entry `me`.
     fn verdict(&self, span: Span, access: Access, me: Option<usize>) -> Verdict {
         let others = || (self.all.iter().enumerate()).filter(|&(i, _)| Some(i) != me);
-        let conflicts =
-            |entry: &Entry<'_>| self.lock.conflict((entry.span, entry.access), (span, access));
+        let conflicts = |entry: &Entry<'_>| {
+            self.lock
+                .conflict((entry.span, entry.access), (span, access))
+        };
         if others().any(|(_, entry)| entry.granted && conflicts(entry)) {
             return Verdict::Fails;
         }
         match self.order {
             Order::Arrival if others().any(|(_, entry)| conflicts(entry)) => Verdict::Fails,
-            Order::Bounded
-                if others().any(|(_, e)| !e.granted && self.lock.meet(e.span, span)) =>
-            {
+            Order::Bounded if others().any(|(_, e)| !e.granted && self.lock.meet(e.span, span)) => {
                 Verdict::Open
             }
             _ => Verdict::Succeeds,
@@ -264,7 +264,9 @@ impl<'a> World<'a> {
 
     fn several(&mut self, extents: [Extent; 3], blocking: bool) -> TestCaseResult {
         let batch = self.points.batch(self.lock, extents);
-        let verdicts = batch.iter().map(|&(span, how)| self.verdict(span, how, None));
+        let verdicts = batch
+            .iter()
+            .map(|&(span, how)| self.verdict(span, how, None));
         let verdict = verdicts.fold(Verdict::Succeeds, |all, one| match (all, one) {
             (Verdict::Fails, _) | (_, Verdict::Fails) => Verdict::Fails,
             (Verdict::Open, _) | (_, Verdict::Open) => Verdict::Open,
@@ -476,7 +478,10 @@ impl<'a> World<'a> {
         prop_assert!(left.is_empty(), "never granted: {:?}", left);
         let everything = crate::owner::span(0..self.lock.raw.capacity());
         let all = Hold::try_lock(self.lock, everything, Access::Write);
-        prop_assert!(all.is_ok(), "nobody is there, and a try of everything fails");
+        prop_assert!(
+            all.is_ok(),
+            "nobody is there, and a try of everything fails"
+        );
         all.into_iter().for_each(Hold::release);
         Ok(())
     }
