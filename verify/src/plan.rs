@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::program::{Fault, Program, programs};
+use crate::models::history;
+use crate::program::{Fault, Program, Run, programs};
 
 /// A checker's way of exploring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -150,9 +151,15 @@ pub fn jobs() -> Vec<Job> {
                 faults: faults.to_vec(),
                 quick: true,
             };
-            job.quick = !SLOW.contains(&job.name().as_str());
+            let random = matches!(program.run, Run::Histories(_));
+            job.quick = !random && !SLOW.contains(&job.name().as_str());
             jobs.push(job);
         };
+        if let Run::Histories(_) = program.run {
+            add(Mode::Random, Some(history::SCHEDULES), &[]);
+            add(Mode::Pct, Some(history::SCHEDULES), &[]);
+            continue;
+        }
         let exact = program.threads == 2 || program.expected.is_some();
         let bound = (!exact).then_some(PREEMPTIONS);
         for &faults in program.plans {

@@ -91,7 +91,7 @@ pub(crate) fn tries_of_many_threads_leave_no_trace<L: RawRangeLock>(kind: &Kind<
                     let mut holds: Vec<Held<'_, L>> = Vec::new();
                     for _ in 0..2000 {
                         let start = rng.u64(..UNITS);
-                        let end = start + 1 + rng.below(UNITS - start);
+                        let end = start + 1 + rng.u64(..UNITS - start);
                         let access = BOTH[rng.u64(..2) as usize];
                         if let Ok(hold) = Held::try_take(lock, kind.units(start..end), access) {
                             granted += 1;

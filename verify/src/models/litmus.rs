@@ -11,7 +11,7 @@ use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{Parker, Wakeup, thread};
 
 use crate::plan::Mode;
-use crate::program::{Expected, FAULTLESS, Fault, FaultKind, Program};
+use crate::program::{Expected, FAULTLESS, Fault, FaultKind, Program, Run};
 use crate::trace::note;
 
 const SPURIOUS_WAKE: &[&[Fault]] = &[&[Fault::new(FaultKind::SpuriousWake, 0)]];
@@ -70,7 +70,7 @@ fn litmus(
         operations,
         plans: FAULTLESS,
         expected: Some(expected),
-        run: Arc::new(run),
+        run: Run::Once(Arc::new(run)),
     }
 }
 
