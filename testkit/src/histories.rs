@@ -22,7 +22,7 @@ const THREADS: core::ops::RangeInclusive<usize> = 2..=6;
 const STEPS_EACH: usize = 400;
 
 /// How often a history of several threads is run again, to see whether a smaller one fails too.
-const AGAIN: usize = 100;
+const AGAIN: usize = 20;
 
 /// The variable that chooses other histories than usually: any number.
 pub const SEED: &str = "SPANLOCK_SEED";
@@ -42,6 +42,8 @@ pub fn runner(seed: u64, cases: u32) -> TestRunner {
         cases,
         failure_persistence: None,
         max_shrink_iters: 20_000,
+        // In milliseconds: a failure on real threads is run many times for each step down.
+        max_shrink_time: 5_000,
         ..Config::default()
     };
     let mut bytes = [0x5A; 16];

@@ -137,6 +137,10 @@ const SLOW: &[&str] = &[
     "rw-distributed/exclusion/shuttle/dfs",
     "rw-distributed/deadlock/shuttle/dfs",
     "srl-array/deadlock/shuttle/dfs",
+    "rw-distributed/downgrade-writer/shuttle/dfs",
+    "rw-distributed/downgrade-upgradable/shuttle/dfs",
+    "rw-distributed/upgrade-readers/shuttle/dfs",
+    "rw-distributed/upgrade-writer/shuttle/dfs",
 ];
 
 /// Every row.
