@@ -76,12 +76,12 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "upgrade-writer",
-        claim: "nobody writes between an upgradable read and its write; a writer that waits for it gets in afterwards",
+        claim: "nobody writes between an upgradable read and its write",
         power: Power::upgrade,
         granular: false,
         threads: &[
             &[Take(0..2, Upgradable), TryUpgrade, Give],
-            &[Take(1..3, Write), Give],
+            &[Try(1..3, Write)],
         ],
         plans: FAULTLESS,
     },
@@ -244,6 +244,8 @@ enum Step {
     Take(Range<u64>, Access),
     /// Blocks for several.
     TakeAll(&'static [(Range<u64>, Access)]),
+    /// Tries for a hold, and gives it back.
+    Try(Range<u64>, Access),
     /// Tries for several, and gives them back.
     TryAll(&'static [(Range<u64>, Access)]),
     /// Gives the last hold back; no step if there is none.
@@ -388,6 +390,13 @@ impl<'a> Worker<'a> {
                 let held = Hold::lock_all(lock, &all(batch)).expect("in range");
                 held.into_iter().for_each(|hold| self.begin(hold));
             }
+            Try(range, access) => match Hold::try_lock(lock, span(range.clone()), *access) {
+                Ok(held) => {
+                    self.begin(held);
+                    self.give();
+                }
+                Err(_) => note(self.me, "busy"),
+            },
             TryAll(batch) => match Hold::try_lock_all(lock, &all(batch)) {
                 Ok(held) => {
                     held.into_iter().for_each(|hold| self.begin(hold));
