@@ -78,7 +78,7 @@
 //! | try, any | `visibility`, `try-leaves-no-trace` |
 //!
 //! All else is decided in one section of the mutex: `src/requests/tests.rs` computes every count anew after each of thousands of random
-//! changes, and `tests/history.rs` compares a million steps with a list.
+//! changes, and `tests/histories.rs` compares a million steps with a list.
 //!
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905

@@ -10,7 +10,7 @@
 
 use core::task::{Poll, Waker};
 
-use spanlock_sync::wait::WaitQueue;
+use spanlock_sync::wait::{self, WaitQueue};
 use spanlock_sync::{Park, Parker};
 
 use crate::error::{RangeError, TryLockError};
@@ -19,7 +19,7 @@ use crate::powers::{
 };
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
-use crate::words::{self, Progress};
+use crate::words::{self, Progress, address_range};
 
 /// A reader-writer lock for everything: any two ranges conflict unless both are read. `P` is how its waiters sleep.
 #[derive(Debug)]
@@ -42,6 +42,12 @@ impl<P> Default for RwCounter<P> {
             word: RwWord::new(),
             queue: WaitQueue::default(),
         }
+    }
+}
+
+impl<P> Drop for RwCounter<P> {
+    fn drop(&mut self) {
+        wait::evict(address_range(core::slice::from_ref(&self.word)));
     }
 }
 

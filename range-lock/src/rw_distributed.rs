@@ -21,7 +21,7 @@
 
 use core::task::{Poll, Waker};
 
-use spanlock_sync::wait::WaitQueue;
+use spanlock_sync::wait::{self, WaitQueue};
 use spanlock_sync::{Park, Parker, thread};
 
 use crate::error::{RangeError, TryLockError};
@@ -30,7 +30,7 @@ use crate::powers::{
 };
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
-use crate::words::{self, Progress, Run};
+use crate::words::{self, Progress, Run, address_range};
 
 /// A word alone on two cache lines: x86 fetches lines in pairs.
 #[derive(Debug)]
@@ -91,6 +91,12 @@ impl<P: Park> RwDistributed<P> {
             Access::Upgradable | Access::Write => &self.slots[..],
         };
         slots.iter().map(|slot| slot.0.run())
+    }
+}
+
+impl<P> Drop for RwDistributed<P> {
+    fn drop(&mut self) {
+        wait::evict(address_range(&self.slots));
     }
 }
 

@@ -432,13 +432,15 @@ impl Progress {
         }
         match self.place.take() {
             None => Look::Arrives,
-            Some(mut place) => {
-                if queue.is_head(&mut place, waker) && admit(run.up_to(1)) {
-                    return Look::Passed(place);
+            Some(mut place) => match queue.is_head(&mut place, waker) {
+                // Its word had gone, and is back at the same address.
+                None => Look::Arrives,
+                Some(true) if admit(run.up_to(1)) => Look::Passed(place),
+                Some(_) => {
+                    self.place = Some(place);
+                    Look::Waits
                 }
-                self.place = Some(place);
-                Look::Waits
-            }
+            },
         }
     }
 
@@ -459,6 +461,12 @@ enum Look {
     Waits,
     /// It was the head, and was admitted.
     Passed(Place),
+}
+
+/// The addresses of a slice of words, which whoever gives up their memory [evicts](spanlock_sync::wait::evict).
+pub fn address_range<T>(words: &[T]) -> core::ops::Range<usize> {
+    let words = words.as_ptr_range();
+    words.start.addr()..words.end.addr()
 }
 
 /// Takes every run, in the order given, waiting for one lane at a time. Ordering: Acquire.

@@ -6,9 +6,9 @@
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
 use spanlock::RwWord;
-use spanlock::words::Word;
+use spanlock::words::{Word, address_range};
 use spanlock_sync::atomic::zeroed_slice;
-use spanlock_sync::{Park, Parker};
+use spanlock_sync::{Park, Parker, wait};
 
 use crate::lock::Srl;
 use crate::packed::PackedWord;
@@ -86,6 +86,12 @@ impl<W: Word, P: Park> Srl<Array<W>, P> {
     /// Bytes that the words take: 4 a segment, or half a byte if they are packed.
     pub fn memory_usage(&self) -> usize {
         size_of_val(&*self.space.words)
+    }
+}
+
+impl<W> Drop for Array<W> {
+    fn drop(&mut self) {
+        wait::evict(address_range(&self.words));
     }
 }
 

@@ -36,7 +36,8 @@
 //!
 //! # Not promised
 //! A wake may be spurious, and addresses may be reused: a late wake for a freed lock can reach a waiter of
-//! a new one at the same address. Waiters look again after each sleep.
+//! a new one at the same address. Waiters look again after each sleep. A place that was forgotten keeps its entry, and holds up who comes behind it, until the
+//! owner of the word [evicts](evict) it.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -44,6 +45,8 @@ use core::ops::Range;
 use core::task::Waker;
 use std::collections::VecDeque;
 
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+use crate::atomic::AtomicUsize;
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::{Mutex, MutexGuard, Parker, barrier};
 
@@ -69,9 +72,19 @@ pub struct Spot {
 pub struct Place {
     spot: Spot,
     id: u64,
-    /// Known to be the head: once true it stays true (Q-I3).
+    /// Known to be the head: once true it stays true (Q-I3), as long as nobody is evicted.
     head: bool,
-    waker: Waker,
+    evictions: usize,
+    /// Whose wake the entry holds: what `will_wake` would compare. The entry keeps it alive, so no other waker has it.
+    waker: (usize, usize),
+}
+
+/// What tells wakers apart.
+fn identity(waker: &Waker) -> (usize, usize) {
+    (
+        waker.data().addr(),
+        core::ptr::from_ref(waker.vtable()).addr(),
+    )
 }
 
 impl Place {
@@ -146,7 +159,8 @@ impl<P> WaitQueue<P> {
     #[track_caller]
     pub fn join(&self, spot: Spot, waker: &Waker) -> Place {
         // Cloned before the lock, as it is woken and dropped after it: it is the user's code.
-        let [mine, entrys] = [waker.clone(), waker.clone()];
+        let kept = waker.clone();
+        let waker = identity(&kept);
         let mut bucket = self.lock(spot);
         let id = bucket.next_id;
         bucket.next_id += 1;
@@ -155,7 +169,7 @@ impl<P> WaitQueue<P> {
             spot,
             id,
             passes: 0,
-            waker: entrys,
+            waker: kept,
         });
         // Relaxed: the barrier E below orders it; the bucket's lock orders it with other waiters (Q-I1).
         self.table.occupied(spot.word).fetch_add(1, Relaxed);
@@ -166,26 +180,31 @@ impl<P> WaitQueue<P> {
             spot,
             id,
             head,
-            waker: mine,
+            evictions: world::evictions(),
+            waker,
         }
     }
 
-    /// Whether `place` is the head, the one that may take the lane. From now on it is `waker` that is woken for it.
-    pub fn is_head(&self, place: &mut Place, waker: &Waker) -> bool {
-        if place.head && place.waker.will_wake(waker) {
-            return true;
+    /// Whether `place` is the head, the one that may take the lane; none if it was [evicted](evict), and waits for nothing any more. From now on it is
+    /// `waker` that is woken for it.
+    pub fn is_head(&self, place: &mut Place, waker: &Waker) -> Option<bool> {
+        let known = (place.evictions, place.waker) == (world::evictions(), identity(waker));
+        if place.head && known {
+            return Some(true);
         }
-        let [mine, mut entrys] = [waker.clone(), waker.clone()];
+        place.evictions = world::evictions();
+        let mut kept = waker.clone();
+        place.waker = identity(&kept);
         let mut bucket = self.lock(place.spot);
-        place.head = bucket
-            .head(place.spot)
-            .is_some_and(|head| head.id == place.id);
-        if let Some(entry) = bucket.entries.iter_mut().find(|entry| entry.id == place.id) {
-            core::mem::swap(&mut entry.waker, &mut entrys);
-        }
+        let head = bucket.head(place.spot);
+        place.head = head.is_some_and(|head| head.id == place.id);
+        let mine = bucket
+            .entries
+            .iter_mut()
+            .find(|entry| entry.id == place.id)?;
+        core::mem::swap(&mut mine.waker, &mut kept);
         drop(bucket);
-        place.waker = mine;
-        place.head
+        Some(place.head)
     }
 
     /// Lets an arrival take lanes of the word past those who wait for them: calls `take` with the end of those lanes whose heads were passed
@@ -262,6 +281,14 @@ impl<P> WaitQueue<P> {
     }
 }
 
+/// Ends all waiting at words whose addresses lie in `words`, because their memory is about to be given up: whoever still waits there is woken, and
+/// finds its place [gone](WaitQueue::is_head); who has forgotten its place leaves no ghost for the next owner of the address.
+///
+/// Under a checker a queue's table goes with it, and nothing is to be done.
+pub fn evict(words: Range<usize>) {
+    world::evict(words);
+}
+
 impl<P> fmt::Debug for WaitQueue<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitQueue").finish_non_exhaustive()
@@ -270,7 +297,10 @@ impl<P> fmt::Debug for WaitQueue<P> {
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 mod world {
-    use super::{AtomicU32, Bucket, Mutex};
+    use core::ops::Range;
+    use core::task::Waker;
+
+    use super::{AtomicU32, AtomicUsize, Bucket, Mutex, Relaxed};
 
     const BUCKETS: usize = 256;
 
@@ -285,6 +315,44 @@ mod world {
     static OCCUPIED: [AtomicU32; BUCKETS] = [const { AtomicU32::new(0) }; BUCKETS];
 
     pub(super) struct Table;
+
+    /// How often anybody was evicted.
+    static EVICTIONS: AtomicUsize = AtomicUsize::new(0);
+
+    pub(super) fn evictions() -> usize {
+        // Relaxed: who is evicted is woken after the count was raised, and looks again.
+        EVICTIONS.load(Relaxed)
+    }
+
+    pub(super) fn evict(words: Range<usize>) {
+        if words.len() <= size_of::<u64>() {
+            evict_from(bucket_of(words.start), &words);
+        } else {
+            (0..BUCKETS).for_each(|bucket| evict_from(bucket, &words));
+        }
+    }
+
+    fn evict_from(bucket: usize, words: &Range<usize>) {
+        // Relaxed: whoever stands there by right is known to the caller, or has been forgotten.
+        if OCCUPIED[bucket].load(Relaxed) == 0 {
+            return;
+        }
+        let mut evicted: Vec<Waker> = Vec::new();
+        let mut queues = TABLE[bucket].0.lock();
+        queues.entries.retain(|entry| {
+            let stays = !words.contains(&entry.spot.word);
+            if !stays {
+                evicted.push(entry.waker.clone());
+            }
+            stays
+        });
+        // Relaxed: as in `leave`.
+        OCCUPIED[bucket].fetch_sub(evicted.len() as u32, Relaxed);
+        drop(queues);
+        // Relaxed: before the wakes, which order it.
+        EVICTIONS.fetch_add(evicted.len(), Relaxed);
+        evicted.into_iter().for_each(Waker::wake);
+    }
 
     #[inline]
     fn bucket_of(word: usize) -> usize {
@@ -312,6 +380,12 @@ mod world {
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 mod world {
     use super::{AtomicU32, Bucket, Mutex};
+
+    pub(super) fn evict(_words: core::ops::Range<usize>) {}
+
+    pub(super) fn evictions() -> usize {
+        0
+    }
 
     /// One bucket for every address: as if all hashes collided.
     pub(super) struct Table {

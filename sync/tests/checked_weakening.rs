@@ -173,7 +173,7 @@ impl Counter {
         Parker::with(|parker| {
             let mut place = self.queue.join(self.spot(), parker.waker());
             // Acquire [C→B].
-            while !(self.queue.is_head(&mut place, parker.waker())
+            while !(self.queue.is_head(&mut place, parker.waker()) == Some(true)
                 && self
                     .word
                     .compare_exchange(0, HELD, Acquire, Relaxed)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Wake, Waker};
 
-use spanlock_sync::wait::{Place, Spot, WaitQueue};
+use spanlock_sync::wait::{Place, Spot, WaitQueue, evict};
 use spanlock_sync::{Park, Parker, barrier};
 
 /// A waker that counts.
@@ -57,7 +57,7 @@ impl Waiting {
     }
 
     fn is_head(&mut self, queue: &WaitQueue) -> bool {
-        queue.is_head(&mut self.2, &self.1)
+        queue.is_head(&mut self.2, &self.1) == Some(true)
     }
 
     fn wakes(&self) -> u32 {
@@ -174,6 +174,45 @@ fn passes_are_counted_for_each_head() {
     assert_eq!(pass(4..5), 5);
 }
 
+/// One waker is kept, though the place knows which.
+#[test]
+fn one_waker_is_kept() {
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let waiting = Waiting::at(word.spot(), &queue);
+    assert_eq!(
+        Arc::strong_count(&waiting.0),
+        3,
+        "ours, the waker's, the queue's"
+    );
+    queue.leave(waiting.2, true);
+    assert_eq!(Arc::strong_count(&waiting.0), 2);
+}
+
+/// Whoever gives up the memory of words ends all waiting there: for a range of words, and for one.
+#[test]
+fn eviction_ends_all_waiting() {
+    let queue = WaitQueue::new();
+    let words: Vec<_> = (0..1000).map(Word).collect();
+    let [first, last] = [&words[100], &words[899]].map(|word| word.spot().word);
+    for evicted in [first..last + 1, first..first + 4] {
+        let mut waiters: Vec<_> = words
+            .iter()
+            .map(|word| Waiting::at(word.spot(), &queue))
+            .collect();
+        evict(evicted.clone());
+        for waiting in &mut waiters {
+            let gone = evicted.contains(&waiting.2.spot().word);
+            assert_eq!(waiting.wakes(), u32::from(gone));
+            let place = queue.is_head(&mut waiting.2, &waiting.1);
+            assert_eq!(place, (!gone).then_some(true));
+        }
+        waiters
+            .into_iter()
+            .for_each(|waiting| queue.leave(waiting.2, true));
+        assert!(words.iter().all(|word| !queue.has_waiters(word.spot())));
+    }
+}
+
 /// A waker may run anything, an executor that takes the same locks too: so not under the table's own.
 #[test]
 fn a_waker_may_use_the_queue() {
@@ -210,7 +249,8 @@ fn a_waiting_thread_is_woken() {
             scope.spawn(|| {
                 Parker::with(|parker| {
                     let mut place = queue.join(spot, parker.waker());
-                    while !(queue.is_head(&mut place, parker.waker()) && word.load(SeqCst) == round)
+                    while !(queue.is_head(&mut place, parker.waker()) == Some(true)
+                        && word.load(SeqCst) == round)
                     {
                         parker.park();
                     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::program::{Fault, Program, programs};
+use crate::models::history;
+use crate::program::{Fault, Program, Run, programs};
 
 /// A checker's way of exploring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,6 +137,10 @@ const SLOW: &[&str] = &[
     "rw-distributed/exclusion/shuttle/dfs",
     "rw-distributed/deadlock/shuttle/dfs",
     "srl-array/deadlock/shuttle/dfs",
+    "rw-distributed/downgrade-writer/shuttle/dfs",
+    "rw-distributed/downgrade-upgradable/shuttle/dfs",
+    "rw-distributed/upgrade-readers/shuttle/dfs",
+    "rw-distributed/upgrade-writer/shuttle/dfs",
 ];
 
 /// Every row.
@@ -150,9 +155,15 @@ pub fn jobs() -> Vec<Job> {
                 faults: faults.to_vec(),
                 quick: true,
             };
-            job.quick = !SLOW.contains(&job.name().as_str());
+            let random = matches!(program.run, Run::Histories(_));
+            job.quick = !random && !SLOW.contains(&job.name().as_str());
             jobs.push(job);
         };
+        if let Run::Histories(_) = program.run {
+            add(Mode::Random, Some(history::SCHEDULES), &[]);
+            add(Mode::Pct, Some(history::SCHEDULES), &[]);
+            continue;
+        }
         let exact = program.threads == 2 || program.expected.is_some();
         let bound = (!exact).then_some(PREEMPTIONS);
         for &faults in program.plans {

@@ -1,14 +1,22 @@
 //! The locks that are modelled. A new lock is one line here.
 
-use std::sync::Arc;
-
-use spanlock::{RawRangeLock, RwCounter, RwDistributed};
+use spanlock::words::MAX_PASSES;
+use spanlock::{RwCounter, RwDistributed};
 use spanlock_interval::IntervalLock;
 use spanlock_srl::{SrlArray, SrlPacked};
+use spanlock_testkit::{Driven, driven};
 
-/// The lock under test, as every model sees it. Std's `Arc` in every world: the models are about the lock, and
-/// a reference count of the checker's own would multiply executions.
-pub type Lock = Arc<dyn RawRangeLock>;
+/// What a lock can do beyond taking and giving back. Named as the fields of [`Driven`].
+#[allow(non_camel_case_types, missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Power {
+    wait,
+    downgrade,
+    upgrade,
+    upgrade_wait,
+    split,
+    batch,
+}
 
 /// A lock to model.
 pub struct Primitive {
@@ -19,48 +27,45 @@ pub struct Primitive {
     /// Whether it changes words by weak compare-exchanges, and a waiter that was woken may have to sleep again. Neither is so if its
     /// state is under a mutex: then it can meet no fault but one, a sleep that ends by itself.
     pub words: bool,
+    /// How many later arrivals may pass a waiter.
+    pub overtakes: u32,
+    /// What it can do.
+    pub powers: &'static [Power],
     /// A fresh lock that covers at least positions `0..4`.
-    pub make: fn() -> Lock,
+    pub make: fn() -> Driven,
+}
+
+/// The name of a lock, what it is like, and, as for [`driven!`], how to make it and what it can do.
+macro_rules! primitive {
+    ($name:literal, granular: $granular:literal, words: $words:literal, overtakes: $overtakes:expr,
+     $lock:expr; $($power:ident),*) => {
+        Primitive {
+            name: $name,
+            granular: $granular,
+            words: $words,
+            overtakes: $overtakes,
+            powers: &[$(Power::$power),*],
+            make: || driven!($lock; $($power),*),
+        }
+    };
 }
 
 /// Every lock.
+#[rustfmt::skip]
 pub const PRIMITIVES: &[Primitive] = &[
-    Primitive {
-        name: "rw-counter",
-        granular: false,
-        words: true,
-        make: || Arc::new(RwCounter::new()),
-    },
-    Primitive {
-        name: "rw-distributed",
-        granular: false,
-        words: true,
-        make: || Arc::new(RwDistributed::with_slots(2)),
-    },
-    Primitive {
-        name: "srl-array",
-        granular: true,
-        words: true,
-        make: || Arc::new(array()),
-    },
-    Primitive {
-        name: "srl-packed",
-        granular: true,
-        words: true,
-        make: || Arc::new(SrlPacked::with_segment_size(4, 1).expect("1 is a power of two")),
-    },
-    Primitive {
-        name: "srl-gate",
-        granular: true,
-        words: true,
-        make: || Arc::new(array().wide_above(1)),
-    },
-    Primitive {
-        name: "interval-tree",
-        granular: true,
-        words: false,
-        make: || Arc::new(IntervalLock::new()),
-    },
+    primitive!("rw-counter", granular: false, words: true, overtakes: MAX_PASSES,
+        RwCounter::new(); wait, downgrade, upgrade, split),
+    primitive!("rw-distributed", granular: false, words: true, overtakes: MAX_PASSES,
+        RwDistributed::with_slots(2); wait, downgrade, upgrade, split),
+    primitive!("srl-array", granular: true, words: true, overtakes: MAX_PASSES,
+        array(); wait, downgrade, upgrade, split),
+    primitive!("srl-packed", granular: true, words: true, overtakes: MAX_PASSES,
+        SrlPacked::with_segment_size(4, 1).expect("1 is a power of two"); wait, downgrade, upgrade, split),
+    // Two segments are a wide range already.
+    primitive!("srl-gate", granular: true, words: true, overtakes: MAX_PASSES,
+        array().wide_above(1); wait, downgrade, upgrade, split),
+    primitive!("interval-tree", granular: true, words: false, overtakes: 0,
+        IntervalLock::new(); wait, downgrade, upgrade, upgrade_wait, split),
 ];
 
 fn array() -> SrlArray {

@@ -4,7 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::models::{litmus, lock, word};
+use spanlock_testkit::Driven;
+
+use crate::models::{history, litmus, lock, powers, word};
 use crate::plan::Mode;
 
 /// A property of a primitive, and the program that shows it.
@@ -24,8 +26,17 @@ pub struct Program {
     pub plans: &'static [&'static [Fault]],
     /// The exact outcomes, where they are the point.
     pub expected: Option<Expected>,
-    /// One execution.
-    pub run: Arc<dyn Fn() + Send + Sync>,
+    /// What runs.
+    pub run: Run,
+}
+
+/// What an exploration runs.
+#[derive(Clone)]
+pub enum Run {
+    /// One program: this is an execution of it.
+    Once(Arc<dyn Fn() + Send + Sync>),
+    /// Many random programs, for a fresh lock each time.
+    Histories(fn() -> Driven),
 }
 
 /// The outcomes that a litmus program must show, as [`crate::trace`] writes them.
@@ -120,5 +131,7 @@ pub fn programs() -> Vec<Program> {
     let mut programs = litmus::programs();
     programs.extend(word::programs());
     programs.extend(lock::programs());
+    programs.extend(powers::programs());
+    programs.extend(history::programs());
     programs
 }

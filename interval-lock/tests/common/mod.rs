@@ -197,24 +197,3 @@ impl<'a> Taken<'a> {
         )
     }
 }
-
-/// A small generator of numbers, the same in every run for the same seed.
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
-        Rng(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-    }
-
-    /// A number below `bound`.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 8) % bound
-    }
-
-    pub(crate) fn access(&mut self) -> Access {
-        [Access::Read, Access::Upgradable, Access::Write][self.below(3) as usize]
-    }
-}

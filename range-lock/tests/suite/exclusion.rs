@@ -4,9 +4,10 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
+use fastrand::Rng;
 use spanlock::{Access, RangeLock, RangeLockExt, RawRangeLock};
 
-use super::{ALL, Held, Kind, Rng, UNITS};
+use super::{ALL, Held, Kind, UNITS};
 
 const THREADS: u64 = 8;
 
@@ -19,12 +20,12 @@ struct Stamped {
 
 /// A range of quarters of units, not often a wide one, and now and then the full.
 fn some_range(rng: &mut Rng, quarters: u64) -> (u64, u64) {
-    if rng.below(64) == 0 {
+    if rng.u64(..64) == 0 {
         return (0, quarters);
     }
-    let start = rng.below(quarters);
-    let longest = if rng.below(8) == 0 { quarters } else { 6 };
-    (start, (start + 1 + rng.below(longest)).min(quarters))
+    let start = rng.u64(..quarters);
+    let longest = if rng.u64(..8) == 0 { quarters } else { 6 };
+    (start, (start + 1 + rng.u64(..longest)).min(quarters))
 }
 
 /// Writers stamp all elements of their range, and find all stamps their own a moment later; readers find that
@@ -55,14 +56,14 @@ fn work<L: RawRangeLock>(
     quarter: u64,
     quarters: u64,
 ) -> u64 {
-    let mut rng = Rng::new(me);
+    let mut rng = Rng::with_seed(me);
     let mut written = 0;
     for round in 0..1500 {
         let (start, end) = some_range(&mut rng, quarters);
         let range = (start * quarter) as usize..(end * quarter) as usize;
         let step = quarter as usize;
-        let (tried, pause) = (rng.below(4) == 0, rng.below(16) == 0);
-        if rng.below(2) == 0 {
+        let (tried, pause) = (rng.u64(..4) == 0, rng.u64(..16) == 0);
+        if rng.u64(..2) == 0 {
             let guard = match tried {
                 false => lock.write(range).ok(),
                 true => lock.try_write(range).ok(),
@@ -112,10 +113,10 @@ pub(crate) fn counts_of_eight_threads<L: RawRangeLock>(kind: &Kind<L>) {
         for me in 0..THREADS {
             let (lock, inside) = (&lock, &inside);
             scope.spawn(move || {
-                let mut rng = Rng::new(100 + me);
+                let mut rng = Rng::with_seed(100 + me);
                 for _ in 0..1500 {
                     let (start, end) = some_range(&mut rng, UNITS);
-                    let access = ALL[rng.below(3) as usize];
+                    let access = ALL[rng.u64(..3) as usize];
                     let hold = Held::take(lock, kind.units(start..end), access);
                     let units = &inside[start as usize..end as usize];
                     for unit in units {
@@ -132,7 +133,7 @@ pub(crate) fn counts_of_eight_threads<L: RawRangeLock>(kind: &Kind<L>) {
                             }
                         }
                     }
-                    if rng.below(8) == 0 {
+                    if rng.u64(..8) == 0 {
                         thread::yield_now();
                     }
                     for unit in units {

@@ -14,7 +14,6 @@ pub(crate) mod erased;
 pub(crate) mod exclusion;
 pub(crate) mod fairness;
 pub(crate) mod guards;
-pub(crate) mod oracle;
 pub(crate) mod ranges;
 pub(crate) mod tries;
 pub(crate) mod waiting;
@@ -126,23 +125,6 @@ impl<'a, L: RawRangeLock + ?Sized> Held<'a, L> {
 pub(crate) const BOTH: [Access; 2] = [Access::Read, Access::Write];
 pub(crate) const ALL: [Access; 3] = [Access::Read, Access::Upgradable, Access::Write];
 
-/// A small generator of numbers, the same in every run for the same seed.
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
-        Rng(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-    }
-
-    /// A number below `bound`.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 8) % bound
-    }
-}
-
 /// A module of all tests for one lock: its name, its type, and its [`Kind`].
 macro_rules! contract {
     ($name:ident, $lock:ty, $kind:expr) => {
@@ -206,8 +188,6 @@ macro_rules! contract {
                     a_writer_gets_in_under_a_rain_of_readers
                     a_writer_of_everything_gets_in_under_small_readers
                     writers_are_first_come_first_served;
-                oracle:
-                    random_tries_agree_with_a_list_of_holds;
             }
         }
     };

@@ -2,9 +2,10 @@
 
 use std::thread;
 
+use fastrand::Rng;
 use spanlock::{Access, RangeLockExt, RawRangeLock, TryLockError};
 
-use super::{ALL, BOTH, Held, Kind, Rng, UNITS};
+use super::{ALL, BOTH, Held, Kind, UNITS};
 
 pub(crate) fn a_free_gap_is_granted<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
@@ -85,18 +86,18 @@ pub(crate) fn tries_of_many_threads_leave_no_trace<L: RawRangeLock>(kind: &Kind<
             .map(|seed| {
                 let lock = &lock;
                 scope.spawn(move || {
-                    let mut rng = Rng::new(seed);
+                    let mut rng = Rng::with_seed(seed);
                     let mut granted = 0;
                     let mut holds: Vec<Held<'_, L>> = Vec::new();
                     for _ in 0..2000 {
-                        let start = rng.below(UNITS);
-                        let end = start + 1 + rng.below(UNITS - start);
-                        let access = BOTH[rng.below(2) as usize];
+                        let start = rng.u64(..UNITS);
+                        let end = start + 1 + rng.u64(..UNITS - start);
+                        let access = BOTH[rng.u64(..2) as usize];
                         if let Ok(hold) = Held::try_take(lock, kind.units(start..end), access) {
                             granted += 1;
                             holds.push(hold);
                         }
-                        if holds.len() == 3 || rng.below(3) == 0 {
+                        if holds.len() == 3 || rng.u64(..3) == 0 {
                             holds.clear();
                         }
                     }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
+use fastrand::Rng;
 use spanlock::{Access, RangeLockExt, RawRangeLock};
 
-use super::{BOTH, Held, Kind, Rng, UNITS};
+use super::{BOTH, Held, Kind, UNITS};
 
 /// Long enough for a thread to fall asleep, most of the time. Nothing is wrong if it has not.
 fn let_them_sleep() {
@@ -116,11 +117,11 @@ pub(crate) fn overlapping_requests_never_wait_in_a_circle<L: RawRangeLock>(kind:
         for seed in 0..8 {
             let lock = &lock;
             scope.spawn(move || {
-                let mut rng = Rng::new(seed);
+                let mut rng = Rng::with_seed(seed);
                 for _ in 0..1000 {
-                    let start = rng.below(6);
-                    let hold = lock.write(kind.units(start..start + 2 + rng.below(3)));
-                    if rng.below(8) == 0 {
+                    let start = rng.u64(..6);
+                    let hold = lock.write(kind.units(start..start + 2 + rng.u64(..3)));
+                    if rng.u64(..8) == 0 {
                         thread::yield_now();
                     }
                     drop(hold.unwrap());

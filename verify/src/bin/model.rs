@@ -20,8 +20,10 @@ mod checked {
     use std::str::FromStr;
 
     use spanlock_sync::check::{self, Config, Site, Weakening};
+    #[cfg(spanlock_shuttle)]
+    use spanlock_testkit::Driven;
     use spanlock_verify::plan::{Job, Mode, jobs};
-    use spanlock_verify::program::{Fault, FaultKind};
+    use spanlock_verify::program::{Fault, FaultKind, Run};
     use spanlock_verify::row::{EVENTS, FAILURE, Found};
     use spanlock_verify::trace;
 
@@ -68,7 +70,6 @@ mod checked {
         }
         config.faults = job.faults.iter().map(injected).collect();
         check::configure(config).expect("configured once, here");
-        report_panics();
         explore(job);
         let sites = if sites { check::sites() } else { Vec::new() };
         let found = Found {
@@ -105,43 +106,120 @@ mod checked {
         }));
     }
 
-    fn execute(job: &Job) {
+    fn execute(run: impl FnOnce()) {
         check::begin_execution();
         trace::begin();
-        (job.program.run)();
+        run();
         trace::end();
     }
 
     #[cfg(spanlock_loom)]
     fn explore(job: Job) {
+        let Run::Once(run) = job.program.run else {
+            refuse("histories are for shuttle");
+        };
+        report_panics();
         let mut builder = loom::model::Builder::new();
         // Stated here, not taken from the environment: a search that is cut off there ends green.
         builder.max_duration = None;
         builder.max_permutations = None;
         builder.max_branches = 10_000;
         builder.preemption_bound = job.bound.map(|bound| bound as usize);
-        builder.check(move || execute(&job));
+        builder.check(move || execute(|| run()));
     }
 
     #[cfg(spanlock_shuttle)]
     fn explore(job: Job) {
+        match job.program.run {
+            Run::Once(run) => {
+                report_panics();
+                schedules(job.mode, job.bound, 1, false, move || execute(|| run()));
+            }
+            Run::Histories(make) => histories(job.mode, job.bound, make),
+        }
+    }
+
+    /// Runs `body` under so many schedules; silently, if a failure is not to be told.
+    #[cfg(spanlock_shuttle)]
+    fn schedules(
+        mode: Mode,
+        bound: Option<u64>,
+        seed: u64,
+        silent: bool,
+        body: impl Fn() + Send + Sync + 'static,
+    ) {
         use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler};
         let mut config = shuttle::Config::new();
         config.max_steps = shuttle::MaxSteps::FailAfter(100_000);
-        let schedules = job.bound.map(|bound| bound as usize);
-        let mode = job.mode;
-        let body = move || execute(&job);
+        if silent {
+            config.failure_persistence = shuttle::FailurePersistence::None;
+        }
+        let schedules = bound.map(|bound| bound as usize);
+        let some = schedules.unwrap_or(10_000);
         match mode {
             Mode::Dfs => {
-                shuttle::Runner::new(DfsScheduler::new(schedules, false), config).run(body);
+                shuttle::Runner::new(DfsScheduler::new(schedules, false), config).run(body)
             }
             Mode::Random => {
-                let scheduler = RandomScheduler::new_from_seed(1, schedules.unwrap_or(10_000));
-                shuttle::Runner::new(scheduler, config).run(body);
+                let scheduler = RandomScheduler::new_from_seed(seed, some);
+                shuttle::Runner::new(scheduler, config).run(body)
             }
             _ => {
-                let scheduler = PctScheduler::new_from_seed(1, 3, schedules.unwrap_or(10_000));
-                shuttle::Runner::new(scheduler, config).run(body);
+                let scheduler = PctScheduler::new_from_seed(seed, 3, some);
+                shuttle::Runner::new(scheduler, config).run(body)
+            }
+        };
+    }
+
+    /// Random programs, until there have been enough operations; one that fails is made small, and told.
+    #[cfg(spanlock_shuttle)]
+    fn histories(mode: Mode, bound: Option<u64>, make: fn() -> Driven) {
+        use std::panic::catch_unwind;
+        use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+        use std::sync::{Arc, OnceLock};
+
+        use proptest::test_runner::{TestCaseError, TestError};
+        use spanlock_testkit::op::Program;
+        use spanlock_testkit::{histories, op, threads};
+        use spanlock_verify::models::history::{ENOUGH, OPERATIONS, THREADS};
+
+        static DONE: AtomicU64 = AtomicU64::new(0);
+        let run = move |program: &Program, silent| {
+            let program = program.clone();
+            schedules(mode, bound, 1, silent, move || {
+                execute(|| match threads::run(make(), &program) {
+                    // Relaxed: a count.
+                    Ok(done) => _ = DONE.fetch_add(done, Relaxed),
+                    Err(wrong) => panic!("{wrong}"),
+                });
+            });
+        };
+        // A lock can be made, and asked what it can do, inside of an execution only.
+        let strategy = Arc::new(OnceLock::new());
+        let set = strategy.clone();
+        schedules(Mode::Random, Some(1), 1, false, move || {
+            set.get_or_init(|| op::program(&make(), THREADS, OPERATIONS));
+        });
+        let strategy = strategy.get().expect("made just now");
+        let seed = histories::seed();
+        std::panic::set_hook(Box::new(|_| {}));
+        for round in 0.. {
+            if DONE.load(Relaxed) >= ENOUGH {
+                return;
+            }
+            let mut runner = histories::runner(seed.wrapping_add(round << 32), 16);
+            let result = runner.run(strategy, |program| {
+                let run = std::panic::AssertUnwindSafe(|| run(&program, true));
+                catch_unwind(run).map_err(|_| TestCaseError::fail("it fails"))
+            });
+            if let Err(TestError::Fail(_, program)) = result {
+                eprintln!("{FAILURE}seed {seed}, made small:");
+                for (thread, ops) in program.iter().enumerate() {
+                    eprintln!("{FAILURE}  thread {}: {ops:?}", thread + 1);
+                }
+                report_panics();
+                run(&program, false);
+                refuse("what failed does so no more");
             }
         }
     }

@@ -11,7 +11,7 @@ use spanlock_sync::wait::{Spot, WaitQueue};
 use spanlock_sync::{Park, Parker, Wakeup, barrier, thread};
 
 use crate::plan::Mode;
-use crate::program::{Expected, FAULTLESS, Fault, FaultKind, Program};
+use crate::program::{Expected, FAULTLESS, Fault, FaultKind, Program, Run};
 use crate::trace::note;
 
 const SPURIOUS_WAKE: &[&[Fault]] = &[&[Fault::new(FaultKind::SpuriousWake, 0)]];
@@ -70,7 +70,7 @@ fn litmus(
         operations,
         plans: FAULTLESS,
         expected: Some(expected),
-        run: Arc::new(run),
+        run: Run::Once(Arc::new(run)),
     }
 }
 
@@ -354,7 +354,8 @@ fn wait_for_change(slept: fn(u32)) {
     Parker::with(|parker| {
         let mut place = queue.join(SPOT, parker.waker());
         let mut sleeps = 0;
-        while !(queue.is_head(&mut place, parker.waker()) && word.load(Acquire) == 1) {
+        while !(queue.is_head(&mut place, parker.waker()) == Some(true) && word.load(Acquire) == 1)
+        {
             sleeps += 1;
             slept(sleeps);
             parker.park();

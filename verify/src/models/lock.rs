@@ -10,9 +10,10 @@ use std::sync::Arc;
 use spanlock::{RangeLockExt, TryLockError};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::thread;
+use spanlock_testkit::Driven;
 
-use crate::primitives::{Lock, PRIMITIVES, Primitive};
-use crate::program::{FAULTLESS, Fault, FaultKind, Program};
+use crate::primitives::{PRIMITIVES, Primitive};
+use crate::program::{FAULTLESS, Fault, FaultKind, Program, Run};
 use crate::trace::note;
 
 /// A property: what each thread does, and what that shows.
@@ -121,7 +122,7 @@ const FIRST: &[&[Fault]] = &[
 ];
 
 /// What a lock without words of its own can meet.
-const FIRST_SLEEP: &[&[Fault]] = &[&[], &[Fault::new(FaultKind::SpuriousWake, 0)]];
+pub(super) const FIRST_SLEEP: &[&[Fault]] = &[&[], &[Fault::new(FaultKind::SpuriousWake, 0)]];
 
 /// Each fault where there are two.
 const FIRST_OR_SECOND: &[&[Fault]] = &[
@@ -152,7 +153,7 @@ pub fn programs() -> Vec<Program> {
                     _ => FIRST_SLEEP,
                 },
                 expected: None,
-                run: Arc::new(|| workers(primitive, model.threads)),
+                run: Run::Once(Arc::new(|| workers(primitive, model.threads))),
             });
         }
     }
@@ -179,7 +180,7 @@ enum Step {
 }
 
 /// Data of each position, in cells that loom watches: two accesses that race fail the model.
-struct Data([UnsafeCell<u32>; 4]);
+pub(super) struct Data([UnsafeCell<u32>; 4]);
 
 // SAFETY: a cell is accessed under a hold of its position only; that the holds suffice is what loom checks.
 unsafe impl Sync for Data {}
@@ -187,14 +188,18 @@ unsafe impl Sync for Data {}
 unsafe impl Send for Data {}
 
 impl Data {
-    fn add_one(&self, range: &Range<u64>) {
+    pub(super) fn new() -> Self {
+        Data([0; 4].map(UnsafeCell::new))
+    }
+
+    pub(super) fn add_one(&self, range: &Range<u64>) {
         for at in range.clone() {
             // SAFETY: the caller holds `range` exclusively.
             self.0[at as usize].with_mut(|value| unsafe { *value += 1 });
         }
     }
 
-    fn sum(&self, range: &Range<u64>) -> u32 {
+    pub(super) fn sum(&self, range: &Range<u64>) -> u32 {
         // SAFETY: the caller holds `range`, shared or exclusively.
         range
             .clone()
@@ -206,8 +211,8 @@ impl Data {
 /// Runs each worker's steps in a thread of its own, main being the first; then nobody holds anything, nobody
 /// waits, and the data is what the writes add up to.
 fn workers(primitive: &Primitive, threads: &'static [&'static [Step]]) {
-    let lock: Lock = (primitive.make)();
-    let data = Arc::new(Data([0; 4].map(UnsafeCell::new)));
+    let lock = (primitive.make)();
+    let data = Arc::new(Data::new());
     let mut expected = 0;
     let others: Vec<_> = threads[1..]
         .iter()
@@ -223,6 +228,7 @@ fn workers(primitive: &Primitive, threads: &'static [&'static [Step]]) {
     }
     // Nothing is left behind: neither a hold nor a request.
     let everything = lock
+        .raw
         .try_write(0..4)
         .expect("all holds are gone, yet a try on everything fails");
     assert_eq!(data.sum(&(0..4)), expected, "a write was lost");
@@ -230,7 +236,7 @@ fn workers(primitive: &Primitive, threads: &'static [&'static [Step]]) {
 }
 
 /// Runs one worker's steps; returns how much it added to the data.
-fn work(me: usize, steps: &[Step], lock: &Lock, data: &Data) -> u32 {
+fn work(me: usize, steps: &[Step], lock: &Driven, data: &Data) -> u32 {
     let mut added = 0;
     for step in steps {
         let result = match step {
@@ -238,19 +244,19 @@ fn work(me: usize, steps: &[Step], lock: &Lock, data: &Data) -> u32 {
                 me,
                 data,
                 range,
-                lock.read(range.clone()).map_err(Into::into),
+                lock.raw.read(range.clone()).map_err(Into::into),
             ),
             Write(range) => write(
                 me,
                 data,
                 range,
-                lock.write(range.clone()).map_err(Into::into),
+                lock.raw.write(range.clone()).map_err(Into::into),
             ),
             TryRead(range) | MustTryRead(range) => {
-                read(me, data, range, lock.try_read(range.clone()))
+                read(me, data, range, lock.raw.try_read(range.clone()))
             }
             TryWrite(range) | MustTryWrite(range) => {
-                write(me, data, range, lock.try_write(range.clone()))
+                write(me, data, range, lock.raw.try_write(range.clone()))
             }
         };
         match (step, result) {

@@ -1,5 +1,7 @@
 //! The programs, by what they are about.
 
+pub mod history;
 pub mod litmus;
 pub mod lock;
+pub mod powers;
 pub mod word;

@@ -10,7 +10,7 @@ use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 
-use crate::program::{FAULTLESS, Fault, FaultKind, Program};
+use crate::program::{FAULTLESS, Fault, FaultKind, Program, Run};
 use crate::trace::note;
 
 const FIRST_WAKE: &[&[Fault]] = &[&[], &[Fault::new(FaultKind::SpuriousWake, 0)]];
@@ -27,7 +27,7 @@ pub fn programs() -> Vec<Program> {
         operations,
         plans,
         expected: None,
-        run: Arc::new(run),
+        run: Run::Once(Arc::new(run)),
     };
     vec![
         program(

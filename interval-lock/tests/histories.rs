@@ -1,0 +1,12 @@
+//! A million operations against a list of holds, and the cases from the field, by the suite that every lock passes.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use spanlock_interval::IntervalLock;
+use spanlock_testkit::{Order, driven, suite};
+
+suite!(
+    interval_tree,
+    Order::Arrival,
+    driven!(IntervalLock::new(); wait, downgrade, upgrade, upgrade_wait, split)
+);

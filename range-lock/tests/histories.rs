@@ -1,0 +1,18 @@
+//! A million operations against a list of holds, and the cases from the field, by the suite that every lock passes.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use spanlock::{RwCounter, RwDistributed};
+use spanlock_testkit::{Order, driven, suite};
+
+suite!(
+    rw_counter,
+    Order::Bounded,
+    driven!(RwCounter::new(); wait, downgrade, upgrade, split)
+);
+
+suite!(
+    rw_distributed,
+    Order::Bounded,
+    driven!(RwDistributed::with_slots(3); wait, downgrade, upgrade, split)
+);

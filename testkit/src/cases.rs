@@ -1,0 +1,401 @@
+//! Bugs that range locks in the field had, each as a test of every lock that has what it is about. Where the others are shown: `docs/cases.md`.
+//!
+//! A case returns at once if it does not apply: the lock lacks the power, or blocks everything by everything.
+
+use core::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use spanlock::Access::{Read, Upgradable, Write};
+use spanlock::words::MAX_PASSES;
+use spanlock::{Access, RangeError, RangeLock, RangeLockExt, RawRangeLock, Span, TryLockError};
+
+use crate::Driven;
+use crate::owner::{Asked, Hold, span};
+
+/// A span of units, so that borders of ranges are borders of what the lock blocks.
+fn units(lock: &Driven, range: Range<u64>) -> Span {
+    let unit = lock.raw.granularity().min(4096);
+    span(range.start * unit..range.end * unit)
+}
+
+fn is_granular(lock: &Driven) -> bool {
+    lock.raw.granularity() < u64::MAX
+}
+
+fn take(lock: &Driven, range: Range<u64>, access: Access) -> Hold<'_> {
+    Hold::try_lock(lock, units(lock, range), access).expect("nothing is in its way")
+}
+
+fn granted<'a>(asked: &mut Asked<'a>) -> Hold<'a> {
+    assert!(asked.is_woken(), "nobody woke {asked:?}");
+    let polled = asked.poll().expect("a range of the lock");
+    polled.expect("nothing is in its way")
+}
+
+fn waits(asked: &mut Asked<'_>) -> bool {
+    asked.poll().expect("a range of the lock").is_none()
+}
+
+fn assert_free(lock: &Driven) {
+    let everything = span(0..lock.raw.capacity());
+    let all = Hold::try_lock(lock, everything, Write);
+    all.expect("nobody holds, and nobody waits").release();
+}
+
+/// Linux range lock patches, 2019: cancelling a waiting reader decremented all that overlapped it, so another reader was granted beside the writer.
+pub fn case_01_a_cancelled_reader_lets_nobody_in(lock: &Driven) {
+    if lock.wait.is_none() {
+        return;
+    }
+    let writer = take(lock, 0..4, Write);
+    let first = Asked::waiting(lock, units(lock, 0..4), Read);
+    let mut second = Asked::waiting(lock, units(lock, 0..4), Read);
+    first.cancel();
+    assert!(waits(&mut second), "granted while a writer holds");
+    let third = Asked::waiting(lock, units(lock, 1..2), Read);
+    third.cancel();
+    assert!(waits(&mut second), "granted while a writer holds");
+    writer.release();
+    granted(&mut second).release();
+    assert_free(lock);
+}
+
+/// The other half: one that gives up unblocks those who came later and waited for it, and nobody else.
+pub fn case_01_a_cancelled_waiter_unblocks_later_arrivals_only(lock: &Driven) {
+    if lock.wait.is_none() {
+        return;
+    }
+    let reader = take(lock, 0..4, Read);
+    let mut before = Asked::waiting(lock, units(lock, 0..1), Write);
+    let given_up = Asked::waiting(lock, units(lock, 3..4), Write);
+    let mut behind = Asked::new(lock, units(lock, 3..4), Read);
+    let passed = behind.poll().expect("a range of the lock");
+    given_up.cancel();
+    match passed {
+        // It may pass, where the lock bounds that.
+        Some(passed) => passed.release(),
+        None if is_granular(lock) => granted(&mut behind).release(),
+        // Here it waits for the first writer as well.
+        None => behind.cancel(),
+    }
+    assert!(waits(&mut before), "granted while a reader holds");
+    reader.release();
+    granted(&mut before).release();
+    assert_free(lock);
+}
+
+/// The same patches: a try looked at the hull of all ranges.
+pub fn case_02_a_try_in_a_free_gap_succeeds(lock: &Driven) {
+    if !is_granular(lock) {
+        return;
+    }
+    let holds = [
+        take(lock, 0..1, Write),
+        take(lock, 3..4, Write),
+        take(lock, 7..8, Write),
+    ];
+    for access in [Read, Upgradable, Write] {
+        for gap in [1..3, 4..7, 8..9, 5..6] {
+            take(lock, gap, access).release();
+        }
+        // Exactly: one unit more, on either side, is one too many.
+        for wide in [0..3, 1..4, 3..5, 4..8] {
+            let tried = Hold::try_lock(lock, units(lock, wide), access);
+            assert!(matches!(tried, Err(TryLockError::WouldBlock)));
+        }
+    }
+    holds.into_iter().for_each(Hold::release);
+    assert_free(lock);
+}
+
+/// OpenZFS: reducing a held range did not wake those whom it unblocked, or looked at flags without the lock and spun for hours.
+pub fn case_04_a_shrink_wakes_those_outside_of_what_is_kept(lock: &Driven) {
+    if lock.split.is_none() || !is_granular(lock) {
+        return;
+    }
+    let mut hold = take(lock, 0..6, Write);
+    thread::scope(|scope| {
+        let reader = |range| {
+            let span = units(lock, range);
+            scope.spawn(move || Hold::lock(lock, span, Read).expect("in range").release())
+        };
+        let (low, high) = (reader(0..2), reader(4..6));
+        hold.shrink(units(lock, 2..6));
+        // The ends of the threads are the assertion: what is kept has not been given back.
+        low.join().expect("a reader of what was given back");
+        hold.shrink(units(lock, 2..4));
+        high.join().expect("a reader of what was given back");
+    });
+    let inside = Hold::try_lock(lock, units(lock, 3..4), Read);
+    assert!(inside.is_err(), "what is kept is held");
+    if lock.wait.is_some() {
+        let mut beyond = Asked::waiting(lock, units(lock, 3..4), Read);
+        let mut within = Asked::waiting(lock, units(lock, 2..3), Read);
+        hold.shrink(units(lock, 2..3));
+        granted(&mut beyond).release();
+        assert!(waits(&mut within), "granted while a writer holds");
+        within.cancel();
+    }
+    hold.release();
+    assert_free(lock);
+}
+
+/// RocksDB: the upgrader was in its own list of conflicts, and after a time-out it looped for ever.
+pub fn case_06_an_upgrade_does_not_wait_for_itself(lock: &Driven) {
+    if lock.upgrade.is_none() {
+        return;
+    }
+    for access in [Read, Upgradable] {
+        let mut hold = take(lock, 1..3, access);
+        assert!(hold.try_upgrade(), "nobody else is there");
+        assert!(Hold::try_lock(lock, units(lock, 2..3), Read).is_err());
+        hold.release();
+    }
+    if lock.upgrade_wait.is_some() {
+        let mut hold = take(lock, 1..3, Upgradable);
+        hold.upgrade();
+        assert!(Hold::try_lock(lock, units(lock, 2..3), Read).is_err());
+        hold.release();
+    }
+    assert_free(lock);
+}
+
+/// RocksDB: nor for those who wait for it.
+pub fn case_06_an_upgrade_does_not_wait_for_those_who_wait_for_it(lock: &Driven) {
+    if lock.upgrade.is_none() || lock.wait.is_none() {
+        return;
+    }
+    let mut hold = take(lock, 0..2, Upgradable);
+    let mut writer = Asked::waiting(lock, units(lock, 0..2), Write);
+    assert!(hold.try_upgrade(), "nobody else holds");
+    assert!(waits(&mut writer), "granted while a writer holds");
+    hold.release();
+    granted(&mut writer).release();
+    if lock.upgrade_wait.is_some() {
+        let mut hold = take(lock, 0..2, Upgradable);
+        let mut writer = Asked::waiting(lock, units(lock, 0..2), Write);
+        hold.upgrade();
+        hold.release();
+        granted(&mut writer).release();
+    }
+    assert_free(lock);
+}
+
+/// RocksDB: an upgrade that failed left the lock as if it went on.
+pub fn case_06_a_failed_upgrade_leaves_no_trace(lock: &Driven) {
+    if lock.upgrade.is_none() {
+        return;
+    }
+    for access in [Read, Upgradable] {
+        let mut hold = take(lock, 0..3, access);
+        let other = take(lock, 2..4, Read);
+        for _ in 0..1000 {
+            assert!(!hold.try_upgrade(), "a reader is there");
+            assert_eq!(hold.access(), access);
+            // Readers still come in.
+            take(lock, 0..4, Read).release();
+        }
+        other.release();
+        assert!(hold.try_upgrade(), "the reader has gone");
+        hold.release();
+        assert_free(lock);
+    }
+}
+
+/// The crate range-lock: elements of no size divided by zero; an empty range at the end, or a length that overflows, panicked.
+pub fn case_09_the_least_and_the_largest_ranges(lock: &Driven) {
+    let (raw, capacity) = (&lock.raw, lock.raw.capacity());
+    let unit = raw.granularity().min(4096);
+    let last = raw.write(capacity - 1..capacity).expect("in range");
+    let rest = raw.try_write(0..capacity - unit);
+    assert_eq!(rest.is_ok(), is_granular(lock));
+    assert!(raw.try_read(0..capacity).is_err());
+    // Empty ones hold nothing and find nothing in their way, wherever they are.
+    for at in [0, 5, capacity - 1, capacity, u64::MAX] {
+        assert_eq!(raw.write(at..at).expect("empty").span(), None);
+        assert_eq!(raw.try_read(at..at).expect("empty").span(), None);
+    }
+    drop((last, rest));
+    #[allow(clippy::reversed_empty_ranges)]
+    let reversed = raw.write(u64::MAX..0).err();
+    let (start, end) = (u64::MAX, 0);
+    assert_eq!(reversed, Some(RangeError::Reversed { start, end }));
+    if capacity < u64::MAX {
+        let (start, end) = (0, capacity + 1);
+        let past = RangeError::PastCapacity {
+            start,
+            end,
+            capacity,
+        };
+        assert_eq!(raw.write(start..end).err(), Some(past));
+    }
+    drop(raw.try_write(0..capacity).expect("everything is free"));
+}
+
+/// The same crate, once more for what owns its elements.
+pub fn case_09_elements_of_no_size(lock: &Driven) {
+    let length = usize::try_from(lock.raw.capacity()).unwrap_or(usize::MAX);
+    let elements: Box<[()]> = vec![(); length].into_boxed_slice();
+    let raw: Arc<dyn RawRangeLock> = lock.raw.clone();
+    let elements = RangeLock::with_lock(elements, raw).expect("the lock covers them");
+    let all = elements.write(0..length).expect("in range");
+    assert!(elements.try_read(length - 1..length).is_err());
+    assert!(elements.read(length..length).expect("empty").is_empty());
+    drop(all);
+    assert_eq!(
+        elements.read(length - 1..length).expect("in range").len(),
+        1
+    );
+}
+
+/// range-mutex: each poll of a future pushed one more waiter.
+pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
+    if lock.wait.is_none() {
+        return;
+    }
+    let hold = take(lock, 0..2, Write);
+    let mut asked = Asked::waiting(lock, units(lock, 0..2), Write);
+    for _ in 0..1_000_000 {
+        assert!(waits(&mut asked), "granted while a writer holds");
+    }
+    assert!(asked.wakers() <= 1, "{} wakers are kept", asked.wakers());
+    // Given up, it has left nothing: neither a waker nor a place in the queue.
+    let mut behind = Asked::waiting(lock, units(lock, 0..2), Read);
+    asked.cancel();
+    hold.release();
+    granted(&mut behind).release();
+    assert_free(lock);
+}
+
+/// The same crate: a guard that is leaked keeps its range locked, and breaks nothing.
+pub fn case_10_leaked_holds_keep_their_ranges_and_nothing_else(lock: &Driven) {
+    core::mem::forget(lock.raw.write(units(lock, 2..3).range()).expect("in range"));
+    core::mem::forget(lock.raw.try_read(units(lock, 6..7).range()));
+    assert!(Hold::try_lock(lock, units(lock, 2..3), Read).is_err());
+    if is_granular(lock) {
+        take(lock, 0..2, Write).release();
+        take(lock, 3..6, Write).release();
+        take(lock, 6..7, Read).release();
+        assert!(Hold::try_lock(lock, units(lock, 6..7), Write).is_err());
+    }
+}
+
+/// [SRL] as published gives readers priority: a writer starves under readers who hand the range on.
+///
+/// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
+pub fn case_13_readers_who_hand_a_range_on_let_a_writer_in(lock: &Driven) {
+    if lock.wait.is_none() {
+        return;
+    }
+    for wide in [0..1, 0..4] {
+        let mut hold = take(lock, 0..1, Read);
+        let mut writer = Asked::waiting(lock, units(lock, wide), Write);
+        let mut passes = 0;
+        while let Ok(next) = Hold::try_lock(lock, units(lock, 0..1), Read) {
+            core::mem::replace(&mut hold, next).release();
+            passes += 1;
+            assert!(passes <= MAX_PASSES, "{passes} readers passed a writer");
+        }
+        hold.release();
+        granted(&mut writer).release();
+        assert_free(lock);
+    }
+}
+
+/// SPDK: code went on after a lock failed. Here a failure is a value with no hold in it, what was refused was not done, and neither a
+/// hold nor an error can be dropped unseen:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// use spanlock::{RangeLockExt, RwCounter};
+///
+/// RwCounter::new().try_write(0..10);
+/// ```
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// use spanlock::{RangeLockExt, RwCounter};
+///
+/// RwCounter::new().write(0..10).unwrap();
+/// ```
+pub fn case_14_who_is_refused_does_nothing(lock: &Driven) {
+    let writes = AtomicU64::new(0);
+    let done = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    // Only the hold leads to the data: without one there is nothing to go on with.
+                    match Hold::try_lock(lock, units(lock, 0..2), Write) {
+                        Ok(hold) => {
+                            // Relaxed: the lock has to do.
+                            writes.store(writes.load(Relaxed) + 1, Relaxed);
+                            hold.release();
+                            done.fetch_add(1, Relaxed);
+                        }
+                        Err(error) => assert_eq!(error, TryLockError::WouldBlock),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(writes.into_inner(), done.into_inner());
+    assert_free(lock);
+}
+
+/// Every case, and the histories, as tests of one lock: its name, its [`Order`](crate::Order), and how to make a [`Driven`] that covers at
+/// least 64 units.
+///
+/// ```
+/// mod tests {
+///     use spanlock::RwCounter;
+///     use spanlock_testkit::{Order, driven, suite};
+///
+///     suite!(rw_counter, Order::Bounded, driven!(RwCounter::new(); downgrade, upgrade));
+/// }
+/// ```
+#[macro_export]
+macro_rules! suite {
+    ($name:ident, $order:expr, $lock:expr) => {
+        mod $name {
+            use super::*;
+
+            fn lock() -> $crate::Driven {
+                $lock
+            }
+
+            #[test]
+            fn a_million_operations_agree_with_a_list_of_holds() {
+                $crate::histories::of_one_thread(lock, $order);
+            }
+
+            #[test]
+            fn a_million_operations_of_real_threads() {
+                $crate::histories::of_real_threads(lock);
+            }
+
+            $crate::suite! { @cases
+                case_01_a_cancelled_reader_lets_nobody_in
+                case_01_a_cancelled_waiter_unblocks_later_arrivals_only
+                case_02_a_try_in_a_free_gap_succeeds
+                case_04_a_shrink_wakes_those_outside_of_what_is_kept
+                case_06_an_upgrade_does_not_wait_for_itself
+                case_06_an_upgrade_does_not_wait_for_those_who_wait_for_it
+                case_06_a_failed_upgrade_leaves_no_trace
+                case_09_the_least_and_the_largest_ranges
+                case_09_elements_of_no_size
+                case_10_a_request_polled_a_million_times_is_one_waiter
+                case_10_leaked_holds_keep_their_ranges_and_nothing_else
+                case_13_readers_who_hand_a_range_on_let_a_writer_in
+                case_14_who_is_refused_does_nothing
+            }
+        }
+    };
+    (@cases $($case:ident)*) => {
+        $(#[test]
+        fn $case() {
+            $crate::cases::$case(&lock());
+        })*
+    };
+}

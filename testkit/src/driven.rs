@@ -1,0 +1,130 @@
+//! A lock with the powers that it has, chosen at run time.
+
+use core::any::Any;
+use core::task::{Poll, Waker};
+use std::sync::Arc;
+
+use spanlock::{
+    Access, RangeError, RawRangeLock, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
+    RawRangeLockUpgrade, RawRangeLockUpgradeWait, RawRangeLockWait, Span, Token,
+};
+
+/// A lock under test: itself, and itself once more for each power that it has.
+///
+/// [`driven!`](crate::driven!) makes one. The references are std's `Arc` in every world: the tests are about the lock, and a count of a
+/// checker's own would multiply executions.
+#[derive(Clone)]
+#[allow(missing_docs)]
+pub struct Driven {
+    pub raw: Arc<dyn RawRangeLock>,
+    pub wait: Option<Arc<dyn ErasedWait>>,
+    pub downgrade: Option<Arc<dyn RawRangeLockDowngrade>>,
+    pub upgrade: Option<Arc<dyn RawRangeLockUpgrade>>,
+    pub upgrade_wait: Option<Arc<dyn RawRangeLockUpgradeWait>>,
+    pub split: Option<Arc<dyn RawRangeLockSplit>>,
+    pub batch: Option<Arc<dyn RawRangeLockBatch>>,
+}
+
+impl Driven {
+    /// A lock without powers.
+    pub fn plain(raw: Arc<dyn RawRangeLock>) -> Self {
+        Driven {
+            raw,
+            wait: None,
+            downgrade: None,
+            upgrade: None,
+            upgrade_wait: None,
+            split: None,
+            batch: None,
+        }
+    }
+
+    /// What `span` blocks: itself, rounded outwards to the lock's granularity.
+    pub fn rounded(&self, span: Span) -> Span {
+        let unit = self.raw.granularity();
+        let start = span.start() / unit * unit;
+        let end = span.end().checked_next_multiple_of(unit);
+        let rounded = Span::new(start..end.unwrap_or(u64::MAX)).ok().flatten();
+        rounded.expect("wider than what is not empty")
+    }
+
+    /// Whether two spans block each other if their accesses do.
+    pub fn meet(&self, a: Span, b: Span) -> bool {
+        self.rounded(a).overlaps(self.rounded(b))
+    }
+
+    /// Whether holds of the two exclude each other.
+    pub fn conflict(&self, a: (Span, Access), b: (Span, Access)) -> bool {
+        a.1.conflicts_with(b.1) && self.meet(a.0, b.0)
+    }
+}
+
+/// A [`Driven`] of a lock, and of the powers named: any of `wait`, `downgrade`, `upgrade`, `upgrade_wait`, `split`, `batch`.
+///
+/// ```
+/// use spanlock::RwCounter;
+/// use spanlock_testkit::driven;
+///
+/// let lock = driven!(RwCounter::new(); downgrade, upgrade);
+/// assert!(lock.downgrade.is_some() && lock.batch.is_none());
+/// ```
+#[macro_export]
+macro_rules! driven {
+    ($lock:expr; $($power:ident),* $(,)?) => {{
+        let lock = ::std::sync::Arc::new($lock);
+        // Not every lock has none of them.
+        #[allow(clippy::needless_update)]
+        $crate::Driven {
+            $($power: ::core::option::Option::Some(lock.clone()),)*
+            ..$crate::Driven::plain(lock)
+        }
+    }};
+}
+
+/// [`RawRangeLockWait`] without its associated type, so that it is `dyn`-usable.
+pub trait ErasedWait: Send + Sync {
+    /// A new request.
+    fn request(&self) -> Box<dyn Any + Send>;
+
+    /// As [`RawRangeLockWait::poll_lock`].
+    ///
+    /// # Safety
+    /// As there; `request` comes from [`request`](Self::request) of this lock.
+    unsafe fn poll(
+        &self,
+        span: Span,
+        access: Access,
+        request: &mut dyn Any,
+        waker: &Waker,
+    ) -> Poll<Result<Token, RangeError>>;
+
+    /// As [`RawRangeLockWait::cancel`].
+    ///
+    /// # Safety
+    /// As there; `request` comes from [`request`](Self::request) of this lock.
+    unsafe fn cancel(&self, span: Span, access: Access, request: &mut dyn Any);
+}
+
+impl<L: RawRangeLockWait<Request: 'static>> ErasedWait for L {
+    fn request(&self) -> Box<dyn Any + Send> {
+        Box::new(L::Request::default())
+    }
+
+    unsafe fn poll(
+        &self,
+        span: Span,
+        access: Access,
+        request: &mut dyn Any,
+        waker: &Waker,
+    ) -> Poll<Result<Token, RangeError>> {
+        let request = request.downcast_mut().expect("a request of this lock");
+        // SAFETY: the caller's promise, word for word.
+        unsafe { self.poll_lock(span, access, request, waker) }
+    }
+
+    unsafe fn cancel(&self, span: Span, access: Access, request: &mut dyn Any) {
+        let request = request.downcast_mut().expect("a request of this lock");
+        // SAFETY: the caller's promise, word for word.
+        unsafe { RawRangeLockWait::cancel(self, span, access, request) }
+    }
+}

@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+
+pub mod cases;
+mod driven;
+pub mod histories;
+pub mod op;
+pub mod owner;
+pub mod sequential;
+pub mod threads;
+
+pub use driven::{Driven, ErasedWait};
+pub use sequential::Order;

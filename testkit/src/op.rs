@@ -1,0 +1,246 @@
+//! The language that histories are written in.
+//!
+//! An operation names what it is about by small numbers that are taken modulo what there is: so every list of operations means something for
+//! every lock, and stays meaningful when some of it is left out, which is how failures are made small.
+
+use core::fmt;
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use spanlock::{Access, Span};
+
+use crate::Driven;
+use crate::owner::span;
+
+/// A range by the points where it starts and ends, and how it is wanted.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    start: u8,
+    more: u8,
+    /// How.
+    pub access: Access,
+}
+
+impl fmt::Debug for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}+{}", self.access, self.start, self.more)
+    }
+}
+
+/// One of those that are suitable, in the order in which they came.
+#[derive(Clone, Copy)]
+pub struct Pick(u8);
+
+impl fmt::Debug for Pick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+impl Pick {
+    /// The place of the one picked; none if none is suitable.
+    pub fn among<T>(self, all: &[T], suitable: impl Fn(&T) -> bool) -> Option<usize> {
+        let found = all.iter().filter(|one| suitable(one)).count();
+        let nth = usize::from(self.0).checked_rem(found)?;
+        (0..all.len()).filter(|&i| suitable(&all[i])).nth(nth)
+    }
+}
+
+/// What an owner does. Each power that a lock lacks is an operation that is not drawn.
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    /// Tries for a range.
+    Try(Extent),
+    /// Takes a range and waits until it has it.
+    Lock(Extent),
+    /// Asks for a range that must be refused, or holds nothing: past the capacity, reversed, or empty.
+    Odd(Extent),
+    /// Gives a hold back.
+    Unlock(Pick),
+    /// Begins a request, and polls it once.
+    Ask(Extent),
+    /// Polls a request.
+    Poll(Pick),
+    /// Gives a request up.
+    Cancel(Pick),
+    /// Waits for a range for so long only: so many looks, or until a deadline.
+    Within(Extent, u8),
+    /// Makes a hold shared.
+    Downgrade(Pick),
+    /// Makes a hold exclusive, if that is possible at once.
+    TryUpgrade(Pick),
+    /// Makes an upgradable hold exclusive.
+    Upgrade(Pick),
+    /// Makes a hold smaller.
+    Shrink(Pick, u8, u8),
+    /// Cuts a hold in two.
+    Split(Pick, u8),
+    /// Tries for several ranges.
+    TryAll([Extent; 3]),
+    /// Takes several ranges and waits until it has them.
+    LockAll([Extent; 3]),
+}
+
+/// What each of several threads does.
+pub type Program = Vec<Vec<Op>>;
+
+/// The parts of an operation, out of the bytes of one number: a generator that draws one number an operation is many times as fast as one that
+/// chooses between generators, and a smaller number is a simpler operation.
+struct Parts([u8; 8]);
+
+impl Parts {
+    fn pick(&self) -> Pick {
+        Pick(self.0[2])
+    }
+
+    fn extent(&self, nth: usize) -> Extent {
+        let [start, shape] = [self.0[2 + 2 * nth], self.0[3 + 2 * nth]];
+        // Short ones mostly, so that many fit beside each other.
+        let more = if shape < 224 { shape / 3 % 5 } else { shape };
+        Extent {
+            start,
+            more,
+            access: [Access::Read, Access::Upgradable, Access::Write][usize::from(shape % 3)],
+        }
+    }
+
+    fn extents(&self) -> [Extent; 3] {
+        [0, 1, 2].map(|nth| self.extent(nth))
+    }
+}
+
+/// How an operation is read from its parts.
+type Read = fn(&Parts) -> Op;
+
+/// The operations that `lock` has, each as often as it is to be drawn.
+fn repertoire(lock: &Driven) -> Vec<Read> {
+    let ops: [(bool, usize, Read); 15] = [
+        (true, 6, |p| Op::Try(p.extent(0))),
+        (true, 4, |p| Op::Lock(p.extent(0))),
+        (true, 1, |p| Op::Odd(p.extent(0))),
+        (true, 8, |p| Op::Unlock(p.pick())),
+        (lock.wait.is_some(), 8, |p| Op::Ask(p.extent(0))),
+        (lock.wait.is_some(), 6, |p| Op::Poll(p.pick())),
+        (lock.wait.is_some(), 3, |p| Op::Cancel(p.pick())),
+        (lock.wait.is_some(), 2, |p| {
+            Op::Within(p.extent(0), p.0[4] % 4)
+        }),
+        (lock.downgrade.is_some(), 2, |p| Op::Downgrade(p.pick())),
+        (lock.upgrade.is_some(), 2, |p| Op::TryUpgrade(p.pick())),
+        (lock.upgrade_wait.is_some(), 2, |p| Op::Upgrade(p.pick())),
+        (lock.split.is_some(), 2, |p| {
+            Op::Shrink(p.pick(), p.0[3], p.0[4])
+        }),
+        (
+            lock.split.is_some() && lock.raw.granularity() < u64::MAX,
+            2,
+            |p| Op::Split(p.pick(), p.0[3]),
+        ),
+        (lock.batch.is_some(), 3, |p| Op::TryAll(p.extents())),
+        (lock.batch.is_some(), 3, |p| Op::LockAll(p.extents())),
+    ];
+    let has = ops.into_iter().filter(|&(has, ..)| has);
+    has.flat_map(|(_, often, read)| core::iter::repeat_n(read, often))
+        .collect()
+}
+
+/// Operations that `lock` has.
+pub fn op(lock: &Driven) -> impl Strategy<Value = Op> + Clone + use<> {
+    let repertoire: Arc<[Read]> = repertoire(lock).into();
+    any::<u64>().prop_map(move |number| {
+        let parts = Parts(number.to_be_bytes());
+        let kind = usize::from(u16::from_be_bytes([parts.0[0], parts.0[1]]));
+        repertoire[kind % repertoire.len()](&parts)
+    })
+}
+
+/// Histories of so many threads with at most so many operations each.
+pub fn program(
+    lock: &Driven,
+    threads: core::ops::RangeInclusive<usize>,
+    operations: usize,
+) -> impl Strategy<Value = Program> + use<> {
+    vec(vec(op(lock), 1..=operations), threads)
+}
+
+/// Where ranges of a history may start and end: around the borders of the lock's units, at both ends of what it covers.
+#[derive(Clone, Debug)]
+pub struct Points(Vec<u64>);
+
+impl Points {
+    /// Units at each end.
+    const UNITS: u64 = 12;
+
+    /// Those of `lock`.
+    pub fn of(lock: &Driven) -> Self {
+        let (unit, capacity) = (lock.raw.granularity().min(4096), lock.raw.capacity());
+        let border = |n: u64| n.saturating_mul(unit);
+        let around = |at: u64| [at.saturating_sub(1), at, at.saturating_add(1)];
+        let low = (0..=Self::UNITS).flat_map(|n| around(border(n)));
+        let high = (0..=Self::UNITS).flat_map(|n| around(capacity.saturating_sub(border(n))));
+        let mut points: Vec<u64> = low.chain(high).filter(|&at| at <= capacity).collect();
+        points.sort_unstable();
+        points.dedup();
+        Points(points)
+    }
+
+    /// How many gaps there are between points.
+    pub fn gaps(&self) -> usize {
+        self.0.len() - 1
+    }
+
+    /// The gaps that a span covers, if it starts and ends at points.
+    pub fn gaps_of(&self, span: Span) -> core::ops::Range<usize> {
+        let at = |point| self.0.binary_search(&point).expect("a point");
+        at(span.start())..at(span.end())
+    }
+
+    /// The span that an extent means.
+    pub fn span(&self, extent: Extent) -> Span {
+        let start = usize::from(extent.start) % self.gaps();
+        let end = (start + 1 + usize::from(extent.more)).min(self.gaps());
+        span(self.0[start]..self.0[end])
+    }
+
+    /// A range that is empty, reversed, or past the capacity of a lock.
+    pub fn odd(&self, extent: Extent) -> core::ops::Range<u64> {
+        let start = self.0[usize::from(extent.start) % self.0.len()];
+        let end = self.0[usize::from(extent.more) % self.0.len()];
+        let capacity = self.0[self.gaps()];
+        if start < end {
+            start..capacity.saturating_add(end - start)
+        } else {
+            start..end
+        }
+    }
+
+    /// The part of `whole` that two numbers mean.
+    pub fn part(&self, whole: Span, a: u8, b: u8) -> Span {
+        let gaps = self.gaps_of(whole);
+        let start = gaps.start + usize::from(a) % gaps.len();
+        let end = start + 1 + usize::from(b) % (gaps.end - start);
+        span(self.0[start]..self.0[end])
+    }
+
+    /// Where a number says that `whole` is to be cut, if that is possible: at a multiple of `unit`.
+    pub fn cut(&self, whole: Span, at: u8, unit: u64) -> Option<u64> {
+        let gaps = self.gaps_of(whole);
+        let cuts = &self.0[gaps.start + 1..gaps.end];
+        let i = Pick(at).among(cuts, |cut| cut.is_multiple_of(unit))?;
+        Some(cuts[i])
+    }
+
+    /// The batch that three extents mean: in ascending order, those left out that touch a unit of one before.
+    pub fn batch(&self, lock: &Driven, extents: [Extent; 3]) -> Vec<(Span, Access)> {
+        let mut all = extents.map(|extent| (self.span(extent), extent.access));
+        all.sort_by_key(|(span, _)| (span.start(), span.end()));
+        let mut batch: Vec<(Span, Access)> = Vec::new();
+        for one in all {
+            if batch.last().is_none_or(|last| !lock.meet(last.0, one.0)) {
+                batch.push(one);
+            }
+        }
+        batch
+    }
+}

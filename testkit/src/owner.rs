@@ -1,0 +1,272 @@
+//! What a logical owner has of a lock: a hold, or a request that is polled by hand.
+//!
+//! Both are safe to use, since nobody else can make one; neither releases or cancels when it is dropped, as a guard that is forgotten.
+
+use core::any::Any;
+use core::fmt;
+use core::task::{Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::Wake;
+
+use spanlock::{Access, RangeError, Span, Token, TryLockError};
+
+use crate::Driven;
+
+/// The span of a range that is in order and not empty.
+pub fn span(range: core::ops::Range<u64>) -> Span {
+    Span::new(range).expect("in order").expect("not empty")
+}
+
+/// A hold, to be changed or released by hand.
+pub struct Hold<'a> {
+    lock: &'a Driven,
+    span: Span,
+    access: Access,
+    token: Token,
+}
+
+impl fmt::Debug for Hold<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.access, self.span)
+    }
+}
+
+// SAFETY of all calls below: a `Hold` is made where a span was taken just now, is consumed by what ends it, and has the token that its last
+// change returned.
+impl<'a> Hold<'a> {
+    /// Takes a span, blocking.
+    ///
+    /// # Errors
+    /// As [`spanlock::RawRangeLock::lock`].
+    pub fn lock(lock: &'a Driven, span: Span, access: Access) -> Result<Self, RangeError> {
+        let token = lock.raw.lock(span, access)?;
+        Ok(Hold::of(lock, span, access, token))
+    }
+
+    /// Takes a span if that is possible at once.
+    ///
+    /// # Errors
+    /// As [`spanlock::RawRangeLock::try_lock`].
+    pub fn try_lock(lock: &'a Driven, span: Span, access: Access) -> Result<Self, TryLockError> {
+        let token = lock.raw.try_lock(span, access)?;
+        Ok(Hold::of(lock, span, access, token))
+    }
+
+    /// Takes several spans, blocking. Only for locks with this power.
+    ///
+    /// # Errors
+    /// As [`spanlock::RawRangeLockBatch::lock_all`].
+    pub fn lock_all(lock: &'a Driven, batch: &[(Span, Access)]) -> Result<Vec<Self>, RangeError> {
+        let mut tokens = Vec::new();
+        let power = lock.batch.as_ref().expect("a lock with this power");
+        power.lock_all(batch, &mut tokens)?;
+        Ok(Hold::each(lock, batch, tokens))
+    }
+
+    /// Takes several spans if that is possible at once. Only for locks with this power.
+    ///
+    /// # Errors
+    /// As [`spanlock::RawRangeLockBatch::try_lock_all`].
+    pub fn try_lock_all(
+        lock: &'a Driven,
+        batch: &[(Span, Access)],
+    ) -> Result<Vec<Self>, TryLockError> {
+        let mut tokens = Vec::new();
+        let power = lock.batch.as_ref().expect("a lock with this power");
+        power.try_lock_all(batch, &mut tokens)?;
+        Ok(Hold::each(lock, batch, tokens))
+    }
+
+    fn of(lock: &'a Driven, span: Span, access: Access, token: Token) -> Self {
+        Hold {
+            lock,
+            span,
+            access,
+            token,
+        }
+    }
+
+    fn each(lock: &'a Driven, batch: &[(Span, Access)], tokens: Vec<Token>) -> Vec<Self> {
+        assert_eq!(batch.len(), tokens.len(), "a token for each span");
+        let pairs = batch.iter().zip(tokens);
+        pairs
+            .map(|(&(span, access), token)| Hold::of(lock, span, access, token))
+            .collect()
+    }
+
+    /// What is held.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// How.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Gives it back.
+    pub fn release(self) {
+        // SAFETY: above.
+        unsafe { self.lock.raw.unlock(self.span, self.access, self.token) }
+    }
+
+    /// Makes it a shared one. Only for locks with this power, and not for shared holds.
+    pub fn downgrade(&mut self) {
+        let power = self.lock.downgrade.as_ref();
+        let power = power.expect("a lock with this power");
+        // SAFETY: above.
+        self.token = unsafe { power.downgrade(self.span, self.access, Access::Read, self.token) };
+        self.access = Access::Read;
+    }
+
+    /// Makes it an exclusive one if that is possible at once. Only for locks with this power, and not for exclusive holds.
+    pub fn try_upgrade(&mut self) -> bool {
+        let power = self.lock.upgrade.as_ref().expect("a lock with this power");
+        // SAFETY: above.
+        let upgraded = unsafe { power.try_upgrade(self.span, self.access, self.token) };
+        let worked = upgraded.is_ok();
+        let (Ok(token) | Err(token)) = upgraded;
+        self.token = token;
+        if worked {
+            self.access = Access::Write;
+        }
+        worked
+    }
+
+    /// Makes it an exclusive one, blocking. Only for locks with this power, and for upgradable holds.
+    pub fn upgrade(&mut self) {
+        assert_eq!(self.access, Access::Upgradable);
+        let power = self.lock.upgrade_wait.as_ref();
+        let power = power.expect("a lock with this power");
+        // SAFETY: above.
+        self.token = unsafe { power.upgrade(self.span, self.token) };
+        self.access = Access::Write;
+    }
+
+    /// Makes it smaller. Only for locks with this power.
+    pub fn shrink(&mut self, keep: Span) {
+        assert!(self.span.start() <= keep.start() && keep.end() <= self.span.end());
+        let power = self.lock.split.as_ref().expect("a lock with this power");
+        // SAFETY: above.
+        self.token = unsafe { power.shrink(self.span, self.access, self.token, keep) };
+        self.span = keep;
+    }
+
+    /// Cuts it in two, and returns the upper part. Only for locks with this power; `at` as the power wants it.
+    pub fn split(&mut self, at: u64) -> Hold<'a> {
+        let (low, high) = (span(self.span.start()..at), span(at..self.span.end()));
+        let power = self.lock.split.as_ref().expect("a lock with this power");
+        // SAFETY: above.
+        let tokens = unsafe { power.split(self.span, self.access, self.token, at) };
+        (self.span, self.token) = (low, tokens.0);
+        Hold::of(self.lock, high, self.access, tokens.1)
+    }
+}
+
+/// Counts its wakes.
+#[derive(Debug, Default)]
+pub struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// A request of a lock with the power to wait, and a waker that counts.
+pub struct Asked<'a> {
+    lock: &'a Driven,
+    span: Span,
+    access: Access,
+    request: Box<dyn Any + Send>,
+    wakes: Arc<Wakes>,
+    /// Wakes before the last poll.
+    seen: usize,
+}
+
+impl fmt::Debug for Asked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (access, span, wakes) = (self.access, self.span, self.wakes());
+        write!(f, "{access:?} {span:?}, woken {wakes} times")
+    }
+}
+
+impl<'a> Asked<'a> {
+    /// A request that has not begun.
+    pub fn new(lock: &'a Driven, span: Span, access: Access) -> Self {
+        let wait = lock.wait.as_ref().expect("a lock with this power");
+        Asked {
+            lock,
+            span,
+            access,
+            request: wait.request(),
+            wakes: Arc::default(),
+            seen: 0,
+        }
+    }
+
+    /// A request that was polled once, and must wait.
+    pub fn waiting(lock: &'a Driven, span: Span, access: Access) -> Self {
+        let mut asked = Asked::new(lock, span, access);
+        let polled = asked.poll().expect("a span of the lock");
+        assert!(polled.is_none(), "{access:?} {span:?} is granted at once");
+        asked
+    }
+
+    /// Polls with the counting waker: the hold, if it is granted.
+    ///
+    /// # Errors
+    /// As [`spanlock::RawRangeLock::lock`].
+    pub fn poll(&mut self) -> Result<Option<Hold<'a>>, RangeError> {
+        self.seen = self.wakes();
+        self.poll_with(&Waker::from(self.wakes.clone()))
+    }
+
+    /// Polls with a waker of the caller's: the hold, if it is granted.
+    ///
+    /// # Errors
+    /// As [`spanlock::RawRangeLock::lock`].
+    pub fn poll_with(&mut self, waker: &Waker) -> Result<Option<Hold<'a>>, RangeError> {
+        let wait = self.lock.wait.as_ref().expect("checked by `new`");
+        // SAFETY: the request is given to this lock only, with this span and access.
+        let poll = unsafe { wait.poll(self.span, self.access, &mut *self.request, waker) };
+        match poll {
+            Poll::Ready(Ok(token)) => Ok(Some(Hold::of(self.lock, self.span, self.access, token))),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => Ok(None),
+        }
+    }
+
+    /// Gives it up.
+    pub fn cancel(mut self) {
+        let wait = self.lock.wait.as_ref().expect("checked by `new`");
+        // SAFETY: as in `poll_with`.
+        unsafe { wait.cancel(self.span, self.access, &mut *self.request) }
+    }
+
+    /// What is asked for.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// How.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// How often it has been woken, in all.
+    pub fn wakes(&self) -> usize {
+        self.wakes.0.load(Relaxed)
+    }
+
+    /// Whether it has been woken since its last poll.
+    pub fn is_woken(&self) -> bool {
+        self.wakes() > self.seen
+    }
+
+    /// Wakers of this request that the lock keeps.
+    pub fn wakers(&self) -> usize {
+        Arc::strong_count(&self.wakes) - 1
+    }
+}

@@ -1,0 +1,492 @@
+//! Histories of one thread that plays many owners, each result compared with the plainest lock there is: a list.
+//!
+//! What the contract decides must come out so: a try in a free gap succeeds, one in conflict with a hold fails, a change of a hold does what it
+//! says. A request that is granted conflicts with no hold. One that waits is never forgotten: as soon as nothing is in its way it has been woken,
+//! and while nothing but requests is in the way of requests at least one of them has been.
+//!
+//! Of a lock that is first come, first served ([`Order::Arrival`]) the list knows more: who is granted by each operation, and that exactly
+//! those are woken, once.
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use spanlock::{Access, RangeError, RangeLockExt, Span, TryLockError};
+
+use crate::Driven;
+use crate::op::{Extent, Op, Pick, Points};
+use crate::owner::{Asked, Hold};
+
+/// Who goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Among those that conflict, who came first; a release grants, and a grant waits to be learnt of.
+    Arrival,
+    /// Whoever the lock likes, within its bound on overtaking.
+    Bounded,
+}
+
+/// Owners at once.
+const CROWD: usize = 16;
+
+/// Polls after which a history that should come to its end does not.
+const PATIENCE: usize = 10_000;
+
+#[derive(Debug)]
+enum State<'a> {
+    Held(Hold<'a>),
+    /// Not granted, or not known to be.
+    Asked(Asked<'a>),
+}
+
+/// What the list knows of an owner, beside what is.
+struct Entry<'a> {
+    span: Span,
+    access: Access,
+    /// Holds, whether it knows or not.
+    granted: bool,
+    state: State<'a>,
+}
+
+impl Entry<'_> {
+    fn is_held(&self) -> bool {
+        matches!(self.state, State::Held(_))
+    }
+}
+
+/// What the contract says of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Succeeds,
+    Fails,
+    /// It depends on waiters, which the lock may prefer or not.
+    Open,
+}
+
+struct World<'a> {
+    lock: &'a Driven,
+    points: &'a Points,
+    order: Order,
+    /// In the order of arrival.
+    all: Vec<Entry<'a>>,
+    done: u64,
+}
+
+/// Runs a history on a fresh lock to its end; returns how many of its operations found something to do.
+///
+/// # Errors
+/// What was not as the list says.
+pub fn run(lock: &Driven, order: Order, history: &[Op]) -> Result<u64, TestCaseError> {
+    let mut world = World {
+        lock,
+        points: &Points::of(lock),
+        order,
+        all: Vec::new(),
+        done: 0,
+    };
+    let result = world.live(history);
+    // A request must not outlive its lock: others may get its address.
+    for entry in world.all {
+        if let State::Asked(asked) = entry.state {
+            asked.cancel();
+        }
+    }
+    result.map(|()| world.done)
+}
+
+impl<'a> World<'a> {
+    fn live(&mut self, history: &[Op]) -> TestCaseResult {
+        for &op in history {
+            self.step(op)?;
+            self.settle()?;
+        }
+        self.end()
+    }
+
+    fn step(&mut self, op: Op) -> TestCaseResult {
+        let before = self.done;
+        self.done += 1;
+        let crowded = self.all.len() >= CROWD;
+        match op {
+            Op::Try(extent) if !crowded => self.try_lock(extent),
+            Op::Lock(extent) if !crowded => self.lock(extent),
+            Op::Ask(extent) if !crowded => self.ask(extent),
+            Op::Within(extent, looks) => self.within(extent, looks),
+            Op::Odd(extent) => self.odd(extent),
+            Op::TryAll(extents) if !crowded => self.several(extents, false),
+            Op::LockAll(extents) if !crowded => self.several(extents, true),
+            Op::Unlock(pick) => self.unlock(pick),
+            Op::Poll(pick) => self.poll(pick),
+            Op::Cancel(pick) => self.cancel(pick),
+            Op::Downgrade(pick) => self.downgrade(pick),
+            Op::TryUpgrade(pick) => self.upgrade(pick, false),
+            Op::Upgrade(pick) => self.upgrade(pick, true),
+            Op::Shrink(pick, a, b) => self.shrink(pick, a, b),
+            Op::Split(pick, at) => self.split(pick, at),
+            _ => {
+                self.done = before;
+                Ok(())
+            }
+        }
+    }
+
+    /// What becomes of an attempt to hold, made by nobody or by the entry `me`.
+    fn verdict(&self, span: Span, access: Access, me: Option<usize>) -> Verdict {
+        let others = || (self.all.iter().enumerate()).filter(|&(i, _)| Some(i) != me);
+        let conflicts = |entry: &Entry<'_>| {
+            self.lock
+                .conflict((entry.span, entry.access), (span, access))
+        };
+        if others().any(|(_, entry)| entry.granted && conflicts(entry)) {
+            return Verdict::Fails;
+        }
+        match self.order {
+            Order::Arrival if others().any(|(_, entry)| conflicts(entry)) => Verdict::Fails,
+            Order::Bounded if others().any(|(_, e)| !e.granted && self.lock.meet(e.span, span)) => {
+                Verdict::Open
+            }
+            _ => Verdict::Succeeds,
+        }
+    }
+
+    fn check(
+        &self,
+        verdict: Verdict,
+        worked: bool,
+        what: &str,
+        span: Span,
+        access: Access,
+    ) -> TestCaseResult {
+        let expected = match verdict {
+            Verdict::Succeeds => true,
+            Verdict::Fails => false,
+            Verdict::Open => return Ok(()),
+        };
+        prop_assert_eq!(worked, expected, "{} of {:?} {:?}", what, access, span);
+        Ok(())
+    }
+
+    fn push(&mut self, state: State<'a>) {
+        let (span, access, granted) = match &state {
+            State::Held(hold) => (hold.span(), hold.access(), true),
+            State::Asked(asked) => (asked.span(), asked.access(), false),
+        };
+        self.all.push(Entry {
+            span,
+            access,
+            granted,
+            state,
+        });
+    }
+
+    fn try_lock(&mut self, extent: Extent) -> TestCaseResult {
+        let (span, access) = (self.points.span(extent), extent.access);
+        let verdict = self.verdict(span, access, None);
+        let tried = Hold::try_lock(self.lock, span, access);
+        let refused = tried.as_ref().err();
+        prop_assert!(matches!(refused, None | Some(TryLockError::WouldBlock)));
+        self.check(verdict, tried.is_ok(), "a try", span, access)?;
+        if let Ok(hold) = tried {
+            self.push(State::Held(hold));
+        }
+        Ok(())
+    }
+
+    /// Blocks only where that cannot be.
+    fn lock(&mut self, extent: Extent) -> TestCaseResult {
+        let (span, access) = (self.points.span(extent), extent.access);
+        if self.verdict(span, access, None) == Verdict::Succeeds {
+            let hold = Hold::lock(self.lock, span, access).map_err(refused)?;
+            self.push(State::Held(hold));
+            return Ok(());
+        }
+        match self.lock.wait {
+            Some(_) => self.ask(extent),
+            None => self.try_lock(extent),
+        }
+    }
+
+    fn ask(&mut self, extent: Extent) -> TestCaseResult {
+        let (span, access) = (self.points.span(extent), extent.access);
+        let verdict = self.verdict(span, access, None);
+        let mut asked = Asked::new(self.lock, span, access);
+        let hold = asked.poll().map_err(refused)?;
+        self.check(verdict, hold.is_some(), "a request", span, access)?;
+        self.push(hold.map_or(State::Asked(asked), State::Held));
+        Ok(())
+    }
+
+    /// A deadline, with no time between the looks.
+    fn within(&mut self, extent: Extent, looks: u8) -> TestCaseResult {
+        let (span, access) = (self.points.span(extent), extent.access);
+        let verdict = self.verdict(span, access, None);
+        let mut asked = Asked::new(self.lock, span, access);
+        for _ in 0..looks {
+            let hold = asked.poll().map_err(refused)?;
+            self.check(verdict, hold.is_some(), "a short wait", span, access)?;
+            if let Some(hold) = hold {
+                hold.release();
+                return Ok(());
+            }
+        }
+        asked.cancel();
+        Ok(())
+    }
+
+    /// A range that cannot be held says why, or is empty and holds nothing, whoever holds whatever.
+    fn odd(&mut self, extent: Extent) -> TestCaseResult {
+        let range = self.points.odd(extent);
+        let (start, end) = (range.start, range.end);
+        let capacity = self.lock.raw.capacity();
+        let expected = if start > end {
+            Some(RangeError::Reversed { start, end })
+        } else if start < end && end > capacity {
+            Some(RangeError::PastCapacity {
+                start,
+                end,
+                capacity,
+            })
+        } else if start == end {
+            None
+        } else {
+            // Nothing is past a capacity of everything.
+            return Ok(());
+        };
+        let expected = expected.map(TryLockError::from);
+        let tried = match extent.access {
+            Access::Read => self.lock.raw.try_read(range.clone()).map(drop),
+            Access::Upgradable => self.lock.raw.try_upgradable_read(range.clone()).map(drop),
+            Access::Write => self.lock.raw.try_write(range.clone()).map(drop),
+        };
+        prop_assert_eq!(tried.err(), expected, "a try of {:?}", &range);
+        let locked = self.lock.raw.write(range.clone()).map(drop);
+        prop_assert_eq!(locked.err().map(Into::into), expected, "{:?}", range);
+        Ok(())
+    }
+
+    fn several(&mut self, extents: [Extent; 3], blocking: bool) -> TestCaseResult {
+        let batch = self.points.batch(self.lock, extents);
+        let verdicts = batch
+            .iter()
+            .map(|&(span, how)| self.verdict(span, how, None));
+        let verdict = verdicts.fold(Verdict::Succeeds, |all, one| match (all, one) {
+            (Verdict::Fails, _) | (_, Verdict::Fails) => Verdict::Fails,
+            (Verdict::Open, _) | (_, Verdict::Open) => Verdict::Open,
+            _ => Verdict::Succeeds,
+        });
+        let taken = if blocking && verdict == Verdict::Succeeds {
+            Hold::lock_all(self.lock, &batch).map_err(TryLockError::from)
+        } else {
+            Hold::try_lock_all(self.lock, &batch)
+        };
+        let (span, access) = batch[0];
+        self.check(verdict, taken.is_ok(), "a batch", span, access)?;
+        for hold in taken.into_iter().flatten() {
+            self.push(State::Held(hold));
+        }
+        Ok(())
+    }
+
+    fn unlock(&mut self, pick: Pick) -> TestCaseResult {
+        if let Some(i) = pick.among(&self.all, Entry::is_held)
+            && let State::Held(hold) = self.all.remove(i).state
+        {
+            hold.release();
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, pick: Pick) -> TestCaseResult {
+        match pick.among(&self.all, |entry| !entry.is_held()) {
+            Some(i) => self.poll_at(i),
+            None => Ok(()),
+        }
+    }
+
+    fn poll_at(&mut self, i: usize) -> TestCaseResult {
+        let (span, access) = (self.all[i].span, self.all[i].access);
+        let verdict = match self.order {
+            Order::Arrival if self.all[i].granted => Verdict::Succeeds,
+            Order::Arrival => Verdict::Fails,
+            Order::Bounded => self.verdict(span, access, Some(i)),
+        };
+        let State::Asked(asked) = &mut self.all[i].state else {
+            return Ok(());
+        };
+        let hold = asked.poll().map_err(refused)?;
+        self.check(verdict, hold.is_some(), "a poll", span, access)?;
+        if let Some(hold) = hold {
+            self.all[i].granted = true;
+            self.all[i].state = State::Held(hold);
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, pick: Pick) -> TestCaseResult {
+        if let Some(i) = pick.among(&self.all, |entry| !entry.is_held())
+            && let State::Asked(asked) = self.all.remove(i).state
+        {
+            asked.cancel();
+        }
+        Ok(())
+    }
+
+    /// The hold that is picked of those that are suitable.
+    fn held(&mut self, pick: Pick, suitable: impl Fn(Access) -> bool) -> Option<(usize, Access)> {
+        let i = pick.among(&self.all, |e| e.is_held() && suitable(e.access))?;
+        Some((i, self.all[i].access))
+    }
+
+    /// Changes the hold at `i`, and what is known of it.
+    fn change<T>(&mut self, i: usize, change: impl FnOnce(&mut Hold<'a>) -> T) -> T {
+        let entry = &mut self.all[i];
+        let State::Held(hold) = &mut entry.state else {
+            unreachable!("picked of those that hold");
+        };
+        let result = change(hold);
+        (entry.span, entry.access) = (hold.span(), hold.access());
+        result
+    }
+
+    fn downgrade(&mut self, pick: Pick) -> TestCaseResult {
+        if let Some((i, _)) = self.held(pick, |access| access != Access::Read) {
+            self.change(i, Hold::downgrade);
+        }
+        Ok(())
+    }
+
+    fn upgrade(&mut self, pick: Pick, blocking: bool) -> TestCaseResult {
+        let suitable = |access| match blocking {
+            true => access == Access::Upgradable,
+            false => access != Access::Write,
+        };
+        let Some((i, access)) = self.held(pick, suitable) else {
+            return Ok(());
+        };
+        let span = self.all[i].span;
+        let beside = |granted: bool| {
+            let others = (self.all.iter().enumerate()).filter(|&(j, _)| j != i);
+            let mut others = others.filter(|(_, e)| e.granted == granted);
+            others.any(|(_, e)| self.lock.meet(e.span, span))
+        };
+        let verdict = if beside(true) {
+            Verdict::Fails
+        } else if self.order == Order::Bounded && beside(false) {
+            Verdict::Open
+        } else {
+            Verdict::Succeeds
+        };
+        if !blocking {
+            let worked = self.change(i, Hold::try_upgrade);
+            return self.check(verdict, worked, "an upgrade", span, access);
+        }
+        if verdict == Verdict::Succeeds {
+            self.change(i, Hold::upgrade);
+        }
+        Ok(())
+    }
+
+    fn shrink(&mut self, pick: Pick, a: u8, b: u8) -> TestCaseResult {
+        if let Some((i, _)) = self.held(pick, |_| true) {
+            let keep = self.points.part(self.all[i].span, a, b);
+            self.change(i, |hold| hold.shrink(keep));
+        }
+        Ok(())
+    }
+
+    fn split(&mut self, pick: Pick, at: u8) -> TestCaseResult {
+        if let Some((i, _)) = self.held(pick, |_| true) {
+            let unit = self.lock.raw.granularity();
+            if let Some(at) = self.points.cut(self.all[i].span, at, unit) {
+                let high = self.change(i, |hold| hold.split(at));
+                // Where it stands is of no account: it holds.
+                self.push(State::Held(high));
+            }
+        }
+        Ok(())
+    }
+
+    /// After each operation: who is granted, and who has to be awake.
+    fn settle(&mut self) -> TestCaseResult {
+        match self.order {
+            Order::Arrival => self.grant(),
+            Order::Bounded => self.nobody_is_forgotten(),
+        }
+    }
+
+    /// Grants in the order of arrival; exactly those that are granted have been woken.
+    fn grant(&mut self) -> TestCaseResult {
+        for i in 0..self.all.len() {
+            let me = &self.all[i];
+            // No holder wherever it stands, and nobody who waits in front.
+            let blocks = |(j, other): (usize, &Entry<'_>)| {
+                let before = other.granted || j < i;
+                let (other, me) = ((other.span, other.access), (me.span, me.access));
+                j != i && before && self.lock.conflict(other, me)
+            };
+            let granted = me.granted || !self.all.iter().enumerate().any(blocks);
+            self.all[i].granted = granted;
+            if let State::Asked(asked) = &self.all[i].state {
+                let wakes = asked.wakes();
+                prop_assert_eq!(wakes, usize::from(granted), "{:?}", asked);
+            }
+        }
+        Ok(())
+    }
+
+    fn nobody_is_forgotten(&self) -> TestCaseResult {
+        let (mut anybody, mut awake, mut held_up) = (false, false, false);
+        for (i, entry) in self.all.iter().enumerate() {
+            let State::Asked(asked) = &entry.state else {
+                continue;
+            };
+            let verdict = self.verdict(entry.span, entry.access, Some(i));
+            prop_assert!(
+                verdict != Verdict::Succeeds || asked.is_woken(),
+                "nothing is in the way of {:?}, and nobody woke it",
+                asked
+            );
+            anybody = true;
+            awake |= asked.is_woken();
+            held_up |= verdict == Verdict::Fails;
+        }
+        prop_assert!(
+            !anybody || awake || held_up,
+            "requests wait for nobody but each other, and none has been woken"
+        );
+        Ok(())
+    }
+
+    /// Everything is given back, and whoever waits gets it and gives it back, until nobody is there.
+    fn end(&mut self) -> TestCaseResult {
+        for _ in 0..PATIENCE {
+            let ready = |entry: &Entry<'_>| match &entry.state {
+                State::Held(_) => true,
+                State::Asked(asked) => asked.is_woken(),
+            };
+            let Some(i) = self.all.iter().position(ready) else {
+                break;
+            };
+            if self.all[i].is_held() {
+                if let State::Held(hold) = self.all.remove(i).state {
+                    hold.release();
+                }
+            } else {
+                self.poll_at(i)?;
+            }
+            self.settle()?;
+        }
+        let left: Vec<_> = self.all.iter().map(|entry| &entry.state).collect();
+        prop_assert!(left.is_empty(), "never granted: {:?}", left);
+        let everything = crate::owner::span(0..self.lock.raw.capacity());
+        let all = Hold::try_lock(self.lock, everything, Access::Write);
+        prop_assert!(
+            all.is_ok(),
+            "nobody is there, and a try of everything fails"
+        );
+        all.into_iter().for_each(Hold::release);
+        Ok(())
+    }
+}
+
+fn refused(error: RangeError) -> TestCaseError {
+    TestCaseError::fail(format!("a range of the lock is refused: {error}"))
+}

@@ -1,0 +1,403 @@
+//! Histories of several threads: real ones, or a checker's, by the door.
+//!
+//! Each thread plays several owners. What no single thread can predict is watched from inside of the holds:
+//!
+//! - **exclusion**: counts at each place say who is there. A count never says more than is held: it is lowered before a hold is, and raised after.
+//!   A hold that only changes its access is counted throughout, so a writer between the two is seen.
+//! - **visibility**: data at each place is written under exclusive holds only, without any other synchronization, and read twice under shared ones.
+//!   In the end it is what the writes add up to.
+//! - **no lost wake-up, no circle**: the history ends.
+//!
+//! So that a history must end whatever the lock's order, a thread blocks only while it has nothing that others may wait for: it lets go of
+//! everything before. Tries, polls and short waits it does with its hands full.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use spanlock::{Access, Span};
+use spanlock_sync::{Park, Parker, Wakeup, thread};
+
+use crate::Driven;
+use crate::op::{Op, Pick, Points, Program};
+use crate::owner::{Asked, Hold};
+
+const UPGRADER: u64 = 1 << 16;
+const WRITER: u64 = 1 << 32;
+
+/// Holds and requests of a thread at once.
+const CROWD: usize = 4;
+
+/// What one hold adds to the count of a place.
+fn weight(access: Access) -> u64 {
+    match access {
+        Access::Read => 1,
+        Access::Upgradable => UPGRADER,
+        Access::Write => WRITER,
+    }
+}
+
+/// What all threads of a history share. Std's atomics in every world: they watch, and add no step that a checker sees.
+struct Scene {
+    lock: Driven,
+    points: Points,
+    /// Who is there, for each gap between points.
+    inside: Vec<AtomicU64>,
+    data: Vec<UnsafeCell<u64>>,
+    /// The first thing that went wrong; then all come to their end.
+    wrong: Mutex<Option<String>>,
+    stop: AtomicBool,
+}
+
+// SAFETY: the data is accessed under holds only; that they suffice is what is tested.
+unsafe impl Sync for Scene {}
+// SAFETY: the cells hold plain numbers.
+unsafe impl Send for Scene {}
+
+impl Scene {
+    fn new(lock: Driven) -> Self {
+        let points = Points::of(&lock);
+        let gaps = points.gaps();
+        Scene {
+            lock,
+            points,
+            inside: (0..gaps).map(|_| AtomicU64::new(0)).collect(),
+            data: (0..gaps).map(|_| UnsafeCell::new(0)).collect(),
+            wrong: Mutex::new(None),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    fn expect(&self, right: bool, what: impl FnOnce() -> String) {
+        if !right {
+            let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+            wrong.get_or_insert_with(what);
+            // Relaxed: a hint.
+            self.stop.store(true, Relaxed);
+        }
+    }
+
+    fn enter(&self, hold: &Hold<'_>) {
+        let access = hold.access();
+        for gap in self.points.gaps_of(hold.span()) {
+            // Relaxed, here and below: the lock has to do.
+            let before = self.inside[gap].fetch_add(weight(access), Relaxed);
+            let right = match access {
+                Access::Read => before < WRITER,
+                Access::Upgradable => before < UPGRADER,
+                Access::Write => before == 0,
+            };
+            self.expect(right, || format!("{hold:?} beside {before:#x} at {gap}"));
+        }
+    }
+
+    fn leave(&self, gaps: std::ops::Range<usize>, access: Access) {
+        for gap in gaps {
+            self.inside[gap].fetch_sub(weight(access), Relaxed);
+        }
+    }
+
+    /// Counts a hold with another access, without a moment of not being counted.
+    fn recount(&self, span: Span, from: Access, to: Access) {
+        for gap in self.points.gaps_of(span) {
+            let change = weight(to).wrapping_sub(weight(from));
+            let before = self.inside[gap].fetch_add(change, Relaxed);
+            let right = to != Access::Write || before == weight(from);
+            self.expect(right, || {
+                format!("upgraded {span:?} beside {before:#x} at {gap}")
+            });
+        }
+    }
+
+    /// Writes if it may, else reads twice; returns how much it wrote.
+    fn touch(&self, hold: &Hold<'_>, pause: bool) -> u64 {
+        let mut written = 0;
+        for gap in self.points.gaps_of(hold.span()) {
+            let data = self.data[gap].get();
+            // SAFETY: the place is held with an access that allows this.
+            unsafe {
+                if hold.access() == Access::Write {
+                    data.write_volatile(data.read_volatile() + 1);
+                    written += 1;
+                } else {
+                    let before = data.read_volatile();
+                    if pause {
+                        thread::yield_now();
+                    }
+                    let same = before == data.read_volatile();
+                    self.expect(same, || format!("{hold:?}: written meanwhile at {gap}"));
+                }
+            }
+        }
+        written
+    }
+}
+
+/// Runs a program, each list in a thread of its own, until all have come to their end; returns how many operations found something to do.
+///
+/// # Errors
+/// What was not as the contract says. Somebody who is never woken is no error: the program does not end.
+pub fn run(lock: Driven, program: &Program) -> Result<u64, String> {
+    let scene = Arc::new(Scene::new(lock));
+    let threads: Vec<_> = program
+        .iter()
+        .map(|ops| {
+            let (scene, ops) = (scene.clone(), ops.clone());
+            thread::spawn(move || Worker::live(&scene, &ops))
+        })
+        .collect();
+    let (mut done, mut written) = (0, 0);
+    for thread in threads {
+        let (ops, writes) = thread.join().map_err(|_| "a thread panicked")?;
+        done += ops;
+        written += writes;
+    }
+    let all = Hold::try_lock(
+        &scene.lock,
+        crate::owner::span(0..scene.lock.raw.capacity()),
+        Access::Write,
+    );
+    scene.expect(all.is_ok(), || {
+        "all have ended, and a try of everything fails".to_owned()
+    });
+    // SAFETY: the other threads have ended.
+    let found = (scene.data.iter()).map(|data| unsafe { data.get().read_volatile() });
+    let found: u64 = found.sum();
+    scene.expect(found == written, || {
+        format!("{written} writes, of which {found} are left")
+    });
+    let empty = (scene.inside.iter()).all(|inside| inside.load(Relaxed) == 0);
+    scene.expect(empty, || "counts of nobody are left".to_owned());
+    let mut wrong = scene.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+    wrong.take().map_or(Ok(done), Err)
+}
+
+/// One thread, and what it has.
+struct Worker<'a> {
+    scene: &'a Scene,
+    parker: &'a Parker,
+    holds: Vec<Hold<'a>>,
+    asked: Vec<Asked<'a>>,
+    written: u64,
+    done: u64,
+}
+
+impl<'a> Worker<'a> {
+    fn live(scene: &'a Scene, ops: &[Op]) -> (u64, u64) {
+        Parker::with(|parker| {
+            let mut worker = Worker {
+                scene,
+                parker,
+                holds: Vec::new(),
+                asked: Vec::new(),
+                written: 0,
+                done: 0,
+            };
+            for &op in ops {
+                if scene.stop.load(Relaxed) {
+                    break;
+                }
+                worker.step(op);
+            }
+            worker.end();
+            (worker.done, worker.written)
+        })
+    }
+
+    fn step(&mut self, op: Op) {
+        self.done += 1;
+        let (lock, points) = (&self.scene.lock, &self.scene.points);
+        if self.holds.len() + self.asked.len() >= CROWD {
+            self.release_one();
+        }
+        match op {
+            Op::Try(extent) => {
+                let tried = Hold::try_lock(lock, points.span(extent), extent.access);
+                self.begin(tried.ok());
+            }
+            Op::Lock(extent) => {
+                self.let_go();
+                let held = Hold::lock(lock, points.span(extent), extent.access);
+                self.begin(Some(held.expect("a range of the lock")));
+            }
+            Op::TryAll(extents) => {
+                let batch = points.batch(lock, extents);
+                let tried = Hold::try_lock_all(lock, &batch);
+                self.begin(tried.into_iter().flatten());
+            }
+            Op::LockAll(extents) => {
+                self.let_go();
+                let batch = points.batch(lock, extents);
+                let held = Hold::lock_all(lock, &batch);
+                self.begin(held.expect("ranges of the lock"));
+            }
+            Op::Ask(extent) => {
+                let asked = Asked::new(lock, points.span(extent), extent.access);
+                self.asked.push(asked);
+                self.poll(self.asked.len() - 1);
+            }
+            Op::Poll(pick) => _ = pick.among(&self.asked, |_| true).map(|i| self.poll(i)),
+            Op::Cancel(pick) => {
+                let i = pick.among(&self.asked, |_| true);
+                i.into_iter().for_each(|i| self.asked.remove(i).cancel());
+            }
+            Op::Within(extent, looks) => {
+                let asked = Asked::new(lock, points.span(extent), extent.access);
+                let held = self.within(asked, looks);
+                self.begin(held);
+            }
+            Op::Unlock(pick) => {
+                let i = pick.among(&self.holds, |_| true);
+                i.into_iter().for_each(|i| self.release(i));
+            }
+            Op::Odd(_) => self.done -= 1,
+            Op::Downgrade(pick) => self.downgrade(pick),
+            Op::TryUpgrade(pick) => self.try_upgrade(pick),
+            Op::Upgrade(pick) => self.upgrade(pick),
+            Op::Shrink(pick, a, b) => self.shrink(pick, a, b),
+            Op::Split(pick, at) => self.split(pick, at),
+        }
+    }
+
+    fn begin(&mut self, holds: impl IntoIterator<Item = Hold<'a>>) {
+        for hold in holds {
+            self.scene.enter(&hold);
+            self.written += self.scene.touch(&hold, self.done.is_multiple_of(8));
+            self.holds.push(hold);
+        }
+    }
+
+    fn release(&mut self, i: usize) {
+        let hold = self.holds.remove(i);
+        self.written += self.scene.touch(&hold, self.done.is_multiple_of(8));
+        let gaps = self.scene.points.gaps_of(hold.span());
+        self.scene.leave(gaps, hold.access());
+        hold.release();
+    }
+
+    fn release_one(&mut self) {
+        if self.holds.is_empty() {
+            self.asked.remove(0).cancel();
+        } else {
+            self.release(0);
+        }
+    }
+
+    /// Nobody waits for this thread any more.
+    fn let_go(&mut self) {
+        while !(self.holds.is_empty() && self.asked.is_empty()) {
+            self.release_one();
+        }
+    }
+
+    fn poll(&mut self, i: usize) {
+        let polled = self.asked[i].poll_with(self.parker.waker());
+        if let Some(hold) = polled.expect("a range of the lock") {
+            drop(self.asked.remove(i));
+            self.begin([hold]);
+        }
+    }
+
+    /// Looks a few times, asleep between the looks where there is a clock.
+    fn within(&mut self, mut asked: Asked<'a>, looks: u8) -> Option<Hold<'a>> {
+        for look in 0..looks {
+            let polled = asked.poll_with(self.parker.waker());
+            if let Some(hold) = polled.expect("a range of the lock") {
+                return Some(hold);
+            }
+            if cfg!(any(spanlock_loom, spanlock_shuttle)) {
+                // No deadline passes there, but by a plan of faults.
+                thread::yield_now();
+            } else {
+                let deadline = Instant::now() + Duration::from_micros(10 << look);
+                let (Wakeup::Woken | Wakeup::TimedOut) = self.parker.park_until(Some(deadline));
+            }
+        }
+        asked.cancel();
+        None
+    }
+
+    fn pick(&self, pick: Pick, suitable: impl Fn(Access) -> bool) -> Option<usize> {
+        pick.among(&self.holds, |hold| suitable(hold.access()))
+    }
+
+    fn downgrade(&mut self, pick: Pick) {
+        let Some(i) = self.pick(pick, |access| access != Access::Read) else {
+            return;
+        };
+        let (scene, hold) = (self.scene, &mut self.holds[i]);
+        // Less than is held, before less is held: a writer that comes between finds it counted.
+        scene.recount(hold.span(), hold.access(), Access::Read);
+        hold.downgrade();
+        self.written += scene.touch(hold, false);
+    }
+
+    fn try_upgrade(&mut self, pick: Pick) {
+        let Some(i) = self.pick(pick, |access| access != Access::Write) else {
+            return;
+        };
+        let (scene, hold) = (self.scene, &mut self.holds[i]);
+        let from = hold.access();
+        if hold.try_upgrade() {
+            scene.recount(hold.span(), from, Access::Write);
+            self.written += scene.touch(hold, false);
+        }
+    }
+
+    fn upgrade(&mut self, pick: Pick) {
+        let Some(i) = self.pick(pick, |access| access == Access::Upgradable) else {
+            return;
+        };
+        let mut hold = self.holds.remove(i);
+        self.let_go();
+        hold.upgrade();
+        let scene = self.scene;
+        scene.recount(hold.span(), Access::Upgradable, Access::Write);
+        self.written += scene.touch(&hold, false);
+        self.holds.push(hold);
+    }
+
+    fn shrink(&mut self, pick: Pick, a: u8, b: u8) {
+        let Some(i) = self.pick(pick, |_| true) else {
+            return;
+        };
+        let (scene, hold) = (self.scene, &mut self.holds[i]);
+        let keep = scene.points.part(hold.span(), a, b);
+        let (all, kept) = (
+            scene.points.gaps_of(hold.span()),
+            scene.points.gaps_of(keep),
+        );
+        scene.leave(all.start..kept.start, hold.access());
+        scene.leave(kept.end..all.end, hold.access());
+        hold.shrink(keep);
+        self.written += scene.touch(hold, false);
+    }
+
+    fn split(&mut self, pick: Pick, at: u8) {
+        let Some(i) = self.pick(pick, |_| true) else {
+            return;
+        };
+        let unit = self.scene.lock.raw.granularity();
+        let whole = self.holds[i].span();
+        if let Some(at) = self.scene.points.cut(whole, at, unit) {
+            let high = self.holds[i].split(at);
+            self.holds.push(high);
+        }
+    }
+
+    /// Gives back what it has, and waits for what it asked for: whatever comes first.
+    fn end(&mut self) {
+        loop {
+            while !self.holds.is_empty() {
+                self.release(0);
+            }
+            (0..self.asked.len()).rev().for_each(|i| self.poll(i));
+            match (self.holds.is_empty(), self.asked.is_empty()) {
+                (true, true) => return,
+                (true, false) => _ = self.parker.park_until(None),
+                (false, _) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The histories find locks that are wrong, and make what fails small.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Poll, Waker};
+
+use spanlock::{
+    Access, RangeError, RawRangeLock, RawRangeLockSplit, RawRangeLockWait, Span, Token,
+    TryLockError,
+};
+use spanlock_interval::{IntervalLock, IntervalRequest};
+use spanlock_testkit::{Driven, Order, driven, histories};
+
+/// What is wrong with a lock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wrong {
+    Nothing,
+    /// Each so many tries fail in a free gap.
+    FailsInAGap,
+    /// Some readers get in without being counted.
+    LetsReadersIn,
+    /// A request whose waker has been set before is not woken.
+    LosesWakes,
+    /// What is given up stays.
+    KeepsTheCancelled,
+    /// Shrinking gives everything back.
+    GivesBackTooMuch,
+}
+
+struct Broken {
+    lock: IntervalLock,
+    wrong: Wrong,
+    calls: AtomicU64,
+}
+
+/// Of a hold that is none.
+const UNCOUNTED: usize = usize::MAX;
+
+impl Broken {
+    fn sometimes(&self, wrong: Wrong) -> bool {
+        self.wrong == wrong && self.calls.fetch_add(1, Relaxed) % 5 == 4
+    }
+}
+
+// SAFETY: none of this is safe: it is what the histories have to find.
+unsafe impl RawRangeLock for Broken {
+    fn capacity(&self) -> u64 {
+        self.lock.capacity()
+    }
+
+    fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
+        self.lock.lock(span, access)
+    }
+
+    fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
+        if self.sometimes(Wrong::FailsInAGap) {
+            return Err(TryLockError::WouldBlock);
+        }
+        if access == Access::Read && self.sometimes(Wrong::LetsReadersIn) {
+            return Ok(Token::new(UNCOUNTED));
+        }
+        self.lock.try_lock(span, access)
+    }
+
+    unsafe fn unlock(&self, span: Span, access: Access, token: Token) {
+        if token.into_word() != UNCOUNTED {
+            // SAFETY: the caller's promise.
+            unsafe { self.lock.unlock(span, access, token) }
+        }
+    }
+}
+
+// SAFETY: as above.
+unsafe impl RawRangeLockWait for Broken {
+    type Request = IntervalRequest;
+
+    unsafe fn poll_lock(
+        &self,
+        span: Span,
+        access: Access,
+        request: &mut IntervalRequest,
+        waker: &Waker,
+    ) -> Poll<Result<Token, RangeError>> {
+        let lost = self.sometimes(Wrong::LosesWakes);
+        let waker = if lost { Waker::noop() } else { waker };
+        // SAFETY: the caller's promise.
+        unsafe { self.lock.poll_lock(span, access, request, waker) }
+    }
+
+    unsafe fn cancel(&self, span: Span, access: Access, request: &mut IntervalRequest) {
+        if !self.sometimes(Wrong::KeepsTheCancelled) {
+            // SAFETY: the caller's promise.
+            unsafe { self.lock.cancel(span, access, request) }
+        }
+    }
+}
+
+// SAFETY: as above.
+unsafe impl RawRangeLockSplit for Broken {
+    unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
+        if token.into_word() == UNCOUNTED {
+            return token;
+        }
+        if self.sometimes(Wrong::GivesBackTooMuch) {
+            // SAFETY: the caller's promise.
+            unsafe { self.lock.unlock(span, access, token) };
+            return Token::new(UNCOUNTED);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.lock.shrink(span, access, token, keep) }
+    }
+
+    unsafe fn split(&self, span: Span, access: Access, token: Token, at: u64) -> (Token, Token) {
+        if token.into_word() == UNCOUNTED {
+            return (token, token);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.lock.split(span, access, token, at) }
+    }
+}
+
+fn broken(wrong: Wrong) -> Driven {
+    let (lock, calls) = (IntervalLock::new(), AtomicU64::new(0));
+    driven!(Broken { lock, wrong, calls }; wait)
+}
+
+/// What a test of a lock that is wrong says.
+fn told(test: impl FnOnce()) -> String {
+    let failed = catch_unwind(AssertUnwindSafe(test)).expect_err("nothing was found");
+    *failed.downcast::<String>().expect("a failure in words")
+}
+
+/// How many operations the smallest history has.
+fn operations(told: &str) -> usize {
+    let list = told.split("minimal failing input:").nth(1).expect(told);
+    [
+        "Try", "Lock", "Odd", "Unlock", "Ask", "Poll", "Cancel", "Within", "Shrink", "Split",
+    ]
+    .map(|op| list.matches(&format!("{op}(")).count())
+    .iter()
+    .sum()
+}
+
+#[test]
+fn nothing_is_found_in_a_lock_that_is_right() {
+    histories::of_one_thread(|| broken(Wrong::Nothing), Order::Arrival);
+}
+
+#[test]
+fn one_thread_finds_what_is_wrong_and_tells_it_in_few_operations() {
+    for wrong in [
+        Wrong::FailsInAGap,
+        Wrong::LetsReadersIn,
+        Wrong::LosesWakes,
+        Wrong::KeepsTheCancelled,
+    ] {
+        for order in [Order::Arrival, Order::Bounded] {
+            let told = told(|| histories::of_one_thread(|| broken(wrong), order));
+            // The lock errs each fifth time, so that it takes some to get there.
+            let operations = operations(&told);
+            assert!(
+                (1..=24).contains(&operations),
+                "{wrong:?} {order:?}: {told}"
+            );
+            assert!(told.contains(histories::SEED), "{told}");
+        }
+    }
+}
+
+#[test]
+fn real_threads_find_what_is_wrong() {
+    let split = |wrong| {
+        let (lock, calls) = (IntervalLock::new(), AtomicU64::new(0));
+        driven!(Broken { lock, wrong, calls }; split)
+    };
+    for wrong in [Wrong::LetsReadersIn, Wrong::GivesBackTooMuch] {
+        let told = told(|| histories::of_real_threads(|| split(wrong)));
+        assert!(told.contains("real threads"), "{wrong:?}: {told}");
+    }
+}
