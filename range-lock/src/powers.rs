@@ -135,15 +135,18 @@ pub unsafe trait RawRangeLockBatch: RawRangeLock {
     ///
     /// # Errors
     /// As [`RawRangeLock::lock`], for any of the spans.
-    fn lock_all(&self, batch: &[(Span, Access)], tokens: &mut Vec<Token>)
-    -> Result<(), RangeError>;
+    fn lock_batch(
+        &self,
+        batch: &[(Span, Access)],
+        tokens: &mut Vec<Token>,
+    ) -> Result<(), RangeError>;
 
     /// Takes every span of `batch` if that is possible at once; never blocks. Appends their tokens. Ordering: Acquire on
     /// success.
     ///
     /// # Errors
     /// As [`RawRangeLock::try_lock`], for any of the spans.
-    fn try_lock_all(
+    fn try_lock_batch(
         &self,
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,
