@@ -16,7 +16,7 @@
 //! a batch could hold one span and wait for another behind an upgrade that waits for the first. Once granted the nodes are holds like any other.
 //!
 //! # Invariants
-//! - **I1** The count of a request is the number of nodes that block it, for a batch of nodes that block any of its. Exactly: whatever enters, leaves, shrinks, weakens or grows
+//! - **I1** The count of a request is the number of those that block it; of a batch, the sum over its nodes. Exactly: whatever enters, leaves, shrinks, weakens or grows
 //!   stronger changes the counts of those, and only those, for whom it begins or ceases to be a blocker ([`Requests::settle`]).
 //! - **I2** A request is `Held` exactly if its count is 0. So no two holds conflict: one of them would come first, and block the
 //!   other. Nor does a hold conflict with an upgrade.
