@@ -346,10 +346,9 @@ fn holds_that_change() {
 #[test]
 fn several_ranges_and_elements() {
     let lock = List::default();
+    let parts = [(0..5, Access::Write), (8..9, Access::Read)];
     let first = below(1);
-    let batch = lock
-        .lock_all([(0..5, Access::Write), (8..9, Access::Read)])
-        .unwrap();
+    let batch = lock.lock_all(parts).unwrap();
     panics(|| lock.read(4..8), &[&first]);
     drop(lock.write(5..8).unwrap());
     panics(|| lock.write(8..9), &[&first]);

@@ -39,7 +39,8 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
         lock: P,
         requests: impl IntoIterator<Item = (Range<usize>, Access)>,
     ) -> Result<Self, RangeError> {
-        let (first, parts) = asked(&lock, requests)?;
+        let first = lock.elements().0;
+        let parts = asked(&lock, requests)?;
         let _hold = BatchHold::lock(lock, ranges(&parts))?;
         Ok(RangeBatchGuard {
             first,
@@ -57,7 +58,8 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
         lock: P,
         requests: impl IntoIterator<Item = (Range<usize>, Access)>,
     ) -> Result<Self, TryLockError> {
-        let (first, parts) = asked(&lock, requests)?;
+        let first = lock.elements().0;
+        let parts = asked(&lock, requests)?;
         let _hold = BatchHold::try_lock(lock, ranges(&parts))?;
         Ok(RangeBatchGuard {
             first,
@@ -67,17 +69,17 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
     }
 }
 
-/// The slice's first element, and what is asked for, exactly.
+/// What is asked for, exactly.
 fn asked<T>(
     lock: &impl SliceRef<T>,
     requests: impl IntoIterator<Item = (Range<usize>, Access)>,
-) -> Result<(*mut T, Vec<(Span, Access)>), RangeError> {
-    let (first, len) = lock.elements();
+) -> Result<Vec<(Span, Access)>, RangeError> {
+    let len = lock.elements().1;
     let mut positions = Vec::new();
     for (range, access) in requests {
         positions.push((checked(&range, len)?, access));
     }
-    Ok((first, normalised(positions, 1, len as u64)?))
+    normalised(positions, 1, len as u64)
 }
 
 fn ranges(parts: &[(Span, Access)]) -> impl Iterator<Item = (Range<u64>, Access)> {
