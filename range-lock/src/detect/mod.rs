@@ -14,11 +14,12 @@
 //! - Calls that wait without end: the plain verbs, `lock_all`, `append`, the blocking `upgrade`. Tries and deadlines cannot hang, so they
 //!   are never stopped, and tell nothing of orders; what they take is recorded.
 //! - Orders outlive holds, and end with the lock: its [`LockId`] forgets them when it is dropped. Numbers are not used twice.
-//! - A lock without a [`LockId`] is known by its address: it takes part in 1, not in 2.
+//! - A lock without a [`LockId`] is known by its address: it takes part in 1, not in 2; and a guard of it that was forgotten is
+//!   held against the next lock at that address.
 //!
 //! # Limits
 //! - A hold counts as that of the thread that took it, until it is dropped, wherever that happens. A thread that gives a guard away and then asks
-//!   for the same range is stopped, although it would only wait for the other.
+//!   for the same range is stopped, although it would only wait for the other: do not use the feature in such a program.
 //! - What a future takes belongs to no thread: it is neither recorded nor stopped.
 //! - Two ranges of *one* lock, taken in opposite orders by two threads, are not seen (`lock_all` takes them in one call); nor is a reader that
 //!   reads again, behind a writer that came between.
