@@ -1,5 +1,5 @@
-//! Eight threads append records to one file. The end of the file is a position like any other: who holds it exclusively
-//! may move it. The records are then written side by side, and read while others are appended.
+//! Eight threads append records to one file. Each record's place is chosen under the lock; the records are then written side by
+//! side, and read while others are appended.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -7,26 +7,21 @@ use std::thread;
 use spanlock::{RangeError, RangeLockExt};
 use spanlock_interval::IntervalLock;
 
-/// Stands for the end of the file: no byte of a file lies there.
-const END: std::ops::Range<u64> = u64::MAX - 1..u64::MAX;
-
 fn main() -> Result<(), RangeError> {
     let lock = IntervalLock::new();
-    // Relaxed: it is read and moved under a hold of `END` only.
+    // Relaxed: it is moved by who holds the position that it names, and looked at again under such a hold.
     let end = AtomicU64::new(0);
     thread::scope(|scope| {
         let threads = Vec::from_iter((1..=8).map(|len| {
             let (lock, end) = (&lock, &end);
             scope.spawn(move || -> Result<(), RangeError> {
                 for _ in 0..1000 {
-                    let moving = lock.write(END)?;
-                    let start = end.load(Relaxed);
-                    let record = lock.write(start..start + len)?;
-                    end.store(start + len, Relaxed);
-                    // The next may append, while this record is written.
-                    drop(moving);
+                    let record = lock.append(len, || end.load(Relaxed))?;
+                    let place = record.span().expect("records are not empty");
+                    // From here on others may append behind it, while this record is written.
+                    end.store(place.end(), Relaxed);
                     drop(record);
-                    drop(lock.read(0..start)?);
+                    drop(lock.read(0..place.start())?);
                 }
                 Ok(())
             })

@@ -30,6 +30,8 @@
 //! | `Upgrading` | holds its span as `Upgradable`, and counts the readers there | > 0 | `Held`, when they have left |
 //! | `Waiting` | counts the conflicting ones before it | > 0 | `Held`, when they have gone; gone by `cancel` |
 //!
+//! A batch of several spans is one request: it counts for all its spans together, and is granted as a whole.
+//!
 //! "Before" is an order: stages as in this table, and by arrival within a stage. What it implies, and why cancelling is exact, is in
 //! `requests.rs` (I1 to I6); how overlaps are found, in `tree.rs` (T1 to T6).
 //!
@@ -87,7 +89,9 @@ use core::fmt;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use spanlock::{Access, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError};
+use spanlock::{
+    Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
+};
 use spanlock_sync::hint::Backoff;
 use spanlock_sync::{Mutex, MutexGuard, Park, Parker, Wakeup};
 
@@ -112,6 +116,7 @@ use crate::tree::Index;
 /// ```
 pub struct IntervalLock {
     requests: Mutex<Requests>,
+    id: LockId,
 }
 
 /// A request for a range of an [`IntervalLock`] that is on its way: its place in the tree, if it has one.
@@ -131,6 +136,7 @@ impl IntervalLock {
     pub fn with_capacity(requests: usize) -> Self {
         IntervalLock {
             requests: Mutex::new(Requests::with_capacity(requests)),
+            id: LockId::new(),
         }
     }
 
@@ -212,6 +218,11 @@ unsafe impl RawRangeLock for IntervalLock {
     #[inline]
     fn granularity(&self) -> u64 {
         1
+    }
+
+    #[inline]
+    fn id(&self) -> Option<&LockId> {
+        Some(&self.id)
     }
 
     #[inline]

@@ -4,12 +4,12 @@
 //! [`crate::requests`]).
 
 use spanlock::{
-    Access, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
-    Span, Token,
+    Access, RangeError, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
+    RawRangeLockUpgrade, RawRangeLockUpgradeWait, Span, Token, TryLockError,
 };
 
 use crate::lock::{IntervalLock, index, token};
-use crate::requests::Wakes;
+use crate::requests::{Requests, Wakes};
 
 // SAFETY: the hold stays in the tree and only its access changes, so no writer comes between (I2). Every later hold
 // of part of it is granted in a later section of the mutex, the readers that were let in at once included.
@@ -62,4 +62,49 @@ unsafe impl RawRangeLockSplit for IntervalLock {
         let (low, high) = self.requests().split(index(held), low, high);
         (token(low), token(high))
     }
+}
+
+// SAFETY: a batch enters the tree in one section of the mutex, and is one request there: held as a whole, or waiting as a whole for
+// requests before it (I2, I4).
+unsafe impl RawRangeLockBatch for IntervalLock {
+    fn lock_batch(
+        &self,
+        batch: &[(Span, Access)],
+        tokens: &mut Vec<Token>,
+    ) -> Result<(), RangeError> {
+        // Before anything is taken, so that nothing is taken whose token has no place.
+        tokens.reserve(batch.len());
+        let mut requests = self.requests();
+        if !hold_all(&mut requests, batch, tokens) {
+            let mut leader = None;
+            requests.queue_all(batch, |index| {
+                leader.get_or_insert(index);
+                tokens.push(token(index));
+            });
+            if let Some(leader) = leader {
+                self.wait(requests, leader);
+            }
+        }
+        Ok(())
+    }
+
+    fn try_lock_batch(
+        &self,
+        batch: &[(Span, Access)],
+        tokens: &mut Vec<Token>,
+    ) -> Result<(), TryLockError> {
+        tokens.reserve(batch.len());
+        let held = hold_all(&mut self.requests(), batch, tokens);
+        held.then_some(()).ok_or(TryLockError::WouldBlock)
+    }
+}
+
+/// Holds every span, if nobody is in the way of any.
+fn hold_all(requests: &mut Requests, batch: &[(Span, Access)], tokens: &mut Vec<Token>) -> bool {
+    let free = (batch.iter()).all(|&(span, access)| requests.admits(span, access));
+    if free {
+        let held = batch.iter().map(|&(span, how)| requests.hold(span, how));
+        tokens.extend(held.map(token));
+    }
+    free
 }

@@ -11,16 +11,21 @@
 //!
 //! One request *blocks* another if it comes before it in this order, they overlap, and their accesses conflict.
 //!
+//! A *batch* is one request with several spans that do not overlap: a node each, with one number. They are granted together: its nodes are
+//! linked in a ring, and one of them, the *leader*, counts for all and has the waker of all. If each were granted as its own turn comes,
+//! a batch could hold one span and wait for another behind an upgrade that waits for the first. Once granted the nodes are holds like any other.
+//!
 //! # Invariants
-//! - **I1** The count of a request is the number of requests that block it. Exactly: whatever enters, leaves, shrinks, weakens or grows
+//! - **I1** The count of a request is the number of those that block it; of a batch, the sum over its nodes. Exactly: whatever enters, leaves, shrinks, weakens or grows
 //!   stronger changes the counts of those, and only those, for whom it begins or ceases to be a blocker ([`Requests::settle`]).
 //! - **I2** A request is `Held` exactly if its count is 0. So no two holds conflict: one of them would come first, and block the
 //!   other. Nor does a hold conflict with an upgrade.
 //! - **I3** A grant moves a request forward in the order, past nobody that conflicts with it: those before it would block it. So a grant
 //!   changes no count.
 //! - **I4** Blockers come before whom they block, so nobody waits in a circle; and whoever is first in the order is granted.
-//! - **I5** `waiting` is the number of requests that are not `Held`: while it is 0 nobody counts anybody.
+//! - **I5** `waiting` is the number of nodes that are not `Held`: while it is 0 nobody counts anybody.
 //! - **I6** Only a request that is not `Held` has a waker: the grant takes it out, and the caller wakes it.
+//! - **I7** The nodes of a request that waits name its leader, and form a ring. Links of a hold mean nothing.
 //!
 //! What makes cancelling exact is I1: a waiter that goes is taken out of the counts of those for whom it is a blocker, who by the order
 //! are later arrivals that conflict with it. Two waiting readers do not conflict, so neither ever counted the other: the mistake of the
@@ -45,8 +50,12 @@ pub(crate) enum Stage {
 struct Claim {
     access: Access,
     stage: Stage,
-    /// I1.
+    /// I1, in the leader.
     count: u32,
+    /// I7.
+    leader: Index,
+    /// I7.
+    next: Index,
 }
 
 /// What a request is to the others.
@@ -106,19 +115,41 @@ impl Requests {
     /// Adds a request that [`admits`](Self::admits) has found to be free: a hold.
     #[inline]
     pub(crate) fn hold(&mut self, span: Span, access: Access) -> Index {
-        self.add(span, access, Stage::Held, 0)
+        let number = self.new_number();
+        self.add(span, access, Stage::Held, number)
     }
 
     /// Adds a request that waits behind all that conflict with it; there is at least one.
     pub(crate) fn queue(&mut self, span: Span, access: Access) -> Index {
-        // A new request comes last, so every conflict is a blocker.
-        let mut count = 0;
-        self.for_each_overlap(span, |claim, _| {
-            count += u32::from(claim.access.conflicts_with(access));
-        });
+        let count = self.conflicts(span, access);
         debug_assert!(count > 0, "a request that nobody blocks is a hold");
         self.waiting += 1;
-        self.add(span, access, Stage::Waiting, count)
+        let number = self.new_number();
+        let index = self.add(span, access, Stage::Waiting, number);
+        self.lead_itself(index, count);
+        index
+    }
+
+    /// Adds a batch, of which at least one span is not [admitted](Self::admits): it waits behind all that conflict with any. Tells the
+    /// nodes, in the order of the batch; the first is the leader.
+    pub(crate) fn queue_all(&mut self, batch: &[(Span, Access)], mut tell: impl FnMut(Index)) {
+        let number = self.new_number();
+        // Leader, and last of the ring so far.
+        let mut ring = None;
+        for &(span, access) in batch {
+            let count = self.conflicts(span, access);
+            let index = self.add(span, access, Stage::Waiting, number);
+            let (leader, last) = *ring.get_or_insert((index, index));
+            let claim = self.tree.value_mut(index);
+            (claim.leader, claim.next) = (leader, leader);
+            self.tree.value_mut(last).next = index;
+            self.tree.value_mut(leader).count += count;
+            ring = Some((leader, index));
+            self.waiting += 1;
+            tell(index);
+        }
+        // The ring closes at the leader, also if that is the only one: it named itself.
+        debug_assert!(ring.is_some_and(|(leader, _)| self.claim(leader).count > 0));
     }
 
     /// Whether the request at `index` is granted.
@@ -245,17 +276,41 @@ impl Requests {
         self.tree.memory_usage() + self.wakers.capacity() * size_of::<Option<Waker>>()
     }
 
+    /// How many a new request has in its way: it comes last, so every conflict is a blocker.
+    fn conflicts(&self, span: Span, access: Access) -> u32 {
+        let mut count = 0;
+        self.for_each_overlap(span, |claim, _| {
+            count += u32::from(claim.access.conflicts_with(access));
+        });
+        count
+    }
+
     #[inline]
-    fn add(&mut self, span: Span, access: Access, stage: Stage, count: u32) -> Index {
+    fn new_number(&mut self) -> u64 {
         let number = self.next_number;
         // A number a nanosecond lasts for five centuries.
         self.next_number += 1;
+        number
+    }
+
+    /// Adds a node that counts nobody, without links.
+    #[inline]
+    fn add(&mut self, span: Span, access: Access, stage: Stage, number: u64) -> Index {
         let claim = Claim {
             access,
             stage,
-            count,
+            count: 0,
+            leader: 0,
+            next: 0,
         };
         self.tree.insert(span, number, claim)
+    }
+
+    /// Makes the node at `index` a request of one.
+    fn lead_itself(&mut self, index: Index, count: u32) {
+        let claim = self.tree.value_mut(index);
+        claim.count = count;
+        (claim.leader, claim.next) = (index, index);
     }
 
     fn claim(&self, index: Index) -> Claim {
@@ -297,11 +352,10 @@ impl Requests {
     fn strengthen(&mut self, index: Index, stage: Stage, count: u32) {
         let old = self.stake(index);
         let access = Access::Write;
-        *self.tree.value_mut(index) = Claim {
-            access,
-            stage,
-            count,
-        };
+        let claim = self.tree.value_mut(index);
+        (claim.access, claim.stage) = (access, stage);
+        // By itself, also if it was taken in a batch.
+        self.lead_itself(index, count);
         let order = (stage, old.order.1);
         self.settle_quietly(
             &old,
@@ -331,14 +385,28 @@ impl Requests {
             if did == does {
                 continue;
             }
-            let claim = self.tree.value_mut(index);
+            let leader = self.claim(index).leader;
+            let claim = self.tree.value_mut(leader);
             claim.count = claim.count + does - did;
             if claim.count == 0 {
-                claim.stage = Stage::Held;
-                self.waiting -= 1;
-                wakes.push(self.take_waker(index));
+                self.grant(leader, wakes);
             }
         }
+    }
+
+    /// Grants a request: all nodes of its ring.
+    fn grant(&mut self, leader: Index, wakes: &mut Wakes) {
+        let mut index = leader;
+        loop {
+            let claim = self.tree.value_mut(index);
+            claim.stage = Stage::Held;
+            self.waiting -= 1;
+            index = claim.next;
+            if index == leader {
+                break;
+            }
+        }
+        wakes.push(self.take_waker(leader));
     }
 
     /// [`settle`](Self::settle), where nobody ceases to be blocked.

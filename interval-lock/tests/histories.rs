@@ -8,5 +8,5 @@ use spanlock_testkit::{Order, driven, suite};
 suite!(
     interval_tree,
     Order::Arrival,
-    driven!(IntervalLock::new(); wait, downgrade, upgrade, upgrade_wait, split)
+    driven!(IntervalLock::new(); wait, downgrade, upgrade, upgrade_wait, split, batch)
 );

@@ -3,9 +3,12 @@
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 #[path = "../../range-lock/tests/powers/mod.rs"]
+#[macro_use]
 mod powers;
 
 use spanlock_interval::IntervalLock;
+
+powers!(interval: IntervalLock::new; deadlines futures parts upgrades batches append owned);
 
 #[test]
 fn downgrade() {

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+mod detect;
 mod error;
+mod forward;
 mod guard;
 mod powers;
 mod range_lock;
@@ -8,15 +10,24 @@ mod raw;
 mod rw_counter;
 mod rw_distributed;
 pub mod rw_word;
+mod whole_range;
 pub mod words;
 
-pub use error::{RangeError, TryLockError};
-pub use guard::{RangeLockExt, ReadHold, UpgradableHold, WriteHold};
+pub use detect::LockId;
+pub use error::{PartError, RangeError, TimedLockError, TryLockError};
+pub use guard::{
+    BatchHold, Exclusive, Hold, LockFuture, LockRef, Mode, OwnedReadHold, OwnedUpgradableHold,
+    OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable, UpgradableHold,
+    WriteHold,
+};
 pub use powers::{
     RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
     RawRangeLockUpgradeWait, RawRangeLockWait,
 };
-pub use range_lock::{RangeLock, RangeReadGuard, RangeWriteGuard};
+pub use range_lock::{
+    OwnedRangeReadGuard, OwnedRangeUpgradableGuard, OwnedRangeWriteGuard, RangeBatchGuard,
+    RangeGuard, RangeLock, RangeReadGuard, RangeUpgradableGuard, RangeWriteGuard, SliceRef,
+};
 pub use raw::{Access, RawRangeLock, Span, Token};
 pub use rw_counter::RwCounter;
 pub use rw_distributed::{DistributedRequest, RwDistributed};

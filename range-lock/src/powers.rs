@@ -126,6 +126,10 @@ pub unsafe trait RawRangeLockSplit: RawRangeLock {
 /// A batch lists spans in ascending order; no two of them touch a common unit of the lock's
 /// [granularity](RawRangeLock::granularity). Each is released by a call of its own, as any hold.
 ///
+/// First come, first served, a lock may not take the spans one after the other: who holds the first and queues for the second
+/// behind a wide request, which waits for the first, waits in a circle. Nor may one whose upgrades wait hold some while it waits for
+/// others. Such a lock grants all at once.
+///
 /// # Safety
 /// When it returns with `Ok`, each span is held as if [`RawRangeLock::lock`] had taken it, by the token of the same place in
 /// `tokens`. On an error nothing is held. Calls of batches, and of single spans in ascending order, never wait for each
@@ -135,15 +139,18 @@ pub unsafe trait RawRangeLockBatch: RawRangeLock {
     ///
     /// # Errors
     /// As [`RawRangeLock::lock`], for any of the spans.
-    fn lock_all(&self, batch: &[(Span, Access)], tokens: &mut Vec<Token>)
-    -> Result<(), RangeError>;
+    fn lock_batch(
+        &self,
+        batch: &[(Span, Access)],
+        tokens: &mut Vec<Token>,
+    ) -> Result<(), RangeError>;
 
     /// Takes every span of `batch` if that is possible at once; never blocks. Appends their tokens. Ordering: Acquire on
     /// success.
     ///
     /// # Errors
     /// As [`RawRangeLock::try_lock`], for any of the spans.
-    fn try_lock_all(
+    fn try_lock_batch(
         &self,
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,

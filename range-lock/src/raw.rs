@@ -10,10 +10,11 @@ use core::fmt;
 use core::num::NonZeroU64;
 use core::ops::Range;
 
+use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
 
-/// How a span is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// How a span is taken; in the order of strength.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
     /// Shared with other readers.
     Read,
@@ -96,10 +97,41 @@ impl Span {
         self.end.get() - self.start
     }
 
+    /// Whether every position of `other` is one of this span.
+    #[inline]
+    pub const fn contains(self, other: Span) -> bool {
+        self.start <= other.start && other.end.get() <= self.end.get()
+    }
+
     /// Whether the two spans share a position. The only definition of overlap in the library.
     #[inline]
     pub const fn overlaps(self, other: Span) -> bool {
         self.start < other.end.get() && other.start < self.end.get()
+    }
+
+    /// The span rounded outwards to multiples of `granularity` and cut off at `capacity`, where it ends at or before: what a lock
+    /// of that granularity really takes.
+    ///
+    /// A granularity of 0 counts as 1.
+    #[inline]
+    pub const fn rounded(self, granularity: u64, capacity: u64) -> Span {
+        let unit = if granularity == 0 { 1 } else { granularity };
+        let past = self.end.get() % unit;
+        let up = if past == 0 { 0 } else { unit - past };
+        let up = self.end.get().saturating_add(up);
+        let cut = if up < capacity { up } else { capacity };
+        let end = if cut > self.end.get() {
+            cut
+        } else {
+            self.end.get()
+        };
+        Span {
+            start: self.start - self.start % unit,
+            end: match NonZeroU64::new(end) {
+                Some(end) => end,
+                None => self.end,
+            },
+        }
     }
 
     /// The span as a range.
@@ -164,6 +196,12 @@ pub unsafe trait RawRangeLock: Send + Sync {
         1
     }
 
+    /// What the feature `deadlock-detection` knows this lock by, if the lock has a [`LockId`].
+    #[inline]
+    fn id(&self) -> Option<&LockId> {
+        None
+    }
+
     /// Takes `span`, blocking until no conflicting hold is left.
     ///
     /// Ordering: Acquire, towards the `unlock` of every earlier conflicting hold.
@@ -188,37 +226,3 @@ pub unsafe trait RawRangeLock: Send + Sync {
     /// released at most once.
     unsafe fn unlock(&self, span: Span, access: Access, token: Token);
 }
-
-macro_rules! forward {
-    ($(#[$why:meta])* $($generics:ident)? , $ty:ty) => {
-        $(#[$why])*
-        // SAFETY: every call is the inner lock's, with the same arguments, so its guarantees carry over.
-        unsafe impl<$($generics: RawRangeLock + ?Sized)?> RawRangeLock for $ty {
-            #[inline]
-            fn capacity(&self) -> u64 {
-                (**self).capacity()
-            }
-            #[inline]
-            fn granularity(&self) -> u64 {
-                (**self).granularity()
-            }
-            #[inline]
-            fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
-                (**self).lock(span, access)
-            }
-            #[inline]
-            fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
-                (**self).try_lock(span, access)
-            }
-            #[inline]
-            unsafe fn unlock(&self, span: Span, access: Access, token: Token) {
-                // SAFETY: the caller's promise is the inner lock's precondition, word for word.
-                unsafe { (**self).unlock(span, access, token) }
-            }
-        }
-    };
-}
-
-forward!(L, Box<L>);
-forward!(L, std::sync::Arc<L>);
-forward!(L, &L);

@@ -13,6 +13,7 @@ use core::task::{Poll, Waker};
 use spanlock_sync::wait::{self, WaitQueue};
 use spanlock_sync::{Park, Parker};
 
+use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
 use crate::powers::{
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockWait,
@@ -26,6 +27,7 @@ use crate::words::{self, Progress, address_range};
 pub struct RwCounter<P = Parker> {
     word: RwWord,
     queue: WaitQueue<P>,
+    id: LockId,
 }
 
 impl RwCounter {
@@ -41,6 +43,7 @@ impl<P> Default for RwCounter<P> {
         RwCounter {
             word: RwWord::new(),
             queue: WaitQueue::default(),
+            id: LockId::new(),
         }
     }
 }
@@ -61,6 +64,11 @@ unsafe impl<P: Park> RawRangeLock for RwCounter<P> {
     #[inline]
     fn granularity(&self) -> u64 {
         u64::MAX
+    }
+
+    #[inline]
+    fn id(&self) -> Option<&LockId> {
+        Some(&self.id)
     }
 
     #[inline]

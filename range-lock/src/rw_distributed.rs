@@ -24,6 +24,7 @@ use core::task::{Poll, Waker};
 use spanlock_sync::wait::{self, WaitQueue};
 use spanlock_sync::{Park, Parker, thread};
 
+use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
 use crate::powers::{
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockWait,
@@ -44,6 +45,7 @@ struct Slot(RwWord);
 pub struct RwDistributed<P = Parker> {
     slots: Box<[Slot]>,
     queue: WaitQueue<P>,
+    id: LockId,
 }
 
 impl RwDistributed {
@@ -63,6 +65,7 @@ impl RwDistributed {
         RwDistributed {
             slots,
             queue: WaitQueue::default(),
+            id: LockId::new(),
         }
     }
 }
@@ -117,6 +120,11 @@ unsafe impl<P: Park> RawRangeLock for RwDistributed<P> {
     #[inline]
     fn granularity(&self) -> u64 {
         u64::MAX
+    }
+
+    #[inline]
+    fn id(&self) -> Option<&LockId> {
+        Some(&self.id)
     }
 
     #[inline]

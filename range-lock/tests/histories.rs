@@ -8,11 +8,11 @@ use spanlock_testkit::{Order, driven, suite};
 suite!(
     rw_counter,
     Order::Bounded,
-    driven!(RwCounter::new(); wait, downgrade, upgrade, split)
+    driven!(RwCounter::new(); wait, downgrade, upgrade, split, batch)
 );
 
 suite!(
     rw_distributed,
     Order::Bounded,
-    driven!(RwDistributed::with_slots(3); wait, downgrade, upgrade, split)
+    driven!(RwDistributed::with_slots(3); wait, downgrade, upgrade, split, batch)
 );

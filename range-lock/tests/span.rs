@@ -107,3 +107,38 @@ fn errors_name_the_bounds() {
         "the range is held or requested by another"
     );
 }
+
+/// What the feature `deadlock-detection` adds takes no place without it.
+#[cfg(not(feature = "deadlock-detection"))]
+#[test]
+fn detection_that_is_off_has_no_size() {
+    use spanlock::{LockId, RwCounter, Token, WriteHold};
+
+    assert_eq!(size_of::<LockId>(), 0);
+    let parts = size_of::<(&RwCounter, Option<(Span, Token)>)>();
+    assert_eq!(size_of::<WriteHold<'_, RwCounter>>(), parts);
+}
+
+#[test]
+fn rounded_outwards_within_the_capacity() {
+    let span = |range| Span::new(range).unwrap().unwrap();
+    for (range, granularity, capacity, expected) in [
+        (5..6, 1, 100, 5..6),
+        (5..6, 8, 100, 0..8),
+        (8..16, 8, 100, 8..16),
+        (97..98, 8, 100, 96..100),
+        (5..6, u64::MAX, u64::MAX, 0..u64::MAX),
+        (
+            u64::MAX - 1..u64::MAX,
+            4096,
+            u64::MAX,
+            u64::MAX - 4095..u64::MAX,
+        ),
+        (5..200, 8, 100, 0..200),
+        (5..6, 0, 100, 5..6),
+    ] {
+        let rounded = span(range.clone()).rounded(granularity, capacity);
+        assert_eq!(rounded.range(), expected, "{range:?}");
+        assert!(rounded.contains(span(range)));
+    }
+}

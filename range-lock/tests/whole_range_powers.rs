@@ -2,11 +2,15 @@
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
+#[macro_use]
 mod powers;
 
 use spanlock::{
     Access, RangeLockExt, RawRangeLock, RawRangeLockSplit, RwCounter, RwDistributed, Span,
 };
+
+powers!(rw_counter: RwCounter::new; parts batches append owned);
+powers!(rw_distributed: || RwDistributed::with_slots(3); parts batches append owned);
 
 fn all_but_split<L>(make: fn() -> L)
 where

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod array;
+mod batch;
 mod gate;
 mod lock;
 pub mod packed;

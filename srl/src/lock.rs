@@ -45,7 +45,9 @@ use core::ops::Range;
 use core::task::{Poll, Waker, ready};
 
 use spanlock::words::{Progress, Run, Wakes, Word};
-use spanlock::{Access, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError};
+use spanlock::{
+    Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
+};
 use spanlock_interval::IntervalRequest;
 use spanlock_sync::hint::Backoff;
 use spanlock_sync::wait::WaitQueue;
@@ -65,6 +67,7 @@ pub struct Srl<S, P = Parker> {
     pub(crate) gate: Gate,
     pub(crate) queue: WaitQueue<P>,
     wide_above: u64,
+    id: LockId,
 }
 
 /// How many words a small request has at most, unless said otherwise: for more of them a system call costs less.
@@ -78,6 +81,7 @@ impl<S: Space> Srl<S> {
             gate: Gate::default(),
             queue: WaitQueue::default(),
             wide_above: WIDE_ABOVE * u64::from(S::Word::LANES),
+            id: LockId::new(),
         }
     }
 }
@@ -91,6 +95,7 @@ impl<S: Space, P: Park> Srl<S, P> {
             gate: self.gate,
             queue: WaitQueue::default(),
             wide_above: self.wide_above,
+            id: self.id,
         }
     }
 
@@ -332,7 +337,7 @@ impl<S: Space, P: Park> Srl<S, P> {
     }
 
     /// Looks at the words of a wide request, each until it was seen free.
-    fn poll_scan(
+    pub(crate) fn poll_scan(
         &self,
         touched: &Range<u64>,
         access: Access,
@@ -492,6 +497,11 @@ unsafe impl<S: Space, P: Park> RawRangeLock for Srl<S, P> {
     #[inline]
     fn granularity(&self) -> u64 {
         self.segments.size()
+    }
+
+    #[inline]
+    fn id(&self) -> Option<&LockId> {
+        Some(&self.id)
     }
 
     #[inline]

@@ -97,7 +97,12 @@ impl<S: Space, P: Park> Srl<S, P> {
     ///
     /// # Safety
     /// The segments are held by `entry` with `access`.
-    unsafe fn narrow(&self, touched: &Range<u64>, access: Access, entry: Token) -> Token {
+    pub(crate) unsafe fn narrow(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        entry: Token,
+    ) -> Token {
         if self.is_wide(touched) {
             return wide_token(entry);
         }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-pub use std::thread::JoinHandle;
+pub use std::thread::{JoinHandle, ThreadId};
 
 #[cfg(spanlock_loom)]
 pub use loom::thread::JoinHandle;
@@ -73,6 +73,12 @@ mod world {
 #[inline]
 pub fn index() -> usize {
     world::index()
+}
+
+/// The identity of the calling thread. Not under a checker, whose threads are not the system's.
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+pub fn id() -> ThreadId {
+    std::thread::current().id()
 }
 
 /// How many cores this process may use; at least 1. Counted at the first call: the answer takes system calls,

@@ -35,3 +35,12 @@ fn a_thread_returns_its_value() {
     let panicked = thread::spawn(|| std::panic::resume_unwind(Box::new(8))).join();
     assert!(panicked.is_err());
 }
+
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#[test]
+fn every_thread_has_an_identity() {
+    let mine = thread::id();
+    assert_eq!(thread::id(), mine);
+    let other = thread::spawn(thread::id).join().unwrap();
+    assert_ne!(other, mine);
+}

@@ -17,6 +17,8 @@ use spanlock::{
 #[allow(missing_docs)]
 pub struct Driven {
     pub raw: Arc<dyn RawRangeLock>,
+    /// How many readers a unit has room for.
+    pub readers: usize,
     pub wait: Option<Arc<dyn ErasedWait>>,
     pub downgrade: Option<Arc<dyn RawRangeLockDowngrade>>,
     pub upgrade: Option<Arc<dyn RawRangeLockUpgrade>>,
@@ -30,12 +32,21 @@ impl Driven {
     pub fn plain(raw: Arc<dyn RawRangeLock>) -> Self {
         Driven {
             raw,
+            readers: usize::MAX,
             wait: None,
             downgrade: None,
             upgrade: None,
             upgrade_wait: None,
             split: None,
             batch: None,
+        }
+    }
+
+    /// The same lock, of which each unit has room for that many readers.
+    pub fn with_readers(self, readers: u32) -> Self {
+        Driven {
+            readers: readers as usize,
+            ..self
         }
     }
 

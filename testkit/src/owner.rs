@@ -60,7 +60,7 @@ impl<'a> Hold<'a> {
     pub fn lock_all(lock: &'a Driven, batch: &[(Span, Access)]) -> Result<Vec<Self>, RangeError> {
         let mut tokens = Vec::new();
         let power = lock.batch.as_ref().expect("a lock with this power");
-        power.lock_all(batch, &mut tokens)?;
+        power.lock_batch(batch, &mut tokens)?;
         Ok(Hold::each(lock, batch, tokens))
     }
 
@@ -74,7 +74,7 @@ impl<'a> Hold<'a> {
     ) -> Result<Vec<Self>, TryLockError> {
         let mut tokens = Vec::new();
         let power = lock.batch.as_ref().expect("a lock with this power");
-        power.try_lock_all(batch, &mut tokens)?;
+        power.try_lock_batch(batch, &mut tokens)?;
         Ok(Hold::each(lock, batch, tokens))
     }
 

@@ -138,6 +138,9 @@ impl<'a> World<'a> {
         if others().any(|(_, entry)| entry.granted && conflicts(entry)) {
             return Verdict::Fails;
         }
+        if self.is_crowded(span, access, me) {
+            return Verdict::Open;
+        }
         match self.order {
             Order::Arrival if others().any(|(_, entry)| conflicts(entry)) => Verdict::Fails,
             Order::Bounded if others().any(|(_, e)| !e.granted && self.lock.meet(e.span, span)) => {
@@ -145,6 +148,15 @@ impl<'a> World<'a> {
             }
             _ => Verdict::Succeeds,
         }
+    }
+
+    /// Whether some unit of a reader's span may have as many readers as the lock has room for.
+    fn is_crowded(&self, span: Span, access: Access, me: Option<usize>) -> bool {
+        let others = (self.all.iter().enumerate()).filter(|&(i, _)| Some(i) != me);
+        let readers = others.filter(|(_, entry)| {
+            entry.granted && entry.access == Access::Read && self.lock.meet(entry.span, span)
+        });
+        access == Access::Read && readers.count() >= self.lock.readers
     }
 
     fn check(
@@ -446,7 +458,8 @@ impl<'a> World<'a> {
             );
             anybody = true;
             awake |= asked.is_woken();
-            held_up |= verdict == Verdict::Fails;
+            held_up |=
+                verdict == Verdict::Fails || self.is_crowded(entry.span, entry.access, Some(i));
         }
         prop_assert!(
             !anybody || awake || held_up,

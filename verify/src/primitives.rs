@@ -54,18 +54,18 @@ macro_rules! primitive {
 #[rustfmt::skip]
 pub const PRIMITIVES: &[Primitive] = &[
     primitive!("rw-counter", granular: false, words: true, overtakes: MAX_PASSES,
-        RwCounter::new(); wait, downgrade, upgrade, split),
+        RwCounter::new(); wait, downgrade, upgrade, split, batch),
     primitive!("rw-distributed", granular: false, words: true, overtakes: MAX_PASSES,
-        RwDistributed::with_slots(2); wait, downgrade, upgrade, split),
+        RwDistributed::with_slots(2); wait, downgrade, upgrade, split, batch),
     primitive!("srl-array", granular: true, words: true, overtakes: MAX_PASSES,
-        array(); wait, downgrade, upgrade, split),
+        array(); wait, downgrade, upgrade, split, batch),
     primitive!("srl-packed", granular: true, words: true, overtakes: MAX_PASSES,
-        SrlPacked::with_segment_size(4, 1).expect("1 is a power of two"); wait, downgrade, upgrade, split),
+        SrlPacked::with_segment_size(4, 1).expect("1 is a power of two"); wait, downgrade, upgrade, split, batch),
     // Two segments are a wide range already.
     primitive!("srl-gate", granular: true, words: true, overtakes: MAX_PASSES,
-        array().wide_above(1); wait, downgrade, upgrade, split),
+        array().wide_above(1); wait, downgrade, upgrade, split, batch),
     primitive!("interval-tree", granular: true, words: false, overtakes: 0,
-        IntervalLock::new(); wait, downgrade, upgrade, upgrade_wait, split),
+        IntervalLock::new(); wait, downgrade, upgrade, upgrade_wait, split, batch),
 ];
 
 fn array() -> SrlArray {

@@ -27,24 +27,58 @@ impl Requests {
         std::iter::successors(first, next).collect()
     }
 
-    /// Asserts I1, I2, I5, I6, and that no two holds conflict.
+    /// How many requests wait, batches as one.
+    fn leaders(&self) -> usize {
+        let waits = |&i: &Index| !self.is_held(i) && self.claim(i).leader == i;
+        self.indices().into_iter().filter(waits).count()
+    }
+
+    /// The nodes of the request at `index`: of a hold it is alone.
+    fn ring(&self, index: Index) -> Vec<Index> {
+        if self.is_held(index) {
+            return vec![index];
+        }
+        let leader = self.claim(index).leader;
+        let mut ring = vec![leader];
+        while self.claim(*ring.last().unwrap()).next != leader {
+            ring.push(self.claim(*ring.last().unwrap()).next);
+        }
+        assert!(ring.iter().all(|&i| self.claim(i).leader == leader), "I7");
+        assert!(ring.contains(&index), "I7");
+        ring
+    }
+
+    /// Asserts I1, I2, I5, I6, I7, and that no two holds conflict.
     fn check(&self) {
         self.tree.check();
         let indices = self.indices();
         let stakes: Vec<Stake> = indices.iter().map(|&index| self.stake(index)).collect();
-        let mut waiting = 0;
+        let (mut waiting, mut leaders) = (0, 0);
         for (&index, stake) in indices.iter().zip(&stakes) {
             let claim = self.claim(index);
-            let blockers = stakes.iter().filter(|other| other.blocks(stake)).count();
-            assert_eq!(claim.count as usize, blockers, "I1");
-            assert_eq!(claim.stage == Stage::Held, claim.count == 0, "I2");
+            let ring = self.ring(index);
+            let leads = claim.stage != Stage::Held && claim.leader == index;
             waiting += usize::from(claim.stage != Stage::Held);
+            leaders += usize::from(leads);
             let waker = self.wakers.get(index as usize).and_then(Option::as_ref);
-            assert_eq!(waker.is_some(), claim.stage != Stage::Held, "I6");
+            assert_eq!(waker.is_some(), leads, "I6");
+            if claim.leader != index && claim.stage != Stage::Held {
+                continue;
+            }
+            let blockers = |of: &Stake| stakes.iter().filter(|other| other.blocks(of)).count();
+            let counted: usize = ring.iter().map(|&i| blockers(&self.stake(i))).sum();
+            assert_eq!(claim.stage == Stage::Held, counted == 0, "I2");
+            if leads {
+                assert_eq!(claim.count as usize, counted, "I1");
+            }
+            for &other in &ring {
+                let (one, other) = (stake, self.stake(other));
+                assert_eq!((one.order), (other.order), "I7: granted together");
+            }
         }
         assert_eq!(waiting, self.waiting, "I5");
         let set = self.wakers.iter().flatten().count();
-        assert_eq!(set, waiting, "I6: wakers of nobody");
+        assert_eq!(set, leaders, "I6: wakers of nobody");
         for (i, one) in stakes.iter().enumerate() {
             for other in &stakes[..i] {
                 // What an upgrade holds while it waits.
@@ -64,6 +98,8 @@ impl Requests {
 #[derive(Clone, Debug)]
 enum Step {
     Enter(Span, Access),
+    /// Spans of these lengths and accesses, each so far behind the one before.
+    EnterAll(Vec<(u64, u64, Access)>),
     Leave(Pick),
     Downgrade(Pick),
     TryUpgrade(Pick),
@@ -79,10 +115,13 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Access::Upgradable),
         Just(Access::Write)
     ];
+    let part = (0..5_u64, 1..5_u64, access.clone());
+    let enter_all = prop::collection::vec(part, 1..5).prop_map(Step::EnterAll);
     let enter = (0..16_u64, 1..6_u64, access)
         .prop_map(|(start, len, access)| Step::Enter(span(start, start + len), access));
     prop_oneof![
         8 => enter,
+        3 => enter_all,
         6 => which().prop_map(Step::Leave),
         1 => which().prop_map(Step::Downgrade),
         1 => which().prop_map(Step::TryUpgrade),
@@ -123,6 +162,27 @@ impl World {
         }
     }
 
+    fn enter_all(&mut self, parts: &[(u64, u64, Access)]) {
+        let mut at = 0;
+        let batch = Vec::from_iter(parts.iter().map(|&(gap, len, access)| {
+            at += gap + len;
+            (span(at - len, at), access)
+        }));
+        let requests = &mut self.requests;
+        if batch.iter().all(|&(span, how)| requests.admits(span, how)) {
+            batch
+                .iter()
+                .for_each(|&(span, how)| _ = requests.hold(span, how));
+        } else {
+            let mut told = Vec::new();
+            requests.queue_all(&batch, |index| told.push(index));
+            let waker = Waker::from(self.counter.clone());
+            assert!(requests.set_waker(told[0], waker).is_none());
+            let spans = told.iter().map(|&i| requests.stake(i).span);
+            assert!(spans.eq(batch.iter().map(|&(span, _)| span)));
+        }
+    }
+
     fn pick(&self, which: &Pick, suitable: impl Fn(Stake) -> bool) -> Option<Index> {
         let mut indices = self.requests.indices();
         indices.retain(|&index| suitable(self.requests.stake(index)));
@@ -132,11 +192,11 @@ impl World {
     /// Does what may grant; every grant is one wake.
     fn change(&mut self, change: impl FnOnce(&mut Requests, &mut Wakes)) {
         let requests = &mut self.requests;
-        let waiting = requests.waiting;
+        let waiting = requests.leaders();
         let mut wakes = Wakes::default();
         change(requests, &mut wakes);
         let gone = usize::from(wakes.discarded.is_some());
-        self.wakes += waiting - gone - requests.waiting;
+        self.wakes += waiting - gone - requests.leaders();
         wakes.wake();
         assert_eq!(self.counter.0.load(Relaxed), self.wakes, "a wake a grant");
     }
@@ -145,10 +205,11 @@ impl World {
         let held = |stake: Stake| stake.order.0 == Stage::Held;
         match step {
             Step::Enter(span, access) => self.enter(*span, *access),
+            Step::EnterAll(parts) => self.enter_all(parts),
             Step::Leave(which) => {
-                // An upgrade cannot be given up.
+                // An upgrade cannot be given up, nor part of a batch.
                 let leaver = self.pick(which, |stake| stake.order.0 != Stage::Upgrading);
-                if let Some(index) = leaver {
+                if let Some(index) = leaver.filter(|&i| self.requests.ring(i).len() == 1) {
                     self.change(|requests, wakes| requests.leave(index, wakes));
                 }
             }
@@ -198,7 +259,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn counts_are_what_they_are_defined_to_be(steps in prop::collection::vec(step(), 200)) {

@@ -1,11 +1,142 @@
 //! The powers beyond taking and giving back, as tests generic over the lock; a crate that has one includes this folder.
+//!
+//! [`powers!`] runs those of the guards, a word for each power that the lock has. Each test leaves the lock free.
 
+#![allow(dead_code, unused_macros)]
+
+pub(crate) mod append;
+pub(crate) mod batches;
+pub(crate) mod deadlines;
+pub(crate) mod futures;
+pub(crate) mod owned;
+pub(crate) mod parts;
+pub(crate) mod upgrades;
+
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use spanlock::{
-    Access, RangeLockExt, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, Span,
+    Access, RangeLockExt, RawRangeLock, RawRangeLockDowngrade, RawRangeLockSplit,
+    RawRangeLockUpgrade, Span,
 };
+
+/// Positions in a unit, so that borders of units are multiples of the granularity, unless that is everything.
+pub(crate) fn unit<L: RawRangeLock + ?Sized>(lock: &L) -> u64 {
+    match lock.granularity() {
+        u64::MAX => 16,
+        granularity => granularity,
+    }
+}
+
+/// A range of units, in positions.
+pub(crate) fn units<L: RawRangeLock + ?Sized>(lock: &L, units: Range<u64>) -> Range<u64> {
+    units.start * unit(lock)..units.end * unit(lock)
+}
+
+/// A small generator of numbers, the same in every run for the same seed.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Rng(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 8) % bound
+    }
+}
+
+/// A module of the guards' tests for a lock: its name, how to make one (that covers at least 12 units), and its powers.
+macro_rules! powers {
+    ($name:ident: $make:expr; $($power:ident)*) => {
+        mod $name {
+            use super::*;
+            $(mod $power {
+                use super::*;
+                power!($power, $make);
+            })*
+        }
+    };
+}
+
+macro_rules! power {
+    (deadlines, $make:expr) => {
+        power_tests! { deadlines, &($make)();
+            a_deadline_in_the_past_is_a_try
+            a_deadline_that_passes_leaves_no_trace
+            granted_before_the_deadline
+            a_reader_that_gives_up_lets_nobody_in
+            wrong_and_empty_ranges_with_a_deadline
+            deadlines_and_grants_at_once
+        }
+    };
+    (futures, $make:expr) => {
+        power_tests! { futures, &($make)();
+            ready_when_it_is_released
+            nothing_is_asked_for_before_the_first_poll
+            a_dropped_future_lets_others_go_on
+            polled_a_million_times_it_is_one_waiter
+            only_the_last_waker_is_woken
+            polled_after_it_was_ready_it_panics
+            wakers_that_panic
+            futures_are_send
+        }
+        power_tests! { futures, ($make)(); tasks_and_threads }
+    };
+    (parts, $make:expr) => {
+        power_tests! { parts, &($make)();
+            holds_shrink
+            a_wrong_part_leaves_the_hold_as_it_was
+            holds_split
+        }
+        power_tests! { owned, &($make)(); guards_shrink_and_split elements_of_no_size_are_cut }
+    };
+    (upgrades, $make:expr) => {
+        power_tests! { upgrades, &($make)();
+            an_upgrade_waits_for_the_readers
+            nobody_writes_before_an_upgrade
+            elements_are_upgraded
+        }
+    };
+    (batches, $make:expr) => {
+        power_tests! { batches, &($make)();
+            a_batch_holds_what_was_asked_for
+            a_wrong_range_of_a_batch_takes_nothing
+            a_failed_batch_leaves_no_trace
+            random_batches_agree_with_a_list
+            batches_in_any_order_never_hang
+            several_slices_at_once
+        }
+        power_tests! { owned, $make; owned_batches }
+    };
+    (append, $make:expr) => {
+        power_tests! { append, &($make)();
+            appends_get_places_of_their_own
+            an_end_that_moves_is_followed
+            an_append_past_the_last_position_is_an_error
+        }
+    };
+    (owned, $make:expr) => {
+        power_tests! { owned, $make;
+            owned_holds_outlive_their_maker
+            the_last_guard_drops_the_elements
+        }
+    };
+}
+
+macro_rules! power_tests {
+    ($power:ident, $lock:expr; $($test:ident)*) => {
+        $(#[test]
+        fn $test() {
+            crate::powers::$power::$test($lock);
+        })*
+    };
+}
 
 /// Readers share what was downgraded, writers and upgradable readers get in as a plain read lets them.
 pub(crate) fn downgrade<L: RawRangeLockDowngrade>(lock: &L) {

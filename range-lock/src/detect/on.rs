@@ -1,0 +1,333 @@
+//! Detection: one registry of all threads' holds, and of the orders in which locks were taken.
+
+use core::panic::Location;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::LazyLock;
+
+use spanlock_sync::Mutex;
+use spanlock_sync::thread::{self, ThreadId};
+
+use crate::raw::{Access, RawRangeLock, Span};
+
+static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
+
+/// What the feature `deadlock-detection` knows a lock by: a field of the lock, which its
+/// [`RawRangeLock::id`] returns. Without the feature it has no size.
+#[derive(Debug)]
+pub struct LockId {
+    /// Never given twice.
+    number: u64,
+}
+
+impl LockId {
+    /// An identity that no other lock has.
+    pub fn new() -> Self {
+        LockId {
+            number: REGISTRY.lock().number(),
+        }
+    }
+}
+
+impl Default for LockId {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for LockId {
+    fn drop(&mut self) {
+        REGISTRY.lock().forget(self.number);
+    }
+}
+
+/// A hold's record: who took it, and which of that thread's it is.
+pub(crate) struct Watch(Option<(ThreadId, u64)>);
+
+impl Watch {
+    /// Of a hold that belongs to no thread.
+    pub(crate) fn none() -> Self {
+        Watch(None)
+    }
+
+    /// Records a hold of the calling thread.
+    #[track_caller]
+    pub(crate) fn begin<L: RawRangeLock + ?Sized>(lock: &L, span: Span, access: Access) -> Self {
+        let (key, span, site) = (Key::of(lock), rounded(lock, span), Location::caller());
+        let me = thread::id();
+        let entry = REGISTRY.lock().record(me, |entry| Held {
+            entry,
+            key,
+            span,
+            access,
+            site,
+        });
+        Watch(Some((me, entry)))
+    }
+
+    /// The hold is one of `span` with `access` now.
+    pub(crate) fn change<L: RawRangeLock + ?Sized>(&self, lock: &L, span: Span, access: Access) {
+        let span = rounded(lock, span);
+        if let Some((owner, entry)) = self.0
+            && let Some(held) = REGISTRY.lock().held(owner, entry)
+        {
+            (held.span, held.access) = (span, access);
+        }
+    }
+
+    /// `span` has become a hold of its own: the record of that.
+    pub(crate) fn split<L: RawRangeLock + ?Sized>(
+        &self,
+        lock: &L,
+        span: Span,
+        access: Access,
+    ) -> Self {
+        let span = rounded(lock, span);
+        let mut registry = REGISTRY.lock();
+        let part = self.0.and_then(|(owner, entry)| {
+            let &mut Held { key, site, .. } = registry.held(owner, entry)?;
+            let entry = registry.record(owner, |entry| Held {
+                entry,
+                key,
+                span,
+                access,
+                site,
+            });
+            Some((owner, entry))
+        });
+        Watch(part)
+    }
+
+    /// Before the hold is given back: afterwards its taker may be granted the same range.
+    pub(crate) fn end(&mut self) {
+        if let Some((owner, entry)) = self.0.take() {
+            REGISTRY.lock().end(owner, entry);
+        }
+    }
+}
+
+/// Panics if the calling thread, which is about to wait for all of `wanted`, could wait for ever. `me` is a hold
+/// that is about to change and does not stand in its own way.
+#[track_caller]
+pub(crate) fn before<L: RawRangeLock + ?Sized>(
+    lock: &L,
+    wanted: &[(Span, Access)],
+    me: Option<&Watch>,
+) {
+    let wanted = Vec::from_iter(wanted.iter().map(|&(span, how)| (rounded(lock, span), how)));
+    let asking = Asking {
+        key: Key::of(lock),
+        wanted: &wanted,
+        me: me.and_then(|watch| watch.0).map(|(_, entry)| entry),
+        site: Location::caller(),
+    };
+    // The registry is open again before the panic.
+    let danger = REGISTRY.lock().danger(thread::id(), &asking);
+    if let Some(danger) = danger {
+        panic!("{danger}");
+    }
+}
+
+fn rounded<L: RawRangeLock + ?Sized>(lock: &L, span: Span) -> Span {
+    span.rounded(lock.granularity(), lock.capacity())
+}
+
+type Site = &'static Location<'static>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Number(u64),
+    Address(usize),
+}
+
+impl Key {
+    fn of<L: RawRangeLock + ?Sized>(lock: &L) -> Key {
+        match lock.id() {
+            Some(id) => Key::Number(id.number),
+            None => Key::Address(core::ptr::from_ref(lock).cast::<()>().addr()),
+        }
+    }
+}
+
+struct Held {
+    entry: u64,
+    key: Key,
+    span: Span,
+    access: Access,
+    site: Site,
+}
+
+struct Asking<'a> {
+    key: Key,
+    wanted: &'a [(Span, Access)],
+    me: Option<u64>,
+    site: Site,
+}
+
+/// Where the first lock of an order was held since, and the second taken.
+#[derive(Clone, Copy)]
+struct Order {
+    held: Site,
+    taken: Site,
+}
+
+#[derive(Default)]
+struct Registry {
+    last_number: u64,
+    threads: HashMap<ThreadId, Vec<Held>>,
+    /// By the lock that was held, then by the one that was taken: no circles.
+    orders: BTreeMap<u64, BTreeMap<u64, Order>>,
+}
+
+impl Registry {
+    /// Of a lock or of a hold.
+    fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn record(&mut self, owner: ThreadId, held: impl FnOnce(u64) -> Held) -> u64 {
+        let entry = self.number();
+        self.threads.entry(owner).or_default().push(held(entry));
+        entry
+    }
+
+    fn held(&mut self, owner: ThreadId, entry: u64) -> Option<&mut Held> {
+        let holds = self.threads.get_mut(&owner)?;
+        holds.iter_mut().find(|held| held.entry == entry)
+    }
+
+    fn end(&mut self, owner: ThreadId, entry: u64) {
+        if let Some(holds) = self.threads.get_mut(&owner) {
+            holds.retain(|held| held.entry != entry);
+            if holds.is_empty() {
+                self.threads.remove(&owner);
+            }
+        }
+    }
+
+    /// A lock is gone: its orders, and the records of guards that were forgotten.
+    fn forget(&mut self, number: u64) {
+        self.orders.remove(&number);
+        self.orders.values_mut().for_each(|after| {
+            after.remove(&number);
+        });
+        self.threads.retain(|_, holds| {
+            holds.retain(|held| held.key != Key::Number(number));
+            !holds.is_empty()
+        });
+    }
+
+    fn danger(&mut self, me: ThreadId, asking: &Asking<'_>) -> Option<Danger> {
+        let Registry {
+            threads, orders, ..
+        } = self;
+        let mine = threads.get(&me)?;
+        let mine = || mine.iter().filter(|held| Some(held.entry) != asking.me);
+        for held in mine().filter(|held| held.key == asking.key) {
+            let conflicts = |&&(span, how): &&(Span, Access)| {
+                span.overlaps(held.span) && how.conflicts_with(held.access)
+            };
+            if let Some(&wanted) = asking.wanted.iter().find(conflicts) {
+                return Some(Danger::Itself {
+                    wanted: (wanted.0, wanted.1, asking.site),
+                    held: (held.span, held.access, held.site),
+                });
+            }
+        }
+        let Key::Number(taken) = asking.key else {
+            return None;
+        };
+        for held in mine() {
+            let Key::Number(first) = held.key else {
+                continue;
+            };
+            if first == taken || orders.get(&first).is_some_and(|a| a.contains_key(&taken)) {
+                continue;
+            }
+            let order = Order {
+                held: held.site,
+                taken: asking.site,
+            };
+            if let Some(way) = way(orders, taken, first) {
+                return Some(Danger::Circle {
+                    first,
+                    taken,
+                    order,
+                    way,
+                });
+            }
+            orders.entry(first).or_default().insert(taken, order);
+        }
+        None
+    }
+}
+
+/// The orders that lead from one lock to another, if any do.
+fn way(
+    orders: &BTreeMap<u64, BTreeMap<u64, Order>>,
+    from: u64,
+    to: u64,
+) -> Option<Vec<(u64, u64, Order)>> {
+    let mut seen = BTreeSet::from([from]);
+    let mut ways = vec![(from, Vec::new())];
+    while let Some((at, way)) = ways.pop() {
+        if at == to {
+            return Some(way);
+        }
+        for (&next, &order) in orders.get(&at).into_iter().flatten() {
+            if seen.insert(next) {
+                let mut longer = way.clone();
+                longer.push((at, next, order));
+                ways.push((next, longer));
+            }
+        }
+    }
+    None
+}
+
+/// What a thread was about to do.
+enum Danger {
+    Itself {
+        wanted: (Span, Access, Site),
+        held: (Span, Access, Site),
+    },
+    Circle {
+        first: u64,
+        taken: u64,
+        order: Order,
+        way: Vec<(u64, u64, Order)>,
+    },
+}
+
+impl fmt::Display for Danger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Danger::Itself { wanted, held } => {
+                let ((span, how, site), (mine, held_how, since)) = (wanted, held);
+                write!(
+                    f,
+                    "deadlock: {span:?} ({how:?}) is asked for at {site}, by the thread that holds \
+                     {mine:?} ({held_how:?}) of the same lock since {since}: it would wait for itself"
+                )
+            }
+            Danger::Circle {
+                first,
+                taken,
+                order,
+                way,
+            } => {
+                write!(f, "deadlock: locks are taken in opposite orders")?;
+                let this = (*first, *taken, *order);
+                for (held, taken, order) in std::iter::once(&this).chain(way) {
+                    write!(
+                        f,
+                        "\n  lock {taken} at {}, with lock {held} held since {}",
+                        order.taken, order.held
+                    )?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Pointers to locks are locks: `Box`, `Arc` and `&`, with every trait of the lock behind.
+
+use core::task::{Poll, Waker};
+use std::sync::Arc;
+
+use crate::detect::LockId;
+use crate::error::{RangeError, TryLockError};
+use crate::powers::{
+    RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
+    RawRangeLockUpgradeWait, RawRangeLockWait,
+};
+use crate::raw::{Access, RawRangeLock, Span, Token};
+
+/// One unsafe trait for one pointer. `unsafe fn` and `fn` alike call the same method of the lock behind.
+macro_rules! forward {
+    ($trait:ident for $pointer:ty { $($items:tt)* }) => {
+        // SAFETY: every call is the inner lock's, with the same arguments, so its guarantees carry over.
+        unsafe impl<L: $trait + ?Sized> $trait for $pointer { $($items)* }
+    };
+}
+
+macro_rules! forward_all {
+    ($pointer:ty) => {
+        forward!(RawRangeLock for $pointer {
+            #[inline]
+            fn capacity(&self) -> u64 {
+                (**self).capacity()
+            }
+            #[inline]
+            fn granularity(&self) -> u64 {
+                (**self).granularity()
+            }
+            #[inline]
+            fn id(&self) -> Option<&LockId> {
+                (**self).id()
+            }
+            #[inline]
+            fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
+                (**self).lock(span, access)
+            }
+            #[inline]
+            fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
+                (**self).try_lock(span, access)
+            }
+            #[inline]
+            unsafe fn unlock(&self, span: Span, access: Access, token: Token) {
+                // SAFETY: the caller's promise is the inner lock's precondition, word for word.
+                unsafe { (**self).unlock(span, access, token) }
+            }
+        });
+
+        forward!(RawRangeLockWait for $pointer {
+            type Request = L::Request;
+
+            unsafe fn poll_lock(
+                &self,
+                span: Span,
+                access: Access,
+                request: &mut L::Request,
+                waker: &Waker,
+            ) -> Poll<Result<Token, RangeError>> {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).poll_lock(span, access, request, waker) }
+            }
+            unsafe fn cancel(&self, span: Span, access: Access, request: &mut L::Request) {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).cancel(span, access, request) }
+            }
+        });
+
+        forward!(RawRangeLockDowngrade for $pointer {
+            unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).downgrade(span, from, to, token) }
+            }
+        });
+
+        forward!(RawRangeLockUpgrade for $pointer {
+            unsafe fn try_upgrade(
+                &self,
+                span: Span,
+                from: Access,
+                token: Token,
+            ) -> Result<Token, Token> {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).try_upgrade(span, from, token) }
+            }
+        });
+
+        forward!(RawRangeLockUpgradeWait for $pointer {
+            unsafe fn upgrade(&self, span: Span, token: Token) -> Token {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).upgrade(span, token) }
+            }
+        });
+
+        forward!(RawRangeLockSplit for $pointer {
+            unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).shrink(span, access, token, keep) }
+            }
+            unsafe fn split(
+                &self,
+                span: Span,
+                access: Access,
+                token: Token,
+                at: u64,
+            ) -> (Token, Token) {
+                // SAFETY: as `unlock`.
+                unsafe { (**self).split(span, access, token, at) }
+            }
+        });
+
+        forward!(RawRangeLockBatch for $pointer {
+            fn lock_batch(
+                &self,
+                batch: &[(Span, Access)],
+                tokens: &mut Vec<Token>,
+            ) -> Result<(), RangeError> {
+                (**self).lock_batch(batch, tokens)
+            }
+            fn try_lock_batch(
+                &self,
+                batch: &[(Span, Access)],
+                tokens: &mut Vec<Token>,
+            ) -> Result<(), TryLockError> {
+                (**self).try_lock_batch(batch, tokens)
+            }
+        });
+    };
+}
+
+forward_all!(Box<L>);
+forward_all!(Arc<L>);
+forward_all!(&L);

@@ -1,0 +1,167 @@
+//! Several ranges in one call: what is asked for is put in order, and held together.
+
+use core::fmt;
+use core::ops::Range;
+
+use super::hold::LockRef;
+use crate::detect::{self, Watch};
+use crate::error::{RangeError, TryLockError};
+use crate::powers::RawRangeLockBatch;
+use crate::raw::{Access, RawRangeLock, Span, Token};
+
+/// What is asked for, as a lock of that granularity takes it: in ascending order, no unit twice, each unit with the
+/// strongest access that is asked for in it, neighbours of one access in one span. Rounded outwards, but not past `capacity`.
+///
+/// # Errors
+/// The first range that is reversed, or ends past `capacity`.
+pub(crate) fn normalised(
+    requests: impl IntoIterator<Item = (Range<u64>, Access)>,
+    granularity: u64,
+    capacity: u64,
+) -> Result<Vec<(Span, Access)>, RangeError> {
+    // Where a span of an access begins (+1) or ends (-1).
+    let mut borders = Vec::new();
+    for (range, access) in requests {
+        let Range { start, end } = range;
+        let Some(span) = Span::new(range)? else {
+            continue;
+        };
+        if end > capacity {
+            return Err(RangeError::PastCapacity {
+                start,
+                end,
+                capacity,
+            });
+        }
+        let span = span.rounded(granularity, capacity);
+        borders.push((span.start(), access, 1_isize));
+        borders.push((span.end(), access, -1));
+    }
+    borders.sort_unstable_by_key(|&(at, ..)| at);
+    let mut parts = Vec::new();
+    let mut depth = [0; 3];
+    let mut from = 0;
+    for (at, access, step) in borders {
+        let strongest = [Access::Write, Access::Upgradable, Access::Read];
+        if let Some(&access) = strongest.iter().find(|&&how| depth[how as usize] > 0) {
+            extend(&mut parts, from..at, access);
+        }
+        depth[access as usize] += step;
+        from = at;
+    }
+    Ok(parts)
+}
+
+/// Adds what follows: to the last part if that ends there and has the same access.
+fn extend(parts: &mut Vec<(Span, Access)>, range: Range<u64>, access: Access) {
+    let mut start = range.start;
+    if range.is_empty() {
+        return;
+    }
+    if let Some(&(last, how)) = parts.last()
+        && (last.end(), how) == (start, access)
+    {
+        start = last.start();
+        parts.pop();
+    }
+    if let Ok(Some(span)) = Span::new(start..range.end) {
+        parts.push((span, access));
+    }
+}
+
+/// Several ranges, held together; dropping it releases them all.
+///
+/// [`RangeLockExt::lock_all`](crate::RangeLockExt::lock_all) makes one.
+#[must_use = "dropping the hold at once releases the ranges"]
+pub struct BatchHold<P: LockRef> {
+    /// If giving one back panics (a waker of somebody else's), the others are given back all the same.
+    parts: Vec<Part<P>>,
+}
+
+/// One of them. As a [`Hold`](super::Hold), with an access that is not static.
+struct Part<P: LockRef> {
+    lock: P,
+    span: Span,
+    access: Access,
+    token: Token,
+    watch: Watch,
+}
+
+impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
+    /// Holds all the ranges; blocks until there is no hold that conflicts with any. Ordering: Acquire.
+    ///
+    /// # Errors
+    /// A reversed range, or one past the lock's capacity. Nothing is held.
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    pub fn lock(
+        lock: P,
+        requests: impl IntoIterator<Item = (Range<u64>, Access)>,
+    ) -> Result<Self, RangeError> {
+        let raw = lock.raw();
+        let batch = normalised(requests, raw.granularity(), raw.capacity())?;
+        let mut tokens = Vec::with_capacity(batch.len());
+        detect::before(raw, &batch, None);
+        raw.lock_batch(&batch, &mut tokens)?;
+        Ok(Self::of(lock, batch, tokens))
+    }
+
+    /// Holds all the ranges if that is possible at once; never blocks. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if it would have to wait for any; else as [`lock`](Self::lock). Nothing is held.
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    pub fn try_lock(
+        lock: P,
+        requests: impl IntoIterator<Item = (Range<u64>, Access)>,
+    ) -> Result<Self, TryLockError> {
+        let raw = lock.raw();
+        let batch = normalised(requests, raw.granularity(), raw.capacity())?;
+        let mut tokens = Vec::with_capacity(batch.len());
+        raw.try_lock_batch(&batch, &mut tokens)?;
+        Ok(Self::of(lock, batch, tokens))
+    }
+
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn of(lock: P, batch: Vec<(Span, Access)>, tokens: Vec<Token>) -> Self {
+        let mut parts = Vec::with_capacity(batch.len());
+        // Not a closure: those have no caller.
+        for ((span, access), token) in batch.into_iter().zip(tokens) {
+            let watch = Watch::begin(lock.raw(), span, access);
+            let lock = lock.clone();
+            parts.push(Part {
+                lock,
+                span,
+                access,
+                token,
+                watch,
+            });
+        }
+        BatchHold { parts }
+    }
+}
+
+impl<P: LockRef> BatchHold<P> {
+    /// What is held: what was asked for, in ascending order, rounded to the lock's granularity and merged, each with the strongest
+    /// access that was asked for in it.
+    pub fn spans(&self) -> impl ExactSizeIterator<Item = (Span, Access)> {
+        self.parts.iter().map(|part| (part.span, part.access))
+    }
+}
+
+impl<P: LockRef> Drop for Part<P> {
+    fn drop(&mut self) {
+        self.watch.end();
+        // SAFETY: the span is held with this access and token, and nobody else releases it.
+        unsafe { (self.lock.raw()).unlock(self.span, self.access, self.token) }
+    }
+}
+
+impl<P: LockRef> fmt::Debug for BatchHold<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BatchHold")?;
+        f.debug_list().entries(self.spans()).finish()
+    }
+}
+
+#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+mod tests;

@@ -1,0 +1,92 @@
+//! Batches against their definition, unit by unit.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A lock of few positions, with a last unit that may be cut off.
+const CAPACITY: u64 = 50;
+
+/// The strongest access that is asked for anywhere in the unit of `at`.
+fn asked(requests: &[(Range<u64>, Access)], granularity: u64, at: u64) -> Option<Access> {
+    let unit = |at: u64| at / granularity;
+    let meets = |range: &Range<u64>| {
+        !range.is_empty() && unit(range.start) <= unit(at) && unit(at) <= unit(range.end - 1)
+    };
+    let meeting = requests.iter().filter(|(range, _)| meets(range));
+    meeting.map(|&(_, access)| access).max()
+}
+
+fn requests() -> impl Strategy<Value = Vec<(Range<u64>, Access)>> {
+    let access = prop_oneof![
+        Just(Access::Read),
+        Just(Access::Upgradable),
+        Just(Access::Write)
+    ];
+    let range =
+        (0..=CAPACITY, 0..12_u64).prop_map(|(start, len)| start..(start + len).min(CAPACITY));
+    prop::collection::vec((range, access), 0..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn each_unit_once_with_its_strongest_access(requests in requests(), granularity in 1..9_u64) {
+        let parts = normalised(requests.clone(), granularity, CAPACITY).unwrap();
+        for at in 0..CAPACITY {
+            let held: Vec<_> = (parts.iter())
+                .filter(|(span, _)| span.range().contains(&at))
+                .map(|&(_, access)| access)
+                .collect();
+            let expected = Vec::from_iter(asked(&requests, granularity, at));
+            prop_assert_eq!(held, expected, "position {}", at);
+        }
+        for pair in parts.windows(2) {
+            let [(low, how), (high, other)] = [pair[0], pair[1]];
+            prop_assert!(low.end() <= high.start());
+            // As few as there can be.
+            prop_assert!(low.end() < high.start() || how != other);
+        }
+        for (span, _) in &parts {
+            prop_assert!(span.start().is_multiple_of(granularity));
+            prop_assert!(span.end().is_multiple_of(granularity) || span.end() == CAPACITY);
+        }
+        // What is in order stays as it is, and order is of no account.
+        let again = parts.iter().map(|&(span, access)| (span.range(), access));
+        prop_assert_eq!(&normalised(again, granularity, CAPACITY).unwrap(), &parts);
+        let backwards = requests.into_iter().rev();
+        prop_assert_eq!(&normalised(backwards, granularity, CAPACITY).unwrap(), &parts);
+    }
+}
+
+#[test]
+fn the_ends_of_everything() {
+    let everything = [(0..u64::MAX, Access::Read), (5..6, Access::Write)];
+    let whole = normalised(everything.clone(), u64::MAX, u64::MAX).unwrap();
+    assert_eq!(whole, [(Span::FULL, Access::Write)]);
+    let exact = normalised(everything, 1, u64::MAX).unwrap();
+    let ranges = Vec::from_iter(exact.iter().map(|(span, how)| (span.range(), *how)));
+    let (read, write) = (Access::Read, Access::Write);
+    let expected = [(0..5, read), (5..6, write), (6..u64::MAX, read)];
+    assert_eq!(ranges, expected);
+    // Rounding up does not overflow.
+    let last = normalised([(u64::MAX - 1..u64::MAX, write)], 4096, u64::MAX).unwrap();
+    assert_eq!(last[0].0.range(), u64::MAX - 4095..u64::MAX);
+}
+
+#[test]
+#[allow(clippy::reversed_empty_ranges)]
+fn one_wrong_range_is_an_error() {
+    let reversed = normalised([(0..4, Access::Read), (4..3, Access::Read)], 1, 10);
+    assert_eq!(reversed, Err(RangeError::Reversed { start: 4, end: 3 }));
+    let past = normalised([(0..4, Access::Read), (4..11, Access::Read)], 8, 10);
+    let expected = RangeError::PastCapacity {
+        start: 4,
+        end: 11,
+        capacity: 10,
+    };
+    assert_eq!(past, Err(expected));
+    assert_eq!(normalised([(20..20, Access::Write)], 8, 10), Ok(vec![]));
+    assert_eq!(normalised([], 8, 10), Ok(vec![]));
+}

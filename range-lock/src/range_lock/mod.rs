@@ -1,0 +1,148 @@
+//! [`RangeLock`]: a range lock that owns the slice it protects.
+
+mod batch;
+mod guard;
+mod verbs;
+
+use core::cell::Cell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+pub use batch::RangeBatchGuard;
+pub use guard::{
+    OwnedRangeReadGuard, OwnedRangeUpgradableGuard, OwnedRangeWriteGuard, RangeGuard,
+    RangeReadGuard, RangeUpgradableGuard, RangeWriteGuard, SliceRef,
+};
+
+use crate::error::RangeError;
+use crate::raw::RawRangeLock;
+use crate::rw_counter::RwCounter;
+
+/// A slice of `T` behind a range lock: guards hand out `&[T]` or `&mut [T]` of the range that they hold.
+///
+/// Ranges are in elements. Which ranges block each other beyond those that overlap is the lock's affair:
+/// [`RwCounter`] treats every range as the whole slice, a segment lock rounds to its segments.
+///
+/// ```
+/// use spanlock::{RangeLock, RwCounter};
+///
+/// let pixels = RangeLock::with_lock(vec![0u8; 100], RwCounter::new())?;
+/// pixels.write(10..20)?.fill(7);
+/// assert_eq!(pixels.read(9..11)?[..], [0, 7]);
+/// assert_eq!(pixels.into_inner()[19], 7);
+/// # Ok::<(), spanlock::RangeError>(())
+/// ```
+///
+/// # Invariants
+/// - **R1** `data` and `len` are those of a `Box<[T]>` that this lock owns.
+/// - **R2** A reference into `data` exists only inside a guard, for the span that the guard holds, and is `&mut`
+///   only in an exclusive one, or for a part that a [`RangeBatchGuard`] holds exclusively. So by the exclusion that [`RawRangeLock`]
+///   promises, no `&mut [T]` overlaps another reference; and by its visibility, what one guard wrote is seen by the next.
+/// - **R3** A `RangeLock<T>` is no other `RangeLock<U>`, not even for a `U` that lives shorter: a shared reference to it
+///   can write elements, so it is invariant in `T`, as a `Mutex` is.
+pub struct RangeLock<T, L: RawRangeLock = RwCounter> {
+    lock: L,
+    data: NonNull<T>,
+    len: usize,
+    /// Invariant in `T` (R3), and drops `T`s.
+    owns: PhantomData<Cell<T>>,
+}
+
+// SAFETY: the lock owns the elements and lends them to one thread at a time, or shares them.
+unsafe impl<T: Send, L: RawRangeLock> Send for RangeLock<T, L> {}
+// SAFETY: `&RangeLock` hands out `&mut T` (needs `Send`) and `&T` to several threads (needs `Sync`).
+unsafe impl<T: Send + Sync, L: RawRangeLock> Sync for RangeLock<T, L> {}
+
+impl<T> RangeLock<T> {
+    /// `data` behind a [`RwCounter`]: one reader-counter lock for the whole slice.
+    pub fn new(data: impl Into<Box<[T]>>) -> Self {
+        Self::from_parts(data.into(), RwCounter::new())
+    }
+}
+
+impl<T, L: RawRangeLock> RangeLock<T, L> {
+    /// `data` behind `lock`.
+    ///
+    /// # Errors
+    /// [`RangeError::PastCapacity`] if the lock covers fewer positions than `data` has elements.
+    pub fn with_lock(data: impl Into<Box<[T]>>, lock: L) -> Result<Self, RangeError> {
+        let data = data.into();
+        let (end, capacity) = (data.len() as u64, lock.capacity());
+        if end > capacity {
+            return Err(RangeError::PastCapacity {
+                start: 0,
+                end,
+                capacity,
+            });
+        }
+        Ok(Self::from_parts(data, lock))
+    }
+
+    fn from_parts(data: Box<[T]>, lock: L) -> Self {
+        let len = data.len();
+        let data = NonNull::from(Box::leak(data)).cast();
+        RangeLock {
+            lock,
+            data,
+            len,
+            owns: PhantomData,
+        }
+    }
+
+    /// The number of elements.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The lock.
+    #[inline]
+    pub fn raw(&self) -> &L {
+        &self.lock
+    }
+
+    /// The elements, without locking: `&mut` proves that nobody holds any.
+    pub fn get_mut(&mut self) -> &mut [T] {
+        // SAFETY: R1; `&mut self` excludes every guard, so by R2 no other reference exists.
+        unsafe { core::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
+    }
+
+    /// Gives the elements back.
+    pub fn into_inner(self) -> Box<[T]> {
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped, so the lock is moved out once.
+        drop(unsafe { core::ptr::read(&this.lock) });
+        // SAFETY: R1, and `this` is never dropped, so the box is taken once.
+        unsafe { Self::take_box(this.data, this.len) }
+    }
+
+    /// # Safety
+    /// `data` and `len` are a lock's (R1), and nobody uses them afterwards.
+    unsafe fn take_box(data: NonNull<T>, len: usize) -> Box<[T]> {
+        let slice = core::ptr::slice_from_raw_parts_mut(data.as_ptr(), len);
+        // SAFETY: R1: these are the parts of a leaked `Box<[T]>`; the caller gives them up.
+        unsafe { Box::from_raw(slice) }
+    }
+}
+
+impl<T, L: RawRangeLock> Drop for RangeLock<T, L> {
+    fn drop(&mut self) {
+        // SAFETY: R1; `&mut self` excludes every guard, and nothing uses the parts after this.
+        drop(unsafe { Self::take_box(self.data, self.len) });
+    }
+}
+
+impl<T, L: RawRangeLock> fmt::Debug for RangeLock<T, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangeLock")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}

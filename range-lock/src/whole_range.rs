@@ -1,0 +1,44 @@
+//! Batches of the locks that know one range only: everything.
+
+use spanlock_sync::Park;
+
+use crate::error::{RangeError, TryLockError};
+use crate::powers::RawRangeLockBatch;
+use crate::raw::{Access, RawRangeLock, Span, Token};
+use crate::rw_counter::RwCounter;
+use crate::rw_distributed::RwDistributed;
+
+macro_rules! whole_range_batch {
+    ($lock:ty) => {
+        // SAFETY: no two spans of a batch touch a common unit, and everything is one unit: there is one span at most, taken
+        // as any other.
+        unsafe impl<P: Park> RawRangeLockBatch for $lock {
+            fn lock_batch(
+                &self,
+                batch: &[(Span, Access)],
+                tokens: &mut Vec<Token>,
+            ) -> Result<(), RangeError> {
+                debug_assert!(batch.len() <= 1, "{batch:?} is one unit");
+                for &(span, access) in batch {
+                    tokens.push(self.lock(span, access)?);
+                }
+                Ok(())
+            }
+
+            fn try_lock_batch(
+                &self,
+                batch: &[(Span, Access)],
+                tokens: &mut Vec<Token>,
+            ) -> Result<(), TryLockError> {
+                debug_assert!(batch.len() <= 1, "{batch:?} is one unit");
+                for &(span, access) in batch {
+                    tokens.push(self.try_lock(span, access)?);
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+whole_range_batch!(RwCounter<P>);
+whole_range_batch!(RwDistributed<P>);

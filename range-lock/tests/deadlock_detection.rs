@@ -1,0 +1,371 @@
+//! What would hang panics, and names the places; what would not goes through.
+//!
+//! ```text
+//! cargo test -p spanlock --features deadlock-detection --test deadlock_detection
+//! ```
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use spanlock::{
+    Access, LockId, OwnedWriteHold, RangeError, RangeLock, RangeLockExt, RawRangeLock,
+    RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
+    RawRangeLockUpgradeWait, RwCounter, Span, Token, TryLockError,
+};
+
+/// A list of holds, with every power, and an identity.
+#[derive(Default)]
+struct List {
+    id: LockId,
+    holds: Mutex<Vec<(Span, Access)>>,
+    released: Condvar,
+}
+
+impl List {
+    fn take(&self, batch: &[(Span, Access)], wait: bool) -> bool {
+        let mut holds = self.holds.lock().unwrap();
+        let blocked = |holds: &Vec<(Span, Access)>| {
+            let conflict = |(s, a): &(Span, Access), (t, b): &(Span, Access)| {
+                s.overlaps(*t) && a.conflicts_with(*b)
+            };
+            (batch.iter()).any(|one| holds.iter().any(|other| conflict(one, other)))
+        };
+        while blocked(&holds) {
+            if !wait {
+                return false;
+            }
+            holds = self.released.wait(holds).unwrap();
+        }
+        holds.extend(batch);
+        true
+    }
+
+    fn replace(&self, old: (Span, Access), new: &[(Span, Access)]) {
+        let mut holds = self.holds.lock().unwrap();
+        let at = holds.iter().position(|hold| *hold == old).unwrap();
+        holds.swap_remove(at);
+        holds.extend(new);
+        self.released.notify_all();
+    }
+}
+
+// SAFETY: no two entries of the list conflict, and a mutex orders them.
+unsafe impl RawRangeLock for List {
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+    fn id(&self) -> Option<&LockId> {
+        Some(&self.id)
+    }
+    fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
+        self.take(&[(span, access)], true);
+        Ok(Token::NONE)
+    }
+    fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
+        let taken = self.take(&[(span, access)], false);
+        taken.then_some(Token::NONE).ok_or(TryLockError::WouldBlock)
+    }
+    unsafe fn unlock(&self, span: Span, access: Access, _: Token) {
+        self.replace((span, access), &[]);
+    }
+}
+
+// SAFETY: an entry is replaced in one section of the mutex.
+unsafe impl RawRangeLockDowngrade for List {
+    unsafe fn downgrade(&self, span: Span, from: Access, token: Token) -> Token {
+        self.replace((span, from), &[(span, Access::Read)]);
+        token
+    }
+}
+
+// SAFETY: as above. Only used alone.
+unsafe impl RawRangeLockUpgrade for List {
+    unsafe fn try_upgrade(&self, span: Span, from: Access, token: Token) -> Result<Token, Token> {
+        self.replace((span, from), &[(span, Access::Write)]);
+        Ok(token)
+    }
+}
+
+// SAFETY: as above.
+unsafe impl RawRangeLockUpgradeWait for List {
+    unsafe fn upgrade(&self, span: Span, token: Token) -> Token {
+        self.replace((span, Access::Upgradable), &[(span, Access::Write)]);
+        token
+    }
+}
+
+// SAFETY: as above.
+unsafe impl RawRangeLockSplit for List {
+    unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
+        self.replace((span, access), &[(keep, access)]);
+        token
+    }
+    unsafe fn split(&self, span: Span, access: Access, token: Token, at: u64) -> (Token, Token) {
+        let part = |range| (Span::new(range).unwrap().unwrap(), access);
+        self.replace(
+            (span, access),
+            &[part(span.start()..at), part(at..span.end())],
+        );
+        (token, token)
+    }
+}
+
+// SAFETY: all entries are added in one section of the mutex.
+unsafe impl RawRangeLockBatch for List {
+    fn lock_batch(
+        &self,
+        batch: &[(Span, Access)],
+        tokens: &mut Vec<Token>,
+    ) -> Result<(), RangeError> {
+        self.take(batch, true);
+        tokens.extend(batch.iter().map(|_| Token::NONE));
+        Ok(())
+    }
+    fn try_lock_batch(
+        &self,
+        batch: &[(Span, Access)],
+        tokens: &mut Vec<Token>,
+    ) -> Result<(), TryLockError> {
+        tokens.extend(batch.iter().map(|_| Token::NONE));
+        let taken = self.take(batch, false);
+        taken.then_some(()).ok_or(TryLockError::WouldBlock)
+    }
+}
+
+/// The message of the panic that `f` ends in, which names `sites`, as does its own.
+#[track_caller]
+fn panics<R>(f: impl FnOnce() -> R, sites: &[&str]) -> String {
+    let panic = match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(_) => panic!("went through"),
+        Err(panic) => panic,
+    };
+    let message = panic.downcast::<String>().expect("a message");
+    for site in sites {
+        assert!(message.contains(site), "{message} does not name {site}");
+    }
+    *message
+}
+
+/// The place of the call, `lines` below.
+#[track_caller]
+fn below(lines: u32) -> String {
+    let here = Location::caller();
+    format!("{}:{}:", here.file(), here.line() + lines)
+}
+
+/// CASES 3, OpenZFS: a thread that reads a file comes back to write it, and waits for itself.
+#[test]
+fn a_reader_that_comes_back_as_a_writer() {
+    let lock = List::default();
+    let first = below(1);
+    let reader = lock.read(0..100).unwrap();
+    let second = below(1);
+    let message = panics(|| lock.write(50..51), &[&first, &second]);
+    assert!(message.starts_with("deadlock: 50..51 (Write)"), "{message}");
+    assert!(message.contains("0..100 (Read)"), "{message}");
+    // The whole file, by a writer of a part of it that grows.
+    drop(reader);
+    let writer = lock.write(0..10).unwrap();
+    panics(|| lock.write(0..u64::MAX), &[]);
+    panics(|| lock.read(9..10), &[]);
+    panics(|| lock.upgradable_read(9..10), &[]);
+    panics(
+        || lock.lock_all([(50..60, Access::Write), (9..10, Access::Read)]),
+        &[],
+    );
+    panics(|| lock.append(5, || 3), &[]);
+    // Nothing was taken meanwhile.
+    drop(lock.write(10..u64::MAX).unwrap());
+    drop(writer);
+    drop(lock.write(0..u64::MAX).unwrap());
+}
+
+#[test]
+fn what_does_not_conflict_goes_through() {
+    let lock = List::default();
+    let reader = lock.read(0..10).unwrap();
+    let again = lock.read(5..15).unwrap();
+    let upgradable = lock.upgradable_read(0..5).unwrap();
+    let writer = lock.write(15..20).unwrap();
+    let empty = lock.write(3..3).unwrap();
+    // Tries cannot hang: they fail, as without detection.
+    assert!(lock.try_write(0..1).is_err());
+    assert!(lock.try_lock_all([(16..17, Access::Read)]).is_err());
+    drop((reader, again, upgradable, writer, empty));
+    // Another thread's holds are waited for.
+    let hold = lock.write(0..10).unwrap();
+    thread::scope(|scope| {
+        let other = scope.spawn(|| drop(lock.write(5..15).unwrap()));
+        thread::yield_now();
+        drop(hold);
+        other.join().unwrap();
+    });
+}
+
+/// A lock that rounds conflicts with itself where ranges do not overlap.
+#[test]
+fn granularity_counts() {
+    let lock = RwCounter::new();
+    let first = below(1);
+    let reader = lock.read(0..1).unwrap();
+    panics(|| lock.write(1000..1001), &[&first]);
+    drop(reader);
+    drop(lock.write(1000..1001).unwrap());
+}
+
+#[test]
+fn opposite_orders_of_two_locks() {
+    let (one, two) = (List::default(), List::default());
+    let held = below(1);
+    let a = one.read(0..10).unwrap();
+    let taken = below(1);
+    let b = two.write(0..10).unwrap();
+    drop((a, b));
+    // Other ranges, other accesses, and nobody else about: by the order alone.
+    let b = two.read(50..60).unwrap();
+    let opposite = below(1);
+    let message = panics(|| one.write(70..80), &[&held, &taken, &opposite]);
+    assert!(message.contains("opposite orders"), "{message}");
+    // Again and again, for it was not learnt.
+    panics(|| one.read(70..80), &[&held]);
+    // A try may, and is told as what is held.
+    let a = one.try_write(70..80).unwrap();
+    drop((a, b));
+    // The same order stays right.
+    let a = one.write(0..10).unwrap();
+    drop(two.write(0..10).unwrap());
+    drop(a);
+}
+
+#[test]
+fn a_circle_of_four_locks_in_four_threads() {
+    let locks: [List; 4] = std::array::from_fn(|_| List::default());
+    let pair = |i: usize| {
+        let first = locks[i].read(0..1).unwrap();
+        let second = locks[(i + 1) % 4].read(0..1).unwrap();
+        drop((first, second));
+    };
+    for i in 0..3 {
+        thread::scope(|scope| scope.spawn(|| pair(i)).join().unwrap());
+    }
+    let message = panics(|| pair(3), &[]);
+    assert_eq!(message.matches("held since").count(), 4, "{message}");
+    // Any way but the circle is still free.
+    pair(0);
+    drop((locks[0].read(0..1).unwrap(), locks[3].read(0..1).unwrap()));
+}
+
+/// Orders of a lock that is gone do not touch a new one, also if it has the same address.
+#[test]
+fn a_dropped_lock_leaves_no_order_behind() {
+    let one = List::default();
+    let mut two = List::default();
+    for _ in 0..10 {
+        let a = one.write(0..1).unwrap();
+        drop(two.write(0..1).unwrap());
+        drop(a);
+        two = List::default();
+        let b = two.write(0..1).unwrap();
+        drop(one.write(0..1).unwrap());
+        // Nor does a forgotten hold.
+        std::mem::forget(b);
+        two = List::default();
+        drop(two.write(0..1).unwrap());
+    }
+    // Nor do orders lead through it.
+    let (first, last) = (List::default(), List::default());
+    let middle = List::default();
+    let a = first.read(0..1).unwrap();
+    let b = middle.read(0..1).unwrap();
+    drop(a);
+    let c = last.read(0..1).unwrap();
+    drop((b, c));
+    drop(middle);
+    let c = last.read(0..1).unwrap();
+    drop(first.read(0..1).unwrap());
+    drop(c);
+}
+
+#[test]
+fn guards_may_be_dropped_by_another_thread() {
+    let lock = Arc::new(List::default());
+    for _ in 0..50 {
+        let hold = OwnedWriteHold::lock(lock.clone(), 0..10).unwrap();
+        thread::spawn(move || drop(hold)).join().unwrap();
+        // This thread holds nothing any more.
+        drop(lock.write(0..10).unwrap());
+    }
+    let other = List::default();
+    let hold = OwnedWriteHold::lock(lock.clone(), 0..10).unwrap();
+    thread::spawn(move || drop(hold)).join().unwrap();
+    drop(other.write(0..1).unwrap());
+    // So no order was learnt.
+    let hold = other.write(0..1).unwrap();
+    drop(lock.write(0..10).unwrap());
+    drop(hold);
+}
+
+/// What has become of a hold is what counts.
+#[test]
+fn holds_that_change() {
+    let lock = List::default();
+    let hold = lock.write(0..10).unwrap().downgrade();
+    drop(lock.read(0..10).unwrap());
+    panics(|| lock.write(0..1), &[]);
+    drop(hold);
+    let taken = below(1);
+    let mut hold = lock.write(0..30).unwrap();
+    hold.shrink(10..30).unwrap();
+    drop(lock.write(0..10).unwrap());
+    let above = hold.split_off(20).unwrap();
+    drop(hold);
+    drop(lock.write(0..20).unwrap());
+    panics(|| lock.write(20..21), &[&taken]);
+    drop(above);
+    drop(lock.write(0..30).unwrap());
+    let mut hold = lock.write(0..30).unwrap();
+    hold.shrink(3..3).unwrap();
+    drop(lock.write(0..30).unwrap());
+    drop(hold);
+    // An upgrade is not in its own way, but another read of the thread is.
+    let hold = lock.upgradable_read(0..10).unwrap().upgrade();
+    panics(|| lock.read(0..1), &[]);
+    drop(hold);
+    let read = below(1);
+    let reader = lock.read(5..6).unwrap();
+    let hold = lock.upgradable_read(0..10).unwrap();
+    let upgrade = below(1);
+    panics(|| hold.upgrade(), &[&read, &upgrade]);
+    drop(reader);
+    drop(lock.write(0..10).unwrap());
+}
+
+#[test]
+fn several_ranges_and_elements() {
+    let lock = List::default();
+    let parts = [(0..5, Access::Write), (8..9, Access::Read)];
+    let first = below(1);
+    let batch = lock.lock_all(parts).unwrap();
+    panics(|| lock.read(4..8), &[&first]);
+    drop(lock.write(5..8).unwrap());
+    panics(|| lock.write(8..9), &[&first]);
+    drop(batch);
+    drop(lock.write(0..9).unwrap());
+    let array = RangeLock::with_lock(vec![1, 2, 3], lock).unwrap();
+    let first = below(1);
+    let guard = array.read(0..2).unwrap();
+    let second = below(1);
+    panics(|| array.write(1..3).is_ok(), &[&first, &second]);
+    drop(guard);
+    // A handle is no other lock.
+    let shared = Arc::new(List::default());
+    let other = shared.clone();
+    let hold = shared.read(0..1).unwrap();
+    panics(|| other.write(0..1).is_ok(), &[]);
+    let erased: Arc<dyn RawRangeLock> = other;
+    panics(|| erased.write(0..1).is_ok(), &[]);
+    drop(hold);
+}

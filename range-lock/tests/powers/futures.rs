@@ -1,0 +1,250 @@
+//! Requests that wait without a thread.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::thread;
+
+use spanlock::{OwnedWriteHold, RangeError, RangeLock, RangeLockExt, RawRangeLockWait, Shared};
+
+use super::units;
+
+/// Counts its wakes.
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+impl Counter {
+    fn wakes(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F, counter: &Arc<Counter>) -> Poll<F::Output> {
+    let waker = Waker::from(counter.clone());
+    Pin::new(future).poll(&mut Context::from_waker(&waker))
+}
+
+/// The plainest executor: sleeps until woken.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Thread(thread::Thread);
+    impl Wake for Thread {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Thread(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+pub(crate) fn ready_when_it_is_released<L: RawRangeLockWait>(lock: &L) {
+    let all = units(lock, 0..4);
+    let counter = Arc::new(Counter::default());
+    let writer = block_on(lock.write_async(all.clone())).unwrap();
+    let mut future = lock.read_async(all.clone());
+    let mut upgradable = lock.upgradable_read_async(all.clone());
+    assert!(poll(&mut future, &counter).is_pending());
+    assert!(poll(&mut upgradable, &counter).is_pending());
+    assert_eq!(counter.wakes(), 0);
+    drop(writer);
+    assert!(counter.wakes() > 0);
+    let reader = block_on(future).unwrap();
+    let upgradable = block_on(upgradable).unwrap();
+    assert!(lock.try_write(all.clone()).is_err());
+    drop((reader, upgradable));
+    assert!(lock.try_write(all).is_ok());
+}
+
+#[allow(clippy::reversed_empty_ranges)]
+pub(crate) fn nothing_is_asked_for_before_the_first_poll<L: RawRangeLockWait>(lock: &L) {
+    let all = units(lock, 0..4);
+    let future = lock.write_async(all.clone());
+    let writer = lock.try_write(all.clone()).unwrap();
+    drop(future);
+    assert!(block_on(lock.write_async(3..3)).unwrap().span().is_none());
+    let reversed = block_on(lock.read_async(5..1)).err();
+    assert_eq!(reversed, Some(RangeError::Reversed { start: 5, end: 1 }));
+    drop(writer);
+    assert!(lock.try_write(all).is_ok());
+}
+
+pub(crate) fn a_dropped_future_lets_others_go_on<L: RawRangeLockWait>(lock: &L) {
+    let all = units(lock, 0..4);
+    let counter = Arc::new(Counter::default());
+    let reader = lock.read(all.clone()).unwrap();
+    let mut writer = lock.write_async(all.clone());
+    assert!(poll(&mut writer, &counter).is_pending());
+    drop(writer);
+    assert_eq!(Arc::strong_count(&counter), 1, "a waker was kept");
+    drop(lock.read(all.clone()).unwrap());
+    // Dropped after it was granted, and never looked at.
+    let mut writer = lock.write_async(all.clone());
+    assert!(poll(&mut writer, &counter).is_pending());
+    drop(reader);
+    assert_eq!(counter.wakes(), 1);
+    drop(writer);
+    assert!(lock.try_write(all).is_ok());
+}
+
+/// range-mutex: each poll pushed one more waiter.
+pub(crate) fn polled_a_million_times_it_is_one_waiter<L: RawRangeLockWait>(lock: &L) {
+    let all = units(lock, 0..4);
+    let counter = Arc::new(Counter::default());
+    let hold = lock.write(all.clone()).unwrap();
+    let mut future = lock.write_async(all.clone());
+    let waker = Waker::from(counter.clone());
+    let mut context = Context::from_waker(&waker);
+    for _ in 0..1_000_000 {
+        assert!(Pin::new(&mut future).poll(&mut context).is_pending());
+    }
+    drop(hold);
+    assert_eq!(counter.wakes(), 1);
+    drop(block_on(future).unwrap());
+    assert!(lock.try_write(all).is_ok(), "a waiter is left");
+}
+
+pub(crate) fn only_the_last_waker_is_woken<L: RawRangeLockWait>(lock: &L) {
+    let all = units(lock, 0..4);
+    let wakers = [(); 3].map(|()| Arc::new(Counter::default()));
+    let hold = lock.write(all.clone()).unwrap();
+    let mut future = lock.write_async(all);
+    for waker in &wakers {
+        assert!(poll(&mut future, waker).is_pending());
+    }
+    drop(hold);
+    assert_eq!(wakers.each_ref().map(|waker| waker.wakes()), [0, 0, 1]);
+    assert!(poll(&mut future, &wakers[0]).is_ready());
+}
+
+pub(crate) fn polled_after_it_was_ready_it_panics<L: RawRangeLockWait>(lock: &L) {
+    let counter = Arc::new(Counter::default());
+    for range in [units(lock, 0..4), 0..0] {
+        let mut future = lock.write_async(range);
+        assert!(poll(&mut future, &counter).is_ready());
+        let again = catch_unwind(AssertUnwindSafe(|| poll(&mut future, &counter).is_ready()));
+        assert!(again.is_err());
+    }
+    assert!(lock.try_write(units(lock, 0..4)).is_ok());
+}
+
+/// A waker that panics when it is cloned, and one that panics when it is used.
+pub(crate) fn wakers_that_panic<L: RawRangeLockWait>(lock: &L) {
+    const CLONE: RawWakerVTable = RawWakerVTable::new(|_| panic!("cloned"), |_| {}, |_| {}, |_| {});
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("woken");
+        }
+    }
+    let all = units(lock, 0..4);
+    let counter = Arc::new(Counter::default());
+    let hold = lock.write(all.clone()).unwrap();
+    // SAFETY: none of the functions does anything with its data.
+    let cloned = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &CLONE)) };
+    let mut first = lock.write_async(all.clone());
+    let mut second = lock.write_async(all.clone());
+    for future in [&mut first, &mut second] {
+        let poll = || {
+            Pin::new(future)
+                .poll(&mut Context::from_waker(&cloned))
+                .is_ready()
+        };
+        assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
+    }
+    // One goes on, one gives up.
+    assert!(poll(&mut first, &counter).is_pending());
+    drop(second);
+    drop(hold);
+    drop(block_on(first).unwrap());
+
+    let hold = lock.write(all.clone()).unwrap();
+    let mut future = lock.write_async(all.clone());
+    let waker = Waker::from(Arc::new(Panics));
+    assert!((Pin::new(&mut future).poll(&mut Context::from_waker(&waker))).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(hold))).is_err());
+    // The hold has gone all the same.
+    drop(block_on(future).unwrap());
+    assert!(lock.try_write(all).is_ok());
+}
+
+pub(crate) fn futures_are_send<L: RawRangeLockWait>(lock: &L) {
+    fn send<T: Send>(future: T) -> T {
+        future
+    }
+    let all = units(lock, 0..4);
+    let counter = Arc::new(Counter::default());
+    let hold = lock.write(all.clone()).unwrap();
+    let mut future = send(lock.write_async(all.clone()));
+    assert!(poll(&mut future, &counter).is_pending());
+    thread::scope(|scope| {
+        // Polled by one thread, then by another, and its hold dropped there.
+        scope.spawn(|| drop(block_on(future).unwrap()));
+        drop(hold);
+    });
+    let array = RangeLock::with_lock(vec![1; 4], lock).unwrap();
+    let hold = lock.read(all).unwrap();
+    let mut sum = pin!(send(async {
+        let guard = array.read_async(0..4).await.unwrap();
+        guard.iter().sum::<i32>()
+    }));
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(sum.as_mut().poll(&mut context), Poll::Ready(4));
+    {
+        let mut writing = pin!(array.write_async(0..2));
+        assert!(writing.as_mut().poll(&mut context).is_pending());
+    }
+    drop(hold);
+    assert!(array.try_write(0..4).is_ok());
+    assert!(block_on(array.upgradable_read_async(0..5)).is_err());
+}
+
+/// Tasks that own their share of the lock, with threads between them.
+pub(crate) fn tasks_and_threads<L: RawRangeLockWait + 'static>(lock: L) {
+    let lock = Arc::new(lock);
+    let number = Arc::new(AtomicU64::new(0));
+    let task = |lock: Arc<L>, number: Arc<AtomicU64>| async move {
+        for _ in 0..300 {
+            let range = units(&*lock, 0..3);
+            let hold = OwnedWriteHold::lock_async(lock.clone(), range)
+                .await
+                .unwrap();
+            let before = number.load(Relaxed);
+            thread::yield_now();
+            number.store(before + 1, Relaxed);
+            drop(hold);
+            let hold = spanlock::Hold::<_, Shared>::lock_async(lock.clone(), 0..1);
+            drop(hold.await.unwrap());
+        }
+    };
+    let threads = Vec::from_iter((0..6).map(|i| {
+        let (lock, number) = (lock.clone(), number.clone());
+        thread::spawn(move || {
+            if i % 2 == 0 {
+                return block_on(task(lock, number));
+            }
+            for _ in 0..300 {
+                let hold = lock.write(units(&*lock, 1..4)).unwrap();
+                let before = number.load(Relaxed);
+                number.store(before + 1, Relaxed);
+                drop(hold);
+            }
+        })
+    }));
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    assert_eq!(number.load(Relaxed), 6 * 300);
+    assert!(lock.try_write(units(&*lock, 0..4)).is_ok());
+}
