@@ -9,8 +9,8 @@ use spanlock::{
     Access, RangeLockExt, RawRangeLock, RawRangeLockSplit, RwCounter, RwDistributed, Span,
 };
 
-powers!(rw_counter: RwCounter::new; parts batches append owned);
-powers!(rw_distributed: || RwDistributed::with_slots(3); parts batches append owned);
+powers!(rw_counter: RwCounter::new; deadlines futures parts batches append owned);
+powers!(rw_distributed: || RwDistributed::with_slots(3); deadlines futures parts batches append owned);
 
 fn all_but_split<L>(make: fn() -> L)
 where

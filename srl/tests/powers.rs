@@ -1,35 +1,45 @@
-//! The powers of the segment array, by the suite of the `spanlock` crate.
+//! The powers of the segment locks, by the suite of the `spanlock` crate.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 #[path = "../../range-lock/tests/powers/mod.rs"]
+#[macro_use]
 mod powers;
 
-use spanlock_srl::SrlArray;
+use spanlock_srl::{SrlArray, SrlPacked};
 
-fn locks() -> [SrlArray; 2] {
-    [1, 4096].map(|size| SrlArray::with_segment_size(64 * size, size).unwrap())
+/// In segments of one position.
+fn array() -> SrlArray {
+    SrlArray::with_segment_size(1 << 16, 1).unwrap()
 }
 
-#[test]
-fn downgrade() {
-    for lock in &locks() {
-        powers::downgrade(lock);
-        powers::downgrade_wakes(lock);
-    }
+fn packed() -> SrlPacked {
+    SrlPacked::with_segment_size(1 << 16, 1).unwrap()
 }
 
-#[test]
-fn upgrade() {
-    for lock in &locks() {
-        powers::try_upgrade(lock);
-        powers::nobody_writes_between(lock);
-    }
+/// Two segments are wide already: nearly everything goes through the gate.
+fn gate() -> SrlArray {
+    array().wide_above(1)
 }
 
-#[test]
-fn shrink_and_split() {
-    for lock in &locks() {
-        powers::shrink_and_split(lock);
-    }
+powers!(srl_array: array; deadlines futures parts batches append owned);
+powers!(srl_packed: packed; deadlines futures parts batches append owned);
+powers!(srl_gate: gate; deadlines futures parts batches append owned);
+
+macro_rules! holds {
+    ($($name:ident)*) => {
+        mod holds {
+            use super::*;
+            $(#[test]
+            fn $name() {
+                powers::downgrade(&super::$name());
+                powers::downgrade_wakes(&super::$name());
+                powers::try_upgrade(&super::$name());
+                powers::nobody_writes_between(&super::$name());
+                powers::shrink_and_split(&super::$name());
+            })*
+        }
+    };
 }
+
+holds!(array packed gate);
