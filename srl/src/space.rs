@@ -1,6 +1,8 @@
 //! Where the words of segments lie: one piece in the array, many in the tree.
 
+use spanlock::Access;
 use spanlock::words::{Run, Word};
+use spanlock_sync::wait::WaitQueue;
 
 use crate::segment::Segments;
 
@@ -44,6 +46,30 @@ impl<'a, W: Word> Piece<'a, W> {
     #[inline]
     pub(crate) fn address(self) -> usize {
         self.words.as_ptr().expose_provenance()
+    }
+
+    /// The first `segments` of them; `None` of none.
+    pub(crate) fn up_to(self, segments: u64) -> Option<Self> {
+        let words = (u64::from(self.lane) + segments).div_ceil(u64::from(W::LANES));
+        (segments > 0).then(|| Piece {
+            words: &self.words[..words as usize],
+            segments,
+            ..self
+        })
+    }
+
+    /// Takes the first segments as one who has just come, as many as that is possible of at once. Returns how many.
+    #[inline]
+    pub(crate) fn arrive<P>(self, access: Access, queue: &WaitQueue<P>) -> u64 {
+        let mut taken = 0;
+        for run in self.runs() {
+            let lanes = run.arrive(access, 1, queue);
+            taken += u64::from(lanes);
+            if lanes < run.len() {
+                break;
+            }
+        }
+        taken
     }
 
     /// The lanes of the first word.
