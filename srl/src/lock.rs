@@ -366,6 +366,11 @@ impl<S: Space, P: Park> Srl<S, P> {
             let at = touched.start + progress.taken();
             match self.space.find(&section, at, touched.end) {
                 Err(next) => progress.skip(next - at),
+                // As a rule: a load a word.
+                Ok(piece) if piece.is_free(access) => {
+                    progress.leave(&self.queue);
+                    progress.skip(piece.len());
+                }
                 Ok(piece) => {
                     for run in piece.runs() {
                         ready!(progress.poll_free(run, access, &self.queue, waker));
@@ -383,7 +388,7 @@ impl<S: Space, P: Park> Srl<S, P> {
         while at < touched.end {
             match self.space.find(&section, at, touched.end) {
                 Err(next) => at = next,
-                Ok(piece) if piece.runs().all(|run| run.is_free(access)) => at += piece.len(),
+                Ok(piece) if piece.is_free(access) => at += piece.len(),
                 Ok(_) => return false,
             }
         }

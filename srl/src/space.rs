@@ -72,6 +72,20 @@ impl<'a, W: Word> Piece<'a, W> {
         taken
     }
 
+    /// Whether nobody holds any of them in conflict. Ordering: Acquire if so.
+    #[inline]
+    pub(crate) fn is_free(self, access: Access) -> bool {
+        let (all, lanes) = (W::LANES, u64::from(W::LANES));
+        if self.lane == 0 && self.segments.is_multiple_of(lanes) {
+            let is_free = |word: &W| word.admits(0, all, access) == all;
+            // Whole words, as in most pieces of a wide request: hardly more than a load each, and several before the next jump back.
+            let (fours, rest) = self.words.as_chunks::<4>();
+            let free = fours.iter().all(|four| four.iter().all(is_free));
+            return free && rest.iter().all(is_free);
+        }
+        self.runs().all(|run| run.is_free(access))
+    }
+
     /// The lanes of the first word.
     #[inline]
     pub(crate) fn first_run(self) -> Run<'a, W> {
