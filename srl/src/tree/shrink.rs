@@ -140,9 +140,9 @@ impl<W: Word> Tree<W> {
 
     /// The segments of a node.
     fn span(&self, node: Inner<'_>) -> Range<u64> {
-        let segments = (node.slots.len() as u64).checked_shl(node.shift);
-        let end = segments.and_then(|segments| node.first.checked_add(segments));
-        node.first..end.unwrap_or(u64::MAX).min(self.segments.count())
+        let segments = (node.slots.len() as u64).saturating_mul(1 << node.shift);
+        let end = node.first.saturating_add(segments);
+        node.first..end.min(self.segments.count())
     }
 
     /// Whether the slot of a node at `depth` has a child of which every word is free, or every slot null. Only for who shrinks.
