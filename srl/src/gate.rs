@@ -51,11 +51,21 @@ use spanlock_sync::barrier;
 use crate::lock::entry_of;
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Gate {
     /// How many wide requests there are.
     wide: AtomicU32,
     entries: IntervalLock,
+}
+
+impl Default for Gate {
+    /// An open one.
+    fn default() -> Self {
+        Gate {
+            wide: AtomicU32::new(0),
+            entries: IntervalLock::new(),
+        }
+    }
 }
 
 impl Gate {

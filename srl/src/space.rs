@@ -163,6 +163,6 @@ pub unsafe trait Space: Send + Sync {
     /// known.
     ///
     /// # Safety
-    /// The segments are held, and `word` is what [`Piece::address`] returned for the piece that begins with `first`.
+    /// The segments are held, and `word` is the address of the first word of the piece that begins with `first`.
     unsafe fn held(&self, word: Option<usize>, first: u64, end: u64) -> Piece<'_, Self::Word>;
 }
