@@ -24,8 +24,9 @@
 //! - **G-I3** So no small hold conflicts with a wide one: the wide one is granted after its scan, and every small request that took a word later than that backs off.
 //! - **G-I4** Nobody waits in a circle. A small request waits for an entry only when it holds no words, and at words only in ascending order; a wide one waits
 //!   for an entry only when it has nothing, and then for holders of words, all of whom have got past the gate, or back off from it, or wait at a higher word.
-//! - **G-I6** No section ([`Space::enter`](crate::Space::enter)) ends while a small request holds words that have not passed the gate, or an entry of its own. So whoever
-//!   closes the gate, finds words free, unlinks them and waits for all sections to end, frees words that nobody uses.
+//! - **G-I6** No section ([`Space::enter`](crate::Space::enter)) ends while a small request holds words that have not passed the gate, unless it has an entry of its own. So whoever
+//!   closes the gate, finds words free, unlinks them and waits for all sections to end, frees words that nobody uses. A request looks at the gate after each
+//!   [`Piece`](crate::Piece): what it must give back in that one it has in its hands, for it may be linked no longer; what has passed is found as any hold.
 //! - **G-I5** Nobody starves. A wide request is passed by no small one that comes later and conflicts: it backs off. A small one that has backed off is passed by no wide
 //!   one that comes later: it has an entry.
 //!
@@ -58,7 +59,7 @@ pub(crate) struct Gate {
 }
 
 impl Default for Gate {
-    /// An open gate.
+    /// An open one.
     fn default() -> Self {
         Gate {
             wide: AtomicU32::new(0),

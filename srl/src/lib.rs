@@ -8,9 +8,11 @@ pub mod packed;
 mod powers;
 mod segment;
 mod space;
+mod tree;
 
 pub use array::{Array, SrlArray, SrlPacked};
 pub use lock::{Srl, SrlRequest};
 pub use packed::PackedWord;
 pub use segment::{SegmentError, Segments};
 pub use space::{Piece, Space};
+pub use tree::{Shape, SrlTree, SrlTreePacked, Tree};

@@ -55,7 +55,7 @@ use spanlock_sync::{Park, Parker};
 
 use crate::gate::Gate;
 use crate::segment::Segments;
-use crate::space::{Space, words_of};
+use crate::space::{Piece, Space, words_of};
 
 /// A range lock with a reader-writer state for each segment: [`crate::SrlArray`], [`crate::SrlTree`], and their packed forms.
 ///
@@ -118,48 +118,45 @@ impl<S: Space, P: Park> Srl<S, P> {
         touched.end - touched.start > self.wide_above
     }
 
-    /// Takes words after the first `taken`, as many as that is possible of at once: up to which segment, and the address of the first word, if it began there.
+    /// Takes a small request's words after the first `taken`, as many as that is possible of at once, and asks after each piece whether the gate
+    /// stops it. Nothing is held if so.
     #[inline]
-    fn arrive(
+    fn advance(
         &self,
-        section: &S::Section<'_>,
         touched: &Range<u64>,
         taken: u64,
         access: Access,
-    ) -> (u64, usize) {
+        stops: impl Fn() -> bool,
+    ) -> Advance {
+        let section = self.space.enter();
         let (mut at, mut word) = (touched.start + taken, 0);
         while at < touched.end {
-            let piece = self.space.find_or_make(section, at, touched.end);
+            let piece = self.space.find_or_make(&section, at, touched.end);
+            let taken = piece.arrive(access, &self.queue);
+            // Whether it has all or not: no section ends with words that have not passed the gate (G-I6).
+            if taken > 0 && stops() {
+                let taken = piece.up_to(taken);
+                // SAFETY: they were taken just now, and those before had passed the gate.
+                let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
+                drop(section);
+                self.wake(wakes);
+                return Advance::Stopped;
+            }
             if at == touched.start {
                 word = piece.address();
             }
-            for run in piece.runs() {
-                let lanes = run.arrive(access, 1, &self.queue);
-                at += u64::from(lanes);
-                if lanes < run.len() {
-                    return (at, word);
-                }
+            at += taken;
+            if taken < piece.len() {
+                return Advance::Taken(at - touched.start);
             }
         }
-        (at, word)
+        Advance::All(word)
     }
 
-    /// Takes a small request's words after the first `taken`, as many as that is possible of at once, and looks at the gate. Nothing is held
-    /// if that stops it.
+    /// As [`advance`](Self::advance), past the gate.
     #[inline]
-    fn advance(&self, touched: &Range<u64>, taken: u64, access: Access) -> Advance {
-        let section = self.space.enter();
-        let (at, word) = self.arrive(&section, touched, taken, access);
-        // Whether it has all or not: no section ends with words that have not passed the gate (G-I6).
-        if at > touched.start && self.gate.stops(touched, access) {
-            // SAFETY: they were taken just now, and before in a section like this.
-            unsafe { self.back_off(section, touched.start..at, access) };
-            return Advance::Stopped;
-        }
-        if at < touched.end {
-            return Advance::Taken(at - touched.start);
-        }
-        Advance::All(word)
+    fn advance_through_gate(&self, touched: &Range<u64>, taken: u64, access: Access) -> Advance {
+        self.advance(touched, taken, access, || self.gate.stops(touched, access))
     }
 
     /// The first `segments` of those that a request has taken, in ascending order, and the address of the first one's word.
@@ -192,17 +189,43 @@ impl<S: Space, P: Park> Srl<S, P> {
         Token::new(piece.address())
     }
 
-    /// Gives back what a request has taken; then ends the section, and wakes: that may run a user's code.
+    /// Gives back what a request has taken. Whom to wake, after the section: that may run a user's code.
     ///
     /// # Safety
-    /// The segments are held with `access`, and given up. Those that have not passed the gate were taken in this section.
+    /// The segments `passed` are held with `access` and have passed the gate, or the request has an entry. Those of `piece` are held with `access`; it was found in
+    /// a section that lasts. All are given up.
     #[cold]
-    unsafe fn back_off(&self, section: S::Section<'_>, held: Range<u64>, access: Access) {
+    unsafe fn back_off(
+        &self,
+        passed: Range<u64>,
+        piece: Option<Piece<'_, S::Word>>,
+        access: Access,
+    ) -> Vec<Wakes> {
         let mut wakes: Vec<Wakes> = Vec::new();
         // SAFETY: the caller's promise.
-        unsafe { self.for_held(None, held, |run| wakes.extend(run.give_back(access))) };
-        drop(section);
+        let mut give_back = |run: Run<'_, S::Word>| wakes.extend(unsafe { run.give_back(access) });
+        if let Some(piece) = piece {
+            // Not looked up: it may be linked no longer (G-I6).
+            piece.runs().for_each(&mut give_back);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.for_held(None, passed, give_back) };
+        wakes
+    }
+
+    fn wake(&self, wakes: Vec<Wakes>) {
         wakes.into_iter().for_each(|wakes| wakes.wake(&self.queue));
+    }
+
+    /// Gives back what a request has taken, and wakes.
+    ///
+    /// # Safety
+    /// The segments are held with `access`, and have passed the gate, or the request has an entry; they are given up.
+    #[cold]
+    unsafe fn give_up(&self, held: Range<u64>, access: Access) {
+        // SAFETY: the caller's promise.
+        let wakes = unsafe { self.back_off(held, None, access) };
+        self.wake(wakes);
     }
 }
 
@@ -259,7 +282,9 @@ impl<S: Space, P: Park> Srl<S, P> {
                     Stage::Wide(IntervalRequest::default())
                 }
                 Stage::Words => {
-                    if let Some(token) = ready!(self.poll_words(touched, access, progress, waker)) {
+                    let stops = || self.gate.stops(touched, access);
+                    let taken = self.poll_take(touched, access, progress, waker, stops);
+                    if let Some(token) = ready!(taken) {
                         return Poll::Ready(token);
                     }
                     Stage::Behind(IntervalRequest::default())
@@ -271,7 +296,11 @@ impl<S: Space, P: Park> Srl<S, P> {
                 }
                 Stage::Through(token) => {
                     let token = *token;
-                    let taken = ready!(self.poll_take(touched, access, progress, waker));
+                    // It need not ask the gate.
+                    let taken = self.poll_take(touched, access, progress, waker, || false);
+                    let Some(taken) = ready!(taken) else {
+                        unreachable!("stopped by nobody");
+                    };
                     // SAFETY: the entry was granted, and is given up: the words are taken.
                     unsafe { entries.unlock(entry, access, token) };
                     *request = SrlRequest::default();
@@ -294,46 +323,39 @@ impl<S: Space, P: Park> Srl<S, P> {
         }
     }
 
-    /// Takes the words of a small request, and looks at the gate: nothing is held if that stops it.
-    fn poll_words(
-        &self,
-        touched: &Range<u64>,
-        access: Access,
-        progress: &mut Progress,
-        waker: &Waker,
-    ) -> Poll<Option<Token>> {
-        let section = self.space.enter();
-        let polled = self.poll_take(touched, access, progress, waker);
-        // G-I6, as in `advance`.
-        if progress.taken() > 0 && self.gate.stops(touched, access) {
-            progress.leave(&self.queue);
-            let held = touched.start..touched.start + core::mem::take(progress).taken();
-            // SAFETY: they were taken just now, or have passed the gate before.
-            unsafe { self.back_off(section, held, access) };
-            return Poll::Ready(None);
-        }
-        let token = ready!(polled);
-        *progress = Progress::default();
-        Poll::Ready(Some(token))
-    }
-
-    /// Takes the words of a small request.
+    /// Takes the words of a small request, and asks after each piece whether the gate stops it: `None`, and nothing is held, if so.
     fn poll_take(
         &self,
         touched: &Range<u64>,
         access: Access,
         progress: &mut Progress,
         waker: &Waker,
-    ) -> Poll<Token> {
+        stops: impl Fn() -> bool,
+    ) -> Poll<Option<Token>> {
         let section = self.space.enter();
         while progress.taken() < touched.end - touched.start {
-            let at = touched.start + progress.taken();
-            for run in self.space.find_or_make(&section, at, touched.end).runs() {
-                ready!(progress.poll(run, access, &self.queue, waker));
+            let before = progress.taken();
+            let at = touched.start + before;
+            let piece = self.space.find_or_make(&section, at, touched.end);
+            let mut poll = |run| progress.poll(run, access, &self.queue, waker);
+            let waits = piece.runs().any(|run| poll(run).is_pending());
+            // G-I6, as in `advance`.
+            if progress.taken() > before && stops() {
+                progress.leave(&self.queue);
+                let taken = piece.up_to(core::mem::take(progress).taken() - before);
+                // SAFETY: they were taken just now, and those before had passed the gate.
+                let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
+                drop(section);
+                self.wake(wakes);
+                return Poll::Ready(None);
+            }
+            if waits {
+                return Poll::Pending;
             }
         }
-        // SAFETY: all of them were taken.
-        Poll::Ready(unsafe { self.token_of(touched.start) })
+        *progress = Progress::default();
+        // SAFETY: all of them were taken, and stay.
+        Poll::Ready(Some(unsafe { self.token_of(touched.start) }))
     }
 
     /// Looks at the words of a wide request, each until it was seen free.
@@ -349,6 +371,11 @@ impl<S: Space, P: Park> Srl<S, P> {
             let at = touched.start + progress.taken();
             match self.space.find(&section, at, touched.end) {
                 Err(next) => progress.skip(next - at),
+                // As a rule: a load a word.
+                Ok(piece) if piece.is_free(access) => {
+                    progress.leave(&self.queue);
+                    progress.skip(piece.len());
+                }
                 Ok(piece) => {
                     for run in piece.runs() {
                         ready!(progress.poll_free(run, access, &self.queue, waker));
@@ -366,7 +393,7 @@ impl<S: Space, P: Park> Srl<S, P> {
         while at < touched.end {
             match self.space.find(&section, at, touched.end) {
                 Err(next) => at = next,
-                Ok(piece) if piece.runs().all(|run| run.is_free(access)) => at += piece.len(),
+                Ok(piece) if piece.is_free(access) => at += piece.len(),
                 Ok(_) => return false,
             }
         }
@@ -380,7 +407,7 @@ impl<S: Space, P: Park> Srl<S, P> {
         while let Advance::Taken(taken) = advance
             && spin.round()
         {
-            advance = self.advance(touched, taken, access);
+            advance = self.advance_through_gate(touched, taken, access);
         }
         P::with(|parker| {
             let mut request = match advance {
@@ -420,14 +447,15 @@ impl<S: Space, P: Park> Srl<S, P> {
         touched: &Range<u64>,
         access: Access,
     ) -> Option<Token> {
-        let section = self.space.enter();
-        let (at, word) = self.arrive(&section, touched, 0, access);
-        if at == touched.end {
-            return Some(Token::new(word));
+        match self.advance(touched, 0, access, || false) {
+            Advance::All(word) => Some(Token::new(word)),
+            // SAFETY: it has taken them, and there is an entry.
+            Advance::Taken(taken) => unsafe {
+                self.give_up(touched.start..touched.start + taken, access);
+                None
+            },
+            Advance::Stopped => None,
         }
-        // SAFETY: they were taken just now.
-        unsafe { self.back_off(section, touched.start..at, access) };
-        None
     }
 
     fn try_lock_wide(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
@@ -566,8 +594,11 @@ impl<S: Space, P: Park> Srl<S, P> {
             return None;
         }
         if self.gate.stops(touched, access) {
+            let none = touched.start..touched.start;
             // SAFETY: they were taken just now.
-            unsafe { self.back_off(section, touched.clone(), access) };
+            let wakes = unsafe { self.back_off(none, Some(piece), access) };
+            drop(section);
+            self.wake(wakes);
             return None;
         }
         Some(Token::new(piece.address()))
@@ -578,7 +609,7 @@ impl<S: Space, P: Park> Srl<S, P> {
         if self.is_wide(touched) {
             return self.lock_slow(touched, access, Advance::Stopped);
         }
-        match self.advance(touched, 0, access) {
+        match self.advance_through_gate(touched, 0, access) {
             Advance::All(word) => Token::new(word),
             advance => self.lock_slow(touched, access, advance),
         }
@@ -589,16 +620,15 @@ impl<S: Space, P: Park> Srl<S, P> {
         if self.is_wide(touched) {
             return self.try_lock_wide(touched, access);
         }
-        match self.advance(touched, 0, access) {
-            Advance::All(word) => return Some(Token::new(word)),
-            Advance::Stopped => {}
+        match self.advance_through_gate(touched, 0, access) {
+            Advance::All(word) => Some(Token::new(word)),
+            Advance::Stopped => None,
             // SAFETY: it has taken them, and they have passed the gate.
             Advance::Taken(taken) => unsafe {
-                let section = self.space.enter();
-                self.back_off(section, touched.start..touched.start + taken, access);
+                self.give_up(touched.start..touched.start + taken, access);
+                None
             },
         }
-        None
     }
 
     /// # Safety
@@ -650,14 +680,13 @@ unsafe impl<S: Space, P: Park> RawRangeLockWait for Srl<S, P> {
         let touched = self.segments.of(span);
         let (entries, entry) = (self.gate.entries(), entry_of(&touched));
         let taken = touched.start..touched.start + progress.taken();
-        let section = self.space.enter();
         // SAFETY: of each stage: what the request has is given up, and belongs to this span and access.
         unsafe {
             match stage {
-                Stage::Words => self.back_off(section, taken, access),
+                Stage::Words => self.give_up(taken, access),
                 Stage::Behind(mut behind) => entries.cancel(entry, access, &mut behind),
                 Stage::Through(token) => {
-                    self.back_off(section, taken, access);
+                    self.give_up(taken, access);
                     entries.unlock(entry, access, token);
                 }
                 Stage::Wide(mut wide) => {

@@ -170,7 +170,7 @@ unsafe impl Word for PackedWord {
         // Relaxed: a first guess; the compare-exchange decides.
         let mut word = self.0.load(Relaxed);
         while word & (mine * WRITER) == mine * held(from) {
-            let taken = word | mine * WRITER;
+            let taken = word | (mine * WRITER);
             // Acquire [A→C]: pairs with the releases of the other readers. Relaxed on failure: nothing is read
             // under it but the word itself.
             match self.0.compare_exchange_weak(word, taken, Acquire, Relaxed) {

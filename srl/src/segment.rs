@@ -32,6 +32,33 @@ pub enum SegmentError {
         /// The capacity asked for.
         capacity: u64,
     },
+    /// A tree without levels.
+    #[error("a tree has at least one level: that of its leaves")]
+    NoLevels,
+    /// A level of a tree has too few bits, or too many.
+    #[error("level {level} has {bits} bits: it can have {least} to {most}")]
+    Level {
+        /// Which one: 0 is the root's.
+        level: usize,
+        /// Its bits.
+        bits: u32,
+        /// As many it needs: 1, or in leaves as many as number the states of a word.
+        least: u32,
+        /// As many it can have.
+        most: u32,
+    },
+    /// The levels of a tree do not cover the capacity.
+    #[error(
+        "the levels cover {covered} positions of {capacity}: add {missing} bits to them, or use segments 2^{missing} times as large"
+    )]
+    Coverage {
+        /// How many positions they cover.
+        covered: u64,
+        /// The capacity asked for.
+        capacity: u64,
+        /// How many bits are missing.
+        missing: u32,
+    },
 }
 
 /// The smallest power of two that is not below `size`, or the largest there is.

@@ -1,6 +1,8 @@
 //! Where the words of segments lie: one piece in the array, many in the tree.
 
+use spanlock::Access;
 use spanlock::words::{Run, Word};
+use spanlock_sync::wait::WaitQueue;
 
 use crate::segment::Segments;
 
@@ -44,6 +46,44 @@ impl<'a, W: Word> Piece<'a, W> {
     #[inline]
     pub(crate) fn address(self) -> usize {
         self.words.as_ptr().expose_provenance()
+    }
+
+    /// The first `segments` of them; `None` of none.
+    pub(crate) fn up_to(self, segments: u64) -> Option<Self> {
+        let words = (u64::from(self.lane) + segments).div_ceil(u64::from(W::LANES));
+        (segments > 0).then(|| Piece {
+            words: &self.words[..words as usize],
+            segments,
+            ..self
+        })
+    }
+
+    /// Takes the first segments as one who has just come, as many as that is possible of at once. Returns how many.
+    #[inline]
+    pub(crate) fn arrive<P>(self, access: Access, queue: &WaitQueue<P>) -> u64 {
+        let mut taken = 0;
+        for run in self.runs() {
+            let lanes = run.arrive(access, 1, queue);
+            taken += u64::from(lanes);
+            if lanes < run.len() {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Whether nobody holds any of them in conflict. Ordering: Acquire if so.
+    #[inline]
+    pub(crate) fn is_free(self, access: Access) -> bool {
+        let (all, lanes) = (W::LANES, u64::from(W::LANES));
+        if self.lane == 0 && self.segments.is_multiple_of(lanes) {
+            let is_free = |word: &W| word.admits(0, all, access) == all;
+            // Whole words, as in most pieces of a wide request: hardly more than a load each, and several before the next jump back.
+            let (fours, rest) = self.words.as_chunks::<4>();
+            let free = fours.iter().all(|four| four.iter().all(is_free));
+            return free && rest.iter().all(is_free);
+        }
+        self.runs().all(|run| run.is_free(access))
     }
 
     /// The lanes of the first word.
@@ -123,6 +163,6 @@ pub unsafe trait Space: Send + Sync {
     /// known.
     ///
     /// # Safety
-    /// The segments are held, and `word` is what [`Piece::address`] returned for the piece that begins with `first`.
+    /// The segments are held, and `word` is the address of the first word of the piece that begins with `first`.
     unsafe fn held(&self, word: Option<usize>, first: u64, end: u64) -> Piece<'_, Self::Word>;
 }

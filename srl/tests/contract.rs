@@ -1,5 +1,5 @@
-//! The segment array, held to the contract of the `spanlock` crate by that crate's own suite, at the finest and at the
-//! default segment size.
+//! The segment locks, held to the contract of the `spanlock` crate by that crate's own suite, at the finest and at the
+//! default segment size; the tree also in a shape of the smallest nodes.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -7,7 +7,7 @@
 #[path = "../../range-lock/tests/suite/mod.rs"]
 mod suite;
 
-use spanlock_srl::SrlArray;
+use spanlock_srl::{Shape, SrlArray, SrlTree};
 use suite::Kind;
 
 contract!(
@@ -25,5 +25,35 @@ contract!(
     Kind {
         make: |capacity| SrlArray::with_segment_size(capacity, 4096).unwrap(),
         granule: 4096,
+    }
+);
+
+contract!(
+    srl_tree_1,
+    SrlTree,
+    Kind {
+        make: |capacity| SrlTree::with_segment_size(capacity, 1).unwrap(),
+        granule: 1,
+    }
+);
+
+contract!(
+    srl_tree_4096,
+    SrlTree,
+    Kind {
+        make: |capacity| SrlTree::new(capacity).unwrap(),
+        granule: 4096,
+    }
+);
+
+contract!(
+    srl_tree_of_single_bits,
+    SrlTree,
+    Kind {
+        make: |capacity| {
+            let shape = Shape::new(1, &[1; 24]).unwrap();
+            SrlTree::with_shape(capacity, &shape).unwrap()
+        },
+        granule: 1,
     }
 );

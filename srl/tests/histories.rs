@@ -3,7 +3,7 @@
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 use spanlock_srl::packed::MAX_READERS;
-use spanlock_srl::{SrlArray, SrlPacked};
+use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree, SrlTreePacked};
 use spanlock_testkit::{Driven, Order, driven, suite};
 
 fn array(segment: u64) -> Driven {
@@ -29,9 +29,25 @@ fn packed_gate() -> Driven {
     driven!(lock.wide_above(20); wait, downgrade, upgrade, split, batch).with_readers(MAX_READERS)
 }
 
+/// Two slots in every node, two segments in every leaf.
+fn tree() -> Driven {
+    let shape = Shape::new(1, &[1; 6]).expect("levels of one bit");
+    let lock = SrlTree::with_shape(64, &shape).expect("64 positions");
+    driven!(lock; wait, downgrade, upgrade, split, batch)
+}
+
+/// As above; many ranges are wide.
+fn packed_tree() -> Driven {
+    let shape = Shape::new(1, &[1, 1, 4]).expect("levels of one bit, leaves of one word");
+    let lock = SrlTreePacked::with_shape(64, &shape).expect("64 positions");
+    driven!(lock.wide_above(20); wait, downgrade, upgrade, split, batch).with_readers(MAX_READERS)
+}
+
 suite!(srl_array_1, Order::Bounded, array(1));
 suite!(srl_array_4096, Order::Bounded, array(4096));
 suite!(srl_packed_1, Order::Bounded, packed(1));
 suite!(srl_packed_4096, Order::Bounded, packed(4096));
 suite!(srl_gate, Order::Bounded, gate());
 suite!(srl_packed_gate, Order::Bounded, packed_gate());
+suite!(srl_tree, Order::Bounded, tree());
+suite!(srl_packed_tree, Order::Bounded, packed_tree());

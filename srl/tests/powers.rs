@@ -6,7 +6,7 @@
 #[macro_use]
 mod powers;
 
-use spanlock_srl::{SrlArray, SrlPacked};
+use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree};
 
 /// In segments of one position.
 fn array() -> SrlArray {
@@ -22,6 +22,12 @@ fn gate() -> SrlArray {
     array().wide_above(1)
 }
 
+/// Every level has two slots, and every leaf two segments.
+fn tree() -> SrlTree {
+    SrlTree::with_shape(1 << 16, &Shape::new(1, &[1; 16]).unwrap()).unwrap()
+}
+
+powers!(srl_tree: tree; deadlines futures parts batches append owned);
 powers!(srl_array: array; deadlines futures parts batches append owned);
 powers!(srl_packed: packed; deadlines futures parts batches append owned);
 powers!(srl_gate: gate; deadlines futures parts batches append owned);
@@ -42,4 +48,4 @@ macro_rules! holds {
     };
 }
 
-holds!(array packed gate);
+holds!(array packed gate tree);

@@ -3,7 +3,7 @@
 use spanlock::words::MAX_PASSES;
 use spanlock::{RwCounter, RwDistributed};
 use spanlock_interval::IntervalLock;
-use spanlock_srl::{SrlArray, SrlPacked};
+use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree};
 use spanlock_testkit::{Driven, driven};
 
 /// What a lock can do beyond taking and giving back. Named as the fields of [`Driven`].
@@ -61,6 +61,8 @@ pub const PRIMITIVES: &[Primitive] = &[
         array(); wait, downgrade, upgrade, split, batch),
     primitive!("srl-packed", granular: true, words: true, overtakes: MAX_PASSES,
         SrlPacked::with_segment_size(4, 1).expect("1 is a power of two"); wait, downgrade, upgrade, split, batch),
+    primitive!("srl-tree", granular: true, words: true, overtakes: MAX_PASSES,
+        tree(); wait, downgrade, upgrade, split, batch),
     // Two segments are a wide range already.
     primitive!("srl-gate", granular: true, words: true, overtakes: MAX_PASSES,
         array().wide_above(1); wait, downgrade, upgrade, split, batch),
@@ -70,4 +72,10 @@ pub const PRIMITIVES: &[Primitive] = &[
 
 fn array() -> SrlArray {
     SrlArray::with_segment_size(4, 1).expect("1 is a power of two")
+}
+
+/// Two leaves of two segments.
+fn tree() -> SrlTree {
+    let shape = Shape::new(1, &[1, 1]).expect("levels of one bit");
+    SrlTree::with_shape(4, &shape).expect("covered")
 }

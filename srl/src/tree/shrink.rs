@@ -1,0 +1,190 @@
+//! Giving memory back: see [`crate::tree`].
+
+use core::ops::Range;
+
+use spanlock::words::Word;
+use spanlock::{Access, RangeError, RawRangeLock, Span};
+use spanlock_sync::Park;
+use spanlock_sync::atomic::Ordering::Relaxed;
+
+use super::node::{self, Node, Slot};
+use super::shape::Levels;
+use super::{Srl, Tree};
+use crate::lock::entry_of;
+
+/// An inner node, as who shrinks sees it.
+#[derive(Clone, Copy)]
+struct Inner<'a> {
+    slots: &'a [Slot],
+    /// The first segment.
+    first: u64,
+    /// How many levels lie above: 0 is the root.
+    depth: usize,
+    /// How far a segment's number is shifted to be a slot.
+    shift: u32,
+}
+
+impl<'a> Inner<'a> {
+    /// The slots whose spans overlap `segments`.
+    fn slots_of(self, segments: &Range<u64>) -> impl Iterator<Item = (u64, &'a Slot)> + use<'a> {
+        let slot = |segment: u64| (segment.saturating_sub(self.first) >> self.shift) as usize;
+        let end = (slot(segments.end - 1) + 1).min(self.slots.len());
+        let slots = slot(segments.start).min(end)..end;
+        let first = move |slot| self.first + ((slot as u64) << self.shift);
+        slots.map(move |slot| (first(slot), &self.slots[slot]))
+    }
+}
+
+impl<W: Word, P: Park> Srl<Tree<W>, P> {
+    /// Gives the memory of all leaves back in which nobody holds anything, and of the nodes above them: how many bytes.
+    ///
+    /// Holds and waiters are not disturbed; small requests for neighbours of what goes wait for some microseconds. Wide holds keep the
+    /// memory of all that they cover. Blocks while another thread shrinks this lock, and until every thread is out of the midst of taking a range; so not from
+    /// within a [`Waker`](core::task::Waker).
+    pub fn shrink(&self) -> usize {
+        self.shrink_segments(0..self.segments.count())
+    }
+
+    /// As [`shrink`](Self::shrink), of the leaves that touch `range`: for instance what a file has been truncated by, once nobody holds it any more.
+    ///
+    /// # Errors
+    /// [`RangeError`] if `range` is reversed or ends past the capacity.
+    pub fn shrink_range(&self, range: Range<u64>) -> Result<usize, RangeError> {
+        match Span::new(range)? {
+            None => Ok(0),
+            Some(span) => Ok(self.shrink_segments(self.segments.touched(span)?)),
+        }
+    }
+
+    fn shrink_segments(&self, segments: Range<u64>) -> usize {
+        if segments.is_empty() {
+            return 0;
+        }
+        let _alone = self.space.shrinking.lock();
+        let root = Inner {
+            slots: &self.space.root,
+            first: 0,
+            depth: 0,
+            shift: self.space.levels.root_shift,
+        };
+        self.shrink_below(root, &segments)
+    }
+
+    /// Frees what is vacant below a node. Only who shrinks does this.
+    fn shrink_below(&self, node: Inner<'_>, segments: &Range<u64>) -> usize {
+        let mut freed = 0;
+        for (first, slot) in node.slots_of(segments) {
+            // SAFETY: only this thread unlinks nodes, and has not yet been there.
+            if let Some(child) = unsafe { self.space.inner(node.depth, first, slot.load()) } {
+                freed += self.shrink_below(child, segments);
+            }
+        }
+        // A look without the gate first: as a rule there is nothing to do.
+        let worthwhile = node
+            .slots_of(segments)
+            .any(|(_, slot)| self.space.is_vacant(node.depth, slot));
+        if worthwhile {
+            freed += self.shrink_node(node, segments);
+        }
+        freed
+    }
+
+    /// Frees the vacant children of a node: steps 1 to 5. Only who shrinks does this.
+    fn shrink_node(&self, node: Inner<'_>, segments: &Range<u64>) -> usize {
+        let span = self.space.span(node);
+        self.gate.close();
+        let entry = self.gate.entries().try_lock(entry_of(&span), Access::Write);
+        let Ok(entry) = entry else {
+            self.gate.open();
+            return 0;
+        };
+        self.gate.before_scan();
+        let mut unlinked = Vec::new();
+        for (_, slot) in node.slots_of(segments) {
+            if self.space.is_vacant(node.depth, slot) {
+                unlinked.push(slot.load());
+                slot.unlink();
+            }
+        }
+        if !unlinked.is_empty() {
+            self.space.sections.wait_for_all();
+        }
+        // SAFETY: it was taken above.
+        unsafe { self.unlock_wide(&span, Access::Write, entry) };
+        let mut freed = 0;
+        for child in unlinked {
+            // SAFETY: N-I4, N-I5: nobody finds it, all who had found it have left, and nobody holds anything in it.
+            freed += unsafe { free::<W>(&self.space.levels, node.depth, child) };
+        }
+        // Relaxed: a count for statistics.
+        self.space.bytes.fetch_sub(freed, Relaxed);
+        freed
+    }
+}
+
+impl<W: Word> Tree<W> {
+    /// The child of a node at `depth`, if it is an inner one.
+    ///
+    /// # Safety
+    /// It is that, and stays for `'a`.
+    unsafe fn inner<'a>(&self, depth: usize, first: u64, child: *mut Node) -> Option<Inner<'a>> {
+        let level = *self.levels.inner.get(depth)?;
+        (!child.is_null()).then(|| Inner {
+            // SAFETY: N-I1. It stays: the caller's promise.
+            slots: unsafe { node::contents(child, level.len()) },
+            first,
+            depth: depth + 1,
+            shift: level.shift,
+        })
+    }
+
+    /// The segments of a node.
+    fn span(&self, node: Inner<'_>) -> Range<u64> {
+        let segments = (node.slots.len() as u64).saturating_mul(1 << node.shift);
+        let end = node.first.saturating_add(segments);
+        node.first..end.min(self.segments.count())
+    }
+
+    /// Whether the slot of a node at `depth` has a child of which every word is free, or every slot null. Only for who shrinks.
+    fn is_vacant(&self, depth: usize, slot: &Slot) -> bool {
+        let child = slot.load();
+        if child.is_null() {
+            return false;
+        }
+        // SAFETY: N-I1; it stays, since only who shrinks could take it away (N-I2).
+        unsafe {
+            match self.inner(depth, 0, child) {
+                Some(inner) => inner.slots.iter().all(|slot| slot.load().is_null()),
+                None => {
+                    let words: &[W] = node::contents(child, self.levels.leaf_len::<W>());
+                    words.iter().all(|word| {
+                        let all = W::LANES;
+                        word.admits(0, all, Access::Write) == all
+                    })
+                }
+            }
+        }
+    }
+}
+
+/// Frees the child of a node at `depth`, with all that is below; null is nothing. How many bytes.
+///
+/// # Safety
+/// It is that, and nobody uses it any more.
+pub(super) unsafe fn free<W: Word>(levels: &Levels, depth: usize, child: *mut Node) -> usize {
+    if child.is_null() {
+        return 0;
+    }
+    // SAFETY: N-I1, and the caller's promise. The slots are not used after the node is freed.
+    unsafe {
+        let Some(level) = levels.inner.get(depth) else {
+            return node::free::<W>(child, levels.leaf_len::<W>());
+        };
+        let slots: &[Slot] = node::contents(child, level.len());
+        let below = slots
+            .iter()
+            .map(|slot| free::<W>(levels, depth + 1, slot.load()));
+        let below = below.sum::<usize>();
+        below + node::free::<Slot>(child, level.len())
+    }
+}

@@ -1,0 +1,77 @@
+//! The tree's memory against what the allocator says. Alone in its process, with one test: so nobody else allocates.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use spanlock::RangeLockExt;
+use spanlock_srl::{SrlTree, SrlTreePacked};
+
+/// The system's, which counts the bytes in use.
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: the system allocator's, with a count.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn memory_is_what_the_allocator_says() {
+    const LARGEST: u64 = 3 << 39;
+    let touched = || (0..LARGEST).step_by(97 << 30);
+    // What is allocated once: the thread's counter, the gate's tree, a lock's table.
+    let warm = SrlTree::new(LARGEST).unwrap();
+    drop((
+        warm.write(0..1).unwrap(),
+        warm.write(1 << 30..LARGEST).unwrap(),
+    ));
+    warm.shrink();
+    drop(warm);
+
+    let before = IN_USE.load(Relaxed);
+    let lock = SrlTree::new(LARGEST).unwrap();
+    let packed = SrlTreePacked::new(LARGEST).unwrap();
+    // Its table of levels is no node.
+    let idle = IN_USE.load(Relaxed) - lock.memory_usage() - packed.memory_usage();
+    for at in touched() {
+        drop(lock.write(at..at + 1).unwrap());
+        drop(packed.write(at..at + 1).unwrap());
+    }
+    let nodes = lock.memory_usage() + packed.memory_usage();
+    assert_eq!(IN_USE.load(Relaxed), idle + nodes);
+    let (root, kept) = (48 * 8, lock.memory_usage());
+    // The gate's tree of entries stays: it is in the lock's memory from the first shrink on.
+    assert_eq!(lock.shrink(), kept - root);
+    packed.shrink();
+    assert_eq!((lock.memory_usage(), packed.memory_usage()), (root, root));
+    let gates = IN_USE.load(Relaxed) - idle - 2 * root;
+    for at in touched() {
+        drop(lock.write(at..at + 1).unwrap());
+    }
+    assert_eq!(lock.memory_usage(), kept);
+    assert_eq!(IN_USE.load(Relaxed), idle + gates + kept + root);
+    drop((lock, packed));
+    assert_eq!(IN_USE.load(Relaxed), before);
+}

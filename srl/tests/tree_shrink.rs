@@ -1,0 +1,417 @@
+//! The segment tree gives memory back while others hold, wait, come and give up.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::task::{Poll, Wake, Waker};
+use std::thread;
+
+use spanlock::words::Word;
+use spanlock::{Access, RangeError, RangeLockExt, RawRangeLock, RawRangeLockWait, Span, Token};
+use spanlock_srl::{Shape, Srl, SrlRequest, SrlTree, SrlTreePacked, Tree};
+
+const LARGEST: u64 = 3 << 39;
+const ROOT: usize = 48 * 8;
+/// A leaf of the default shape covers this much, and a node above leaves that.
+const LEAF: u64 = 32 << 12;
+const NODE: u64 = 64 * LEAF;
+
+fn span(range: Range<u64>) -> Span {
+    Span::new(range).unwrap().unwrap()
+}
+
+#[test]
+fn what_nobody_holds_goes() {
+    let lock = SrlTree::new(LARGEST).unwrap();
+    let packed = SrlTreePacked::new(LARGEST).unwrap();
+    for round in 1..4 {
+        for at in (0..LARGEST).step_by(31 << 30) {
+            drop(lock.write(at..at + round * LEAF).unwrap());
+            drop(packed.read(at..at + round * LEAF).unwrap());
+        }
+        for (before, freed, after) in [
+            (lock.memory_usage(), lock.shrink(), lock.memory_usage()),
+            (
+                packed.memory_usage(),
+                packed.shrink(),
+                packed.memory_usage(),
+            ),
+        ] {
+            assert_eq!((freed, after), (before - ROOT, ROOT));
+        }
+        assert_eq!((lock.shrink(), packed.shrink()), (0, 0));
+    }
+}
+
+#[test]
+fn holds_keep_their_leaves_and_no_others() {
+    let lock = SrlTree::new(LARGEST).unwrap();
+    for leaf in 0..200 {
+        drop(lock.write(leaf * LEAF..leaf * LEAF + 1).unwrap());
+    }
+    let held = [0, 31 << 12, 70 * LEAF + 5, 199 * LEAF];
+    let [a, b, c, d] = held;
+    let holds = (
+        lock.read(a..a + 1).unwrap(),
+        lock.write(b..b + 1).unwrap(),
+        lock.upgradable_read(c..c + 1).unwrap(),
+        // Over the border of two leaves.
+        lock.write(d..d + LEAF).unwrap(),
+    );
+    lock.shrink();
+    // Leaves 0, 70, 199, 200 (that the last hold touches not), each below a node of its own.
+    assert_eq!(lock.memory_usage(), ROOT + (3 + 2) * 512 + 3 * 128);
+    assert!(lock.try_write(a..a + 1).is_err());
+    drop(lock.try_read(a..a + 1).unwrap());
+    assert!(lock.try_read(b..b + 1).is_err());
+    assert!(lock.try_upgradable_read(c..c + 1).is_err());
+    assert!(lock.try_read(d + LEAF - 1..d + LEAF).is_err());
+    // Between them all is free.
+    drop(lock.try_write(4096..31 << 12).unwrap());
+    drop(lock.try_write(LEAF..70 * LEAF).unwrap());
+    drop(holds);
+    drop(lock.try_write(0..LARGEST).unwrap());
+    lock.shrink();
+    assert_eq!(lock.memory_usage(), ROOT);
+}
+
+#[test]
+fn a_range_of_it() {
+    let lock = SrlTree::new(LARGEST).unwrap();
+    let grow = || {
+        for leaf in 0..128 {
+            drop(lock.write(leaf * LEAF..leaf * LEAF + 1).unwrap());
+        }
+    };
+    grow();
+    let full = lock.memory_usage();
+    assert_eq!(full, ROOT + 4 * 512 + 128 * 128);
+    assert_eq!(lock.shrink_range(0..0), Ok(0));
+    // Whatever it touches, whole.
+    assert_eq!(lock.shrink_range(LEAF - 1..LEAF + 1), Ok(256));
+    assert_eq!(lock.shrink_range(0..LEAF), Ok(0));
+    // The second node, as if the file had been truncated to the first.
+    assert_eq!(lock.shrink_range(NODE..LARGEST), Ok(64 * 128 + 512));
+    assert_eq!(lock.shrink_range(NODE..LARGEST), Ok(0));
+    grow();
+    assert_eq!(lock.memory_usage(), full);
+
+    let reversed = Range { start: 2, end: 1 };
+    assert_eq!(
+        lock.shrink_range(reversed),
+        Err(RangeError::Reversed { start: 2, end: 1 })
+    );
+    assert_eq!(
+        lock.shrink_range(0..LARGEST + 1),
+        Err(RangeError::PastCapacity {
+            start: 0,
+            end: LARGEST + 1,
+            capacity: LARGEST
+        })
+    );
+    assert_eq!(lock.memory_usage(), full);
+}
+
+#[test]
+fn wide_holds_keep_what_they_cover() {
+    let lock = SrlTree::new(LARGEST).unwrap();
+    for node in 0..4 {
+        drop(lock.write(node * NODE..node * NODE + 1).unwrap());
+    }
+    // Of two nodes, and of one that has no words yet.
+    let wide = lock.read(NODE..3 * NODE).unwrap();
+    assert_eq!(lock.shrink(), 2 * 128);
+    assert!(lock.try_write(2 * NODE..2 * NODE + 1).is_err());
+    drop(wide);
+    assert_eq!(lock.memory_usage() - ROOT, lock.shrink());
+}
+
+/// A waiter asleep at a held word, and what waits for it, notice nothing.
+#[test]
+fn waiters_of_a_held_word_sleep_on() {
+    let lock = SrlTree::new(LARGEST).unwrap();
+    for round in 0..100 {
+        let in_the_way = lock.write(NODE..NODE + 1).unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // Of both nodes.
+            scope.spawn(|| {
+                let _hold = lock.write(NODE - LEAF - 1..NODE + LEAF).unwrap();
+                done.store(true, Relaxed);
+            });
+            scope.spawn(|| drop(lock.read(NODE..NODE + 1).unwrap()));
+            // They come to wait at different times in this, or when it is over.
+            for _ in 0..round {
+                lock.shrink();
+                thread::yield_now();
+            }
+            assert!(!done.load(Relaxed));
+            drop(in_the_way);
+        });
+        assert!(done.into_inner());
+        lock.shrink();
+        assert_eq!(lock.memory_usage(), ROOT);
+    }
+}
+
+/// A waker that counts.
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// A request without a thread.
+struct Task<'a> {
+    lock: &'a SrlTree,
+    span: Span,
+    request: SrlRequest,
+    counted: Arc<Counted>,
+}
+
+impl<'a> Task<'a> {
+    fn new(lock: &'a SrlTree, range: Range<u64>) -> Self {
+        Task {
+            lock,
+            span: span(range),
+            request: SrlRequest::default(),
+            counted: Arc::default(),
+        }
+    }
+
+    fn poll(&mut self) -> Poll<Token> {
+        let waker = Waker::from(self.counted.clone());
+        let (lock, span) = (self.lock, self.span);
+        // SAFETY: the request is given to this lock with this span only.
+        unsafe { lock.poll_lock(span, Access::Write, &mut self.request, &waker) }
+            .map(Result::unwrap)
+    }
+
+    fn granted(&mut self) -> Token {
+        match self.poll() {
+            Poll::Ready(token) => token,
+            Poll::Pending => panic!("not granted"),
+        }
+    }
+
+    fn cancel(&mut self) {
+        // SAFETY: as in `poll`.
+        unsafe {
+            self.lock
+                .cancel(self.span, Access::Write, &mut self.request)
+        }
+    }
+
+    fn unlock(&self, token: Token) {
+        // SAFETY: it was granted with these.
+        unsafe { self.lock.unlock(self.span, Access::Write, token) }
+    }
+
+    fn wakes(&self) -> usize {
+        self.counted.0.load(Relaxed)
+    }
+}
+
+/// The word has been given back, its waiters are awake but have not looked again, and the leaf goes: they come anew, and so do those behind
+/// them.
+#[test]
+fn waiters_that_are_awake_when_their_leaf_goes() {
+    for cancel in [false, true] {
+        let lock = SrlTree::new(LARGEST).unwrap();
+        let holder = lock.write(NODE..NODE + 1).unwrap();
+        let mut waiters = [(); 3].map(|()| Task::new(&lock, NODE..NODE + 1));
+        for waiter in &mut waiters {
+            assert!(waiter.poll().is_pending());
+        }
+        drop(holder);
+        let [first, second, third] = &mut waiters;
+        assert_eq!((first.wakes(), second.wakes()), (1, 0));
+        assert_eq!(lock.shrink(), lock.memory_usage() + 3 * 512 + 128 - ROOT);
+        // So that the leaf is likely to be elsewhere from now on.
+        let _other = [(); 8].map(|()| vec![1_u32; 32]);
+        if cancel {
+            first.cancel();
+        } else {
+            let token = first.granted();
+            first.unlock(token);
+        }
+        assert!(second.wakes() > 0, "it stands behind nobody");
+        let token = second.granted();
+        assert!(third.poll().is_pending());
+        second.unlock(token);
+        let token = third.granted();
+        third.unlock(token);
+        drop(lock.try_write(0..LARGEST).unwrap());
+        lock.shrink();
+        assert_eq!(lock.memory_usage(), ROOT);
+    }
+}
+
+/// A request that holds part of what it wants keeps that through a shrink, and gives it back when it is given up.
+#[test]
+fn a_request_on_its_way() {
+    let lock = SrlTree::new(LARGEST).unwrap();
+    let in_the_way = lock.write(NODE..NODE + 1).unwrap();
+    let mut task = Task::new(&lock, NODE - LEAF..NODE + LEAF);
+    assert!(task.poll().is_pending());
+    lock.shrink();
+    assert!(lock.try_read(NODE - LEAF..NODE - LEAF + 1).is_err());
+    task.cancel();
+    drop(lock.try_write(NODE - LEAF..NODE).unwrap());
+    drop(in_the_way);
+    lock.shrink();
+    assert_eq!(lock.memory_usage(), ROOT);
+}
+
+/// A number for each segment that only writers of it change, not in one step.
+struct Checked {
+    counts: Vec<AtomicU64>,
+    granule: u64,
+}
+
+impl Checked {
+    fn add(&self, range: &Range<u64>) {
+        for segment in range.start / self.granule..=(range.end - 1) / self.granule {
+            let count = &self.counts[segment as usize];
+            let seen = count.load(Relaxed);
+            if segment % 7 == 0 {
+                thread::yield_now();
+            }
+            count.store(seen + 1, Relaxed);
+        }
+    }
+
+    fn look(&self, range: &Range<u64>) {
+        let segments = range.start / self.granule..=(range.end - 1) / self.granule;
+        let sum = |counts: &[AtomicU64]| counts.iter().map(|count| count.load(Relaxed)).sum();
+        let counts = &self.counts[*segments.start() as usize..=*segments.end() as usize];
+        let before: u64 = sum(counts);
+        thread::yield_now();
+        assert_eq!(sum(counts), before, "a reader saw a writer at work");
+    }
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+fn work<W: Word>(lock: &Srl<Tree<W>>, checked: &Checked, seed: u64, steps: u64) -> u64 {
+    let (mut random, mut added) = (Random(seed), 0);
+    let capacity = lock.capacity();
+    for _ in 0..steps {
+        let longest = if random.below(8) == 0 {
+            capacity
+        } else {
+            6 * checked.granule
+        };
+        let start = random.below(capacity);
+        let range = start..(start + 1 + random.below(longest)).min(capacity);
+        let segments = (range.end - 1) / checked.granule - range.start / checked.granule + 1;
+        match random.below(5) {
+            0 | 1 => {
+                let _hold = lock.write(range.clone()).unwrap();
+                checked.add(&range);
+                added += segments;
+            }
+            2 => {
+                if let Ok(_hold) = lock.try_write(range.clone()) {
+                    checked.add(&range);
+                    added += segments;
+                }
+            }
+            3 => {
+                let _hold = lock.read(range.clone()).unwrap();
+                checked.look(&range);
+            }
+            _ => {
+                let (span, mut request) = (span(range.clone()), SrlRequest::default());
+                for _ in 0..3 {
+                    // SAFETY: the request is for this lock and span only, and is cancelled unless it was granted; then it is given back.
+                    unsafe {
+                        let polled =
+                            lock.poll_lock(span, Access::Write, &mut request, Waker::noop());
+                        if let Poll::Ready(token) = polled {
+                            checked.add(&range);
+                            added += segments;
+                            lock.unlock(span, Access::Write, token.unwrap());
+                        }
+                    }
+                    thread::yield_now();
+                }
+                // SAFETY: as above.
+                unsafe { lock.cancel(span, Access::Write, &mut request) };
+            }
+        }
+    }
+    added
+}
+
+fn stress<W: Word>(lock: &Srl<Tree<W>>, steps: u64) {
+    let granule = lock.segments().size();
+    let checked = Checked {
+        counts: (0..lock.segments().count())
+            .map(|_| AtomicU64::new(0))
+            .collect(),
+        granule,
+    };
+    let (idle, working) = (lock.memory_usage(), AtomicUsize::new(4));
+    let added: u64 = thread::scope(|scope| {
+        let workers = [1, 2, 3, 4].map(|seed| {
+            let (checked, working) = (&checked, &working);
+            scope.spawn(move || {
+                let added = work(lock, checked, seed << 32 | 0x9E37, steps);
+                working.fetch_sub(1, Relaxed);
+                added
+            })
+        });
+        for half in [0, 1] {
+            let working = &working;
+            scope.spawn(move || {
+                let middle = lock.capacity() / 2;
+                while working.load(Relaxed) > 0 {
+                    lock.shrink_range(half * middle..(half + 1) * middle)
+                        .unwrap();
+                    lock.shrink();
+                }
+            });
+        }
+        workers.map(|worker| worker.join().unwrap()).iter().sum()
+    });
+    // No update was lost.
+    let counts = checked.counts.into_iter().map(AtomicU64::into_inner);
+    assert_eq!(counts.sum::<u64>(), added);
+    drop(lock.try_write(0..lock.capacity()).unwrap());
+    lock.shrink();
+    assert_eq!(lock.memory_usage(), idle);
+}
+
+#[test]
+fn while_others_lock_wait_and_give_up() {
+    for (levels, wide_above) in [(&[1; 7][..], 10_000), (&[2, 2, 3], 6), (&[3, 4], 1)] {
+        let shape = Shape::new(16, levels).unwrap();
+        let lock = SrlTree::with_shape(128 << 4, &shape).unwrap();
+        stress(&lock.wide_above(wide_above), 1_000);
+    }
+}
+
+#[test]
+fn while_others_lock_packed_words() {
+    for (levels, wide_above) in [(&[1, 1, 1, 4][..], 10_000), (&[2, 5], 20)] {
+        let shape = Shape::new(16, levels).unwrap();
+        let lock = SrlTreePacked::with_shape(128 << 4, &shape).unwrap();
+        stress(&lock.wide_above(wide_above), 1_000);
+    }
+}
