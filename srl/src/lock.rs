@@ -44,7 +44,7 @@
 use core::ops::Range;
 use core::task::{Poll, Waker, ready};
 
-use spanlock::words::{Progress, Run, Wakes, Word};
+use spanlock::words::{self, Progress, Run, Wakes, Word};
 use spanlock::{
     Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
 };
@@ -159,24 +159,29 @@ impl<S: Space, P: Park> Srl<S, P> {
         self.advance(touched, taken, access, || self.gate.stops(touched, access))
     }
 
-    /// The first `segments` of those that a request has taken, in ascending order, and the address of the first one's word.
+    /// Calls `f` with the words of segments that are held, in ascending order; with all of them, even if it panics at one. `word` is the address of the
+    /// first, if it is known.
     ///
     /// # Safety
-    /// They are held.
+    /// The segments are held, each until `f` is called for it.
     #[inline]
     pub(crate) unsafe fn for_held<'s>(
         &'s self,
         word: Option<usize>,
         held: Range<u64>,
-        mut f: impl FnMut(Run<'s, S::Word>),
+        f: impl FnMut(Run<'s, S::Word>),
     ) {
         let (mut word, mut at) = (word, held.start);
-        while at < held.end {
+        let pieces = core::iter::from_fn(move || {
+            if at == held.end {
+                return None;
+            }
             // SAFETY: the caller holds them; the address is known for the first piece only.
             let piece = unsafe { self.space.held(word.take(), at, held.end) };
             at += piece.len();
-            piece.runs().for_each(&mut f);
-        }
+            Some(piece)
+        });
+        words::for_each_surely(pieces.flat_map(Piece::runs), f);
     }
 
     /// The token of a small hold that begins with `segment`.
@@ -214,7 +219,7 @@ impl<S: Space, P: Park> Srl<S, P> {
     }
 
     fn wake(&self, wakes: Vec<Wakes>) {
-        wakes.into_iter().for_each(|wakes| wakes.wake(&self.queue));
+        words::for_each_surely(wakes.into_iter(), |wakes| wakes.wake(&self.queue));
     }
 
     /// Gives back what a request has taken, and wakes.
@@ -467,9 +472,10 @@ impl<S: Space, P: Park> Srl<S, P> {
                 return Some(wide_token(token));
             }
             // SAFETY: it was taken just now.
-            unsafe { entries.unlock(entry, access, token) };
+            unsafe { self.unlock_wide(touched, access, token) };
+        } else {
+            self.gate.open();
         }
-        self.gate.open();
         None
     }
 }
@@ -649,9 +655,10 @@ impl<S: Space, P: Park> Srl<S, P> {
     /// # Safety
     /// The segments are held by `entry` with `access`, and given up.
     pub(crate) unsafe fn unlock_wide(&self, touched: &Range<u64>, access: Access, entry: Token) {
+        // Before the entry goes: that wakes others, whose wakers may panic.
+        self.gate.open();
         // SAFETY: the caller's promise.
         unsafe { self.gate.entries().unlock(entry_of(touched), access, entry) };
-        self.gate.open();
     }
 }
 
@@ -690,8 +697,8 @@ unsafe impl<S: Space, P: Park> RawRangeLockWait for Srl<S, P> {
                     entries.unlock(entry, access, token);
                 }
                 Stage::Wide(mut wide) => {
-                    entries.cancel(entry, access, &mut wide);
                     self.gate.open();
+                    entries.cancel(entry, access, &mut wide);
                 }
                 Stage::Scan(token) => self.unlock_wide(&touched, access, token),
             }
