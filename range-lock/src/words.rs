@@ -162,22 +162,11 @@ impl<'a, W: Word> Run<'a, W> {
     /// Takes the first lanes as one who has just come: at least `least`, or none. Returns how many.
     #[inline]
     pub fn arrive<P>(self, access: Access, least: u32, queue: &WaitQueue<P>) -> u32 {
+        let Run { word, first, end } = self;
         if queue.is_occupied(self.address()) {
-            return self.arrive_past_waiters(access, least, queue);
+            return arrive_past_waiters(word, first, end, access, least, queue) - first;
         }
-        self.word.take(self.first, self.end, access, least) - self.first
-    }
-
-    #[cold]
-    fn arrive_past_waiters<P>(self, access: Access, least: u32, queue: &WaitQueue<P>) -> u32 {
-        let (first, word) = (self.first, self.word);
-        let take = |open| {
-            if open - first < least {
-                return first;
-            }
-            word.take(first, open, access, least)
-        };
-        queue.pass(self.address(), first..self.end, MAX_PASSES, take) - first
+        word.take(first, end, access, least) - first
     }
 
     /// Takes every lane if that is possible at once. Ordering: Acquire on success.
@@ -288,6 +277,27 @@ impl<'a, W: Word> Run<'a, W> {
     pub fn is_free(self, access: Access) -> bool {
         self.word.admits(self.first, self.end, access) == self.end
     }
+}
+
+/// [`Run::arrive`] where somebody may wait. (Not a method: a run that is passed by reference would have to be in memory, in the
+/// usual case as well.)
+#[cold]
+fn arrive_past_waiters<W: Word, P>(
+    word: &W,
+    first: u32,
+    end: u32,
+    access: Access,
+    least: u32,
+    queue: &WaitQueue<P>,
+) -> u32 {
+    let take = |open| {
+        if open - first < least {
+            return first;
+        }
+        word.take(first, open, access, least)
+    };
+    let address = core::ptr::from_ref(word).addr();
+    queue.pass(address, first..end, MAX_PASSES, take)
 }
 
 /// Whom a release may have let in: the heads of the queues of some lanes. Knows the word's address only, so the word may be gone.

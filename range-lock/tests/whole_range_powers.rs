@@ -52,3 +52,26 @@ fn shrinking_a_whole() {
     // The helper for locks that can split is for other crates.
     let _ = powers::shrink_and_split::<RwCounter>;
 }
+
+/// A future that is forgotten while it waits goes with its lock: whoever has the same address next knows nothing of it.
+#[test]
+fn a_forgotten_future_is_no_ghost_in_the_next_lock() {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    let mut context = Context::from_waker(Waker::noop());
+    // The same place each time.
+    let mut place = Box::new(RwCounter::new());
+    for _ in 0..3 {
+        let hold = place.read(0..1).unwrap();
+        let mut future = Box::new(place.write_async(0..1));
+        assert!(pin!(&mut *future).poll(&mut context).is_pending());
+        std::mem::forget(future);
+        drop(hold);
+        *place = RwCounter::new();
+        // Were it still there, it would be passed so often and no more.
+        for _ in 0..2 * spanlock::words::MAX_PASSES {
+            drop(place.try_write(0..1).expect("nobody holds, nobody waits"));
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use spanlock_testkit::Driven;
 
-use crate::models::{history, litmus, lock, powers, word};
+use crate::models::{history, litmus, lock, powers, segments, word};
 use crate::plan::Mode;
 
 /// A property of a primitive, and the program that shows it.
@@ -132,6 +132,7 @@ pub fn programs() -> Vec<Program> {
     programs.extend(word::programs());
     programs.extend(lock::programs());
     programs.extend(powers::programs());
+    programs.extend(segments::programs());
     programs.extend(history::programs());
     programs
 }

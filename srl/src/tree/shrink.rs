@@ -2,10 +2,10 @@
 
 use core::ops::Range;
 
-use spanlock::words::Word;
+use spanlock::words::{Word, address_range};
 use spanlock::{Access, RangeError, RawRangeLock, Span};
-use spanlock_sync::Park;
 use spanlock_sync::atomic::Ordering::Relaxed;
+use spanlock_sync::{Park, wait};
 
 use super::node::{self, Node, Slot};
 use super::shape::Levels;
@@ -178,6 +178,9 @@ pub(super) unsafe fn free<W: Word>(levels: &Levels, depth: usize, child: *mut No
     // SAFETY: N-I1, and the caller's promise. The slots are not used after the node is freed.
     unsafe {
         let Some(level) = levels.inner.get(depth) else {
+            let words: &[W] = node::contents(child, levels.leaf_len::<W>());
+            // Requests that were forgotten while they waited here must not be found at the next owner's words.
+            wait::evict(address_range(words));
             return node::free::<W>(child, levels.leaf_len::<W>());
         };
         let slots: &[Slot] = node::contents(child, level.len());

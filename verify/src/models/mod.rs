@@ -4,4 +4,5 @@ pub mod history;
 pub mod litmus;
 pub mod lock;
 pub mod powers;
+pub mod segments;
 pub mod word;

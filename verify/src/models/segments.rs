@@ -1,0 +1,157 @@
+//! What only segment locks have: sections, leaves that come and go, lanes that are full.
+
+use std::sync::Arc;
+
+use spanlock::RangeLockExt;
+use spanlock_srl::packed::MAX_READERS;
+use spanlock_srl::{Shape, SrlPacked, SrlTree};
+use spanlock_sync::atomic::{AtomicBool, Ordering::*};
+use spanlock_sync::cell::UnsafeCell;
+use spanlock_sync::section::Sections;
+use spanlock_sync::thread;
+
+use super::lock::Data;
+use crate::program::{FAULTLESS, Program, Run};
+use crate::trace::note;
+
+/// Every property of these.
+pub fn programs() -> Vec<Program> {
+    let program = |primitive, property, claim, threads, operations, run: fn()| Program {
+        primitive,
+        property,
+        claim,
+        threads,
+        operations,
+        plans: FAULTLESS,
+        expected: None,
+        run: Run::Once(Arc::new(run)),
+    };
+    vec![
+        program(
+            "sections",
+            "grace",
+            "what is unlinked before the wait for all sections is in nobody's hands after it",
+            2,
+            2,
+            grace,
+        ),
+        program(
+            "srl-tree",
+            "growth",
+            "two threads that need the same leaf at once find one",
+            2,
+            2,
+            growth,
+        ),
+        program(
+            "srl-tree",
+            "reclamation",
+            "a leaf is given back under nobody's hold, and nobody holds a leaf that was given back",
+            2,
+            3,
+            reclamation,
+        ),
+        program(
+            "srl-packed",
+            "full-lane",
+            "a reader for whom a lane has no room waits, and gets in when one of the others leaves",
+            2,
+            3,
+            full_lane,
+        ),
+    ]
+}
+
+/// The cell is memory: to read it is to use it, to write it is to free it.
+fn grace() {
+    let shared = Arc::new((
+        Sections::new(),
+        AtomicBool::new(true),
+        Memory(UnsafeCell::new(1)),
+    ));
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (sections, linked, memory) = &*shared;
+            let section = sections.enter();
+            let found = linked.load(Acquire);
+            if found {
+                // SAFETY: found linked, in a section that lasts: that this suffices is what loom checks.
+                let used = memory.0.with(|memory| unsafe { *memory });
+                assert_eq!(used, 1, "used after it was freed");
+            }
+            note(1, if found { "used" } else { "gone" });
+            drop(section);
+        })
+    };
+    let (sections, linked, memory) = &*shared;
+    linked.store(false, Release);
+    sections.wait_for_all();
+    // SAFETY: every section has ended that could have found it.
+    memory.0.with_mut(|memory| unsafe { *memory = 0 });
+    other.join().expect("uses what it found");
+}
+
+struct Memory(UnsafeCell<u32>);
+
+// SAFETY: that it is used by one at a time is what loom checks.
+unsafe impl Sync for Memory {}
+// SAFETY: a cell with a plain number.
+unsafe impl Send for Memory {}
+
+/// Two leaves of one segment, below one node.
+fn tree() -> SrlTree {
+    let shape = Shape::new(1, &[1, 1]).expect("levels of one bit");
+    SrlTree::with_shape(4, &shape).expect("covered")
+}
+
+/// Adds one to the first position, under a hold of it.
+fn write(lock: &SrlTree, data: &Data) {
+    let hold = lock.write(0..1).expect("in range");
+    data.add_one(&(0..1));
+    drop(hold);
+}
+
+fn growth() {
+    let shared = Arc::new((tree(), Data::new()));
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || write(&shared.0, &shared.1))
+    };
+    write(&shared.0, &shared.1);
+    other.join().expect("finds the leaf");
+    assert_eq!(shared.1.sum(&(0..1)), 2, "each held a leaf of its own");
+}
+
+/// The leaf is there, and free, when both begin: main gives it back while the other takes it, then takes it too.
+fn reclamation() {
+    let shared = Arc::new((tree(), Data::new()));
+    drop(shared.0.write(0..1).expect("in range"));
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || write(&shared.0, &shared.1))
+    };
+    let freed = shared.0.shrink();
+    note(0, if freed > 0 { "freed" } else { "in use" });
+    write(&shared.0, &shared.1);
+    other.join().expect("gets a leaf");
+    assert_eq!(shared.1.sum(&(0..1)), 2, "a write was lost");
+}
+
+fn full_lane() {
+    let lock = Arc::new(SrlPacked::with_segment_size(1, 1).expect("a power of two"));
+    let mut readers: Vec<_> = (0..MAX_READERS)
+        .map(|_| lock.try_read(0..1).expect("there is room"))
+        .collect();
+    let one_more = {
+        let lock = lock.clone();
+        thread::spawn(move || {
+            drop(lock.read(0..1).expect("in range"));
+            note(1, "read");
+        })
+    };
+    drop(readers.pop());
+    one_more.join().expect("gets in beside the others");
+    drop(readers);
+    assert!(lock.try_write(0..1).is_ok(), "a hold is left behind");
+}
