@@ -25,7 +25,8 @@ pub struct Primitive {
     /// Whether disjoint ranges never block each other: a range lock with units of one position.
     pub granular: bool,
     /// Whether it changes words by weak compare-exchanges, and a waiter that was woken may have to sleep again. Neither is so if its
-    /// state is under a mutex: then it can meet no fault but one, a sleep that ends by itself.
+    /// state is under a mutex: then it can meet no fault but one, a sleep that ends by itself. (Nor is it asked of locks whose words are those of another
+    /// row: the faults are met there.)
     pub words: bool,
     /// How many later arrivals may pass a waiter.
     pub overtakes: u32,
@@ -61,10 +62,10 @@ pub const PRIMITIVES: &[Primitive] = &[
         array(); wait, downgrade, upgrade, split, batch),
     primitive!("srl-packed", granular: true, words: true, overtakes: MAX_PASSES,
         SrlPacked::with_segment_size(4, 1).expect("1 is a power of two"); wait, downgrade, upgrade, split, batch),
-    primitive!("srl-tree", granular: true, words: true, overtakes: MAX_PASSES,
+    primitive!("srl-tree", granular: true, words: false, overtakes: MAX_PASSES,
         tree(); wait, downgrade, upgrade, split, batch),
     // Two segments are a wide range already.
-    primitive!("srl-gate", granular: true, words: true, overtakes: MAX_PASSES,
+    primitive!("srl-gate", granular: true, words: false, overtakes: MAX_PASSES,
         array().wide_above(1); wait, downgrade, upgrade, split, batch),
     primitive!("interval-tree", granular: true, words: false, overtakes: 0,
         IntervalLock::new(); wait, downgrade, upgrade, upgrade_wait, split, batch),
