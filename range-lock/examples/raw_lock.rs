@@ -5,7 +5,7 @@
 //! cargo test -p spanlock --example raw_lock
 //! ```
 //!
-//! The second command runs the tests that every lock has to pass, by the one line in `tests` below: a million random operations against a list
+//! The second command runs the tests that every lock has to pass, by the one line in `tests`, at the end: a million random operations against a list
 //! of holds, a million of real threads, and the bugs that other locks had.
 
 use std::thread;
@@ -42,7 +42,6 @@ impl HoldList {
         let mine = holds.iter().position(|hold| *hold == old);
         holds.swap_remove(mine.expect("the caller holds it"));
         holds.extend(new);
-        drop(holds);
         self.released.notify_all();
     }
 }
@@ -50,13 +49,9 @@ impl HoldList {
 // SAFETY: 1: I1. 2: the mutex orders a release before all that comes later. 3, 4: a hold is an entry
 // of the list, whoever put it there.
 unsafe impl RawRangeLock for HoldList {
+    // Its granularity is 1, which need not be said: nothing is rounded. A lock of segments says their size.
     fn capacity(&self) -> u64 {
         u64::MAX
-    }
-
-    /// Not rounded: a lock of segments would say their size here.
-    fn granularity(&self) -> u64 {
-        1
     }
 
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
@@ -107,19 +102,6 @@ unsafe impl RawRangeLockSplit for HoldList {
     }
 }
 
-/// The shared tests: its name, who goes first, and the lock with the powers that it has.
-#[cfg(test)]
-mod tests {
-    use super::HoldList;
-    use spanlock_testkit::{Order, driven, suite};
-
-    suite!(
-        hold_list,
-        Order::Bounded,
-        driven!(HoldList::default(); downgrade, split)
-    );
-}
-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Guards without data.
     let lock = HoldList::default();
@@ -158,4 +140,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(sum, 8 * 1000 * 20);
     println!("eight threads added {sum} under it");
     Ok(())
+}
+
+/// The shared tests: its name, who goes first, and the lock with the powers that it has.
+#[cfg(test)]
+mod tests {
+    use super::HoldList;
+    use spanlock_testkit::{Order, driven, suite};
+
+    suite!(
+        hold_list,
+        Order::Bounded,
+        driven!(HoldList::default(); downgrade, split)
+    );
 }

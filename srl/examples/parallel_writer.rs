@@ -82,7 +82,8 @@ impl Volume {
         Ok((now, before))
     }
 
-    /// Appends to the log. Who reads the end first and locks then writes where another has just written.
+    /// Appends to the log. Who reads the end first and locks then writes where another has just written. (`append` asks for everything behind the end, for a
+    /// moment: in a tree there is nothing to look at.)
     fn append(&self, line: &str) -> Result<()> {
         let hold = self
             .lock
