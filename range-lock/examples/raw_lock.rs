@@ -1,18 +1,23 @@
-//! A raw lock of one's own: the list of all holds, behind a mutex. The guards and the elements come for free.
+//! A raw lock of one's own: the list of all holds, behind a mutex. Forty lines, and two powers in twenty more; guards, elements and `append` come for free.
 //!
 //! ```text
 //! cargo run -p spanlock --example raw_lock
+//! cargo test -p spanlock --example raw_lock
 //! ```
+//!
+//! The second command runs the tests that every lock has to pass, by the one line in `tests`, at the end: a million random operations against a list
+//! of holds, a million of real threads, and the bugs that other locks had.
 
 use std::thread;
 
 use spanlock::{
-    Access, RangeError, RangeLock, RangeLockExt, RawRangeLock, Span, Token, TryLockError,
+    Access, RangeError, RangeLock, RangeLockExt, RawRangeLock, RawRangeLockDowngrade,
+    RawRangeLockSplit, Span, Token, TryLockError,
 };
 use spanlock_sync::{Condvar, Mutex};
 
-/// Conflicts by overlap alone, whatever the ranges. Slow with many holds, and unfair: arrivals go past waiters
-/// as they come.
+/// Conflicts by overlap alone, whatever the ranges. Slow with many holds, and unfair: arrivals go past waiters as they come, so it does not keep
+/// point 4 of the contract.
 #[derive(Default)]
 struct HoldList {
     holds: Mutex<Vec<(Span, Access)>>,
@@ -30,11 +35,21 @@ impl HoldList {
         }
         free
     }
+
+    /// One hold becomes others that exclude no more: I1 stays true. Lets in whom that unblocks.
+    fn replace(&self, old: (Span, Access), new: &[(Span, Access)]) {
+        let mut holds = self.holds.lock();
+        let mine = holds.iter().position(|hold| *hold == old);
+        holds.swap_remove(mine.expect("the caller holds it"));
+        holds.extend(new);
+        self.released.notify_all();
+    }
 }
 
 // SAFETY: 1: I1. 2: the mutex orders a release before all that comes later. 3, 4: a hold is an entry
 // of the list, whoever put it there.
 unsafe impl RawRangeLock for HoldList {
+    // Its granularity is 1, which need not be said: nothing is rounded. A lock of segments says their size.
     fn capacity(&self) -> u64 {
         u64::MAX
     }
@@ -53,11 +68,37 @@ unsafe impl RawRangeLock for HoldList {
     }
 
     unsafe fn unlock(&self, span: Span, access: Access, _token: Token) {
-        let mut holds = self.holds.lock();
-        let mine = holds.iter().position(|hold| *hold == (span, access));
-        holds.swap_remove(mine.expect("the caller holds it"));
-        drop(holds);
-        self.released.notify_all();
+        self.replace((span, access), &[]);
+    }
+}
+
+// SAFETY: the entry is replaced in one section of the mutex, so no writer comes between.
+unsafe impl RawRangeLockDowngrade for HoldList {
+    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
+        self.replace((span, from), &[(span, to)]);
+        token
+    }
+}
+
+// SAFETY: as above: what is kept is in the list before and after.
+unsafe impl RawRangeLockSplit for HoldList {
+    unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
+        self.replace((span, access), &[(keep, access)]);
+        token
+    }
+
+    unsafe fn split(&self, span: Span, access: Access, _: Token, at: u64) -> (Token, Token) {
+        let part = |range| {
+            (
+                Span::new(range).ok().flatten().expect("within the span"),
+                access,
+            )
+        };
+        self.replace(
+            (span, access),
+            &[part(span.start()..at), part(at..span.end())],
+        );
+        (Token::NONE, Token::NONE)
     }
 }
 
@@ -67,8 +108,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let middle = lock.write(10..20)?;
     assert!(lock.try_write(0..10).is_ok());
     assert_eq!(lock.try_read(19..30).err(), Some(TryLockError::WouldBlock));
-    drop(middle);
-    assert!(lock.try_read(19..30).is_ok());
+
+    // Its powers are on the guards: the upper half is given back, the lower half goes on as a reader.
+    let mut low = middle;
+    drop(low.split_off(15)?);
+    assert!(lock.try_write(15..20).is_ok());
+    let reading = low.downgrade();
+    assert!(lock.try_read(10..15).is_ok());
+    drop(reading);
+    println!(
+        "a lock of everything: capacity {}, granularity {}",
+        lock.capacity(),
+        lock.granularity()
+    );
 
     // Elements behind it, written by eight threads in ranges that overlap.
     let counters = RangeLock::with_lock(vec![0_u32; 80], lock)?;
@@ -86,6 +138,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let sum: u32 = counters.into_inner().iter().sum();
     assert_eq!(sum, 8 * 1000 * 20);
-    println!("eight threads added {sum} under a lock of forty lines");
+    println!("eight threads added {sum} under it");
     Ok(())
+}
+
+/// The shared tests: its name, who goes first, and the lock with the powers that it has.
+#[cfg(test)]
+mod tests {
+    use super::HoldList;
+    use spanlock_testkit::{Order, driven, suite};
+
+    suite!(
+        hold_list,
+        Order::Bounded,
+        driven!(HoldList::default(); downgrade, split)
+    );
 }

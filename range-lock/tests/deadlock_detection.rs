@@ -75,8 +75,8 @@ unsafe impl RawRangeLock for List {
 
 // SAFETY: an entry is replaced in one section of the mutex.
 unsafe impl RawRangeLockDowngrade for List {
-    unsafe fn downgrade(&self, span: Span, from: Access, token: Token) -> Token {
-        self.replace((span, from), &[(span, Access::Read)]);
+    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
+        self.replace((span, from), &[(span, to)]);
         token
     }
 }

@@ -4,12 +4,106 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    files(folder, "rs", found);
+}
+
+/// All files of a kind, but for hidden ones and what was built.
+fn files(folder: &Path, kind: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of this project") {
-        let path = entry.expect("readable").path();
+        let entry = entry.expect("readable");
+        let (path, name) = (entry.path(), entry.file_name());
         if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            if name != "target" && !name.to_string_lossy().starts_with('.') {
+                files(&path, kind, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == kind) {
             found.push(path);
+        }
+    }
+}
+
+fn project() -> &'static Path {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    project.expect("the project")
+}
+
+/// Each document of the project, with its path.
+fn documents() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    files(project(), "md", &mut found);
+    assert!(found.len() > 10, "where have the documents gone?");
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("readable");
+        (path, text)
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// Links to files of the project lead to one, and those to a heading to one that is there.
+#[test]
+fn links_lead_somewhere() {
+    for (path, text) in documents() {
+        let links = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://")) {
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => path.clone(),
+                file => path.parent().expect("in a folder").join(file),
+            };
+            assert!(target.exists(), "{}: {link}", path.display());
+            if heading.is_empty() {
+                continue;
+            }
+            let text = fs::read_to_string(&target).expect("readable");
+            let headings = text.lines().filter_map(|line| line.strip_prefix("## "));
+            let mut headings = headings.chain(text.lines().filter_map(|l| l.strip_prefix("### ")));
+            let slug = |heading: &str| {
+                heading
+                    .to_lowercase()
+                    .replace(' ', "-")
+                    .replace([',', '\''], "")
+            };
+            assert!(
+                headings.any(|h| slug(h) == heading),
+                "{}: {link}",
+                path.display()
+            );
+        }
+    }
+}
+
+/// What a document names as the test of something is there: every name of three underscores or more.
+#[test]
+fn tests_that_documents_name_exist() {
+    let mut found = Vec::new();
+    sources(project(), &mut found);
+    let read = |path: &PathBuf| fs::read_to_string(path).expect("readable");
+    let code = found.iter().map(read).collect::<String>();
+    for (path, text) in documents() {
+        for name in text.split('`').skip(1).step_by(2) {
+            let is_name = name
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            if is_name && name.matches('_').count() >= 3 {
+                assert!(code.contains(name), "{}: {name}", path.display());
+            }
+        }
+    }
+}
+
+/// So are the files of code that it names, by the end of their path.
+#[test]
+fn files_that_documents_name_exist() {
+    let mut found = Vec::new();
+    sources(project(), &mut found);
+    for (path, text) in documents() {
+        let names = text.split('`').skip(1).step_by(2);
+        for name in names.filter(|name| name.ends_with(".rs") && !name.contains(' ')) {
+            let there = found.iter().any(|file| file.ends_with(name));
+            assert!(there, "{}: {name}", path.display());
         }
     }
 }
@@ -28,9 +122,7 @@ fn locks_know_only_the_door() {
         "spanlock_loom",
         "spanlock_shuttle",
     ];
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the project");
+    let root = project();
     let mut files = Vec::new();
     for lock in ["range-lock", "srl", "interval-lock"] {
         sources(&root.join(lock).join("src"), &mut files);

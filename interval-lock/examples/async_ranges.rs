@@ -1,0 +1,130 @@
+//! Byte-range locks in `async` code: many tasks, a timeout, a request that is dropped while it waits, and an upgrade.
+//!
+//! The futures are of no runtime; this one is tokio. A task that waits for a range blocks no thread, and a request ends when its future is dropped:
+//! that is all there is to timeouts and cancellation.
+//!
+//! ```text
+//! cargo run -p spanlock-interval --example async_ranges
+//! ```
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spanlock::{
+    OwnedRangeWriteGuard, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, RangeLock,
+    RangeLockExt, TryLockError,
+};
+use spanlock_interval::IntervalLock;
+use tokio::runtime::Builder;
+use tokio::task::{JoinSet, spawn, spawn_blocking, yield_now};
+use tokio::time::timeout;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// A thousand tasks on two threads, each adding one to some bytes. A guard that owns its share of the lock goes into a task, and may be held across `await`.
+async fn many_tasks() -> Result<()> {
+    const TASKS: usize = 1000;
+    let bytes = Arc::new(RangeLock::with_lock(vec![0_u32; 300], IntervalLock::new())?);
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let bytes = bytes.clone();
+        tasks.spawn(async move {
+            let start = task * 7 % 200;
+            let range = start..start + 100;
+            let mut mine = OwnedRangeWriteGuard::lock_async(bytes, range).await?;
+            for (i, byte) in mine.iter_mut().enumerate() {
+                *byte += 1;
+                if i == 50 {
+                    // Others run now, on this very thread, and wait for this range without blocking it.
+                    break;
+                }
+            }
+            yield_now().await;
+            mine[51..].iter_mut().for_each(|byte| *byte += 1);
+            Ok::<_, spanlock::RangeError>(())
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    let sum: u32 = bytes.read(0..300)?.iter().sum();
+    assert_eq!(sum as usize, TASKS * 100);
+    println!("{TASKS} tasks on two threads: {sum} bytes counted, none lost");
+    Ok(())
+}
+
+/// The runtime's timeout drops the future; the request is gone with it. (Threads have `try_write_for` and `try_write_until`.)
+async fn a_timeout() -> Result<()> {
+    let lock = IntervalLock::new();
+    let reader = lock.read(0..100)?;
+    let late = timeout(Duration::from_millis(20), lock.write_async(50..60)).await;
+    assert!(late.is_err());
+    assert_eq!(
+        (lock.len(), lock.waiting()),
+        (1, 0),
+        "no trace of the writer"
+    );
+    drop(reader);
+    let in_time = timeout(Duration::from_secs(60), lock.write_async(50..60)).await??;
+    println!("timed out once, then got {:?}", in_time.span());
+    Ok(())
+}
+
+/// A writer waits for a reader, and a second reader behind the writer. The writer's task is aborted: the second reader goes on, while the first still
+/// reads.
+async fn a_dropped_future() -> Result<()> {
+    let lock = Arc::new(IntervalLock::new());
+    let first = lock.read(0..100)?;
+    let writer = spawn(OwnedWriteHold::lock_async(lock.clone(), 0..100));
+    waits_for(&lock, 1).await;
+    let second = spawn(OwnedReadHold::lock_async(lock.clone(), 40..60));
+    waits_for(&lock, 2).await;
+
+    writer.abort();
+    let second = second.await??;
+    assert_eq!(lock.try_write(0..1).err(), Some(TryLockError::WouldBlock));
+    println!("the writer was aborted; {second:?} goes on beside {first:?}");
+    Ok(())
+}
+
+/// Reads first, and writes only if it must. `try_upgrade` needs no patience; to wait, the hold goes to a thread that may block.
+async fn an_upgrade() -> Result<()> {
+    let lock = Arc::new(IntervalLock::new());
+    let reader = lock.read(0..100)?;
+    let looking = OwnedUpgradableHold::lock_async(lock.clone(), 20..30).await?;
+    let Err(looking) = looking.try_upgrade() else {
+        unreachable!("another reads what is to be written");
+    };
+    let upgrade = spawn_blocking(move || looking.upgrade());
+    // New readers are kept out as soon as it waits.
+    while lock.try_read(20..30).is_ok() {
+        yield_now().await;
+    }
+    drop(reader);
+    let writing = upgrade.await?;
+    println!("the reader has left: {writing:?}");
+    let reading = writing.downgrade();
+    assert!(lock.try_read(20..30).is_ok(), "{reading:?} shares");
+    Ok(())
+}
+
+/// Until so many requests wait.
+async fn waits_for(lock: &IntervalLock, waiting: usize) {
+    while lock.waiting() < waiting {
+        yield_now().await;
+    }
+}
+
+fn main() -> Result<()> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()?;
+    runtime.block_on(async {
+        many_tasks().await?;
+        a_timeout().await?;
+        a_dropped_future().await?;
+        an_upgrade().await
+    })
+}
