@@ -21,9 +21,8 @@ mod park;
 mod parker;
 #[cfg(feature = "std")]
 pub mod section;
-#[cfg(not(feature = "std"))]
-#[path = "section_shared.rs"]
-pub mod section;
+#[cfg(any(not(feature = "std"), spanlock_loom, spanlock_shuttle))]
+pub mod section_shared;
 mod statistics;
 #[cfg(feature = "std")]
 pub mod thread;
@@ -39,6 +38,8 @@ pub use park::Spin;
 pub use park::{DefaultPark, Park};
 #[cfg(feature = "std")]
 pub use parker::{Parker, Wakeup};
+#[cfg(not(feature = "std"))]
+pub use section_shared as section;
 pub use statistics::Counters;
 #[cfg(feature = "statistics")]
 pub use statistics::Statistics;

@@ -1,4 +1,4 @@
-//! Sections where threads have no memory of their own, without std: see `section.rs` for what they are for.
+//! Sections where threads have no memory of their own: what `section` is without std, and what `section.rs` tells the use of.
 //!
 //! # How
 //! Two counters that all threads share, and a *phase* that says which of them a section raises: Linux's sleepable
@@ -22,12 +22,12 @@
 //! - **E-I3** Later sections keep nobody waiting for ever: they raise the counter of the phase, and the one waited for is the other's, but for
 //!   those who read the phase before it changed.
 //!
-//! Orderings: F to I as in `section.rs`.
+//! Orderings: F to I as in `section.rs`, needed by `sync/tests/checked_sections.rs`.
 
 use core::marker::PhantomData;
 
 use crate::atomic::{AtomicUsize, Ordering::*};
-use crate::{Mutex, barrier};
+use crate::{Mutex, barrier, hint};
 
 /// All sections of what is protected by them.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Sections {
     pub fn new() -> Self {
         Sections {
             phase: AtomicUsize::new(0),
-            inside: [const { AtomicUsize::new(0) }; 2],
+            inside: [AtomicUsize::new(0), AtomicUsize::new(0)],
             waiting: Mutex::new(()),
         }
     }
@@ -92,7 +92,7 @@ impl Sections {
     fn wait_for(&self, phase: usize) {
         // Acquire [I→H]: what was done in the sections happens before what follows.
         while self.inside[phase & 1].load(Acquire) != 0 {
-            core::hint::spin_loop();
+            hint::pause();
         }
     }
 }
