@@ -17,6 +17,9 @@ pub(crate) mod guards;
 #[allow(dead_code)]
 pub(crate) mod parking;
 pub(crate) mod ranges;
+#[cfg(feature = "statistics")]
+#[allow(dead_code)]
+pub(crate) mod statistics;
 pub(crate) mod tries;
 pub(crate) mod waiting;
 
@@ -220,6 +223,34 @@ macro_rules! parking {
                     overlapping_requests_never_wait_in_a_circle;
                 exclusion:
                     counts_of_eight_threads;
+            }
+        }
+    };
+}
+
+/// A module of the tests of a lock's statistics; how often a waiter is passed.
+#[allow(unused_macros)]
+macro_rules! statistics {
+    ($name:ident, $lock:ty, $make:expr, $granule:expr, $passes:expr) => {
+        mod $name {
+            use super::*;
+
+            const KIND: crate::suite::Kind<$lock> = crate::suite::Kind {
+                make: $make,
+                granule: $granule,
+            };
+
+            tests! {
+                statistics:
+                    acquisitions
+                    batches
+                    waits
+                    pointers;
+            }
+
+            #[test]
+            fn overtakes() {
+                crate::suite::statistics::overtakes(&KIND, $passes);
             }
         }
     };
