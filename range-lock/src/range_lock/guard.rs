@@ -54,7 +54,7 @@ slice_ref!(Arc<RangeLock<T, L>>);
 /// guards that can be stored, and moved into threads and tasks:
 ///
 /// ```
-/// use alloc::sync::Arc;
+/// use std::sync::Arc;
 /// use spanlock::{OwnedRangeWriteGuard, RangeLock};
 ///
 /// let pixels = Arc::new(RangeLock::new(vec![0_u8; 100]));
