@@ -85,20 +85,22 @@
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
+use alloc::vec::Vec;
 use core::fmt;
-use std::task::{Poll, Waker};
-use std::time::Instant;
+use core::marker::PhantomData;
+use core::task::{Poll, Waker};
 
 use spanlock::{
     Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
 };
 use spanlock_sync::hint::Backoff;
-use spanlock_sync::{Mutex, MutexGuard, Park, Parker, Wakeup};
+use spanlock_sync::{Counters, DefaultPark, Mutex, MutexGuard, Park};
 
 use crate::requests::{Requests, Wakes};
 use crate::tree::Index;
 
-/// A range lock of exact ranges, first come, first served: an interval tree of holds and requests under one short mutex.
+/// A range lock of exact ranges, first come, first served: an interval tree of holds and requests under one short mutex. `P` is
+/// how its waiters sleep.
 ///
 /// ```
 /// use spanlock::RangeLockExt;
@@ -114,8 +116,15 @@ use crate::tree::Index;
 /// # drop(rest);
 /// # Ok::<(), spanlock::RangeError>(())
 /// ```
-pub struct IntervalLock {
+pub struct IntervalLock<P = DefaultPark> {
+    pub(crate) core: Core,
+    parking: PhantomData<fn() -> P>,
+}
+
+/// All of a lock but how its waiters sleep: so what is done in the mutex is compiled once, here.
+pub(crate) struct Core {
     requests: Mutex<Requests>,
+    pub(crate) counters: Counters,
     id: LockId,
 }
 
@@ -135,14 +144,28 @@ impl IntervalLock {
     /// but for the first waiters' places.
     pub fn with_capacity(requests: usize) -> Self {
         IntervalLock {
-            requests: Mutex::new(Requests::with_capacity(requests)),
-            id: LockId::new(),
+            core: Core {
+                requests: Mutex::new(Requests::with_capacity(requests)),
+                counters: Counters::default(),
+                id: LockId::new(),
+            },
+            parking: PhantomData,
+        }
+    }
+}
+
+impl<P> IntervalLock<P> {
+    /// The same lock, whose waiters sleep by `Q`.
+    pub fn with_parking<Q: Park>(self) -> IntervalLock<Q> {
+        IntervalLock {
+            core: self.core,
+            parking: PhantomData,
         }
     }
 
     /// How many hold or wait. As all of these, a snapshot for statistics: others go on meanwhile.
     pub fn len(&self) -> usize {
-        self.requests.lock().len()
+        self.core.requests().len()
     }
 
     /// Whether nobody holds and nobody waits. A snapshot.
@@ -152,31 +175,31 @@ impl IntervalLock {
 
     /// How many wait, upgrades included. A snapshot.
     pub fn waiting(&self) -> usize {
-        self.requests.lock().waiting()
+        self.core.requests().waiting()
     }
 
     /// Whether a request for `span` would have to wait. A snapshot; but a request that began before and has not ended is in it.
     pub fn would_block(&self, span: Span, access: Access) -> bool {
-        !self.requests.lock().admits(span, access)
+        !self.core.requests().admits(span, access)
     }
 
     /// What is held, in the order of starts. A snapshot.
     ///
     /// An upgrade that waits holds its span as [`Access::Upgradable`].
     pub fn held_ranges(&self) -> Vec<(Span, Access)> {
-        self.requests.lock().holds().collect()
+        self.core.requests().holds().collect()
     }
 
     /// What is waited for, in the order of starts. A snapshot.
     ///
     /// An upgrade that waits does so for [`Access::Write`].
     pub fn waiting_ranges(&self) -> Vec<(Span, Access)> {
-        self.requests.lock().waits().collect()
+        self.core.requests().waits().collect()
     }
 
     /// Bytes that the lock takes, its own included.
     pub fn memory_usage(&self) -> usize {
-        size_of::<Self>() + self.requests.lock().memory_usage()
+        size_of::<Self>() + self.core.requests().memory_usage()
     }
 }
 
@@ -186,10 +209,10 @@ impl Default for IntervalLock {
     }
 }
 
-impl fmt::Debug for IntervalLock {
+impl<P> fmt::Debug for IntervalLock<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (held, waiting): (Vec<_>, Vec<_>) = {
-            let requests = self.requests.lock();
+            let requests = self.core.requests();
             (requests.holds().collect(), requests.waits().collect())
         };
         f.debug_struct("IntervalLock")
@@ -209,7 +232,7 @@ pub(crate) fn index(token: Token) -> Index {
 
 // SAFETY: 1: I2. 2: a conflicting hold is granted in a section of the mutex that follows the one in which the hold before it
 // ended ("Orderings"). 3, 4: requests know no owner, and are found again from the token.
-unsafe impl RawRangeLock for IntervalLock {
+unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
     #[inline]
     fn capacity(&self) -> u64 {
         u64::MAX
@@ -222,28 +245,28 @@ unsafe impl RawRangeLock for IntervalLock {
 
     #[inline]
     fn id(&self) -> Option<&LockId> {
-        Some(&self.id)
+        Some(&self.core.id)
     }
 
     #[inline]
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
-        Ok(token(self.take(span, access)))
+        Ok(token(self.core.take(span, access, Self::WAIT)))
     }
 
     #[inline]
     fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
-        let taken = self.try_take(span, access);
+        let taken = self.core.try_take(span, access);
         taken.map(token).ok_or(TryLockError::WouldBlock)
     }
 
     #[inline]
     unsafe fn unlock(&self, _span: Span, _access: Access, token: Token) {
-        self.give_back(index(token));
+        self.core.give_back(index(token));
     }
 }
 
 // SAFETY: `Ready` is returned for a request that is `Held`, as above. A forgotten one stays in the tree.
-unsafe impl RawRangeLockWait for IntervalLock {
+unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
     type Request = IntervalRequest;
 
     unsafe fn poll_lock(
@@ -253,17 +276,89 @@ unsafe impl RawRangeLockWait for IntervalLock {
         request: &mut IntervalRequest,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
+        self.core.poll(span, access, request, waker).map(Ok)
+    }
+
+    unsafe fn cancel(&self, _span: Span, _access: Access, request: &mut IntervalRequest) {
+        if let Some(index) = request.place.take() {
+            // Granted meanwhile or not: it leaves those alone that never counted it.
+            self.core.leave(self.core.requests(), index);
+        }
+    }
+}
+
+/// Blocks until the request is granted that waits at the index and has no waker.
+pub(crate) type Wait = fn(&Core, MutexGuard<'_, Requests>, Index);
+
+impl<P: Park> IntervalLock<P> {
+    /// How its waiters sleep, for what is not generic.
+    pub(crate) const WAIT: Wait = Core::wait::<P>;
+}
+
+/// Neither generic nor inlined: what comes back fits a register, and the guards around these calls shrink to hardly anything.
+impl Core {
+    fn take(&self, span: Span, access: Access, wait: Wait) -> Index {
+        let mut requests = self.requests.lock();
+        if requests.admits(span, access) {
+            self.counters.acquisitions(1);
+            return requests.hold(span, access);
+        }
+        let index = requests.queue(span, access);
+        wait(self, requests, index);
+        self.counters.acquisitions(1);
+        index
+    }
+
+    fn try_take(&self, span: Span, access: Access) -> Option<Index> {
+        let mut requests = self.requests.lock();
+        let free = requests.admits(span, access);
+        self.counters.acquisitions(usize::from(free));
+        free.then(|| requests.hold(span, access))
+    }
+
+    fn give_back(&self, index: Index) {
+        let mut requests = self.requests.lock();
+        if requests.nobody_waits() {
+            requests.leave_unseen(index);
+        } else {
+            self.leave(requests, index);
+        }
+    }
+
+    #[cold]
+    fn leave(&self, mut requests: MutexGuard<'_, Requests>, index: Index) {
+        let mut wakes = Wakes::default();
+        requests.leave(index, &mut wakes);
+        finish(requests, wakes);
+    }
+
+    pub(crate) fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock()
+    }
+
+    /// See [`RawRangeLockWait::poll_lock`].
+    fn poll(
+        &self,
+        span: Span,
+        access: Access,
+        request: &mut IntervalRequest,
+        waker: &Waker,
+    ) -> Poll<Token> {
         let mut clone: Option<Waker> = None;
         loop {
             let mut requests = self.requests.lock();
             let index = match request.place {
                 Some(index) => index,
                 None if requests.admits(span, access) => requests.hold(span, access),
-                None => requests.queue(span, access),
+                None => {
+                    self.counters.waits();
+                    requests.queue(span, access)
+                }
             };
             if requests.is_held(index) {
                 request.place = None;
-                return Poll::Ready(Ok(token(index)));
+                self.counters.acquisitions(1);
+                return Poll::Ready(token(index));
             }
             // From here on it has its place, whatever the waker does.
             request.place = Some(index);
@@ -282,74 +377,33 @@ unsafe impl RawRangeLockWait for IntervalLock {
         }
     }
 
-    unsafe fn cancel(&self, _span: Span, _access: Access, request: &mut IntervalRequest) {
-        if let Some(index) = request.place.take() {
-            // Granted meanwhile or not: it leaves those alone that never counted it.
-            self.leave(self.requests.lock(), index);
-        }
-    }
-}
-
-/// Neither generic nor inlined: what comes back fits a register, and the guards around these calls shrink to hardly anything.
-impl IntervalLock {
-    fn take(&self, span: Span, access: Access) -> Index {
-        let mut requests = self.requests.lock();
-        if requests.admits(span, access) {
-            return requests.hold(span, access);
-        }
-        let index = requests.queue(span, access);
-        self.wait(requests, index);
-        index
-    }
-
-    fn try_take(&self, span: Span, access: Access) -> Option<Index> {
-        let mut requests = self.requests.lock();
-        let free = requests.admits(span, access);
-        free.then(|| requests.hold(span, access))
-    }
-
-    fn give_back(&self, index: Index) {
-        let mut requests = self.requests.lock();
-        if requests.nobody_waits() {
-            requests.leave_unseen(index);
-        } else {
-            self.leave(requests, index);
-        }
-    }
-
     #[cold]
-    fn leave(&self, mut requests: MutexGuard<'_, Requests>, index: Index) {
-        let mut wakes = Wakes::default();
-        requests.leave(index, &mut wakes);
-        Self::finish(requests, wakes);
-    }
-
-    /// Opens the mutex, then wakes.
-    pub(crate) fn finish(requests: MutexGuard<'_, Requests>, wakes: Wakes) {
-        drop(requests);
-        wakes.wake();
-    }
-
-    pub(crate) fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock()
-    }
-
-    /// Blocks until the request at `index`, which waits and has no waker, is granted.
-    #[cold]
-    pub(crate) fn wait(&self, mut requests: MutexGuard<'_, Requests>, index: Index) {
-        Parker::with(|parker| {
+    fn wait<P: Park>(&self, mut requests: MutexGuard<'_, Requests>, index: Index) {
+        self.counters.waits();
+        P::with(|parker| {
             // Under the mutex: the grant takes this waker, so no wake is lost.
             requests.set_waker(index, parker.waker().clone());
             drop(requests);
-            let (mut spin, past) = (Backoff::new(), Instant::now());
+            let mut spin = Backoff::new();
             loop {
-                // With a deadline that has passed it is a look whether the wake has come, and no sleep.
-                let woken = parker.park_until(spin.round().then_some(past)) == Wakeup::Woken;
+                if spin.round() {
+                    if !parker.try_park() {
+                        continue;
+                    }
+                } else {
+                    parker.park();
+                }
                 // Looked up, since the parker may keep a wake from an earlier use.
-                if woken && self.requests.lock().is_held(index) {
+                if self.requests().is_held(index) {
                     return;
                 }
             }
         });
     }
+}
+
+/// Opens the mutex, then wakes.
+pub(crate) fn finish(requests: MutexGuard<'_, Requests>, wakes: Wakes) {
+    drop(requests);
+    wakes.wake();
 }

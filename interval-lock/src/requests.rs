@@ -31,7 +31,8 @@
 //! are later arrivals that conflict with it. Two waiting readers do not conflict, so neither ever counted the other: the mistake of the
 //! kernel patch of 2019, which decremented all that overlapped, cannot be written down here.
 
-use std::task::Waker;
+use alloc::vec::Vec;
+use core::task::Waker;
 
 use spanlock::{Access, Span};
 
@@ -268,7 +269,7 @@ impl Requests {
         // Everything overlaps the full span.
         let first = self.tree.first_overlap(Span::FULL);
         let next = |&index: &Index| self.tree.next_overlap(index, Span::FULL);
-        std::iter::successors(first, next).map(|index| self.stake(index))
+        core::iter::successors(first, next).map(|index| self.stake(index))
     }
 
     /// Bytes of the tree's nodes and the list of wakers.

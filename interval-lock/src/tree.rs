@@ -21,6 +21,8 @@
 //! Insertion and removal: one walk down, one up, O(log *n*); on the way up they stop where a subtree has come out as it was. All
 //! *k* overlaps of a span: O(log *n* + *k*) if they are neighbours in the order, as those of disjoint spans are; at worst O(log *n*) each.
 
+use alloc::vec::Vec;
+
 use spanlock::Span;
 
 /// A node's place. It stays the same until the node is removed.

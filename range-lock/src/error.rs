@@ -47,6 +47,7 @@ pub enum TryLockError {
 }
 
 /// Why a request with a deadline took nothing.
+#[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TimedLockError {

@@ -1,7 +1,9 @@
 //! Pointers to locks are locks: `Box`, `Arc` and `&`, with every trait of the lock behind.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::task::{Poll, Waker};
-use std::sync::Arc;
 
 use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};

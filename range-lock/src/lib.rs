@@ -1,4 +1,7 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
 
 mod detect;
 mod error;
@@ -8,13 +11,18 @@ mod powers;
 mod range_lock;
 mod raw;
 mod rw_counter;
+#[cfg(feature = "std")]
 mod rw_distributed;
 pub mod rw_word;
+#[cfg(feature = "statistics")]
+mod statistics;
 mod whole_range;
 pub mod words;
 
 pub use detect::LockId;
-pub use error::{PartError, RangeError, TimedLockError, TryLockError};
+#[cfg(feature = "std")]
+pub use error::TimedLockError;
+pub use error::{PartError, RangeError, TryLockError};
 pub use guard::{
     BatchHold, Exclusive, Hold, LockFuture, LockRef, Mode, OwnedReadHold, OwnedUpgradableHold,
     OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable, UpgradableHold,
@@ -30,5 +38,8 @@ pub use range_lock::{
 };
 pub use raw::{Access, RawRangeLock, Span, Token};
 pub use rw_counter::RwCounter;
+#[cfg(feature = "std")]
 pub use rw_distributed::{DistributedRequest, RwDistributed};
 pub use rw_word::RwWord;
+#[cfg(feature = "statistics")]
+pub use statistics::{RawRangeLockStatistics, Statistics};

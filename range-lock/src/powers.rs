@@ -8,10 +8,12 @@
 //! | [`RawRangeLockUpgradeWait`] | an upgradable hold waits until it is exclusive |
 //! | [`RawRangeLockSplit`] | part of a hold is given back, or becomes a hold of its own |
 //! | [`RawRangeLockBatch`] | several ranges in one call, all or none |
+//! | `RawRangeLockStatistics` | how often it was taken, waited for and overtaken, with the feature `statistics` |
 //!
 //! Every method that takes a `token` follows one rule: the token is the one that the hold's last change returned, and
 //! what the method returns replaces it.
 
+use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 
 use crate::error::{RangeError, TryLockError};

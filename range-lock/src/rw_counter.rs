@@ -8,10 +8,10 @@
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
-use core::task::{Poll, Waker};
+use core::task::{Poll, Waker, ready};
 
 use spanlock_sync::wait::{self, WaitQueue};
-use spanlock_sync::{Park, Parker};
+use spanlock_sync::{DefaultPark, Park};
 
 use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
@@ -24,9 +24,9 @@ use crate::words::{self, Progress, address_range};
 
 /// A reader-writer lock for everything: any two ranges conflict unless both are read. `P` is how its waiters sleep.
 #[derive(Debug)]
-pub struct RwCounter<P = Parker> {
+pub struct RwCounter<P = DefaultPark> {
     word: RwWord,
-    queue: WaitQueue<P>,
+    pub(crate) queue: WaitQueue<P>,
     id: LockId,
 }
 
@@ -74,12 +74,14 @@ unsafe impl<P: Park> RawRangeLock for RwCounter<P> {
     #[inline]
     fn lock(&self, _span: Span, access: Access) -> Result<Token, RangeError> {
         self.word.run().lock(access, &self.queue);
+        self.queue.counters().acquisitions(1);
         Ok(Token::NONE)
     }
 
     #[inline]
     fn try_lock(&self, _span: Span, access: Access) -> Result<Token, TryLockError> {
         if self.word.run().try_lock(access, &self.queue) {
+            self.queue.counters().acquisitions(1);
             Ok(Token::NONE)
         } else {
             Err(TryLockError::WouldBlock)
@@ -105,7 +107,9 @@ unsafe impl<P: Park> RawRangeLockWait for RwCounter<P> {
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
         let run = core::iter::once(self.word.run());
-        words::poll_all(run, access, request, &self.queue, waker).map(|()| Ok(Token::NONE))
+        ready!(words::poll_all(run, access, request, &self.queue, waker));
+        self.queue.counters().acquisitions(1);
+        Poll::Ready(Ok(Token::NONE))
     }
 
     unsafe fn cancel(&self, _span: Span, access: Access, request: &mut Progress) {

@@ -19,10 +19,10 @@
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
-use core::task::{Poll, Waker};
+use core::task::{Poll, Waker, ready};
 
 use spanlock_sync::wait::{self, WaitQueue};
-use spanlock_sync::{Park, Parker, thread};
+use spanlock_sync::{DefaultPark, Park, thread};
 
 use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
@@ -38,13 +38,23 @@ use crate::words::{self, Progress, Run, address_range};
 #[repr(align(128))]
 struct Slot(RwWord);
 
+/// The words of all slots. Whoever still waits for them when they go is woken.
+#[derive(Debug)]
+struct Slots(Box<[Slot]>);
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        wait::evict(address_range(&self.0));
+    }
+}
+
 /// A reader-writer lock for everything, with a reader count for each group of threads.
 ///
 /// Any two ranges conflict unless both are read. `P` is how its waiters sleep.
 #[derive(Debug)]
-pub struct RwDistributed<P = Parker> {
-    slots: Box<[Slot]>,
-    queue: WaitQueue<P>,
+pub struct RwDistributed<P = DefaultPark> {
+    slots: Slots,
+    pub(crate) queue: WaitQueue<P>,
     id: LockId,
 }
 
@@ -63,7 +73,7 @@ impl RwDistributed {
         let slots = slots.clamp(1, Self::MAX_SLOTS);
         let slots = (0..slots).map(|_| Slot(RwWord::new())).collect();
         RwDistributed {
-            slots,
+            slots: Slots(slots),
             queue: WaitQueue::default(),
             id: LockId::new(),
         }
@@ -71,6 +81,15 @@ impl RwDistributed {
 }
 
 impl<P: Park> RwDistributed<P> {
+    /// The same lock, whose waiters sleep by `Q`.
+    pub fn with_parking<Q: Park>(self) -> RwDistributed<Q> {
+        RwDistributed {
+            slots: self.slots,
+            queue: self.queue.with_parking(),
+            id: self.id,
+        }
+    }
+
     /// The words that a hold takes, in ascending order, and the token that finds them again.
     #[inline]
     fn words(&self, access: Access) -> (impl Iterator<Item = Run<'_, RwWord>> + Clone, Token) {
@@ -82,7 +101,7 @@ impl<P: Park> RwDistributed<P> {
     #[inline]
     fn token(&self, access: Access) -> Token {
         match access {
-            Access::Read => Token::new(thread::index() % self.slots.len()),
+            Access::Read => Token::new(thread::index() % self.slots.0.len()),
             Access::Upgradable | Access::Write => Token::NONE,
         }
     }
@@ -90,16 +109,10 @@ impl<P: Park> RwDistributed<P> {
     #[inline]
     fn held(&self, access: Access, token: Token) -> impl Iterator<Item = Run<'_, RwWord>> + Clone {
         let slots = match access {
-            Access::Read => core::slice::from_ref(&self.slots[token.into_word()]),
-            Access::Upgradable | Access::Write => &self.slots[..],
+            Access::Read => core::slice::from_ref(&self.slots.0[token.into_word()]),
+            Access::Upgradable | Access::Write => &self.slots.0[..],
         };
         slots.iter().map(|slot| slot.0.run())
-    }
-}
-
-impl<P> Drop for RwDistributed<P> {
-    fn drop(&mut self) {
-        wait::evict(address_range(&self.slots));
     }
 }
 
@@ -131,14 +144,18 @@ unsafe impl<P: Park> RawRangeLock for RwDistributed<P> {
     fn lock(&self, _span: Span, access: Access) -> Result<Token, RangeError> {
         let (words, token) = self.words(access);
         words::lock_all(words, access, &self.queue);
+        self.queue.counters().acquisitions(1);
         Ok(token)
     }
 
     #[inline]
     fn try_lock(&self, _span: Span, access: Access) -> Result<Token, TryLockError> {
         let (words, token) = self.words(access);
-        let taken = words::try_lock_all(words, access, &self.queue);
-        taken.then_some(token).ok_or(TryLockError::WouldBlock)
+        if !words::try_lock_all(words, access, &self.queue) {
+            return Err(TryLockError::WouldBlock);
+        }
+        self.queue.counters().acquisitions(1);
+        Ok(token)
     }
 
     #[inline]
@@ -170,11 +187,16 @@ unsafe impl<P: Park> RawRangeLockWait for RwDistributed<P> {
         let fresh = || self.token(access).into_word();
         let token = Token::new(*request.token.get_or_insert_with(fresh));
         let words = self.held(access, token);
-        let polled = words::poll_all(words, access, &mut request.progress, &self.queue, waker);
-        if polled.is_ready() {
-            request.token = None;
-        }
-        polled.map(|()| Ok(token))
+        ready!(words::poll_all(
+            words,
+            access,
+            &mut request.progress,
+            &self.queue,
+            waker
+        ));
+        request.token = None;
+        self.queue.counters().acquisitions(1);
+        Poll::Ready(Ok(token))
     }
 
     unsafe fn cancel(&self, _span: Span, access: Access, request: &mut DistributedRequest) {
@@ -197,7 +219,7 @@ unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
             return token;
         }
         let token = self.token(to);
-        for (i, slot) in self.slots.iter().enumerate() {
+        for (i, slot) in self.slots.0.iter().enumerate() {
             // SAFETY: the caller holds every slot with `from`, which is not `Read`; one becomes the reader's.
             unsafe {
                 if i == token.into_word() {
@@ -221,13 +243,13 @@ unsafe impl<P: Park> RawRangeLockUpgrade for RwDistributed<P> {
             return if upgraded { Ok(token) } else { Err(token) };
         }
         let mine = token.into_word();
-        let (below, rest) = self.slots.split_at(mine);
+        let (below, rest) = self.slots.0.split_at(mine);
         let others = || below.iter().chain(&rest[1..]).map(|slot| slot.0.run());
         if !words::try_lock_all(others(), Access::Write, &self.queue) {
             return Err(token);
         }
         // SAFETY: the caller reads by the slot `mine`.
-        if unsafe { self.slots[mine].0.run().try_upgrade(from) } {
+        if unsafe { self.slots.0[mine].0.run().try_upgrade(from) } {
             return Ok(Token::NONE);
         }
         // SAFETY: they were taken just now.

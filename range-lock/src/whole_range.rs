@@ -1,11 +1,14 @@
 //! Batches of the locks that know one range only: everything.
 
+use alloc::vec::Vec;
+
 use spanlock_sync::Park;
 
 use crate::error::{RangeError, TryLockError};
 use crate::powers::RawRangeLockBatch;
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_counter::RwCounter;
+#[cfg(feature = "std")]
 use crate::rw_distributed::RwDistributed;
 
 macro_rules! whole_range_batch {
@@ -41,4 +44,5 @@ macro_rules! whole_range_batch {
 }
 
 whole_range_batch!(RwCounter<P>);
+#[cfg(feature = "std")]
 whole_range_batch!(RwDistributed<P>);

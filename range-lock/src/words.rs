@@ -40,12 +40,15 @@
 mod progress;
 
 use core::fmt;
+#[cfg(feature = "std")]
 use std::time::Instant;
 
 use spanlock_sync::atomic::Zeroed;
 use spanlock_sync::hint::{Backoff, scaled};
 use spanlock_sync::wait::{Spot, WaitQueue};
-use spanlock_sync::{Park, Parker, Wakeup, barrier};
+use spanlock_sync::{Park, barrier};
+#[cfg(feature = "std")]
+use spanlock_sync::{Parker, Wakeup};
 
 use crate::raw::Access;
 
@@ -184,6 +187,7 @@ impl<'a, W: Word> Run<'a, W> {
     }
 
     /// As [`lock`](Self::lock), but gives up when `deadline` has passed: false, and no trace is left.
+    #[cfg(feature = "std")]
     pub fn lock_until(self, access: Access, queue: &WaitQueue, deadline: Instant) -> bool {
         if self.try_lock(access, queue) {
             return true;

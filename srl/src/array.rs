@@ -5,10 +5,12 @@
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
+use alloc::boxed::Box;
+
 use spanlock::RwWord;
 use spanlock::words::{Word, address_range};
 use spanlock_sync::atomic::zeroed_slice;
-use spanlock_sync::{Park, Parker, wait};
+use spanlock_sync::{DefaultPark, Park, wait};
 
 use crate::lock::Srl;
 use crate::packed::PackedWord;
@@ -30,7 +32,7 @@ use crate::space::{Piece, Space, words_of};
 /// assert!(matches!(lock.read(0..1 << 21), Err(RangeError::PastCapacity { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type SrlArray<P = Parker> = Srl<Array<RwWord>, P>;
+pub type SrlArray<P = DefaultPark> = Srl<Array<RwWord>, P>;
 
 /// As [`SrlArray`], with the states of sixteen segments in one word: for requests of many segments, of which at most
 /// [six readers](crate::packed::MAX_READERS) hold one at a time.
@@ -45,7 +47,7 @@ pub type SrlArray<P = Parker> = Srl<Array<RwWord>, P>;
 /// # drop(megabyte);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type SrlPacked<P = Parker> = Srl<Array<PackedWord>, P>;
+pub type SrlPacked<P = DefaultPark> = Srl<Array<PackedWord>, P>;
 
 /// The words of all segments, side by side.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! goes through the [gate](crate::gate) as one: all of its ranges get their entries at once, so that no two batches wait for each other in a
 //! circle, and no batch and single request do, for it holds no words meanwhile (G-I4).
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use spanlock::words::Progress;
@@ -37,6 +38,7 @@ unsafe impl<S: Space, P: Park> RawRangeLockBatch for Srl<S, P> {
             // SAFETY: the entry was granted, and the words were seen free since: it is held.
             *token = unsafe { self.narrow(&touched, access, *token) };
         }
+        self.queue.counters().acquisitions(batch.len());
         Ok(())
     }
 
@@ -50,17 +52,18 @@ unsafe impl<S: Space, P: Park> RawRangeLockBatch for Srl<S, P> {
         }
         let first = tokens.len();
         for &(span, access) in batch {
-            match self.try_lock(span, access) {
-                Ok(token) => tokens.push(token),
-                Err(error) => {
+            match self.try_take(&self.segments.of(span), access) {
+                Some(token) => tokens.push(token),
+                None => {
                     for (token, &(span, access)) in tokens.drain(first..).zip(batch) {
                         // SAFETY: it was taken just now, with this access.
                         unsafe { self.unlock(span, access, token) };
                     }
-                    return Err(error);
+                    return Err(TryLockError::WouldBlock);
                 }
             }
         }
+        self.queue.counters().acquisitions(batch.len());
         Ok(())
     }
 }

@@ -46,16 +46,16 @@ use core::ops::Range;
 use spanlock::Access;
 use spanlock_interval::IntervalLock;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
-use spanlock_sync::barrier;
+use spanlock_sync::{DefaultPark, Park, barrier};
 
 use crate::lock::entry_of;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Gate<P = DefaultPark> {
     /// How many wide requests there are.
     wide: AtomicU32,
-    entries: IntervalLock,
+    entries: IntervalLock<P>,
 }
 
 impl Default for Gate {
@@ -68,7 +68,15 @@ impl Default for Gate {
     }
 }
 
-impl Gate {
+impl<P: Park> Gate<P> {
+    /// The same gate, whose waiters sleep by `Q`.
+    pub(crate) fn with_parking<Q: Park>(self) -> Gate<Q> {
+        Gate {
+            wide: self.wide,
+            entries: self.entries.with_parking(),
+        }
+    }
+
     /// Closes the gate for one more wide request.
     pub(crate) fn close(&self) {
         // Relaxed: the barrier K orders it before the scan.
@@ -102,7 +110,7 @@ impl Gate {
     }
 
     /// The requests that have entries: wide ones, and small ones that have backed off.
-    pub(crate) fn entries(&self) -> &IntervalLock {
+    pub(crate) fn entries(&self) -> &IntervalLock<P> {
         &self.entries
     }
 }

@@ -41,6 +41,7 @@
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 //! [`MAX_PASSES`]: spanlock::words::MAX_PASSES
 
+use alloc::vec::Vec;
 use core::ops::Range;
 use core::task::{Poll, Waker, ready};
 
@@ -51,7 +52,7 @@ use spanlock::{
 use spanlock_interval::IntervalRequest;
 use spanlock_sync::hint::Backoff;
 use spanlock_sync::wait::WaitQueue;
-use spanlock_sync::{Park, Parker};
+use spanlock_sync::{DefaultPark, Park};
 
 use crate::gate::Gate;
 use crate::segment::Segments;
@@ -61,10 +62,10 @@ use crate::space::{Piece, Space, words_of};
 ///
 /// `S` is where the states lie, and `P` how waiters sleep.
 #[derive(Debug)]
-pub struct Srl<S, P = Parker> {
+pub struct Srl<S, P = DefaultPark> {
     pub(crate) space: S,
     pub(crate) segments: Segments,
-    pub(crate) gate: Gate,
+    pub(crate) gate: Gate<P>,
     pub(crate) queue: WaitQueue<P>,
     wide_above: u64,
     id: LockId,
@@ -92,8 +93,8 @@ impl<S: Space, P: Park> Srl<S, P> {
         Srl {
             space: self.space,
             segments: self.segments,
-            gate: self.gate,
-            queue: WaitQueue::default(),
+            gate: self.gate.with_parking(),
+            queue: self.queue.with_parking(),
             wide_above: self.wide_above,
             id: self.id,
         }
@@ -541,22 +542,23 @@ unsafe impl<S: Space, P: Park> RawRangeLock for Srl<S, P> {
     #[inline]
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
         let touched = self.segments.touched(span)?;
-        if !self.is_usual(&touched) {
-            return Ok(self.lock_many(&touched, access));
-        }
-        let token = self.take_one_word(&touched, access);
-        Ok(token.unwrap_or_else(|| self.lock_slow(&touched, access, Advance::Taken(0))))
+        let token = if self.is_usual(&touched) {
+            let token = self.take_one_word(&touched, access);
+            token.unwrap_or_else(|| self.lock_slow(&touched, access, Advance::Taken(0)))
+        } else {
+            self.lock_many(&touched, access)
+        };
+        self.queue.counters().acquisitions(1);
+        Ok(token)
     }
 
     #[inline]
     fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
         let touched = self.segments.touched(span)?;
-        let token = if self.is_usual(&touched) {
-            self.take_one_word(&touched, access)
-        } else {
-            self.try_lock_many(&touched, access)
-        };
-        token.ok_or(TryLockError::WouldBlock)
+        let token = self.try_take(&touched, access);
+        let token = token.ok_or(TryLockError::WouldBlock)?;
+        self.queue.counters().acquisitions(1);
+        Ok(token)
     }
 
     #[inline]
@@ -587,6 +589,16 @@ impl<S: Space, P: Park> Srl<S, P> {
     #[inline]
     fn is_usual(&self, touched: &Range<u64>) -> bool {
         !self.is_wide(touched) && is_one_word::<S>(touched)
+    }
+
+    /// Takes the segments at once, if nothing stands in the way.
+    #[inline]
+    pub(crate) fn try_take(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
+        if self.is_usual(touched) {
+            self.take_one_word(touched, access)
+        } else {
+            self.try_lock_many(touched, access)
+        }
     }
 
     /// Takes the segments at once, which are in one word, if nothing stands in the way.
@@ -675,7 +687,9 @@ unsafe impl<S: Space, P: Park> RawRangeLockWait for Srl<S, P> {
     ) -> Poll<Result<Token, RangeError>> {
         let touched = self.segments.touched(span)?;
         // SAFETY: the caller's promise.
-        unsafe { self.poll(&touched, access, request, waker) }.map(Ok)
+        let token = ready!(unsafe { self.poll(&touched, access, request, waker) });
+        self.queue.counters().acquisitions(1);
+        Poll::Ready(Ok(token))
     }
 
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut SrlRequest) {

@@ -162,3 +162,14 @@ unsafe impl<S: Space, P: Park> RawRangeLockSplit for Srl<S, P> {
         }
     }
 }
+
+#[cfg(feature = "statistics")]
+impl<S: Space, P: Park> spanlock::RawRangeLockStatistics for Srl<S, P> {
+    /// A small request waits at each segment that it finds taken, and once more if a wide one stops it; a wide one for wide ones before it, and
+    /// at each segment that a small one holds.
+    fn statistics(&self) -> spanlock::Statistics {
+        let mut all = self.queue.counters().snapshot();
+        all.waits += self.gate.entries().statistics().waits;
+        all
+    }
+}

@@ -80,6 +80,7 @@ mod node;
 mod shape;
 mod shrink;
 
+use alloc::boxed::Box;
 use core::fmt;
 use core::marker::PhantomData;
 
@@ -87,7 +88,7 @@ use spanlock::RwWord;
 use spanlock::words::Word;
 use spanlock_sync::atomic::{AtomicUsize, Ordering::*, Zeroed, zeroed_slice};
 use spanlock_sync::section::{Section, Sections};
-use spanlock_sync::{Mutex, Park, Parker};
+use spanlock_sync::{DefaultPark, Mutex, Park};
 
 use crate::lock::Srl;
 use crate::packed::PackedWord;
@@ -114,7 +115,7 @@ pub use shape::Shape;
 /// assert_eq!(lock.memory_usage(), idle);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type SrlTree<P = Parker> = Srl<Tree<RwWord>, P>;
+pub type SrlTree<P = DefaultPark> = Srl<Tree<RwWord>, P>;
 
 /// As [`SrlTree`], with the states of sixteen segments in one word: as [`SrlPacked`](crate::SrlPacked) is to the array.
 ///
@@ -128,7 +129,7 @@ pub type SrlTree<P = Parker> = Srl<Tree<RwWord>, P>;
 /// # drop(megabyte);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type SrlTreePacked<P = Parker> = Srl<Tree<PackedWord>, P>;
+pub type SrlTreePacked<P = DefaultPark> = Srl<Tree<PackedWord>, P>;
 
 /// The words of segments in the leaves of a radix tree.
 pub struct Tree<W: Word> {

@@ -1,6 +1,8 @@
 //! Atomics: the processor's own as shipped, the checker's under a checker.
 
-use std::alloc::{Layout, alloc_zeroed};
+use alloc::alloc::{Layout, alloc_zeroed};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 pub use core::sync::atomic::Ordering;
 

@@ -14,7 +14,7 @@
 //! - a thread whose load comes after it sees what precedes `heavy`;
 //! - and `light` keeps the store before the load, so one of the two is the case.
 //!
-//! Where the system has no such call, and under loom, both are `fence(SeqCst)`. Under shuttle they are nothing: it takes every
+//! Where the system has no such call, without std, and under loom, both are `fence(SeqCst)`. Under shuttle they are nothing: it takes every
 //! ordering for SeqCst as it is, and steps that change nothing would only multiply its search.
 
 #[cfg(spanlock_shuttle)]
@@ -24,7 +24,10 @@ mod world {
     pub(super) fn heavy() {}
 }
 
-#[cfg(any(all(not(target_os = "linux"), not(spanlock_shuttle)), spanlock_loom))]
+#[cfg(any(
+    all(not(all(target_os = "linux", feature = "std")), not(spanlock_shuttle)),
+    spanlock_loom
+))]
 mod world {
     use crate::atomic::{Ordering, fence};
 
@@ -40,7 +43,12 @@ mod world {
     }
 }
 
-#[cfg(all(target_os = "linux", not(spanlock_loom), not(spanlock_shuttle)))]
+#[cfg(all(
+    target_os = "linux",
+    feature = "std",
+    not(spanlock_loom),
+    not(spanlock_shuttle)
+))]
 mod world {
     use core::sync::atomic::{AtomicU8, Ordering::*, compiler_fence, fence};
 

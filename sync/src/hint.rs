@@ -45,6 +45,16 @@ impl Backoff {
     }
 }
 
+/// A pause in a loop that looks for what another thread is about to do: the processor's hint as shipped, a yield
+/// under a checker, which knows by it that this thread has nothing to do.
+#[inline]
+pub fn pause() {
+    #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+    core::hint::spin_loop();
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    crate::thread::yield_now();
+}
+
 /// `normal` as shipped, `checked` under a checker.
 ///
 /// For bounds whose size does not matter to an algorithm but multiplies its executions: how many times a

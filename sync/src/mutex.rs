@@ -6,10 +6,13 @@ use core::ops::{Deref, DerefMut};
 use loom::sync as world;
 #[cfg(spanlock_shuttle)]
 use shuttle::sync as world;
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#[cfg(not(feature = "std"))]
+use spin as world;
+#[cfg(all(feature = "std", not(any(spanlock_loom, spanlock_shuttle))))]
 use std::sync as world;
 
-/// A short lock around data.
+/// A short lock around data. Without std it spins: whoever waits for it burns a core, and so does a handler that interrupts the
+/// holder, for ever.
 ///
 /// A panic while it is held does not poison it: callers keep their data valid at every step, or repair it
 /// by a guard of their own.
@@ -33,19 +36,21 @@ impl<T> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(
-            self.0
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner()),
-        )
+        #[cfg(feature = "std")]
+        let guard = (self.0.lock()).unwrap_or_else(|poisoned| poisoned.into_inner());
+        #[cfg(not(feature = "std"))]
+        let guard = self.0.lock();
+        MutexGuard(guard)
     }
 
     /// The data, without locking: `&mut` proves that nobody else has it.
     #[cfg(not(spanlock_loom))]
     pub fn get_mut(&mut self) -> &mut T {
-        self.0
-            .get_mut()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        #[cfg(feature = "std")]
+        let value = (self.0.get_mut()).unwrap_or_else(|poisoned| poisoned.into_inner());
+        #[cfg(not(feature = "std"))]
+        let value = self.0.get_mut();
+        value
     }
 }
 
@@ -73,9 +78,11 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 ///
 /// For slow paths of code that already holds a mutex. Locks wait by [`crate::wait`] instead: stock loom
 /// reports false deadlocks when a model mixes both on one word.
+#[cfg(feature = "std")]
 #[derive(Debug, Default)]
 pub struct Condvar(world::Condvar);
 
+#[cfg(feature = "std")]
 impl Condvar {
     /// A condition variable that nobody waits for.
     pub fn new() -> Self {

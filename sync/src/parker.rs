@@ -1,7 +1,9 @@
 //! One thread asleep, and the [`Waker`] that wakes it.
 
-use std::task::Waker;
+use core::task::Waker;
 use std::time::Instant;
+
+use crate::Park;
 
 /// Why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,21 +24,6 @@ pub struct Parker {
     waker: Waker,
 }
 
-/// A way of waiting: a place where the calling thread sleeps until a waker wakes it. What locks take as a type
-/// parameter, [`Parker`] unless said otherwise.
-pub trait Park: Sized + 'static {
-    /// Calls `f` with the calling thread's place.
-    ///
-    /// It may hold a wake from an earlier use: the first sleep can end at once, as any sleep can.
-    fn with<R>(f: impl FnOnce(&Self) -> R) -> R;
-
-    /// Wakes the thread that sleeps here, or that will: a wake that comes before the sleep is kept (once).
-    fn waker(&self) -> &Waker;
-
-    /// Sleeps until woken. May end without a wake: look again.
-    fn park(&self);
-}
-
 impl Park for Parker {
     fn with<R>(f: impl FnOnce(&Parker) -> R) -> R {
         world::with(f)
@@ -49,6 +36,11 @@ impl Park for Parker {
 
     fn park(&self) {
         self.park_until(None);
+    }
+
+    #[inline]
+    fn try_park(&self) -> bool {
+        world::try_park(&self.inner)
     }
 }
 
@@ -89,6 +81,11 @@ mod world {
             // The thread is being torn down and its parker is gone: a fresh one serves as well.
             _ => f.take().expect("not called yet")(&super::Parker::new()),
         }
+    }
+
+    pub(super) fn try_park(parker: &Parker) -> bool {
+        // Looks, and does not ask the system.
+        parker.park_timeout(core::time::Duration::ZERO)
     }
 
     pub(super) fn park(parker: &Parker, deadline: Option<Instant>) -> Wakeup {
@@ -142,6 +139,10 @@ mod world {
 
     pub(super) fn with<R>(f: impl FnOnce(&super::Parker) -> R) -> R {
         f(&super::Parker::new())
+    }
+
+    pub(super) fn try_park(parker: &Parker) -> bool {
+        core::mem::take(&mut *parker.woken.lock())
     }
 
     pub(super) fn park(parker: &Parker, deadline: Option<Instant>) -> Wakeup {
@@ -202,6 +203,14 @@ mod world {
 
     pub(super) fn with<R>(f: impl FnOnce(&super::Parker) -> R) -> R {
         f(&super::Parker::new())
+    }
+
+    pub(super) fn try_park(parker: &Parker) -> bool {
+        let woken = parker.semaphore.try_acquire(1).is_ok();
+        if woken {
+            parker.given.store(false, Relaxed);
+        }
+        woken
     }
 
     pub(super) fn park(parker: &Parker, deadline: Option<Instant>) -> Wakeup {

@@ -4,7 +4,7 @@
 //! A lock word has 32 or 64 bits and no room for a queue, and there may be millions of them. So waiters
 //! stand in a table outside, keyed by the word's address: like a futex, with four differences.
 //! The order of the queue is the caller's to use: only the *head* of a queue competes for the word, all others
-//! sleep. A waiter is a [`Waker`]: a thread's ([`Parker`]) or a future's. A word may hold the states of
+//! sleep. A waiter is a [`Waker`]: a thread's ([`Park`](crate::Park)) or a future's. A word may hold the states of
 //! several things, its *lanes*, each with a queue of its own. And who changes a word learns whether
 //! anybody waits from a counter outside the word too: so the word has no bit to spare for it, and the change may be a plain store.
 //!
@@ -21,7 +21,7 @@
 //! # Invariants
 //! - **Q-I1** The queues of a word are occupied while anybody stands in one of them. (They may be while nobody does: words share counters.)
 //! - **Q-I2** No wake is lost. Both sides store, pass a barrier, and load what the other stored: so either the waiter's look
-//!   sees the change, or the changer sees the queue occupied and wakes the head, whose [`Parker`]
+//!   sees the change, or the changer sees the queue occupied and wakes the head, whose [`Park`](crate::Park)
 //!   keeps the wake until it sleeps.
 //! - **Q-I3** A head stays the head until it leaves.
 //! - **Q-I4** A head is passed at most as often as those who pass allow, by arrivals that find the queue occupied: they count under the
@@ -43,17 +43,19 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::task::Waker;
-use std::collections::VecDeque;
+
+use alloc::collections::VecDeque;
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 use crate::atomic::AtomicUsize;
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
-use crate::{Mutex, MutexGuard, Parker, barrier};
+use crate::{Counters, DefaultPark, Mutex, MutexGuard, barrier};
 
 /// Where waiters stand: a handle to the process's one table (no size), or, under a checker, a table of
-/// its own. `P` is how threads sleep.
-pub struct WaitQueue<P = Parker> {
+/// its own. `P` is how threads sleep. With the feature `statistics` it has counters.
+pub struct WaitQueue<P = DefaultPark> {
     table: world::Table,
+    counters: Counters,
     parking: PhantomData<fn() -> P>,
 }
 
@@ -123,7 +125,7 @@ impl Bucket {
 }
 
 impl WaitQueue {
-    /// A queue that nobody stands in, of threads that sleep in a [`Parker`].
+    /// A queue that nobody stands in, of threads that wait as they do by [default](DefaultPark).
     pub fn new() -> Self {
         Self::default()
     }
@@ -134,12 +136,28 @@ impl<P> Default for WaitQueue<P> {
     fn default() -> Self {
         WaitQueue {
             table: world::Table::new(),
+            counters: Counters::default(),
             parking: PhantomData,
         }
     }
 }
 
 impl<P> WaitQueue<P> {
+    /// The same queue, of threads that wait by `Q`.
+    pub fn with_parking<Q>(self) -> WaitQueue<Q> {
+        WaitQueue {
+            table: self.table,
+            counters: self.counters,
+            parking: PhantomData,
+        }
+    }
+
+    /// What has happened here, with the feature `statistics`: the queue counts waits and overtakes, and whoever takes words the acquisitions.
+    #[inline]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// Whether somebody may wait for a lane of the word at this address.
     ///
     /// After a change and a [light barrier](crate::barrier::light), "no" means that whoever waits for the word
@@ -158,6 +176,7 @@ impl<P> WaitQueue<P> {
     /// Joins the queue of `spot` and passes the heavy barrier (E): the look at the word comes after this.
     #[track_caller]
     pub fn join(&self, spot: Spot, waker: &Waker) -> Place {
+        self.counters.waits();
         // Cloned before the lock, as it is woken and dropped after it: it is the user's code.
         let kept = waker.clone();
         let waker = identity(&kept);
@@ -227,6 +246,7 @@ impl<P> WaitQueue<P> {
         for lane in lanes.start..end {
             if let Some(head) = bucket.head(spot(lane)) {
                 head.passes += 1;
+                self.counters.overtakes();
             }
         }
         end
@@ -297,6 +317,7 @@ impl<P> fmt::Debug for WaitQueue<P> {
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 mod world {
+    use alloc::vec::Vec;
     use core::ops::Range;
     use core::task::Waker;
 

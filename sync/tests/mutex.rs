@@ -4,7 +4,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use spanlock_sync::{Condvar, Mutex};
+#[cfg(feature = "std")]
+use spanlock_sync::Condvar;
+use spanlock_sync::Mutex;
 
 #[test]
 fn one_at_a_time() {
@@ -31,6 +33,7 @@ fn a_panic_does_not_poison() {
     assert_eq!(*mutex.lock(), 3);
 }
 
+#[cfg(feature = "std")]
 #[test]
 fn waits_until_notified() {
     let (turn, changed) = (Mutex::new(0), Condvar::new());

@@ -1,6 +1,6 @@
 //! A thread asleep, as shipped.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(all(feature = "std", not(any(spanlock_loom, spanlock_shuttle))))]
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc;

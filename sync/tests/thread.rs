@@ -1,6 +1,6 @@
 //! Threads and their numbers, as shipped.
 
-#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#![cfg(all(feature = "std", not(any(spanlock_loom, spanlock_shuttle))))]
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};

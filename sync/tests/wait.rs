@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Wake, Waker};
 
 use spanlock_sync::wait::{Place, Spot, WaitQueue, evict};
-use spanlock_sync::{Park, Parker, barrier};
+use spanlock_sync::{DefaultPark, Park, barrier};
 
 /// A waker that counts.
 #[derive(Default)]
@@ -247,7 +247,7 @@ fn a_waiting_thread_is_woken() {
     for round in 1..=2000 {
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                Parker::with(|parker| {
+                DefaultPark::with(|parker| {
                     let mut place = queue.join(spot, parker.waker());
                     while !(queue.is_head(&mut place, parker.waker()) == Some(true)
                         && word.load(SeqCst) == round)

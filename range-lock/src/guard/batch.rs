@@ -1,5 +1,6 @@
 //! Several ranges in one call: what is asked for is put in order, and held together.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 

@@ -1,10 +1,10 @@
 //! [`Hold`]: one implementation of holding a range, whatever the access, and however the lock is reached.
 
+use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
-use std::sync::Arc;
 
 use crate::detect::{self, Watch};
 use crate::error::{PartError, RangeError, TryLockError};
@@ -176,6 +176,7 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     }
 
     /// Counts as taken by the calling thread.
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub(super) fn watched(mut self) -> Self {
         if let Some((span, _)) = self.held {

@@ -1,14 +1,17 @@
 //! Guards without data: a hold on a range of something that lives elsewhere.
 //!
-//! `hold.rs` is one hold, whatever its access; `wait.rs` its futures and deadlines; `batch.rs` several in one call;
+//! `hold.rs` is one hold, whatever its access; `wait.rs` its futures, `deadline.rs` its deadlines; `batch.rs` several in one call;
 //! `append.rs` the one whose place is chosen under the lock.
 
 mod append;
 mod batch;
+#[cfg(feature = "std")]
+mod deadline;
 pub(crate) mod hold;
 mod wait;
 
 use core::ops::Range;
+#[cfg(feature = "std")]
 use std::time::{Duration, Instant};
 
 pub use batch::BatchHold;
@@ -19,7 +22,9 @@ pub use hold::{
 };
 pub use wait::LockFuture;
 
-use crate::error::{RangeError, TimedLockError, TryLockError};
+#[cfg(feature = "std")]
+use crate::error::TimedLockError;
+use crate::error::{RangeError, TryLockError};
 use crate::powers::{RawRangeLockBatch, RawRangeLockSplit, RawRangeLockWait};
 use crate::raw::{Access, RawRangeLock};
 
@@ -98,6 +103,7 @@ pub trait RangeLockExt: RawRangeLock {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`read`](Self::read).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn try_read_for(
         &self,
@@ -114,6 +120,7 @@ pub trait RangeLockExt: RawRangeLock {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`read`](Self::read).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn try_read_until(
         &self,
@@ -130,6 +137,7 @@ pub trait RangeLockExt: RawRangeLock {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`upgradable_read`](Self::upgradable_read).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn try_upgradable_read_for(
         &self,
@@ -146,6 +154,7 @@ pub trait RangeLockExt: RawRangeLock {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`upgradable_read`](Self::upgradable_read).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn try_upgradable_read_until(
         &self,
@@ -162,6 +171,7 @@ pub trait RangeLockExt: RawRangeLock {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`write`](Self::write).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn try_write_for(
         &self,
@@ -178,6 +188,7 @@ pub trait RangeLockExt: RawRangeLock {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`write`](Self::write).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn try_write_until(
         &self,

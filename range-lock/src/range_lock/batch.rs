@@ -1,5 +1,6 @@
 //! [`RangeBatchGuard`]: the elements of several ranges that are held together.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 use core::slice::GetDisjointMutError;

@@ -1,12 +1,15 @@
 //! [`RangeGuard`]: the elements of a held range.
 
+use alloc::sync::Arc;
 use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
-use std::sync::Arc;
+#[cfg(feature = "std")]
 use std::time::{Duration, Instant};
 
 use super::RangeLock;
-use crate::error::{PartError, RangeError, TimedLockError, TryLockError};
+#[cfg(feature = "std")]
+use crate::error::TimedLockError;
+use crate::error::{PartError, RangeError, TryLockError};
 use crate::guard::hold::sealed;
 use crate::guard::{Exclusive, Hold, LockRef, Mode, Readable, Shared, Upgradable};
 use crate::powers::{
@@ -149,6 +152,7 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`lock`](Self::lock).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_for(
         lock: P,
@@ -165,6 +169,7 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`lock`](Self::lock).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_until(
         lock: P,

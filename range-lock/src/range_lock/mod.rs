@@ -4,6 +4,7 @@ mod batch;
 mod guard;
 mod verbs;
 
+use alloc::boxed::Box;
 use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;

@@ -1,12 +1,15 @@
 //! The verbs of a [`RangeLock`]: the short way to its guards.
 
 use core::ops::Range;
+#[cfg(feature = "std")]
 use std::time::{Duration, Instant};
 
 use super::{
     RangeBatchGuard, RangeGuard, RangeLock, RangeReadGuard, RangeUpgradableGuard, RangeWriteGuard,
 };
-use crate::error::{RangeError, TimedLockError, TryLockError};
+#[cfg(feature = "std")]
+use crate::error::TimedLockError;
+use crate::error::{RangeError, TryLockError};
 use crate::powers::{RawRangeLockBatch, RawRangeLockWait};
 use crate::raw::{Access, RawRangeLock};
 
@@ -132,6 +135,7 @@ impl<T, L: RawRangeLockWait> RangeLock<T, L> {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`read`](Self::read).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_read_for(
         &self,
@@ -145,6 +149,7 @@ impl<T, L: RawRangeLockWait> RangeLock<T, L> {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`read`](Self::read).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_read_until(
         &self,
@@ -158,6 +163,7 @@ impl<T, L: RawRangeLockWait> RangeLock<T, L> {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`upgradable_read`](Self::upgradable_read).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_upgradable_read_for(
         &self,
@@ -171,6 +177,7 @@ impl<T, L: RawRangeLockWait> RangeLock<T, L> {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`upgradable_read`](Self::upgradable_read).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_upgradable_read_until(
         &self,
@@ -184,6 +191,7 @@ impl<T, L: RawRangeLockWait> RangeLock<T, L> {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`write`](Self::write).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_write_for(
         &self,
@@ -197,6 +205,7 @@ impl<T, L: RawRangeLockWait> RangeLock<T, L> {
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], and no trace is left; else as [`write`](Self::write).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_write_until(
         &self,

@@ -14,7 +14,12 @@ pub(crate) mod erased;
 pub(crate) mod exclusion;
 pub(crate) mod fairness;
 pub(crate) mod guards;
+#[allow(dead_code)]
+pub(crate) mod parking;
 pub(crate) mod ranges;
+#[cfg(feature = "statistics")]
+#[allow(dead_code)]
+pub(crate) mod statistics;
 pub(crate) mod tries;
 pub(crate) mod waiting;
 
@@ -188,6 +193,64 @@ macro_rules! contract {
                     a_writer_gets_in_under_a_rain_of_readers
                     a_writer_of_everything_gets_in_under_small_readers
                     writers_are_first_come_first_served;
+            }
+        }
+    };
+}
+
+/// A module of those tests in which threads wait, for one lock that they wait for by [`parking::Yields`].
+#[allow(unused_macros)]
+macro_rules! parking {
+    ($name:ident, $lock:ty, $make:expr, $granule:expr) => {
+        mod $name {
+            use super::*;
+
+            const KIND: crate::suite::Kind<$lock> = crate::suite::Kind {
+                make: $make,
+                granule: $granule,
+            };
+
+            tests! {
+                parking:
+                    a_small_range
+                    everything
+                    several_ranges;
+                waiting:
+                    a_release_wakes_all_readers
+                    a_release_wakes_the_writer
+                    more_waiters_than_cores
+                    a_wide_request_gets_all_it_waits_for
+                    overlapping_requests_never_wait_in_a_circle;
+                exclusion:
+                    counts_of_eight_threads;
+            }
+        }
+    };
+}
+
+/// A module of the tests of a lock's statistics; how often a waiter is passed.
+#[allow(unused_macros)]
+macro_rules! statistics {
+    ($name:ident, $lock:ty, $make:expr, $granule:expr, $passes:expr) => {
+        mod $name {
+            use super::*;
+
+            const KIND: crate::suite::Kind<$lock> = crate::suite::Kind {
+                make: $make,
+                granule: $granule,
+            };
+
+            tests! {
+                statistics:
+                    acquisitions
+                    batches
+                    waits
+                    pointers;
+            }
+
+            #[test]
+            fn overtakes() {
+                crate::suite::statistics::overtakes(&KIND, $passes);
             }
         }
     };

@@ -3,7 +3,8 @@
 //! A slot points to the first slot of an inner node or to the first word of a leaf. Which it is, and of how many, its level says: so a
 //! node is nothing but its slots or words.
 
-use std::alloc::{Layout, handle_alloc_error};
+use alloc::alloc::{Layout, handle_alloc_error};
+use alloc::boxed::Box;
 
 use spanlock_sync::atomic::{AtomicPtr, Ordering::*, Zeroed, zeroed_slice};
 

@@ -1,5 +1,9 @@
 //! The shape of a tree: how large a segment is, and how many children a node of each level has.
 
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use spanlock::words::Word;
 
 use crate::segment::{SegmentError, Segments};

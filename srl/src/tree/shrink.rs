@@ -1,5 +1,6 @@
 //! Giving memory back: see [`crate::tree`].
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use spanlock::words::{Word, address_range};

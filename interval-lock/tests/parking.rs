@@ -1,0 +1,45 @@
+//! The interval tree, waited for in a way of one's own.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+#[macro_use]
+#[path = "../../range-lock/tests/suite/mod.rs"]
+#[allow(dead_code, unused_macros)]
+mod suite;
+
+use std::thread;
+
+use spanlock::RangeLockExt;
+use spanlock_interval::IntervalLock;
+use suite::parking::Yields;
+
+parking!(
+    interval_tree,
+    IntervalLock<Yields>,
+    |_| IntervalLock::new().with_parking(),
+    1
+);
+
+#[test]
+fn an_upgrade() {
+    let lock = &IntervalLock::new().with_parking::<Yields>();
+    let reader = lock.read(0..4).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| drop(lock.upgradable_read(2..8).unwrap().upgrade()));
+        while lock.waiting() == 0 {
+            thread::yield_now();
+        }
+        drop(reader);
+    });
+    assert!(lock.is_empty());
+}
+
+/// What is held stays held when the way of waiting changes.
+#[test]
+fn another_way_for_a_lock_that_is_held() {
+    let lock = IntervalLock::new();
+    std::mem::forget(lock.write(0..1).unwrap());
+    let lock = lock.with_parking::<Yields>();
+    assert!(lock.try_read(0..1).is_err());
+    assert!(lock.try_read(1..2).is_ok());
+}

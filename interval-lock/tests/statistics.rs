@@ -1,0 +1,48 @@
+//! The statistics of the interval tree.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+#[macro_use]
+#[path = "../../range-lock/tests/suite/mod.rs"]
+#[allow(dead_code, unused_macros)]
+mod suite;
+
+use std::thread;
+
+use spanlock::{Access, RangeLockExt, RawRangeLockStatistics};
+use spanlock_interval::IntervalLock;
+
+// Nobody is passed.
+statistics!(interval_tree, IntervalLock, |_| IntervalLock::new(), 1, 0);
+
+/// A batch is one request, and its spans are holds; an upgrade waits, and is no new hold.
+#[test]
+fn batches_and_upgrades_that_wait() {
+    let lock = &IntervalLock::new();
+    let hold = lock.read(0..1).unwrap();
+    thread::scope(|scope| {
+        let batch = [0..1, 2..3, 4..5].map(|range| (range, Access::Write));
+        scope.spawn(|| drop(lock.lock_all(batch).unwrap()));
+        while lock.waiting() < 3 {
+            thread::yield_now();
+        }
+        assert_eq!(
+            lock.statistics().to_string(),
+            "1 acquisitions, 1 waits, 0 overtakes"
+        );
+        drop(hold);
+    });
+    assert_eq!(lock.statistics().acquisitions, 4);
+    let hold = lock.read(0..1).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| drop(lock.upgradable_read(0..1).unwrap().upgrade()));
+        while lock.waiting() == 0 {
+            thread::yield_now();
+        }
+        drop(hold);
+    });
+    assert_eq!(
+        lock.statistics().to_string(),
+        "6 acquisitions, 2 waits, 0 overtakes"
+    );
+}

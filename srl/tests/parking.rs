@@ -1,0 +1,68 @@
+//! The segment locks, waited for in a way of one's own.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+#[macro_use]
+#[path = "../../range-lock/tests/suite/mod.rs"]
+#[allow(dead_code, unused_macros)]
+mod suite;
+
+use spanlock::RangeLockExt;
+use spanlock_srl::{SrlArray, SrlPacked, SrlTree, SrlTreePacked};
+use suite::parking::Yields;
+
+parking!(
+    array,
+    SrlArray<Yields>,
+    |capacity| SrlArray::with_segment_size(capacity, 1)
+        .unwrap()
+        .with_parking(),
+    1
+);
+parking!(
+    packed,
+    SrlPacked<Yields>,
+    |capacity| SrlPacked::with_segment_size(capacity, 1)
+        .unwrap()
+        .with_parking(),
+    1
+);
+parking!(
+    tree,
+    SrlTree<Yields>,
+    |capacity| SrlTree::with_segment_size(capacity, 1)
+        .unwrap()
+        .with_parking(),
+    1
+);
+parking!(
+    tree_packed,
+    SrlTreePacked<Yields>,
+    |capacity| SrlTreePacked::with_segment_size(capacity, 1)
+        .unwrap()
+        .with_parking(),
+    1
+);
+// Two segments are wide: nearly everything waits at the gate.
+parking!(
+    gate,
+    SrlArray<Yields>,
+    |capacity| {
+        let lock = SrlArray::with_segment_size(capacity, 1).unwrap();
+        lock.wide_above(1).with_parking()
+    },
+    1
+);
+
+/// What is held stays held when the way of waiting changes: segments by words, and a wide range.
+#[test]
+fn another_way_for_a_lock_that_is_held() {
+    let lock = SrlArray::with_segment_size(100, 1).unwrap().wide_above(10);
+    std::mem::forget(lock.write(0..5).unwrap());
+    std::mem::forget(lock.write(20..60).unwrap());
+    let lock = lock.with_parking::<Yields>();
+    for held in [4, 20, 59] {
+        assert!(lock.try_read(held..held + 1).is_err());
+    }
+    assert!(lock.try_write(5..20).is_ok());
+}

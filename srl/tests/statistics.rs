@@ -1,0 +1,72 @@
+//! The statistics of the segment locks.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+#[macro_use]
+#[path = "../../range-lock/tests/suite/mod.rs"]
+#[allow(dead_code, unused_macros)]
+mod suite;
+
+use spanlock::words::MAX_PASSES;
+use spanlock::{RangeLockExt, RawRangeLockStatistics};
+use spanlock_srl::{SrlArray, SrlPacked, SrlTree, SrlTreePacked};
+
+const PASSES: u64 = MAX_PASSES as u64;
+
+statistics!(
+    array,
+    SrlArray,
+    |capacity| SrlArray::with_segment_size(capacity, 1).unwrap(),
+    1,
+    PASSES
+);
+statistics!(
+    packed,
+    SrlPacked,
+    |capacity| SrlPacked::with_segment_size(capacity, 1).unwrap(),
+    1,
+    PASSES
+);
+statistics!(
+    tree,
+    SrlTree,
+    |capacity| SrlTree::with_segment_size(capacity, 1).unwrap(),
+    1,
+    PASSES
+);
+statistics!(
+    tree_packed,
+    SrlTreePacked,
+    |capacity| SrlTreePacked::with_segment_size(capacity, 1).unwrap(),
+    1,
+    PASSES
+);
+
+/// A wide range is one hold, and waits for a wide one before it, and for a small one.
+#[test]
+fn wide_ranges() {
+    use std::task::{Context, Waker};
+
+    let lock = SrlTree::with_segment_size(64, 1).unwrap().wide_above(4);
+    let wide = lock.write(0..32).unwrap();
+    let mut future = lock.write_async(16..64);
+    let mut poll = || {
+        let mut context = Context::from_waker(Waker::noop());
+        std::pin::Pin::new(&mut future)
+            .poll(&mut context)
+            .is_ready()
+    };
+    assert!(!poll());
+    let waiting = lock.statistics();
+    assert_eq!((waiting.acquisitions, waiting.waits), (1, 1));
+    drop(wide);
+    assert!(poll());
+    drop(future);
+    assert_eq!(
+        lock.statistics().to_string(),
+        "2 acquisitions, 1 waits, 0 overtakes"
+    );
+    // Giving memory back is no acquisition.
+    lock.shrink();
+    assert_eq!(lock.statistics().acquisitions, 2);
+}

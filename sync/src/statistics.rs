@@ -1,0 +1,143 @@
+//! What has happened to a lock, counted: with the feature `statistics`; without it nothing of this has a size or does anything.
+
+#[cfg(feature = "statistics")]
+pub use on::Statistics;
+
+/// Counters of a lock. Without the feature `statistics` they have no size.
+///
+/// With it they take four cache lines, two for the acquisitions and two for the rest, so that they disturb neither the lock's own
+/// words nor each other. Counting an acquisition is a read-modify-write on a line that all threads share: some nanoseconds
+/// more for a lock that is taken by one thread at a time, and a meeting place for threads that had none (readers of
+/// different slots, writers of different segments). For finding out, not for production on many cores.
+///
+/// They are the processor's own atomics in every world, and no step of a checker's.
+#[derive(Debug, Default)]
+pub struct Counters {
+    #[cfg(feature = "statistics")]
+    counts: on::Counts,
+}
+
+#[cfg(feature = "statistics")]
+impl Counters {
+    /// `holds` holds were granted.
+    #[inline]
+    pub fn acquisitions(&self, holds: usize) {
+        self.counts.acquisitions(holds);
+    }
+
+    /// A request began to wait.
+    pub fn waits(&self) {
+        self.counts.waits();
+    }
+
+    /// An arrival passed one who waits.
+    pub fn overtakes(&self) {
+        self.counts.overtakes();
+    }
+
+    /// What was counted so far.
+    pub fn snapshot(&self) -> Statistics {
+        self.counts.snapshot()
+    }
+}
+
+#[cfg(not(feature = "statistics"))]
+impl Counters {
+    /// Nothing is counted.
+    #[inline(always)]
+    pub fn acquisitions(&self, _holds: usize) {}
+
+    /// Nothing is counted.
+    #[inline(always)]
+    pub fn waits(&self) {}
+
+    /// Nothing is counted.
+    #[inline(always)]
+    pub fn overtakes(&self) {}
+}
+
+#[cfg(feature = "statistics")]
+mod on {
+    use core::fmt;
+    use core::ops::AddAssign;
+    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    /// What has happened to a lock since it was made.
+    ///
+    /// A snapshot: the numbers are read one after the other while others go on, so they need not be of one moment. Each counter wraps
+    /// at 2⁶⁴.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Statistics {
+        /// Holds granted: by blocking calls, tries, deadlines and futures, and each span of a batch. What becomes of a hold (upgraded,
+        /// downgraded, cut) is the same hold.
+        pub acquisitions: u64,
+        /// How often a request began to wait: it found the range in the hands of others, spun in vain, and joined a queue. A
+        /// request of several words or segments may do so at each.
+        pub waits: u64,
+        /// How often one who waited was passed by a later arrival.
+        pub overtakes: u64,
+    }
+
+    impl AddAssign for Statistics {
+        /// As if both were of one lock: for the sum over the locks of many files.
+        fn add_assign(&mut self, other: Self) {
+            self.acquisitions = self.acquisitions.wrapping_add(other.acquisitions);
+            self.waits = self.waits.wrapping_add(other.waits);
+            self.overtakes = self.overtakes.wrapping_add(other.overtakes);
+        }
+    }
+
+    impl fmt::Display for Statistics {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let Statistics {
+                acquisitions,
+                waits,
+                overtakes,
+            } = self;
+            write!(
+                f,
+                "{acquisitions} acquisitions, {waits} waits, {overtakes} overtakes"
+            )
+        }
+    }
+
+    /// Alone on two cache lines: x86 fetches lines in pairs.
+    #[derive(Debug, Default)]
+    #[repr(align(128))]
+    struct Apart<T>(T);
+
+    #[derive(Debug, Default)]
+    pub(super) struct Counts {
+        acquisitions: Apart<AtomicU64>,
+        /// Waits and overtakes: who waits, or passes, has lost more time than a shared line costs.
+        others: Apart<[AtomicU64; 2]>,
+    }
+
+    const WAITS: usize = 0;
+    const OVERTAKES: usize = 1;
+
+    // Relaxed, all: counts that order nothing.
+    impl Counts {
+        #[inline]
+        pub(super) fn acquisitions(&self, holds: usize) {
+            self.acquisitions.0.fetch_add(holds as u64, Relaxed);
+        }
+
+        pub(super) fn waits(&self) {
+            self.others.0[WAITS].fetch_add(1, Relaxed);
+        }
+
+        pub(super) fn overtakes(&self) {
+            self.others.0[OVERTAKES].fetch_add(1, Relaxed);
+        }
+
+        pub(super) fn snapshot(&self) -> Statistics {
+            Statistics {
+                acquisitions: self.acquisitions.0.load(Relaxed),
+                waits: self.others.0[WAITS].load(Relaxed),
+                overtakes: self.others.0[OVERTAKES].load(Relaxed),
+            }
+        }
+    }
+}
