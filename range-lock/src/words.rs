@@ -395,6 +395,8 @@ pub fn for_each_surely<I: Iterator>(items: I, f: impl FnMut(I::Item)) {
         }
     }
     let mut rest = Rest(items, f);
+    // Not a loop over all that is left: that would take it from `Rest`.
+    #[allow(clippy::while_let_on_iterator)]
     while let Some(item) = rest.0.next() {
         (rest.1)(item);
     }

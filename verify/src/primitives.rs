@@ -56,7 +56,8 @@ macro_rules! primitive {
 pub const PRIMITIVES: &[Primitive] = &[
     primitive!("rw-counter", granular: false, words: true, overtakes: MAX_PASSES,
         RwCounter::new(); wait, downgrade, upgrade, split, batch),
-    primitive!("rw-distributed", granular: false, words: true, overtakes: MAX_PASSES,
+    // A writer waits at each of its two slots.
+    primitive!("rw-distributed", granular: false, words: true, overtakes: 2 * MAX_PASSES,
         RwDistributed::with_slots(2); wait, downgrade, upgrade, split, batch),
     primitive!("srl-array", granular: true, words: true, overtakes: MAX_PASSES,
         array(); wait, downgrade, upgrade, split, batch),

@@ -24,19 +24,13 @@
 //! - Two ranges of *one* lock, taken in opposite orders by two threads, are not seen (`lock_all` takes them in one call); nor is a reader that
 //!   reads again, behind a writer that came between.
 //! - Orders are learnt from what has happened, by lock and not by range: a circle of locks whose ranges or threads can never meet is told as well.
-//! - Raw locks used without the guards, and programs built for a checker, are not watched.
+//! - Raw locks used without the guards are not watched.
 
-#[cfg(all(
-    feature = "deadlock-detection",
-    not(any(spanlock_loom, spanlock_shuttle))
-))]
+#[cfg(feature = "deadlock-detection")]
 #[path = "on.rs"]
 mod world;
 
-#[cfg(not(all(
-    feature = "deadlock-detection",
-    not(any(spanlock_loom, spanlock_shuttle))
-)))]
+#[cfg(not(feature = "deadlock-detection"))]
 #[path = "off.rs"]
 mod world;
 

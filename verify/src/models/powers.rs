@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use spanlock::Access::{self, Read, Upgradable, Write};
+use spanlock_sync::atomic::{AtomicBool, Ordering::*};
 use spanlock_sync::{Park, Parker, thread};
 use spanlock_testkit::Driven;
 use spanlock_testkit::owner::{Asked, Hold, span};
@@ -297,7 +297,7 @@ pub fn programs() -> Vec<Program> {
 struct Scene {
     lock: Driven,
     data: Data,
-    /// Whether a request of main's waits. Std's: it watches, and adds no step that a checker sees.
+    /// Whether a request of main's waits. The door's own: who is told of it by this comes later than it, and passes it by the lock's bound.
     waits: AtomicBool,
     /// How many readers may pass it.
     overtakes: u32,
@@ -499,7 +499,7 @@ impl<'a> Worker<'a> {
 
     fn pass(&mut self, range: &Range<u64>) {
         // Asked before: a read that begins earlier passes nobody.
-        let waits = self.scene.waits.load(Relaxed);
+        let waits = self.scene.waits.load(Acquire);
         let tried = Hold::try_lock(&self.scene.lock, span(range.clone()), Read);
         self.passes += u32::from(waits && tried.is_ok());
         assert!(
