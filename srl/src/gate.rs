@@ -34,10 +34,10 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | J | small: between taking the words and the look at the gate | light barrier | K | `gate` |
-//! | K | wide: between closing the gate and the scan | heavy barrier | J | `gate` |
-//! | L | the read-modify-write that opens the gate | Release | M | `gate-visibility` |
-//! | M | small: the look at the gate | Acquire | L | `gate-visibility` |
+//! | J | small: between taking the words and the look at the gate | light barrier | K | `srl-gate/try-leaves-no-trace` |
+//! | K | wide: between closing the gate and the scan | heavy barrier | J | `srl-gate/try-leaves-no-trace` |
+//! | L | the read-modify-write that opens the gate | Release | M | `srl-gate/visibility` |
+//! | M | small: the look at the gate | Acquire | L | `srl-gate/visibility` |
 //!
 //! Between wide requests, and between a wide and a small one that saw the gate closed, the interval tree's mutex orders.
 

@@ -31,7 +31,7 @@
 //! Orderings A, B, C: [`spanlock::words`].
 //!
 //! # Models
-//! In `verify/`, rows `packed-word/…` and `srl-packed/…`.
+//! In `verify/`, rows `srl-packed/…`; that a lane with six readers lets a seventh wait: `full-lane`.
 
 use spanlock::Access;
 use spanlock::words::Word;

@@ -25,10 +25,10 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | F | in `enter`, between the counter and the walk | light barrier | G | `sections`, `reclamation` |
-//! | G | in `wait_for_all`, between the unlinking and the counters | heavy barrier | F | `sections`, `reclamation` |
-//! | H | the store that ends a section | Release | I | `sections`, `reclamation` |
-//! | I | the load of a counter in `wait_for_all` | Acquire | H | `sections`, `reclamation` |
+//! | F | in `enter`, between the counter and the walk | light barrier | G | `sections/grace` |
+//! | G | in `wait_for_all`, between the unlinking and the counters | heavy barrier | F | `sections/grace` |
+//! | H | the store that ends a section | Release | I | `sections/grace` |
+//! | I | the load of a counter in `wait_for_all` | Acquire | H | `sections/grace` |
 //!
 //! # Not promised
 //! That `wait_for_all` is quick: a thread may lose its core in the midst of a section. So no section may wait for anything that
