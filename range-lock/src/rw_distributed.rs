@@ -11,7 +11,8 @@
 //!
 //! # Invariants
 //! - **D-I1** A reader holds the word of one slot, a writer and an upgradable reader those of all: so each writer shares a
-//!   word with everybody else, two upgradable readers share all, and [`RwWord`](crate::RwWord)'s exclusion, visibility and bounded overtaking carry over.
+//!   word with everybody else, two upgradable readers share all, and [`RwWord`](crate::RwWord)'s exclusion and visibility carry over. So does bounded overtaking, slot by slot: while a writer waits at one, readers of later slots pass it as they like, which does not
+//!   delay it; when it comes to theirs, [`MAX_PASSES`](crate::words::MAX_PASSES) of them do.
 //! - **D-I2** Slots are taken in ascending order, so writers cannot wait for each other in a circle. A reader holds
 //!   one slot and waits for none.
 //!

@@ -28,7 +28,7 @@ pub struct Primitive {
     /// state is under a mutex: then it can meet no fault but one, a sleep that ends by itself. (Nor is it asked of locks whose words are those of another
     /// row: the faults are met there.)
     pub words: bool,
-    /// How many later arrivals may pass a waiter.
+    /// How many later arrivals may pass a waiter; `u32::MAX` if they are not counted as a whole.
     pub overtakes: u32,
     /// What it can do.
     pub powers: &'static [Power],
@@ -56,8 +56,8 @@ macro_rules! primitive {
 pub const PRIMITIVES: &[Primitive] = &[
     primitive!("rw-counter", granular: false, words: true, overtakes: MAX_PASSES,
         RwCounter::new(); wait, downgrade, upgrade, split, batch),
-    // A writer waits at each of its two slots.
-    primitive!("rw-distributed", granular: false, words: true, overtakes: 2 * MAX_PASSES,
+    // While a writer waits at one slot, readers at the other pass it as they like: they do not delay it.
+    primitive!("rw-distributed", granular: false, words: true, overtakes: u32::MAX,
         RwDistributed::with_slots(2); wait, downgrade, upgrade, split, batch),
     primitive!("srl-array", granular: true, words: true, overtakes: MAX_PASSES,
         array(); wait, downgrade, upgrade, split, batch),
