@@ -217,6 +217,7 @@ const ENDLESS: &[&str] = &[
     "srl-tree/visibility",
     "srl-tree/readers-share",
     "srl-tree/disjoint/shuttle",
+    "srl-tree/try-leaves-no-trace/shuttle",
     "srl-tree/wakeup",
     "srl-tree/deadlock",
     "srl-tree/growth/shuttle",

@@ -13,7 +13,12 @@ fn run(built: &Built, job: &Job, more: &[&str]) -> Ended {
 /// Rows that are searched for a failure: stock loom's, the cheap ones first.
 fn rows() -> Vec<Job> {
     let mut rows = jobs();
-    rows.retain(|job| job.mode == Mode::Weak && job.quick && job.program.primitive != "litmus");
+    // What a fault changes is the word's affair, and shown there.
+    rows.retain(|job| {
+        let primitive = job.program.primitive;
+        let faultless = job.faults.is_empty() || primitive == "rw-word";
+        job.mode == Mode::Weak && job.quick && faultless && primitive != "litmus"
+    });
     rows.sort_by_key(|job| {
         (
             job.program.threads,
