@@ -220,11 +220,11 @@ impl<'a, W: Word> Run<'a, W> {
         }
         P::with(|parker| {
             // It has looked often enough: straight into the queue.
-            let mut progress = Progress::queued(self, 0, queue, parker.waker());
-            while progress
-                .poll(self, access, queue, parker.waker())
-                .is_pending()
-            {
+            let (mut progress, run) = (
+                Progress::queued(self, 0, queue, parker.waker()),
+                core::iter::once(self),
+            );
+            while poll_all(run.clone(), access, &mut progress, queue, parker.waker()).is_pending() {
                 parker.park();
             }
         });

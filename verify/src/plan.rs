@@ -243,7 +243,8 @@ pub fn jobs() -> Vec<Job> {
             let random = matches!(program.run, Run::Histories(_));
             let name = job.name();
             if ENDLESS.iter().any(|endless| name.starts_with(endless)) {
-                job.quick = false;
+                // The one that needs the sections of the tree is for the mutants, too.
+                job.quick = mode == Mode::Weak && name.starts_with("srl-tree/reclamation");
                 if mode != Mode::Dfs {
                     job.bound = Some(FEW_PREEMPTIONS);
                     jobs.push(job);

@@ -43,7 +43,8 @@ fn every_ordering_and_every_wake_is_needed() {
         for site in found
             .sites
             .into_iter()
-            .filter(|site| !site.ends_with("=Relaxed"))
+            // The models' own watch, and prove nothing of a lock.
+            .filter(|site| !site.ends_with("=Relaxed") && !site.starts_with("verify/"))
         {
             sites.entry(site).or_default().push(job);
         }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use spanlock::RangeLockExt;
+use spanlock::{Access, RangeLockExt, words};
 use spanlock_srl::packed::MAX_READERS;
-use spanlock_srl::{Shape, SrlPacked, SrlTree};
+use spanlock_srl::{PackedWord, Shape, SrlPacked, SrlTree};
 use spanlock_sync::atomic::{AtomicBool, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::section::Sections;
 use spanlock_sync::thread;
+use spanlock_sync::wait::WaitQueue;
 
 use super::lock::Data;
 use crate::program::{FAULTLESS, Program, Run};
@@ -50,6 +51,38 @@ pub fn programs() -> Vec<Program> {
             2,
             3,
             reclamation,
+        ),
+        program(
+            "packed-word",
+            "exclusion",
+            "two writers of overlapping lanes exclude each other, and the second sees the first's write",
+            2,
+            2,
+            || packed_word(Access::Write),
+        ),
+        program(
+            "packed-word",
+            "exclusion-read-write",
+            "a reader and a writer of overlapping lanes exclude each other",
+            2,
+            2,
+            || packed_word(Access::Read),
+        ),
+        program(
+            "packed-word",
+            "downgrade",
+            "what was done under a hold of lanes is seen by those whom its downgrade lets in",
+            2,
+            2,
+            packed_downgrade,
+        ),
+        program(
+            "packed-word",
+            "upgrade",
+            "of two readers of a lane at most one becomes the writer, and sees what the other did",
+            2,
+            2,
+            packed_upgrade,
         ),
         program(
             "srl-packed",
@@ -154,4 +187,110 @@ fn full_lane() {
     one_more.join().expect("gets in beside the others");
     drop(readers);
     assert!(lock.try_write(0..1).is_ok(), "a hold is left behind");
+}
+
+/// A packed word without the lock around it, whose gate would order as much as the word does. The cell belongs to lane 1.
+struct Packed {
+    word: PackedWord,
+    queue: WaitQueue,
+    cell: Memory,
+}
+
+impl Packed {
+    fn new() -> Arc<Self> {
+        Arc::new(Packed {
+            word: PackedWord::new(),
+            queue: WaitQueue::new(),
+            cell: Memory(UnsafeCell::new(0)),
+        })
+    }
+
+    fn run(&self, first: u32, end: u32) -> words::Run<'_, PackedWord> {
+        words::Run::new(&self.word, first, end)
+    }
+
+    fn add_one(&self) {
+        // SAFETY: the caller's hold of lane 1 excludes all others: that it does is what loom checks.
+        self.cell.0.with_mut(|cell| unsafe { *cell += 1 });
+    }
+
+    fn look(&self, me: usize) {
+        // SAFETY: as above, but for readers.
+        let seen = self.cell.0.with(|cell| unsafe { *cell });
+        note(me, format!("{seen}"));
+    }
+
+    /// Holds lanes and uses the cell.
+    fn use_it(&self, me: usize, first: u32, end: u32, access: Access) {
+        let run = self.run(first, end);
+        run.lock(access, &self.queue);
+        if access == Access::Write {
+            self.add_one();
+        } else {
+            self.look(me);
+        }
+        // SAFETY: held just now.
+        unsafe { run.unlock(access, &self.queue) };
+    }
+}
+
+fn packed_word(other: Access) {
+    let shared = Packed::new();
+    let thread = {
+        let shared = shared.clone();
+        thread::spawn(move || shared.use_it(1, 1, 3, other))
+    };
+    shared.use_it(0, 0, 2, Access::Write);
+    thread.join().expect("gets in");
+    shared.use_it(0, 0, 16, Access::Read);
+}
+
+/// Main writes, goes on as an upgradable reader, then as a reader; the other upgradable one may come in between.
+fn packed_downgrade() {
+    let shared = Packed::new();
+    let thread = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let run = shared.run(1, 2);
+            run.lock(Access::Upgradable, &shared.queue);
+            shared.look(1);
+            // SAFETY: held just now.
+            unsafe { run.unlock(Access::Upgradable, &shared.queue) };
+        })
+    };
+    let run = shared.run(0, 2);
+    run.lock(Access::Write, &shared.queue);
+    shared.add_one();
+    // SAFETY: held with the first of each two.
+    unsafe { run.downgrade(Access::Write, Access::Read, &shared.queue) };
+    thread.join().expect("gets in beside a reader");
+    // SAFETY: held so.
+    unsafe { run.unlock(Access::Read, &shared.queue) };
+}
+
+fn packed_upgrade() {
+    let shared = Packed::new();
+    let upgrade = |shared: &Packed, me| {
+        let run = shared.run(1, 2);
+        run.lock(Access::Read, &shared.queue);
+        shared.look(me);
+        // SAFETY: held so.
+        let upgraded = unsafe { run.try_upgrade(Access::Read) };
+        if upgraded {
+            shared.add_one();
+        }
+        let access = if upgraded {
+            Access::Write
+        } else {
+            Access::Read
+        };
+        // SAFETY: held so.
+        unsafe { run.unlock(access, &shared.queue) };
+    };
+    let thread = {
+        let shared = shared.clone();
+        thread::spawn(move || upgrade(&shared, 1))
+    };
+    upgrade(&shared, 0);
+    thread.join().expect("neither waits");
 }

@@ -55,6 +55,14 @@ pub fn programs() -> Vec<Program> {
             downgrade,
         ),
         program(
+            "downgrade-upgradable",
+            "what was done under an upgradable hold is seen under the next, though the first goes on as a reader",
+            2,
+            4,
+            FAULTLESS,
+            downgrade_upgradable,
+        ),
+        program(
             "upgrade",
             "of two readers at most one becomes the writer, and nobody writes between its read and its write",
             2,
@@ -239,6 +247,36 @@ fn downgrade() {
     reader.join().expect("gets in beside main");
     shared.use_and_unlock(0, Access::Read);
     shared.assert_free();
+}
+
+/// The cell is what upgradable holds exclude each other from.
+fn downgrade_upgradable() {
+    let shared = Guarded::new();
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || add_one_and_read_on(&shared, 1))
+    };
+    add_one_and_read_on(&shared, 0);
+    other.join().expect("neither waits for ever");
+    shared.assert_free();
+}
+
+fn add_one_and_read_on(shared: &Guarded, me: usize) {
+    shared.lock(Access::Upgradable);
+    // SAFETY: no other upgradable hold is there, and plain readers leave the cell alone here.
+    let count = shared.data.with_mut(|data| unsafe {
+        *data += 1;
+        *data
+    });
+    note(me, format!("{count}"));
+    // SAFETY: held as an upgradable reader.
+    unsafe {
+        shared
+            .word
+            .run()
+            .downgrade(Access::Upgradable, Access::Read, &shared.queue)
+    }
+    shared.unlock(Access::Read);
 }
 
 fn upgrade() {
