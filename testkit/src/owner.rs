@@ -56,7 +56,7 @@ impl<'a> Hold<'a> {
     /// Takes several spans, blocking. Only for locks with this power.
     ///
     /// # Errors
-    /// As [`spanlock::RawRangeLockBatch::lock_all`].
+    /// As [`spanlock::RawRangeLockBatch::lock_batch`].
     pub fn lock_all(lock: &'a Driven, batch: &[(Span, Access)]) -> Result<Vec<Self>, RangeError> {
         let mut tokens = Vec::new();
         let power = lock.batch.as_ref().expect("a lock with this power");
@@ -67,7 +67,7 @@ impl<'a> Hold<'a> {
     /// Takes several spans if that is possible at once. Only for locks with this power.
     ///
     /// # Errors
-    /// As [`spanlock::RawRangeLockBatch::try_lock_all`].
+    /// As [`spanlock::RawRangeLockBatch::try_lock_batch`].
     pub fn try_lock_all(
         lock: &'a Driven,
         batch: &[(Span, Access)],
