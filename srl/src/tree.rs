@@ -65,11 +65,10 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | N | the compare-exchange that links a node | AcqRel | O (Release), P (Acquire) | `growth`, `reclamation` |
-//! | O | the load of a slot; the compare-exchange that fails | Acquire | N, P | `growth`, `reclamation` |
-//! | P | the store that unlinks a node | Release | N, O | `reclamation` |
+//! | N | the compare-exchange that links a node | Release | O | `srl-tree/exclusion`, `growth` |
+//! | O | the load of a slot; the compare-exchange that fails | Acquire | N | `srl-tree/exclusion`, `growth` |
 //!
-//! F to I: [`spanlock_sync::section`]; J to M: [`crate::gate`].
+//! The store that unlinks a node is Relaxed: the gate orders it (L and M). F to I: [`spanlock_sync::section`]; J to M: [`crate::gate`].
 //!
 //! # Not promised
 //! Wide holds keep the nodes of their whole span, and those that overlap it, whether there are words in use or not.

@@ -28,7 +28,7 @@ impl Slot {
     /// The node, or null.
     #[inline]
     pub(super) fn load(&self) -> *mut Node {
-        // Acquire [O→N, P]: the node's slots or words are seen as they were made, and what was done under holds in nodes that are gone.
+        // Acquire [O→N]: the node's slots or words are seen as they were made.
         self.0.load(Acquire)
     }
 
@@ -38,15 +38,16 @@ impl Slot {
     /// The node that is there already.
     fn link(&self, node: *mut Node) -> Result<(), *mut Node> {
         let null = core::ptr::null_mut();
-        // AcqRel [N→O], [N→P]: publishes the node; and the null may be one that `unlink` left. Acquire on failure [O→N]: the node of another.
-        let linked = self.0.compare_exchange(null, node, AcqRel, Acquire);
+        // Release [N→O]: publishes the node. Acquire on failure [O→N]: the node of another.
+        let linked = self.0.compare_exchange(null, node, Release, Acquire);
         linked.map(drop)
     }
 
     /// Empties the slot. Only who shrinks does, alone: others change empty slots only.
     pub(super) fn unlink(&self) {
-        // Release [P→N, O]: what was done under holds in the node is seen by whoever finds it gone.
-        self.0.store(core::ptr::null_mut(), Release);
+        // Relaxed: what was done under holds in the node is seen by whoever finds it gone, because he looks at the gate after that: it is closed, and then
+        // the entries' mutex orders, or has been opened since (L, M).
+        self.0.store(core::ptr::null_mut(), Relaxed);
     }
 
     /// Makes a node of `len` slots or words for the slot; or finds the one that another thread has made meanwhile. Says whether it made it.
