@@ -101,12 +101,13 @@ impl<P: Park> Gate<P> {
         // Light [J→K].
         barrier::light();
         // Acquire [M→L].
-        self.wide.load(Acquire) != 0 && self.would_block(touched, access)
+        self.wide.load(Acquire) != 0 && self.would_block(touched.start, touched.end, access)
     }
 
+    /// Numbers, not a range by reference: that would have to be in memory before each word is taken.
     #[cold]
-    fn would_block(&self, touched: &Range<u64>, access: Access) -> bool {
-        self.entries.would_block(entry_of(touched), access)
+    fn would_block(&self, start: u64, end: u64, access: Access) -> bool {
+        self.entries.would_block(entry_of(&(start..end)), access)
     }
 
     /// The requests that have entries: wide ones, and small ones that have backed off.

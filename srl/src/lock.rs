@@ -408,7 +408,8 @@ impl<S: Space, P: Park> Srl<S, P> {
 
     /// Blocks until the segments are held. `taken` of them are already; the next was found in the hands of others, if it says so.
     #[cold]
-    fn lock_slow(&self, touched: &Range<u64>, access: Access, mut advance: Advance) -> Token {
+    fn lock_slow(&self, touched: Range<u64>, access: Access, mut advance: Advance) -> Token {
+        let touched = &touched;
         let mut spin = Backoff::new();
         while let Advance::Taken(taken) = advance
             && spin.round()
@@ -544,9 +545,12 @@ unsafe impl<S: Space, P: Park> RawRangeLock for Srl<S, P> {
         let touched = self.segments.touched(span)?;
         let token = if self.is_usual(&touched) {
             let token = self.take_one_word(&touched, access);
-            token.unwrap_or_else(|| self.lock_slow(&touched, access, Advance::Taken(0)))
+            match token {
+                Some(token) => token,
+                None => self.lock_slow(touched, access, Advance::Taken(0)),
+            }
         } else {
-            self.lock_many(&touched, access)
+            self.lock_many(touched, access)
         };
         self.queue.counters().acquisitions(1);
         Ok(token)
@@ -571,7 +575,7 @@ unsafe impl<S: Space, P: Park> RawRangeLock for Srl<S, P> {
                     let piece = self.space.held(Some(word), touched.start, touched.end);
                     piece.first_run().unlock(access, &self.queue);
                 }
-                holding => self.unlock_many(&touched, access, holding),
+                holding => self.unlock_many(touched, access, holding),
             }
         }
     }
@@ -597,7 +601,7 @@ impl<S: Space, P: Park> Srl<S, P> {
         if self.is_usual(touched) {
             self.take_one_word(touched, access)
         } else {
-            self.try_lock_many(touched, access)
+            self.try_lock_many(touched.clone(), access)
         }
     }
 
@@ -623,18 +627,19 @@ impl<S: Space, P: Park> Srl<S, P> {
     }
 
     #[inline(never)]
-    fn lock_many(&self, touched: &Range<u64>, access: Access) -> Token {
-        if self.is_wide(touched) {
+    fn lock_many(&self, touched: Range<u64>, access: Access) -> Token {
+        if self.is_wide(&touched) {
             return self.lock_slow(touched, access, Advance::Stopped);
         }
-        match self.advance_through_gate(touched, 0, access) {
+        match self.advance_through_gate(&touched, 0, access) {
             Advance::All(word) => Token::new(word),
             advance => self.lock_slow(touched, access, advance),
         }
     }
 
     #[inline(never)]
-    fn try_lock_many(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
+    fn try_lock_many(&self, touched: Range<u64>, access: Access) -> Option<Token> {
+        let touched = &touched;
         if self.is_wide(touched) {
             return self.try_lock_wide(touched, access);
         }
@@ -652,7 +657,8 @@ impl<S: Space, P: Park> Srl<S, P> {
     /// # Safety
     /// The segments are held by `holding` with `access`, and given up.
     #[inline(never)]
-    unsafe fn unlock_many(&self, touched: &Range<u64>, access: Access, holding: Holding) {
+    unsafe fn unlock_many(&self, touched: Range<u64>, access: Access, holding: Holding) {
+        let touched = &touched;
         match holding {
             // SAFETY: the caller's promise: S-I1, S-I4.
             Holding::Words(word) => unsafe {
