@@ -73,14 +73,14 @@ fn list_names_every_row_once() {
 fn a_row_that_is_cut_off_is_truncated_and_no_success() {
     let output = verify(&[
         "--filter",
-        "rw-distributed/visibility/shuttle/dfs",
+        "srl-packed/exclusion/shuttle/dfs",
         "--limit",
         "0",
     ]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(
-        told.contains("TRUNCATED: rw-distributed/visibility"),
+        told.contains("TRUNCATED: srl-packed/exclusion"),
         "{told}"
     );
 }
