@@ -79,10 +79,7 @@ fn a_row_that_is_cut_off_is_truncated_and_no_success() {
     ]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(
-        told.contains("TRUNCATED: srl-packed/exclusion"),
-        "{told}"
-    );
+    assert!(told.contains("TRUNCATED: srl-packed/exclusion"), "{told}");
 }
 
 #[test]
