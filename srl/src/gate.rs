@@ -36,8 +36,8 @@
 //! |---|---|---|---|---|
 //! | J | small: between taking the words and the look at the gate | light barrier | K | `srl-gate/try-leaves-no-trace` |
 //! | K | wide: between closing the gate and the scan | heavy barrier | J | `srl-gate/try-leaves-no-trace` |
-//! | L | the read-modify-write that opens the gate | Release | M | `srl-gate/visibility` |
-//! | M | small: the look at the gate | Acquire | L | `srl-gate/visibility` |
+//! | L | the read-modify-write that opens the gate | Release | M | `srl-gate/try-leaves-no-trace` |
+//! | M | small: the look at the gate | Acquire | L | `srl-gate/try-leaves-no-trace` |
 //!
 //! Between wide requests, and between a wide and a small one that saw the gate closed, the interval tree's mutex orders.
 

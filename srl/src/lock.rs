@@ -102,8 +102,7 @@ impl<S: Space, P: Park> Srl<S, P> {
 
     /// The same lock, but a request is wide if it touches more than `segments` segments (at least 1; the default is as many as 512 words hold).
     ///
-    /// A wide request costs about two microseconds on a machine where several cores are busy, most of it for a system call that interrupts them. A small one costs some
-    /// nanoseconds a word.
+    /// A wide request costs a system call that interrupts the busy cores, and a load a word. A small one costs some nanoseconds a word.
     pub fn wide_above(mut self, segments: u64) -> Self {
         self.wide_above = segments.max(1);
         self

@@ -31,7 +31,7 @@
 //! Orderings A, B, C: [`spanlock::words`].
 //!
 //! # Models
-//! In `verify/`, rows `srl-packed/…`; that a lane with six readers lets a seventh wait: `full-lane`.
+//! In `verify/`, rows `packed-word/…` of the word alone, whose orderings the gate around it would hide, and `srl-packed/…`; that a lane with six readers lets a seventh wait: `full-lane`.
 
 use spanlock::Access;
 use spanlock::words::Word;

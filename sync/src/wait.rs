@@ -211,8 +211,9 @@ impl<P> WaitQueue<P> {
         if place.head && known {
             return Some(true);
         }
-        place.evictions = world::evictions();
+        // First: the user's code, which may panic.
         let mut kept = waker.clone();
+        place.evictions = world::evictions();
         place.waker = identity(&kept);
         let mut bucket = self.lock(place.spot);
         let head = bucket.head(place.spot);

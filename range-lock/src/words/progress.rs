@@ -123,17 +123,20 @@ impl Progress {
         {
             self.leave(queue);
         }
-        match self.place.take() {
-            None => Look::Arrives,
-            Some(mut place) => match queue.is_head(&mut place, waker) {
-                // Its word had gone, and is back at the same address.
-                None => Look::Arrives,
-                Some(true) if admit(run.up_to(1)) => Look::Passed(place),
-                Some(_) => {
-                    self.place = Some(place);
-                    Look::Waits
-                }
-            },
+        // Kept where it is meanwhile: the waker's clone is the user's code, and may panic.
+        let Some(place) = &mut self.place else {
+            return Look::Arrives;
+        };
+        match queue.is_head(place, waker) {
+            // Its word had gone, and is back at the same address.
+            None => {
+                self.place = None;
+                Look::Arrives
+            }
+            Some(true) if admit(run.up_to(1)) => {
+                self.place.take().map_or(Look::Arrives, Look::Passed)
+            }
+            Some(_) => Look::Waits,
         }
     }
 

@@ -167,6 +167,13 @@ pub(crate) fn wakers_that_panic<L: RawRangeLockWait>(lock: &L) {
     }
     // One goes on, one gives up.
     assert!(poll(&mut first, &counter).is_pending());
+    // It has its place now, and keeps it whatever the next waker does.
+    let again = || {
+        Pin::new(&mut first)
+            .poll(&mut Context::from_waker(&cloned))
+            .is_ready()
+    };
+    assert!(catch_unwind(AssertUnwindSafe(again)).is_err());
     drop(second);
     drop(hold);
     drop(block_on(first).unwrap());
