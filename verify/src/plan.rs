@@ -129,18 +129,32 @@ const PREEMPTIONS: u64 = 3;
 /// Random schedules of a program.
 const SCHEDULES: u64 = 20_000;
 
-/// Rows that take more than a few seconds: left out of `--quick`.
+/// Rows that take more than a few seconds: left out of `--quick`. Beginnings of names.
 const SLOW: &[&str] = &[
-    "rw-word/bounded-overtaking/shuttle/dfs",
-    "rw-distributed/visibility/shuttle/dfs",
-    "rw-distributed/wakeup/shuttle/dfs",
-    "rw-distributed/exclusion/shuttle/dfs",
-    "rw-distributed/deadlock/shuttle/dfs",
-    "srl-array/deadlock/shuttle/dfs",
-    "rw-distributed/downgrade-writer/shuttle/dfs",
-    "rw-distributed/downgrade-upgradable/shuttle/dfs",
+    "packed-word/exclusion",
+    "rw-distributed/deadlock",
+    "rw-distributed/downgrade-upgradable/",
+    "rw-distributed/downgrade-writer/",
+    "rw-distributed/exclusion/",
     "rw-distributed/upgrade-readers/shuttle/dfs",
     "rw-distributed/upgrade-writer/shuttle/dfs",
+    "rw-word/bounded-overtaking/shuttle/dfs",
+    "srl-array/deadlock/shuttle/dfs",
+    "srl-array/exclusion-read-write/shuttle/dfs",
+    "srl-array/exclusion-write-read/shuttle/dfs",
+    "srl-array/exclusion/shuttle/dfs",
+    "srl-array/shrink-keeps/shuttle/dfs",
+    "srl-array/split-keeps/shuttle/dfs",
+    "srl-packed/downgrade-writer/loom/rmw-load",
+    "srl-packed/exclusion-read-write/shuttle/dfs",
+    "srl-packed/exclusion-write-read/shuttle/dfs",
+    "srl-packed/exclusion/shuttle/dfs",
+    "srl-packed/shrink-",
+    "srl-packed/split-",
+    "srl-tree/exclusion-read-write/loom/rmw-load",
+    "srl-tree/exclusion-write-read/loom/rmw-load",
+    "srl-tree/exclusion/loom/rmw-load",
+    "srl-tree/try-leaves-no-trace/loom/rmw-load",
 ];
 
 /// Rows of two threads whose search is known not to end in minutes: explored up to a number of preemptions, or by random
@@ -243,8 +257,7 @@ pub fn jobs() -> Vec<Job> {
             let random = matches!(program.run, Run::Histories(_));
             let name = job.name();
             if ENDLESS.iter().any(|endless| name.starts_with(endless)) {
-                // The one that needs the sections of the tree is for the mutants, too.
-                job.quick = mode == Mode::Weak && name.starts_with("srl-tree/reclamation");
+                job.quick = false;
                 if mode != Mode::Dfs {
                     job.bound = Some(FEW_PREEMPTIONS);
                     jobs.push(job);
@@ -259,7 +272,7 @@ pub fn jobs() -> Vec<Job> {
                 }
                 return;
             }
-            job.quick = !random && !SLOW.contains(&job.name().as_str());
+            job.quick = !random && !SLOW.iter().any(|slow| name.starts_with(slow));
             jobs.push(job);
         };
         if let Run::Histories(_) = program.run {
