@@ -88,19 +88,6 @@ impl RwWord {
     pub fn run(&self) -> Run<'_, Self> {
         Run::new(self, 0, 1)
     }
-
-    /// Takes a word that was not free when it was `seen`, if it admits that.
-    fn take_shared(&self, mut seen: u32, access: Access) -> bool {
-        while admits(seen, access) {
-            let taken = seen + held(access);
-            // Acquire [A→B, C] as in `take`; Relaxed on failure, for the same reason.
-            match self.0.compare_exchange_weak(seen, taken, Acquire, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
-    }
 }
 
 // SAFETY: R-I1 excludes; A, B and C make the earlier happen before the later.
@@ -109,15 +96,23 @@ unsafe impl Word for RwWord {
 
     #[inline]
     fn take(&self, _first: u32, _end: u32, access: Access, _least: u32) -> u32 {
-        // The usual case without a look. Acquire [A→B, C]: pairs with the releases of the holds before. Relaxed on failure:
-        // nothing is read under it but the word itself.
-        match self
-            .0
-            .compare_exchange_weak(0, held(access), Acquire, Relaxed)
-        {
-            Ok(_) => 1,
-            Err(seen) => u32::from(self.take_shared(seen, access)),
+        if access == Access::Write {
+            // Acquire [A→B, C], Relaxed on failure: as below.
+            let taken = self.0.compare_exchange(0, WRITER, Acquire, Relaxed);
+            return u32::from(taken.is_ok());
         }
+        // The usual case without a look: free.
+        let mut seen = 0;
+        while admits(seen, access) {
+            let taken = seen + held(access);
+            // Acquire [A→B, C]: pairs with the releases of the holds before. Relaxed on failure: nothing is read under it but the
+            // word itself.
+            match self.0.compare_exchange_weak(seen, taken, Acquire, Relaxed) {
+                Ok(_) => return 1,
+                Err(now) => seen = now,
+            }
+        }
+        0
     }
 
     #[inline]

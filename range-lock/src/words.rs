@@ -40,13 +40,14 @@
 mod progress;
 
 use core::fmt;
+use core::marker::PhantomData;
 #[cfg(feature = "std")]
 use std::time::Instant;
 
+use spanlock_sync::Park;
 use spanlock_sync::atomic::Zeroed;
 use spanlock_sync::hint::{Backoff, scaled};
 use spanlock_sync::wait::{Spot, WaitQueue};
-use spanlock_sync::{Park, barrier};
 #[cfg(feature = "std")]
 use spanlock_sync::{Parker, Wakeup};
 
@@ -166,23 +167,50 @@ impl<'a, W: Word> Run<'a, W> {
     #[inline]
     pub fn arrive<P>(self, access: Access, least: u32, queue: &WaitQueue<P>) -> u32 {
         let Run { word, first, end } = self;
-        if queue.is_occupied(self.address()) {
-            return arrive_past_waiters(word, first, end, access, least, queue) - first;
+        if queue.may_be_occupied() {
+            return arrive_among_waiters(word, first, end, access, least, queue) - first;
         }
         word.take(first, end, access, least) - first
+    }
+
+    /// Takes every lane if that is possible at once, and nobody waits at any word of the queue.
+    ///
+    /// The usual case, and no more: small enough to be inlined, and it calls nothing. What a call could change would have to be saved before
+    /// the read-modify-write, which then waits for those stores: that would cost more than all the rest.
+    #[inline]
+    pub fn take_at_once<P>(self, access: Access, queue: &WaitQueue<P>) -> Result<(), Refusal> {
+        if queue.may_be_occupied() {
+            return Err(Refusal::Untried);
+        }
+        let Run { word, first, end } = self;
+        if word.take(first, end, access, end - first) == end {
+            Ok(())
+        } else {
+            Err(Refusal::Busy)
+        }
     }
 
     /// Takes every lane if that is possible at once. Ordering: Acquire on success.
     #[inline]
     pub fn try_lock<P>(self, access: Access, queue: &WaitQueue<P>) -> bool {
-        self.arrive(access, self.len(), queue) == self.len()
+        match self.take_at_once(access, queue) {
+            Ok(()) => true,
+            Err(refusal) => self.try_lock_otherwise(access, queue, refusal),
+        }
+    }
+
+    #[cold]
+    fn try_lock_otherwise<P>(self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) -> bool {
+        let Run { word, first, end } = self;
+        refusal == Refusal::Untried
+            && arrive_among_waiters(word, first, end, access, end - first, queue) == end
     }
 
     /// Takes every lane; blocks until no conflicting hold is left. Ordering: Acquire.
     #[inline]
     pub fn lock<P: Park>(self, access: Access, queue: &WaitQueue<P>) {
-        if !self.try_lock(access, queue) {
-            self.lock_slow(access, queue);
+        if let Err(refusal) = self.take_at_once(access, queue) {
+            self.lock_otherwise(access, queue, refusal);
         }
     }
 
@@ -209,7 +237,10 @@ impl<'a, W: Word> Run<'a, W> {
     }
 
     #[cold]
-    fn lock_slow<P: Park>(mut self, access: Access, queue: &WaitQueue<P>) {
+    fn lock_otherwise<P: Park>(mut self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) {
+        if self.try_lock_otherwise(access, queue, refusal) {
+            return;
+        }
         let mut spin = Backoff::new();
         while spin.round() {
             let taken = self.arrive(access, 1, queue);
@@ -237,21 +268,21 @@ impl<'a, W: Word> Run<'a, W> {
     #[inline]
     pub unsafe fn unlock<P>(self, access: Access, queue: &WaitQueue<P>) {
         // Before: afterwards the word may be gone with the last who could hold its memory.
-        let address = self.address();
+        let wakes = self.wakes();
         // SAFETY: the caller's promise.
-        if unsafe { self.word.give_back(self.first, self.end, access) } {
-            wake(address, self.first, self.end, queue);
+        if unsafe { self.give_back(access) } {
+            wakes.wake(queue);
         }
     }
 
-    /// As [`unlock`](Self::unlock), but leaves the waking to the caller: whether there is any to be done, by [`Wakes::wake`].
+    /// As [`unlock`](Self::unlock), but leaves the waking to the caller, by [`wakes`](Self::wakes): whether there is any to be done.
     ///
     /// # Safety
     /// As [`unlock`](Self::unlock).
-    pub unsafe fn give_back(self, access: Access) -> Option<Wakes> {
-        let (word, first, end) = (self.address(), self.first, self.end);
+    #[inline]
+    pub unsafe fn give_back(self, access: Access) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.word.give_back(first, end, access) }.then_some(Wakes { word, first, end })
+        unsafe { self.word.give_back(self.first, self.end, access) }
     }
 
     /// Turns a hold of every lane into one that excludes less, and wakes whom that unblocks. Ordering: Release.
@@ -261,8 +292,24 @@ impl<'a, W: Word> Run<'a, W> {
     #[inline]
     pub unsafe fn downgrade<P>(self, from: Access, to: Access, queue: &WaitQueue<P>) {
         // SAFETY: the caller's promise.
+        unsafe { self.weaken(from, to) };
+        self.wakes().wake(queue);
+    }
+
+    /// As [`downgrade`](Self::downgrade), but leaves the waking to the caller, by [`wakes`](Self::wakes).
+    ///
+    /// # Safety
+    /// As [`Word::weaken`].
+    #[inline]
+    pub unsafe fn weaken(self, from: Access, to: Access) {
+        // SAFETY: the caller's promise.
         unsafe { self.word.weaken(self.first, self.end, from, to) };
-        wake(self.address(), self.first, self.end, queue);
+    }
+
+    /// Those who wait for its lanes.
+    #[inline]
+    pub fn wakes(self) -> Wakes<W> {
+        Wakes::new(self.address(), self.first, u64::from(self.end))
     }
 
     /// Turns a hold of every lane into an exclusive one if nobody else holds any, before all who wait. Ordering: Acquire on
@@ -283,10 +330,20 @@ impl<'a, W: Word> Run<'a, W> {
     }
 }
 
-/// [`Run::arrive`] where somebody may wait. (Not a method: a run that is passed by reference would have to be in memory, in the
+/// Why a run was not taken at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Somebody waits, if not for this run: it was not tried.
+    Untried,
+    /// A lane is in the hands of others.
+    Busy,
+}
+
+/// [`Run::arrive`] where somebody waits for a word of the queue. (Not a method: a run that is passed by reference would have to be in memory, in the
 /// usual case as well.)
 #[cold]
-fn arrive_past_waiters<W: Word, P>(
+#[inline(never)]
+fn arrive_among_waiters<W: Word, P>(
     word: &W,
     first: u32,
     end: u32,
@@ -294,41 +351,67 @@ fn arrive_past_waiters<W: Word, P>(
     least: u32,
     queue: &WaitQueue<P>,
 ) -> u32 {
+    let address = core::ptr::from_ref(word).addr();
+    if !queue.is_this_occupied(address) {
+        return word.take(first, end, access, least);
+    }
     let take = |open| {
         if open - first < least {
             return first;
         }
         word.take(first, open, access, least)
     };
-    let address = core::ptr::from_ref(word).addr();
     queue.pass(address, first..end, MAX_PASSES, take)
 }
 
-/// Whom a release may have let in: the heads of the queues of some lanes. Knows the word's address only, so the word may be gone.
-#[derive(Clone, Copy, Debug)]
+/// Whom a change may have let in: the heads of the queues of neighbouring lanes. Knows the words' address only, so they may be gone.
+#[derive(Debug)]
 #[must_use = "who is not woken sleeps for ever"]
-pub struct Wakes {
+pub struct Wakes<W> {
+    /// The address of the first word, in which `first` and `end` count.
     word: usize,
     first: u32,
-    end: u32,
+    end: u64,
+    form: PhantomData<fn() -> W>,
 }
 
-impl Wakes {
-    /// Wakes them.
-    pub fn wake<P>(self, queue: &WaitQueue<P>) {
-        wake(self.word, self.first, self.end, queue);
-    }
-}
-
-#[inline]
-fn wake<P>(word: usize, first: u32, end: u32, queue: &WaitQueue<P>) {
-    // Light [D→E]: between the change and the look.
-    barrier::light();
-    if queue.is_occupied(word) {
-        for lane in first..end {
-            queue.wake_head(Spot { word, lane });
+impl<W: Word> Wakes<W> {
+    /// Of lanes of the word at this address and of those behind it in memory, counted on.
+    #[inline]
+    pub fn new(word: usize, first: u32, end: u64) -> Self {
+        Wakes {
+            word,
+            first,
+            end,
+            form: PhantomData,
         }
     }
+
+    /// Wakes them, if there are any.
+    #[inline]
+    pub fn wake<P>(self, queue: &WaitQueue<P>) {
+        // Light [D→E]: between the change and the look.
+        if queue.is_any_occupied() {
+            wake_heads::<W, P>(self.word, self.first, self.end, queue);
+        }
+    }
+}
+
+/// Not a method, for the reason of [`arrive_among_waiters`].
+#[cold]
+#[inline(never)]
+fn wake_heads<W: Word, P>(word: usize, first: u32, end: u64, queue: &WaitQueue<P>) {
+    let spots = (u64::from(first)..end).map(|lane| {
+        let (word_of, lane) = (lane / u64::from(W::LANES), lane % u64::from(W::LANES));
+        Spot {
+            word: word + word_of as usize * size_of::<W>(),
+            lane: lane as u32,
+        }
+    });
+    for_each_surely(
+        spots.filter(|spot| queue.is_this_occupied(spot.word)),
+        |spot| queue.wake_head(spot),
+    );
 }
 
 /// The addresses of a slice of words, which whoever gives up their memory [evicts](spanlock_sync::wait::evict).

@@ -111,6 +111,11 @@ unsafe impl<W: Word> Space for Array<W> {
     fn enter(&self) {}
 
     #[inline]
+    fn word<'s>(&'s self, _section: &'s (), segment: u64) -> &'s W {
+        &self.words[(segment / u64::from(W::LANES)) as usize]
+    }
+
+    #[inline]
     fn find_or_make<'s>(&'s self, _section: &'s (), first: u64, end: u64) -> Piece<'s, W> {
         let word = (first / u64::from(W::LANES)) as usize;
         // In bounds: `end` is at most `count`, which the words are enough for.

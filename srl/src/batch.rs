@@ -52,9 +52,9 @@ unsafe impl<S: Space, P: Park> RawRangeLockBatch for Srl<S, P> {
         }
         let first = tokens.len();
         for &(span, access) in batch {
-            match self.try_take(&self.segments.of(span), access) {
-                Some(token) => tokens.push(token),
-                None => {
+            match self.try_take(span, access) {
+                Ok(token) => tokens.push(token),
+                Err(_) => {
                     for (token, &(span, access)) in tokens.drain(first..).zip(batch) {
                         // SAFETY: it was taken just now, with this access.
                         unsafe { self.unlock(span, access, token) };

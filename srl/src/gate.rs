@@ -36,8 +36,8 @@
 //! |---|---|---|---|---|
 //! | J | small: between taking the words and the look at the gate | light barrier | K | `srl-gate/try-leaves-no-trace` |
 //! | K | wide: between closing the gate and the scan | heavy barrier | J | `srl-gate/try-leaves-no-trace` |
-//! | L | the read-modify-write that opens the gate | Release | M | `srl-gate/try-leaves-no-trace` |
-//! | M | small: the look at the gate | Acquire | L | `srl-gate/try-leaves-no-trace` |
+//! | L | opening the gate ([`Flag::lower`]) | Release | M | `srl-gate/try-leaves-no-trace` |
+//! | M | small: the look at the gate ([`Flag::is_raised`]) | Acquire | L | `srl-gate/try-leaves-no-trace` |
 //!
 //! Between wide requests, and between a wide and a small one that saw the gate closed, the interval tree's mutex orders.
 
@@ -45,8 +45,8 @@ use core::ops::Range;
 
 use spanlock::Access;
 use spanlock_interval::IntervalLock;
-use spanlock_sync::atomic::{AtomicU32, Ordering::*};
-use spanlock_sync::{DefaultPark, Park, barrier};
+use spanlock_sync::barrier::{self, Flag};
+use spanlock_sync::{DefaultPark, Park};
 
 use crate::lock::entry_of;
 
@@ -54,7 +54,7 @@ use crate::lock::entry_of;
 #[derive(Debug)]
 pub(crate) struct Gate<P = DefaultPark> {
     /// How many wide requests there are.
-    wide: AtomicU32,
+    wide: Flag,
     entries: IntervalLock<P>,
 }
 
@@ -62,7 +62,7 @@ impl Default for Gate {
     /// An open one.
     fn default() -> Self {
         Gate {
-            wide: AtomicU32::new(0),
+            wide: Flag::default(),
             entries: IntervalLock::new(),
         }
     }
@@ -79,14 +79,14 @@ impl<P: Park> Gate<P> {
 
     /// Closes the gate for one more wide request.
     pub(crate) fn close(&self) {
-        // Relaxed: the barrier K orders it before the scan.
-        self.wide.fetch_add(1, Relaxed);
+        // The barrier K orders it before the scan.
+        self.wide.raise();
     }
 
     /// Opens the gate for one wide request.
     pub(crate) fn open(&self) {
         // Release [L→M]: what was done under the wide hold is seen by whoever finds the gate open.
-        self.wide.fetch_sub(1, Release);
+        self.wide.lower();
     }
 
     /// Between closing the gate and the scan.
@@ -98,16 +98,20 @@ impl<P: Park> Gate<P> {
     /// Whether a small request that has taken its words has to back off.
     #[inline]
     pub(crate) fn stops(&self, touched: &Range<u64>, access: Access) -> bool {
-        // Light [J→K].
-        barrier::light();
-        // Acquire [M→L].
-        self.wide.load(Acquire) != 0 && self.would_block(touched.start, touched.end, access)
+        self.is_closed() && self.would_block(touched, access)
     }
 
-    /// Numbers, not a range by reference: that would have to be in memory before each word is taken.
+    /// Whether a small request that has taken its words has to ask [whether it has to back off](Self::would_block).
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        // Light [J→K], Acquire [M→L].
+        self.wide.is_raised()
+    }
+
+    /// Whether a small request that found the gate closed has to back off.
     #[cold]
-    fn would_block(&self, start: u64, end: u64, access: Access) -> bool {
-        self.entries.would_block(entry_of(&(start..end)), access)
+    pub(crate) fn would_block(&self, touched: &Range<u64>, access: Access) -> bool {
+        self.entries.would_block(entry_of(touched), access)
     }
 
     /// The requests that have entries: wide ones, and small ones that have backed off.

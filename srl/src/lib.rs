@@ -9,13 +9,15 @@ mod gate;
 mod lock;
 pub mod packed;
 mod powers;
+mod request;
 mod segment;
 mod space;
 mod tree;
 
 pub use array::{Array, SrlArray, SrlPacked};
-pub use lock::{Srl, SrlRequest};
+pub use lock::Srl;
 pub use packed::PackedWord;
+pub use request::SrlRequest;
 pub use segment::{SegmentError, Segments};
 pub use space::{Piece, Space};
 pub use tree::{Shape, SrlTree, SrlTreePacked, Tree};

@@ -27,7 +27,7 @@
 //!   whoever waits at segment *i* waits for holders of *i* or for waiters ahead in its queue, who hold only
 //!   segments up to *i*, and wait, if at all, at *i* or after it: no circle.
 //! - **S-I3** A failed try has given back what it took.
-//! - **S-I4** A token is the address of the first segment's word (even), or a wide request's entry (odd).
+//! - **S-I4** A token is the address of the first segment's word, or a wide request's entry, and which of them it is, in the two lowest bits.
 //!
 //! It has no atomics of its own; orderings: [`spanlock::words`], [`crate::gate`].
 //!
@@ -43,20 +43,15 @@
 
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::task::{Poll, Waker, ready};
 
-use spanlock::words::{self, Progress, Run, Wakes, Word};
-use spanlock::{
-    Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
-};
-use spanlock_interval::IntervalRequest;
-use spanlock_sync::hint::Backoff;
+use spanlock::words::{self, Wakes, Word};
+use spanlock::{Access, LockId, RangeError, RawRangeLock, Span, Token, TryLockError};
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park};
 
 use crate::gate::Gate;
 use crate::segment::Segments;
-use crate::space::{Piece, Space, words_of};
+use crate::space::{Lanes, Piece, Space};
 
 /// A range lock with a reader-writer state for each segment: [`crate::SrlArray`], [`crate::SrlTree`], and their packed forms.
 ///
@@ -155,11 +150,16 @@ impl<S: Space, P: Park> Srl<S, P> {
 
     /// As [`advance`](Self::advance), past the gate.
     #[inline]
-    fn advance_through_gate(&self, touched: &Range<u64>, taken: u64, access: Access) -> Advance {
+    pub(crate) fn advance_through_gate(
+        &self,
+        touched: &Range<u64>,
+        taken: u64,
+        access: Access,
+    ) -> Advance {
         self.advance(touched, taken, access, || self.gate.stops(touched, access))
     }
 
-    /// Calls `f` with the words of segments that are held, in ascending order; with all of them, even if it panics at one. `word` is the address of the
+    /// Calls `f` with the words of segments that are held, in ascending order; with all of them, even if it panics at some. `word` is the address of the
     /// first, if it is known.
     ///
     /// # Safety
@@ -169,7 +169,7 @@ impl<S: Space, P: Park> Srl<S, P> {
         &'s self,
         word: Option<usize>,
         held: Range<u64>,
-        f: impl FnMut(Run<'s, S::Word>),
+        f: impl FnMut(Piece<'s, S::Word>),
     ) {
         let (mut word, mut at) = (word, held.start);
         let pieces = core::iter::from_fn(move || {
@@ -181,7 +181,27 @@ impl<S: Space, P: Park> Srl<S, P> {
             at += piece.len();
             Some(piece)
         });
-        words::for_each_surely(pieces.flat_map(Piece::runs), f);
+        words::for_each_surely(pieces, f);
+    }
+
+    /// Gives back words, and wakes whom that lets in. `word` is the address of the first, if it is known.
+    ///
+    /// # Safety
+    /// The segments are held by words with `access`, and given up.
+    pub(crate) unsafe fn unlock_words(
+        &self,
+        word: Option<usize>,
+        held: Range<u64>,
+        access: Access,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.for_held(word, held, |piece| {
+                if let Some(wakes) = piece.give_back(access) {
+                    wakes.wake(&self.queue);
+                }
+            });
+        }
     }
 
     /// The token of a small hold that begins with `segment`.
@@ -191,7 +211,7 @@ impl<S: Space, P: Park> Srl<S, P> {
     pub(crate) unsafe fn token_of(&self, segment: u64) -> Token {
         // SAFETY: the caller's promise.
         let piece = unsafe { self.space.held(None, segment, segment + 1) };
-        Token::new(piece.address())
+        words_token(piece.address())
     }
 
     /// Gives back what a request has taken. Whom to wake, after the section: that may run a user's code.
@@ -200,25 +220,26 @@ impl<S: Space, P: Park> Srl<S, P> {
     /// The segments `passed` are held with `access` and have passed the gate, or the request has an entry. Those of `piece` are held with `access`; it was found in
     /// a section that lasts. All are given up.
     #[cold]
-    unsafe fn back_off(
+    pub(crate) unsafe fn back_off(
         &self,
         passed: Range<u64>,
         piece: Option<Piece<'_, S::Word>>,
         access: Access,
-    ) -> Vec<Wakes> {
-        let mut wakes: Vec<Wakes> = Vec::new();
+    ) -> Vec<Wakes<S::Word>> {
+        let mut wakes = Vec::new();
         // SAFETY: the caller's promise.
-        let mut give_back = |run: Run<'_, S::Word>| wakes.extend(unsafe { run.give_back(access) });
+        let mut give_back =
+            |piece: Piece<'_, S::Word>| wakes.extend(unsafe { piece.give_back(access) });
         if let Some(piece) = piece {
             // Not looked up: it may be linked no longer (G-I6).
-            piece.runs().for_each(&mut give_back);
+            give_back(piece);
         }
         // SAFETY: the caller's promise.
         unsafe { self.for_held(None, passed, give_back) };
         wakes
     }
 
-    fn wake(&self, wakes: Vec<Wakes>) {
+    pub(crate) fn wake(&self, wakes: Vec<Wakes<S::Word>>) {
         words::for_each_surely(wakes.into_iter(), |wakes| wakes.wake(&self.queue));
     }
 
@@ -227,7 +248,7 @@ impl<S: Space, P: Park> Srl<S, P> {
     /// # Safety
     /// The segments are held with `access`, and have passed the gate, or the request has an entry; they are given up.
     #[cold]
-    unsafe fn give_up(&self, held: Range<u64>, access: Access) {
+    pub(crate) unsafe fn give_up(&self, held: Range<u64>, access: Access) {
         // SAFETY: the caller's promise.
         let wakes = unsafe { self.back_off(held, None, access) };
         self.wake(wakes);
@@ -235,7 +256,7 @@ impl<S: Space, P: Park> Srl<S, P> {
 }
 
 /// What came of a small request at once.
-enum Advance {
+pub(crate) enum Advance {
     /// It holds everything: the address of its first word, if it began there.
     All(usize),
     /// It holds that many segments, the first ones.
@@ -244,153 +265,7 @@ enum Advance {
     Stopped,
 }
 
-/// A request for a range that is on its way.
-#[derive(Debug, Default)]
-pub struct SrlRequest {
-    stage: Stage,
-    progress: Progress,
-}
-
-#[derive(Debug, Default)]
-enum Stage {
-    /// A request that has not begun, or a small one that takes its words.
-    #[default]
-    Words,
-    /// A small one that has backed off, and waits for its entry.
-    Behind(IntervalRequest),
-    /// A small one that has its entry, and takes its words.
-    Through(Token),
-    /// A wide one that waits for its entry.
-    Wide(IntervalRequest),
-    /// A wide one that has its entry, and scans the words.
-    Scan(Token),
-}
-
 impl<S: Space, P: Park> Srl<S, P> {
-    /// Goes on with a request: one implementation for threads and futures.
-    ///
-    /// # Safety
-    /// As [`RawRangeLockWait::poll_lock`].
-    unsafe fn poll(
-        &self,
-        touched: &Range<u64>,
-        access: Access,
-        request: &mut SrlRequest,
-        waker: &Waker,
-    ) -> Poll<Token> {
-        let (entries, entry) = (self.gate.entries(), entry_of(touched));
-        let SrlRequest { stage, progress } = request;
-        loop {
-            *stage = match stage {
-                Stage::Words if self.is_wide(touched) => {
-                    self.gate.close();
-                    Stage::Wide(IntervalRequest::default())
-                }
-                Stage::Words => {
-                    let stops = || self.gate.stops(touched, access);
-                    let taken = self.poll_take(touched, access, progress, waker, stops);
-                    if let Some(token) = ready!(taken) {
-                        return Poll::Ready(token);
-                    }
-                    Stage::Behind(IntervalRequest::default())
-                }
-                Stage::Behind(behind) => {
-                    // SAFETY: the request's entry is for this span and access alone.
-                    let granted = unsafe { entries.poll_lock(entry, access, behind, waker) };
-                    Stage::Through(in_range(ready!(granted)))
-                }
-                Stage::Through(token) => {
-                    let token = *token;
-                    // It need not ask the gate.
-                    let taken = self.poll_take(touched, access, progress, waker, || false);
-                    let Some(taken) = ready!(taken) else {
-                        unreachable!("stopped by nobody");
-                    };
-                    // SAFETY: the entry was granted, and is given up: the words are taken.
-                    unsafe { entries.unlock(entry, access, token) };
-                    *request = SrlRequest::default();
-                    return Poll::Ready(taken);
-                }
-                Stage::Wide(wide) => {
-                    // SAFETY: the request's entry is for this span and access alone.
-                    let granted = unsafe { entries.poll_lock(entry, access, wide, waker) };
-                    let token = in_range(ready!(granted));
-                    self.gate.before_scan();
-                    Stage::Scan(token)
-                }
-                Stage::Scan(token) => {
-                    let token = *token;
-                    ready!(self.poll_scan(touched, access, progress, waker));
-                    *request = SrlRequest::default();
-                    return Poll::Ready(wide_token(token));
-                }
-            };
-        }
-    }
-
-    /// Takes the words of a small request, and asks after each piece whether the gate stops it: `None`, and nothing is held, if so.
-    fn poll_take(
-        &self,
-        touched: &Range<u64>,
-        access: Access,
-        progress: &mut Progress,
-        waker: &Waker,
-        stops: impl Fn() -> bool,
-    ) -> Poll<Option<Token>> {
-        let section = self.space.enter();
-        while progress.taken() < touched.end - touched.start {
-            let before = progress.taken();
-            let at = touched.start + before;
-            let piece = self.space.find_or_make(&section, at, touched.end);
-            let mut poll = |run| progress.poll(run, access, &self.queue, waker);
-            let waits = piece.runs().any(|run| poll(run).is_pending());
-            // G-I6, as in `advance`.
-            if progress.taken() > before && stops() {
-                progress.leave(&self.queue);
-                let taken = piece.up_to(core::mem::take(progress).taken() - before);
-                // SAFETY: they were taken just now, and those before had passed the gate.
-                let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
-                drop(section);
-                self.wake(wakes);
-                return Poll::Ready(None);
-            }
-            if waits {
-                return Poll::Pending;
-            }
-        }
-        *progress = Progress::default();
-        // SAFETY: all of them were taken, and stay.
-        Poll::Ready(Some(unsafe { self.token_of(touched.start) }))
-    }
-
-    /// Looks at the words of a wide request, each until it was seen free.
-    pub(crate) fn poll_scan(
-        &self,
-        touched: &Range<u64>,
-        access: Access,
-        progress: &mut Progress,
-        waker: &Waker,
-    ) -> Poll<()> {
-        let section = self.space.enter();
-        while progress.taken() < touched.end - touched.start {
-            let at = touched.start + progress.taken();
-            match self.space.find(&section, at, touched.end) {
-                Err(next) => progress.skip(next - at),
-                // As a rule: a load a word.
-                Ok(piece) if piece.is_free(access) => {
-                    progress.leave(&self.queue);
-                    progress.skip(piece.len());
-                }
-                Ok(piece) => {
-                    for run in piece.runs() {
-                        ready!(progress.poll_free(run, access, &self.queue, waker));
-                    }
-                }
-            }
-        }
-        Poll::Ready(())
-    }
-
     /// Whether nobody holds any of the segments in conflict.
     pub(crate) fn is_free(&self, touched: &Range<u64>, access: Access) -> bool {
         let section = self.space.enter();
@@ -405,45 +280,6 @@ impl<S: Space, P: Park> Srl<S, P> {
         true
     }
 
-    /// Blocks until the segments are held. `taken` of them are already; the next was found in the hands of others, if it says so.
-    #[cold]
-    fn lock_slow(&self, touched: Range<u64>, access: Access, mut advance: Advance) -> Token {
-        let touched = &touched;
-        let mut spin = Backoff::new();
-        while let Advance::Taken(taken) = advance
-            && spin.round()
-        {
-            advance = self.advance_through_gate(touched, taken, access);
-        }
-        P::with(|parker| {
-            let mut request = match advance {
-                // SAFETY: it holds all of them.
-                Advance::All(_) => return unsafe { self.token_of(touched.start) },
-                Advance::Taken(taken) => self.queued(touched, taken, parker.waker()),
-                Advance::Stopped => SrlRequest::default(),
-            };
-            loop {
-                // SAFETY: the request is of this call.
-                let polled = unsafe { self.poll(touched, access, &mut request, parker.waker()) };
-                match polled {
-                    Poll::Ready(token) => return token,
-                    Poll::Pending => parker.park(),
-                }
-            }
-        })
-    }
-
-    /// A small request that has looked often enough for the segment after the first `taken`: it stands in that one's queue.
-    fn queued(&self, touched: &Range<u64>, taken: u64, waker: &Waker) -> SrlRequest {
-        let section = self.space.enter();
-        let at = touched.start + taken;
-        let run = self.space.find_or_make(&section, at, at + 1).first_run();
-        SrlRequest {
-            stage: Stage::Words,
-            progress: Progress::queued(run, taken, &self.queue, waker),
-        }
-    }
-
     /// Takes the words of segments for which the caller has an entry, if that is possible at once.
     ///
     /// # Safety
@@ -454,7 +290,7 @@ impl<S: Space, P: Park> Srl<S, P> {
         access: Access,
     ) -> Option<Token> {
         match self.advance(touched, 0, access, || false) {
-            Advance::All(word) => Some(Token::new(word)),
+            Advance::All(word) => Some(words_token(word)),
             // SAFETY: it has taken them, and there is an entry.
             Advance::Taken(taken) => unsafe {
                 self.give_up(touched.start..touched.start + taken, access);
@@ -489,20 +325,26 @@ pub(crate) fn entry_of(touched: &Range<u64>) -> Span {
     }
 }
 
-/// The entries' lock has every position.
-fn in_range<T>(result: Result<T, RangeError>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(error) => unreachable!("an entry of the gate: {error}"),
-    }
+/// What kind of token it is: S-I4. The address of a word ends in two zeros.
+const KIND: usize = 0b11;
+/// Of a small hold whose segments are in one word: that of the usual case, which looks at nothing else to release it.
+const ONE_WORD: usize = 0b00;
+/// Of a small hold.
+const WORDS: usize = 0b10;
+/// Of a wide hold, by one bit: the rest is its entry.
+const WIDE: usize = 0b01;
+
+/// The token of a small hold whose first word is at this address.
+pub(crate) fn words_token(word: usize) -> Token {
+    Token::new(word | WORDS)
 }
 
-/// The token of a wide hold: S-I4.
+/// The token of a wide hold.
 pub(crate) fn wide_token(entry: Token) -> Token {
-    Token::new(entry.into_word() << 1 | 1)
+    Token::new(entry.into_word() << 1 | WIDE)
 }
 
-/// What a token stands for: S-I4.
+/// What a token stands for.
 pub(crate) enum Holding {
     /// A small hold: the address of the first word.
     Words(usize),
@@ -514,8 +356,8 @@ impl Holding {
     #[inline]
     pub(crate) fn of(token: Token) -> Self {
         let word = token.into_word();
-        if word & 1 == 0 {
-            Holding::Words(word)
+        if word & WIDE == 0 {
+            Holding::Words(word & !KIND)
         } else {
             Holding::Wide(Token::new(word >> 1))
         }
@@ -541,15 +383,9 @@ unsafe impl<S: Space, P: Park> RawRangeLock for Srl<S, P> {
 
     #[inline]
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
-        let touched = self.segments.touched(span)?;
-        let token = if self.is_usual(&touched) {
-            let token = self.take_one_word(&touched, access);
-            match token {
-                Some(token) => token,
-                None => self.lock_slow(touched, access, Advance::Taken(0)),
-            }
-        } else {
-            self.lock_many(touched, access)
+        let token = match self.take_at_once(span, access) {
+            Ok(token) => token,
+            Err(refusal) => self.lock_otherwise(span, access, refusal)?,
         };
         self.queue.counters().acquisitions(1);
         Ok(token)
@@ -557,115 +393,159 @@ unsafe impl<S: Space, P: Park> RawRangeLock for Srl<S, P> {
 
     #[inline]
     fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
-        let touched = self.segments.touched(span)?;
-        let token = self.try_take(&touched, access);
-        let token = token.ok_or(TryLockError::WouldBlock)?;
+        let token = self.try_take(span, access)?;
         self.queue.counters().acquisitions(1);
         Ok(token)
     }
 
     #[inline]
     unsafe fn unlock(&self, span: Span, access: Access, token: Token) {
-        let touched = self.segments.of(span);
-        // SAFETY: the caller holds the span with `access` by this token.
+        let word = token.into_word();
+        // SAFETY: the caller holds the span with `access` by this token; S-I4.
         unsafe {
-            match Holding::of(token) {
-                Holding::Words(word) if is_one_word::<S>(&touched) => {
-                    let piece = self.space.held(Some(word), touched.start, touched.end);
-                    piece.first_run().unlock(access, &self.queue);
-                }
-                holding => self.unlock_many(touched, access, holding),
+            if word & KIND == ONE_WORD {
+                let (first, last) = self.segments.ends(span);
+                let word = &*core::ptr::with_exposed_provenance::<S::Word>(word);
+                Lanes::within::<S::Word>(first, last)
+                    .run(word)
+                    .unlock(access, &self.queue);
+            } else {
+                self.unlock_many(span, access, token);
             }
         }
     }
 }
 
-/// Whether the states of all these segments are in one word.
-#[inline]
-fn is_one_word<S: Space>(touched: &Range<u64>) -> bool {
-    words_of::<S::Word>(touched.start, touched.end) == 1
+/// Why the segments of a request were not taken at once.
+enum Refusal<S> {
+    /// They are not of one word, or beyond the capacity, or somebody waits for some word: nothing was tried.
+    Untried,
+    /// The word is in the hands of others.
+    Busy,
+    /// The word at this address was taken in this section, but the gate is closed.
+    Closed(S, usize),
 }
 
-/// Apart from the locking of one word, which is the usual case and small enough to be inlined.
+/// The usual case: a request for one word, that nobody else wants. It is small enough to be inlined, and calls nothing but what ends it. What a
+/// call could change would have to be saved before the read-modify-write, which then waits for those stores: that would cost more than all the rest.
 impl<S: Space, P: Park> Srl<S, P> {
-    /// Whether the request is small, and its segments are in one word.
     #[inline]
-    fn is_usual(&self, touched: &Range<u64>) -> bool {
-        !self.is_wide(touched) && is_one_word::<S>(touched)
+    fn take_at_once(&self, span: Span, access: Access) -> Result<Token, Refusal<S::Section<'_>>> {
+        let (first, last) = self.segments.ends(span);
+        let Some(lanes) = Lanes::of::<S::Word>(first, last) else {
+            return Err(Refusal::Untried);
+        };
+        // A request for one segment is never wide.
+        let wide = S::Word::LANES > 1 && last - first >= self.wide_above;
+        if wide || span.end() > self.segments.capacity() {
+            return Err(Refusal::Untried);
+        }
+        let section = self.space.enter();
+        let word = self.space.word(&section, first);
+        match lanes.run(word).take_at_once(access, &self.queue) {
+            Ok(()) => {}
+            Err(words::Refusal::Untried) => return Err(Refusal::Untried),
+            Err(words::Refusal::Busy) => return Err(Refusal::Busy),
+        }
+        let word = core::ptr::from_ref(word).expose_provenance();
+        if self.gate.is_closed() {
+            return Err(Refusal::Closed(section, word));
+        }
+        Ok(Token::new(word | ONE_WORD))
     }
 
     /// Takes the segments at once, if nothing stands in the way.
     #[inline]
-    pub(crate) fn try_take(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
-        if self.is_usual(touched) {
-            self.take_one_word(touched, access)
-        } else {
-            self.try_lock_many(touched.clone(), access)
+    pub(crate) fn try_take(&self, span: Span, access: Access) -> Result<Token, TryLockError> {
+        match self.take_at_once(span, access) {
+            Ok(token) => Ok(token),
+            Err(refusal) => self.try_take_otherwise(span, access, refusal),
         }
     }
+}
 
-    /// Takes the segments at once, which are in one word, if nothing stands in the way.
-    #[inline]
-    fn take_one_word(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
-        let section = self.space.enter();
-        let piece = self
-            .space
-            .find_or_make(&section, touched.start, touched.end);
-        if !piece.first_run().try_lock(access, &self.queue) {
-            return None;
-        }
-        if self.gate.stops(touched, access) {
-            let none = touched.start..touched.start;
-            // SAFETY: they were taken just now.
-            let wakes = unsafe { self.back_off(none, Some(piece), access) };
-            drop(section);
-            self.wake(wakes);
-            return None;
-        }
-        Some(Token::new(piece.address()))
-    }
-
+/// All other cases.
+impl<S: Space, P: Park> Srl<S, P> {
+    #[cold]
     #[inline(never)]
-    fn lock_many(&self, touched: Range<u64>, access: Access) -> Token {
+    fn lock_otherwise(
+        &self,
+        span: Span,
+        access: Access,
+        refusal: Refusal<S::Section<'_>>,
+    ) -> Result<Token, RangeError> {
+        let touched = self.segments.touched(span)?;
         if self.is_wide(&touched) {
-            return self.lock_slow(touched, access, Advance::Stopped);
+            return Ok(self.lock_slow(touched, access, Advance::Stopped));
         }
-        match self.advance_through_gate(&touched, 0, access) {
-            Advance::All(word) => Token::new(word),
+        Ok(match self.advance_from(refusal, &touched, access) {
+            Advance::All(word) => words_token(word),
             advance => self.lock_slow(touched, access, advance),
-        }
+        })
     }
 
+    #[cold]
     #[inline(never)]
-    fn try_lock_many(&self, touched: Range<u64>, access: Access) -> Option<Token> {
-        let touched = &touched;
-        if self.is_wide(touched) {
-            return self.try_lock_wide(touched, access);
+    fn try_take_otherwise(
+        &self,
+        span: Span,
+        access: Access,
+        refusal: Refusal<S::Section<'_>>,
+    ) -> Result<Token, TryLockError> {
+        let touched = self.segments.touched(span)?;
+        if self.is_wide(&touched) {
+            let token = self.try_lock_wide(&touched, access);
+            return token.ok_or(TryLockError::WouldBlock);
         }
-        match self.advance_through_gate(touched, 0, access) {
-            Advance::All(word) => Some(Token::new(word)),
-            Advance::Stopped => None,
+        match self.advance_from(refusal, &touched, access) {
+            Advance::All(word) => return Ok(words_token(word)),
+            Advance::Stopped => {}
             // SAFETY: it has taken them, and they have passed the gate.
             Advance::Taken(taken) => unsafe {
                 self.give_up(touched.start..touched.start + taken, access);
-                None
             },
+        }
+        Err(TryLockError::WouldBlock)
+    }
+
+    /// How far a small request gets that was refused.
+    fn advance_from(
+        &self,
+        refusal: Refusal<S::Section<'_>>,
+        touched: &Range<u64>,
+        access: Access,
+    ) -> Advance {
+        match refusal {
+            Refusal::Untried => self.advance_through_gate(touched, 0, access),
+            Refusal::Busy => Advance::Taken(0),
+            Refusal::Closed(section, word) => {
+                if !self.gate.would_block(touched, access) {
+                    return Advance::All(word);
+                }
+                let none = touched.start..touched.start;
+                // SAFETY: it was taken in this section, and is given up.
+                let wakes = unsafe {
+                    let piece = self.space.held(Some(word), touched.start, touched.end);
+                    self.back_off(none, Some(piece), access)
+                };
+                drop(section);
+                self.wake(wakes);
+                Advance::Stopped
+            }
         }
     }
 
     /// # Safety
-    /// The segments are held by `holding` with `access`, and given up.
+    /// The span is held by this token with `access`, and given up.
     #[inline(never)]
-    unsafe fn unlock_many(&self, touched: Range<u64>, access: Access, holding: Holding) {
-        let touched = &touched;
-        match holding {
-            // SAFETY: the caller's promise: S-I1, S-I4.
-            Holding::Words(word) => unsafe {
-                let unlock = |run: Run<'_, S::Word>| run.unlock(access, &self.queue);
-                self.for_held(Some(word), touched.clone(), unlock);
-            },
-            // SAFETY: the caller's promise: S-I4.
-            Holding::Wide(entry) => unsafe { self.unlock_wide(touched, access, entry) },
+    unsafe fn unlock_many(&self, span: Span, access: Access, token: Token) {
+        let touched = self.segments.of(span);
+        // SAFETY: the caller's promise: S-I1, S-I4.
+        unsafe {
+            match Holding::of(token) {
+                Holding::Words(word) => self.unlock_words(Some(word), touched, access),
+                Holding::Wide(entry) => self.unlock_wide(&touched, access, entry),
+            }
         }
     }
 
@@ -676,51 +556,5 @@ impl<S: Space, P: Park> Srl<S, P> {
         self.gate.open();
         // SAFETY: the caller's promise.
         unsafe { self.gate.entries().unlock(entry_of(touched), access, entry) };
-    }
-}
-
-// SAFETY: `Ready` is returned when the span is held as by `lock`. A forgotten request stays where it is.
-unsafe impl<S: Space, P: Park> RawRangeLockWait for Srl<S, P> {
-    type Request = SrlRequest;
-
-    unsafe fn poll_lock(
-        &self,
-        span: Span,
-        access: Access,
-        request: &mut SrlRequest,
-        waker: &Waker,
-    ) -> Poll<Result<Token, RangeError>> {
-        let touched = self.segments.touched(span)?;
-        // SAFETY: the caller's promise.
-        let token = ready!(unsafe { self.poll(&touched, access, request, waker) });
-        self.queue.counters().acquisitions(1);
-        Poll::Ready(Ok(token))
-    }
-
-    unsafe fn cancel(&self, span: Span, access: Access, request: &mut SrlRequest) {
-        let SrlRequest {
-            stage,
-            mut progress,
-        } = core::mem::take(request);
-        progress.leave(&self.queue);
-        let touched = self.segments.of(span);
-        let (entries, entry) = (self.gate.entries(), entry_of(&touched));
-        let taken = touched.start..touched.start + progress.taken();
-        // SAFETY: of each stage: what the request has is given up, and belongs to this span and access.
-        unsafe {
-            match stage {
-                Stage::Words => self.give_up(taken, access),
-                Stage::Behind(mut behind) => entries.cancel(entry, access, &mut behind),
-                Stage::Through(token) => {
-                    self.give_up(taken, access);
-                    entries.unlock(entry, access, token);
-                }
-                Stage::Wide(mut wide) => {
-                    self.gate.open();
-                    entries.cancel(entry, access, &mut wide);
-                }
-                Stage::Scan(token) => self.unlock_wide(&touched, access, token),
-            }
-        }
     }
 }

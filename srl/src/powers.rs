@@ -2,14 +2,13 @@
 
 use core::ops::Range;
 
-use spanlock::words::Run;
 use spanlock::{
     Access, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, Span, Token,
 };
 use spanlock_sync::Park;
 
 use crate::lock::{Holding, Srl, entry_of, wide_token};
-use crate::space::Space;
+use crate::space::{Piece, Space};
 
 // SAFETY: each state goes from one hold to the other in one step (S-I1), and so does an entry.
 unsafe impl<S: Space, P: Park> RawRangeLockDowngrade for Srl<S, P> {
@@ -19,8 +18,7 @@ unsafe impl<S: Space, P: Park> RawRangeLockDowngrade for Srl<S, P> {
         unsafe {
             match Holding::of(token) {
                 Holding::Words(word) => {
-                    let queue = &self.queue;
-                    self.for_held(Some(word), touched, |run| run.downgrade(from, to, queue));
+                    self.weaken(word, touched, from, to);
                     token
                 }
                 Holding::Wide(entry) => {
@@ -50,27 +48,36 @@ unsafe impl<S: Space, P: Park> RawRangeLockUpgrade for Srl<S, P> {
 
 impl<S: Space, P: Park> Srl<S, P> {
     /// # Safety
+    /// The segments, if there are any, are held by words, the first at `word`, with `from`, which excludes more than `to`.
+    unsafe fn weaken(&self, word: usize, held: Range<u64>, from: Access, to: Access) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.for_held(Some(word), held, |piece| {
+                piece.weaken(from, to).wake(&self.queue);
+            });
+        }
+    }
+
+    /// # Safety
     /// The segments are held by words, the first at `word`, with `from`, which is not `Write`.
     unsafe fn upgrade_words(&self, word: usize, touched: &Range<u64>, from: Access) -> bool {
         let mut upgraded = 0;
         let mut alone = true;
-        let upgrade = |run: Run<'_, S::Word>| {
-            // SAFETY: the caller's promise.
-            alone = alone && unsafe { run.try_upgrade(from) };
-            upgraded += if alone { u64::from(run.len()) } else { 0 };
+        let upgrade = |piece: Piece<'_, S::Word>| {
+            for run in piece.runs() {
+                // SAFETY: the caller's promise.
+                alone = alone && unsafe { run.try_upgrade(from) };
+                upgraded += if alone { u64::from(run.len()) } else { 0 };
+            }
         };
         // SAFETY: the caller's promise.
         unsafe { self.for_held(Some(word), touched.clone(), upgrade) };
         if alone && !self.gate.stops(touched, Access::Write) {
             return true;
         }
-        let back = |run: Run<'_, S::Word>| {
-            // SAFETY: they were upgraded just now.
-            unsafe { run.downgrade(Access::Write, from, &self.queue) };
-        };
         let upgraded = touched.start..touched.start + upgraded;
-        // SAFETY: the caller's promise.
-        unsafe { self.for_held(Some(word), upgraded, back) };
+        // SAFETY: they were upgraded just now.
+        unsafe { self.weaken(word, upgraded, Access::Write, from) };
         false
     }
 
@@ -127,9 +134,8 @@ unsafe impl<S: Space, P: Park> RawRangeLockSplit for Srl<S, P> {
                 Holding::Words(_) => {
                     // The kept ones keep their memory in place; those of the others may go when they are free.
                     let token = self.token_of(kept.start);
-                    let queue = &self.queue;
-                    self.for_held(None, all.start..kept.start, |run| run.unlock(access, queue));
-                    self.for_held(None, kept.end..all.end, |run| run.unlock(access, queue));
+                    self.unlock_words(None, all.start..kept.start, access);
+                    self.unlock_words(None, kept.end..all.end, access);
                     token
                 }
                 Holding::Wide(entry) => {

@@ -124,7 +124,14 @@ impl Segments {
     /// As [`touched`](Self::touched), for a span that was found within the capacity before.
     #[inline]
     pub(crate) fn of(&self, span: Span) -> Range<u64> {
-        span.start() >> self.shift..((span.end() - 1) >> self.shift) + 1
+        let (first, last) = self.ends(span);
+        first..last + 1
+    }
+
+    /// The first and the last segment that `span` touches.
+    #[inline]
+    pub(crate) fn ends(&self, span: Span) -> (u64, u64) {
+        (span.start() >> self.shift, (span.end() - 1) >> self.shift)
     }
 
     #[cold]

@@ -1,7 +1,7 @@
 //! Where the words of segments lie: one piece in the array, many in the tree.
 
 use spanlock::Access;
-use spanlock::words::{Run, Word};
+use spanlock::words::{Run, Wakes, Word};
 use spanlock_sync::wait::WaitQueue;
 
 use crate::segment::Segments;
@@ -72,6 +72,34 @@ impl<'a, W: Word> Piece<'a, W> {
         taken
     }
 
+    /// Gives all of them back. Whom to wake, if anybody. Ordering: Release.
+    ///
+    /// # Safety
+    /// They are held with `access`, and given up.
+    #[inline]
+    pub(crate) unsafe fn give_back(self, access: Access) -> Option<Wakes<W>> {
+        let wakes = self.wakes();
+        // SAFETY: the caller's promise, run by run.
+        let give_back = |any, run: Run<'_, W>| unsafe { run.give_back(access) } | any;
+        self.runs().fold(false, give_back).then_some(wakes)
+    }
+
+    /// Turns holds of all of them into ones that exclude less. Whom to wake. Ordering: Release.
+    ///
+    /// # Safety
+    /// As [`Word::weaken`], for each of them.
+    pub(crate) unsafe fn weaken(self, from: Access, to: Access) -> Wakes<W> {
+        // SAFETY: the caller's promise, run by run.
+        self.runs().for_each(|run| unsafe { run.weaken(from, to) });
+        self.wakes()
+    }
+
+    #[inline]
+    fn wakes(self) -> Wakes<W> {
+        let end = u64::from(self.lane) + self.segments;
+        Wakes::new(self.words.as_ptr().addr(), self.lane, end)
+    }
+
     /// Whether nobody holds any of them in conflict. Ordering: Acquire if so.
     #[inline]
     pub(crate) fn is_free(self, access: Access) -> bool {
@@ -113,6 +141,37 @@ pub(crate) fn lane<W: Word>(segment: u64) -> u32 {
     (segment % u64::from(W::LANES)) as u32
 }
 
+/// Segments that are in one word: its lanes `first..end`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lanes {
+    first: u32,
+    end: u32,
+}
+
+impl Lanes {
+    /// The lanes of the segments from `first` to `last`, if they are in one word.
+    #[inline]
+    pub(crate) fn of<W: Word>(first: u64, last: u64) -> Option<Self> {
+        let all = u64::from(W::LANES);
+        (first / all == last / all).then(|| Self::within::<W>(first, last))
+    }
+
+    /// The lanes of the segments from `first` to `last`, which are in one word.
+    #[inline]
+    pub(crate) fn within<W: Word>(first: u64, last: u64) -> Self {
+        Lanes {
+            first: lane::<W>(first),
+            end: lane::<W>(last) + 1,
+        }
+    }
+
+    /// These lanes of a word.
+    #[inline]
+    pub(crate) fn run<W: Word>(self, word: &W) -> Run<'_, W> {
+        Run::new(word, self.first, self.end)
+    }
+}
+
 /// The words of segments `first..end` are so many, from the first's word on.
 #[inline]
 pub(crate) fn words_of<W: Word>(first: u64, end: u64) -> usize {
@@ -139,6 +198,9 @@ pub unsafe trait Space: Send + Sync {
 
     /// Begins a section. Nobody blocks in one.
     fn enter(&self) -> Self::Section<'_>;
+
+    /// The word of a segment. Makes what is missing.
+    fn word<'s>(&'s self, section: &'s Self::Section<'_>, segment: u64) -> &'s Self::Word;
 
     /// The words of the segments from `first` on, up to `end`, as far as they lie in one piece. Makes what is missing.
     fn find_or_make<'s>(

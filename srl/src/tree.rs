@@ -228,18 +228,44 @@ impl<W: Word> Tree<W> {
         Piece::new(words, first, end)
     }
 
+    /// The word of a segment in its leaf.
+    ///
+    /// # Safety
+    /// `leaf` is the leaf of `segment`, and is there.
+    #[inline]
+    unsafe fn word_in(&self, leaf: *mut Node, segment: u64) -> *const W {
+        let within = segment & ((1 << self.levels.leaf_bits) - 1);
+        // SAFETY: N-I1: the leaf has that many segments, and so that word.
+        unsafe { leaf.cast::<W>().add(within as usize / W::LANES as usize) }
+    }
+
     /// As [`piece`](Self::piece), of the leaf.
     ///
     /// # Safety
     /// `leaf` is the leaf of `first`, and stays for `'a`.
     #[inline]
     unsafe fn piece_of<'a>(&self, leaf: *mut Node, first: u64, end: u64) -> Piece<'a, W> {
-        let within = first & ((1 << self.levels.leaf_bits) - 1);
-        // SAFETY: N-I1: the leaf has that many segments, and so that word. It stays: the caller's promise.
-        unsafe {
-            let word = leaf.cast::<W>().add(within as usize / W::LANES as usize);
-            self.piece(word, first, end)
+        // SAFETY: the caller's promise.
+        unsafe { self.piece(self.word_in(leaf, first), first, end) }
+    }
+
+    /// The leaf of a segment. Makes what is missing. In a section, that it stays until the end of.
+    #[inline]
+    fn leaf(&self, segment: u64) -> *mut Node {
+        let mut slot = self.root_slot(segment);
+        for &level in &self.levels.inner {
+            let mut node = slot.load();
+            if node.is_null() {
+                node = self.make::<Slot>(slot, level.len());
+            }
+            // SAFETY: it is of this level (N-I1), and found or made in a section that lasts (N-I4).
+            slot = unsafe { Self::slot_in(node, level, segment) };
         }
+        let leaf = slot.load();
+        if leaf.is_null() {
+            return self.make::<W>(slot, self.levels.leaf_len::<W>());
+        }
+        leaf
     }
 
     #[cold]
@@ -271,22 +297,15 @@ unsafe impl<W: Word> Space for Tree<W> {
     }
 
     #[inline]
+    fn word<'s>(&'s self, _section: &'s Section<'_>, segment: u64) -> &'s W {
+        // SAFETY: the leaf is found in a section that outlasts `'s` (N-I4).
+        unsafe { &*self.word_in(self.leaf(segment), segment) }
+    }
+
+    #[inline]
     fn find_or_make<'s>(&'s self, _section: &'s Section<'_>, first: u64, end: u64) -> Piece<'s, W> {
-        let mut slot = self.root_slot(first);
-        for &level in &self.levels.inner {
-            let mut node = slot.load();
-            if node.is_null() {
-                node = self.make::<Slot>(slot, level.len());
-            }
-            // SAFETY: it is of this level (N-I1), and found or made in a section that outlasts `'s` (N-I4).
-            slot = unsafe { Self::slot_in(node, level, first) };
-        }
-        let mut leaf = slot.load();
-        if leaf.is_null() {
-            leaf = self.make::<W>(slot, self.levels.leaf_len::<W>());
-        }
-        // SAFETY: below the last level are leaves (N-I1); found or made in a section that outlasts `'s` (N-I4).
-        unsafe { self.piece_of(leaf, first, end) }
+        // SAFETY: the leaf is found in a section that outlasts `'s` (N-I4).
+        unsafe { self.piece_of(self.leaf(first), first, end) }
     }
 
     #[inline]

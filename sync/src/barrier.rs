@@ -17,8 +17,32 @@
 //! Where the system has no such call, without std, and under loom, both are `fence(SeqCst)`. Under shuttle they are nothing: it takes every
 //! ordering for SeqCst as it is, and steps that change nothing would only multiply its search.
 
+//!
+//! # Flags
+//! Mostly what the light side looks at is a count of those on the heavy side: a [`Flag`]. It knows whether the light side has to fence, so that this
+//! side is one load and nothing else.
+//!
+//! | | light side | | heavy side |
+//! |---|---|---|---|
+//! | 1 | changes something | 1 | [raises](Flag::raise) the flag |
+//! | 2 | (in `is_raised`) light barrier | 2 | [`heavy`] |
+//! | 3 | looks whether the flag [is raised](Flag::is_raised) | 3 | looks for the change |
+//!
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | L | the read-modify-write that lowers the flag | Release | M | `srl-gate/try-leaves-no-trace` |
+//! | M | the look at the flag | Acquire | L | `srl-gate/try-leaves-no-trace` |
+
+use crate::atomic::{AtomicU32, Ordering::*, fence};
+
 #[cfg(spanlock_shuttle)]
 mod world {
+    pub(super) fn flags_fence() -> bool {
+        false
+    }
+
+    pub(super) fn before_flag() {}
+
     pub(super) fn light() {}
 
     pub(super) fn heavy() {}
@@ -30,6 +54,18 @@ mod world {
 ))]
 mod world {
     use crate::atomic::{Ordering, fence};
+
+    pub(super) fn flags_fence() -> bool {
+        // Under a checker the fence is there whatever the flag says: a site that a mutation can drop.
+        !cfg!(spanlock_loom)
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(super) fn before_flag() {
+        #[cfg(spanlock_loom)]
+        light();
+    }
 
     #[inline]
     #[track_caller]
@@ -65,18 +101,22 @@ mod world {
 
     #[inline]
     pub(super) fn light() {
-        // Relaxed: it changes once, from UNKNOWN; who still sees that fences, which is always right.
+        // Relaxed: it changes once, from UNKNOWN; who still sees that fences, which is always right, if slow.
         if STATE.load(Relaxed) == REGISTERED {
             compiler_fence(SeqCst);
         } else {
-            light_slow();
+            // No call to register: what would have to survive it would be saved before each lock is taken.
+            fence(SeqCst);
         }
     }
 
-    #[cold]
-    fn light_slow() {
-        register();
-        fence(SeqCst);
+    pub(super) fn flags_fence() -> bool {
+        register() != REGISTERED
+    }
+
+    #[inline]
+    pub(super) fn before_flag() {
+        compiler_fence(SeqCst);
     }
 
     fn register() -> u8 {
@@ -121,4 +161,59 @@ pub fn light() {
 #[track_caller]
 pub fn heavy() {
     world::heavy();
+}
+
+/// How many there are on the heavy side, for the light side to see. (See the [module](self).)
+#[derive(Debug)]
+pub struct Flag(AtomicU32);
+
+/// In a flag whose light side has to fence.
+const FENCES: u32 = 1 << 31;
+
+impl Default for Flag {
+    /// A flag that nobody has raised. Asks the system for its barrier, once a process.
+    fn default() -> Self {
+        Flag(AtomicU32::new(if world::flags_fence() {
+            FENCES
+        } else {
+            0
+        }))
+    }
+}
+
+impl Flag {
+    /// Raises it for one more. [`heavy`] has to follow before the look.
+    #[inline]
+    pub fn raise(&self) {
+        // Relaxed: the heavy barrier orders it.
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Lowers it for one who had raised it. Ordering: Release.
+    #[inline]
+    pub fn lower(&self) {
+        // Release [L→M]: what was done while it was raised is seen by whoever finds it lowered.
+        self.0.fetch_sub(1, Release);
+    }
+
+    /// A light barrier, then whether anybody has raised it. Ordering: Acquire.
+    #[inline]
+    #[track_caller]
+    pub fn is_raised(&self) -> bool {
+        world::before_flag();
+        // Acquire [M→L].
+        let mut count = self.0.load(Acquire);
+        if count & FENCES != 0 {
+            fence(SeqCst);
+            count = self.0.load(Acquire) & !FENCES;
+        }
+        count != 0
+    }
+
+    /// Whether somebody has raised it, without the barrier: for who need not know for sure.
+    #[inline]
+    pub fn may_be_raised(&self) -> bool {
+        // Relaxed: a hint.
+        self.0.load(Relaxed) & !FENCES != 0
+    }
 }

@@ -13,7 +13,7 @@
 //! | | waiter | | whoever changes the word |
 //! |---|---|---|---|
 //! | 1 | [`join`](WaitQueue::join): stands in the queue, which is occupied now | 1 | changes the word |
-//! | 2 | (in `join`) [`heavy`](crate::barrier::heavy) barrier | 2 | [`light`](crate::barrier::light) barrier |
+//! | 2 | (in `join`) [`heavy`](crate::barrier::heavy) barrier | 2 | (in `is_occupied`) [light](crate::barrier::light) barrier |
 //! | 3 | looks at the word; sleeps if it must wait | 3 | looks whether the queue is [occupied](WaitQueue::is_occupied); wakes its head if it is |
 //!
 //! An arrival that finds the queue occupied may still [go past](WaitQueue::pass) the head, a limited number of times for each head.
@@ -31,7 +31,7 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | D | between a change and the look at the counter, by the caller | light barrier | E | `wait-and-wake`, `wakeup` |
+//! | D | between a change and the look at the counter | light barrier | E | `wait-and-wake`, `wakeup` |
 //! | E | in `join`, between the counter and the first look | heavy barrier | D | `wait-and-wake`, `wakeup` |
 //!
 //! # Not promised
@@ -47,13 +47,16 @@ use core::task::Waker;
 use alloc::collections::VecDeque;
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-use crate::atomic::AtomicUsize;
-use crate::atomic::{AtomicU32, Ordering::Relaxed};
-use crate::{Counters, DefaultPark, Mutex, MutexGuard, barrier};
+use crate::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use crate::barrier::{self, Flag};
+use crate::{Counters, DefaultPark, Mutex, MutexGuard};
 
-/// Where waiters stand: a handle to the process's one table (no size), or, under a checker, a table of
-/// its own. `P` is how threads sleep. With the feature `statistics` it has counters.
+/// Where waiters stand: a handle to the process's one table, or, under a checker, a table of
+/// its own. `P` is how threads sleep. Four bytes; with the feature `statistics` it has counters too.
 pub struct WaitQueue<P = DefaultPark> {
+    /// How many stand at the words of this handle. Those who take a word look here first, because it lies beside what they have just looked
+    /// at: the way through a hash to the bucket is as long as all the rest that they do.
+    waiters: Flag,
     table: world::Table,
     counters: Counters,
     parking: PhantomData<fn() -> P>,
@@ -135,6 +138,7 @@ impl<P> Default for WaitQueue<P> {
     /// A queue that nobody stands in.
     fn default() -> Self {
         WaitQueue {
+            waiters: Flag::default(),
             table: world::Table::new(),
             counters: Counters::default(),
             parking: PhantomData,
@@ -146,6 +150,7 @@ impl<P> WaitQueue<P> {
     /// The same queue, of threads that wait by `Q`.
     pub fn with_parking<Q>(self) -> WaitQueue<Q> {
         WaitQueue {
+            waiters: self.waiters,
             table: self.table,
             counters: self.counters,
             parking: PhantomData,
@@ -160,12 +165,32 @@ impl<P> WaitQueue<P> {
 
     /// Whether somebody may wait for a lane of the word at this address.
     ///
-    /// After a change and a [light barrier](crate::barrier::light), "no" means that whoever waits for the word
-    /// sees the change. "Yes" can be somebody at another word.
+    /// After a change, "no" means that whoever waits for the word sees the change. "Yes" can be somebody at another word.
     #[inline]
+    #[track_caller]
     pub fn is_occupied(&self, word: usize) -> bool {
-        // Relaxed: the barriers D and E order it (Q-I2).
-        self.table.occupied(word).load(Relaxed) != 0
+        self.is_any_occupied() && self.is_this_occupied(word)
+    }
+
+    /// After a change: a light barrier (D), then whether somebody may wait at any word of this handle.
+    #[inline]
+    #[track_caller]
+    pub fn is_any_occupied(&self) -> bool {
+        // Light [D→E].
+        self.waiters.is_raised()
+    }
+
+    /// Before a word is taken: whether somebody may wait at any word of this handle. Who is not told so came before.
+    #[inline]
+    pub fn may_be_occupied(&self) -> bool {
+        self.waiters.may_be_raised()
+    }
+
+    /// What [`is_occupied`](Self::is_occupied) says where [`is_any_occupied`](Self::is_any_occupied) or [`may_be_occupied`](Self::may_be_occupied) has
+    /// said yes.
+    #[inline]
+    pub fn is_this_occupied(&self, word: usize) -> bool {
+        self.table.is_occupied(word)
     }
 
     /// Whether somebody waits for `spot`. A snapshot, for statistics and models; looked up.
@@ -190,8 +215,9 @@ impl<P> WaitQueue<P> {
             passes: 0,
             waker: kept,
         });
-        // Relaxed: the barrier E below orders it; the bucket's lock orders it with other waiters (Q-I1).
-        self.table.occupied(spot.word).fetch_add(1, Relaxed);
+        // The barrier E below orders both; the bucket's lock orders them with other waiters (Q-I1).
+        self.waiters.raise();
+        self.table.raise(spot.word);
         drop(bucket);
         // Heavy [E→D].
         barrier::heavy();
@@ -276,6 +302,8 @@ impl<P> WaitQueue<P> {
         #[cfg(any(spanlock_loom, spanlock_shuttle))]
         let wake_next = wake_next && !crate::check::drop_wake(core::panic::Location::caller());
         let mut bucket = self.lock(place.spot);
+        // It need not be seen at once: who misses it looks into the queue in vain. Of one that was evicted, too.
+        self.waiters.lower();
         let mut queue = bucket.entries.iter();
         let Some(at) = queue.position(|entry| entry.id == place.id) else {
             return;
@@ -286,8 +314,7 @@ impl<P> WaitQueue<P> {
             .take(at)
             .all(|entry| entry.spot != place.spot);
         let gone = bucket.entries.remove(at);
-        // Relaxed: as in `join`. It need not be seen at once: who misses it looks into the queue in vain.
-        self.table.occupied(place.spot.word).fetch_sub(1, Relaxed);
+        self.table.lower(place.spot.word);
         let next = bucket.head(place.spot).filter(|_| was_head && wake_next);
         let next = next.map(|next| next.waker.clone());
         drop(bucket);
@@ -303,7 +330,8 @@ impl<P> WaitQueue<P> {
 }
 
 /// Ends all waiting at words whose addresses lie in `words`, because their memory is about to be given up: whoever still waits there is woken, and
-/// finds its place [gone](WaitQueue::is_head); who has forgotten its place leaves no ghost for the next owner of the address.
+/// finds its place [gone](WaitQueue::is_head); who has forgotten its place leaves no ghost for the next owner of the address. (Its handle counts it for ever: that
+/// costs a look at the bucket, no more.)
 ///
 /// Under a checker a queue's table goes with it, and nothing is to be done.
 pub fn evict(words: Range<usize>) {
@@ -392,16 +420,28 @@ mod world {
             &TABLE[bucket_of(word)].0
         }
 
-        #[inline]
-        pub(super) fn occupied(&self, word: usize) -> &'static AtomicU32 {
-            &OCCUPIED[bucket_of(word)]
+        /// Out of line: who comes here has found that somebody waits for some word of his lock.
+        #[cold]
+        pub(super) fn is_occupied(&self, word: usize) -> bool {
+            // Relaxed: as the handle's own count.
+            OCCUPIED[bucket_of(word)].load(Relaxed) != 0
+        }
+
+        pub(super) fn raise(&self, word: usize) {
+            // Relaxed: as the handle's own count.
+            OCCUPIED[bucket_of(word)].fetch_add(1, Relaxed);
+        }
+
+        pub(super) fn lower(&self, word: usize) {
+            // Relaxed: as the handle's own count.
+            OCCUPIED[bucket_of(word)].fetch_sub(1, Relaxed);
         }
     }
 }
 
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 mod world {
-    use super::{AtomicU32, Bucket, Mutex};
+    use super::{Bucket, Mutex};
 
     pub(super) fn evict(_words: core::ops::Range<usize>) {}
 
@@ -409,17 +449,15 @@ mod world {
         0
     }
 
-    /// One bucket for every address: as if all hashes collided.
+    /// One bucket for every address: as if all hashes collided. So the handle's own count says all.
     pub(super) struct Table {
         bucket: Mutex<Bucket>,
-        occupied: AtomicU32,
     }
 
     impl Table {
         pub(super) fn new() -> Self {
             Table {
                 bucket: Mutex::new(Bucket::new()),
-                occupied: AtomicU32::new(0),
             }
         }
 
@@ -428,8 +466,12 @@ mod world {
         }
 
         #[inline]
-        pub(super) fn occupied(&self, _word: usize) -> &AtomicU32 {
-            &self.occupied
+        pub(super) fn is_occupied(&self, _word: usize) -> bool {
+            true
         }
+
+        pub(super) fn raise(&self, _word: usize) {}
+
+        pub(super) fn lower(&self, _word: usize) {}
     }
 }

@@ -1,0 +1,259 @@
+//! Requests that wait: how they take words bit by bit, meet the gate, and give up.
+
+use core::ops::Range;
+use core::task::{Poll, Waker, ready};
+
+use spanlock::words::Progress;
+use spanlock::{Access, RangeError, RawRangeLock, RawRangeLockWait, Span, Token};
+use spanlock_interval::IntervalRequest;
+use spanlock_sync::Park;
+use spanlock_sync::hint::Backoff;
+
+use crate::lock::{Advance, Srl, entry_of, wide_token};
+use crate::space::Space;
+
+/// A request for a range that is on its way.
+#[derive(Debug, Default)]
+pub struct SrlRequest {
+    stage: Stage,
+    progress: Progress,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    /// A request that has not begun, or a small one that takes its words.
+    #[default]
+    Words,
+    /// A small one that has backed off, and waits for its entry.
+    Behind(IntervalRequest),
+    /// A small one that has its entry, and takes its words.
+    Through(Token),
+    /// A wide one that waits for its entry.
+    Wide(IntervalRequest),
+    /// A wide one that has its entry, and scans the words.
+    Scan(Token),
+}
+
+impl<S: Space, P: Park> Srl<S, P> {
+    /// Goes on with a request: one implementation for threads and futures.
+    ///
+    /// # Safety
+    /// As [`RawRangeLockWait::poll_lock`].
+    unsafe fn poll(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        request: &mut SrlRequest,
+        waker: &Waker,
+    ) -> Poll<Token> {
+        let (entries, entry) = (self.gate.entries(), entry_of(touched));
+        let SrlRequest { stage, progress } = request;
+        loop {
+            *stage = match stage {
+                Stage::Words if self.is_wide(touched) => {
+                    self.gate.close();
+                    Stage::Wide(IntervalRequest::default())
+                }
+                Stage::Words => {
+                    let stops = || self.gate.stops(touched, access);
+                    let taken = self.poll_take(touched, access, progress, waker, stops);
+                    if let Some(token) = ready!(taken) {
+                        return Poll::Ready(token);
+                    }
+                    Stage::Behind(IntervalRequest::default())
+                }
+                Stage::Behind(behind) => {
+                    // SAFETY: the request's entry is for this span and access alone.
+                    let granted = unsafe { entries.poll_lock(entry, access, behind, waker) };
+                    Stage::Through(in_range(ready!(granted)))
+                }
+                Stage::Through(token) => {
+                    let token = *token;
+                    // It need not ask the gate.
+                    let taken = self.poll_take(touched, access, progress, waker, || false);
+                    let Some(taken) = ready!(taken) else {
+                        unreachable!("stopped by nobody");
+                    };
+                    // SAFETY: the entry was granted, and is given up: the words are taken.
+                    unsafe { entries.unlock(entry, access, token) };
+                    *request = SrlRequest::default();
+                    return Poll::Ready(taken);
+                }
+                Stage::Wide(wide) => {
+                    // SAFETY: the request's entry is for this span and access alone.
+                    let granted = unsafe { entries.poll_lock(entry, access, wide, waker) };
+                    let token = in_range(ready!(granted));
+                    self.gate.before_scan();
+                    Stage::Scan(token)
+                }
+                Stage::Scan(token) => {
+                    let token = *token;
+                    ready!(self.poll_scan(touched, access, progress, waker));
+                    *request = SrlRequest::default();
+                    return Poll::Ready(wide_token(token));
+                }
+            };
+        }
+    }
+
+    /// Takes the words of a small request, and asks after each piece whether the gate stops it: `None`, and nothing is held, if so.
+    fn poll_take(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        progress: &mut Progress,
+        waker: &Waker,
+        stops: impl Fn() -> bool,
+    ) -> Poll<Option<Token>> {
+        let section = self.space.enter();
+        while progress.taken() < touched.end - touched.start {
+            let before = progress.taken();
+            let at = touched.start + before;
+            let piece = self.space.find_or_make(&section, at, touched.end);
+            let mut poll = |run| progress.poll(run, access, &self.queue, waker);
+            let waits = piece.runs().any(|run| poll(run).is_pending());
+            // G-I6, as in `advance`.
+            if progress.taken() > before && stops() {
+                progress.leave(&self.queue);
+                let taken = piece.up_to(core::mem::take(progress).taken() - before);
+                // SAFETY: they were taken just now, and those before had passed the gate.
+                let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
+                drop(section);
+                self.wake(wakes);
+                return Poll::Ready(None);
+            }
+            if waits {
+                return Poll::Pending;
+            }
+        }
+        *progress = Progress::default();
+        // SAFETY: all of them were taken, and stay.
+        Poll::Ready(Some(unsafe { self.token_of(touched.start) }))
+    }
+
+    /// Looks at the words of a wide request, each until it was seen free.
+    pub(crate) fn poll_scan(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        progress: &mut Progress,
+        waker: &Waker,
+    ) -> Poll<()> {
+        let section = self.space.enter();
+        while progress.taken() < touched.end - touched.start {
+            let at = touched.start + progress.taken();
+            match self.space.find(&section, at, touched.end) {
+                Err(next) => progress.skip(next - at),
+                // As a rule: a load a word.
+                Ok(piece) if piece.is_free(access) => {
+                    progress.leave(&self.queue);
+                    progress.skip(piece.len());
+                }
+                Ok(piece) => {
+                    for run in piece.runs() {
+                        ready!(progress.poll_free(run, access, &self.queue, waker));
+                    }
+                }
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Blocks until the segments are held. `taken` of them are already; the next was found in the hands of others, if it says so.
+    #[cold]
+    pub(crate) fn lock_slow(
+        &self,
+        touched: Range<u64>,
+        access: Access,
+        mut advance: Advance,
+    ) -> Token {
+        let touched = &touched;
+        let mut spin = Backoff::new();
+        while let Advance::Taken(taken) = advance
+            && spin.round()
+        {
+            advance = self.advance_through_gate(touched, taken, access);
+        }
+        P::with(|parker| {
+            let mut request = match advance {
+                // SAFETY: it holds all of them.
+                Advance::All(_) => return unsafe { self.token_of(touched.start) },
+                Advance::Taken(taken) => self.queued(touched, taken, parker.waker()),
+                Advance::Stopped => SrlRequest::default(),
+            };
+            loop {
+                // SAFETY: the request is of this call.
+                let polled = unsafe { self.poll(touched, access, &mut request, parker.waker()) };
+                match polled {
+                    Poll::Ready(token) => return token,
+                    Poll::Pending => parker.park(),
+                }
+            }
+        })
+    }
+
+    /// A small request that has looked often enough for the segment after the first `taken`: it stands in that one's queue.
+    fn queued(&self, touched: &Range<u64>, taken: u64, waker: &Waker) -> SrlRequest {
+        let section = self.space.enter();
+        let at = touched.start + taken;
+        let run = self.space.find_or_make(&section, at, at + 1).first_run();
+        SrlRequest {
+            stage: Stage::Words,
+            progress: Progress::queued(run, taken, &self.queue, waker),
+        }
+    }
+}
+
+// SAFETY: `Ready` is returned when the span is held as by `lock`. A forgotten request stays where it is.
+unsafe impl<S: Space, P: Park> RawRangeLockWait for Srl<S, P> {
+    type Request = SrlRequest;
+
+    unsafe fn poll_lock(
+        &self,
+        span: Span,
+        access: Access,
+        request: &mut SrlRequest,
+        waker: &Waker,
+    ) -> Poll<Result<Token, RangeError>> {
+        let touched = self.segments.touched(span)?;
+        // SAFETY: the caller's promise.
+        let token = ready!(unsafe { self.poll(&touched, access, request, waker) });
+        self.queue.counters().acquisitions(1);
+        Poll::Ready(Ok(token))
+    }
+
+    unsafe fn cancel(&self, span: Span, access: Access, request: &mut SrlRequest) {
+        let SrlRequest {
+            stage,
+            mut progress,
+        } = core::mem::take(request);
+        progress.leave(&self.queue);
+        let touched = self.segments.of(span);
+        let (entries, entry) = (self.gate.entries(), entry_of(&touched));
+        let taken = touched.start..touched.start + progress.taken();
+        // SAFETY: of each stage: what the request has is given up, and belongs to this span and access.
+        unsafe {
+            match stage {
+                Stage::Words => self.give_up(taken, access),
+                Stage::Behind(mut behind) => entries.cancel(entry, access, &mut behind),
+                Stage::Through(token) => {
+                    self.give_up(taken, access);
+                    entries.unlock(entry, access, token);
+                }
+                Stage::Wide(mut wide) => {
+                    self.gate.open();
+                    entries.cancel(entry, access, &mut wide);
+                }
+                Stage::Scan(token) => self.unlock_wide(&touched, access, token),
+            }
+        }
+    }
+}
+
+/// The entries' lock has every position.
+fn in_range<T>(result: Result<T, RangeError>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => unreachable!("an entry of the gate: {error}"),
+    }
+}
