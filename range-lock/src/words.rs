@@ -119,10 +119,9 @@ impl<'a, W: Word> Run<'a, W> {
     /// If there are none, or `word` does not have them.
     #[inline]
     pub fn new(word: &'a W, first: u32, end: u32) -> Self {
-        assert!(
-            first < end && end <= W::LANES,
-            "no lanes of a word: {first}..{end}"
-        );
+        if first >= end || end > W::LANES {
+            no_lanes(first, end);
+        }
         Run { word, first, end }
     }
 
@@ -328,6 +327,13 @@ impl<'a, W: Word> Run<'a, W> {
     pub fn is_free(self, access: Access) -> bool {
         self.word.admits(self.first, self.end, access) == self.end
     }
+}
+
+/// Not within [`Run::new`]: what a message shows has to be in memory, whether it is shown or not.
+#[cold]
+#[inline(never)]
+fn no_lanes(first: u32, end: u32) -> ! {
+    panic!("no lanes of a word: {first}..{end}")
 }
 
 /// Why a run was not taken at once.

@@ -69,6 +69,31 @@ impl PackedWord {
     pub fn new() -> Self {
         PackedWord(AtomicU64::new(0))
     }
+
+    /// [`take`](Word::take), when the word was `word`.
+    #[inline]
+    fn take_from(&self, mut word: u64, first: u32, end: u32, access: Access, least: u32) -> u32 {
+        loop {
+            let open = admitted(word, first, end, access);
+            if open - first < least {
+                return first;
+            }
+            let taken = word + lanes(first, open) * held(access);
+            // Acquire [A→B, C]: pairs with the releases of the holds before. Relaxed on failure: nothing is read
+            // under it but the word itself.
+            match self.0.compare_exchange_weak(word, taken, Acquire, Relaxed) {
+                Ok(_) => return open,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// As [`take_from`](Self::take_from), out of the way of those who find every lane free.
+    #[cold]
+    #[inline(never)]
+    fn take_found(&self, now: u64, first: u32, end: u32, access: Access, least: u32) -> u32 {
+        self.take_from(now, first, end, access, least)
+    }
 }
 
 /// The lowest bits of the lanes `first..end`, at least one.
@@ -117,25 +142,17 @@ unsafe impl Word for PackedWord {
 
     #[inline]
     fn take(&self, first: u32, end: u32, access: Access, least: u32) -> u32 {
-        // Whoever takes every lane finds them free as a rule, and need not look. Relaxed: a first guess; the compare-exchange decides.
-        let mut word = if end - first == LANES {
-            0
-        } else {
-            self.0.load(Relaxed)
-        };
-        loop {
-            let open = admitted(word, first, end, access);
-            if open - first < least {
-                return first;
-            }
-            let taken = word + lanes(first, open) * held(access);
-            // Acquire [A→B, C]: pairs with the releases of the holds before. Relaxed on failure: nothing is read
-            // under it but the word itself.
-            match self.0.compare_exchange_weak(word, taken, Acquire, Relaxed) {
-                Ok(_) => return open,
-                Err(now) => word = now,
-            }
+        if end - first == LANES {
+            // Whoever takes every lane finds them free as a rule, and need not look.
+            let taken = EACH * held(access);
+            // Acquire [A→B, C], Relaxed on failure: as in `take_from`.
+            return match self.0.compare_exchange(0, taken, Acquire, Relaxed) {
+                Ok(_) => end,
+                Err(now) => self.take_found(now, first, end, access, least),
+            };
         }
+        // Relaxed: a first guess; the compare-exchange decides.
+        self.take_from(self.0.load(Relaxed), first, end, access, least)
     }
 
     #[inline]

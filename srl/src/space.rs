@@ -62,13 +62,11 @@ impl<'a, W: Word> Piece<'a, W> {
     #[inline]
     pub(crate) fn arrive<P>(self, access: Access, queue: &WaitQueue<P>) -> u64 {
         let mut taken = 0;
-        for run in self.runs() {
+        self.each_run(|run| {
             let lanes = run.arrive(access, 1, queue);
             taken += u64::from(lanes);
-            if lanes < run.len() {
-                break;
-            }
-        }
+            lanes == run.len()
+        });
         taken
     }
 
@@ -79,9 +77,13 @@ impl<'a, W: Word> Piece<'a, W> {
     #[inline]
     pub(crate) unsafe fn give_back(self, access: Access) -> Option<Wakes<W>> {
         let wakes = self.wakes();
-        // SAFETY: the caller's promise, run by run.
-        let give_back = |any, run: Run<'_, W>| unsafe { run.give_back(access) } | any;
-        self.runs().fold(false, give_back).then_some(wakes)
+        let mut any = false;
+        self.each_run(|run| {
+            // SAFETY: the caller's promise, run by run.
+            any |= unsafe { run.give_back(access) };
+            true
+        });
+        any.then_some(wakes)
     }
 
     /// Turns holds of all of them into ones that exclude less. Whom to wake. Ordering: Release.
@@ -103,8 +105,8 @@ impl<'a, W: Word> Piece<'a, W> {
     /// Whether nobody holds any of them in conflict. Ordering: Acquire if so.
     #[inline]
     pub(crate) fn is_free(self, access: Access) -> bool {
-        let (all, lanes) = (W::LANES, u64::from(W::LANES));
-        if self.lane == 0 && self.segments.is_multiple_of(lanes) {
+        let all = W::LANES;
+        if self.is_whole() {
             let is_free = |word: &W| word.admits(0, all, access) == all;
             // Whole words, as in most pieces of a wide request: hardly more than a load each, and several before the next jump back.
             let (fours, rest) = self.words.as_chunks::<4>();
@@ -119,6 +121,23 @@ impl<'a, W: Word> Piece<'a, W> {
     pub(crate) fn first_run(self) -> Run<'a, W> {
         let end = (u64::from(self.lane) + self.segments).min(u64::from(W::LANES));
         Run::new(&self.words[0], self.lane, end as u32)
+    }
+
+    /// Whether it is of whole words.
+    #[inline]
+    fn is_whole(self) -> bool {
+        self.lane == 0 && self.segments.is_multiple_of(u64::from(W::LANES))
+    }
+
+    /// Calls `f` with the words' lanes, in ascending order, as long as it says so. Whole words, as most are in a piece of many, have a loop of their own, in which
+    /// the compiler knows their lanes.
+    #[inline]
+    fn each_run(self, mut f: impl FnMut(Run<'a, W>) -> bool) {
+        if self.is_whole() {
+            self.words.iter().all(|word| f(Run::new(word, 0, W::LANES)));
+        } else {
+            self.runs().all(f);
+        }
     }
 
     /// The words' lanes, in ascending order.

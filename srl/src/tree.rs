@@ -21,7 +21,8 @@
 //! Levels that the capacity does not need are left out at the top, and the root has no more slots than that takes.
 //!
 //! # Properties
-//! - **Cost**: a dependent load a level, on top of what the words cost. A hold's release looks nothing up for its first leaf.
+//! - **Cost**: on top of what the words cost, a dependent load a level, or one for a leaf that the thread has been to lately. A hold's release looks
+//!   nothing up for its first leaf.
 //! - **Progress**: finding a word is wait-free, making a node lock-free but for the allocator. Whoever shrinks waits for others, and holds nobody up but those
 //!   whom its gate stops, for about the time of two system calls a node.
 //! - **Memory**: [`memory_usage`](Srl::memory_usage) bytes: 4 a segment in use (half a byte packed), as whole leaves, and 8 for each slot above.
@@ -268,6 +269,16 @@ impl<W: Word> Tree<W> {
         leaf
     }
 
+    /// As [`leaf`](Self::leaf), for the leaf of this number.
+    #[inline(never)]
+    fn leaf_to_remember(&self, section: &Section<'_>, number: u64, segment: u64) -> *mut Node {
+        let leaf = self.leaf(segment);
+        if let Some(leaf) = core::ptr::NonNull::new(leaf.cast()) {
+            section.remember(number, leaf);
+        }
+        leaf
+    }
+
     #[cold]
     fn make<T: Zeroed>(&self, slot: &Slot, len: usize) -> *mut Node {
         let bytes = len * size_of::<T>();
@@ -297,9 +308,14 @@ unsafe impl<W: Word> Space for Tree<W> {
     }
 
     #[inline]
-    fn word<'s>(&'s self, _section: &'s Section<'_>, segment: u64) -> &'s W {
-        // SAFETY: the leaf is found in a section that outlasts `'s` (N-I4).
-        unsafe { &*self.word_in(self.leaf(segment), segment) }
+    fn word<'s>(&'s self, section: &'s Section<'_>, segment: u64) -> &'s W {
+        let number = segment >> self.levels.leaf_bits;
+        let leaf = match section.recall(number) {
+            Some(leaf) => leaf.as_ptr().cast(),
+            None => self.leaf_to_remember(section, number, segment),
+        };
+        // SAFETY: the leaf is found in a section that outlasts `'s` (N-I4), or as good as (E-I3).
+        unsafe { &*self.word_in(leaf, segment) }
     }
 
     #[inline]

@@ -25,6 +25,7 @@
 //! Orderings: F to I as in `section.rs`, needed by `sync/tests/checked_sections.rs`.
 
 use core::marker::PhantomData;
+use core::ptr::NonNull;
 
 use crate::atomic::{AtomicUsize, Ordering::*};
 use crate::{Mutex, barrier, hint};
@@ -95,6 +96,18 @@ impl Sections {
             hint::pause();
         }
     }
+}
+
+impl Section<'_> {
+    /// With std: what this thread has remembered for `key`. Here: nothing.
+    #[inline]
+    pub fn recall(&self, _key: u64) -> Option<NonNull<()>> {
+        None
+    }
+
+    /// With std: remembers for later sections. Here: does not.
+    #[inline]
+    pub fn remember(&self, _key: u64, _memory: NonNull<()>) {}
 }
 
 impl Drop for Section<'_> {

@@ -237,6 +237,7 @@ const ENDLESS: &[&str] = &[
     "srl-tree/growth/shuttle",
     "srl-tree/reclamation",
     "sections/grace/shuttle",
+    "sections/recall/shuttle",
 ];
 
 /// Preemptions in those.

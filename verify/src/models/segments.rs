@@ -1,5 +1,6 @@
 //! What only segment locks have: sections, leaves that come and go, lanes that are full.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use spanlock::{Access, RangeLockExt, words};
@@ -35,6 +36,14 @@ pub fn programs() -> Vec<Program> {
             2,
             2,
             grace,
+        ),
+        program(
+            "sections",
+            "recall",
+            "what is recalled in a later section is not in anybody's hands either after the wait",
+            2,
+            3,
+            recall,
         ),
         program(
             "srl-tree",
@@ -119,6 +128,40 @@ fn grace() {
     };
     let (sections, linked, memory) = &*shared;
     linked.store(false, Release);
+    sections.wait_for_all();
+    // SAFETY: every section has ended that could have found it.
+    memory.0.with_mut(|memory| unsafe { *memory = 0 });
+    other.join().expect("uses what it found");
+}
+
+/// As [`grace`], but the walker remembers in a section what it found, and recalls it in the next.
+fn recall() {
+    let shared = Arc::new((
+        Sections::new(),
+        AtomicBool::new(true),
+        Memory(UnsafeCell::new(1)),
+    ));
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (sections, linked, memory) = &*shared;
+            for step in [1, 2] {
+                let section = sections.enter();
+                let recalled = section.recall(0).is_some();
+                if recalled || linked.load(Relaxed) {
+                    section.remember(0, NonNull::dangling());
+                    // SAFETY: found linked or recalled, in a section that lasts: that this suffices is what loom checks.
+                    let used = memory.0.with(|memory| unsafe { *memory });
+                    assert_eq!(used, 1, "used after it was freed");
+                }
+                note(step, if recalled { "recalled" } else { "walked" });
+                drop(section);
+            }
+        })
+    };
+    let (sections, linked, memory) = &*shared;
+    // Relaxed: the stamp and the barriers are to do it.
+    linked.store(false, Relaxed);
     sections.wait_for_all();
     // SAFETY: every section has ended that could have found it.
     memory.0.with_mut(|memory| unsafe { *memory = 0 });
