@@ -10,7 +10,7 @@
 
 use core::task::{Poll, Waker, ready};
 
-use spanlock_sync::wait::{self, WaitQueue};
+use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park};
 
 use crate::detect::LockId;
@@ -20,7 +20,7 @@ use crate::powers::{
 };
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
-use crate::words::{self, Progress, address_range};
+use crate::words::{self, Progress};
 
 /// A reader-writer lock for everything: any two ranges conflict unless both are read. `P` is how its waiters sleep.
 #[derive(Debug)]
@@ -45,12 +45,6 @@ impl<P> Default for RwCounter<P> {
             queue: WaitQueue::default(),
             id: LockId::new(),
         }
-    }
-}
-
-impl<P> Drop for RwCounter<P> {
-    fn drop(&mut self) {
-        wait::evict(address_range(core::slice::from_ref(&self.word)));
     }
 }
 

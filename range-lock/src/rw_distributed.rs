@@ -22,7 +22,7 @@
 
 use core::task::{Poll, Waker, ready};
 
-use spanlock_sync::wait::{self, WaitQueue};
+use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park, thread};
 
 use crate::detect::LockId;
@@ -32,22 +32,16 @@ use crate::powers::{
 };
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
-use crate::words::{self, Progress, Run, address_range};
+use crate::words::{self, Progress, Run};
 
 /// A word alone on two cache lines: x86 fetches lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot(RwWord);
 
-/// The words of all slots. Whoever still waits for them when they go is woken.
+/// The words of all slots.
 #[derive(Debug)]
 struct Slots(Box<[Slot]>);
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        wait::evict(address_range(&self.0));
-    }
-}
 
 /// A reader-writer lock for everything, with a reader count for each group of threads.
 ///

@@ -10,12 +10,13 @@
 //! takes what it can by one read-modify-write. If that is not all, it spins a little, then joins the queue of the first lane that
 //! it lacks ([`spanlock_sync::wait`]). There
 //!
-//! - the **head** takes its lane as soon as no conflicting hold is left;
-//! - an **arrival** may still take it past the head, which is what keeps a contended lock fast (the head may
-//!   be asleep), but each such pass is counted, and at [`MAX_PASSES`] the door is shut: arrivals join the queue.
+//! - who is **in front**, with nobody before it that it conflicts with, takes its lane as soon as no conflicting hold is left;
+//! - an **arrival** may still take it past those in front that it conflicts with, which is what keeps a contended lock fast (they may
+//!   be asleep), but each such pass is counted, and at [`MAX_PASSES`] the door is shut: such arrivals join the queue. An arrival that conflicts with nobody who
+//!   waits is none of their business, and passes freely.
 //!
-//! Everything else follows: the queue of a lane is first come, first served; the head is never passed more than
-//! [`MAX_PASSES`] times by arrivals that came after it; a request with *w* waiters before it sees at most (*w* + 1) · `MAX_PASSES` later
+//! Everything else follows: among those that conflict the queue of a lane is first come, first served; who is in front is never passed more than
+//! [`MAX_PASSES`] times by arrivals that came after it and conflict; a request with *w* waiters before it sees at most (*w* + 1) · `MAX_PASSES` such
 //! arrivals go first.
 //!
 //! # Invariants
@@ -23,7 +24,7 @@
 //! - **W-I2** Who waits stands in the queue of the first lane that it lacks, and holds only lanes before it.
 //! - **W-I3** No wake is lost (Q-I2 of [`spanlock_sync::wait`]): after each change that may let somebody in there is a light barrier and a look at the
 //!   queue; after joining it, a heavy barrier and a look at the word.
-//! - **W-I4** The head sleeps only if a conflicting hold exists, and the release that ends the last one wakes it. A head that leaves and does not
+//! - **W-I4** Who is in front sleeps only if a conflicting hold exists, and the release that ends the last one wakes it. One that leaves and does not
 //!   exclude the next wakes it.
 //!
 //! # Orderings
@@ -47,7 +48,7 @@ use std::time::Instant;
 use spanlock_sync::Park;
 use spanlock_sync::atomic::Zeroed;
 use spanlock_sync::hint::{Backoff, scaled};
-use spanlock_sync::wait::{Spot, WaitQueue};
+use spanlock_sync::wait::{Listener, Spot, WaitQueue};
 #[cfg(feature = "std")]
 use spanlock_sync::{Parker, Wakeup};
 
@@ -250,8 +251,9 @@ impl<'a, W: Word> Run<'a, W> {
         }
         P::with(|parker| {
             // It has looked often enough: straight into the queue.
+            let listener = Listener::new(parker.waker());
             let (mut progress, run) = (
-                Progress::queued(self, 0, queue, parker.waker()),
+                Progress::queued(self, 0, access, queue, listener),
                 core::iter::once(self),
             );
             while poll_all(run.clone(), access, &mut progress, queue, parker.waker()).is_pending() {
@@ -367,7 +369,8 @@ fn arrive_among_waiters<W: Word, P>(
         }
         word.take(first, open, access, least)
     };
-    queue.pass(address, first..end, MAX_PASSES, take)
+    let class = progress::class(access);
+    queue.pass(address, first..end, class, MAX_PASSES, take)
 }
 
 /// Whom a change may have let in: the heads of the queues of neighbouring lanes. Knows the words' address only, so they may be gone.
@@ -416,11 +419,11 @@ fn wake_heads<W: Word, P>(word: usize, first: u32, end: u64, queue: &WaitQueue<P
     });
     for_each_surely(
         spots.filter(|spot| queue.is_this_occupied(spot.word)),
-        |spot| queue.wake_head(spot),
+        |spot| queue.wake(spot),
     );
 }
 
-/// The addresses of a slice of words, which whoever gives up their memory [evicts](spanlock_sync::wait::evict).
+/// The addresses of a slice of words, which whoever gives up their memory [evicts](spanlock_sync::wait::WaitQueue::evict).
 pub fn address_range<T>(words: &[T]) -> core::ops::Range<usize> {
     let words = words.as_ptr_range();
     words.start.addr()..words.end.addr()

@@ -84,7 +84,7 @@ const NEVER: Duration = Duration::from_secs(100_000);
 #[test]
 fn four_bytes_and_no_more() {
     assert_eq!(size_of::<RwWord>(), 4);
-    assert_eq!(size_of::<WaitQueue>(), 4);
+    assert_eq!(size_of::<WaitQueue>(), 8);
 }
 
 #[test]

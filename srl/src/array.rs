@@ -8,9 +8,9 @@
 use alloc::boxed::Box;
 
 use spanlock::RwWord;
-use spanlock::words::{Word, address_range};
+use spanlock::words::Word;
 use spanlock_sync::atomic::zeroed_slice;
-use spanlock_sync::{DefaultPark, Park, wait};
+use spanlock_sync::{DefaultPark, Park};
 
 use crate::lock::Srl;
 use crate::packed::PackedWord;
@@ -88,12 +88,6 @@ impl<W: Word, P: Park> Srl<Array<W>, P> {
     /// Bytes that the words take: 4 a segment, or half a byte if they are packed.
     pub fn memory_usage(&self) -> usize {
         size_of_val(&*self.space.words)
-    }
-}
-
-impl<W> Drop for Array<W> {
-    fn drop(&mut self) {
-        wait::evict(address_range(&self.words));
     }
 }
 

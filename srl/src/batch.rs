@@ -73,10 +73,8 @@ impl<S: Space, P: Park> Srl<S, P> {
     fn scan(&self, touched: &Range<u64>, access: Access) {
         P::with(|parker| {
             let mut progress = Progress::default();
-            while self
-                .poll_scan(touched, access, &mut progress, parker.waker())
-                .is_pending()
-            {
+            progress.listen(parker.waker());
+            while self.poll_scan(touched, access, &mut progress).is_pending() {
                 parker.park();
             }
         });

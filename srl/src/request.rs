@@ -1,13 +1,15 @@
 //! Requests that wait: how they take words bit by bit, meet the gate, and give up.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 use core::task::{Poll, Waker, ready};
 
-use spanlock::words::Progress;
+use spanlock::words::{self, Progress, Wakes};
 use spanlock::{Access, RangeError, RawRangeLock, RawRangeLockWait, Span, Token};
 use spanlock_interval::IntervalRequest;
 use spanlock_sync::Park;
 use spanlock_sync::hint::Backoff;
+use spanlock_sync::wait::Listener;
 
 use crate::lock::{Advance, Srl, entry_of, wide_token};
 use crate::space::Space;
@@ -34,6 +36,25 @@ enum Stage {
     Scan(Token),
 }
 
+/// Wakes at its end whom a request lets go first that is given up.
+struct WakesOthers(Progress);
+
+impl Drop for WakesOthers {
+    fn drop(&mut self) {
+        self.0.wake_others();
+    }
+}
+
+/// How far a request gets with its words.
+enum Take<W> {
+    /// It has all of them.
+    All,
+    /// It stands in a queue.
+    Waits,
+    /// It met a wide request, and holds nothing: whom that lets in.
+    Stopped(Vec<Wakes<W>>),
+}
+
 impl<S: Space, P: Park> Srl<S, P> {
     /// Goes on with a request: one implementation for threads and futures.
     ///
@@ -48,6 +69,7 @@ impl<S: Space, P: Park> Srl<S, P> {
     ) -> Poll<Token> {
         let (entries, entry) = (self.gate.entries(), entry_of(touched));
         let SrlRequest { stage, progress } = request;
+        progress.listen(waker);
         loop {
             *stage = match stage {
                 Stage::Words if self.is_wide(touched) => {
@@ -56,7 +78,7 @@ impl<S: Space, P: Park> Srl<S, P> {
                 }
                 Stage::Words => {
                     let stops = || self.gate.stops(touched, access);
-                    let taken = self.poll_take(touched, access, progress, waker, stops);
+                    let taken = self.poll_take(touched, access, progress, stops);
                     if let Some(token) = ready!(taken) {
                         return Poll::Ready(token);
                     }
@@ -70,7 +92,7 @@ impl<S: Space, P: Park> Srl<S, P> {
                 Stage::Through(token) => {
                     let token = *token;
                     // It need not ask the gate.
-                    let taken = self.poll_take(touched, access, progress, waker, || false);
+                    let taken = self.poll_take(touched, access, progress, || false);
                     let Some(taken) = ready!(taken) else {
                         unreachable!("stopped by nobody");
                     };
@@ -88,7 +110,7 @@ impl<S: Space, P: Park> Srl<S, P> {
                 }
                 Stage::Scan(token) => {
                     let token = *token;
-                    ready!(self.poll_scan(touched, access, progress, waker));
+                    ready!(self.poll_scan(touched, access, progress));
                     *request = SrlRequest::default();
                     return Poll::Ready(wide_token(token));
                 }
@@ -102,33 +124,57 @@ impl<S: Space, P: Park> Srl<S, P> {
         touched: &Range<u64>,
         access: Access,
         progress: &mut Progress,
-        waker: &Waker,
         stops: impl Fn() -> bool,
     ) -> Poll<Option<Token>> {
+        // The section ends before anybody is woken.
+        let taken = self.take_in_section(touched, access, progress, stops);
+        if let Take::Stopped(wakes) = taken {
+            let both = [Some(wakes), None].into_iter();
+            words::for_each_surely(both, |wakes| match wakes {
+                Some(wakes) => self.wake(wakes),
+                None => progress.wake_others(),
+            });
+            return Poll::Ready(None);
+        }
+        progress.wake_others();
+        match taken {
+            Take::All => {
+                *progress = Progress::default();
+                // SAFETY: all of them were taken, and stay.
+                Poll::Ready(Some(unsafe { self.token_of(touched.start) }))
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    fn take_in_section(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        progress: &mut Progress,
+        stops: impl Fn() -> bool,
+    ) -> Take<S::Word> {
         let section = self.space.enter();
         while progress.taken() < touched.end - touched.start {
             let before = progress.taken();
             let at = touched.start + before;
             let piece = self.space.find_or_make(&section, at, touched.end);
-            let mut poll = |run| progress.poll(run, access, &self.queue, waker);
+            let mut poll = |run| progress.poll(run, access, &self.queue);
             let waits = piece.runs().any(|run| poll(run).is_pending());
             // G-I6, as in `advance`.
             if progress.taken() > before && stops() {
                 progress.leave(&self.queue);
-                let taken = piece.up_to(core::mem::take(progress).taken() - before);
+                let taken = piece.up_to(progress.taken() - before);
                 // SAFETY: they were taken just now, and those before had passed the gate.
                 let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
-                drop(section);
-                self.wake(wakes);
-                return Poll::Ready(None);
+                progress.restart();
+                return Take::Stopped(wakes);
             }
             if waits {
-                return Poll::Pending;
+                return Take::Waits;
             }
         }
-        *progress = Progress::default();
-        // SAFETY: all of them were taken, and stay.
-        Poll::Ready(Some(unsafe { self.token_of(touched.start) }))
+        Take::All
     }
 
     /// Looks at the words of a wide request, each until it was seen free.
@@ -137,7 +183,18 @@ impl<S: Space, P: Park> Srl<S, P> {
         touched: &Range<u64>,
         access: Access,
         progress: &mut Progress,
-        waker: &Waker,
+    ) -> Poll<()> {
+        // The section ends before anybody is woken.
+        let scanned = self.scan_in_section(touched, access, progress);
+        progress.wake_others();
+        scanned
+    }
+
+    fn scan_in_section(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        progress: &mut Progress,
     ) -> Poll<()> {
         let section = self.space.enter();
         while progress.taken() < touched.end - touched.start {
@@ -151,7 +208,7 @@ impl<S: Space, P: Park> Srl<S, P> {
                 }
                 Ok(piece) => {
                     for run in piece.runs() {
-                        ready!(progress.poll_free(run, access, &self.queue, waker));
+                        ready!(progress.poll_free(run, access, &self.queue));
                     }
                 }
             }
@@ -178,7 +235,7 @@ impl<S: Space, P: Park> Srl<S, P> {
             let mut request = match advance {
                 // SAFETY: it holds all of them.
                 Advance::All(_) => return unsafe { self.token_of(touched.start) },
-                Advance::Taken(taken) => self.queued(touched, taken, parker.waker()),
+                Advance::Taken(taken) => self.queued(touched, taken, access, parker.waker()),
                 Advance::Stopped => SrlRequest::default(),
             };
             loop {
@@ -193,13 +250,20 @@ impl<S: Space, P: Park> Srl<S, P> {
     }
 
     /// A small request that has looked often enough for the segment after the first `taken`: it stands in that one's queue.
-    fn queued(&self, touched: &Range<u64>, taken: u64, waker: &Waker) -> SrlRequest {
+    fn queued(
+        &self,
+        touched: &Range<u64>,
+        taken: u64,
+        access: Access,
+        waker: &Waker,
+    ) -> SrlRequest {
+        let listener = Listener::new(waker);
         let section = self.space.enter();
         let at = touched.start + taken;
         let run = self.space.find_or_make(&section, at, at + 1).first_run();
         SrlRequest {
             stage: Stage::Words,
-            progress: Progress::queued(run, taken, &self.queue, waker),
+            progress: Progress::queued(run, taken, access, &self.queue, listener),
         }
     }
 }
@@ -228,9 +292,11 @@ unsafe impl<S: Space, P: Park> RawRangeLockWait for Srl<S, P> {
             mut progress,
         } = core::mem::take(request);
         progress.leave(&self.queue);
+        // Last, and whatever the wakers do whom the words and entries wake.
+        let progress = WakesOthers(progress);
         let touched = self.segments.of(span);
         let (entries, entry) = (self.gate.entries(), entry_of(&touched));
-        let taken = touched.start..touched.start + progress.taken();
+        let taken = touched.start..touched.start + progress.0.taken();
         // SAFETY: of each stage: what the request has is given up, and belongs to this span and access.
         unsafe {
             match stage {

@@ -2,10 +2,10 @@
 //!
 //! # The problem
 //! A lock word has 32 or 64 bits and no room for a queue, and there may be millions of them. So waiters
-//! stand in a table outside, keyed by the word's address: like a futex, with four differences.
-//! The order of the queue is the caller's to use: only the *head* of a queue competes for the word, all others
-//! sleep. A waiter is a [`Waker`]: a thread's ([`Park`](crate::Park)) or a future's. A word may hold the states of
-//! several things, its *lanes*, each with a queue of its own. And who changes a word learns whether
+//! stand in a table outside, keyed by the lock and the word's address: like a futex, with four differences.
+//! The order of the queue is the caller's to use: only who is *in front*, with nobody before it who would exclude it, competes for the word;
+//! all others sleep. A waiter is a [`Waker`]: a thread's ([`Park`](crate::Park)) or a future's. A word may hold the states of several
+//! things, its *lanes*, each with a queue of its own. And who changes a word learns whether
 //! anybody waits from a counter outside the word too: so the word has no bit to spare for it, and the change may be a plain store.
 //!
 //! # Protocol
@@ -16,16 +16,18 @@
 //! | 2 | (in `join`) [`heavy`](crate::barrier::heavy) barrier | 2 | (in `is_occupied`) [light](crate::barrier::light) barrier |
 //! | 3 | looks at the word; sleeps if it must wait | 3 | looks whether the queue is [occupied](WaitQueue::is_occupied); wakes its head if it is |
 //!
-//! An arrival that finds the queue occupied may still [go past](WaitQueue::pass) the head, a limited number of times for each head.
+//! An arrival that finds the queue occupied may still [go past](WaitQueue::pass) those who wait and would exclude it, a limited number of times for each.
 //!
 //! # Invariants
 //! - **Q-I1** The queues of a word are occupied while anybody stands in one of them. (They may be while nobody does: words share counters.)
 //! - **Q-I2** No wake is lost. Both sides store, pass a barrier, and load what the other stored: so either the waiter's look
-//!   sees the change, or the changer sees the queue occupied and wakes the head, whose [`Park`](crate::Park)
-//!   keeps the wake until it sleeps.
-//! - **Q-I3** A head stays the head until it leaves.
-//! - **Q-I4** A head is passed at most as often as those who pass allow, by arrivals that find the queue occupied: they count under the
-//!   table's lock. Who does not find it so came before.
+//!   sees the change, or the changer sees the queue occupied and [wakes](WaitQueue::wake) who is in front, whose [`Park`](crate::Park)
+//!   keeps the wake until it sleeps. Of those in front with the same [`Class`] it wakes the first, who wakes the next when it
+//!   [leaves](WaitQueue::leave).
+//! - **Q-I3** Who is in front stays in front until it leaves.
+//! - **Q-I4** A waiter is passed at most as often as those who pass allow, by arrivals that it would exclude and that find the queue occupied: they count under the
+//!   table's lock, at the first waiter that would exclude them. Who does not find it occupied came before. Arrivals that nobody who waits would exclude pass freely.
+//! - **Q-I5** Nobody's code runs under the table's lock: wakers are kept behind a count of their own, and woken, cloned and dropped outside.
 //!
 //! # Orderings
 //!
@@ -45,19 +47,16 @@ use core::ops::Range;
 use core::task::Waker;
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-use crate::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use crate::barrier::{self, Flag};
 use crate::{Counters, DefaultPark, Mutex, MutexGuard};
 
-/// Where waiters stand: a handle to the process's one table, or, under a checker, a table of
-/// its own. `P` is how threads sleep. Four bytes; with the feature `statistics` it has counters too.
+/// Where the waiters of a lock stand: a handle to the process's one table, or, under a checker, a table of
+/// its own. `P` is how threads sleep. Eight bytes; with the feature `statistics` it has counters too.
 pub struct WaitQueue<P = DefaultPark> {
-    /// How many stand at the words of this handle. Those who take a word look here first, because it lies beside what they have just looked
-    /// at: the way through a hash to the bucket is as long as all the rest that they do.
-    waiters: Flag,
-    table: world::Table,
+    handle: Handle,
     counters: Counters,
     parking: PhantomData<fn() -> P>,
 }
@@ -71,26 +70,50 @@ pub struct Spot {
     pub lane: u32,
 }
 
-/// A place in the queue of a [`Spot`]. Whoever drops it without [leaving](WaitQueue::leave) blocks all behind it.
+/// Whom a waiter would exclude, once it has what it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Exclusive ones only.
+    Shared,
+    /// Exclusive ones and other upgradable ones.
+    Upgradable,
+    /// Everybody.
+    Exclusive,
+}
+
+/// Whom to wake: a [`Waker`] that was cloned already, so that a queue never has to.
+#[derive(Clone, Debug)]
+pub struct Listener(Arc<Waker>);
+
+impl Listener {
+    /// Clones the waker, which is its author's code.
+    pub fn new(waker: &Waker) -> Self {
+        Listener(Arc::new(waker.clone()))
+    }
+
+    /// Whether it is this one that is woken.
+    pub fn is(&self, waker: &Waker) -> bool {
+        self.0.will_wake(waker)
+    }
+}
+
+/// A place in the queue of a [`Spot`]. Whoever drops it without [leaving](WaitQueue::leave) blocks all behind whom it would exclude.
 #[derive(Debug)]
-#[must_use = "a waiter that never leaves blocks all behind it"]
+#[must_use = "a waiter that never leaves blocks those behind it"]
 pub struct Place {
     spot: Spot,
     id: u64,
-    /// Known to be the head: once true it stays true (Q-I3), as long as nobody is evicted.
-    head: bool,
+    /// Known to be in front: once true it stays true (Q-I3), as long as nobody is evicted.
+    front: bool,
     evictions: usize,
-    /// Whose wake the entry holds: what `will_wake` would compare. The entry keeps it alive, so no other waker has it.
-    waker: (usize, usize),
+    /// Which listener the entry has.
+    listener: *const Waker,
 }
 
-/// What tells wakers apart.
-fn identity(waker: &Waker) -> (usize, usize) {
-    (
-        waker.data().addr(),
-        core::ptr::from_ref(waker.vtable()).addr(),
-    )
-}
+// SAFETY: the pointer is compared, and leads nowhere.
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
 
 impl Place {
     /// What it waits for.
@@ -100,30 +123,206 @@ impl Place {
     }
 }
 
-struct Entry {
-    spot: Spot,
-    id: u64,
-    /// How many arrivals went past it while it was the head.
-    passes: u32,
-    waker: Waker,
+/// Those who are to be woken now, outside of all locks and sections: it is their authors' code that runs then.
+#[derive(Debug, Default)]
+#[must_use = "who is not woken sleeps for ever"]
+pub struct Calls([Option<Arc<Waker>>; 2]);
+
+impl Calls {
+    /// Whether there is nobody to wake.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
+    /// Wakes them: the second even if the first one's waker panics.
+    pub fn wake(self) {
+        let [first, second] = self.0;
+        let second = Second(second);
+        if let Some(waker) = first {
+            waker.wake_by_ref();
+        }
+        drop(second);
+    }
 }
 
-/// Queues of several spots, interleaved in order of arrival.
-struct Bucket {
-    entries: VecDeque<Entry>,
-    next_id: u64,
+struct Second(Option<Arc<Waker>>);
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        if let Some(waker) = &self.0 {
+            waker.wake_by_ref();
+        }
+    }
 }
+
+struct Entry {
+    id: u64,
+    class: Class,
+    /// How many arrivals went past it that it would exclude.
+    passes: u32,
+    listener: Arc<Waker>,
+}
+
+/// Nobody: later than every id.
+const NOBODY: u64 = u64::MAX;
+
+/// The queue of a spot, in order of arrival: ids ascend.
+struct Line {
+    /// Which lock's: addresses are not enough, as a lock may move, and leave who has forgotten its place where another lock comes to lie.
+    lock: u32,
+    spot: Spot,
+    entries: VecDeque<Entry>,
+    first_upgradable: u64,
+    first_exclusive: u64,
+}
+
+impl Line {
+    /// The first waiter that would exclude an arrival of this class.
+    fn first_against(&self, class: Class) -> u64 {
+        match class {
+            Class::Shared => self.first_exclusive,
+            Class::Upgradable => self.first_exclusive.min(self.first_upgradable),
+            Class::Exclusive => self.entries.front().map_or(NOBODY, |entry| entry.id),
+        }
+    }
+
+    fn is_in_front(&self, entry: &Entry) -> bool {
+        // The first one against it may be itself.
+        self.first_against(entry.class) >= entry.id
+    }
+
+    fn position(&self, id: u64) -> Option<usize> {
+        self.entries
+            .binary_search_by_key(&id, |entry| entry.id)
+            .ok()
+    }
+
+    fn push(&mut self, entry: Entry) {
+        match entry.class {
+            Class::Shared => {}
+            Class::Upgradable => self.first_upgradable = self.first_upgradable.min(entry.id),
+            Class::Exclusive => self.first_exclusive = self.first_exclusive.min(entry.id),
+        }
+        self.entries.push_back(entry);
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Entry> {
+        let gone = self.entries.remove(at)?;
+        let next = |class| {
+            let mut behind = self.entries.range(at..);
+            behind
+                .find(|entry| entry.class == class)
+                .map_or(NOBODY, |entry| entry.id)
+        };
+        if self.first_upgradable == gone.id {
+            self.first_upgradable = next(Class::Upgradable);
+        } else if self.first_exclusive == gone.id {
+            self.first_exclusive = next(Class::Exclusive);
+        }
+        Some(gone)
+    }
+
+    /// Of those in front, from a position on, the first of each class.
+    fn calls(&self, from: usize) -> Calls {
+        let mut calls = Calls::default();
+        let mut called = None;
+        for entry in self.entries.range(from..) {
+            if !self.is_in_front(entry) {
+                // Behind an exclusive one nobody is.
+                if self.first_exclusive < entry.id {
+                    break;
+                }
+            } else if called != Some(entry.class) {
+                let slot = usize::from(called.is_some());
+                calls.0[slot] = Some(entry.listener.clone());
+                // One more class there can be, or none.
+                if called.is_some() || entry.class == Class::Exclusive || self.is_alone(entry) {
+                    break;
+                }
+                called = Some(entry.class);
+            }
+        }
+        calls
+    }
+
+    /// Whether nobody of another class can be in front beside this one, who is.
+    fn is_alone(&self, entry: &Entry) -> bool {
+        entry.class == Class::Shared && self.first_upgradable == NOBODY
+    }
+}
+
+/// Queues that share a lock.
+struct Bucket {
+    lines: Vec<Line>,
+    next_id: u64,
+    /// What lines used that are gone: so that waiting does not allocate each time.
+    spare: Vec<VecDeque<Entry>>,
+}
+
+/// A bucket keeps so many empty queues, of so many entries at most.
+const SPARE: usize = 4;
+const SPARE_ENTRIES: usize = 64;
 
 impl Bucket {
     const fn new() -> Self {
         Bucket {
-            entries: VecDeque::new(),
+            lines: Vec::new(),
             next_id: 0,
+            spare: Vec::new(),
         }
     }
 
-    fn head(&mut self, spot: Spot) -> Option<&mut Entry> {
-        self.entries.iter_mut().find(|entry| entry.spot == spot)
+    fn at(&self, lock: u32, spot: Spot) -> Option<usize> {
+        self.lines
+            .iter()
+            .position(|line| (line.spot, line.lock) == (spot, lock))
+    }
+
+    /// The first waiter of a spot that would exclude an arrival of this class.
+    fn first_against(&mut self, lock: u32, spot: Spot, class: Class) -> Option<&mut Entry> {
+        let line = self.line(lock, spot)?;
+        let at = line.position(line.first_against(class))?;
+        line.entries.get_mut(at)
+    }
+
+    fn line(&mut self, lock: u32, spot: Spot) -> Option<&mut Line> {
+        let at = self.at(lock, spot)?;
+        self.lines.get_mut(at)
+    }
+
+    fn line_or_new(&mut self, lock: u32, spot: Spot) -> &mut Line {
+        let at = self.at(lock, spot).unwrap_or_else(|| {
+            self.lines.push(Line {
+                lock,
+                spot,
+                entries: self.spare.pop().unwrap_or_default(),
+                first_upgradable: NOBODY,
+                first_exclusive: NOBODY,
+            });
+            self.lines.len() - 1
+        });
+        &mut self.lines[at]
+    }
+
+    /// Takes a line away that nobody stands in.
+    fn retire(&mut self, at: usize) {
+        let entries = self.lines.swap_remove(at).entries;
+        if self.spare.len() < SPARE && entries.capacity() <= SPARE_ENTRIES {
+            self.spare.push(entries);
+        }
+    }
+
+    /// Takes all away who stand in lines that `gone` says.
+    fn retire_all(&mut self, gone: impl Fn(&Line) -> bool) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        self.lines.retain_mut(|line| {
+            let gone = gone(line);
+            if gone {
+                entries.extend(core::mem::take(&mut line.entries));
+            }
+            !gone
+        });
+        entries
     }
 }
 
@@ -138,8 +337,7 @@ impl<P> Default for WaitQueue<P> {
     /// A queue that nobody stands in.
     fn default() -> Self {
         WaitQueue {
-            waiters: Flag::default(),
-            table: world::Table::new(),
+            handle: Handle::default(),
             counters: Counters::default(),
             parking: PhantomData,
         }
@@ -150,8 +348,7 @@ impl<P> WaitQueue<P> {
     /// The same queue, of threads that wait by `Q`.
     pub fn with_parking<Q>(self) -> WaitQueue<Q> {
         WaitQueue {
-            waiters: self.waiters,
-            table: self.table,
+            handle: self.handle,
             counters: self.counters,
             parking: PhantomData,
         }
@@ -177,165 +374,221 @@ impl<P> WaitQueue<P> {
     #[track_caller]
     pub fn is_any_occupied(&self) -> bool {
         // Light [D→E].
-        self.waiters.is_raised()
+        self.handle.waiters.is_raised()
     }
 
     /// Before a word is taken: whether somebody may wait at any word of this handle. Who is not told so came before.
     #[inline]
     pub fn may_be_occupied(&self) -> bool {
-        self.waiters.may_be_raised()
+        self.handle.waiters.may_be_raised()
     }
 
     /// What [`is_occupied`](Self::is_occupied) says where [`is_any_occupied`](Self::is_any_occupied) or [`may_be_occupied`](Self::may_be_occupied) has
     /// said yes.
     #[inline]
     pub fn is_this_occupied(&self, word: usize) -> bool {
-        self.table.is_occupied(word)
+        self.handle.table.is_occupied(word)
     }
 
     /// Whether somebody waits for `spot`. A snapshot, for statistics and models; looked up.
     pub fn has_waiters(&self, spot: Spot) -> bool {
-        self.lock(spot).head(spot).is_some()
+        let bucket = self.lock(spot);
+        bucket.at(self.handle.number(), spot).is_some()
     }
 
     /// Joins the queue of `spot` and passes the heavy barrier (E): the look at the word comes after this.
     #[track_caller]
-    pub fn join(&self, spot: Spot, waker: &Waker) -> Place {
+    pub fn join(&self, spot: Spot, class: Class, listener: &Listener) -> Place {
         self.counters.waits();
-        // Cloned before the lock, as it is woken and dropped after it: it is the user's code.
-        let kept = waker.clone();
-        let waker = identity(&kept);
+        let lock = self.handle.number_or_new();
         let mut bucket = self.lock(spot);
         let id = bucket.next_id;
         bucket.next_id += 1;
-        let head = bucket.head(spot).is_none();
-        bucket.entries.push_back(Entry {
-            spot,
+        let line = bucket.line_or_new(lock, spot);
+        let front = line.first_against(class) == NOBODY;
+        line.push(Entry {
             id,
+            class,
             passes: 0,
-            waker: kept,
+            listener: listener.0.clone(),
         });
         // The barrier E below orders both; the bucket's lock orders them with other waiters (Q-I1).
-        self.waiters.raise();
-        self.table.raise(spot.word);
+        self.handle.waiters.raise();
+        self.handle.table.raise(spot.word);
         drop(bucket);
         // Heavy [E→D].
         barrier::heavy();
         Place {
             spot,
             id,
-            head,
+            front,
             evictions: world::evictions(),
-            waker,
+            listener: Arc::as_ptr(&listener.0),
         }
     }
 
-    /// Whether `place` is the head, the one that may take the lane; none if it was [evicted](evict), and waits for nothing any more. From now on it is
-    /// `waker` that is woken for it.
-    pub fn is_head(&self, place: &mut Place, waker: &Waker) -> Option<bool> {
-        let known = (place.evictions, place.waker) == (world::evictions(), identity(waker));
-        if place.head && known {
+    /// Whether `place` is in front, and so may take the lane; none if it was [evicted](Self::evict), and waits for nothing any more. From now on it is
+    /// `listener` that is woken for it.
+    pub fn is_in_front(&self, place: &mut Place, listener: &Listener) -> Option<bool> {
+        let shown = Arc::as_ptr(&listener.0);
+        if place.front && (place.evictions, place.listener) == (world::evictions(), shown) {
             return Some(true);
         }
-        // First: the user's code, which may panic.
-        let mut kept = waker.clone();
         place.evictions = world::evictions();
-        place.waker = identity(&kept);
+        place.listener = shown;
         let mut bucket = self.lock(place.spot);
-        let head = bucket.head(place.spot);
-        place.head = head.is_some_and(|head| head.id == place.id);
-        let mine = bucket
-            .entries
-            .iter_mut()
-            .find(|entry| entry.id == place.id)?;
-        core::mem::swap(&mut mine.waker, &mut kept);
+        let line = bucket.line(self.handle.number(), place.spot);
+        place.front = false;
+        let line = line?;
+        let at = line.position(place.id)?;
+        place.front = line.is_in_front(&line.entries[at]);
+        let before = core::mem::replace(&mut line.entries[at].listener, listener.0.clone());
         drop(bucket);
-        Some(place.head)
+        drop(before);
+        Some(place.front)
     }
 
-    /// Lets an arrival take lanes of the word past those who wait for them: calls `take` with the end of those lanes whose heads were passed
-    /// less than `patience` times, and counts one more pass for the heads up to where `take` says that it got.
+    /// Lets an arrival of this class take lanes of the word past those who wait for them: calls `take` with the end of those lanes whose first waiter that would exclude it was
+    /// passed less than `patience` times, and counts one more pass for those up to where `take` says that it got.
     pub fn pass(
         &self,
         word: usize,
         lanes: Range<u32>,
+        class: Class,
         patience: u32,
         take: impl FnOnce(u32) -> u32,
     ) -> u32 {
         let spot = |lane| Spot { word, lane };
         let mut bucket = self.lock(spot(0));
+        let lock = self.handle.number();
         let shut = |bucket: &mut Bucket, lane| {
-            let head = bucket.head(spot(lane));
-            head.is_some_and(|head| head.passes >= patience)
+            let against = bucket.first_against(lock, spot(lane), class);
+            against.is_some_and(|entry| entry.passes >= patience)
         };
         let open = lanes.clone().find(|&lane| shut(&mut bucket, lane));
         let end = take(open.unwrap_or(lanes.end));
         for lane in lanes.start..end {
-            if let Some(head) = bucket.head(spot(lane)) {
-                head.passes += 1;
+            if let Some(entry) = bucket.first_against(lock, spot(lane), class) {
+                entry.passes += 1;
                 self.counters.overtakes();
             }
         }
         end
     }
 
-    /// Wakes the head of the queue of `spot`, if there is one. It stays the head.
+    /// Wakes who is in front in the queue of `spot`, the first of each class. They stay there.
     #[cold]
     #[track_caller]
-    pub fn wake_head(&self, spot: Spot) {
+    pub fn wake(&self, spot: Spot) {
         #[cfg(any(spanlock_loom, spanlock_shuttle))]
         if crate::check::drop_wake(core::panic::Location::caller()) {
             return;
         }
-        let waker = self.lock(spot).head(spot).map(|head| head.waker.clone());
-        // Outside the lock: a future's waker runs its executor's code.
-        if let Some(waker) = waker {
-            waker.wake();
+        let mut bucket = self.lock(spot);
+        let line = bucket.line(self.handle.number(), spot);
+        let calls = line.map(|line| line.calls(0));
+        drop(bucket);
+        if let Some(calls) = calls {
+            calls.wake();
         }
     }
 
-    /// Leaves the queue. If this was the head, the new head is woken if `wake_next` says so.
+    /// Leaves the queue. Whom to wake, if `wake_next` says so: those behind it that are in front now.
     ///
-    /// A head that took the lane exclusively need not wake anybody: its release will.
+    /// Who took the lane exclusively need not wake anybody: its release will.
     #[track_caller]
-    pub fn leave(&self, place: Place, wake_next: bool) {
+    pub fn leave(&self, place: Place, wake_next: bool) -> Calls {
         #[cfg(any(spanlock_loom, spanlock_shuttle))]
         let wake_next = wake_next && !crate::check::drop_wake(core::panic::Location::caller());
         let mut bucket = self.lock(place.spot);
-        // It need not be seen at once: who misses it looks into the queue in vain. Of one that was evicted, too.
-        self.waiters.lower();
-        let mut queue = bucket.entries.iter();
-        let Some(at) = queue.position(|entry| entry.id == place.id) else {
-            return;
+        let Some(at_line) = bucket.at(self.handle.number(), place.spot) else {
+            return Calls::default();
         };
-        let was_head = bucket
-            .entries
-            .iter()
-            .take(at)
-            .all(|entry| entry.spot != place.spot);
-        let gone = bucket.entries.remove(at);
-        self.table.lower(place.spot.word);
-        let next = bucket.head(place.spot).filter(|_| was_head && wake_next);
-        let next = next.map(|next| next.waker.clone());
+        let line = &mut bucket.lines[at_line];
+        let Some(at) = line.position(place.id) else {
+            return Calls::default();
+        };
+        let gone = line.remove(at);
+        let calls = if wake_next {
+            line.calls(at)
+        } else {
+            Calls::default()
+        };
+        if line.entries.is_empty() {
+            bucket.retire(at_line);
+        }
+        // It need not be seen at once: who misses it looks into the queue in vain.
+        self.handle.waiters.lower();
+        self.handle.table.lower(place.spot.word, 1);
         drop(bucket);
         drop(gone);
-        if let Some(waker) = next {
-            waker.wake();
+        calls
+    }
+
+    /// Ends all waiting at words whose addresses lie in `words`, because their memory is about to be given up: whoever still waits there is woken, and
+    /// finds its place [gone](Self::is_in_front); who has forgotten its place leaves no ghost for the next owner of the address.
+    pub fn evict(&self, words: Range<usize>) {
+        let gone = self
+            .handle
+            .retire(|line| words.contains(&line.spot.word), &words);
+        for entry in gone {
+            entry.listener.wake_by_ref();
         }
     }
 
     fn lock(&self, spot: Spot) -> MutexGuard<'_, Bucket> {
-        self.table.bucket(spot.word).lock()
+        self.handle.table.bucket(spot.word).lock()
     }
 }
 
-/// Ends all waiting at words whose addresses lie in `words`, because their memory is about to be given up: whoever still waits there is woken, and
-/// finds its place [gone](WaitQueue::is_head); who has forgotten its place leaves no ghost for the next owner of the address. (Its handle counts it for ever: that
-/// costs a look at the bucket, no more.)
-///
-/// Under a checker a queue's table goes with it, and nothing is to be done.
-pub fn evict(words: Range<usize>) {
-    world::evict(words);
+/// What does not depend on how threads sleep.
+#[derive(Default)]
+struct Handle {
+    /// How many stand at the words of this handle. Those who take a word look here first, because it lies beside what they have just looked
+    /// at: the way through a hash to the bucket is as long as all the rest that they do.
+    waiters: Flag,
+    number: world::Number,
+    table: world::Table,
+}
+
+impl Handle {
+    /// Which lock's it is, if anybody has ever waited for it.
+    fn number(&self) -> u32 {
+        self.number.get()
+    }
+
+    fn number_or_new(&self) -> u32 {
+        self.number.get_or_new()
+    }
+
+    /// Takes all away who stand in its lines that `gone` says, whose words lie in `words`.
+    fn retire(&self, gone: impl Fn(&Line) -> bool, words: &Range<usize>) -> Vec<Entry> {
+        let mut all = Vec::new();
+        if !self.waiters.may_be_raised() {
+            return all;
+        }
+        let lock = self.number();
+        self.table.each_bucket(words, |bucket| {
+            let mut lines = bucket.lock();
+            let retired = lines.retire_all(|line| line.lock == lock && gone(line));
+            for _ in &retired {
+                self.waiters.lower();
+            }
+            let count = retired.len() as u32;
+            all.extend(retired);
+            count
+        });
+        world::note_evictions(all.len());
+        all
+    }
+}
+
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+impl Drop for Handle {
+    /// Nobody waits who has not forgotten it.
+    fn drop(&mut self) {
+        drop(self.retire(|_| true, &(0..usize::MAX)));
+    }
 }
 
 impl<P> fmt::Debug for WaitQueue<P> {
@@ -346,11 +599,10 @@ impl<P> fmt::Debug for WaitQueue<P> {
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 mod world {
-    use alloc::vec::Vec;
     use core::ops::Range;
-    use core::task::Waker;
 
-    use super::{AtomicU32, AtomicUsize, Bucket, Mutex, Relaxed};
+    use super::{Bucket, Mutex};
+    use crate::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
     const BUCKETS: usize = 256;
 
@@ -360,11 +612,9 @@ mod world {
 
     static TABLE: [Padded; BUCKETS] = [const { Padded(Mutex::new(Bucket::new())) }; BUCKETS];
 
-    /// How many stand in each bucket. Apart from the buckets, and close together: every release reads one, and
+    /// How many stand in each bucket. Apart from the buckets, and close together: who finds that somebody waits for another word of its lock reads one, and
     /// hardly anything writes them.
     static OCCUPIED: [AtomicU32; BUCKETS] = [const { AtomicU32::new(0) }; BUCKETS];
-
-    pub(super) struct Table;
 
     /// How often anybody was evicted.
     static EVICTIONS: AtomicUsize = AtomicUsize::new(0);
@@ -374,34 +624,36 @@ mod world {
         EVICTIONS.load(Relaxed)
     }
 
-    pub(super) fn evict(words: Range<usize>) {
-        if words.len() <= size_of::<u64>() {
-            evict_from(bucket_of(words.start), &words);
-        } else {
-            (0..BUCKETS).for_each(|bucket| evict_from(bucket, &words));
-        }
+    pub(super) fn note_evictions(count: usize) {
+        // Relaxed: before the wakes, which order it.
+        EVICTIONS.fetch_add(count, Relaxed);
     }
 
-    fn evict_from(bucket: usize, words: &Range<usize>) {
-        // Relaxed: whoever stands there by right is known to the caller, or has been forgotten.
-        if OCCUPIED[bucket].load(Relaxed) == 0 {
-            return;
+    /// What tells a lock from others that have waiters; 0 while it never had.
+    #[derive(Default)]
+    pub(super) struct Number(AtomicU32);
+
+    impl Number {
+        pub(super) fn get(&self) -> u32 {
+            // Relaxed: who asks for a lock's waiters holds their bucket's lock, as they did when they came.
+            self.0.load(Relaxed)
         }
-        let mut evicted: Vec<Waker> = Vec::new();
-        let mut queues = TABLE[bucket].0.lock();
-        queues.entries.retain(|entry| {
-            let stays = !words.contains(&entry.spot.word);
-            if !stays {
-                evicted.push(entry.waker.clone());
+
+        pub(super) fn get_or_new(&self) -> u32 {
+            static LAST: AtomicU32 = AtomicU32::new(0);
+            let known = self.get();
+            if known != 0 {
+                return known;
             }
-            stays
-        });
-        // Relaxed: as in `leave`.
-        OCCUPIED[bucket].fetch_sub(evicted.len() as u32, Relaxed);
-        drop(queues);
-        // Relaxed: before the wakes, which order it.
-        EVICTIONS.fetch_add(evicted.len(), Relaxed);
-        evicted.into_iter().for_each(Waker::wake);
+            // Relaxed: only to be different. After 2³² locks that were waited for numbers come again, and then nothing but the ghosts of places
+            // that were forgotten could be taken for those of another lock.
+            let new = LAST.fetch_add(1, Relaxed).wrapping_add(1).max(1);
+            // Relaxed, both: as in `get`.
+            match self.0.compare_exchange(0, new, Relaxed, Relaxed) {
+                Ok(_) => new,
+                Err(known) => known,
+            }
+        }
     }
 
     #[inline]
@@ -411,11 +663,10 @@ mod world {
         (hash >> 56) as usize
     }
 
-    impl Table {
-        pub(super) fn new() -> Self {
-            Table
-        }
+    #[derive(Default)]
+    pub(super) struct Table;
 
+    impl Table {
         pub(super) fn bucket(&self, word: usize) -> &'static Mutex<Bucket> {
             &TABLE[bucket_of(word)].0
         }
@@ -432,21 +683,58 @@ mod world {
             OCCUPIED[bucket_of(word)].fetch_add(1, Relaxed);
         }
 
-        pub(super) fn lower(&self, word: usize) {
+        pub(super) fn lower(&self, word: usize, by: u32) {
             // Relaxed: as the handle's own count.
-            OCCUPIED[bucket_of(word)].fetch_sub(1, Relaxed);
+            OCCUPIED[bucket_of(word)].fetch_sub(by, Relaxed);
+        }
+
+        /// Calls `f` with the buckets of words in a range; it says how many it has taken away.
+        pub(super) fn each_bucket(
+            &self,
+            words: &Range<usize>,
+            mut f: impl FnMut(&Mutex<Bucket>) -> u32,
+        ) {
+            let mut visit = |bucket: usize| {
+                // Relaxed: whoever stands there by right is known to the caller, or has been forgotten.
+                if OCCUPIED[bucket].load(Relaxed) != 0 {
+                    let gone = f(&TABLE[bucket].0);
+                    // Relaxed: as in `lower`.
+                    OCCUPIED[bucket].fetch_sub(gone, Relaxed);
+                }
+            };
+            if words.len() <= size_of::<u64>() {
+                visit(bucket_of(words.start));
+            } else {
+                (0..BUCKETS).for_each(visit);
+            }
         }
     }
 }
 
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 mod world {
-    use super::{Bucket, Mutex};
+    use core::ops::Range;
 
-    pub(super) fn evict(_words: core::ops::Range<usize>) {}
+    use super::{Bucket, Mutex};
 
     pub(super) fn evictions() -> usize {
         0
+    }
+
+    pub(super) fn note_evictions(_count: usize) {}
+
+    /// The table is the lock's own.
+    #[derive(Default)]
+    pub(super) struct Number;
+
+    impl Number {
+        pub(super) fn get(&self) -> u32 {
+            0
+        }
+
+        pub(super) fn get_or_new(&self) -> u32 {
+            0
+        }
     }
 
     /// One bucket for every address: as if all hashes collided. So the handle's own count says all.
@@ -454,13 +742,15 @@ mod world {
         bucket: Mutex<Bucket>,
     }
 
-    impl Table {
-        pub(super) fn new() -> Self {
+    impl Default for Table {
+        fn default() -> Self {
             Table {
                 bucket: Mutex::new(Bucket::new()),
             }
         }
+    }
 
+    impl Table {
         pub(super) fn bucket(&self, _word: usize) -> &Mutex<Bucket> {
             &self.bucket
         }
@@ -472,6 +762,14 @@ mod world {
 
         pub(super) fn raise(&self, _word: usize) {}
 
-        pub(super) fn lower(&self, _word: usize) {}
+        pub(super) fn lower(&self, _word: usize, _by: u32) {}
+
+        /// Nobody is to be evicted: the table goes with its lock.
+        pub(super) fn each_bucket(
+            &self,
+            _words: &Range<usize>,
+            _f: impl FnMut(&Mutex<Bucket>) -> u32,
+        ) {
+        }
     }
 }

@@ -8,7 +8,7 @@ use checked::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::check::Weakening;
-use spanlock_sync::wait::{Spot, WaitQueue};
+use spanlock_sync::wait::{Class, Listener, Spot, WaitQueue};
 use spanlock_sync::{Arc, Park, Parker, barrier, thread};
 
 struct Message {
@@ -155,9 +155,8 @@ impl Counter {
         self.value.with_mut(|value| unsafe { *value += 1 });
         // Release [B→A, C].
         self.word.store(0, Release);
-        barrier::light();
         if self.queue.is_occupied(self.spot().word) {
-            self.queue.wake_head(self.spot());
+            self.queue.wake(self.spot());
         }
     }
 
@@ -171,9 +170,10 @@ impl Counter {
             return;
         }
         Parker::with(|parker| {
-            let mut place = self.queue.join(self.spot(), parker.waker());
+            let listener = Listener::new(parker.waker());
+            let mut place = self.queue.join(self.spot(), Class::Exclusive, &listener);
             // Acquire [C→B].
-            while !(self.queue.is_head(&mut place, parker.waker()) == Some(true)
+            while !(self.queue.is_in_front(&mut place, &listener) == Some(true)
                 && self
                     .word
                     .compare_exchange(0, HELD, Acquire, Relaxed)
@@ -181,7 +181,7 @@ impl Counter {
             {
                 parker.park();
             }
-            self.queue.leave(place, false);
+            self.queue.leave(place, false).wake();
         });
     }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Wake, Waker};
 
-use spanlock_sync::wait::{Place, Spot, WaitQueue, evict};
-use spanlock_sync::{DefaultPark, Park, barrier};
+use Class::{Exclusive, Shared, Upgradable};
+use spanlock_sync::wait::{Class, Listener, Place, Spot, WaitQueue};
+use spanlock_sync::{DefaultPark, Park};
 
 /// A waker that counts.
 #[derive(Default)]
@@ -47,17 +48,26 @@ impl Word {
 }
 
 /// A place, with the waker that is to be woken for it.
-struct Waiting(Arc<Wakes>, Waker, Place);
+struct Waiting(Arc<Wakes>, Listener, Place);
 
 impl Waiting {
     fn at(spot: Spot, queue: &WaitQueue) -> Self {
-        let (wakes, waker) = Wakes::new();
-        let place = queue.join(spot, &waker);
-        Waiting(wakes, waker, place)
+        Self::of(Exclusive, spot, queue)
     }
 
-    fn is_head(&mut self, queue: &WaitQueue) -> bool {
-        queue.is_head(&mut self.2, &self.1) == Some(true)
+    fn of(class: Class, spot: Spot, queue: &WaitQueue) -> Self {
+        let (wakes, waker) = Wakes::new();
+        let listener = Listener::new(&waker);
+        let place = queue.join(spot, class, &listener);
+        Waiting(wakes, listener, place)
+    }
+
+    fn is_in_front(&mut self, queue: &WaitQueue) -> bool {
+        queue.is_in_front(&mut self.2, &self.1) == Some(true)
+    }
+
+    fn leave(self, queue: &WaitQueue, wake_next: bool) {
+        queue.leave(self.2, wake_next).wake();
     }
 
     fn wakes(&self) -> u32 {
@@ -68,26 +78,26 @@ impl Waiting {
 #[test]
 fn first_come_first_served() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    queue.wake_head(word.spot()); // Nobody stands there.
+    queue.wake(word.spot()); // Nobody stands there.
     assert!(!queue.has_waiters(word.spot()));
     let [mut first, mut second, mut third] = [0; 3].map(|_| Waiting::at(word.spot(), &queue));
     assert!(queue.is_occupied(word.spot().word) && queue.has_waiters(word.spot()));
-    assert!(first.is_head(&queue) && !second.is_head(&queue) && !third.is_head(&queue));
+    assert!(first.is_in_front(&queue) && !second.is_in_front(&queue) && !third.is_in_front(&queue));
 
     // A wake is the head's, who stays the head.
-    queue.wake_head(word.spot());
-    queue.wake_head(word.spot());
+    queue.wake(word.spot());
+    queue.wake(word.spot());
     assert_eq!([&first, &second, &third].map(Waiting::wakes), [2, 0, 0]);
-    assert!(first.is_head(&queue) && !second.is_head(&queue));
+    assert!(first.is_in_front(&queue) && !second.is_in_front(&queue));
 
     // A head that leaves wakes the next, if it says so.
-    queue.leave(first.2, true);
+    first.leave(&queue, true);
     assert_eq!([&second, &third].map(Waiting::wakes), [1, 0]);
-    assert!(second.is_head(&queue) && !third.is_head(&queue));
-    queue.leave(second.2, false);
+    assert!(second.is_in_front(&queue) && !third.is_in_front(&queue));
+    second.leave(&queue, false);
     assert_eq!(third.wakes(), 0);
-    assert!(third.is_head(&queue));
-    queue.leave(third.2, true);
+    assert!(third.is_in_front(&queue));
+    third.leave(&queue, true);
     assert!(!queue.has_waiters(word.spot()));
 }
 
@@ -95,13 +105,13 @@ fn first_come_first_served() {
 fn leaving_from_the_midst_wakes_nobody() {
     let (queue, word) = (WaitQueue::new(), Word(0));
     let [first, second, mut third] = [0; 3].map(|_| Waiting::at(word.spot(), &queue));
-    queue.leave(second.2, true);
+    second.leave(&queue, true);
     assert_eq!([&first, &third].map(Waiting::wakes), [0, 0]);
-    assert!(!third.is_head(&queue));
-    queue.leave(first.2, true);
+    assert!(!third.is_in_front(&queue));
+    first.leave(&queue, true);
     assert_eq!(third.wakes(), 1);
-    assert!(third.is_head(&queue));
-    queue.leave(third.2, true);
+    assert!(third.is_in_front(&queue));
+    third.leave(&queue, true);
 }
 
 #[test]
@@ -114,15 +124,15 @@ fn lanes_and_addresses_do_not_disturb_each_other() {
         .map(|spot| (spot, [0; 2].map(|_| Waiting::at(spot, &queue))))
         .collect();
     for (spot, [first, second]) in &mut waiters {
-        assert!(first.is_head(&queue) && !second.is_head(&queue));
-        queue.wake_head(*spot);
+        assert!(first.is_in_front(&queue) && !second.is_in_front(&queue));
+        queue.wake(*spot);
         assert_eq!((first.wakes(), second.wakes()), (1, 0));
     }
     for (spot, [first, mut second]) in waiters {
-        queue.leave(first.2, true);
+        first.leave(&queue, true);
         assert_eq!(second.wakes(), 1);
-        assert!(second.is_head(&queue) && queue.has_waiters(spot));
-        queue.leave(second.2, true);
+        assert!(second.is_in_front(&queue) && queue.has_waiters(spot));
+        second.leave(&queue, true);
         assert!(!queue.has_waiters(spot));
     }
 }
@@ -134,14 +144,14 @@ fn a_waiter_may_change_its_waker() {
     let [mut first, mut second] = [0; 2].map(|_| Waiting::at(word.spot(), &queue));
     for waiting in [&mut first, &mut second] {
         let (wakes, waker) = Wakes::new();
-        queue.is_head(&mut waiting.2, &waker);
+        queue.is_in_front(&mut waiting.2, &Listener::new(&waker));
         waiting.0 = wakes;
     }
-    queue.wake_head(word.spot());
+    queue.wake(word.spot());
     assert_eq!((first.wakes(), second.wakes()), (1, 0));
-    queue.leave(first.2, true);
+    first.leave(&queue, true);
     assert_eq!(second.wakes(), 1);
-    queue.leave(second.2, true);
+    second.leave(&queue, true);
 }
 
 /// Each head is passed so often and no more, lane by lane.
@@ -149,7 +159,7 @@ fn a_waiter_may_change_its_waker() {
 fn passes_are_counted_for_each_head() {
     const PATIENCE: u32 = 3;
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let pass = |lanes| queue.pass(word.spot().word, lanes, PATIENCE, |open| open);
+    let pass = |lanes| queue.pass(word.spot().word, lanes, Exclusive, PATIENCE, |open| open);
     assert_eq!(pass(0..16), 16, "nobody waits");
     let [first, second] = [0; 2].map(|_| Waiting::at(word.lane(4), &queue));
     for _ in 0..PATIENCE {
@@ -162,15 +172,18 @@ fn passes_are_counted_for_each_head() {
     );
     assert_eq!(pass(5..16), 16, "the others have no heads");
     // Whoever takes less passes less.
-    queue.leave(first.2, false);
+    first.leave(&queue, false);
     for _ in 0..2 * PATIENCE {
-        assert_eq!(queue.pass(word.spot().word, 0..16, PATIENCE, |_| 4), 4);
+        assert_eq!(
+            queue.pass(word.spot().word, 0..16, Exclusive, PATIENCE, |_| 4),
+            4
+        );
     }
     for _ in 0..PATIENCE {
         assert_eq!(pass(4..5), 5, "the next head begins anew");
     }
     assert_eq!(pass(4..5), 4);
-    queue.leave(second.2, false);
+    second.leave(&queue, false);
     assert_eq!(pass(4..5), 5);
 }
 
@@ -179,13 +192,10 @@ fn passes_are_counted_for_each_head() {
 fn one_waker_is_kept() {
     let (queue, word) = (WaitQueue::new(), Word(0));
     let waiting = Waiting::at(word.spot(), &queue);
-    assert_eq!(
-        Arc::strong_count(&waiting.0),
-        3,
-        "ours, the waker's, the queue's"
-    );
-    queue.leave(waiting.2, true);
-    assert_eq!(Arc::strong_count(&waiting.0), 2);
+    let wakes = waiting.0.clone();
+    assert_eq!(Arc::strong_count(&wakes), 3, "two of ours, the listener's");
+    waiting.leave(&queue, true);
+    assert_eq!(Arc::strong_count(&wakes), 1);
 }
 
 /// Whoever gives up the memory of words ends all waiting there: for a range of words, and for one.
@@ -199,16 +209,16 @@ fn eviction_ends_all_waiting() {
             .iter()
             .map(|word| Waiting::at(word.spot(), &queue))
             .collect();
-        evict(evicted.clone());
+        queue.evict(evicted.clone());
         for waiting in &mut waiters {
             let gone = evicted.contains(&waiting.2.spot().word);
             assert_eq!(waiting.wakes(), u32::from(gone));
-            let place = queue.is_head(&mut waiting.2, &waiting.1);
+            let place = queue.is_in_front(&mut waiting.2, &waiting.1);
             assert_eq!(place, (!gone).then_some(true));
         }
         waiters
             .into_iter()
-            .for_each(|waiting| queue.leave(waiting.2, true));
+            .for_each(|waiting| waiting.leave(&queue, true));
         assert!(words.iter().all(|word| !queue.has_waiters(word.spot())));
     }
 }
@@ -221,17 +231,18 @@ fn a_waker_may_use_the_queue() {
         fn wake(self: Arc<Self>) {
             let queue = WaitQueue::new(); // A handle to the same table.
             let waiting = Waiting::at(self.0, &queue);
-            queue.leave(waiting.2, false);
+            waiting.leave(&queue, false);
             self.1.fetch_add(1, SeqCst);
         }
     }
     let (queue, word) = (WaitQueue::new(), Word(0));
     let wakes = Arc::new(Reenters(word.spot(), AtomicU32::new(0)));
     let waker = Waker::from(wakes.clone());
-    let [first, second] = [0; 2].map(|_| queue.join(word.spot(), &waker));
-    queue.wake_head(word.spot());
-    queue.leave(first, true);
-    queue.leave(second, true);
+    let listener = Listener::new(&waker);
+    let [first, second] = [0; 2].map(|_| queue.join(word.spot(), Exclusive, &listener));
+    queue.wake(word.spot());
+    queue.leave(first, true).wake();
+    queue.leave(second, true).wake();
     assert_eq!(wakes.1.load(SeqCst), 2);
 }
 
@@ -248,20 +259,80 @@ fn a_waiting_thread_is_woken() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 DefaultPark::with(|parker| {
-                    let mut place = queue.join(spot, parker.waker());
-                    while !(queue.is_head(&mut place, parker.waker()) == Some(true)
+                    let listener = Listener::new(parker.waker());
+                    let mut place = queue.join(spot, Exclusive, &listener);
+                    while !(queue.is_in_front(&mut place, &listener) == Some(true)
                         && word.load(SeqCst) == round)
                     {
                         parker.park();
                     }
-                    queue.leave(place, false);
+                    queue.leave(place, false).wake();
                 });
             });
             word.store(round, std::sync::atomic::Ordering::Relaxed);
-            barrier::light();
             if queue.is_occupied(spot.word) {
-                queue.wake_head(spot);
+                queue.wake(spot);
             }
         });
     }
+}
+
+/// Whoever stands before it without excluding it holds nobody up: in front are all readers before the first writer, and the first upgradable one.
+#[test]
+fn who_would_not_be_excluded_is_in_front() {
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let at = |class| Waiting::of(class, word.spot(), &queue);
+    let classes = [Upgradable, Shared, Upgradable, Shared, Exclusive, Shared];
+    let mut waiters: Vec<_> = classes.into_iter().map(at).collect();
+    let front: Vec<_> = waiters
+        .iter_mut()
+        .map(|it| it.is_in_front(&queue))
+        .collect();
+    assert_eq!(front, [true, true, false, true, false, false]);
+    let wakes = |waiters: &[Waiting]| waiters.iter().map(Waiting::wakes).collect::<Vec<_>>();
+    queue.wake(word.spot());
+    assert_eq!(
+        wakes(&waiters),
+        [1, 1, 0, 0, 0, 0],
+        "the first of each class"
+    );
+    waiters.remove(1).leave(&queue, true);
+    assert_eq!(wakes(&waiters), [1, 0, 1, 0, 0], "and each wakes the next");
+    waiters.remove(0).leave(&queue, true);
+    assert_eq!(wakes(&waiters), [1, 2, 0, 0]);
+    // The writer gives up: the reader behind it waits for nobody.
+    waiters.remove(2).leave(&queue, true);
+    assert_eq!(wakes(&waiters), [1, 2, 1]);
+    assert!(waiters.iter_mut().all(|it| it.is_in_front(&queue)));
+    waiters.into_iter().for_each(|it| it.leave(&queue, false));
+    assert!(!queue.has_waiters(word.spot()));
+}
+
+/// A pass counts for the first waiter that would exclude the arrival, and for nobody else.
+#[test]
+fn who_would_not_be_excluded_passes_freely() {
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let pass = |class| queue.pass(word.spot().word, 0..1, class, 1, |open| open) == 1;
+    let upgradable = Waiting::of(Upgradable, word.spot(), &queue);
+    assert!((0..100).all(|_| pass(Shared)));
+    assert!(pass(Upgradable) && !pass(Upgradable) && !pass(Exclusive));
+    let writer = Waiting::of(Exclusive, word.spot(), &queue);
+    assert!(pass(Shared) && !pass(Shared));
+    upgradable.leave(&queue, false);
+    writer.leave(&queue, false);
+    assert!(pass(Exclusive));
+}
+
+/// A lock that moves leaves nothing where it was: whoever comes to lie there has a queue of its own.
+#[test]
+fn locks_at_one_address_do_not_meet() {
+    let word = Word(0);
+    let old = WaitQueue::new();
+    std::mem::forget(Waiting::at(word.spot(), &old));
+    let new = WaitQueue::new();
+    assert!(!new.is_occupied(word.spot().word) && !new.has_waiters(word.spot()));
+    let mut waiting = Waiting::at(word.spot(), &new);
+    assert!(waiting.is_in_front(&new));
+    waiting.leave(&new, false);
+    assert!(old.has_waiters(word.spot()));
 }

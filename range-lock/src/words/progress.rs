@@ -1,8 +1,12 @@
 //! Requests that wait without a thread: how they take lanes bit by bit, queue, and give up.
+//!
+//! Wakers are their authors' code, and may do anything but come back: so they are cloned before a request goes on ([`Progress::listen`]) and woken after it
+//! has ([`Progress::wake_others`]), outside of sections, and with everything counted that was taken.
 
+use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 
-use spanlock_sync::wait::{Place, WaitQueue};
+use spanlock_sync::wait::{Calls, Class, Listener, Place, WaitQueue};
 
 use super::{Run, Word, for_each_surely};
 use crate::raw::Access;
@@ -14,6 +18,10 @@ pub struct Progress {
     taken: u64,
     /// Where it stands while it waits for the next.
     place: Option<Place>,
+    /// Who is woken for it.
+    listener: Option<Listener>,
+    /// Whom it has to wake: those that it stood before.
+    calls: Vec<Calls>,
 }
 
 impl Progress {
@@ -21,12 +29,15 @@ impl Progress {
     pub fn queued<W: Word, P>(
         run: Run<'_, W>,
         taken: u64,
+        access: Access,
         queue: &WaitQueue<P>,
-        waker: &Waker,
+        listener: Listener,
     ) -> Self {
         Progress {
             taken,
-            place: Some(queue.join(run.first_spot(), waker)),
+            place: Some(queue.join(run.first_spot(), class(access), &listener)),
+            listener: Some(listener),
+            calls: Vec::new(),
         }
     }
 
@@ -42,59 +53,82 @@ impl Progress {
         self.taken += lanes;
     }
 
+    /// Begins anew: what was taken has been given back.
+    pub fn restart(&mut self) {
+        self.taken = 0;
+    }
+
+    /// From the next poll on it is `waker` that is woken. Clones it, if it is not the one that it was.
+    pub fn listen(&mut self, waker: &Waker) {
+        if !self.listener.as_ref().is_some_and(|is| is.is(waker)) {
+            self.listener = Some(Listener::new(waker));
+        }
+    }
+
+    /// Wakes those whom it has let go first. After each poll, and after [`leave`](Self::leave).
+    pub fn wake_others(&mut self) {
+        for_each_surely(core::mem::take(&mut self.calls).into_iter(), Calls::wake);
+    }
+
     /// Goes on with `run`, the rest of the run that the next lane is in: takes it, or stands in the queue of the first lane that it lacks, and
-    /// `waker` is woken when it is worth looking again. Ordering: Acquire for every lane taken.
+    /// its [listener](Self::listen) is woken when it is worth looking again. Ordering: Acquire for every lane taken.
+    ///
+    /// # Panics
+    /// If it has no listener.
     pub fn poll<W: Word, P>(
         &mut self,
         run: Run<'_, W>,
         access: Access,
         queue: &WaitQueue<P>,
-        waker: &Waker,
     ) -> Poll<()> {
         let take = |run: Run<'_, W>| run.word.take(run.first, run.end, access, 1) > run.first;
         let arrive = |run: Run<'_, W>| run.arrive(access, 1, queue);
         // Behind a reader the next may be a reader too. Behind a writer all wait for its release.
         let wake_next = access != Access::Write;
-        self.drive(run, queue, waker, take, arrive, wake_next)
+        self.drive(run, access, queue, take, arrive, wake_next)
     }
 
     /// Goes on with `run` as [`poll`](Self::poll) does, but takes nothing: it is ready when every lane was seen free of conflicting holds.
+    ///
+    /// # Panics
+    /// If it has no listener.
     pub fn poll_free<W: Word, P>(
         &mut self,
         run: Run<'_, W>,
         access: Access,
         queue: &WaitQueue<P>,
-        waker: &Waker,
     ) -> Poll<()> {
         let free = |run: Run<'_, W>| run.is_free(access);
         let look = |run: Run<'_, W>| run.word.admits(run.first, run.end, access) - run.first;
         // It takes nothing away from the next.
-        self.drive(run, queue, waker, free, look, true)
+        self.drive(run, access, queue, free, look, true)
     }
 
-    /// Goes on with `run`: as the head of a queue if `admit` says so of its lane, and as an arrival as many lanes as `arrive` says.
+    /// Goes on with `run`: in front of a queue if `admit` says so of its lane, and as an arrival as many lanes as `arrive` says.
     fn drive<'a, W: Word, P>(
         &mut self,
         run: Run<'a, W>,
+        access: Access,
         queue: &WaitQueue<P>,
-        waker: &Waker,
         admit: impl Fn(Run<'a, W>) -> bool,
         arrive: impl Fn(Run<'a, W>) -> u32,
         wake_next: bool,
     ) -> Poll<()> {
         let mut rest = run;
         loop {
-            let done = match self.look(rest, queue, waker, &admit) {
+            let done = match self.look(rest, queue, &admit) {
                 Look::Waits => return Poll::Pending,
                 Look::Passed(place) => {
-                    queue.leave(place, wake_next);
+                    self.call(queue.leave(place, wake_next));
                     1
                 }
                 Look::Arrives => {
                     let done = arrive(rest);
                     if done < rest.len() {
                         // And looks again, for the changer who has not seen its place (W-I3).
-                        self.place = Some(queue.join(rest.after(done).first_spot(), waker));
+                        let spot = rest.after(done).first_spot();
+                        let place = queue.join(spot, class(access), self.listener());
+                        self.place = Some(place);
                     }
                     done
                 }
@@ -107,12 +141,11 @@ impl Progress {
         }
     }
 
-    /// What a request can do about the first lane of `run`, at which `admit` says whether a head may go on.
+    /// What a request can do about the first lane of `run`, at which `admit` says whether one in front may go on.
     fn look<'a, W: Word, P>(
         &mut self,
         run: Run<'a, W>,
         queue: &WaitQueue<P>,
-        waker: &Waker,
         admit: impl Fn(Run<'a, W>) -> bool,
     ) -> Look {
         // The word may have gone, and the lane be elsewhere now: then it comes anew.
@@ -123,20 +156,30 @@ impl Progress {
         {
             self.leave(queue);
         }
-        // Kept where it is meanwhile: the waker's clone is the user's code, and may panic.
-        let Some(place) = &mut self.place else {
+        let Some(mut place) = self.place.take() else {
             return Look::Arrives;
         };
-        match queue.is_head(place, waker) {
+        match queue.is_in_front(&mut place, self.listener()) {
             // Its word had gone, and is back at the same address.
-            None => {
-                self.place = None;
-                Look::Arrives
+            None => Look::Arrives,
+            Some(true) if admit(run.up_to(1)) => Look::Passed(place),
+            Some(_) => {
+                self.place = Some(place);
+                Look::Waits
             }
-            Some(true) if admit(run.up_to(1)) => {
-                self.place.take().map_or(Look::Arrives, Look::Passed)
-            }
-            Some(_) => Look::Waits,
+        }
+    }
+
+    fn listener(&self) -> &Listener {
+        match &self.listener {
+            Some(listener) => listener,
+            None => panic!("a request that waits was not told whom to wake"),
+        }
+    }
+
+    fn call(&mut self, calls: Calls) {
+        if !calls.is_empty() {
+            self.calls.push(calls);
         }
     }
 
@@ -144,8 +187,17 @@ impl Progress {
     pub fn leave<P>(&mut self, queue: &WaitQueue<P>) {
         if let Some(place) = self.place.take() {
             // The next may be one whom only this waiter held up.
-            queue.leave(place, true);
+            self.call(queue.leave(place, true));
         }
+    }
+}
+
+/// Whom a request would exclude.
+pub(super) fn class(access: Access) -> Class {
+    match access {
+        Access::Read => Class::Shared,
+        Access::Upgradable => Class::Upgradable,
+        Access::Write => Class::Exclusive,
     }
 }
 
@@ -155,7 +207,7 @@ enum Look {
     Arrives,
     /// It is in the queue, and has to wait on.
     Waits,
-    /// It was the head, and was admitted.
+    /// It was in front, and was admitted.
     Passed(Place),
 }
 
@@ -167,15 +219,21 @@ pub fn poll_all<'a, W: Word, P>(
     queue: &WaitQueue<P>,
     waker: &Waker,
 ) -> Poll<()> {
+    progress.listen(waker);
     let mut before = 0;
-    for run in runs {
+    let mut runs = runs;
+    let waits = runs.any(|run| {
         let lanes = u64::from(run.len());
         let taken = progress.taken().saturating_sub(before);
         before += lanes;
-        if taken < lanes {
-            let rest = run.after(taken as u32);
-            core::task::ready!(progress.poll(rest, access, queue, waker));
-        }
+        taken < lanes
+            && progress
+                .poll(run.after(taken as u32), access, queue)
+                .is_pending()
+    });
+    progress.wake_others();
+    if waits {
+        return Poll::Pending;
     }
     *progress = Progress::default();
     Poll::Ready(())
@@ -194,12 +252,16 @@ pub unsafe fn cancel_all<'a, W: Word, P>(
     let mut progress = core::mem::take(progress);
     progress.leave(queue);
     let mut taken = progress.taken();
-    for_each_surely(runs, |run| {
+    let held = runs.map_while(|run| {
         let lanes = u64::from(run.len()).min(taken);
         taken -= lanes;
-        if lanes > 0 {
-            // SAFETY: the request has taken its first `taken` lanes, and gives them up.
-            unsafe { run.up_to(lanes as u32).unlock(access, queue) }
-        }
+        (lanes > 0).then(|| run.up_to(lanes as u32))
+    });
+    // The others last, and whatever the wakers do whom the words wake.
+    let steps = held.map(Some).chain(core::iter::once(None));
+    for_each_surely(steps, |run| match run {
+        // SAFETY: the request has taken its first `taken` lanes, and gives them up.
+        Some(run) => unsafe { run.unlock(access, queue) },
+        None => progress.wake_others(),
     });
 }

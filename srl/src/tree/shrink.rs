@@ -5,8 +5,8 @@ use core::ops::Range;
 
 use spanlock::words::{Word, address_range};
 use spanlock::{Access, RangeError, RawRangeLock, Span};
+use spanlock_sync::Park;
 use spanlock_sync::atomic::Ordering::Relaxed;
-use spanlock_sync::{Park, wait};
 
 use super::node::{self, Node, Slot};
 use super::shape::Levels;
@@ -112,10 +112,12 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
         }
         // SAFETY: it was taken above.
         unsafe { self.unlock_wide(&span, Access::Write, entry) };
+        // Requests that were forgotten while they waited there must not be found at the next owner's words.
+        let evict = |words| self.queue.evict(words);
         let mut freed = 0;
         for child in unlinked {
             // SAFETY: N-I4, N-I5: nobody finds it, all who had found it have left, and nobody holds anything in it.
-            freed += unsafe { free::<W>(&self.space.levels, node.depth, child) };
+            freed += unsafe { free::<W>(&self.space.levels, node.depth, child, &evict) };
         }
         // Relaxed: a count for statistics.
         self.space.bytes.fetch_sub(freed, Relaxed);
@@ -168,11 +170,17 @@ impl<W: Word> Tree<W> {
     }
 }
 
-/// Frees the child of a node at `depth`, with all that is below; null is nothing. How many bytes.
+/// Frees the child of a node at `depth`, with all that is below, after a call of `evict` with the addresses of each leaf's words; null is nothing. How many
+/// bytes.
 ///
 /// # Safety
 /// It is that, and nobody uses it any more.
-pub(super) unsafe fn free<W: Word>(levels: &Levels, depth: usize, child: *mut Node) -> usize {
+pub(super) unsafe fn free<W: Word>(
+    levels: &Levels,
+    depth: usize,
+    child: *mut Node,
+    evict: &impl Fn(Range<usize>),
+) -> usize {
     if child.is_null() {
         return 0;
     }
@@ -180,14 +188,13 @@ pub(super) unsafe fn free<W: Word>(levels: &Levels, depth: usize, child: *mut No
     unsafe {
         let Some(level) = levels.inner.get(depth) else {
             let words: &[W] = node::contents(child, levels.leaf_len::<W>());
-            // Requests that were forgotten while they waited here must not be found at the next owner's words.
-            wait::evict(address_range(words));
+            evict(address_range(words));
             return node::free::<W>(child, levels.leaf_len::<W>());
         };
         let slots: &[Slot] = node::contents(child, level.len());
         let below = slots
             .iter()
-            .map(|slot| free::<W>(levels, depth + 1, slot.load()));
+            .map(|slot| free::<W>(levels, depth + 1, slot.load(), evict));
         let below = below.sum::<usize>();
         below + node::free::<Slot>(child, level.len())
     }

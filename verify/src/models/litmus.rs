@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
-use spanlock_sync::wait::{Spot, WaitQueue};
-use spanlock_sync::{Park, Parker, Wakeup, barrier, thread};
+use spanlock_sync::wait::{Class, Listener, Spot, WaitQueue};
+use spanlock_sync::{Park, Parker, Wakeup, thread};
 
 use crate::plan::Mode;
 use crate::program::{Expected, FAULTLESS, Fault, FaultKind, Program, Run};
@@ -344,23 +344,22 @@ fn wait_for_change(slept: fn(u32)) {
         thread::spawn(move || {
             let (word, queue) = &*shared;
             word.store(1, Release);
-            barrier::light();
             if queue.is_occupied(SPOT.word) {
-                queue.wake_head(SPOT);
+                queue.wake(SPOT);
             }
         })
     };
     let (word, queue) = &*shared;
     Parker::with(|parker| {
-        let mut place = queue.join(SPOT, parker.waker());
+        let listener = Listener::new(parker.waker());
+        let mut place = queue.join(SPOT, Class::Exclusive, &listener);
         let mut sleeps = 0;
-        while !(queue.is_head(&mut place, parker.waker()) == Some(true) && word.load(Acquire) == 1)
-        {
+        while !(queue.is_in_front(&mut place, &listener) == Some(true) && word.load(Acquire) == 1) {
             sleeps += 1;
             slept(sleeps);
             parker.park();
         }
-        queue.leave(place, false);
+        queue.leave(place, false).wake();
     });
     note(0, "saw 1");
     other.join().expect("changes the word");
