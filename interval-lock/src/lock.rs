@@ -299,9 +299,9 @@ impl<P: Park> IntervalLock<P> {
 impl Core {
     fn take(&self, span: Span, access: Access, wait: Wait) -> Index {
         let mut requests = self.requests.lock();
-        if requests.admits(span, access) {
+        if let Some(index) = requests.try_hold(span, access) {
             self.counters.acquisitions(1);
-            return requests.hold(span, access);
+            return index;
         }
         let index = requests.queue(span, access);
         wait(self, requests, index);
@@ -311,9 +311,9 @@ impl Core {
 
     fn try_take(&self, span: Span, access: Access) -> Option<Index> {
         let mut requests = self.requests.lock();
-        let free = requests.admits(span, access);
-        self.counters.acquisitions(usize::from(free));
-        free.then(|| requests.hold(span, access))
+        let held = requests.try_hold(span, access);
+        self.counters.acquisitions(usize::from(held.is_some()));
+        held
     }
 
     fn give_back(&self, index: Index) {
@@ -349,11 +349,10 @@ impl Core {
             let mut requests = self.requests.lock();
             let index = match request.place {
                 Some(index) => index,
-                None if requests.admits(span, access) => requests.hold(span, access),
-                None => {
+                None => requests.try_hold(span, access).unwrap_or_else(|| {
                     self.counters.waits();
                     requests.queue(span, access)
-                }
+                }),
             };
             if requests.is_held(index) {
                 request.place = None;
