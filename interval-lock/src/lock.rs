@@ -16,10 +16,10 @@
 //! - **Cost**: while nobody conflicts, one section of the mutex to take and one to give back, each O(log *n*) for *n* requests, and O(log *n* + *k*)
 //!   to look at the *k* that overlap (O(log *n*) each if they lie apart in the order of starts). One that waited takes the mutex once more. No
 //!   step for each segment, but all threads meet at one mutex, which is why [SRL] §III-C went on from here.
-//! - **Waiting**: a spin of about a microsecond on a line of the thread's own, then sleep. A release wakes exactly those that it grants, after
+//! - **Waiting**: a spin of about a microsecond on a line of the thread's own, a few yields of the core, then sleep. A release wakes exactly those that it grants, after
 //!   it has opened the mutex.
 //! - **Allocation**: none once the tree has been as large as it gets; the first eight wakes of a release need none either.
-//! - **Memory**: 64 bytes for each of the most requests that there ever were at once, and 16 if they waited; nothing before the first.
+//! - **Memory**: about 100 bytes for each of the most requests that there ever were at once, and 16 if they waited; nothing before the first.
 //!
 //! # State
 //! Of a request, in the tree from its arrival to its end, under the mutex:
@@ -43,13 +43,11 @@
 //!   D  read                    ├─────────┤      Held     0   B only reads, and C ends where D starts
 //!   E  read               ├────┤                Waiting  1   for C: B only reads, but C was first
 //!
-//!   the tree: by starts, each node with the furthest end at or below it
+//!   the tree, by starts: so few fit one leaf
 //!
-//!                   C 5..15 ↦ 25
-//!                  ╱            ╲
-//!         A 0..10 ↦ 10        E 10..15 ↦ 25
-//!                            ╱             ╲
-//!                   B 10..20 ↦ 20      D 15..25 ↦ 25
+//!          ┌─────────┬─────────┬──────────┬──────────┬──────────┐
+//!          │ A 0..10 │ C 5..15 │ B 10..20 │ E 10..15 │ D 15..25 │
+//!          └─────────┴─────────┴──────────┴──────────┴──────────┘
 //! ```
 //!
 //! If C gives up, E, which counted it, is granted; nobody else counted it, so nobody else changes. If E gives up, nobody changes at all. A try for
@@ -299,9 +297,9 @@ impl<P: Park> IntervalLock<P> {
 impl Core {
     fn take(&self, span: Span, access: Access, wait: Wait) -> Index {
         let mut requests = self.requests.lock();
-        if requests.admits(span, access) {
+        if let Some(index) = requests.try_hold(span, access) {
             self.counters.acquisitions(1);
-            return requests.hold(span, access);
+            return index;
         }
         let index = requests.queue(span, access);
         wait(self, requests, index);
@@ -311,9 +309,9 @@ impl Core {
 
     fn try_take(&self, span: Span, access: Access) -> Option<Index> {
         let mut requests = self.requests.lock();
-        let free = requests.admits(span, access);
-        self.counters.acquisitions(usize::from(free));
-        free.then(|| requests.hold(span, access))
+        let held = requests.try_hold(span, access);
+        self.counters.acquisitions(usize::from(held.is_some()));
+        held
     }
 
     fn give_back(&self, index: Index) {
@@ -349,11 +347,10 @@ impl Core {
             let mut requests = self.requests.lock();
             let index = match request.place {
                 Some(index) => index,
-                None if requests.admits(span, access) => requests.hold(span, access),
-                None => {
+                None => requests.try_hold(span, access).unwrap_or_else(|| {
                     self.counters.waits();
                     requests.queue(span, access)
-                }
+                }),
             };
             if requests.is_held(index) {
                 request.place = None;

@@ -51,9 +51,9 @@ unsafe impl<P: Park> RawRangeLockSplit for IntervalLock<P> {
     unsafe fn shrink(&self, _span: Span, _access: Access, held: Token, keep: Span) -> Token {
         let mut wakes = Wakes::default();
         let mut requests = self.core.requests();
-        let kept = requests.shrink(index(held), keep, &mut wakes);
+        requests.shrink(index(held), keep, &mut wakes);
         finish(requests, wakes);
-        token(kept)
+        held
     }
 
     unsafe fn split(&self, span: Span, _access: Access, held: Token, at: u64) -> (Token, Token) {
@@ -62,8 +62,8 @@ unsafe impl<P: Park> RawRangeLockSplit for IntervalLock<P> {
             _ => panic!("{at} does not lie within {span:?}"),
         };
         let (low, high) = (part(span.start()..at), part(at..span.end()));
-        let (low, high) = self.core.requests().split(index(held), low, high);
-        (token(low), token(high))
+        let high = self.core.requests().split(index(held), low, high);
+        (held, token(high))
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) enum Stage {
 /// What a node of the tree carries.
 #[derive(Clone, Copy)]
 struct Claim {
+    /// Unique, but in a batch, which has one.
+    number: u64,
     access: Access,
     stage: Stage,
     /// I1, in the leader.
@@ -57,6 +59,27 @@ struct Claim {
     leader: Index,
     /// I7.
     next: Index,
+}
+
+impl Claim {
+    /// Of one that counts nobody, without links.
+    #[inline]
+    fn new(access: Access, stage: Stage, number: u64) -> Self {
+        Claim {
+            number,
+            access,
+            stage,
+            count: 0,
+            leader: 0,
+            next: 0,
+        }
+    }
+}
+
+impl Default for Claim {
+    fn default() -> Self {
+        Claim::new(Access::Read, Stage::Held, 0)
+    }
 }
 
 /// What a request is to the others.
@@ -97,24 +120,40 @@ impl Requests {
     }
 
     /// Whether a new request would be granted at once.
-    #[inline]
     pub(crate) fn admits(&self, span: Span, access: Access) -> bool {
-        self.tree.len() == 0 || self.admits_among(span, access)
+        self.overlaps(span)
+            .all(|index| !self.tree.value(index).access.conflicts_with(access))
     }
 
-    fn admits_among(&self, span: Span, access: Access) -> bool {
-        let mut next = self.tree.first_overlap(span);
-        while let Some(index) = next {
-            if self.tree.node(index).value.access.conflicts_with(access) {
-                return false;
-            }
-            next = self.tree.next_overlap(index, span);
-        }
-        true
-    }
-
-    /// Adds a request that [`admits`](Self::admits) has found to be free: a hold.
+    /// Adds a hold, if [nobody is in the way](Self::admits).
     #[inline]
+    pub(crate) fn try_hold(&mut self, span: Span, access: Access) -> Option<Index> {
+        if self.tree.len() == 0 {
+            let index = self.tree.insert_first(span);
+            self.claim_hold(index, access);
+            return Some(index);
+        }
+        self.try_hold_among(span, access)
+    }
+
+    #[inline(never)]
+    fn try_hold_among(&mut self, span: Span, access: Access) -> Option<Index> {
+        let gap = self.tree.gap(span);
+        if !gap.free && !self.admits(span, access) {
+            return None;
+        }
+        let index = self.tree.insert(gap, span);
+        self.claim_hold(index, access);
+        Some(index)
+    }
+
+    #[inline]
+    fn claim_hold(&mut self, index: Index, access: Access) {
+        let number = self.new_number();
+        *self.tree.value_mut(index) = Claim::new(access, Stage::Held, number);
+    }
+
+    /// Adds a hold, of which [`admits`](Self::admits) has found that nobody is in the way.
     pub(crate) fn hold(&mut self, span: Span, access: Access) -> Index {
         let number = self.new_number();
         self.add(span, access, Stage::Held, number)
@@ -189,19 +228,19 @@ impl Requests {
         self.settle(&old, &[Stake { access, ..old }], wakes);
     }
 
-    /// Makes a hold smaller; returns where it is now. `keep` lies within its span.
-    pub(crate) fn shrink(&mut self, index: Index, keep: Span, wakes: &mut Wakes) -> Index {
+    /// Makes a hold smaller. `keep` lies within its span.
+    pub(crate) fn shrink(&mut self, index: Index, keep: Span, wakes: &mut Wakes) {
         let old = self.stake(index);
         self.settle(&old, &[Stake { span: keep, ..old }], wakes);
-        self.tree.resize(index, keep)
+        self.tree.resize(index, keep);
     }
 
-    /// Cuts a hold in two; returns where the parts are. Who counted it counts those parts that it overlaps.
-    pub(crate) fn split(&mut self, index: Index, low: Span, high: Span) -> (Index, Index) {
+    /// Cuts a hold in two; returns where the second part is. Who counted it counts those parts that it overlaps.
+    pub(crate) fn split(&mut self, index: Index, low: Span, high: Span) -> Index {
         let old = self.stake(index);
         self.settle_quietly(&old, &[low, high].map(|span| Stake { span, ..old }));
-        let low = self.tree.resize(index, low);
-        (low, self.hold(high, old.access))
+        self.tree.resize(index, low);
+        self.hold(high, old.access)
     }
 
     /// Makes a hold exclusive if nobody else holds part of its span, waiting upgrades included.
@@ -267,9 +306,14 @@ impl Requests {
 
     fn stakes(&self) -> impl Iterator<Item = Stake> {
         // Everything overlaps the full span.
-        let first = self.tree.first_overlap(Span::FULL);
-        let next = |&index: &Index| self.tree.next_overlap(index, Span::FULL);
-        core::iter::successors(first, next).map(|index| self.stake(index))
+        self.overlaps(Span::FULL).map(|index| self.stake(index))
+    }
+
+    /// Who overlaps `span`, in the order of the spans.
+    #[inline]
+    fn overlaps(&self, span: Span) -> impl Iterator<Item = Index> {
+        let next = move |&index: &Index| self.tree.next_overlap(index, span);
+        core::iter::successors(self.tree.first_overlap(span), next)
     }
 
     /// Bytes of the tree's nodes and the list of wakers.
@@ -279,11 +323,8 @@ impl Requests {
 
     /// How many a new request has in its way: it comes last, so every conflict is a blocker.
     fn conflicts(&self, span: Span, access: Access) -> u32 {
-        let mut count = 0;
-        self.for_each_overlap(span, |claim, _| {
-            count += u32::from(claim.access.conflicts_with(access));
-        });
-        count
+        let conflicts = |&index: &Index| self.claim(index).access.conflicts_with(access);
+        self.overlaps(span).filter(conflicts).count() as u32
     }
 
     #[inline]
@@ -294,17 +335,10 @@ impl Requests {
         number
     }
 
-    /// Adds a node that counts nobody, without links.
-    #[inline]
     fn add(&mut self, span: Span, access: Access, stage: Stage, number: u64) -> Index {
-        let claim = Claim {
-            access,
-            stage,
-            count: 0,
-            leader: 0,
-            next: 0,
-        };
-        self.tree.insert(span, number, claim)
+        let index = self.tree.insert(self.tree.gap(span), span);
+        *self.tree.value_mut(index) = Claim::new(access, stage, number);
+        index
     }
 
     /// Makes the node at `index` a request of one.
@@ -315,16 +349,16 @@ impl Requests {
     }
 
     fn claim(&self, index: Index) -> Claim {
-        self.tree.node(index).value
+        *self.tree.value(index)
     }
 
     #[inline]
     fn stake(&self, index: Index) -> Stake {
-        let node = self.tree.node(index);
+        let claim = self.claim(index);
         Stake {
-            span: node.span(),
-            access: node.value.access,
-            order: (node.value.stage, node.number()),
+            span: self.tree.span(index),
+            access: claim.access,
+            order: (claim.stage, claim.number),
         }
     }
 
@@ -332,21 +366,10 @@ impl Requests {
         self.wakers.get_mut(index as usize)?.take()
     }
 
-    fn for_each_overlap(&self, span: Span, mut f: impl FnMut(Claim, Index)) {
-        let mut next = self.tree.first_overlap(span);
-        while let Some(index) = next {
-            f(self.claim(index), index);
-            next = self.tree.next_overlap(index, span);
-        }
-    }
-
     /// How many others hold part of the span of the hold at `me`: what an upgrade waits for.
     fn other_holders(&self, me: Index) -> u32 {
-        let mut holders = 0;
-        self.for_each_overlap(self.tree.node(me).span(), |claim, index| {
-            holders += u32::from(index != me && claim.stage != Stage::Waiting);
-        });
-        holders
+        let holds = |&index: &Index| index != me && self.claim(index).stage != Stage::Waiting;
+        self.overlaps(self.tree.span(me)).filter(holds).count() as u32
     }
 
     /// Gives a hold exclusive access, at `stage`.

@@ -1,373 +1,461 @@
-//! An interval tree: spans in order of their starts, and each subtree's furthest end.
+//! An interval tree: spans in order of their starts, and of each subtree the span that covers it.
 //!
 //! # Why this one
-//! What overlaps a span is found through starts in order and the largest end below each node, in any balanced tree. This
-//! one is an AVL tree: of the plain ones the flattest, and its balance is a property that a test can assert (a
-//! treap's is a matter of luck). Nodes live side by side in one vector and name each other by index: no unsafe, and no allocation
-//! once the vector is as long as it ever has to be. Each knows its parent, so that a node is removed without being looked for,
-//! and the next overlap is found without a stack, while the caller changes what the nodes carry.
+//! What overlaps a span is found through starts in order and the furthest end below each branch, in any balanced tree. This
+//! one is a B-tree: with thousands of spans a descent of a binary tree is a dozen of loads that wait for each other, and as many
+//! branches that nobody can foresee; here it is four nodes, each scanned in a row. All spans are in the leaves, and an
+//! inner node says of each child what a leaf says of a span: where it starts, where it ends, who it is.
+//!
+//! ```text
+//!                           ┌──────────────┬──────────────┐
+//!                 inner     │ 0..40 ↦ B    │ 40..90 ↦ C   │
+//!                           └──────┬───────┴──────┬───────┘
+//!             ┌───────────┬────────┴─┐          ┌─┴─────────┬───────────┐
+//!     leaf B  │ 0..10 ↦ 3 │ 5..40 ↦ 1│  leaf C  │ 40..50 ↦ 0│ 60..90 ↦ 2│
+//!             └───────────┴──────────┘          └───────────┴───────────┘
+//! ```
+//!
+//! A span's *index* is the number of its slot, in a vector: spans move between leaves, slots stay. The slot names the leaf, and each node its
+//! parent, so that a span is removed without being looked for, and the next overlap is found without a stack, while the caller changes what
+//! the slots carry. Nodes are side by side in a vector too: no unsafe, and no allocation once the vectors are as long as they ever have to be.
 //!
 //! # Invariants
-//! - **T1** In order, nodes ascend by (start, number). Numbers are unique, so this is a total order.
-//! - **T2** The heights of a node's two subtrees differ by at most 1, and `height` is right: a tree of *n* nodes is at most
-//!   1.45 · log₂(*n* + 2) high.
-//! - **T3** `max_end` is the largest end in the node's subtree.
-//! - **T4** Links are mutual: a child's parent is the node whose child it is; the root has none.
-//! - **T5** Every slot of the vector but the first is in the tree or in the list of free ones, never in both.
-//! - **T6** The first slot stands for "no node": it ends at 0 and is 0 high, so that nobody has to ask whether there is a child. Its left
-//!   child is the root, so that nobody has to ask whether there is a parent to hang a node under.
+//! - **T1** In order, spans ascend by their starts; of those with the same start the later insertion comes later.
+//! - **T2** All leaves are equally deep, and every node but the root has at least [`FEWEST`] entries, an inner root two: so a tree
+//!   of *n* spans has at most 1 + log₇ *n* levels and 1 + *n* / 6 nodes.
+//! - **T3** An inner entry ends where the furthest span below it ends. It starts at or before all spans below it, and not before
+//!   any that come earlier in the order.
+//! - **T4** Links are mutual: a slot names the leaf that it stands in, a node the parent that names it; of the root's parent nobody asks.
+//! - **T5** Every slot is in the tree or in the list of free ones, never in both; so is every node.
+//! - **T6** There is room for as many nodes as the slots that there is room for can need (T2).
 //!
 //! # Cost
-//! Insertion and removal: one walk down, one up, O(log *n*); on the way up they stop where a subtree has come out as it was. All
+//! Insertion: one walk down, O(log *n*), which also tells whether anything overlaps. Removal: no walk. Both go up only as far as the tree changes. All
 //! *k* overlaps of a span: O(log *n* + *k*) if they are neighbours in the order, as those of disjoint spans are; at worst O(log *n*) each.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use spanlock::Span;
 
-/// A node's place. It stays the same until the node is removed.
+use node::{Entry, Node, hull};
+
+mod node;
+
+/// A span's place. It stays the same until the span is removed.
 pub(crate) type Index = u32;
 
-/// No node (T6).
-const NIL: Index = 0;
+/// Nobody: ends a list.
+const NIL: Index = Index::MAX;
 
-const LEFT: usize = 0;
-const RIGHT: usize = 1;
+/// Entries of a node at most: 6 lines of cache.
+const CAPACITY: usize = 16;
 
-/// Spans, each with a number and a value of `T`.
+/// Entries of a node at least, if it is not the root. Less than half, so that what was cut in two is not joined again at once.
+const FEWEST: usize = 7;
+
+/// Spans, each with a value of `T`.
 pub(crate) struct Tree<T> {
-    /// Empty until the first node comes: a lock that was never taken owns no memory.
-    nodes: Vec<Node<T>>,
-    /// The first free slot; each names the next as its parent.
-    free: Index,
+    /// Empty until the first span comes: a lock that was never taken owns no memory.
+    nodes: Vec<Node>,
+    slots: Vec<Slot<T>>,
+    root: Index,
+    /// The first free node; each names the next as its parent.
+    free_node: Index,
+    /// The first free slot; each names the next as its leaf.
+    free_slot: Index,
     len: u32,
 }
 
-/// One cache line.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub(crate) struct Node<T> {
-    span: Span,
-    max_end: u64,
-    children: [Index; 2],
-    parent: Index,
-    /// Of the subtree: 1 for a leaf.
-    height: u8,
-    pub(crate) value: T,
-    number: u64,
+/// What belongs to a span wherever it stands.
+struct Slot<T> {
+    value: T,
+    leaf: Index,
 }
 
-impl<T> Node<T> {
-    #[inline]
-    pub(crate) fn span(&self) -> Span {
-        self.span
-    }
-
-    #[inline]
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
+/// Where a span belongs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gap {
+    leaf: Index,
+    at: u8,
+    /// True only if nobody overlaps the span. False can be a mistake.
+    pub(crate) free: bool,
 }
 
-impl<T: Copy> Tree<T> {
-    /// A tree that has room for `capacity` nodes before it allocates.
+impl<T: Default> Tree<T> {
+    /// A tree that has room for `capacity` spans before it allocates.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
-        let slots = if capacity == 0 { 0 } else { capacity + 1 };
-        Tree {
-            nodes: Vec::with_capacity(slots),
-            free: NIL,
+        let mut tree = Tree {
+            nodes: Vec::new(),
+            slots: Vec::with_capacity(capacity),
+            root: 0,
+            free_node: NIL,
+            free_slot: NIL,
             len: 0,
+        };
+        if capacity > 0 {
+            tree.make_room();
         }
+        tree
     }
 
-    /// How many nodes there are.
+    /// How many spans there are.
     pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Bytes that the nodes take, those to come included.
+    /// Bytes that the spans take, those to come included.
     pub(crate) fn memory_usage(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node<T>>()
+        self.nodes.capacity() * size_of::<Node>() + self.slots.capacity() * size_of::<Slot<T>>()
     }
 
-    /// The node at `index`, which is in the tree.
+    /// The span at `index`, which is in the tree.
+    pub(crate) fn span(&self, index: Index) -> Span {
+        let (leaf, at) = self.place(index);
+        self.node(leaf).entries()[at].span
+    }
+
+    /// What the span at `index`, which is in the tree, carries.
     #[inline]
-    pub(crate) fn node(&self, index: Index) -> &Node<T> {
-        &self.nodes[index as usize]
+    pub(crate) fn value(&self, index: Index) -> &T {
+        &self.slots[index as usize].value
     }
 
-    /// What the node at `index`, which is in the tree, carries.
+    /// As [`value`](Self::value).
     #[inline]
     pub(crate) fn value_mut(&mut self, index: Index) -> &mut T {
-        &mut self.node_mut(index).value
+        &mut self.slots[index as usize].value
     }
 
-    /// The first node, in order, that overlaps `span`.
-    #[inline(always)]
+    /// The first span, in order, that overlaps `span`.
     pub(crate) fn first_overlap(&self, span: Span) -> Option<Index> {
         if self.len == 0 {
             return None;
         }
-        self.first_overlap_below(self.node(NIL).children[LEFT], span)
+        self.overlap_from(self.root, 0, span)
     }
 
-    /// The first node in the subtree of `at` that overlaps `span`.
-    fn first_overlap_below(&self, mut at: Index, span: Span) -> Option<Index> {
-        while self.ends_after(at, span.start()) {
-            let node = self.node(at);
-            // If somebody on the left ends late enough: if all who do start too late, so do all after them, and there
-            // is no need to come back.
-            let on_the_left = self.ends_after(node.children[LEFT], span.start());
-            if !on_the_left {
-                if node.span.overlaps(span) {
-                    return Some(at);
-                }
-                if node.span.start() >= span.end() {
+    /// The next span after that at `index`, in order, that overlaps `span`.
+    pub(crate) fn next_overlap(&self, index: Index, span: Span) -> Option<Index> {
+        let (leaf, at) = self.place(index);
+        self.overlap_from(leaf, at + 1, span)
+    }
+
+    /// The first overlap in or after the entry `at` of a node.
+    fn overlap_from(&self, mut node: Index, mut at: usize, span: Span) -> Option<Index> {
+        loop {
+            let entries = self.node(node).entries();
+            let late = |entry: &Entry| entry.span.end() > span.start();
+            if let Some(entry) = entries[at..].iter().find(|&entry| late(entry)) {
+                // If the first that ends late enough starts too late, so do all after it.
+                if !entry.span.overlaps(span) {
                     return None;
                 }
-            }
-            at = node.children[usize::from(!on_the_left)];
-        }
-        None
-    }
-
-    /// The next node after `at`, in order, that overlaps `span`; `at` overlaps it.
-    pub(crate) fn next_overlap(&self, mut at: Index, span: Span) -> Option<Index> {
-        loop {
-            let right = self.node(at).children[RIGHT];
-            if self.ends_after(right, span.start()) {
-                // As above: if nobody there overlaps, all who follow start too late.
-                return self.first_overlap_below(right, span);
-            }
-            // Up, until from a left child. The root is one (T6).
-            loop {
-                let child = at;
-                at = self.node(at).parent;
-                if self.node(at).children[LEFT] == child {
-                    break;
+                if self.node(node).is_leaf() {
+                    return Some(entry.to);
                 }
-            }
-            if at == NIL {
+                // Somebody there ends late enough (T3).
+                (node, at) = (entry.to, 0);
+            } else if node == self.root {
                 return None;
-            }
-            let node = self.node(at);
-            if node.span.overlaps(span) {
-                return Some(at);
-            }
-            if node.span.start() >= span.end() {
-                return None;
+            } else {
+                let parent = self.node(node).parent;
+                (node, at) = (parent, self.node(parent).position(node) + 1);
             }
         }
     }
 
-    /// Whether some node in the subtree of `at` ends after `position`.
-    #[inline]
-    fn ends_after(&self, at: Index, position: u64) -> bool {
-        self.node(at).max_end > position
+    /// Where `span` belongs.
+    pub(crate) fn gap(&self, span: Span) -> Gap {
+        let mut gap = Gap {
+            leaf: self.root,
+            at: 0,
+            free: true,
+        };
+        if self.len == 0 {
+            return gap;
+        }
+        loop {
+            let node = self.node(gap.leaf);
+            let (before, furthest) = node.before(span.start());
+            let later = node.entries().get(before);
+            gap.free &= furthest <= span.start();
+            gap.free &= later.is_none_or(|it| it.span.start() >= span.end());
+            // Who starts before all belongs to the first.
+            let last = node.entries()[before.saturating_sub(1)];
+            if node.is_leaf() {
+                gap.free &= !last.span.overlaps(span);
+                gap.at = before as u8;
+                return gap;
+            }
+            gap.leaf = last.to;
+        }
     }
 
-    /// Adds a node. No other has this `number`.
+    /// Adds a span, in a gap found since the last change; what it carries is anything yet. (A value that is handed over
+    /// goes through memory, in small stores and large loads, and costs more than all the rest.)
     ///
     /// # Panics
-    /// At 2³² − 1 nodes, which are more than 200 GiB.
-    #[inline(always)]
-    pub(crate) fn insert(&mut self, span: Span, number: u64, value: T) -> Index {
-        let index = self.allocate(span, value);
-        let (parent, side) = match self.len {
-            0 => (NIL, LEFT),
-            _ => self.descend(span, number),
-        };
-        // Field by field: a node that is built elsewhere and copied costs more than all the rest.
-        let node = self.node_mut(index);
-        node.span = span;
-        node.max_end = span.end();
-        node.children = [NIL; 2];
-        node.parent = parent;
-        node.height = 1;
-        node.value = value;
-        node.number = number;
-        self.len += 1;
-        self.node_mut(parent).children[side] = index;
-        if parent != NIL {
-            self.restore(parent);
-        }
+    /// At 2³² − 1 spans, which are more than 400 GiB.
+    pub(crate) fn insert(&mut self, gap: Gap, span: Span) -> Index {
+        let index = self.allocate();
+        self.attach(gap, Entry { span, to: index });
         index
     }
 
-    /// Where a new node belongs: below whom, and on which side. Takes its end into the maxima of all above (T3).
-    fn descend(&mut self, span: Span, number: u64) -> (Index, usize) {
-        let (mut parent, mut side) = (NIL, LEFT);
-        let mut at = self.node(NIL).children[LEFT];
-        while at != NIL {
-            let node = self.node_mut(at);
-            node.max_end = node.max_end.max(span.end());
-            parent = at;
-            side = usize::from((span.start(), number) > (node.span.start(), node.number));
-            at = node.children[side];
-        }
-        (parent, side)
+    /// [`insert`](Self::insert) into an empty tree. Most locks are held once, if at all: one that is should not pay for a tree.
+    #[inline]
+    pub(crate) fn insert_first(&mut self, span: Span) -> Index {
+        debug_assert_eq!(self.len, 0);
+        let index = self.allocate();
+        self.len = 1;
+        self.slots[index as usize].leaf = self.root;
+        self.node_mut(self.root)
+            .put_first(Entry { span, to: index });
+        index
     }
 
-    /// Removes the node at `index`, which is in the tree.
+    /// Removes the span at `index`, which is in the tree.
     #[inline]
     pub(crate) fn remove(&mut self, index: Index) {
-        let node = self.node(index);
-        let parent = node.parent;
-        match node.children {
-            [NIL, NIL] if parent == NIL => self.node_mut(NIL).children[LEFT] = NIL,
-            [NIL, child] | [child, NIL] => {
-                self.link(parent, index, child);
-                self.restore(parent);
-            }
-            [left, right] => self.remove_inner(index, left, right),
-        }
-        self.len -= 1;
-        self.node_mut(index).parent = self.free;
-        self.free = index;
-    }
-
-    /// Puts the node that follows in the place of the one at `index`, which has two children.
-    fn remove_inner(&mut self, index: Index, left: Index, right: Index) {
-        let gone = *self.node(index);
-        let mut next = right;
-        while self.node(next).children[LEFT] != NIL {
-            next = self.node(next).children[LEFT];
-        }
-        let mut lowest = next;
-        if next != right {
-            lowest = self.node(next).parent;
-            self.link(lowest, next, self.node(next).children[RIGHT]);
-            self.node_mut(next).children[RIGHT] = right;
-            self.node_mut(right).parent = next;
-        }
-        self.node_mut(next).children[LEFT] = left;
-        self.node_mut(left).parent = next;
-        self.link(gone.parent, index, next);
-        // What was true at this place, so that `restore` sees what has changed here.
-        self.node_mut(next).height = gone.height;
-        self.node_mut(next).max_end = gone.max_end;
-        self.restore(lowest);
-        self.restore(next);
-    }
-
-    /// Gives the node at `index` another span; returns where it is now.
-    pub(crate) fn resize(&mut self, index: Index, span: Span) -> Index {
-        let node = *self.node(index);
-        if node.span.start() == span.start() {
-            self.node_mut(index).span = span;
-            self.restore(index);
-            index
+        if self.len == 1 {
+            self.len = 0;
+            self.node_mut(self.root).clear();
         } else {
-            self.remove(index);
-            self.insert(span, node.number, node.value)
+            self.detach(index);
+        }
+        self.slots[index as usize].leaf = self.free_slot;
+        self.free_slot = index;
+    }
+
+    /// Gives the span at `index` other bounds.
+    pub(crate) fn resize(&mut self, index: Index, span: Span) {
+        let (leaf, at) = self.place(index);
+        let entry = &mut self.node_mut(leaf).entries_mut()[at];
+        let old = entry.span;
+        if old.start() == span.start() {
+            entry.span = span;
+            self.widen(leaf, span);
+            self.narrow(leaf, old.end());
+        } else {
+            self.detach(index);
+            self.attach(self.gap(span), Entry { span, to: index });
         }
     }
 
-    /// A slot to be filled.
-    #[inline]
-    fn allocate(&mut self, span: Span, value: T) -> Index {
-        let index = self.free;
-        if index == NIL {
-            return self.allocate_new(span, value);
+    fn attach(&mut self, gap: Gap, entry: Entry) {
+        let (mut leaf, mut at) = (gap.leaf, usize::from(gap.at));
+        if self.node(leaf).is_full() {
+            (leaf, at) = self.split(leaf, at);
         }
-        self.free = self.node(index).parent;
+        self.node_mut(leaf).insert(at, entry);
+        self.slots[entry.to as usize].leaf = leaf;
+        self.len += 1;
+        self.widen(leaf, entry.span);
+    }
+
+    #[inline(never)]
+    fn detach(&mut self, index: Index) {
+        let (leaf, at) = self.place(index);
+        let gone = self.node_mut(leaf).remove(at);
+        self.len -= 1;
+        self.narrow(leaf, gone.span.end());
+    }
+
+    /// The leaf in which the span at `index` stands, and where in it.
+    #[inline]
+    fn place(&self, index: Index) -> (Index, usize) {
+        let leaf = self.slots[index as usize].leaf;
+        (leaf, self.node(leaf).position(index))
+    }
+
+    #[inline]
+    fn node(&self, node: Index) -> &Node {
+        &self.nodes[node as usize]
+    }
+
+    #[inline]
+    fn node_mut(&mut self, node: Index) -> &mut Node {
+        &mut self.nodes[node as usize]
+    }
+
+    /// Makes T3 true above `node`, to which `span` was added.
+    fn widen(&mut self, mut node: Index, span: Span) {
+        while node != self.root {
+            let parent = self.node(node).parent;
+            let at = self.node(parent).position(node);
+            let entry = &mut self.node_mut(parent).entries_mut()[at];
+            if entry.span.contains(span) {
+                return;
+            }
+            entry.span = hull(entry.span, span);
+            node = parent;
+        }
+    }
+
+    /// Makes T2 and T3 true from `node` upwards, from which something is gone that ended at `end`.
+    fn narrow(&mut self, mut node: Index, end: u64) {
+        while node != self.root {
+            let parent = self.node(node).parent;
+            let at = self.node(parent).position(node);
+            if self.node(node).len() < FEWEST {
+                self.refill(parent, at);
+            } else if self.node(parent).entries()[at].span.end() > end
+                || !self.summarize(parent, at)
+            {
+                return;
+            }
+            node = parent;
+        }
+        self.lower_root();
+    }
+
+    /// Tells the entry `at` a place in `parent` where its child starts and ends: whether the end is news.
+    #[inline]
+    fn summarize(&mut self, parent: Index, at: usize) -> bool {
+        let child = self.node(parent).entries()[at].to;
+        let new = self.node(child).hull();
+        let entry = &mut self.node_mut(parent).entries_mut()[at];
+        let news = entry.span.end() != new.end();
+        entry.span = new;
+        news
+    }
+
+    /// Cuts a full node in two, for an entry that is to be inserted `at` a place in it; returns where that place has gone to.
+    #[cold]
+    fn split(&mut self, node: Index, at: usize) -> (Index, usize) {
+        if node == self.root {
+            self.raise_root();
+        }
+        let mut parent = self.node(node).parent;
+        let mut place = self.node(parent).position(node) + 1;
+        if self.node(parent).is_full() {
+            (parent, place) = self.split(parent, place);
+        }
+        // At either end more are likely to come there: what they leave behind is well filled.
+        let cut = match at {
+            0 => FEWEST - 1,
+            CAPACITY => CAPACITY - (FEWEST - 1),
+            _ => CAPACITY / 2,
+        };
+        let new = self.allocate_node(self.node(node).level);
+        self.transfer(node, cut..CAPACITY, new, 0);
+        self.summarize(parent, place - 1);
+        self.node_mut(new).parent = parent;
+        let span = self.node(new).hull();
+        self.node_mut(parent).insert(place, Entry { span, to: new });
+        if at > cut {
+            (new, at - cut)
+        } else {
+            (node, at)
+        }
+    }
+
+    /// Makes two nodes with enough entries, or one, of the child `at` a place in `parent`, which has too few, and a neighbour.
+    #[cold]
+    fn refill(&mut self, parent: Index, at: usize) {
+        let at = at.saturating_sub(1);
+        let [left, right] = [at, at + 1].map(|at| self.node(parent).entries()[at].to);
+        let (few, more) = (self.node(left).len(), self.node(right).len());
+        let half = (few + more) / 2;
+        if few + more <= 2 * FEWEST {
+            self.transfer(right, 0..more, left, few);
+            self.node_mut(parent).remove(at + 1);
+            self.free_node(right);
+        } else {
+            if few > half {
+                self.transfer(left, half..few, right, 0);
+            } else {
+                self.transfer(right, 0..half - few, left, few);
+            }
+            self.summarize(parent, at + 1);
+        }
+        self.summarize(parent, at);
+    }
+
+    /// Puts a root above the root.
+    fn raise_root(&mut self) {
+        let old = self.root;
+        self.root = self.allocate_node(self.node(old).level + 1);
+        let span = self.node(old).hull();
+        self.node_mut(self.root).insert(0, Entry { span, to: old });
+        self.node_mut(old).parent = self.root;
+    }
+
+    /// Removes a root that has but one child.
+    #[inline]
+    fn lower_root(&mut self) {
+        let root = self.node(self.root);
+        if !root.is_leaf() && root.len() == 1 {
+            let old = self.root;
+            self.root = root.entries()[0].to;
+            self.free_node(old);
+        }
+    }
+
+    /// Moves entries between two nodes of the same level, and tells those whom they name (T4).
+    fn transfer(&mut self, from: Index, range: Range<usize>, to: Index, mut at: usize) {
+        let old = *self.node(from);
+        self.node_mut(from).drain(range.clone());
+        for &entry in &old.entries()[range] {
+            self.node_mut(to).insert(at, entry);
+            at += 1;
+            if old.is_leaf() {
+                self.slots[entry.to as usize].leaf = to;
+            } else {
+                self.node_mut(entry.to).parent = to;
+            }
+        }
+    }
+
+    /// A slot that is in no leaf yet.
+    #[inline]
+    fn allocate(&mut self) -> Index {
+        let index = self.free_slot;
+        if index == NIL {
+            return self.allocate_new();
+        }
+        self.free_slot = self.slots[index as usize].leaf;
         index
     }
 
     #[cold]
-    fn allocate_new(&mut self, span: Span, value: T) -> Index {
-        // T6. Span and value are anybody's: nobody looks.
-        let no_node = Node {
-            span,
-            max_end: 0,
-            children: [NIL; 2],
-            parent: NIL,
-            height: 0,
-            value,
-            number: 0,
-        };
-        if self.nodes.is_empty() {
-            self.nodes.push(no_node);
-        }
-        let index = Index::try_from(self.nodes.len()).expect("fewer than 2³² requests at once");
-        self.nodes.push(no_node);
+    fn allocate_new(&mut self) -> Index {
+        let index = Index::try_from(self.slots.len()).unwrap_or(NIL);
+        assert!(index < NIL, "fewer than 2³² requests at once");
+        self.slots.push(Slot {
+            value: T::default(),
+            leaf: NIL,
+        });
+        self.make_room();
         index
     }
 
-    #[inline]
-    fn node_mut(&mut self, index: Index) -> &mut Node<T> {
-        &mut self.nodes[index as usize]
-    }
-
-    /// Puts `new`, or nothing, where `old` was below `parent`: T4.
-    fn link(&mut self, parent: Index, old: Index, new: Index) {
-        let children = &mut self.node_mut(parent).children;
-        children[usize::from(children[RIGHT] == old)] = new;
-        if new != NIL {
-            self.node_mut(new).parent = parent;
+    /// T6, and a root.
+    fn make_room(&mut self) {
+        let most = 1 + self.slots.capacity() / (FEWEST - 1);
+        self.nodes.reserve_exact(most - self.nodes.len());
+        if self.nodes.is_empty() {
+            self.root = self.allocate_node(0);
         }
     }
 
-    /// Makes T2 and T3 true again, from `at` upwards, until a subtree has come out as it was.
-    fn restore(&mut self, mut at: Index) {
-        while at != NIL {
-            let node = self.node(at);
-            let before = (node.height, node.max_end);
-            let top = self.balance(at);
-            let node = self.node(top);
-            if (node.height, node.max_end) == before {
-                return;
-            }
-            at = node.parent;
+    fn allocate_node(&mut self, level: u8) -> Index {
+        let new = Node::new(level);
+        let node = self.free_node;
+        if node == NIL {
+            // T6: no allocation, and fewer of them than slots.
+            self.nodes.push(new);
+            return self.nodes.len() as Index - 1;
         }
+        self.free_node = self.node(node).parent;
+        *self.node_mut(node) = new;
+        node
     }
 
-    /// Makes T2 and T3 true of the subtree of `at`, of whose children they are; returns its root.
-    fn balance(&mut self, at: Index) -> Index {
-        let [left, right] = self.node(at).children.map(|child| self.height(child));
-        if left.abs_diff(right) <= 1 {
-            self.update(at);
-            return at;
-        }
-        let heavy = if left > right { LEFT } else { RIGHT };
-        let child = self.node(at).children[heavy];
-        let inner = self.height(self.node(child).children[1 - heavy]);
-        if inner > self.height(self.node(child).children[heavy]) {
-            self.rotate(child, 1 - heavy);
-        }
-        self.rotate(at, heavy)
-    }
-
-    /// Lifts the child of `at` on `side` above it; returns that child.
-    fn rotate(&mut self, at: Index, side: usize) -> Index {
-        let child = self.node(at).children[side];
-        let inner = self.node(child).children[1 - side];
-        self.link(self.node(at).parent, at, child);
-        self.node_mut(at).children[side] = inner;
-        if inner != NIL {
-            self.node_mut(inner).parent = at;
-        }
-        self.node_mut(child).children[1 - side] = at;
-        self.node_mut(at).parent = child;
-        self.update(at);
-        self.update(child);
-        child
-    }
-
-    fn height(&self, at: Index) -> u8 {
-        self.node(at).height
-    }
-
-    /// Computes `height` and `max_end` of one node from its children.
-    #[inline]
-    fn update(&mut self, at: Index) {
-        let node = self.node(at);
-        let [left, right] = node.children.map(|child| self.node(child));
-        let height = 1 + left.height.max(right.height);
-        let max_end = node.span.end().max(left.max_end).max(right.max_end);
-        let node = self.node_mut(at);
-        node.height = height;
-        node.max_end = max_end;
+    fn free_node(&mut self, node: Index) {
+        self.node_mut(node).parent = self.free_node;
+        self.free_node = node;
     }
 }
 

@@ -275,7 +275,7 @@ fn what_the_lock_tells_about_itself() {
 
     let lock = IntervalLock::with_capacity(100);
     let memory = lock.memory_usage();
-    assert!((6400..7000).contains(&(memory - empty)), "{memory}");
+    assert!((9000..10_000).contains(&(memory - empty)), "{memory}");
     let holds: Vec<_> = (0..100).map(|at| lock.write(at..at + 1).unwrap()).collect();
     assert_eq!(lock.memory_usage(), memory);
     drop(holds);

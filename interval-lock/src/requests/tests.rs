@@ -22,9 +22,7 @@ impl Wake for Counter {
 
 impl Requests {
     fn indices(&self) -> Vec<Index> {
-        let first = self.tree.first_overlap(Span::FULL);
-        let next = |&index: &Index| self.tree.next_overlap(index, Span::FULL);
-        std::iter::successors(first, next).collect()
+        self.overlaps(Span::FULL).collect()
     }
 
     /// How many requests wait, batches as one.
@@ -153,9 +151,7 @@ impl World {
 
     fn enter(&mut self, span: Span, access: Access) {
         let requests = &mut self.requests;
-        if requests.admits(span, access) {
-            requests.hold(span, access);
-        } else {
+        if requests.try_hold(span, access).is_none() {
             let index = requests.queue(span, access);
             let waker = Waker::from(self.counter.clone());
             assert!(requests.set_waker(index, waker).is_none());
@@ -239,7 +235,7 @@ impl World {
                     let start = old.start() + start.index(old.len() as usize) as u64;
                     let len = 1 + len.index((old.end() - start) as usize) as u64;
                     let keep = span(start, start + len);
-                    self.change(|requests, wakes| _ = requests.shrink(index, keep, wakes));
+                    self.change(|requests, wakes| requests.shrink(index, keep, wakes));
                 }
             }
             Step::Split(which, at) => {
@@ -248,9 +244,9 @@ impl World {
                     let at = old.start() + 1 + at.index(old.len() as usize - 1) as u64;
                     let (low, high) = (span(old.start(), at), span(at, old.end()));
                     self.change(|requests, _| {
-                        let (a, b) = requests.split(index, low, high);
-                        assert_eq!(requests.stake(a).span, low);
-                        assert_eq!(requests.stake(b).span, high);
+                        let new = requests.split(index, low, high);
+                        assert_eq!(requests.stake(index).span, low);
+                        assert_eq!(requests.stake(new).span, high);
                     });
                 }
             }

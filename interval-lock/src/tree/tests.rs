@@ -3,46 +3,59 @@
 use proptest::prelude::*;
 use spanlock::Span;
 
-use super::{Index, LEFT, NIL, RIGHT, Tree};
+use super::{CAPACITY, FEWEST, Index, NIL, Tree};
 
-impl<T: Copy> Tree<T> {
+impl<T: Default> Tree<T> {
     /// Asserts T1 to T6.
     pub(crate) fn check(&self) {
-        let Some(no_node) = self.nodes.first() else {
-            return assert_eq!(self.len, 0);
-        };
-        assert_eq!((no_node.max_end, no_node.height), (0, 0), "T6");
-        assert_eq!(no_node.children[RIGHT], NIL, "T6");
-        let root = no_node.children[LEFT];
-        let mut order = Vec::new();
-        self.check_below(NIL, root, &mut order);
-        assert!(order.is_sorted_by(|a, b| a < b), "T1");
-        assert_eq!(order.len(), self.len());
-        let bound = 1.4405 * f64::log2(self.len() as f64 + 2.0);
-        assert!(f64::from(self.node(root).height) <= bound, "T2: the bound");
-        let mut free = 0;
-        let mut at = self.free;
-        while at != NIL {
-            free += 1;
-            at = self.node(at).parent;
+        if self.nodes.is_empty() {
+            return assert_eq!((self.len, self.slots.len()), (0, 0));
         }
-        assert_eq!(order.len() + free + 1, self.nodes.len(), "T5");
+        let (mut order, mut nodes) = (Vec::new(), 0);
+        self.check_below(self.root, &mut order, &mut nodes);
+        assert!(order.is_sorted(), "T1");
+        assert_eq!(order.len(), self.len());
+        let bound = 1.0 + f64::log2(self.len().max(1) as f64) / f64::log2(7.0);
+        let levels = 1 + self.node(self.root).level;
+        assert!(f64::from(levels) <= bound + 1e-9, "T2: the bound");
+        assert!(nodes <= 1 + self.len() / 6, "T2: the bound");
+        let free = |first, next: &dyn Fn(Index) -> Index| {
+            let some = |at| (at != NIL).then_some(at);
+            std::iter::successors(some(first), |&at| some(next(at))).count()
+        };
+        let free_slots = free(self.free_slot, &|at| self.slots[at as usize].leaf);
+        assert_eq!(order.len() + free_slots, self.slots.len(), "T5");
+        let free_nodes = free(self.free_node, &|at| self.node(at).parent);
+        assert_eq!(nodes + free_nodes, self.nodes.len(), "T5");
+        assert!(self.nodes.capacity() > self.slots.capacity() / 6, "T6");
     }
 
-    fn check_below(&self, parent: Index, at: Index, order: &mut Vec<(u64, u64)>) -> (u8, u64) {
-        if at == NIL {
-            return (0, 0);
-        }
+    /// Returns what the parent of `at` may say of it at the narrowest.
+    fn check_below(&self, at: Index, order: &mut Vec<u64>, nodes: &mut usize) -> Option<Span> {
+        *nodes += 1;
         let node = self.node(at);
-        assert_eq!(node.parent, parent, "T4");
-        let (left, left_end) = self.check_below(at, node.children[LEFT], order);
-        order.push((node.span.start(), node.number));
-        let (right, right_end) = self.check_below(at, node.children[RIGHT], order);
-        assert!(left.abs_diff(right) <= 1, "T2");
-        let height = 1 + left.max(right);
-        let max_end = node.span.end().max(left_end).max(right_end);
-        assert_eq!((node.height, node.max_end), (height, max_end), "T2, T3");
-        (height, max_end)
+        let fewest = match node.level {
+            _ if at != self.root => FEWEST,
+            0 => 0,
+            _ => 2,
+        };
+        assert!((fewest..=CAPACITY).contains(&node.len()), "T2");
+        for entry in node.entries() {
+            if node.is_leaf() {
+                assert_eq!(self.slots[entry.to as usize].leaf, at, "T4");
+                order.push(entry.span.start());
+                continue;
+            }
+            assert_eq!(self.node(entry.to).level + 1, node.level, "T2");
+            assert_eq!(self.node(entry.to).parent, at, "T4");
+            let latest = order.last().copied().unwrap_or(0);
+            assert!(entry.span.start() >= latest, "T3");
+            let below = self.check_below(entry.to, order, nodes);
+            let below = below.expect("T2");
+            assert!(entry.span.start() <= below.start(), "T3");
+            assert_eq!(entry.span.end(), below.end(), "T3");
+        }
+        (node.len() > 0).then(|| node.hull())
     }
 
     fn overlaps(&self, span: Span) -> Vec<Index> {
@@ -57,14 +70,36 @@ fn span(start: u64, end: u64) -> Span {
 
 /// The same, as a list.
 #[derive(Default)]
-struct List(Vec<(Span, u64, Index)>);
+struct List(Vec<Listed>);
+
+struct Listed {
+    span: Span,
+    /// The step that put it where it is.
+    since: u64,
+    value: u64,
+    index: Index,
+}
 
 impl List {
     /// In the tree's order.
     fn overlaps(&self, span: Span) -> Vec<Index> {
-        let mut found: Vec<_> = self.0.iter().filter(|(s, ..)| s.overlaps(span)).collect();
-        found.sort_by_key(|(span, number, _)| (span.start(), *number));
-        found.into_iter().map(|&(_, _, index)| index).collect()
+        let overlapping = |it: &&Listed| it.span.overlaps(span);
+        let mut found: Vec<_> = self.0.iter().filter(overlapping).collect();
+        found.sort_by_key(|it| (it.span.start(), it.since));
+        found.into_iter().map(|it| it.index).collect()
+    }
+}
+
+impl<T: Default> Tree<T> {
+    fn add(&mut self, span: Span, value: T) -> Index {
+        let gap = self.gap(span);
+        assert!(!gap.free || self.overlaps(span).is_empty());
+        let index = match self.len() {
+            0 => self.insert_first(span),
+            _ => self.insert(gap, span),
+        };
+        *self.value_mut(index) = value;
+        index
     }
 }
 
@@ -95,36 +130,39 @@ fn step(positions: u64) -> impl Strategy<Value = Step> {
 
 fn replay(steps: &[Step]) {
     let (mut tree, mut list) = (Tree::with_capacity(0), List::default());
-    for (number, step) in (0..).zip(steps) {
+    for (since, step) in (0..).zip(steps) {
         match step {
-            Step::Insert(span) => {
-                let index = tree.insert(*span, number, !number);
-                list.0.push((*span, number, index));
-            }
+            Step::Insert(span) => list.0.push(Listed {
+                span: *span,
+                since,
+                value: since,
+                index: tree.add(*span, since),
+            }),
             Step::Remove(which) if !list.0.is_empty() => {
-                let (.., index) = list.0.swap_remove(which.index(list.0.len()));
-                tree.remove(index);
+                let which = which.index(list.0.len());
+                tree.remove(list.0.swap_remove(which).index);
             }
             Step::Resize(which, span) if !list.0.is_empty() => {
                 let which = which.index(list.0.len());
-                let entry = &mut list.0[which];
-                *entry = (*span, entry.1, tree.resize(entry.2, *span));
+                let it = &mut list.0[which];
+                tree.resize(it.index, *span);
+                if it.span.start() != span.start() {
+                    it.since = since;
+                }
+                it.span = *span;
             }
             Step::Query(span) => assert_eq!(tree.overlaps(*span), list.overlaps(*span)),
             Step::Remove(_) | Step::Resize(..) => {}
         }
         tree.check();
-        for &(span, number, index) in &list.0 {
-            let node = tree.node(index);
-            assert_eq!(
-                (node.span(), node.number(), node.value),
-                (span, number, !number)
-            );
+        for it in &list.0 {
+            let told = (tree.span(it.index), *tree.value(it.index));
+            assert_eq!(told, (it.span, it.value));
         }
     }
     assert_eq!(tree.overlaps(Span::FULL), list.overlaps(Span::FULL));
-    for (.., index) in list.0 {
-        tree.remove(index);
+    for it in list.0 {
+        tree.remove(it.index);
         tree.check();
     }
 }
@@ -140,6 +178,20 @@ proptest! {
     #[test]
     fn agrees_with_a_list_where_few_overlap(steps in prop::collection::vec(step(10_000), 200)) {
         replay(&steps);
+    }
+
+}
+
+proptest! {
+    // Few: each step looks at all spans.
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// So many that there are inner nodes above inner nodes; then they go.
+    #[test]
+    fn agrees_with_a_list_of_many(steps in prop::collection::vec(step(10_000), 400)) {
+        let many = (0..400).map(|start| Step::Insert(span(25 * start, 25 * start + 20)));
+        let all: Vec<Step> = many.chain(steps).collect();
+        replay(&all);
     }
 }
 
@@ -160,7 +212,7 @@ fn stays_flat_in_every_order_of_insertion_and_removal() {
             let mut places = vec![NIL; COUNT as usize];
             for i in 0..COUNT {
                 let at = insertion(i);
-                places[at as usize] = tree.insert(span(10 * at, 10 * at + 10), i, ());
+                places[at as usize] = tree.add(span(10 * at, 10 * at + 10), ());
             }
             tree.check();
             assert_eq!(tree.overlaps(span(95, 125)), places[9..13]);
@@ -179,10 +231,10 @@ fn stays_flat_in_every_order_of_insertion_and_removal() {
 fn slots_are_used_again() {
     let mut tree = Tree::with_capacity(0);
     assert_eq!(tree.memory_usage(), 0);
-    let first = tree.insert(span(0, 1), 0, ());
+    let first = tree.add(span(0, 1), ());
     let memory = tree.memory_usage();
     for number in 1..10_000 {
-        let second = tree.insert(span(number, number + 1), number, ());
+        let second = tree.add(span(number, number + 1), ());
         tree.remove(second);
     }
     assert_eq!(tree.memory_usage(), memory);
