@@ -1,5 +1,6 @@
 //! What can be explored: a property of a primitive, as a program of a few threads.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub struct Program {
     /// The fault plans under which it runs, each in rows of its own; the empty plan is running without faults.
     pub plans: &'static [&'static [Fault]],
     /// The exact outcomes, where they are the point.
-    pub expected: Option<Expected>,
+    pub expected: Option<Arc<Expected>>,
     /// What runs.
     pub run: Run,
 }
@@ -40,19 +41,32 @@ pub enum Run {
 }
 
 /// The outcomes that a litmus program must show, as [`crate::trace`] writes them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Expected {
     /// What the memory model allows.
-    pub allowed: &'static [&'static str],
-    /// Those of them that a mode is known not to find.
-    pub missed: &'static [(Mode, &'static [&'static str])],
+    pub allowed: BTreeSet<String>,
+    /// How modes are known to deviate from that.
+    pub deviations: HashMap<Mode, Deviation>,
+}
+
+/// How a mode deviates from what is allowed.
+#[derive(Clone, Debug, Default)]
+pub struct Deviation {
+    /// Allowed outcomes that it does not show.
+    pub misses: BTreeSet<String>,
+    /// Outcomes that it shows, and that are not allowed.
+    pub adds: BTreeSet<String>,
 }
 
 impl Expected {
-    /// Those that `mode` is known to miss.
-    pub fn missed_by(&self, mode: Mode) -> &'static [&'static str] {
-        let blind = self.missed.iter().find(|(blind, _)| *blind == mode);
-        blind.map_or(&[], |(_, missed)| missed)
+    /// What `mode` shows: no more, and no less.
+    pub fn shown_by(&self, mode: Mode) -> BTreeSet<&str> {
+        let mut shown: BTreeSet<_> = self.allowed.iter().map(String::as_str).collect();
+        if let Some(deviation) = self.deviations.get(&mode) {
+            shown.retain(|outcome| !deviation.misses.contains(*outcome));
+            shown.extend(deviation.adds.iter().map(String::as_str));
+        }
+        shown
     }
 }
 

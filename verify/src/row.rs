@@ -34,6 +34,16 @@ impl Verdict {
     }
 }
 
+/// How what a mode shows of a litmus program is related to what C++20, and so Rust, allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Agreement {
+    /// It is the same.
+    Agrees,
+    /// It deviates as `docs/checkers.md` says. (A deviation that is not known is a failure.)
+    BlindSpot,
+}
+
 /// One line of the table and of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
@@ -69,7 +79,10 @@ pub struct Row {
     pub outcomes: u64,
     /// A checksum of the set of outcomes.
     pub outcome_hash: String,
-    /// What this mode cannot see.
+    /// Of a litmus row: whether the mode shows exactly what is allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<Agreement>,
+    /// What this mode cannot see; of a litmus row that does not agree, the outcomes that it misses or adds.
     pub blind_spot: String,
     /// The command that runs this row again.
     pub replay: String,

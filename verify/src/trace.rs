@@ -20,11 +20,20 @@ pub fn begin() {
     lock(&EVENTS).clear();
 }
 
+/// Who notes what is so when all threads have ended.
+pub const END: usize = usize::MAX;
+
+/// What `who` does next, for those who read the interleaving. No event.
+pub fn remark(who: usize, what: &str) {
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    spanlock_sync::check::remark(who, what);
+    let _ = (who, what);
+}
+
 /// Notes that `who` did `what`.
 pub fn note(who: usize, what: impl Into<String>) {
     let what = what.into();
-    #[cfg(any(spanlock_loom, spanlock_shuttle))]
-    spanlock_sync::check::remark(who, &what);
+    remark(if who == END { 0 } else { who }, &what);
     lock(&EVENTS).push((who, what));
 }
 
@@ -49,7 +58,10 @@ pub fn outcomes() -> Vec<String> {
 fn text(events: &[(usize, String)]) -> String {
     let events: Vec<_> = events
         .iter()
-        .map(|(who, what)| format!("T{who}:{what}"))
+        .map(|(who, what)| match *who {
+            END => format!("end:{what}"),
+            who => format!("T{who}:{what}"),
+        })
         .collect();
     events.join(" ")
 }

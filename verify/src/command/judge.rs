@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Built, Ended, set_of};
 use crate::plan::{Job, Mode};
-use crate::row::{EVENTS, FAILURE, Found, Row, Verdict};
+use crate::row::{Agreement, EVENTS, FAILURE, Found, Row, Verdict};
 
 /// The rows, and how the checkers were compared.
 pub(super) struct Report {
@@ -26,7 +26,8 @@ pub(super) fn judge(jobs: &[Job], ended: &[Ended], built: &Built) -> Report {
     for (i, job) in jobs
         .iter()
         .enumerate()
-        .filter(|(_, job)| job.mode == Mode::Dfs)
+        // What a litmus program has to show in each mode is known exactly.
+        .filter(|(_, job)| job.mode == Mode::Dfs && job.program.expected.is_none())
     {
         let of = |mode: Mode| {
             let same = |other: &Job| {
@@ -63,13 +64,9 @@ pub(super) fn judge(jobs: &[Job], ended: &[Ended], built: &Built) -> Report {
 fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
     let mut loom = set_of(&weak.outcomes);
     loom.extend(set_of(&rmw_load.outcomes));
-    let missing: Vec<_> = set_of(&dfs.outcomes).difference(&loom).copied().collect();
-    (!missing.is_empty()).then(|| {
-        format!(
-            "neither mode of loom shows what this search shows: {}",
-            missing.join("; ")
-        )
-    })
+    let missing = list(set_of(&dfs.outcomes).difference(&loom).copied());
+    (!missing.is_empty())
+        .then(|| format!("neither mode of loom shows what this search shows: {missing}"))
 }
 
 fn row(job: &Job, ended: &Ended, built: &Built) -> Row {
@@ -97,7 +94,8 @@ fn row(job: &Job, ended: &Ended, built: &Built) -> Row {
             "{:08x}",
             crc32c::crc32c(found.outcomes.join("\n").as_bytes())
         ),
-        blind_spot: job.mode.blind_spot().to_owned(),
+        agreement: agreement(job),
+        blind_spot: blind_spot(job),
         replay: format!("cargo verify --replay {}", job.name()),
         failure,
     }
@@ -141,18 +139,44 @@ fn verdict(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
 
 /// What is wrong with the outcomes of a litmus program, if anything is.
 fn unexpected(job: &Job, found: &Found) -> Option<String> {
-    let expected = job.program.expected?;
-    let mut wanted: BTreeSet<&str> = expected.allowed.iter().copied().collect();
-    for missed in expected.missed_by(job.mode) {
-        wanted.remove(missed);
-    }
+    let expected = job.program.expected.as_ref()?;
+    let wanted = expected.shown_by(job.mode);
     let seen = set_of(&found.outcomes);
-    let list = |set: Vec<&&str>| set.into_iter().copied().collect::<Vec<_>>().join("; ");
-    let missing = list(wanted.difference(&seen).collect());
-    let surplus = list(seen.difference(&wanted).collect());
+    let missing = list(wanted.difference(&seen).copied());
+    let surplus = list(seen.difference(&wanted).copied());
     (wanted != seen).then(|| {
         format!(
             "not the known outcomes: missing [{missing}], not expected [{surplus}]; has the checker changed?"
         )
     })
+}
+
+/// How a mode is known to deviate from what is allowed, if the program says what is.
+fn agreement(job: &Job) -> Option<Agreement> {
+    let expected = job.program.expected.as_ref()?;
+    Some(match expected.deviations.contains_key(&job.mode) {
+        true => Agreement::BlindSpot,
+        false => Agreement::Agrees,
+    })
+}
+
+/// What a row cannot see: what its mode cannot, or, in a litmus row, which outcomes exactly.
+fn blind_spot(job: &Job) -> String {
+    let expected = job.program.expected.as_ref();
+    let Some(deviation) = expected.and_then(|expected| expected.deviations.get(&job.mode)) else {
+        return job.mode.blind_spot().to_owned();
+    };
+    let told = |what: &str, outcomes: &BTreeSet<String>| {
+        let outcomes = list(outcomes.iter().map(String::as_str));
+        (!outcomes.is_empty()).then(|| format!("{what} {outcomes}"))
+    };
+    let told = [
+        told("misses", &deviation.misses),
+        told("adds", &deviation.adds),
+    ];
+    told.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+fn list<'a>(outcomes: impl Iterator<Item = &'a str>) -> String {
+    outcomes.collect::<Vec<_>>().join(", ")
 }

@@ -6,7 +6,7 @@ use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 
 use super::judge::Report;
 use crate::plan::{Job, Mode};
-use crate::row::{Row, Verdict};
+use crate::row::{Agreement, Row, Verdict};
 
 fn table(head: &[&str]) -> Table {
     let mut table = Table::new();
@@ -77,10 +77,17 @@ pub(super) fn rows(rows: &[Row]) -> Table {
             number(row.executions),
             number(format!("{:.2}", row.seconds)),
             number(row.outcomes),
-            Cell::new(row.verdict.name()).fg(color),
+            Cell::new(verdict(row)).fg(color),
         ]);
     }
     table
+}
+
+/// How it ended, and whether the checker is known to err here.
+fn verdict(row: &Row) -> String {
+    let known = row.verdict.passes() && row.agreement == Some(Agreement::BlindSpot);
+    let blind = if known { ", BLIND SPOT" } else { "" };
+    format!("{}{blind}", row.verdict.name())
 }
 
 /// What went wrong, and how to see it again; empty if nothing did.
@@ -128,5 +135,16 @@ pub(super) fn summary(report: &Report) -> String {
         );
     }
     text.push('.');
+    let count = |agreement| {
+        let rows = report.rows.iter();
+        rows.filter(|row| row.agreement == Some(agreement)).count()
+    };
+    let (agree, blind) = (count(Agreement::Agrees), count(Agreement::BlindSpot));
+    if agree + blind > 0 {
+        let _ = write!(
+            text,
+            " Litmus rows: {agree} agree with the memory model, {blind} are known blind spots (docs/checkers.md)."
+        );
+    }
     text
 }
