@@ -18,6 +18,8 @@ pub enum Mode {
     Random,
     /// Shuttle, probabilistic concurrency testing.
     Pct,
+    /// Spin, every state of a twin, for what happens eventually.
+    Ltl,
 }
 
 impl Mode {
@@ -29,6 +31,7 @@ impl Mode {
             Mode::Dfs => "dfs",
             Mode::Random => "random",
             Mode::Pct => "pct",
+            Mode::Ltl => "ltl",
         }
     }
 
@@ -37,6 +40,7 @@ impl Mode {
         match self {
             Mode::Weak | Mode::RmwLoad => Checker::Loom,
             Mode::Dfs | Mode::Random | Mode::Pct => Checker::Shuttle,
+            Mode::Ltl => Checker::Spin,
         }
     }
 
@@ -49,6 +53,7 @@ impl Mode {
             Mode::Random | Mode::Pct => {
                 "schedules not drawn; weak orderings (all are SeqCst); data races on cells"
             }
+            Mode::Ltl => "the code itself, of which it is a twin; weak orderings (all are SeqCst)",
         }
     }
 }
@@ -60,10 +65,12 @@ pub enum Checker {
     Loom,
     /// shuttle: interleavings.
     Shuttle,
+    /// Spin: what happens eventually, shown of twins.
+    Spin,
 }
 
 impl Checker {
-    /// Both.
+    /// Those that run our own code, built for them.
     pub const ALL: [Checker; 2] = [Checker::Loom, Checker::Shuttle];
 
     /// Its crate's name, and in rows.
@@ -71,14 +78,16 @@ impl Checker {
         match self {
             Checker::Loom => "loom",
             Checker::Shuttle => "shuttle",
+            Checker::Spin => "spin",
         }
     }
 
-    /// The cfg that switches the door to it.
-    pub const fn cfg(self) -> &'static str {
+    /// The cfg that switches the door to it; none if it does not run our code.
+    pub const fn cfg(self) -> Option<&'static str> {
         match self {
-            Checker::Loom => "spanlock_loom",
-            Checker::Shuttle => "spanlock_shuttle",
+            Checker::Loom => Some("spanlock_loom"),
+            Checker::Shuttle => Some("spanlock_shuttle"),
+            Checker::Spin => None,
         }
     }
 }
@@ -255,7 +264,7 @@ pub fn jobs() -> Vec<Job> {
                 faults: faults.to_vec(),
                 quick: true,
             };
-            let random = matches!(program.run, Run::Histories(_));
+            let slow = matches!(program.run, Run::Histories(_) | Run::Twin(_));
             let name = job.name();
             if ENDLESS.iter().any(|endless| name.starts_with(endless)) {
                 job.quick = false;
@@ -273,12 +282,16 @@ pub fn jobs() -> Vec<Job> {
                 }
                 return;
             }
-            job.quick = !random && !SLOW.iter().any(|slow| name.starts_with(slow));
+            job.quick = !slow && !SLOW.iter().any(|slow| name.starts_with(slow));
             jobs.push(job);
         };
         if let Run::Histories(_) = program.run {
             add(Mode::Random, Some(history::SCHEDULES), &[]);
             add(Mode::Pct, Some(history::SCHEDULES), &[]);
+            continue;
+        }
+        if let Run::Twin(_) = program.run {
+            add(Mode::Ltl, None, &[]);
             continue;
         }
         let exact = program.threads == 2 || program.expected.is_some();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use spanlock_testkit::Driven;
 
+use crate::models::twins::{self, Twin};
 use crate::models::{history, litmus, lock, powers, segments, word};
 use crate::plan::Mode;
 
@@ -38,6 +39,8 @@ pub enum Run {
     Once(Arc<dyn Fn() + Send + Sync>),
     /// Many random programs, for a fresh lock each time.
     Histories(fn() -> Driven),
+    /// A model of its own, which Spin searches.
+    Twin(&'static Twin),
 }
 
 /// The outcomes that a litmus program must show, as [`crate::trace`] writes them.
@@ -148,5 +151,6 @@ pub fn programs() -> Vec<Program> {
     programs.extend(powers::programs());
     programs.extend(segments::programs());
     programs.extend(history::programs());
+    programs.extend(twins::programs());
     programs
 }

@@ -13,6 +13,8 @@ pub enum Verdict {
     Bounded,
     /// The search was cut off: not a pass.
     Truncated,
+    /// Its checker is not installed. (In CI that is a failure.)
+    Skipped,
     /// An execution failed, or the row's outcomes are not what they must be.
     Failed,
 }
@@ -24,13 +26,17 @@ impl Verdict {
             Verdict::Exhausted => "EXHAUSTED",
             Verdict::Bounded => "BOUNDED",
             Verdict::Truncated => "TRUNCATED",
+            Verdict::Skipped => "SKIPPED",
             Verdict::Failed => "FAILED",
         }
     }
 
     /// Whether it lets the command succeed.
     pub const fn passes(self) -> bool {
-        matches!(self, Verdict::Exhausted | Verdict::Bounded)
+        matches!(
+            self,
+            Verdict::Exhausted | Verdict::Bounded | Verdict::Skipped
+        )
     }
 }
 
@@ -53,11 +59,11 @@ pub struct Row {
     pub property: String,
     /// What that says.
     pub claim: String,
-    /// `loom` or `shuttle`.
+    /// `loom`, `shuttle` or `spin`.
     pub checker: String,
     /// The checker's version.
     pub checker_version: String,
-    /// `weak`, `rmw-load`, `dfs`, `random` or `pct`.
+    /// `weak`, `rmw-load`, `dfs`, `random`, `pct` or `ltl`.
     pub mode: String,
     /// Threads, the main thread included.
     pub threads: u32,
@@ -69,7 +75,7 @@ pub struct Row {
     pub spin_cap: Option<u32>,
     /// Injected faults, `kind@occurrence`.
     pub faults: Vec<String>,
-    /// Executions explored.
+    /// Executions explored; states, by Spin.
     pub executions: u64,
     /// Wall-clock seconds, the process's start included.
     pub seconds: f64,

@@ -116,7 +116,7 @@ mod checked {
     #[cfg(spanlock_loom)]
     fn explore(job: Job) {
         let Run::Once(run) = job.program.run else {
-            refuse("histories are for shuttle");
+            refuse("histories are for shuttle, twins for Spin");
         };
         report_panics();
         let mut builder = loom::model::Builder::new();
@@ -136,6 +136,7 @@ mod checked {
                 schedules(job.mode, job.bound, 1, false, move || execute(|| run()));
             }
             Run::Histories(make) => histories(job.mode, job.bound, make),
+            Run::Twin(_) => refuse("twins are for Spin"),
         }
     }
 

@@ -70,6 +70,7 @@ pub fn build(checkers: &[Checker]) -> Result<Built> {
 }
 
 fn build_one(checker: Checker, folder: &Path) -> Result<PathBuf> {
+    let cfg = checker.cfg().context("it does not run our code")?;
     let given = env::var("RUSTFLAGS").unwrap_or_default();
     let output = cargo()
         .args(["build", "--profile", "checked", "--bin", "model"])
@@ -79,7 +80,7 @@ fn build_one(checker: Checker, folder: &Path) -> Result<PathBuf> {
             "--target-dir",
         ])
         .arg(folder)
-        .env("RUSTFLAGS", format!("{given} --cfg {}", checker.cfg()))
+        .env("RUSTFLAGS", format!("{given} --cfg {cfg}"))
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .output()
         .context("cannot run cargo: is Rust installed, and on the path?")?;

@@ -4,6 +4,7 @@ mod args;
 mod build;
 mod judge;
 mod run;
+pub mod spin;
 mod table;
 
 use std::collections::BTreeSet;
@@ -90,7 +91,7 @@ fn replay(name: &str) -> Result<ExitCode> {
              those of this one"
         );
     };
-    let built = build(&[job.mode.checker()])?;
+    let built = build(&checkers(std::slice::from_ref(&job)))?;
     println!("{name}: {}", job.program.claim);
     let ended = explore(&built, &job, &["--trace"], None)?;
     print!("{}", ended.stderr);

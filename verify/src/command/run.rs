@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Args, Built};
+use super::{Args, Built, spin};
 use crate::plan::Job;
+use crate::program::Run;
 use crate::row::Found;
 
 /// How the process of a row ended.
@@ -27,6 +28,8 @@ pub struct Ended {
     pub stderr: String,
     /// How long it took.
     pub elapsed: Duration,
+    /// Why it did not run at all, if it did not.
+    pub skipped: Option<String>,
 }
 
 /// Runs one row, with further arguments of the binary `model`, for at most `limit`.
@@ -34,18 +37,15 @@ pub struct Ended {
 /// # Errors
 /// The process cannot be started or waited for.
 pub fn explore(built: &Built, job: &Job, more: &[&str], limit: Option<Duration>) -> Result<Ended> {
+    if let Run::Twin(twin) = job.program.run {
+        return spin::check(twin, &[], more.contains(&"--trace"), limit);
+    }
     let binary = built.binary(job.mode.checker());
     let binary = binary.with_context(|| format!("{}: its checker is not built", job.name()))?;
-    // Files, not pipes: nobody need read while it runs.
-    let mut stdout = tempfile::tempfile().context("cannot create a temporary file")?;
-    let mut stderr = tempfile::tempfile().context("cannot create a temporary file")?;
-    let start = Instant::now();
-    let mut child = Command::new(binary)
+    let mut command = Command::new(binary);
+    command
         .args(["--row", &job.name()])
         .args(more)
-        .stdin(Stdio::null())
-        .stdout(stdout.try_clone()?)
-        .stderr(stderr.try_clone()?)
         // A trace of every panic costs more than the search.
         .env_remove("RUST_BACKTRACE")
         // They would change or cut off a search behind our back.
@@ -53,9 +53,24 @@ pub fn explore(built: &Built, job: &Job, more: &[&str], limit: Option<Duration>)
         .env_remove("LOOM_MAX_PERMUTATIONS")
         .env_remove("LOOM_MAX_PREEMPTIONS")
         .env_remove("LOOM_MAX_BRANCHES")
-        .env_remove("LOOM_CHECKPOINT_FILE")
+        .env_remove("LOOM_CHECKPOINT_FILE");
+    let (mut ended, printed) = ended(command, limit)?;
+    ended.found = serde_json::from_str(printed.trim()).ok();
+    Ok(ended)
+}
+
+/// Runs a command for at most `limit`: how it ended, nothing found yet, and what it wrote to standard output.
+pub(super) fn ended(mut command: Command, limit: Option<Duration>) -> Result<(Ended, String)> {
+    // Files, not pipes: nobody need read while it runs.
+    let mut stdout = tempfile::tempfile().context("cannot create a temporary file")?;
+    let mut stderr = tempfile::tempfile().context("cannot create a temporary file")?;
+    let start = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
         .spawn()
-        .with_context(|| format!("cannot run {}", binary.display()))?;
+        .with_context(|| format!("cannot run {}", command.get_program().display()))?;
     let mut pause = Duration::from_millis(1);
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -70,13 +85,14 @@ pub fn explore(built: &Built, job: &Job, more: &[&str], limit: Option<Duration>)
         pause = (pause * 2).min(Duration::from_millis(50));
     };
     let elapsed = start.elapsed();
-    let printed = text(&mut stdout)?;
-    Ok(Ended {
+    let ended = Ended {
         status,
-        found: serde_json::from_str(printed.trim()).ok(),
+        found: None,
         stderr: text(&mut stderr)?,
         elapsed,
-    })
+        skipped: None,
+    };
+    Ok((ended, text(&mut stdout)?))
 }
 
 fn text(file: &mut File) -> Result<String> {

@@ -118,12 +118,13 @@ pub(super) fn summary(report: &Report) -> String {
     };
     let executions: u64 = report.rows.iter().map(|row| row.executions).sum();
     let mut text = format!(
-        "{} rows, {executions} executions: {} EXHAUSTED, {} BOUNDED, {} TRUNCATED, {} FAILED. Programs whose \
+        "{} rows, {executions} executions: {} EXHAUSTED, {} BOUNDED, {} TRUNCATED, {} SKIPPED, {} FAILED. Programs whose \
          outcomes under loom contain all of shuttle's exhaustive search: {}",
         report.rows.len(),
         count(Verdict::Exhausted),
         count(Verdict::Bounded),
         count(Verdict::Truncated),
+        count(Verdict::Skipped),
         count(Verdict::Failed),
         report.agreeing,
     );

@@ -5,4 +5,5 @@ pub mod litmus;
 pub mod lock;
 pub mod powers;
 pub mod segments;
+pub mod twins;
 pub mod word;
