@@ -11,8 +11,11 @@ use crate::op::{self, Op};
 use crate::sequential::{self, Order};
 use crate::{Driven, threads};
 
-/// Operations that find something to do, for each lock and each kind of history.
+/// Operations that find something to do, for each lock and each kind of history, unless [`HOW_MANY`] says otherwise.
 const OPERATIONS: u64 = 1_000_000;
+
+/// The variable that chooses another number of operations: fewer, where each takes longer, as under a sanitizer.
+pub const HOW_MANY: &str = "SPANLOCK_OPERATIONS";
 
 /// Operations of one history of one thread.
 const STEPS: usize = 256;
@@ -29,10 +32,15 @@ pub const SEED: &str = "SPANLOCK_SEED";
 
 /// The seed of this run.
 pub fn seed() -> u64 {
-    let given = env::var(SEED).ok();
-    given.map_or(1, |seed| {
-        seed.parse()
-            .unwrap_or_else(|_| panic!("{SEED}={seed}: no number"))
+    number(SEED, 1)
+}
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    let given = env::var(variable).ok();
+    given.map_or(otherwise, |given| {
+        given
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable}={given}: no number"))
     })
 }
 
@@ -58,17 +66,16 @@ fn million<S: Strategy>(
     strategy: &S,
     mut run: impl FnMut(&S::Value) -> Result<u64, TestCaseError>,
 ) {
-    let seed = seed();
+    let (seed, operations) = (seed(), number(HOW_MANY, OPERATIONS));
     let done = Cell::new(0);
     let run = RefCell::new(&mut run);
     for round in 0.. {
-        if done.get() >= OPERATIONS {
+        if done.get() >= operations {
             break;
         }
         // A runner counts its cases over all its runs: so each round has one of its own.
         let result = runner(seed.wrapping_add(round << 32), 64).run(strategy, |history| {
-            let operations = run.borrow_mut()(&history)?;
-            done.set(done.get() + operations);
+            done.set(done.get() + run.borrow_mut()(&history)?);
             Ok(())
         });
         if let Err(error) = result {
