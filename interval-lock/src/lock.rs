@@ -64,7 +64,6 @@
 //! - That a `try` is free of any wait: it waits for the mutex, as everything does.
 //! - Order among waiters that do not conflict; and an upgrade goes before waiters, for it holds already.
 //! - That memory is given back before the lock is dropped.
-//! - That others are woken after a waker has panicked.
 //!
 //! # Models
 //! In `verify/`, rows `interval-tree/…`:

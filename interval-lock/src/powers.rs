@@ -70,7 +70,7 @@ unsafe impl<P: Park> RawRangeLockSplit for IntervalLock<P> {
 // SAFETY: a batch enters the tree in one section of the mutex, and is one request there: held as a whole, or waiting as a whole for
 // requests before it (I2, I4).
 unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
-    fn lock_batch(
+    unsafe fn lock_batch(
         &self,
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,
@@ -92,7 +92,7 @@ unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
         Ok(())
     }
 
-    fn try_lock_batch(
+    unsafe fn try_lock_batch(
         &self,
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,

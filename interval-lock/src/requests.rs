@@ -34,6 +34,7 @@
 use alloc::vec::Vec;
 use core::task::Waker;
 
+use spanlock::words::for_each_surely;
 use spanlock::{Access, Span};
 
 use crate::tree::{Index, Tree};
@@ -466,10 +467,10 @@ impl Wakes {
         self.len += 1;
     }
 
-    /// Wakes all, in the order of their spans.
+    /// Wakes all, in the order of their spans, those after one that panics too.
     pub(crate) fn wake(self) {
         let few = self.few.into_iter().flatten();
-        few.chain(self.more).for_each(Waker::wake);
+        for_each_surely(few.chain(self.more), Waker::wake);
     }
 }
 

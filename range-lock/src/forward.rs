@@ -114,19 +114,21 @@ macro_rules! forward_all {
         });
 
         forward!(RawRangeLockBatch for $pointer {
-            fn lock_batch(
+            unsafe fn lock_batch(
                 &self,
                 batch: &[(Span, Access)],
                 tokens: &mut Vec<Token>,
             ) -> Result<(), RangeError> {
-                (**self).lock_batch(batch, tokens)
+                // SAFETY: as `unlock`.
+                unsafe { (**self).lock_batch(batch, tokens) }
             }
-            fn try_lock_batch(
+            unsafe fn try_lock_batch(
                 &self,
                 batch: &[(Span, Access)],
                 tokens: &mut Vec<Token>,
             ) -> Result<(), TryLockError> {
-                (**self).try_lock_batch(batch, tokens)
+                // SAFETY: as `unlock`.
+                unsafe { (**self).try_lock_batch(batch, tokens) }
             }
         });
     };

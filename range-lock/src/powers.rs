@@ -141,7 +141,11 @@ pub unsafe trait RawRangeLockBatch: RawRangeLock {
     ///
     /// # Errors
     /// As [`RawRangeLock::lock`], for any of the spans.
-    fn lock_batch(
+    ///
+    /// # Safety
+    /// The spans are in ascending order, and no two of them overlap when they are [rounded](Span::rounded) outwards to the lock's
+    /// [granularity](RawRangeLock::granularity).
+    unsafe fn lock_batch(
         &self,
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,
@@ -152,7 +156,10 @@ pub unsafe trait RawRangeLockBatch: RawRangeLock {
     ///
     /// # Errors
     /// As [`RawRangeLock::try_lock`], for any of the spans.
-    fn try_lock_batch(
+    ///
+    /// # Safety
+    /// As [`lock_batch`](Self::lock_batch).
+    unsafe fn try_lock_batch(
         &self,
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,

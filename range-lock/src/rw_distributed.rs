@@ -214,7 +214,7 @@ unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
             return token;
         }
         let token = self.token(to);
-        for (i, slot) in self.slots.0.iter().enumerate() {
+        words::for_each_surely(self.slots.0.iter().enumerate(), |(i, slot)| {
             // SAFETY: the caller holds every slot with `from`, which is not `Read`; one becomes the reader's.
             unsafe {
                 if i == token.into_word() {
@@ -223,7 +223,7 @@ unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
                     slot.0.run().unlock(from, &self.queue);
                 }
             }
-        }
+        });
         token
     }
 }

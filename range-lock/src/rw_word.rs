@@ -157,9 +157,9 @@ unsafe impl Word for RwWord {
     }
 
     #[inline]
-    fn admits(&self, _first: u32, _end: u32, access: Access) -> u32 {
+    fn free_until(&self, _first: u32, _end: u32, access: Access) -> u32 {
         // Acquire [A→B, C]: as in `take`.
-        u32::from(admits(self.0.load(Acquire), access))
+        u32::from(self.0.load(Acquire) & conflicting(access) == 0)
     }
 }
 
@@ -170,6 +170,16 @@ const fn held(access: Access) -> u32 {
         Access::Read => 1,
         Access::Upgradable => UPGRADER + 1,
         Access::Write => WRITER,
+    }
+}
+
+/// What is in the word only while a hold conflicts.
+#[inline]
+const fn conflicting(access: Access) -> u32 {
+    match access {
+        Access::Read => WRITER,
+        Access::Upgradable => WRITER | UPGRADER,
+        Access::Write => u32::MAX,
     }
 }
 
@@ -195,6 +205,9 @@ mod tests {
         for access in [Read, Upgradable, Write] {
             assert_eq!(word.take(0, 1, access, 1), 0);
         }
+        // Who takes nothing needs no room.
+        assert_eq!(word.free_until(0, 1, Read), 1);
+        assert_eq!(word.free_until(0, 1, Write), 0);
         // SAFETY: one of the readers goes.
         assert!(unsafe { word.give_back(0, 1, Read) }, "there is room again");
         assert_eq!(word.take(0, 1, Upgradable, 1), 1);

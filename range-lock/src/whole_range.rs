@@ -16,7 +16,7 @@ macro_rules! whole_range_batch {
         // SAFETY: no two spans of a batch touch a common unit, and everything is one unit: there is one span at most, taken
         // as any other.
         unsafe impl<P: Park> RawRangeLockBatch for $lock {
-            fn lock_batch(
+            unsafe fn lock_batch(
                 &self,
                 batch: &[(Span, Access)],
                 tokens: &mut Vec<Token>,
@@ -28,7 +28,7 @@ macro_rules! whole_range_batch {
                 Ok(())
             }
 
-            fn try_lock_batch(
+            unsafe fn try_lock_batch(
                 &self,
                 batch: &[(Span, Access)],
                 tokens: &mut Vec<Token>,

@@ -66,6 +66,9 @@ pub const MAX_PASSES: u32 = scaled(32, 1);
 /// # Safety
 /// Holds of one lane exclude each other as [`Access::conflicts_with`] says: `take` and `strengthen` check and take in one step. What
 /// was done under a hold before it was given back or weakened happens-before what is done under a later one that conflicts.
+///
+/// `LANES` is a power of two, and the alignment at least 4: locks find the word of a segment by division, and keep what they know of a hold in the lowest bits
+/// of its address.
 pub unsafe trait Word: Zeroed + fmt::Debug + Send + Sync + 'static {
     /// How many lanes a word has.
     const LANES: u32;
@@ -92,8 +95,9 @@ pub unsafe trait Word: Zeroed + fmt::Debug + Send + Sync + 'static {
     /// The lanes are held with `from`, [`Access::Read`] or [`Access::Upgradable`].
     unsafe fn strengthen(&self, first: u32, end: u32, from: Access) -> bool;
 
-    /// The end of the lanes from `first` on with which a hold would not conflict. Ordering: Acquire.
-    fn admits(&self, first: u32, end: u32, access: Access) -> u32;
+    /// The end of the lanes from `first` on of which no hold conflicts with `access`, whether there is room for one more or not: for who looks and takes
+    /// nothing. Ordering: Acquire.
+    fn free_until(&self, first: u32, end: u32, access: Access) -> u32;
 }
 
 /// Neighbouring lanes of a word, at least one.
@@ -327,7 +331,7 @@ impl<'a, W: Word> Run<'a, W> {
     /// Whether a hold of every lane would conflict with nobody's. Takes nothing. Ordering: Acquire.
     #[inline]
     pub fn is_free(self, access: Access) -> bool {
-        self.word.admits(self.first, self.end, access) == self.end
+        self.word.free_until(self.first, self.end, access) == self.end
     }
 }
 

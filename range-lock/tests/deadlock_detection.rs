@@ -115,7 +115,7 @@ unsafe impl RawRangeLockSplit for List {
 
 // SAFETY: all entries are added in one section of the mutex.
 unsafe impl RawRangeLockBatch for List {
-    fn lock_batch(
+    unsafe fn lock_batch(
         &self,
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,
@@ -124,7 +124,7 @@ unsafe impl RawRangeLockBatch for List {
         tokens.extend(batch.iter().map(|_| Token::NONE));
         Ok(())
     }
-    fn try_lock_batch(
+    unsafe fn try_lock_batch(
         &self,
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,

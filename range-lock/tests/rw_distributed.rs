@@ -3,7 +3,11 @@
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 use std::collections::BTreeSet;
-use std::sync::Barrier;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use spanlock::{Access, RangeLockExt, RawRangeLock, RwDistributed, Span};
@@ -67,5 +71,34 @@ fn a_reader_may_end_on_another_thread_while_its_own_reads_on() {
         );
         drop(second);
         drop(lock.try_write(0..1).unwrap());
+    }
+}
+
+/// Somebody else's waker that panics keeps no slot from those who may read now. (The hold that was to be a reader's is forgotten.)
+#[test]
+fn a_downgrade_that_wakes_one_who_panics() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("woken");
+        }
+    }
+    const SLOTS: usize = 4;
+    let lock = RwDistributed::with_slots(SLOTS);
+    let writer = lock.write(0..1).unwrap();
+    {
+        // It waits at the first slot.
+        let mut waiting = pin!(lock.upgradable_read_async(0..1));
+        let waker = Waker::from(Arc::new(Panics));
+        let mut context = Context::from_waker(&waker);
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        let downgrade = || drop(writer.downgrade());
+        assert!(catch_unwind(AssertUnwindSafe(downgrade)).is_err());
+    }
+    // One after the other they have all slots.
+    for _ in 0..2 * SLOTS {
+        thread::scope(|scope| {
+            scope.spawn(|| assert!(lock.try_read(0..1).is_ok()));
+        });
     }
 }

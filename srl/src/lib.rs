@@ -12,6 +12,7 @@ mod powers;
 mod request;
 mod segment;
 mod space;
+mod surely;
 mod tree;
 
 pub use array::{Array, SrlArray, SrlPacked};

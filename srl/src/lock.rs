@@ -71,6 +71,8 @@ const WIDE_ABOVE: u64 = 512;
 
 impl<S: Space> Srl<S> {
     pub(crate) fn with_space(space: S) -> Self {
+        // What `Word` demands: of `Lanes` and pieces, and of tokens (S-I4).
+        const { assert!(S::Word::LANES.is_power_of_two() && align_of::<S::Word>() > KIND) };
         Srl {
             segments: space.segments(),
             space,
@@ -204,13 +206,14 @@ impl<S: Space, P: Park> Srl<S, P> {
         }
     }
 
-    /// The token of a small hold that begins with `segment`.
+    /// The token of a small hold.
     ///
     /// # Safety
-    /// The segment is held.
-    pub(crate) unsafe fn token_of(&self, segment: u64) -> Token {
+    /// The segments are held.
+    pub(crate) unsafe fn token_of(&self, held: &Range<u64>) -> Token {
+        // All of the first piece, so that the address leads to all of its words.
         // SAFETY: the caller's promise.
-        let piece = unsafe { self.space.held(None, segment, segment + 1) };
+        let piece = unsafe { self.space.held(None, held.start, held.end) };
         words_token(piece.address())
     }
 

@@ -5,7 +5,7 @@
 //! as sixteen neighbouring segments at once, and one store or read-modify-write gives them back.
 //!
 //! # What that costs
-//! A lane has four bits: **six readers and an upgradable one** can hold a segment at once. One more waits, as for a writer; the count never wraps. And neighbours share
+//! A lane has four bits: **six readers**, of whom one may be upgradable, can hold a segment at once. One more waits, as for a writer; the count never wraps. And neighbours share
 //! a word, hence a cache line that they would else share eight at a time, hence also failed compare-exchanges while both are busy.
 //!
 //! # State
@@ -17,21 +17,23 @@
 //!  └───────────┴───────────┴────────┴─────────────┴───────────┘
 //!
 //!      3      2      1      0
-//!  ┌──────┬─────────────────────┐     0000  nobody         1000  an upgradable reader
-//!  │  U   │       READERS       │     0rrr  r readers      1rrr  an upgradable one and r readers (r ≤ 6)
-//!  └──────┴─────────────────────┘     1111  a writer
+//!  ┌──────┬─────────────────────┐     0000  nobody         1rrr  r readers (1 ≤ r ≤ 6), one of them upgradable
+//!  │  U   │       READERS       │     0rrr  r readers      1111  a writer
+//!  └──────┴─────────────────────┘                          0111, 1000  never
 //! ```
 //!
 //! # Invariants
 //! - **K-I1** A lane is `1111` exactly while a writer holds it; it becomes so from `0000` only, or from the one reader that is upgraded, by a compare-exchange.
-//! - **K-I2** `READERS` is at most 6 otherwise: readers are added by a compare-exchange that checks it. So no lane carries into the next.
+//! - **K-I2** Otherwise `READERS` counts all who hold it, the upgradable one too, and is at most 6: they are added by a compare-exchange that checks it, and an upgradable
+//!   reader that goes on as a plain one is counted already. So no lane carries into the next, and `READERS` is 0 only if nobody holds it.
 //! - **K-I3** While a writer holds *every* lane, nobody else changes the word: it gives back by a plain store. Who holds fewer gives back by a
 //!   read-modify-write.
 //!
 //! Orderings A, B, C: [`spanlock::words`].
 //!
 //! # Models
-//! In `verify/`, rows `packed-word/…` of the word alone, whose orderings the gate around it would hide, and `srl-packed/…`; that a lane with six readers lets a seventh wait: `full-lane`.
+//! In `verify/`, rows `packed-word/…` of the word alone, whose orderings the gate around it would hide, and `srl-packed/…`; that a lane with six readers lets a seventh wait, and those who
+//! leave or are downgraded let the right ones in: `full-lane`.
 
 use spanlock::Access;
 use spanlock::words::Word;
@@ -43,12 +45,12 @@ const BITS: u32 = 4;
 const LANES: u32 = u64::BITS / BITS;
 /// The lowest bit of every lane.
 const EACH: u64 = 0x1111_1111_1111_1111;
-/// What one reader, the upgradable one, and a writer add to a lane.
+/// What a reader, the upgradable one, and a writer add to a lane.
 const READER: u64 = 0b0001;
-const UPGRADER: u64 = 0b1000;
+const UPGRADER: u64 = 0b1001;
 const WRITER: u64 = 0b1111;
 
-/// How many readers may hold a segment at once, beside an upgradable one. One more waits.
+/// How many readers may hold a segment at once, the upgradable one among them. One more waits.
 pub const MAX_READERS: u32 = 6;
 
 /// The states of sixteen neighbouring segments in 64 bits. See the [module](self).
@@ -74,7 +76,7 @@ impl PackedWord {
     #[inline]
     fn take_from(&self, mut word: u64, first: u32, end: u32, access: Access, least: u32) -> u32 {
         loop {
-            let open = admitted(word, first, end, access);
+            let open = until(refused(word, access), first, end);
             if open - first < least {
                 return first;
             }
@@ -112,27 +114,45 @@ const fn held(access: Access) -> u64 {
     }
 }
 
-/// The lowest bits of those lanes of `word` with which a hold would conflict, or in which it has no room.
+/// The lowest bits of those lanes of `word` of which a hold conflicts.
 #[inline]
-const fn refused(word: u64, access: Access) -> u64 {
-    let refused = match access {
-        // Six or seven: full, or a writer's.
-        Access::Read => (word >> 1) & (word >> 2),
+const fn conflicting(word: u64, access: Access) -> u64 {
+    let conflicting = match access {
+        // Seven is a writer's (K-I2).
+        Access::Read => word & (word >> 1) & (word >> 2),
         // A writer has that bit too.
         Access::Upgradable => word >> 3,
-        Access::Write => word | word >> 1 | word >> 2 | word >> 3,
+        // Whoever holds it is counted, or has all bits.
+        Access::Write => word | word >> 1 | word >> 2,
     };
-    refused & EACH
+    conflicting & EACH
 }
 
-/// The end of the lanes from `first` on that `word` does not refuse.
+/// The lowest bits of those lanes of `word` in which there is no room for one more reader: of six or seven, a writer's.
 #[inline]
-const fn admitted(word: u64, first: u32, end: u32, access: Access) -> u32 {
-    let refused = refused(word, access) & lanes(first, end);
-    if refused == 0 {
+const fn full(word: u64) -> u64 {
+    (word >> 1) & (word >> 2) & EACH
+}
+
+/// The lowest bits of those lanes of `word` that cannot be taken.
+#[inline]
+const fn refused(word: u64, access: Access) -> u64 {
+    match access {
+        // What conflicts is full too.
+        Access::Read => full(word),
+        Access::Upgradable => full(word) | conflicting(word, access),
+        Access::Write => conflicting(word, access),
+    }
+}
+
+/// The first of the lanes `first..end` that is one of `lowest`, which are lowest bits of lanes; `end` if none is.
+#[inline]
+const fn until(lowest: u64, first: u32, end: u32) -> u32 {
+    let lowest = lowest & lanes(first, end);
+    if lowest == 0 {
         end
     } else {
-        refused.trailing_zeros() / BITS
+        lowest.trailing_zeros() / BITS
     }
 }
 
@@ -166,12 +186,12 @@ unsafe impl Word for PackedWord {
         // Release [B→A], [C→A]: what was done under the hold is seen by whoever takes the lanes next.
         let before = self.0.fetch_sub(mine * held(access), Release);
         match access {
-            // A head waits for the last reader of its lane or, if it is a reader, for room in the count.
+            // A head waits for the last of its lane or, if it is a reader, for room in the count.
             Access::Read => {
-                let (one, two, four) = (before, before >> 1, before >> 2);
-                let (last, full) = (one & !two & !four, two & four);
-                (last | full) & mine != 0
+                let last = before & !(before >> 1) & !(before >> 2);
+                (last | full(before)) & mine != 0
             }
+            // Or for this one in particular.
             Access::Upgradable | Access::Write => true,
         }
     }
@@ -199,8 +219,11 @@ unsafe impl Word for PackedWord {
     }
 
     #[inline]
-    fn admits(&self, first: u32, end: u32, access: Access) -> u32 {
+    fn free_until(&self, first: u32, end: u32, access: Access) -> u32 {
         // Acquire [A→B, C]: as in `take`.
-        admitted(self.0.load(Acquire), first, end, access)
+        until(conflicting(self.0.load(Acquire), access), first, end)
     }
 }
+
+#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+mod tests;

@@ -9,6 +9,7 @@ use spanlock_sync::Park;
 
 use crate::lock::{Holding, Srl, entry_of, wide_token};
 use crate::space::{Piece, Space};
+use crate::surely::and_surely;
 
 // SAFETY: each state goes from one hold to the other in one step (S-I1), and so does an entry.
 unsafe impl<S: Space, P: Park> RawRangeLockDowngrade for Srl<S, P> {
@@ -100,27 +101,35 @@ impl<S: Space, P: Park> Srl<S, P> {
     }
 
     /// Turns a wide hold into one by words, if it is of few segments and nobody is at their words: so the gate is not kept closed for
-    /// it.
+    /// it. `token` is the hold's at any time, also if this panics.
     ///
     /// # Safety
-    /// The segments are held by `entry` with `access`.
-    pub(crate) unsafe fn narrow(
-        &self,
-        touched: &Range<u64>,
-        access: Access,
-        entry: Token,
-    ) -> Token {
+    /// The segments are held by `token` with `access`.
+    pub(crate) unsafe fn narrow(&self, touched: &Range<u64>, access: Access, token: &mut Token) {
+        let Holding::Wide(entry) = Holding::of(*token) else {
+            return;
+        };
         if self.is_wide(touched) {
-            return wide_token(entry);
+            return;
         }
         // SAFETY: the caller's promise; the entry is given up when the words are taken instead.
         unsafe {
-            let Some(token) = self.take_under_entry(touched, access) else {
-                return wide_token(entry);
-            };
-            self.unlock_wide(touched, access, entry);
-            token
+            if let Some(words) = self.take_under_entry(touched, access) {
+                *token = words;
+                self.unlock_wide(touched, access, entry);
+            }
         }
+    }
+
+    /// As [`narrow`](Self::narrow).
+    ///
+    /// # Safety
+    /// The segments are held by `entry` with `access`.
+    unsafe fn narrowed(&self, touched: &Range<u64>, access: Access, entry: Token) -> Token {
+        let mut token = wide_token(entry);
+        // SAFETY: the caller's promise.
+        unsafe { self.narrow(touched, access, &mut token) };
+        token
     }
 }
 
@@ -133,15 +142,18 @@ unsafe impl<S: Space, P: Park> RawRangeLockSplit for Srl<S, P> {
             match Holding::of(token) {
                 Holding::Words(_) => {
                     // The kept ones keep their memory in place; those of the others may go when they are free.
-                    let token = self.token_of(kept.start);
-                    self.unlock_words(None, all.start..kept.start, access);
-                    self.unlock_words(None, kept.end..all.end, access);
+                    let token = self.token_of(&kept);
+                    let (below, above) = (all.start..kept.start, kept.end..all.end);
+                    and_surely(
+                        || self.unlock_words(None, below, access),
+                        || self.unlock_words(None, above, access),
+                    );
                     token
                 }
                 Holding::Wide(entry) => {
                     let entries = self.gate.entries();
                     let entry = entries.shrink(entry_of(&all), access, entry, entry_of(&kept));
-                    self.narrow(&kept, access, entry)
+                    self.narrowed(&kept, access, entry)
                 }
             }
         }
@@ -153,15 +165,15 @@ unsafe impl<S: Space, P: Park> RawRangeLockSplit for Srl<S, P> {
         // SAFETY: the caller holds the span by this token, and `at` is a segment's start strictly within it.
         unsafe {
             match Holding::of(token) {
-                Holding::Words(_) => (token, self.token_of(at)),
+                Holding::Words(_) => (token, self.token_of(&(at..touched.end))),
                 Holding::Wide(entry) => {
                     let entries = self.gate.entries();
                     let (low, high) = entries.split(entry_of(&touched), access, entry, at);
                     self.gate.close();
                     let (below, above) = (touched.start..at, at..touched.end);
                     (
-                        self.narrow(&below, access, low),
-                        self.narrow(&above, access, high),
+                        self.narrowed(&below, access, low),
+                        self.narrowed(&above, access, high),
                     )
                 }
             }

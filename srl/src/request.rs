@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::task::{Poll, Waker, ready};
 
-use spanlock::words::{self, Progress, Wakes};
+use spanlock::words::{Progress, Wakes};
 use spanlock::{Access, RangeError, RawRangeLock, RawRangeLockWait, Span, Token};
 use spanlock_interval::IntervalRequest;
 use spanlock_sync::Park;
@@ -13,6 +13,7 @@ use spanlock_sync::wait::Listener;
 
 use crate::lock::{Advance, Srl, entry_of, wide_token};
 use crate::space::Space;
+use crate::surely::and_surely;
 
 /// A request for a range that is on its way.
 #[derive(Debug, Default)]
@@ -36,15 +37,6 @@ enum Stage {
     Scan(Token),
 }
 
-/// Wakes at its end whom a request lets go first that is given up.
-struct WakesOthers(Progress);
-
-impl Drop for WakesOthers {
-    fn drop(&mut self) {
-        self.0.wake_others();
-    }
-}
-
 /// How far a request gets with its words.
 enum Take<W> {
     /// It has all of them.
@@ -53,6 +45,33 @@ enum Take<W> {
     Waits,
     /// It met a wide request, and holds nothing: whom that lets in.
     Stopped(Vec<Wakes<W>>),
+}
+
+impl SrlRequest {
+    /// A small one that has taken all of its words, which have passed the gate, and has nothing else.
+    fn of_words(touched: &Range<u64>) -> Self {
+        let mut progress = Progress::default();
+        progress.skip(touched.end - touched.start);
+        SrlRequest {
+            stage: Stage::Words,
+            progress,
+        }
+    }
+}
+
+/// A request of a call that blocks. If that ends without its hold, because a waker of somebody else's panics, the request is given up.
+struct Attempt<'a, S: Space, P: Park> {
+    lock: &'a Srl<S, P>,
+    touched: &'a Range<u64>,
+    access: Access,
+    request: SrlRequest,
+}
+
+impl<S: Space, P: Park> Drop for Attempt<'_, S, P> {
+    fn drop(&mut self) {
+        // SAFETY: the request is for these segments, with this access.
+        unsafe { (self.lock).abandon(self.touched, self.access, &mut self.request) }
+    }
 }
 
 impl<S: Space, P: Park> Srl<S, P> {
@@ -96,6 +115,8 @@ impl<S: Space, P: Park> Srl<S, P> {
                     let Some(taken) = ready!(taken) else {
                         unreachable!("stopped by nobody");
                     };
+                    // It has its words, and no entry any more, before that goes: that wakes others, whose wakers may panic.
+                    *request = SrlRequest::of_words(touched);
                     // SAFETY: the entry was granted, and is given up: the words are taken.
                     unsafe { entries.unlock(entry, access, token) };
                     *request = SrlRequest::default();
@@ -129,11 +150,7 @@ impl<S: Space, P: Park> Srl<S, P> {
         // The section ends before anybody is woken.
         let taken = self.take_in_section(touched, access, progress, stops);
         if let Take::Stopped(wakes) = taken {
-            let both = [Some(wakes), None].into_iter();
-            words::for_each_surely(both, |wakes| match wakes {
-                Some(wakes) => self.wake(wakes),
-                None => progress.wake_others(),
-            });
+            and_surely(|| self.wake(wakes), || progress.wake_others());
             return Poll::Ready(None);
         }
         progress.wake_others();
@@ -141,7 +158,7 @@ impl<S: Space, P: Park> Srl<S, P> {
             Take::All => {
                 *progress = Progress::default();
                 // SAFETY: all of them were taken, and stay.
-                Poll::Ready(Some(unsafe { self.token_of(touched.start) }))
+                Poll::Ready(Some(unsafe { self.token_of(touched) }))
             }
             _ => Poll::Pending,
         }
@@ -232,16 +249,22 @@ impl<S: Space, P: Park> Srl<S, P> {
             advance = self.advance_through_gate(touched, taken, access);
         }
         P::with(|parker| {
-            let mut request = match advance {
+            let request = match advance {
                 // SAFETY: it holds all of them.
-                Advance::All(_) => return unsafe { self.token_of(touched.start) },
+                Advance::All(_) => return unsafe { self.token_of(touched) },
                 Advance::Taken(taken) => self.queued(touched, taken, access, parker.waker()),
                 Advance::Stopped => SrlRequest::default(),
             };
+            let mut attempt = Attempt {
+                lock: self,
+                touched,
+                access,
+                request,
+            };
             loop {
+                let (request, waker) = (&mut attempt.request, parker.waker());
                 // SAFETY: the request is of this call.
-                let polled = unsafe { self.poll(touched, access, &mut request, parker.waker()) };
-                match polled {
+                match unsafe { self.poll(touched, access, request, waker) } {
                     Poll::Ready(token) => return token,
                     Poll::Pending => parker.park(),
                 }
@@ -266,6 +289,38 @@ impl<S: Space, P: Park> Srl<S, P> {
             progress: Progress::queued(run, taken, access, &self.queue, listener),
         }
     }
+
+    /// Gives a request up: it leaves its queue, and gives back what it has, all of it even if a waker panics meanwhile.
+    ///
+    /// # Safety
+    /// As [`RawRangeLockWait::cancel`].
+    unsafe fn abandon(&self, touched: &Range<u64>, access: Access, request: &mut SrlRequest) {
+        let SrlRequest {
+            stage,
+            mut progress,
+        } = core::mem::take(request);
+        let (entries, entry) = (self.gate.entries(), entry_of(touched));
+        let taken = touched.start..touched.start + progress.taken();
+        progress.leave(&self.queue);
+        // SAFETY: of each stage: what the request has is given up, and belongs to this span and access.
+        let give_up = || unsafe {
+            match stage {
+                Stage::Words => self.give_up(taken, access),
+                Stage::Behind(mut behind) => entries.cancel(entry, access, &mut behind),
+                Stage::Through(token) => {
+                    let unlock = || entries.unlock(entry, access, token);
+                    and_surely(|| self.give_up(taken, access), unlock);
+                }
+                Stage::Wide(mut wide) => {
+                    self.gate.open();
+                    entries.cancel(entry, access, &mut wide);
+                }
+                Stage::Scan(token) => self.unlock_wide(touched, access, token),
+            }
+        };
+        // The others last, and whatever the wakers do whom the words and entries wake.
+        and_surely(give_up, || progress.wake_others());
+    }
 }
 
 // SAFETY: `Ready` is returned when the span is held as by `lock`. A forgotten request stays where it is.
@@ -287,37 +342,13 @@ unsafe impl<S: Space, P: Park> RawRangeLockWait for Srl<S, P> {
     }
 
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut SrlRequest) {
-        let SrlRequest {
-            stage,
-            mut progress,
-        } = core::mem::take(request);
-        progress.leave(&self.queue);
-        // Last, and whatever the wakers do whom the words and entries wake.
-        let progress = WakesOthers(progress);
-        let touched = self.segments.of(span);
-        let (entries, entry) = (self.gate.entries(), entry_of(&touched));
-        let taken = touched.start..touched.start + progress.0.taken();
-        // SAFETY: of each stage: what the request has is given up, and belongs to this span and access.
-        unsafe {
-            match stage {
-                Stage::Words => self.give_up(taken, access),
-                Stage::Behind(mut behind) => entries.cancel(entry, access, &mut behind),
-                Stage::Through(token) => {
-                    self.give_up(taken, access);
-                    entries.unlock(entry, access, token);
-                }
-                Stage::Wide(mut wide) => {
-                    self.gate.open();
-                    entries.cancel(entry, access, &mut wide);
-                }
-                Stage::Scan(token) => self.unlock_wide(&touched, access, token),
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.abandon(&self.segments.of(span), access, request) }
     }
 }
 
 /// The entries' lock has every position.
-fn in_range<T>(result: Result<T, RangeError>) -> T {
+pub(crate) fn in_range<T>(result: Result<T, RangeError>) -> T {
     match result {
         Ok(value) => value,
         Err(error) => unreachable!("an entry of the gate: {error}"),

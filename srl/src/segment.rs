@@ -17,7 +17,7 @@ pub struct Segments {
 #[non_exhaustive]
 pub enum SegmentError {
     /// The segment size is 0 or not a power of two.
-    #[error("segment size {size} is not a power of two; the nearest is {}", nearest_power(*size))]
+    #[error("segment size {size} is not a power of two; the next is {}", next_power(*size))]
     Size {
         /// The size asked for.
         size: u64,
@@ -62,7 +62,7 @@ pub enum SegmentError {
 }
 
 /// The smallest power of two that is not below `size`, or the largest there is.
-fn nearest_power(size: u64) -> u64 {
+fn next_power(size: u64) -> u64 {
     size.checked_next_power_of_two().unwrap_or(1 << 63)
 }
 

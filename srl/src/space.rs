@@ -107,7 +107,7 @@ impl<'a, W: Word> Piece<'a, W> {
     pub(crate) fn is_free(self, access: Access) -> bool {
         let all = W::LANES;
         if self.is_whole() {
-            let is_free = |word: &W| word.admits(0, all, access) == all;
+            let is_free = |word: &W| word.free_until(0, all, access) == all;
             // Whole words, as in most pieces of a wide request: hardly more than a load each, and several before the next jump back.
             let (fours, rest) = self.words.as_chunks::<4>();
             let free = fours.iter().all(|four| four.iter().all(is_free));

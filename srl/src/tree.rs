@@ -370,7 +370,7 @@ impl<W: Word> Drop for Tree<W> {
     fn drop(&mut self) {
         for slot in &self.root {
             // SAFETY: nobody else has the tree.
-            unsafe { shrink::free::<W>(&self.levels, 0, slot.load(), &|_| {}) };
+            unsafe { self.free(0, slot.load(), &|_| {}) };
         }
     }
 }

@@ -76,12 +76,9 @@ fn a_size_is_a_power_of_two() {
     for size in [0, 3, 5, 4095, 4097, u64::MAX] {
         assert_eq!(Segments::new(1, size), Err(SegmentError::Size { size }));
     }
-    for (size, nearest) in [(0, "1"), (3, "4"), (4097, "8192")] {
+    for (size, next) in [(0, "1"), (3, "4"), (4097, "8192")] {
         let message = SegmentError::Size { size }.to_string();
         assert!(message.contains(&format!("size {size} ")), "{message}");
-        assert!(
-            message.ends_with(&format!("nearest is {nearest}")),
-            "{message}"
-        );
+        assert!(message.ends_with(&format!("next is {next}")), "{message}");
     }
 }

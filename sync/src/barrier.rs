@@ -14,7 +14,7 @@
 //! - a thread whose load comes after it sees what precedes `heavy`;
 //! - and `light` keeps the store before the load, so one of the two is the case.
 //!
-//! Where the system has no such call, without std, and under loom, both are `fence(SeqCst)`. Under shuttle they are nothing: it takes every
+//! Where the system has no such call, without std, under Miri, and under loom, both are `fence(SeqCst)`. Under shuttle they are nothing: it takes every
 //! ordering for SeqCst as it is, and steps that change nothing would only multiply its search.
 
 //!
@@ -49,7 +49,10 @@ mod world {
 }
 
 #[cfg(any(
-    all(not(all(target_os = "linux", feature = "std")), not(spanlock_shuttle)),
+    all(
+        any(miri, not(all(target_os = "linux", feature = "std"))),
+        not(spanlock_shuttle)
+    ),
     spanlock_loom
 ))]
 mod world {
@@ -82,6 +85,7 @@ mod world {
 #[cfg(all(
     target_os = "linux",
     feature = "std",
+    not(miri),
     not(spanlock_loom),
     not(spanlock_shuttle)
 ))]

@@ -17,7 +17,7 @@ use spanlock::{
 #[allow(missing_docs)]
 pub struct Driven {
     pub raw: Arc<dyn RawRangeLock>,
-    /// How many readers a unit has room for.
+    /// How many readers a unit has room for, an upgradable one among them.
     pub readers: usize,
     pub wait: Option<Arc<dyn ErasedWait>>,
     pub downgrade: Option<Arc<dyn RawRangeLockDowngrade>>,
@@ -42,7 +42,7 @@ impl Driven {
         }
     }
 
-    /// The same lock, of which each unit has room for that many readers.
+    /// The same lock, of which each unit has room for that many readers, an upgradable one among them.
     pub fn with_readers(self, readers: u32) -> Self {
         Driven {
             readers: readers as usize,
@@ -62,6 +62,12 @@ impl Driven {
     /// Whether two spans block each other if their accesses do.
     pub fn meet(&self, a: Span, b: Span) -> bool {
         self.rounded(a).overlaps(self.rounded(b))
+    }
+
+    /// Whether spans may be one batch: in ascending order, and no two of them touch a common unit.
+    pub fn is_batch(&self, batch: &[(Span, Access)]) -> bool {
+        let spans = batch.iter().map(|&(span, _)| self.rounded(span));
+        spans.is_sorted_by(|before, next| before.end() <= next.start())
     }
 
     /// Whether holds of the two exclude each other.

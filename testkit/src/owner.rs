@@ -55,16 +55,24 @@ impl<'a> Hold<'a> {
 
     /// Takes several spans, blocking. Only for locks with this power.
     ///
+    /// # Panics
+    /// If they are not in order, or two of them touch a common unit.
+    ///
     /// # Errors
     /// As [`spanlock::RawRangeLockBatch::lock_batch`].
     pub fn lock_all(lock: &'a Driven, batch: &[(Span, Access)]) -> Result<Vec<Self>, RangeError> {
         let mut tokens = Vec::new();
         let power = lock.batch.as_ref().expect("a lock with this power");
-        power.lock_batch(batch, &mut tokens)?;
+        assert!(lock.is_batch(batch), "{batch:?}");
+        // SAFETY: looked after just now.
+        unsafe { power.lock_batch(batch, &mut tokens) }?;
         Ok(Hold::each(lock, batch, tokens))
     }
 
     /// Takes several spans if that is possible at once. Only for locks with this power.
+    ///
+    /// # Panics
+    /// As [`lock_all`](Self::lock_all).
     ///
     /// # Errors
     /// As [`spanlock::RawRangeLockBatch::try_lock_batch`].
@@ -74,7 +82,9 @@ impl<'a> Hold<'a> {
     ) -> Result<Vec<Self>, TryLockError> {
         let mut tokens = Vec::new();
         let power = lock.batch.as_ref().expect("a lock with this power");
-        power.try_lock_batch(batch, &mut tokens)?;
+        assert!(lock.is_batch(batch), "{batch:?}");
+        // SAFETY: looked after just now.
+        unsafe { power.try_lock_batch(batch, &mut tokens) }?;
         Ok(Hold::each(lock, batch, tokens))
     }
 

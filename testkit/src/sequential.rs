@@ -150,13 +150,13 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether some unit of a reader's span may have as many readers as the lock has room for.
+    /// Whether some unit of a reader's span may have as many readers, upgradable ones among them, as the lock has room for.
     fn is_crowded(&self, span: Span, access: Access, me: Option<usize>) -> bool {
         let others = (self.all.iter().enumerate()).filter(|&(i, _)| Some(i) != me);
         let readers = others.filter(|(_, entry)| {
-            entry.granted && entry.access == Access::Read && self.lock.meet(entry.span, span)
+            entry.granted && entry.access != Access::Write && self.lock.meet(entry.span, span)
         });
-        access == Access::Read && readers.count() >= self.lock.readers
+        access != Access::Write && readers.count() >= self.lock.readers
     }
 
     fn check(

@@ -102,7 +102,8 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
         let batch = normalised(requests, raw.granularity(), raw.capacity())?;
         let mut tokens = Vec::with_capacity(batch.len());
         detect::before(raw, &batch, None);
-        raw.lock_batch(&batch, &mut tokens)?;
+        // SAFETY: `normalised` has put the spans in order, rounded and disjoint.
+        unsafe { raw.lock_batch(&batch, &mut tokens) }?;
         Ok(Self::of(lock, batch, tokens))
     }
 
@@ -118,7 +119,8 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
         let raw = lock.raw();
         let batch = normalised(requests, raw.granularity(), raw.capacity())?;
         let mut tokens = Vec::with_capacity(batch.len());
-        raw.try_lock_batch(&batch, &mut tokens)?;
+        // SAFETY: `normalised` has put the spans in order, rounded and disjoint.
+        unsafe { raw.try_lock_batch(&batch, &mut tokens) }?;
         Ok(Self::of(lock, batch, tokens))
     }
 

@@ -99,7 +99,7 @@ impl Progress {
         queue: &WaitQueue<P>,
     ) -> Poll<()> {
         let free = |run: Run<'_, W>| run.is_free(access);
-        let look = |run: Run<'_, W>| run.word.admits(run.first, run.end, access) - run.first;
+        let look = |run: Run<'_, W>| run.word.free_until(run.first, run.end, access) - run.first;
         // It takes nothing away from the next.
         self.drive(run, access, queue, free, look, true)
     }

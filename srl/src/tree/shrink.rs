@@ -3,15 +3,15 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use spanlock::words::{Word, address_range};
+use spanlock::words::{Word, address_range, for_each_surely};
 use spanlock::{Access, RangeError, RawRangeLock, Span};
 use spanlock_sync::Park;
 use spanlock_sync::atomic::Ordering::Relaxed;
 
 use super::node::{self, Node, Slot};
-use super::shape::Levels;
 use super::{Srl, Tree};
 use crate::lock::entry_of;
+use crate::surely::and_surely;
 
 /// An inner node, as who shrinks sees it.
 #[derive(Clone, Copy)]
@@ -111,16 +111,13 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
             self.space.sections.wait_for_all();
         }
         // SAFETY: it was taken above.
-        unsafe { self.unlock_wide(&span, Access::Write, entry) };
+        let open = || unsafe { self.unlock_wide(&span, Access::Write, entry) };
         // Requests that were forgotten while they waited there must not be found at the next owner's words.
         let evict = |words| self.queue.evict(words);
         let mut freed = 0;
-        for child in unlinked {
-            // SAFETY: N-I4, N-I5: nobody finds it, all who had found it have left, and nobody holds anything in it.
-            freed += unsafe { free::<W>(&self.space.levels, node.depth, child, &evict) };
-        }
-        // Relaxed: a count for statistics.
-        self.space.bytes.fetch_sub(freed, Relaxed);
+        // SAFETY: N-I4, N-I5: nobody finds it, all who had found it have left, and nobody holds anything in it.
+        let free = |child| freed += unsafe { self.space.free(node.depth, child, &evict) };
+        and_surely(open, || for_each_surely(unlinked.into_iter(), free));
         freed
     }
 }
@@ -162,40 +159,57 @@ impl<W: Word> Tree<W> {
                     let words: &[W] = node::contents(child, self.levels.leaf_len::<W>());
                     words.iter().all(|word| {
                         let all = W::LANES;
-                        word.admits(0, all, Access::Write) == all
+                        word.free_until(0, all, Access::Write) == all
                     })
                 }
             }
         }
     }
-}
 
-/// Frees the child of a node at `depth`, with all that is below, after a call of `evict` with the addresses of each leaf's words; null is nothing. How many
-/// bytes.
-///
-/// # Safety
-/// It is that, and nobody uses it any more.
-pub(super) unsafe fn free<W: Word>(
-    levels: &Levels,
-    depth: usize,
-    child: *mut Node,
-    evict: &impl Fn(Range<usize>),
-) -> usize {
-    if child.is_null() {
-        return 0;
+    /// Frees the child of a node at `depth`, with all that is below, after a call of `evict` with the addresses of each leaf's words, even if that panics (wakers
+    /// do); null is nothing. How many bytes.
+    ///
+    /// # Safety
+    /// It is that, and nobody uses it any more.
+    pub(super) unsafe fn free(
+        &self,
+        depth: usize,
+        child: *mut Node,
+        evict: &impl Fn(Range<usize>),
+    ) -> usize {
+        if child.is_null() {
+            return 0;
+        }
+        let (mut below, mut own) = (0, 0);
+        // SAFETY: N-I1, and the caller's promise. The words and slots are not used after the node is freed.
+        unsafe {
+            if let Some(level) = self.levels.inner.get(depth) {
+                let slots: &[Slot] = node::contents(child, level.len());
+                let free = |slot: &Slot| below += self.free(depth + 1, slot.load(), evict);
+                and_surely(
+                    || for_each_surely(slots.iter(), free),
+                    || own = self.free_node::<Slot>(child, level.len()),
+                );
+            } else {
+                let words: &[W] = node::contents(child, self.levels.leaf_len::<W>());
+                and_surely(
+                    || evict(address_range(words)),
+                    || own = self.free_node::<W>(child, words.len()),
+                );
+            }
+        }
+        below + own
     }
-    // SAFETY: N-I1, and the caller's promise. The slots are not used after the node is freed.
-    unsafe {
-        let Some(level) = levels.inner.get(depth) else {
-            let words: &[W] = node::contents(child, levels.leaf_len::<W>());
-            evict(address_range(words));
-            return node::free::<W>(child, levels.leaf_len::<W>());
-        };
-        let slots: &[Slot] = node::contents(child, level.len());
-        let below = slots
-            .iter()
-            .map(|slot| free::<W>(levels, depth + 1, slot.load(), evict));
-        let below = below.sum::<usize>();
-        below + node::free::<Slot>(child, level.len())
+
+    /// Frees one node, and counts it. How many bytes.
+    ///
+    /// # Safety
+    /// As [`node::free`].
+    unsafe fn free_node<T>(&self, node: *mut Node, len: usize) -> usize {
+        // SAFETY: the caller's promise.
+        let freed = unsafe { node::free::<T>(node, len) };
+        // Relaxed: a count for statistics.
+        self.bytes.fetch_sub(freed, Relaxed);
+        freed
     }
 }

@@ -101,6 +101,14 @@ pub fn programs() -> Vec<Program> {
             3,
             full_lane,
         ),
+        program(
+            "srl-packed",
+            "full-lane-downgrade",
+            "an upgradable reader for whom a lane has no room gets in when the one before goes on as a plain reader, which makes none, and another leaves",
+            2,
+            3,
+            full_lane_downgrade,
+        ),
     ]
 }
 
@@ -229,6 +237,26 @@ fn full_lane() {
     drop(readers.pop());
     one_more.join().expect("gets in beside the others");
     drop(readers);
+    assert!(lock.try_write(0..1).is_ok(), "a hold is left behind");
+}
+
+fn full_lane_downgrade() {
+    let lock = Arc::new(SrlPacked::with_segment_size(1, 1).expect("a power of two"));
+    let mut readers: Vec<_> = (1..MAX_READERS)
+        .map(|_| lock.try_read(0..1).expect("there is room"))
+        .collect();
+    let upgradable = lock.try_upgradable_read(0..1).expect("the last place");
+    let one_more = {
+        let lock = lock.clone();
+        thread::spawn(move || {
+            drop(lock.upgradable_read(0..1).expect("in range"));
+            note(1, "read");
+        })
+    };
+    let reader = upgradable.downgrade();
+    drop(readers.pop());
+    one_more.join().expect("gets in beside the others");
+    drop((readers, reader));
     assert!(lock.try_write(0..1).is_ok(), "a hold is left behind");
 }
 

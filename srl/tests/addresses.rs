@@ -1,0 +1,183 @@
+//! A hold's token is an address that its end starts from: what leads to one word must lead to all that are held. Miri sees where it does not, so this file
+//! is small enough for it:
+//!
+//! ```text
+//! MIRIFLAGS=-Zmiri-permissive-provenance cargo +nightly miri test -p spanlock-srl --test addresses
+//! ```
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use spanlock::words::Word;
+use spanlock::{
+    Access, RangeLockExt, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
+    RawRangeLockUpgrade, RawRangeLockWait,
+};
+use spanlock_srl::{Shape, Srl, SrlArray, SrlPacked, SrlTree, SrlTreePacked, Tree};
+
+/// Every way to a token, and every way from it, each of a lock of which no address is known yet.
+fn every_token<L>(lock: impl Fn() -> L)
+where
+    L: RawRangeLockWait
+        + RawRangeLockSplit
+        + RawRangeLockBatch
+        + RawRangeLockUpgrade
+        + RawRangeLockDowngrade,
+{
+    for pause in [0, 5] {
+        of_a_call_that_waited(&lock(), Duration::from_millis(pause));
+    }
+    of_a_future(&lock());
+    of_a_smaller_hold(&lock());
+    of_parts(&lock());
+    of_a_wide_hold(&lock());
+    of_a_batch(&lock());
+}
+
+fn of_a_call_that_waited<L: RawRangeLockWait>(lock: &L, pause: Duration) {
+    let held = lock.write(1..2).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| drop(lock.write(0..8).unwrap()));
+        thread::sleep(pause);
+        drop(held);
+    });
+}
+
+fn of_a_future<L: RawRangeLockWait>(lock: &L) {
+    let held = lock.write(20..21).unwrap();
+    let mut future = pin!(lock.write_async(0..40));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    drop(held);
+    let Poll::Ready(Ok(hold)) = future.as_mut().poll(&mut context) else {
+        panic!("nobody is in its way");
+    };
+    drop(hold);
+    assert!(lock.try_write(0..64).is_ok());
+}
+
+fn of_a_smaller_hold<L>(lock: &L)
+where
+    L: RawRangeLockSplit + RawRangeLockUpgrade + RawRangeLockDowngrade,
+{
+    let mut hold = lock.write(0..8).unwrap();
+    hold.shrink(1..5).unwrap();
+    let hold = hold.downgrade().try_upgrade().unwrap();
+    let mut hold = hold.downgrade_to_upgradable();
+    hold.shrink(4..5).unwrap();
+    drop(hold);
+    assert!(lock.try_write(0..64).is_ok());
+}
+
+fn of_parts<L: RawRangeLockSplit>(lock: &L) {
+    for at in [1, 4, 17] {
+        let (low, mut high) = lock.write(0..40).unwrap().split(at).unwrap();
+        high.shrink(at + 1..39).unwrap();
+        drop((high, low));
+    }
+    assert!(lock.try_write(0..64).is_ok());
+}
+
+fn of_a_wide_hold<L: RawRangeLockSplit>(lock: &L) {
+    let mut wide = lock.write(0..40).unwrap();
+    wide.shrink(1..6).unwrap();
+    drop(wide);
+    assert!(lock.try_write(0..64).is_ok());
+}
+
+fn of_a_batch<L: RawRangeLockBatch>(lock: &L) {
+    let held = lock.write(30..31).unwrap();
+    let spans = [
+        (0..3, Access::Write),
+        (5..9, Access::Read),
+        (20..40, Access::Write),
+    ];
+    thread::scope(|scope| {
+        scope.spawn(|| drop(lock.lock_all(spans).unwrap()));
+        thread::sleep(Duration::from_millis(5));
+        drop(held);
+    });
+    assert!(lock.try_write(0..64).is_ok());
+}
+
+fn array() -> SrlArray {
+    SrlArray::with_segment_size(64, 1).unwrap()
+}
+
+fn packed() -> SrlPacked {
+    SrlPacked::with_segment_size(64, 1).unwrap()
+}
+
+/// Leaves of four segments.
+fn tree() -> SrlTree {
+    SrlTree::with_shape(64, &Shape::new(1, &[2, 2, 2]).unwrap()).unwrap()
+}
+
+/// Leaves of two words.
+fn packed_tree() -> SrlTreePacked {
+    SrlTreePacked::with_shape(64, &Shape::new(1, &[1, 5]).unwrap()).unwrap()
+}
+
+#[test]
+fn words_of_an_array() {
+    every_token(array);
+    every_token(|| array().wide_above(6));
+}
+
+#[test]
+fn packed_words_of_an_array() {
+    every_token(packed);
+    every_token(|| packed().wide_above(6));
+}
+
+#[test]
+fn words_in_leaves() {
+    every_token(tree);
+    every_token(|| tree().wide_above(6));
+}
+
+#[test]
+fn packed_words_in_leaves() {
+    every_token(packed_tree);
+    every_token(|| packed_tree().wide_above(6));
+}
+
+/// Leaves go while others take and look for their words.
+fn while_leaves_go<W: Word>(lock: &Srl<Tree<W>>) {
+    thread::scope(|scope| {
+        for thread in 0..3 {
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let start = (thread * 7 + round * 5) % 60;
+                    let range = start..start + 1 + round % 4;
+                    match round % 5 {
+                        0 => drop(lock.read(range)),
+                        1 => drop(lock.write(0..64)),
+                        2 => drop(lock.try_write(range)),
+                        3 => drop(lock.try_write_for(range, Duration::from_micros(50))),
+                        _ => drop(lock.write(range)),
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..8 {
+                lock.shrink();
+                thread::yield_now();
+            }
+        });
+    });
+    assert!(lock.try_write(0..64).is_ok());
+    lock.shrink();
+}
+
+#[test]
+fn leaves_that_go() {
+    while_leaves_go(&tree().wide_above(6));
+    while_leaves_go(&packed_tree().wide_above(20));
+}

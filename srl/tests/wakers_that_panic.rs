@@ -1,0 +1,211 @@
+//! Somebody else's waker panics when it is woken: the operation that woke it has the panic, and leaves everything else as it has to be.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use spanlock::{
+    Access, LockFuture, OwnedReadHold, OwnedWriteHold, RangeLockExt, RawRangeLockWait, Shared,
+};
+use spanlock_srl::{Shape, SrlArray, SrlTree};
+use spanlock_sync::Park;
+
+/// As an executor's waker does whose queue is gone.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker that panics");
+    }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+fn panics<R>(f: impl FnOnce() -> R) -> bool {
+    catch_unwind(AssertUnwindSafe(|| drop(f()))).is_err()
+}
+
+/// A request to read that waits, and has a waker that panics.
+fn waiting<L: RawRangeLockWait>(lock: &L, range: Range<u64>) -> LockFuture<&L, Shared> {
+    let mut future = lock.read_async(range);
+    assert!(poll(&mut future, &Waker::from(Arc::new(Panics))).is_pending());
+    future
+}
+
+/// A lock of which two segments are wide.
+fn gate() -> SrlArray {
+    let lock = SrlArray::with_segment_size(64, 1).unwrap();
+    lock.wide_above(1)
+}
+
+/// A request that has passed the gate gives up its entry, which wakes the next; and gives it up once.
+#[test]
+fn an_entry_that_is_given_up() {
+    let lock = gate();
+    // Of another range altogether, throughout.
+    let elsewhere = lock.write(8..16).unwrap();
+    let wide = lock.write(0..4).unwrap();
+    let mut first = lock.write_async(0..1);
+    assert!(poll(&mut first, Waker::noop()).is_pending());
+    let second = waiting(&lock, 0..1);
+    drop(wide);
+    assert!(panics(|| poll(&mut first, Waker::noop()).is_ready()));
+    drop((first, second));
+    // The entry that has the place of the first one now.
+    let again = lock.write(0..2).unwrap();
+    assert!(lock.try_write(8..16).is_err(), "two exclusive holds");
+    drop((again, elsewhere));
+    assert!(lock.try_write(0..16).is_ok(), "nobody holds it");
+}
+
+/// As above, but the request goes on after the panic.
+#[test]
+fn a_request_that_goes_on_after_the_panic() {
+    let lock = gate();
+    let wide = lock.write(0..4).unwrap();
+    let mut first = lock.write_async(0..1);
+    assert!(poll(&mut first, Waker::noop()).is_pending());
+    let second = waiting(&lock, 0..1);
+    drop(wide);
+    assert!(panics(|| poll(&mut first, Waker::noop()).is_ready()));
+    let Poll::Ready(Ok(hold)) = poll(&mut first, Waker::noop()) else {
+        panic!("it has its words");
+    };
+    assert!(lock.try_read(0..1).is_err());
+    drop((hold, first, second));
+    assert!(lock.try_write(0..16).is_ok());
+}
+
+/// A request that has an entry, and waits for a word, is given up: who waits for the word that it has panics, and who waits for its entry goes
+/// on.
+#[test]
+fn a_request_that_is_given_up_behind_the_gate() {
+    let lock = SrlArray::with_segment_size(64, 1).unwrap().wide_above(2);
+    let wide = lock.write(0..4).unwrap();
+    let mut first = lock.write_async(0..2);
+    assert!(poll(&mut first, Waker::noop()).is_pending());
+    drop(wide);
+    let held = lock.write(1..2).unwrap();
+    // It has its entry, and segment 0, and waits for segment 1.
+    assert!(poll(&mut first, Waker::noop()).is_pending());
+    let of_word = waiting(&lock, 0..1);
+    let mut of_entry = lock.write_async(0..4);
+    assert!(poll(&mut of_entry, Waker::noop()).is_pending());
+    assert!(panics(|| drop(first)));
+    drop((of_word, held));
+    assert!(poll(&mut of_entry, Waker::noop()).is_ready());
+}
+
+/// A batch that fails gives back all that it took.
+#[test]
+fn a_batch_that_fails() {
+    let lock = gate();
+    let busy = lock.write(20..21).unwrap();
+    let held = lock.write(0..1).unwrap();
+    let waiter = waiting(&lock, 0..1);
+    assert!(panics(|| drop(held)));
+    // Goes past the one that waits, and wakes it when it gives back.
+    let batch = [0..1, 2..3, 4..5, 20..21].map(|range| (range, Access::Read));
+    assert!(panics(|| lock.try_lock_all(batch).is_ok()));
+    drop((waiter, busy));
+    assert!(lock.try_write(0..64).is_ok(), "nobody holds it");
+}
+
+thread_local! {
+    /// What happens while this thread sleeps, one step each time.
+    static SCRIPT: RefCell<VecDeque<Box<dyn FnOnce()>>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Sleeps by a step of the script.
+struct Scripted;
+
+impl Park for Scripted {
+    fn with<R>(f: impl FnOnce(&Self) -> R) -> R {
+        f(&Scripted)
+    }
+
+    fn waker(&self) -> &Waker {
+        Waker::noop()
+    }
+
+    fn park(&self) {
+        let step = SCRIPT.with(|script| script.borrow_mut().pop_front());
+        step.expect("it sleeps once too often")();
+    }
+
+    fn try_park(&self) -> bool {
+        false
+    }
+}
+
+/// A request that joins later.
+type Waiter<L> = Arc<Mutex<Option<LockFuture<Arc<L>, Shared>>>>;
+
+/// While this thread sleeps for `held` to end, a request for `range` joins that has a waker that panics; then `held` ends.
+fn when_asleep<L: RawRangeLockWait + 'static>(
+    lock: &Arc<L>,
+    held: OwnedWriteHold<L>,
+    range: Range<u64>,
+) -> Waiter<L> {
+    let (lock, waiter) = (lock.clone(), Arc::new(Mutex::new(None)));
+    let kept = waiter.clone();
+    let step = move || {
+        let mut future = OwnedReadHold::lock_async(lock, range);
+        assert!(poll(&mut future, &Waker::from(Arc::new(Panics))).is_pending());
+        *kept.lock().unwrap() = Some(future);
+        drop(held);
+    };
+    SCRIPT.with(|script| script.borrow_mut().push_back(Box::new(step)));
+    waiter
+}
+
+/// A batch that had to wait is held as a whole or not at all.
+#[test]
+fn a_batch_that_has_waited() {
+    let lock = Arc::new(gate().with_parking::<Scripted>());
+    let busy = OwnedWriteHold::lock(lock.clone(), 20..21).unwrap();
+    // Wide: it waits for the entry of the batch, which that gives up when it has its words.
+    let waiter = when_asleep(&lock, busy, 18..22);
+    let batch = [0..1, 20..21, 30..40].map(|range| (range, Access::Write));
+    assert!(panics(|| lock.lock_all(batch).is_ok()));
+    assert!(waiter.lock().unwrap().take().is_some());
+    assert!(lock.try_write(0..64).is_ok(), "nobody holds it");
+}
+
+/// As `an_entry_that_is_given_up`, in a call that blocks.
+#[test]
+fn a_call_that_has_waited() {
+    let lock = Arc::new(gate().with_parking::<Scripted>());
+    let wide = OwnedWriteHold::lock(lock.clone(), 0..4).unwrap();
+    let waiter = when_asleep(&lock, wide, 0..1);
+    assert!(panics(|| lock.write(0..1).is_ok()));
+    assert!(waiter.lock().unwrap().take().is_some());
+    assert!(lock.try_write(0..64).is_ok(), "nobody holds it");
+}
+
+/// Requests that were forgotten are woken when their leaf goes. It goes all the same, and is not counted any more.
+#[test]
+fn a_leaf_that_goes() {
+    let shape = Shape::new(1, &[2, 2, 2]).unwrap();
+    let lock = SrlTree::with_shape(64, &shape).unwrap();
+    let idle = lock.memory_usage();
+    let others = lock.write(8..9).unwrap();
+    let held = lock.write(0..1).unwrap();
+    drop(lock.write(5..6).unwrap());
+    std::mem::forget(waiting(&lock, 0..1));
+    assert!(panics(|| drop(held)));
+    assert!(panics(|| lock.shrink()));
+    drop(others);
+    lock.shrink();
+    assert_eq!(lock.memory_usage(), idle);
+    assert!(lock.try_write(0..64).is_ok(), "nobody holds it");
+}
