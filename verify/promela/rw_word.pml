@@ -11,17 +11,17 @@
  * | here | mirrors |
  * |---|---|
  * | take | range-lock/src/rw_word.rs: take, admits |
- * | arrive | range-lock/src/words.rs: arrive, take_at_once, arrive_among_waiters; sync/src/wait.rs: may_be_occupied, pass |
- * | join, look, leave | range-lock/src/words/progress.rs: poll, drive, look; sync/src/wait.rs: join, is_head, leave |
+ * | arrive | range-lock/src/words.rs: arrive, take_at_once, arrive_among_waiters; sync/src/wait.rs: may_be_occupied, pass, first_against |
+ * | join, is_in_front, leave | range-lock/src/words/progress.rs: poll, drive, look; sync/src/wait.rs: join, is_in_front, leave |
  * | sleep | sync/src/parker.rs: park, wake_by_ref |
- * | give_back | range-lock/src/rw_word.rs: give_back; range-lock/src/words.rs: unlock, wake, wake_heads; sync/src/wait.rs: is_occupied, wake_head |
+ * | give_back | range-lock/src/rw_word.rs: give_back; range-lock/src/words.rs: unlock, wake, wake_heads; sync/src/wait.rs: is_occupied, wake, calls |
  *
  * Claims: exclusion (assertions), and `granted`: thread 0, which is as good as any, gets what it waits for. (So there is no deadlock: somebody
  * would wait in it.)
  *
  * Defects, each of which Spin has to find (-D…):
  *   NO_RECHECK   who has joined the queue sleeps without having looked at the word once more
- *   NO_AGING     arrivals pass the head as often as they like
+ *   NO_AGING     arrivals pass those who wait as often as they like
  *   NO_WAKE      a release wakes nobody
  *   LOOK_FIRST   a release looks at the queue before it changes the word
  */
@@ -36,10 +36,14 @@
 bool writer;
 byte readers;
 
-/* The queue: who stands in it, in order, and how often the head was passed. */
+/* The queue: who stands in it, in order, and how often each was passed. */
 byte queue[N];
 byte waiters;
-byte passes;
+byte passes[N];
+
+/* What each thread's request is for. */
+bool writes[N];
+#define write writes[_pid]
 
 /* Each thread's parker. */
 bool woken[N];
@@ -56,26 +60,40 @@ inline take(got) {
   fi
 }
 
-/* Looks whether anybody waits; if so, past the head or not at all. */
+/* The first waiter, before a place in the queue, that would exclude this thread: any if it writes, else a writer. */
+inline find_against(place) {
+  against = NOBODY;
+  i = 0;
+  do
+  :: i < place && (write || writes[queue[i]]) -> against = queue[i]; break
+  :: i < place && !(write || writes[queue[i]]) -> i++
+  :: i >= place -> break
+  od;
+  i = 0
+}
+
+/* Looks whether anybody waits; if so, past the first that would exclude it or not at all. */
 inline arrive(got) {
   if
   :: waiters == 0 ->
     atomic { take(got) }
   :: else ->
     atomic {
+      find_against(waiters);
       if
 #ifndef NO_AGING
-      :: waiters > 0 && passes >= MAX_PASSES -> got = false
-      :: waiters == 0 || passes < MAX_PASSES ->
+      :: against != NOBODY && passes[against] >= MAX_PASSES -> got = false
+      :: against == NOBODY || passes[against] < MAX_PASSES ->
 #else
       :: true ->
 #endif
         take(got);
         if
-        :: got && waiters > 0 && passes < MAX_PASSES -> passes++
+        :: got && against != NOBODY && passes[against] < MAX_PASSES -> passes[against]++
         :: else
         fi
-      fi
+      fi;
+      against = NOBODY
     }
   fi
 }
@@ -83,29 +101,47 @@ inline arrive(got) {
 inline join() {
   d_step {
     queue[waiters] = _pid;
-    if
-    :: waiters == 0 -> passes = 0
-    :: else
-    fi;
     waiters++
   }
 }
 
-/* The head leaves, having taken the word. Behind a reader the next may be a reader too. */
+/* Whether nobody before it would exclude it. */
+inline is_in_front(front) {
+  d_step {
+    do
+    :: queue[i] != _pid -> i++
+    :: else -> break
+    od;
+    j = i;
+    find_against(j);
+    front = (against == NOBODY);
+    against = NOBODY;
+    j = 0
+  }
+}
+
+/* It leaves, having taken the word. Behind a reader the next may be a reader too, and in front. */
 inline leave() {
   d_step {
-    i = 1;
     do
-    :: i < waiters -> queue[i - 1] = queue[i]; i++
+    :: queue[i] != _pid -> i++
     :: else -> break
     od;
     waiters--;
-    queue[waiters] = 0;
-    passes = 0;
-    i = 0;
-    next = NOBODY;
     if
-    :: waiters > 0 && !write -> next = queue[0]
+    :: i < waiters && !write -> next = queue[i + 1]
+    :: else
+    fi;
+    do
+    :: i < waiters -> queue[i] = queue[i + 1]; i++
+    :: else -> break
+    od;
+    queue[waiters] = 0;
+    i = 0;
+    passes[_pid] = 0;
+    /* A writer is in front at the head only. */
+    if
+    :: next != NOBODY && writes[next] && queue[0] != next -> next = NOBODY
     :: else
     fi
   }
@@ -123,7 +159,8 @@ inline wake() {
   }
 }
 
-inline wake_head() {
+/* Of those in front the first, who wakes the next when it leaves. */
+inline wake_first() {
   if
   :: waiters > 0 ->
 #ifndef NO_WAKE
@@ -144,9 +181,10 @@ inline wake_head() {
 inline change() {
   d_step {
     if
-    :: write -> writer = false; last = true
-    :: else -> readers--; last = (readers == 0)
-    fi
+    :: write -> writing--; writer = false; last = true
+    :: else -> reading--; readers--; last = (readers == 0)
+    fi;
+    write = false
   }
 }
 
@@ -155,26 +193,24 @@ inline give_back() {
   occupied = (waiters > 0);
   change();
   if
-  :: last && occupied -> wake_head()
-  :: else
-  fi;
-  occupied = false;
+  :: last && occupied -> last = false; occupied = false; wake_first()
+  :: else -> last = false; occupied = false
+  fi
 #else
   change();
   if
-  :: last -> wake_head()
+  :: last -> last = false; wake_first()
   :: else
-  fi;
+  fi
 #endif
-  last = false
 }
 
 active [N] proctype thread() {
-  bool write, got, last;
+  bool got, last;
 #ifdef LOOK_FIRST
   bool occupied;
 #endif
-  byte next = NOBODY, i;
+  byte next = NOBODY, against = NOBODY, i, j;
 
   do
   :: true ->
@@ -192,13 +228,16 @@ active [N] proctype thread() {
       d_step { woken[_pid] -> woken[_pid] = false };
 #endif
       do
-      :: queue[0] == _pid ->
-        atomic { take(got) };
+      :: true ->
+        is_in_front(got);
+        if
+        :: got -> atomic { take(got) }
+        :: else
+        fi;
         if
         :: got -> break
         :: else -> d_step { woken[_pid] -> woken[_pid] = false }
         fi
-      :: else -> d_step { woken[_pid] -> woken[_pid] = false }
       od;
       leave()
     fi;
@@ -211,12 +250,6 @@ active [N] proctype thread() {
       :: else -> reading++
       fi;
       assert(writing <= 1 && (writing == 0 || reading == 0))
-    };
-    d_step {
-      if
-      :: write -> writing--
-      :: else -> reading--
-      fi
     };
     give_back()
   :: break

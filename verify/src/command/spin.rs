@@ -63,7 +63,7 @@ pub fn check(twin: &Twin, macros: &[&str], trace: bool, limit: Option<Duration>)
     )?;
     let mut pan = Command::new(folder.path().join("pan"));
     // Acceptance cycles under weak fairness; no list of code never reached; so deep, and so large a table to begin with.
-    pan.args(["-a", "-f", "-n", "-m8000000", "-w22"])
+    pan.args(["-a", "-f", "-n", "-m4000000", "-w22"])
         .current_dir(folder.path());
     let (mut ended, printed) = ended(pan, limit)?;
     ended.elapsed = start.elapsed();
