@@ -384,7 +384,8 @@ unsafe impl<S: Space, P: Park> RawRangeLock for Srl<S, P> {
         Some(&self.id)
     }
 
-    #[inline]
+    // Always: a call would hand its result over in memory, and that costs more than all of the usual case.
+    #[inline(always)]
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
         let token = match self.take_at_once(span, access) {
             Ok(token) => token,
@@ -401,7 +402,7 @@ unsafe impl<S: Space, P: Park> RawRangeLock for Srl<S, P> {
         Ok(token)
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn unlock(&self, span: Span, access: Access, token: Token) {
         let word = token.into_word();
         // SAFETY: the caller holds the span with `access` by this token; S-I4.
@@ -432,7 +433,7 @@ enum Refusal<S> {
 /// The usual case: a request for one word, that nobody else wants. It is small enough to be inlined, and calls nothing but what ends it. What a
 /// call could change would have to be saved before the read-modify-write, which then waits for those stores: that would cost more than all the rest.
 impl<S: Space, P: Park> Srl<S, P> {
-    #[inline]
+    #[inline(always)]
     fn take_at_once(&self, span: Span, access: Access) -> Result<Token, Refusal<S::Section<'_>>> {
         let (first, last) = self.segments.ends(span);
         let Some(lanes) = Lanes::of::<S::Word>(first, last) else {

@@ -120,7 +120,8 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     ///
     /// # Errors
     /// A reversed range, or one past the lock's capacity.
-    #[inline]
+    // Always: a hold that is handed over in memory costs more than the locking of a free word.
+    #[inline(always)]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(lock: P, range: Range<u64>) -> Result<Self, RangeError> {
         let Some(span) = Span::new(range)? else {
@@ -372,7 +373,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
 }
 
 impl<P: LockRef, A: Mode> Drop for Hold<P, A> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if let Some((span, token)) = self.held {
             self.watch.end();
