@@ -44,7 +44,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use spanlock::words::{self, Wakes, Word};
+use spanlock::words::{self, Run, Wakes, Word};
 use spanlock::{Access, LockId, RangeError, RawRangeLock, Span, Token, TryLockError};
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park};
@@ -407,14 +407,14 @@ unsafe impl<S: Space, P: Park> RawRangeLock for Srl<S, P> {
         let word = token.into_word();
         // SAFETY: the caller holds the span with `access` by this token; S-I4.
         unsafe {
-            if word & KIND == ONE_WORD {
-                let (first, last) = self.segments.ends(span);
-                let word = &*core::ptr::with_exposed_provenance::<S::Word>(word);
-                Lanes::within::<S::Word>(first, last)
-                    .run(word)
-                    .unlock(access, &self.queue);
-            } else {
+            if word & KIND != ONE_WORD {
                 self.unlock_many(span, access, token);
+            } else if S::Word::LANES == 1 || self.is_whole_word(span) {
+                let word = &*core::ptr::with_exposed_provenance::<S::Word>(word);
+                Run::new(word, 0, S::Word::LANES).unlock(access, &self.queue);
+            } else {
+                // More to do than is worth having wherever a hold ends.
+                self.unlock_lanes(span, access, word);
             }
         }
     }
@@ -536,6 +536,26 @@ impl<S: Space, P: Park> Srl<S, P> {
                 self.wake(wakes);
                 Advance::Stopped
             }
+        }
+    }
+
+    /// Whether a span that is held by one word takes all of its lanes.
+    #[inline]
+    fn is_whole_word(&self, span: Span) -> bool {
+        let (first, last) = self.segments.ends(span);
+        last - first == u64::from(S::Word::LANES - 1)
+    }
+
+    /// # Safety
+    /// The span's segments are in the word at this address, held with `access`, and given up.
+    #[inline(never)]
+    unsafe fn unlock_lanes(&self, span: Span, access: Access, word: usize) {
+        let (first, last) = self.segments.ends(span);
+        // SAFETY: the caller's promise: the word stays until its lanes are given back.
+        unsafe {
+            let word = &*core::ptr::with_exposed_provenance::<S::Word>(word);
+            let run = Lanes::within::<S::Word>(first, last).run(word);
+            run.unlock(access, &self.queue);
         }
     }
 

@@ -54,7 +54,7 @@ pub(super) trait Subject: Sized + Sync {
     fn lacks(&self, need: Need) -> Option<&'static str>;
 
     /// Hides from the compiler which lock and range are taken, in one step. A lock without ranges has itself to hide only.
-    #[inline]
+    #[inline(always)]
     fn hidden(&self, range: Range<u64>) -> (&Self, Range<u64>) {
         black_box((self, range))
     }
@@ -81,12 +81,12 @@ impl<L: RawRangeLock> Subject for Ours<L> {
     where
         L: 'a;
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, range: Range<u64>) -> WriteHold<'_, L> {
         self.0.write(range).expect("in range")
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, range: Range<u64>) -> ReadHold<'_, L> {
         self.0.read(range).expect("in range")
     }
@@ -100,17 +100,17 @@ impl Subject for parking_lot::RwLock<()> {
     type Write<'a> = parking_lot::RwLockWriteGuard<'a, ()>;
     type Read<'a> = parking_lot::RwLockReadGuard<'a, ()>;
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, _range: Range<u64>) -> Self::Write<'_> {
         self.write()
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, _range: Range<u64>) -> Self::Read<'_> {
         self.read()
     }
 
-    #[inline]
+    #[inline(always)]
     fn hidden(&self, range: Range<u64>) -> (&Self, Range<u64>) {
         (black_box(self), range)
     }
@@ -124,17 +124,17 @@ impl Subject for std::sync::RwLock<()> {
     type Write<'a> = std::sync::RwLockWriteGuard<'a, ()>;
     type Read<'a> = std::sync::RwLockReadGuard<'a, ()>;
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, _range: Range<u64>) -> Self::Write<'_> {
         self.write().expect("nobody panics under it")
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, _range: Range<u64>) -> Self::Read<'_> {
         self.read().expect("nobody panics under it")
     }
 
-    #[inline]
+    #[inline(always)]
     fn hidden(&self, range: Range<u64>) -> (&Self, Range<u64>) {
         (black_box(self), range)
     }
@@ -149,7 +149,7 @@ const EXCLUSIVE: &str = "exclusive holds only";
 
 /// Bytes as elements of a vector, of which each stands for a segment. The work of the two locks that own a
 /// vector depends on the number of ranges, not on lengths.
-#[inline]
+#[inline(always)]
 fn elements(range: Range<u64>) -> Range<usize> {
     (range.start / SEGMENT) as usize..range.end.div_ceil(SEGMENT) as usize
 }
@@ -167,7 +167,7 @@ impl Subject for VecRange {
     type Write<'a> = VecRangeLockGuard<'a, u8>;
     type Read<'a> = Infallible;
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, range: Range<u64>) -> Self::Write<'_> {
         self.0.try_lock(elements(range)).expect("nobody else")
     }
@@ -198,7 +198,7 @@ impl Subject for SliceMutex {
     type Write<'a> = RangeMutexGuard<'a, u8>;
     type Read<'a> = Infallible;
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, range: Range<u64>) -> Self::Write<'_> {
         self.0.lock(elements(range))
     }
@@ -226,7 +226,7 @@ impl Ofd {
         Ok(Ofd(file))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&self, kind: libc::c_int, range: Range<u64>) -> OfdHold<'_> {
         set(&self.0, kind, range.clone()).expect("a lock that worked before");
         OfdHold {
@@ -243,13 +243,13 @@ pub(super) struct OfdHold<'a> {
 }
 
 impl Drop for OfdHold<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         set(self.file, libc::F_UNLCK, self.range.clone()).expect("giving back cannot fail");
     }
 }
 
-#[inline]
+#[inline(always)]
 fn set(file: &File, kind: libc::c_int, range: Range<u64>) -> Result<()> {
     let wanted = libc::flock {
         l_type: kind as libc::c_short,
@@ -266,12 +266,12 @@ impl Subject for Ofd {
     type Write<'a> = OfdHold<'a>;
     type Read<'a> = OfdHold<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, range: Range<u64>) -> OfdHold<'_> {
         self.take(libc::F_WRLCK, range)
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, range: Range<u64>) -> OfdHold<'_> {
         self.take(libc::F_RDLCK, range)
     }

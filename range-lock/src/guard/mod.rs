@@ -39,7 +39,7 @@ pub trait RangeLockExt: RawRangeLock {
     ///
     /// # Errors
     /// A reversed range, or one past the lock's capacity.
-    #[inline]
+    #[inline(always)]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn read(&self, range: Range<u64>) -> Result<ReadHold<'_, Self>, RangeError> {
         Hold::lock(self, range)
@@ -60,7 +60,7 @@ pub trait RangeLockExt: RawRangeLock {
     ///
     /// # Errors
     /// A reversed range, or one past the lock's capacity.
-    #[inline]
+    #[inline(always)]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn write(&self, range: Range<u64>) -> Result<WriteHold<'_, Self>, RangeError> {
         Hold::lock(self, range)
