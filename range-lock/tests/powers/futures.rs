@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 
-use spanlock::{OwnedWriteHold, RangeError, RangeLock, RangeLockExt, RawRangeLockWait, Shared};
+use spanlock::{
+    Exclusive, Hold, Mode, OwnedWriteHold, RangeError, RangeLock, RangeLockExt, RawRangeLockWait,
+    Shared, Upgradable,
+};
 
 use super::units;
 
@@ -186,6 +189,57 @@ pub(crate) fn wakers_that_panic<L: RawRangeLockWait>(lock: &L) {
     // The hold has gone all the same.
     drop(block_on(future).unwrap());
     assert!(lock.try_write(all).is_ok());
+}
+
+/// Of three requests for one range one has a waker that panics when it is woken, by whoever lets it go on. All others get what they wait for, and
+/// what somebody holds elsewhere stays held.
+pub(crate) fn a_waker_of_a_third_request_that_panics<L: RawRangeLockWait>(lock: &L) {
+    for panicking in 0..3 {
+        among_three::<L, Shared>(lock, panicking);
+        among_three::<L, Upgradable>(lock, panicking);
+        among_three::<L, Exclusive>(lock, panicking);
+    }
+}
+
+fn among_three<L: RawRangeLockWait, A: Mode>(lock: &L, panicking: usize) {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("woken");
+        }
+    }
+    let waker = |request| {
+        if request == panicking {
+            Waker::from(Arc::new(Panics))
+        } else {
+            Waker::from(Arc::new(Counter::default()))
+        }
+    };
+    let elsewhere = (lock.granularity() < u64::MAX).then(|| lock.write(units(lock, 8..12)));
+    let hold = lock.write(units(lock, 0..4)).unwrap();
+    let mut requests = [(); 3].map(|()| Hold::<&L, A>::lock_async(lock, units(lock, 0..1)));
+    for (i, request) in requests.iter_mut().enumerate() {
+        let waker = waker(i);
+        let polled = Pin::new(request).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+    }
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(hold)));
+    for (i, mut request) in requests.into_iter().enumerate() {
+        let waker = waker(i);
+        let poll = || Pin::new(&mut request).poll(&mut Context::from_waker(&waker));
+        // That woke the one that panics, or the end of this hold will; or this is given up after the panic.
+        let polled = catch_unwind(AssertUnwindSafe(poll));
+        if let Ok(polled) = &polled {
+            assert!(polled.is_ready(), "{i} waits, {panicking} panics");
+        }
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(polled)));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(request)));
+    }
+    if elsewhere.is_some() {
+        assert!(lock.try_write(units(lock, 8..9)).is_err(), "two hold it");
+        drop(elsewhere);
+    }
+    assert!(lock.try_write(units(lock, 0..12)).is_ok(), "nobody does");
 }
 
 pub(crate) fn futures_are_send<L: RawRangeLockWait>(lock: &L) {

@@ -84,6 +84,7 @@ macro_rules! power {
             only_the_last_waker_is_woken
             polled_after_it_was_ready_it_panics
             wakers_that_panic
+            a_waker_of_a_third_request_that_panics
             futures_are_send
         }
         power_tests! { futures, ($make)(); tasks_and_threads }
