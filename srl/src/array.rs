@@ -122,6 +122,20 @@ unsafe impl<W: Word> Space for Array<W> {
         Ok(self.find_or_make(section, first, end))
     }
 
+    fn first_taken<'s>(
+        &'s self,
+        section: &'s (),
+        first: u64,
+        end: u64,
+        is_free: impl Fn(Piece<'s, W>) -> bool,
+    ) -> u64 {
+        if is_free(self.find_or_make(section, first, end)) {
+            end
+        } else {
+            first
+        }
+    }
+
     /// Starts from the address, if it is known: after a read-modify-write the processor is slow to load anything, so a release
     /// that looks nothing up is measurably cheaper.
     #[inline]

@@ -272,15 +272,9 @@ impl<S: Space, P: Park> Srl<S, P> {
     /// Whether nobody holds any of the segments in conflict.
     pub(crate) fn is_free(&self, touched: &Range<u64>, access: Access) -> bool {
         let section = self.space.enter();
-        let mut at = touched.start;
-        while at < touched.end {
-            match self.space.find(&section, at, touched.end) {
-                Err(next) => at = next,
-                Ok(piece) if piece.is_free(access) => at += piece.len(),
-                Ok(_) => return false,
-            }
-        }
-        true
+        let is_free = |piece: Piece<'_, S::Word>| piece.is_free(access);
+        let (first, end) = (touched.start, touched.end);
+        self.space.first_taken(&section, first, end, is_free) == end
     }
 
     /// Takes the words of segments for which the caller has an entry, if that is possible at once.

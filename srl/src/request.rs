@@ -12,7 +12,7 @@ use spanlock_sync::hint::Backoff;
 use spanlock_sync::wait::Listener;
 
 use crate::lock::{Advance, Srl, entry_of, wide_token};
-use crate::space::Space;
+use crate::space::{Piece, Space};
 use crate::surely::and_surely;
 
 /// A request for a range that is on its way.
@@ -214,19 +214,17 @@ impl<S: Space, P: Park> Srl<S, P> {
         progress: &mut Progress,
     ) -> Poll<()> {
         let section = self.space.enter();
+        let is_free = |piece: Piece<'_, S::Word>| piece.is_free(access);
         while progress.taken() < touched.end - touched.start {
             let at = touched.start + progress.taken();
-            match self.space.find(&section, at, touched.end) {
-                Err(next) => progress.skip(next - at),
-                // As a rule: a load a word.
-                Ok(piece) if piece.is_free(access) => {
-                    progress.leave(&self.queue);
-                    progress.skip(piece.len());
-                }
-                Ok(piece) => {
-                    for run in piece.runs() {
-                        ready!(progress.poll_free(run, access, &self.queue));
-                    }
+            // As a rule: a load a word.
+            let next = self.space.first_taken(&section, at, touched.end, is_free);
+            if next > at {
+                progress.leave(&self.queue);
+                progress.skip(next - at);
+            } else if let Ok(piece) = self.space.find(&section, at, touched.end) {
+                for run in piece.runs() {
+                    ready!(progress.poll_free(run, access, &self.queue));
                 }
             }
         }

@@ -109,8 +109,10 @@ impl<'a, W: Word> Piece<'a, W> {
         if self.is_whole() {
             let is_free = |word: &W| word.free_until(0, all, access) == all;
             // Whole words, as in most pieces of a wide request: hardly more than a load each, and several before the next jump back.
-            let (fours, rest) = self.words.as_chunks::<4>();
-            let free = fours.iter().all(|four| four.iter().all(is_free));
+            let (eights, rest) = self.words.as_chunks::<8>();
+            // All of them without a jump between, which most often would not be taken.
+            let all_free = |eight: &[W; 8]| eight.iter().fold(true, |free, it| free & is_free(it));
+            let free = eights.iter().all(all_free);
             return free && rest.iter().all(is_free);
         }
         self.runs().all(|run| run.is_free(access))
@@ -239,6 +241,16 @@ pub unsafe trait Space: Send + Sync {
         first: u64,
         end: u64,
     ) -> Result<Piece<'s, Self::Word>, u64>;
+
+    /// The first segment from `first` on, up to `end`, that `is_free` does not say of the piece which begins with it; `end` if there is none. Of pieces that lie in one
+    /// node it needs not look up each.
+    fn first_taken<'s>(
+        &'s self,
+        section: &'s Self::Section<'_>,
+        first: u64,
+        end: u64,
+        is_free: impl Fn(Piece<'s, Self::Word>) -> bool,
+    ) -> u64;
 
     /// The words of segments that the caller holds, from `first` on, as far as they lie in one piece. `word` is the address of the first, if it is
     /// known.

@@ -269,6 +269,28 @@ impl<W: Word> Tree<W> {
         leaf
     }
 
+    /// The slots of the leaves from that of a segment on, as far as they lie in one node; or, if there is no such node, the first segment that it would not be
+    /// for, which is `end` at most.
+    fn leaf_slots<'s>(
+        &'s self,
+        _section: &'s Section<'_>,
+        segment: u64,
+        end: u64,
+    ) -> Result<&'s [Slot], u64> {
+        let root = (segment >> self.levels.root_shift) as usize;
+        let (mut slots, mut shift) = (&self.root[root..], self.levels.root_shift);
+        for &level in &self.levels.inner {
+            let node = slots[0].load();
+            if node.is_null() {
+                return Err((segment | ((1 << shift) - 1)).saturating_add(1).min(end));
+            }
+            // SAFETY: it is of this level (N-I1), and found in a section that outlasts `'s` (N-I4).
+            slots = unsafe { &node::contents(node, level.len())[level.slot(segment)..] };
+            shift = level.shift;
+        }
+        Ok(slots)
+    }
+
     /// As [`leaf`](Self::leaf), for the leaf of this number.
     #[inline(never)]
     fn leaf_to_remember(&self, section: &Section<'_>, number: u64, segment: u64) -> *mut Node {
@@ -348,6 +370,38 @@ unsafe impl<W: Word> Space for Tree<W> {
         }
         // SAFETY: below the last level are leaves (N-I1); found in a section that outlasts `'s` (N-I4).
         Ok(unsafe { self.piece_of(leaf, first, end) })
+    }
+
+    fn first_taken<'s>(
+        &'s self,
+        section: &'s Section<'_>,
+        first: u64,
+        end: u64,
+        is_free: impl Fn(Piece<'s, W>) -> bool,
+    ) -> u64 {
+        let leaf_segments = 1 << self.levels.leaf_bits;
+        let mut at = first;
+        while at < end {
+            let slots = match self.leaf_slots(section, at, end) {
+                Ok(slots) => slots,
+                Err(next) => {
+                    at = next;
+                    continue;
+                }
+            };
+            for slot in slots {
+                if at >= end {
+                    break;
+                }
+                let leaf = slot.load();
+                // SAFETY: below the last level are leaves (N-I1); found in a section that outlasts `'s` (N-I4).
+                if !leaf.is_null() && !is_free(unsafe { self.piece_of(leaf, at, end) }) {
+                    return at;
+                }
+                at = (at | (leaf_segments - 1)).saturating_add(1);
+            }
+        }
+        end
     }
 
     #[inline]
