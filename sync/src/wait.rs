@@ -39,7 +39,7 @@
 //! # Not promised
 //! A wake may be spurious, and addresses may be reused: a late wake for a freed lock can reach a waiter of
 //! a new one at the same address. Waiters look again after each sleep. A place that was forgotten keeps its entry, and holds up who comes behind it, until the
-//! owner of the word [evicts](evict) it.
+//! owner of the word [evicts](WaitQueue::evict) it.
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -7,7 +7,7 @@
 //!
 //! - [`memory`]: programs of loads, stores, read-modify-writes and fences, stated as data. What is allowed is written down with each, and
 //!   derived by [`axioms`] from the definitions of the standard a second time: a test holds them against each other.
-//! - [`door`]: what else a lock stands on: mutexes, condition variables, parking, the door's own waiting, faults by plan.
+//! - `door`: what else a lock stands on: mutexes, condition variables, parking, the door's own waiting, faults by plan.
 //! - [`page`]: `docs/checkers.md`, written from the models, so that it says what the rows check.
 
 pub mod axioms;
