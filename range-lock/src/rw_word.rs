@@ -43,7 +43,7 @@
 //! | overtaking | `bounded-overtaking` |
 //! | read, read with a full count | `full-count` |
 //!
-//! That the queue is first come, first served behind its head is beyond what ends unbounded with two threads: it is tested
+//! That the queue is first come, first served is beyond what ends unbounded with two threads: it is tested
 //! on real threads (`tests/rw_word.rs`), and for the queue alone in `sync/tests/wait.rs`.
 //!
 //! # Not promised
@@ -126,11 +126,11 @@ unsafe impl Word for RwWord {
             Access::Read => {
                 // Release [C→A]: what the reader read, it read before the next writer writes.
                 let before = self.0.fetch_sub(1, Release);
-                // A head waits for the last reader or, if it is a reader, for room in the count.
+                // One in front waits for the last reader or, if it is a reader, for room in the count.
                 matches!(before & READERS, 1 | READERS)
             }
             Access::Upgradable => {
-                // Release [C→A]: as for any reader. A head may wait for this one in particular.
+                // Release [C→A]: as for any reader. One in front may wait for this one in particular.
                 self.0.fetch_sub(held(access), Release);
                 true
             }

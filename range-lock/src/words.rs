@@ -56,7 +56,7 @@ use crate::raw::Access;
 
 pub use progress::{Progress, cancel_all, poll_all};
 
-/// How many arrivals may take a lane past the head of its queue: 32, and 1 under a checker.
+/// How many arrivals may take a lane past a waiter in front that they conflict with: 32, and 1 under a checker.
 pub const MAX_PASSES: u32 = scaled(32, 1);
 
 /// One atomic word with the reader-writer states of neighbouring segments, its *lanes*.
@@ -377,7 +377,7 @@ fn arrive_among_waiters<W: Word, P>(
     queue.pass(address, first..end, class, MAX_PASSES, take)
 }
 
-/// Whom a change may have let in: the heads of the queues of neighbouring lanes. Knows the words' address only, so they may be gone.
+/// Whom a change may have let in: those in front of the queues of neighbouring lanes. Knows the words' address only, so they may be gone.
 #[derive(Debug)]
 #[must_use = "who is not woken sleeps for ever"]
 pub struct Wakes<W> {
@@ -405,7 +405,7 @@ impl<W: Word> Wakes<W> {
     pub fn wake<P>(self, queue: &WaitQueue<P>) {
         // Light [D→E]: between the change and the look.
         if queue.is_any_occupied() {
-            wake_heads::<W, P>(self.word, self.first, self.end, queue);
+            wake_fronts::<W, P>(self.word, self.first, self.end, queue);
         }
     }
 }
@@ -413,7 +413,7 @@ impl<W: Word> Wakes<W> {
 /// Not a method, for the reason of [`arrive_among_waiters`].
 #[cold]
 #[inline(never)]
-fn wake_heads<W: Word, P>(word: usize, first: u32, end: u64, queue: &WaitQueue<P>) {
+fn wake_fronts<W: Word, P>(word: usize, first: u32, end: u64, queue: &WaitQueue<P>) {
     let spots = (u64::from(first)..end).map(|lane| {
         let (word_of, lane) = (lane / u64::from(W::LANES), lane % u64::from(W::LANES));
         Spot {

@@ -186,7 +186,7 @@ unsafe impl Word for PackedWord {
         // Release [B→A], [C→A]: what was done under the hold is seen by whoever takes the lanes next.
         let before = self.0.fetch_sub(mine * held(access), Release);
         match access {
-            // A head waits for the last of its lane or, if it is a reader, for room in the count.
+            // One in front waits for the last of its lane or, if it is a reader, for room in the count.
             Access::Read => {
                 let last = before & !(before >> 1) & !(before >> 2);
                 (last | full(before)) & mine != 0
