@@ -45,6 +45,7 @@ use core::ops::Range;
 
 use spanlock::Access;
 use spanlock_interval::IntervalLock;
+use spanlock_sync::atomic::Ordering::Acquire;
 use spanlock_sync::barrier::{self, Flag};
 use spanlock_sync::{DefaultPark, Park};
 
@@ -105,7 +106,7 @@ impl<P: Park> Gate<P> {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         // Light [J→K], Acquire [M→L].
-        self.wide.is_raised()
+        self.wide.is_raised(Acquire)
     }
 
     /// Whether a small request that found the gate closed has to back off.

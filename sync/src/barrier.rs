@@ -33,7 +33,7 @@
 //! | L | the read-modify-write that lowers the flag | Release | M | `srl-gate/try-leaves-no-trace` |
 //! | M | the look at the flag | Acquire | L | `srl-gate/try-leaves-no-trace` |
 
-use crate::atomic::{AtomicU32, Ordering::*, fence};
+use crate::atomic::{AtomicU32, Ordering, Ordering::*, fence};
 
 #[cfg(spanlock_shuttle)]
 mod world {
@@ -200,16 +200,15 @@ impl Flag {
         self.0.fetch_sub(1, Release);
     }
 
-    /// A light barrier, then whether anybody has raised it. Ordering: Acquire.
+    /// A light barrier, then whether anybody has raised it. Ordering: as `order` says, Acquire [M→L] for who relies on what was done while it was raised.
     #[inline]
     #[track_caller]
-    pub fn is_raised(&self) -> bool {
+    pub fn is_raised(&self, order: Ordering) -> bool {
         world::before_flag();
-        // Acquire [M→L].
-        let mut count = self.0.load(Acquire);
+        let mut count = self.0.load(order);
         if count & FENCES != 0 {
             fence(SeqCst);
-            count = self.0.load(Acquire) & !FENCES;
+            count = self.0.load(order) & !FENCES;
         }
         count != 0
     }

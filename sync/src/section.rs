@@ -83,7 +83,6 @@ impl Sections {
 
     /// Begins a section of the calling thread.
     #[inline]
-    #[track_caller]
     pub fn enter(&self) -> Section<'_> {
         let counter = self.counters.mine();
         // Relaxed: only this thread changes it.

@@ -50,6 +50,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::atomic::Ordering::Relaxed;
 use crate::barrier::{self, Flag};
 use crate::{Counters, DefaultPark, Mutex, MutexGuard};
 
@@ -373,8 +374,8 @@ impl<P> WaitQueue<P> {
     #[inline]
     #[track_caller]
     pub fn is_any_occupied(&self) -> bool {
-        // Light [D→E].
-        self.handle.waiters.is_raised()
+        // Light [D→E]. Relaxed: the table's lock orders what is found there.
+        self.handle.waiters.is_raised(Relaxed)
     }
 
     /// Before a word is taken: whether somebody may wait at any word of this handle. Who is not told so came before.
