@@ -9,7 +9,7 @@ use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::check::Weakening;
 use spanlock_sync::wait::{Class, Listener, Spot, WaitQueue};
-use spanlock_sync::{Arc, Park, Parker, barrier, thread};
+use spanlock_sync::{Arc, Park, Parker, thread};
 
 struct Message {
     flag: AtomicU32,
