@@ -97,9 +97,15 @@ unsafe impl Word for RwWord {
     #[inline]
     fn take(&self, _first: u32, _end: u32, access: Access, _least: u32) -> u32 {
         if access == Access::Write {
-            // Acquire [A→B, C], Relaxed on failure: as below.
-            let taken = self.0.compare_exchange(0, WRITER, Acquire, Relaxed);
-            return u32::from(taken.is_ok());
+            return loop {
+                // Acquire [A→B, C], Relaxed on failure: as below.
+                match self.0.compare_exchange_weak(0, WRITER, Acquire, Relaxed) {
+                    Ok(_) => break 1,
+                    // Spuriously.
+                    Err(0) => {}
+                    Err(_) => break 0,
+                }
+            };
         }
         // The usual case without a look: free.
         let mut seen = 0;
