@@ -399,6 +399,7 @@ impl Core {
 }
 
 /// Opens the mutex, then wakes.
+#[track_caller]
 pub(crate) fn finish(requests: MutexGuard<'_, Requests>, wakes: Wakes) {
     drop(requests);
     wakes.wake();

@@ -36,6 +36,7 @@ use core::task::Waker;
 
 use spanlock::words::for_each_surely;
 use spanlock::{Access, Span};
+use spanlock_sync::wait;
 
 use crate::tree::{Index, Tree};
 
@@ -468,7 +469,11 @@ impl Wakes {
     }
 
     /// Wakes all, in the order of their spans, those after one that panics too.
+    #[track_caller]
     pub(crate) fn wake(self) {
+        if self.len > 0 && wait::is_wake_left_out() {
+            return;
+        }
         let few = self.few.into_iter().flatten();
         for_each_surely(few.chain(self.more), Waker::wake);
     }

@@ -150,6 +150,8 @@ pub struct Config {
     pub faults: FaultPlan,
     /// Whether to keep what each thread does, for [`steps`].
     pub trace: bool,
+    /// Threads of the model, main included, if it says: there are counters of [sections](crate::section) for so many. Else 4.
+    pub threads: Option<usize>,
 }
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
@@ -266,6 +268,11 @@ pub(crate) fn next_thread_index() -> usize {
     1 + THREADS.fetch_add(1, StdOrdering::Relaxed)
 }
 
+/// Threads of the model.
+pub(crate) fn threads() -> usize {
+    config().threads.unwrap_or(4)
+}
+
 pub(crate) fn rmw_loads() -> bool {
     config().mode == Mode::RmwLoad
 }
@@ -303,16 +310,19 @@ fn visit(at: &'static Location<'static>, op: Op, ordering: &'static str) -> Opti
 
 /// The ordering to use at this site.
 pub(crate) fn ordering(at: &'static Location<'static>, op: Op, written: Ordering) -> Ordering {
-    let name = match written {
+    match visit(at, op, name(written)) {
+        Some(Mutation::Order(weaker)) => weaker,
+        _ => written,
+    }
+}
+
+fn name(ordering: Ordering) -> &'static str {
+    match ordering {
         Ordering::Relaxed => "Relaxed",
         Ordering::Acquire => "Acquire",
         Ordering::Release => "Release",
         Ordering::AcqRel => "AcqRel",
         _ => "SeqCst",
-    };
-    match visit(at, op, name) {
-        Some(Mutation::Order(weaker)) => weaker,
-        _ => written,
     }
 }
 
@@ -321,7 +331,7 @@ pub(crate) fn fence_ordering(
     at: &'static Location<'static>,
     written: Ordering,
 ) -> Option<Ordering> {
-    match visit(at, Op::Fence, "fence") {
+    match visit(at, Op::Fence, name(written)) {
         Some(Mutation::Drop) => None,
         // A relaxed fence is no fence.
         Some(Mutation::Order(Ordering::Relaxed)) => None,

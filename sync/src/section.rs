@@ -262,15 +262,14 @@ mod world {
     use core::sync::atomic::AtomicU64;
 
     use super::{AtomicUsize, Memory, Relaxed, thread};
+    use crate::check;
 
-    /// More threads than any model has.
-    const THREADS: usize = 4;
-
+    /// One of each for every thread of the model.
     #[derive(Debug)]
     pub(super) struct Counters {
-        counters: [AtomicUsize; THREADS],
+        counters: Box<[AtomicUsize]>,
         /// A thread remembers one thing.
-        memories: [Memory; THREADS],
+        memories: Box<[Memory]>,
     }
 
     // SAFETY: a thread touches only its own memory.
@@ -286,9 +285,10 @@ mod world {
 
     impl Counters {
         pub(super) fn new() -> Self {
+            let threads = check::threads();
             Counters {
-                counters: [(); THREADS].map(|()| AtomicUsize::new(0)),
-                memories: Default::default(),
+                counters: (0..threads).map(|_| AtomicUsize::new(0)).collect(),
+                memories: (0..threads).map(|_| Memory::default()).collect(),
             }
         }
 

@@ -592,6 +592,16 @@ impl Drop for Handle {
     }
 }
 
+/// Whether a model leaves out what the caller is about to wake, in a queue of its own: a site like a [wake](WaitQueue::wake). Never as shipped.
+#[inline]
+#[track_caller]
+pub fn is_wake_left_out() -> bool {
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    return crate::check::drop_wake(core::panic::Location::caller());
+    #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+    false
+}
+
 impl<P> fmt::Debug for WaitQueue<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitQueue").finish_non_exhaustive()

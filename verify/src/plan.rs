@@ -20,6 +20,8 @@ pub enum Mode {
     Pct,
     /// Spin, every state of a twin, for what happens eventually.
     Ltl,
+    /// Shuttle, interleavings drawn about uniformly: selectively uniform concurrency testing.
+    Urw,
 }
 
 impl Mode {
@@ -32,14 +34,25 @@ impl Mode {
             Mode::Random => "random",
             Mode::Pct => "pct",
             Mode::Ltl => "ltl",
+            Mode::Urw => "urw",
         }
+    }
+
+    /// Whether it draws schedules, and its bound is how many.
+    pub const fn is_random(self) -> bool {
+        matches!(self, Mode::Random | Mode::Pct | Mode::Urw)
+    }
+
+    /// Whether it makes the same executions in every run.
+    pub const fn is_counted(self) -> bool {
+        matches!(self, Mode::Weak | Mode::RmwLoad | Mode::Dfs)
     }
 
     /// The checker that has it.
     pub const fn checker(self) -> Checker {
         match self {
             Mode::Weak | Mode::RmwLoad => Checker::Loom,
-            Mode::Dfs | Mode::Random | Mode::Pct => Checker::Shuttle,
+            Mode::Dfs | Mode::Random | Mode::Pct | Mode::Urw => Checker::Shuttle,
             Mode::Ltl => Checker::Spin,
         }
     }
@@ -50,7 +63,7 @@ impl Mode {
             Mode::Weak => "stores that race with another thread's load-then-store; load buffering",
             Mode::RmwLoad => "stale reads; load buffering",
             Mode::Dfs => "weak orderings (all are SeqCst); data races on cells",
-            Mode::Random | Mode::Pct => {
+            Mode::Random | Mode::Pct | Mode::Urw => {
                 "schedules not drawn; weak orderings (all are SeqCst); data races on cells"
             }
             Mode::Ltl => "the code itself, of which it is a twin; weak orderings (all are SeqCst)",
@@ -103,13 +116,13 @@ pub struct Job {
     pub bound: Option<u64>,
     /// Injected into every execution.
     pub faults: Vec<Fault>,
-    /// Part of `--quick`.
-    pub quick: bool,
+    /// Part of `--full` alone: a search without bound, or a million schedules.
+    pub long: bool,
 }
 
 impl Job {
     /// The name that `--filter` and `--replay` take: `srl-array/exclusion/loom/weak`, and one more part
-    /// with faults: `srl-array/exclusion/loom/weak/spurious-wake@0`.
+    /// with faults: `srl-array/exclusion/loom/weak/spurious-wake@0`. A long row ends in `/long`.
     pub fn name(&self) -> String {
         let (primitive, property) = (self.program.primitive, self.program.property);
         let (checker, mode) = (self.mode.checker().name(), self.mode.name());
@@ -118,7 +131,8 @@ impl Job {
             .iter()
             .map(|fault| format!("/{fault}"))
             .collect();
-        format!("{primitive}/{property}/{checker}/{mode}{faults}")
+        let long = if self.long { "/long" } else { "" };
+        format!("{primitive}/{property}/{checker}/{mode}{faults}{long}")
     }
 
     /// The rounds after which spin loops are cut: the door cuts a lock's to none, and litmus programs have none.
@@ -138,33 +152,11 @@ const PREEMPTIONS: u64 = 3;
 /// Random schedules of a program.
 const SCHEDULES: u64 = 20_000;
 
-/// Rows that take more than a few seconds: left out of `--quick`. Beginnings of names.
-const SLOW: &[&str] = &[
-    "packed-word/exclusion",
-    "rw-distributed/deadlock",
-    "rw-distributed/downgrade-upgradable/",
-    "rw-distributed/downgrade-writer/",
-    "rw-distributed/exclusion/",
-    "rw-distributed/upgrade-readers/shuttle/dfs",
-    "rw-distributed/upgrade-writer/shuttle/dfs",
-    "rw-word/bounded-overtaking/shuttle/dfs",
-    "srl-array/deadlock/shuttle/dfs",
-    "srl-array/exclusion-read-write/shuttle/dfs",
-    "srl-array/exclusion-write-read/shuttle/dfs",
-    "srl-array/exclusion/shuttle/dfs",
-    "srl-array/shrink-keeps/shuttle/dfs",
-    "srl-array/split-keeps/shuttle/dfs",
-    "srl-packed/downgrade-writer/loom/rmw-load",
-    "srl-packed/exclusion-read-write/shuttle/dfs",
-    "srl-packed/exclusion-write-read/shuttle/dfs",
-    "srl-packed/exclusion/shuttle/dfs",
-    "srl-packed/shrink-",
-    "srl-packed/split-",
-    "srl-tree/exclusion-read-write/loom/rmw-load",
-    "srl-tree/exclusion-write-read/loom/rmw-load",
-    "srl-tree/exclusion/loom/rmw-load",
-    "srl-tree/try-leaves-no-trace/loom/rmw-load",
-];
+/// Schedules of a program in the full run: of each of the random modes.
+const MANY_SCHEDULES: u64 = 400_000;
+
+/// Programs of three threads that the full run searches without bound, in both modes of loom: one of each primitive that has any.
+const UNBOUNDED: &[&str] = &["tries-3", "grace-3"];
 
 /// Rows of two threads whose search is known not to end in minutes: explored up to a number of preemptions, or by random
 /// schedules, instead. What they show, smaller rows of the same lock show without bound.
@@ -252,61 +244,67 @@ const ENDLESS: &[&str] = &[
 /// Preemptions in those.
 const FEW_PREEMPTIONS: u64 = 3;
 
-/// Every row.
+/// Every row, the long ones too.
 pub fn jobs() -> Vec<Job> {
     let mut jobs = Vec::new();
     for program in programs() {
-        let mut add = |mode, bound, faults: &[Fault]| {
-            let mut job = Job {
+        let mut add = |mode, bound, faults: &[Fault], long| {
+            jobs.push(Job {
                 program: program.clone(),
                 mode,
                 bound,
                 faults: faults.to_vec(),
-                quick: true,
-            };
-            let slow = matches!(program.run, Run::Histories(_) | Run::Twin(_));
-            let name = job.name();
-            if ENDLESS.iter().any(|endless| name.starts_with(endless)) {
-                job.quick = false;
-                if mode != Mode::Dfs {
-                    job.bound = Some(FEW_PREEMPTIONS);
-                    jobs.push(job);
-                    return;
-                }
-                job.bound = Some(SCHEDULES);
-                for mode in [Mode::Random, Mode::Pct] {
-                    jobs.push(Job {
-                        mode,
-                        ..job.clone()
-                    });
-                }
-                return;
-            }
-            job.quick = !slow && !SLOW.iter().any(|slow| name.starts_with(slow));
-            jobs.push(job);
+                long,
+            });
         };
-        if let Run::Histories(_) = program.run {
-            add(Mode::Random, Some(history::SCHEDULES), &[]);
-            add(Mode::Pct, Some(history::SCHEDULES), &[]);
-            continue;
-        }
-        if let Run::Twin(_) = program.run {
-            add(Mode::Ltl, None, &[]);
-            continue;
-        }
-        let exact = program.threads == 2 || program.expected.is_some();
-        let bound = (!exact).then_some(PREEMPTIONS);
-        for &faults in program.plans {
-            add(Mode::Weak, bound, faults);
-            add(Mode::RmwLoad, bound, faults);
-            // Shuttle adds interleavings; what a fault changes, the two modes of loom show.
-            if faults.is_empty() && exact {
-                add(Mode::Dfs, None, faults);
-            } else if faults.is_empty() {
-                add(Mode::Random, Some(SCHEDULES), faults);
-                add(Mode::Pct, Some(SCHEDULES), faults);
+        match program.run {
+            Run::Histories(_) => {
+                add(Mode::Random, Some(history::SCHEDULES), &[], false);
+                add(Mode::Pct, Some(history::SCHEDULES), &[], false);
             }
+            Run::Twin(_) => add(Mode::Ltl, None, &[], false),
+            Run::Once(_) if program.threads > 3 && program.expected.is_none() => {
+                for mode in [Mode::Random, Mode::Pct, Mode::Urw] {
+                    add(mode, Some(SCHEDULES), &[], false);
+                    add(mode, Some(MANY_SCHEDULES), &[], true);
+                }
+            }
+            Run::Once(_) => searches(&program, &mut add),
         }
     }
     jobs
+}
+
+/// The rows of a program of at most three threads, by `add`.
+fn searches(program: &Program, add: &mut impl FnMut(Mode, Option<u64>, &[Fault], bool)) {
+    let exact = program.threads <= 2 || program.expected.is_some();
+    let endless = |mode: Mode| {
+        let (primitive, property) = (program.primitive, program.property);
+        let (checker, mode) = (mode.checker().name(), mode.name());
+        let name = format!("{primitive}/{property}/{checker}/{mode}");
+        ENDLESS.iter().any(|endless| name.starts_with(endless))
+    };
+    for &faults in program.plans {
+        for mode in [Mode::Weak, Mode::RmwLoad] {
+            let bound = match exact {
+                true if endless(mode) => Some(FEW_PREEMPTIONS),
+                true => None,
+                false => Some(PREEMPTIONS),
+            };
+            add(mode, bound, faults, false);
+            if !exact && UNBOUNDED.contains(&program.property) {
+                add(mode, None, faults, true);
+            }
+        }
+        // Shuttle adds interleavings; what a fault changes, the two modes of loom show.
+        if !faults.is_empty() {
+            continue;
+        }
+        if exact && !endless(Mode::Dfs) {
+            add(Mode::Dfs, None, faults, false);
+        } else {
+            add(Mode::Random, Some(SCHEDULES), faults, false);
+            add(Mode::Pct, Some(SCHEDULES), faults, false);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use spanlock_testkit::Driven;
 
 use crate::models::twins::{self, Twin};
-use crate::models::{history, litmus, lock, powers, segments, word};
+use crate::models::{history, litmus, lock, parts, powers, segments, word};
 use crate::plan::Mode;
 
 /// A property of a primitive, and the program that shows it.
@@ -150,6 +150,7 @@ pub fn programs() -> Vec<Program> {
     programs.extend(lock::programs());
     programs.extend(powers::programs());
     programs.extend(segments::programs());
+    programs.extend(parts::programs());
     programs.extend(history::programs());
     programs.extend(twins::programs());
     programs

@@ -53,6 +53,10 @@ pub enum Agreement {
 /// One line of the table and of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
+    /// Its name: `primitive/property/checker/mode`, its faults, and `long` if only the full run has it.
+    pub name: String,
+    /// Its place among all rows that were asked for, from 1.
+    pub number: usize,
     /// The lock; `rw-word`, the word that locks are made of; or `litmus`, the door itself.
     pub primitive: String,
     /// What is checked.
@@ -63,13 +67,13 @@ pub struct Row {
     pub checker: String,
     /// The checker's version.
     pub checker_version: String,
-    /// `weak`, `rmw-load`, `dfs`, `random`, `pct` or `ltl`.
+    /// `weak`, `rmw-load`, `dfs`, `random`, `pct`, `urw` or `ltl`.
     pub mode: String,
     /// Threads, the main thread included.
     pub threads: u32,
     /// Operations of all threads together.
     pub operations: u32,
-    /// Preemption bound (loom), or schedules (random, pct); none: no bound.
+    /// Preemption bound (loom), or schedules (random, pct, urw); none: no bound.
     pub bound: Option<u64>,
     /// Rounds after which a spin loop is cut; none: there is no spin loop.
     pub spin_cap: Option<u32>,
@@ -77,6 +81,8 @@ pub struct Row {
     pub faults: Vec<String>,
     /// Executions explored; states, by Spin.
     pub executions: u64,
+    /// Executions that `executions.tsv` has for it; none: none yet, or schedules are drawn and their number is the bound.
+    pub committed: Option<u64>,
     /// Wall-clock seconds, the process's start included.
     pub seconds: f64,
     /// How it ended.
@@ -88,6 +94,8 @@ pub struct Row {
     /// Of a litmus row: whether the mode shows exactly what is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreement: Option<Agreement>,
+    /// Of a search of all interleavings: both modes of loom were searched to their end too, and found its outcomes.
+    pub agrees: bool,
     /// What this mode cannot see; of a litmus row that does not agree, the outcomes that it misses or adds.
     pub blind_spot: String,
     /// The command that runs this row again.
@@ -95,6 +103,38 @@ pub struct Row {
     /// What went wrong, if anything did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// The run that it is from.
+    pub run: Circumstances,
+}
+
+impl Row {
+    /// Whether its executions are not those that are committed for it. Of a row that does not pass they say nothing.
+    pub fn drifts(&self) -> bool {
+        let counted = !matches!(&*self.mode, "random" | "pct" | "urw" | "ltl");
+        let ended = matches!(self.verdict, Verdict::Exhausted | Verdict::Bounded);
+        counted && ended && self.committed != Some(self.executions)
+    }
+}
+
+/// When, where and of what a run was: the same in all its rows, but for what a partition has of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Circumstances {
+    /// The options that chose the rows: `--full`, `--filter srl`; empty: all rows but the long ones.
+    pub selection: String,
+    /// How many rows they chose, in all partitions.
+    pub rows: usize,
+    /// Which part of them ran: `2/3`; `1/1`: all.
+    pub partition: String,
+    /// The version of this package.
+    pub version: String,
+    /// The commit, with `-dirty` if files were changed since; `unknown` without git.
+    pub commit: String,
+    /// The compiler.
+    pub rustc: String,
+    /// The processor, its cores, the system.
+    pub machine: String,
+    /// When it began, UTC.
+    pub date: String,
 }
 
 /// What the process that explores one row prints on standard output.

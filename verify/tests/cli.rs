@@ -1,6 +1,9 @@
 //! What the command says to people who call it wrongly, and what it shows without running anything.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use spanlock_verify::row::{Row, Verdict};
 
 fn verify(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_verify"))
@@ -28,8 +31,14 @@ fn unknown_filter() {
         &["--filter", "srl-array", "--filter", "srl-aray"],
         &["`srl-aray`"],
     );
-    let slow = "rw-word/bounded-overtaking/shuttle/dfs";
-    refuses(&["--quick", "--filter", slow], &["among the quick ones"]);
+    refuses(
+        &["--quick", "--filter", "/history/"],
+        &["among the quick ones"],
+    );
+    refuses(
+        &["--filter", "/crowd-8/shuttle/random/long"],
+        &["`/crowd-8/", "for --full alone"],
+    );
 }
 
 #[test]
@@ -39,6 +48,184 @@ fn stale_replay() {
         &["there is no row", "--list"],
     );
     refuses(&["--replay", "x", "--quick"], &["cannot be used with"]);
+    refuses(&["--weaken", "a.rs:1:2:rmw=Relaxed"], &["--replay"]);
+}
+
+#[test]
+fn parts_that_cannot_be() {
+    refuses(&["--partition", "0/3"], &["there is no part 0 of 3"]);
+    refuses(&["--partition", "4/3"], &["there is no part 4 of 3"]);
+    refuses(&["--partition", "0/0"], &["there is no part 0 of 0"]);
+    for wrong in [
+        "2",
+        "/",
+        "1/x",
+        "-1/2",
+        "hash:1/2",
+        "1/99999999999999999999999",
+    ] {
+        refuses(&[&format!("--partition={wrong}")], &["write K/N"]);
+    }
+}
+
+/// All parts together are the whole, and no row is in two.
+#[test]
+fn parts_make_up_the_whole() {
+    let rows = |args: &[&str]| {
+        let output = verify(args);
+        let list = String::from_utf8(output.stdout).expect("text");
+        assert!(output.status.success());
+        let mut names: Vec<_> = list
+            .lines()
+            .skip(2)
+            .filter_map(|line| Some(line.split('|').nth(1)?.trim().to_owned()))
+            .collect();
+        names.sort();
+        names
+    };
+    let mut parts = Vec::new();
+    for part in ["1/3", "slice:2/3", "3/3"] {
+        let part = rows(&["--list", "--full", "--partition", part]);
+        assert!(part.len() > 100, "{}", part.len());
+        parts.extend(part);
+    }
+    parts.sort();
+    assert_eq!(parts, rows(&["--list", "--full"]));
+    // More parts than there are programs.
+    let nothing = rows(&[
+        "--list",
+        "--filter",
+        "litmus/time-out",
+        "--partition",
+        "2/2",
+    ]);
+    assert!(nothing.is_empty());
+}
+
+/// The rows of a run, as two machines would write them.
+fn partitions(folder: &Path) -> [PathBuf; 2] {
+    [1, 2].map(|part| {
+        let file = folder.join(format!("{part}.json"));
+        let output = Command::new(env!("CARGO_BIN_EXE_verify"))
+            .args([
+                "--filter",
+                "litmus/time-out",
+                "--filter",
+                "litmus/spurious-wake",
+            ])
+            .arg(format!("--partition={part}/2"))
+            .arg("--json")
+            .arg(&file)
+            .output()
+            .expect("the command runs");
+        assert!(output.status.success(), "{output:?}");
+        file
+    })
+}
+
+/// Changes `field` of a file's rows.
+fn change(file: &Path, to: &Path, change: impl Fn(&mut Row)) {
+    let text = std::fs::read_to_string(file).expect("written");
+    let mut rows: Vec<Row> = serde_json::from_str(&text).expect("rows");
+    rows.iter_mut().for_each(change);
+    std::fs::write(to, serde_json::to_vec(&rows).expect("plain data")).expect("can write");
+}
+
+#[test]
+fn merge_joins_and_refuses() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [first, second] = partitions(folder.path());
+    let text = |path: &Path| path.to_str().expect("text").to_owned();
+    let (a, b) = (text(&first), text(&second));
+    let all = text(&folder.path().join("all.json"));
+    let other = folder.path().join("other.json");
+    let o = text(&other);
+
+    let output = verify(&[
+        "merge",
+        &b,
+        &a,
+        "--json",
+        &all,
+        "--report",
+        &text(folder.path()),
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let json = std::fs::read_to_string(&all).expect("written");
+    let rows: Vec<Row> = serde_json::from_str(&json).expect("rows");
+    assert_eq!(rows.len(), rows[0].run.rows);
+    assert!(rows.is_sorted_by_key(|row| row.number));
+    for name in ["verify.json", "verify.md", "verify.html"] {
+        let report = std::fs::read_to_string(folder.path().join(name)).expect("written");
+        for row in &rows {
+            assert!(report.contains(&row.replay), "{name}: {}", row.replay);
+        }
+    }
+
+    refuses(&["merge"], &["<FILE>"]);
+    refuses(&["merge", &a], &["partitions are missing", "1/2"]);
+    refuses(&["merge", &a, &b, &a], &["overlap", &a]);
+    refuses(
+        &["merge", "/no/such/file"],
+        &["/no/such/file", "cannot read"],
+    );
+    change(&second, &other, |row| {
+        row.run.commit = "0123456789ab".into()
+    });
+    refuses(
+        &["merge", &a, &o],
+        &["not of one run", "commit", "0123456789ab", &o],
+    );
+    change(&second, &other, |row| row.run.version = "9.9.9".into());
+    refuses(&["merge", &a, &o], &["version", "9.9.9"]);
+    change(&second, &other, |row| row.run.selection = "--quick".into());
+    refuses(&["merge", &a, &o], &["options", "--quick"]);
+    std::fs::write(&other, "[\n  {\"name\": 7}\n]").expect("can write");
+    refuses(&["merge", &a, &o], &["other.json:2:13", "not what"]);
+    std::fs::write(&other, &json[..json.len() / 2]).expect("can write");
+    refuses(&["merge", &o], &["EOF", "other.json:"]);
+    std::fs::write(&other, "[]").expect("can write");
+    refuses(&["merge", &o], &["no rows"]);
+
+    // What does not pass in a part does not pass in the whole.
+    change(&second, &other, |row| row.verdict = Verdict::Truncated);
+    assert_eq!(verify(&["merge", &a, &o]).status.code(), Some(1));
+    change(&second, &other, |row| {
+        row.committed = Some(row.executions + 1)
+    });
+    let output = verify(&["merge", &a, &o]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        told.contains("DRIFT: litmus/") && told.contains("--accept"),
+        "{told}"
+    );
+}
+
+#[test]
+fn mutants_that_there_are_not() {
+    refuses(
+        &["mutants", "--filter", "no-such-file.rs"],
+        &["`no-such-file.rs`", "--sites"],
+    );
+    refuses(&["mutants", "--quick"], &["--quick"]);
+}
+
+#[test]
+fn replay_of_a_mutant_shows_its_failure() {
+    let row = "litmus/message-passing/loom/weak";
+    let output = verify(&["--replay", row, "--weaken", "nowhere.rs:1:2:load=Relaxed"]);
+    assert!(
+        output.status.success(),
+        "a site that is not there changes nothing"
+    );
+    let output = verify(&["--replay", row, "--weaken", "nowhere.rs=Relaxed"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("write file:line:column:op=ordering"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -63,7 +250,8 @@ fn list_names_every_row_once() {
     let output = verify(&["--list"]);
     let list = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success());
-    for job in spanlock_verify::plan::jobs() {
+    let jobs = spanlock_verify::plan::jobs();
+    for job in jobs.iter().filter(|job| !job.long) {
         let cell = format!("| {} ", job.name());
         assert_eq!(list.matches(&cell).count(), 1, "{job:?}");
     }
@@ -90,48 +278,21 @@ fn replay_runs_one_row() {
     assert!(told.contains("EXHAUSTED"), "{told}");
 }
 
-/// Cargo puts what it builds elsewhere when a target is named: what runs must be what was built.
-#[test]
-fn a_named_target_is_followed() {
-    let rustc = Command::new("rustc")
-        .arg("-vV")
-        .output()
-        .expect("rustc runs");
-    let version = String::from_utf8(rustc.stdout).expect("text");
-    let host = version
-        .lines()
-        .find_map(|line| line.strip_prefix("host: "))
-        .expect("a host");
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let output = Command::new(env!("CARGO_BIN_EXE_verify"))
-        .args(["--filter", "litmus/time-out/loom/weak"])
-        .env("CARGO_BUILD_TARGET", host)
-        .env("CARGO_TARGET_DIR", folder.path())
-        .output()
-        .expect("the command runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
 #[test]
 fn json_goes_through_links_and_leaves_other_files_what_they_are() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (file, link) = (folder.path().join("rows.json"), folder.path().join("link"));
     std::fs::write(&file, "x".repeat(100_000)).expect("can write");
     std::os::unix::fs::symlink(&file, &link).expect("can link");
-    let run = |json: &std::path::Path| {
+    let run = |json: &Path| {
         let row = "litmus/time-out/loom/weak";
         verify(&["--filter", row, "--json", json.to_str().expect("text")])
     };
     assert!(run(&link).status.success());
     assert!(link.is_symlink());
     let rows = std::fs::read_to_string(&file).expect("written");
-    let rows: Vec<spanlock_verify::row::Row> =
-        serde_json::from_str(&rows).expect("nothing is left of the old");
+    let rows: Vec<Row> = serde_json::from_str(&rows).expect("nothing is left of the old");
     assert_eq!(rows.len(), 1);
-    assert!(run(std::path::Path::new("/dev/null")).status.success());
-    assert!(!std::path::Path::new("/dev/null").is_file());
+    assert!(run(Path::new("/dev/null")).status.success());
+    assert!(!Path::new("/dev/null").is_file());
 }

@@ -44,7 +44,7 @@ mod checked {
 
     pub(super) fn main() {
         let mut config = Config::default();
-        let (mut name, mut sites) = (None, false);
+        let (mut name, mut sites, mut preemptions) = (None, false, None);
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut value = || {
@@ -58,17 +58,26 @@ mod checked {
                     config.weaken = Some(parsed.unwrap_or_else(|error| refuse(&error)));
                 }
                 "--sites" => sites = true,
+                // At most so many, whatever the row's bound is.
+                "--preemptions" => match value().parse() {
+                    Ok(n) => preemptions = Some(n),
+                    Err(error) => refuse(&format!("--preemptions: {error}")),
+                },
                 "--trace" => config.trace = true,
                 _ => refuse(&format!("unknown argument {arg}")),
             }
         }
         let name = name.unwrap_or_else(|| refuse("no --row"));
         let job = jobs().into_iter().find(|job| job.name() == name);
-        let job = job.unwrap_or_else(|| refuse(&format!("no row is called {name}")));
+        let mut job = job.unwrap_or_else(|| refuse(&format!("no row is called {name}")));
+        if let Some(few) = preemptions {
+            job.bound = Some(job.bound.map_or(few, |bound| bound.min(few)));
+        }
         if job.mode == Mode::RmwLoad {
             config.mode = check::Mode::RmwLoad;
         }
         config.faults = job.faults.iter().map(injected).collect();
+        config.threads = Some(job.program.threads as usize);
         check::configure(config).expect("configured once, here");
         explore(job);
         let sites = if sites { check::sites() } else { Vec::new() };
@@ -149,7 +158,7 @@ mod checked {
         silent: bool,
         body: impl Fn() + Send + Sync + 'static,
     ) {
-        use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler};
+        use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, UrwRandomScheduler};
         let mut config = shuttle::Config::new();
         config.max_steps = shuttle::MaxSteps::FailAfter(100_000);
         if silent {
@@ -163,6 +172,10 @@ mod checked {
             }
             Mode::Random => {
                 let scheduler = RandomScheduler::new_from_seed(seed, some);
+                shuttle::Runner::new(scheduler, config).run(body)
+            }
+            Mode::Urw => {
+                let scheduler = UrwRandomScheduler::new_from_seed(seed, some);
                 shuttle::Runner::new(scheduler, config).run(body)
             }
             _ => {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -48,19 +49,31 @@ pub fn build(checkers: &[Checker]) -> Result<Built> {
     let metadata = metadata()?;
     let target = metadata["target_directory"].as_str();
     let target = Path::new(target.context("`cargo metadata` names no target directory")?);
+    let names: Vec<_> = checkers.iter().map(|checker| checker.name()).collect();
+    let progress = ProgressBar::new_spinner();
+    progress.set_message(format!("building the models under {}", names.join(" and ")));
+    progress.enable_steady_tick(Duration::from_millis(100));
+    // At the same time: each ends with one large crate, which a single core builds.
+    let binaries: Vec<_> = thread::scope(|scope| {
+        let start = |&checker: &Checker| {
+            let folder = target.join("verify").join(checker.name());
+            scope.spawn(move || build_one(checker, &folder))
+        };
+        let builds: Vec<_> = checkers.iter().map(start).collect();
+        builds
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect()
+    });
+    progress.finish_and_clear();
     let mut built = Built {
         binaries: HashMap::new(),
         versions: HashMap::new(),
     };
-    for &checker in checkers {
+    for (&checker, binary) in checkers.iter().zip(binaries) {
         let name = checker.name();
-        let progress = ProgressBar::new_spinner();
-        progress.set_message(format!("building the models under {name}"));
-        progress.enable_steady_tick(Duration::from_millis(100));
-        let folder = target.join("verify").join(name);
-        let binary = build_one(checker, &folder)
-            .with_context(|| format!("the models do not build under {name}"))?;
-        progress.finish_and_clear();
+        let binary = binary.expect("a build does not panic");
+        let binary = binary.with_context(|| format!("the models do not build under {name}"))?;
         built.binaries.insert(checker, binary);
         if let Some(version) = version_of(&metadata, name) {
             built.versions.insert(checker, version);
@@ -87,20 +100,23 @@ fn build_one(checker: Checker, folder: &Path) -> Result<PathBuf> {
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
     }
-    // Asked, not guessed: where it lies depends on settings (a target triple, for one), and an older
-    // binary where we look would be run in its stead.
-    let messages = String::from_utf8_lossy(&output.stdout);
+    let path = executable(&String::from_utf8_lossy(&output.stdout));
+    path.context("cargo built the models and does not say where they are")
+}
+
+/// Where cargo says that it put the models: asked, not guessed. It depends on settings (a target triple, for one), and an older
+/// binary where we look would be run in its stead.
+fn executable(messages: &str) -> Option<PathBuf> {
     let mut messages = messages
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok());
-    let path = messages.find_map(|message: serde_json::Value| {
+    messages.find_map(|message: serde_json::Value| {
         let is_model = message["target"]["name"] == "model";
         message["executable"]
             .as_str()
             .filter(|_| is_model)
             .map(PathBuf::from)
-    });
-    path.context("cargo built the models and does not say where they are")
+    })
 }
 
 fn metadata() -> Result<serde_json::Value> {
@@ -120,4 +136,22 @@ fn version_of(metadata: &serde_json::Value, package: &str) -> Option<String> {
     let packages = metadata["packages"].as_array()?;
     let found = packages.iter().find(|found| found["name"] == package)?;
     Some(found["version"].as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_is_what_cargo_says_it_built() {
+        let messages = r#"
+            {"reason":"compiler-artifact","target":{"name":"loom"},"executable":null}
+            words that are no message
+            {"reason":"compiler-artifact","target":{"name":"verify"},"executable":"/t/triple/checked/verify"}
+            {"reason":"compiler-artifact","target":{"name":"model"},"executable":"/t/triple/checked/model"}
+            {"reason":"build-finished","success":true}"#;
+        let path = executable(messages).expect("the model is named");
+        assert_eq!(path, Path::new("/t/triple/checked/model"));
+        assert_eq!(executable(r#"{"reason":"build-finished"}"#), None);
+    }
 }

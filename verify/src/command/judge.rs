@@ -2,27 +2,28 @@
 
 use std::collections::BTreeSet;
 
-use super::{Built, Ended, set_of, spin};
+use super::counts::Counts;
+use super::{Built, Ended, Selection, set_of, spin};
 use crate::plan::{Checker, Job, Mode};
-use crate::row::{Agreement, EVENTS, FAILURE, Found, Row, Verdict};
-
-/// The rows, and how the checkers were compared.
-pub(super) struct Report {
-    pub(super) rows: Vec<Row>,
-    /// Programs whose outcomes under shuttle's exhaustive search are all among those under loom.
-    pub(super) agreeing: usize,
-    /// Programs that were not compared, because one of the three rows was not run or did not pass.
-    pub(super) not_compared: usize,
-}
+use crate::row::{Agreement, Circumstances, EVENTS, FAILURE, Found, Row, Verdict};
 
 /// Judges each row by itself, then the rows of a program against each other.
-pub(super) fn judge(jobs: &[Job], ended: &[Ended], built: &Built) -> Report {
+pub(super) fn judge(
+    selection: &Selection,
+    ended: &[Ended],
+    built: &Built,
+    counts: &Counts,
+) -> Vec<Row> {
+    let jobs = &selection.jobs;
     let mut rows: Vec<Row> = jobs
         .iter()
         .zip(ended)
-        .map(|(job, ended)| row(job, ended, built))
+        .map(|(job, ended)| row(job, ended, built, &selection.circumstances))
         .collect();
-    let (mut agreeing, mut not_compared) = (0, 0);
+    for ((row, job), number) in rows.iter_mut().zip(jobs).zip(&selection.numbers) {
+        row.number = *number;
+        row.committed = counts.of(job);
+    }
     for (i, job) in jobs
         .iter()
         .enumerate()
@@ -31,7 +32,8 @@ pub(super) fn judge(jobs: &[Job], ended: &[Ended], built: &Built) -> Report {
     {
         let of = |mode: Mode| {
             let same = |other: &Job| {
-                other.program.primitive == job.program.primitive
+                !other.long
+                    && other.program.primitive == job.program.primitive
                     && other.program.property == job.program.property
                     && other.faults == job.faults
                     && other.mode == mode
@@ -42,22 +44,19 @@ pub(super) fn judge(jobs: &[Job], ended: &[Ended], built: &Built) -> Report {
                 .as_ref()
                 .filter(|_| rows[at].verdict.passes())
         };
-        match (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs)) {
-            (Some(weak), Some(rmw_load), Some(dfs)) => match disagreement(weak, rmw_load, dfs) {
-                None => agreeing += 1,
+        if let (Some(weak), Some(rmw_load), Some(dfs)) =
+            (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs))
+        {
+            match disagreement(weak, rmw_load, dfs) {
+                None => rows[i].agrees = rows[i].verdict.passes(),
                 Some(failure) => {
                     rows[i].verdict = Verdict::Failed;
                     rows[i].failure = Some(failure);
                 }
-            },
-            _ => not_compared += 1,
+            }
         }
     }
-    Report {
-        rows,
-        agreeing,
-        not_compared,
-    }
+    rows
 }
 
 /// Loom's two modes together must show every outcome that the exhaustive search of interleavings shows.
@@ -69,12 +68,14 @@ fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
         .then(|| format!("neither mode of loom shows what this search shows: {missing}"))
 }
 
-fn row(job: &Job, ended: &Ended, built: &Built) -> Row {
+fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -> Row {
     let checker = job.mode.checker();
     let (verdict, failure) = verdict(job, ended);
     let none = Found::default();
     let found = ended.found.as_ref().unwrap_or(&none);
     Row {
+        name: job.name(),
+        number: 0,
         primitive: job.program.primitive.to_owned(),
         property: job.program.property.to_owned(),
         claim: job.program.claim.to_owned(),
@@ -90,6 +91,7 @@ fn row(job: &Job, ended: &Ended, built: &Built) -> Row {
         spin_cap: job.spin_cap(),
         faults: job.faults.iter().map(ToString::to_string).collect(),
         executions: found.executions,
+        committed: None,
         seconds: ended.elapsed.as_secs_f64(),
         verdict,
         outcomes: found.outcomes.len() as u64,
@@ -98,9 +100,11 @@ fn row(job: &Job, ended: &Ended, built: &Built) -> Row {
             crc32c::crc32c(found.outcomes.join("\n").as_bytes())
         ),
         agreement: agreement(job),
+        agrees: false,
         blind_spot: blind_spot(job),
         replay: format!("cargo verify --replay {}", job.name()),
         failure,
+        run: circumstances.clone(),
     }
 }
 

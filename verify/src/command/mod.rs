@@ -2,7 +2,13 @@
 
 mod args;
 mod build;
+mod circumstances;
+mod counts;
 mod judge;
+mod merge;
+mod mutants;
+mod partition;
+mod report;
 mod run;
 pub mod spin;
 mod table;
@@ -10,72 +16,123 @@ mod table;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 
-pub use args::Args;
+pub use args::{Args, MergeArgs, MutantsArgs, Subcommand};
 pub use build::{Built, build};
+use counts::Counts;
+pub use partition::Partition;
 pub use run::{Ended, explore};
 
 use crate::plan::{Checker, Job, jobs};
-use crate::row::Row;
+use crate::row::{Circumstances, Row};
 
 /// Runs the command: exit code 0 if every row passes, 1 if one does not.
 ///
 /// # Errors
-/// A wrong filter or row name, a file that cannot be written, a build that fails.
+/// A wrong filter or row name, a file that cannot be read or written, a build that fails.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    if let Some(name) = &args.replay {
-        return replay(name);
+    match &args.command {
+        Some(Subcommand::Merge(args)) => return merge(args),
+        Some(Subcommand::Mutants(args)) => return mutants::mutants(args),
+        None => {}
     }
-    let jobs = select(args)?;
+    if let Some(name) = &args.replay {
+        return replay(name, args.weaken.as_deref());
+    }
+    let counts = Counts::read()?;
+    let selection = select(args, &counts)?;
     if args.list {
-        println!("{}", table::list(&jobs));
+        println!("{}", table::list(&selection.jobs));
         return Ok(ExitCode::SUCCESS);
     }
-    let json = args.json.as_deref().map(writable).transpose()?;
-    let built = build(&checkers(&jobs))?;
-    let ended = run::run_all(&jobs, &built, args)?;
-    let report = judge::judge(&jobs, &ended, &built);
-    println!("{}", table::rows(&report.rows));
-    print!("{}", table::failures(&report.rows));
-    println!("{}", table::summary(&report));
-    if let (Some(file), Some(path)) = (json, &args.json) {
-        write_json(file, path, &report.rows)?;
-        println!("Rows written to {}.", path.display());
+    let outputs = Outputs::of(args)?;
+    let built = build(&checkers(&selection.jobs))?;
+    let limit = args.limit.unwrap_or(if args.full { 5400 } else { 900 });
+    let (limit, workers) = (Duration::from_secs(limit), run::workers(args.jobs));
+    let ended = run::run_all(&selection.jobs, &built, &counts, workers, limit)?;
+    let mut rows = judge::judge(&selection, &ended, &built, &counts);
+    if args.accept {
+        counts.accept(&rows, &jobs())?;
+        for row in rows.iter_mut().filter(|row| row.drifts()) {
+            row.committed = Some(row.executions);
+        }
     }
-    Ok(if report.rows.iter().all(|row| row.verdict.passes()) {
+    // Of a part the mutants are no part: they are for the machine that has the whole.
+    let mutants = if args.full && args.filter.is_empty() && args.partition.is_none() {
+        mutants::matrix(&[], workers)?
+    } else {
+        Vec::new()
+    };
+    conclude(&rows, &mutants, outputs)
+}
+
+/// Shows the rows and writes them; exit code 0 if all is well.
+fn conclude(rows: &[Row], mutants: &[mutants::Mutant], outputs: Outputs) -> Result<ExitCode> {
+    println!("{}", table::rows(rows));
+    print!("{}{}", table::failures(rows), table::drifts(rows));
+    println!("{}", table::summary(rows));
+    if !mutants.is_empty() {
+        println!("{}", mutants::told(mutants));
+    }
+    outputs.write(rows, mutants)?;
+    let well = rows.iter().all(|row| row.verdict.passes() && !row.drifts());
+    Ok(if well && mutants::all_well(mutants) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
 }
 
+fn merge(args: &MergeArgs) -> Result<ExitCode> {
+    let rows = merge::merge(&args.files)?;
+    conclude(
+        &rows,
+        &[],
+        Outputs::new(args.json.clone(), args.report.clone())?,
+    )
+}
+
 /// The rows that the arguments ask for.
-fn select(args: &Args) -> Result<Vec<Job>> {
-    let mut selected = jobs();
-    if args.quick {
-        selected.retain(|job| job.quick);
-    }
+struct Selection {
+    jobs: Vec<Job>,
+    /// Of each its place among the rows of all partitions, from 1.
+    numbers: Vec<usize>,
+    circumstances: Circumstances,
+}
+
+fn select(args: &Args, counts: &Counts) -> Result<Selection> {
+    let mut all = jobs();
+    let among = match (args.quick, args.full) {
+        (true, _) => " among the quick ones",
+        (_, true) => "",
+        _ => " among those that are not for --full alone",
+    };
+    all.retain(|job| args.full || !job.long);
+    all.retain(|job| !args.quick || counts.is_quick(job));
     if !args.filter.is_empty() {
         for filter in &args.filter {
-            if !selected.iter().any(|job| job.name().contains(filter)) {
+            if !all.iter().any(|job| job.name().contains(filter)) {
                 bail!(
-                    "no row's name contains `{filter}`{}\n  names look like \
-                     srl-array/exclusion/loom/weak; `cargo verify --list` shows them all",
-                    if args.quick {
-                        " among the quick ones"
-                    } else {
-                        ""
-                    }
+                    "no row's name contains `{filter}`{among}\n  names look like \
+                     srl-array/exclusion/loom/weak; `cargo verify --list` shows them all"
                 );
             }
         }
-        selected.retain(|job| args.filter.iter().any(|filter| job.name().contains(filter)));
+        all.retain(|job| args.filter.iter().any(|filter| job.name().contains(filter)));
     }
-    Ok(selected)
+    let circumstances = circumstances::now(args, all.len());
+    let part = partition::part(&all, counts, args.partition.unwrap_or(Partition::WHOLE));
+    Ok(Selection {
+        jobs: part.iter().map(|&i| all[i].clone()).collect(),
+        numbers: part.iter().map(|&i| i + 1).collect(),
+        circumstances,
+    })
 }
 
 fn checkers(jobs: &[Job]) -> Vec<Checker> {
@@ -84,21 +141,31 @@ fn checkers(jobs: &[Job]) -> Vec<Checker> {
 }
 
 /// Runs one row in the foreground, every step of its last execution kept: what it prints is shown as it is.
-fn replay(name: &str) -> Result<ExitCode> {
+fn replay(name: &str, weaken: Option<&str>) -> Result<ExitCode> {
     let Some(job) = jobs().into_iter().find(|job| job.name() == *name) else {
         bail!(
             "there is no row `{name}`: it may come from another version\n  `cargo verify --list` shows \
-             those of this one"
+             those of this one, with --full the long ones too"
         );
     };
     let built = build(&checkers(std::slice::from_ref(&job)))?;
     println!("{name}: {}", job.program.claim);
-    let ended = explore(&built, &job, &["--trace"], None)?;
+    let mut more = vec!["--trace"];
+    if let Some(weaken) = weaken {
+        more.extend(["--weaken", weaken]);
+    }
+    let ended = explore(&built, &job, &more, None)?;
     print!("{}", ended.stderr);
-    let report = judge::judge(&[job], &[ended], &built);
-    println!("{}", table::rows(&report.rows));
-    print!("{}", table::failures(&report.rows));
-    let passes = report.rows.iter().all(|row| row.verdict.passes());
+    let args = <Args as clap::Parser>::parse_from(["verify"]);
+    let selection = Selection {
+        jobs: vec![job],
+        numbers: vec![1],
+        circumstances: circumstances::now(&args, 1),
+    };
+    let rows = judge::judge(&selection, &[ended], &built, &Counts::read()?);
+    println!("{}", table::rows(&rows));
+    print!("{}", table::failures(&rows));
+    let passes = rows.iter().all(|row| row.verdict.passes());
     Ok(if passes {
         ExitCode::SUCCESS
     } else {
@@ -106,7 +173,46 @@ fn replay(name: &str) -> Result<ExitCode> {
     })
 }
 
-/// `path` opened for writing, with what it has so far: so that a run is not in vain for a path that cannot be written.
+/// Where the result goes, besides the terminal.
+struct Outputs {
+    json: Option<(File, PathBuf)>,
+    report: Option<PathBuf>,
+}
+
+impl Outputs {
+    fn of(args: &Args) -> Result<Self> {
+        let whole = args.full && args.partition.is_none();
+        let here = || whole.then(|| PathBuf::from("."));
+        Outputs::new(args.json.clone(), args.report.clone().or_else(here))
+    }
+
+    /// Looks whether it can be written, so that a run is not in vain.
+    fn new(json: Option<PathBuf>, report: Option<PathBuf>) -> Result<Self> {
+        if let Some(folder) = &report
+            && !folder.is_dir()
+        {
+            bail!("--report {}: there is no such folder", folder.display());
+        }
+        let json = json.map(|path| writable(&path).map(|file| (file, path)));
+        Ok(Outputs {
+            json: json.transpose()?,
+            report,
+        })
+    }
+
+    fn write(self, rows: &[Row], mutants: &[mutants::Mutant]) -> Result<()> {
+        if let Some((file, path)) = self.json {
+            write_json(file, &path, rows)?;
+            println!("Rows written to {}.", path.display());
+        }
+        let Some(folder) = self.report else {
+            return Ok(());
+        };
+        report::write(&folder, rows, mutants)
+    }
+}
+
+/// `path` opened for writing, with what it has so far.
 fn writable(path: &Path) -> Result<File> {
     let file = File::options()
         .write(true)
@@ -116,7 +222,7 @@ fn writable(path: &Path) -> Result<File> {
     file.with_context(|| format!("--json {}: cannot write there", path.display()))
 }
 
-fn write_json(mut file: File, path: &Path, rows: &[Row]) -> Result<()> {
+fn write_json(mut file: File, path: &Path, rows: &[impl Serialize]) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(rows)?;
     text.push(b'\n');
     let write = |file: &mut File| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::num::NonZeroUsize;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Args, Built, spin};
+use super::counts::Counts;
+use super::{Built, spin};
 use crate::plan::Job;
 use crate::program::Run;
 use crate::row::Found;
@@ -102,34 +104,53 @@ fn text(file: &mut File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Runs every row, several at the same time; the answers are in the order of `jobs`.
-pub(super) fn run_all(jobs: &[Job], built: &Built, args: &Args) -> Result<Vec<Ended>> {
-    let workers = args.jobs.map_or_else(
-        || thread::available_parallelism().map_or(1, |n| n.get()),
-        |n| n.get(),
-    );
-    let limit = Some(Duration::from_secs(args.limit));
-    let bar = progress_bar(jobs.len());
-    // The slow ones first, so that none of them is left for the end.
+/// Runs every row, several at the same time, the costly ones first; the answers are in the order of `jobs`.
+pub(super) fn run_all(
+    jobs: &[Job],
+    built: &Built,
+    counts: &Counts,
+    workers: usize,
+    limit: Duration,
+) -> Result<Vec<Ended>> {
     let mut order: Vec<usize> = (0..jobs.len()).collect();
-    order.sort_by_key(|&i| jobs[i].quick);
+    // So that none of those is left for the end.
+    order.sort_by_key(|&i| std::cmp::Reverse(counts.cost(&jobs[i])));
+    let in_order: Vec<&Job> = order.iter().map(|&i| &jobs[i]).collect();
+    let name = |job: &&Job| job.name();
+    let ended = at_the_same_time(&in_order, workers, "rows", name, |job| {
+        explore(built, job, &[], Some(limit))
+    });
+    let mut ended: Vec<_> = order.into_iter().zip(ended).collect();
+    ended.sort_by_key(|&(i, _)| i);
+    ended.into_iter().map(|(_, ended)| ended).collect()
+}
+
+/// Works off `items` in order, `workers` of them at the same time, and shows how far it is; the answers are in the same order.
+pub(super) fn at_the_same_time<T: Sync, R: Send>(
+    items: &[T],
+    workers: usize,
+    what: &str,
+    name: impl Fn(&T) -> String + Sync,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let bar = progress_bar(items.len(), what);
     let next = AtomicUsize::new(0);
     let running = Mutex::new(BTreeSet::new());
     let answers = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for _ in 0..workers.min(jobs.len()) {
+        for _ in 0..workers.min(items.len()) {
             scope.spawn(|| {
-                // Relaxed: only that each number is taken once matters.
-                while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let name = jobs[i].name();
+                loop {
+                    // Relaxed: only that each number is taken once matters.
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(i) else { break };
+                    let name = name(item);
                     show(&bar, &running, |names| _ = names.insert(name.clone()));
-                    let ended = explore(built, &jobs[i], &[], limit);
+                    let answer = work(item);
                     show(&bar, &running, |names| _ = names.remove(&name));
                     bar.inc(1);
-                    answers
-                        .lock()
-                        .expect("workers do not panic")
-                        .push((i, ended));
+                    let mut answers = answers.lock().expect("workers do not panic");
+                    answers.push((i, answer));
                 }
             });
         }
@@ -137,7 +158,13 @@ pub(super) fn run_all(jobs: &[Job], built: &Built, args: &Args) -> Result<Vec<En
     bar.finish_and_clear();
     let mut answers = answers.into_inner().expect("workers do not panic");
     answers.sort_by_key(|&(i, _)| i);
-    answers.into_iter().map(|(_, ended)| ended).collect()
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// As many as there are cores, unless said otherwise.
+pub(super) fn workers(given: Option<NonZeroUsize>) -> usize {
+    let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    given.map_or_else(cores, NonZeroUsize::get)
 }
 
 fn show(
@@ -151,9 +178,10 @@ fn show(
     bar.set_message(names.join("  "));
 }
 
-fn progress_bar(rows: usize) -> ProgressBar {
-    let bar = ProgressBar::new(rows as u64);
-    let style = ProgressStyle::with_template("{elapsed:>5} {bar:30} {pos}/{len} rows  {wide_msg}");
+fn progress_bar(items: usize, what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(items as u64);
+    let template = format!("{{elapsed:>5}} {{bar:30}} {{pos}}/{{len}} {what}  {{wide_msg}}");
+    let style = ProgressStyle::with_template(&template);
     bar.set_style(style.expect("the template is right"));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar

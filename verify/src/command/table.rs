@@ -4,23 +4,23 @@ use std::fmt::Write;
 
 use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 
-use super::judge::Report;
-use crate::plan::{Job, Mode};
+use crate::plan::Job;
 use crate::row::{Agreement, Row, Verdict};
 
-fn table(head: &[&str]) -> Table {
+pub(super) fn table(head: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(head);
     table
 }
 
-fn number(text: impl ToString) -> Cell {
+pub(super) fn number(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
 /// What a row's bound bounds.
-fn bound(bound: Option<u64>, random: bool) -> String {
+pub(super) fn bound(bound: Option<u64>, mode: &str) -> String {
+    let random = matches!(mode, "random" | "pct" | "urw");
     match bound {
         None => "none".to_owned(),
         Some(n) if random => format!("{n} schedules"),
@@ -32,11 +32,10 @@ fn bound(bound: Option<u64>, random: bool) -> String {
 pub(super) fn list(jobs: &[Job]) -> Table {
     let mut table = table(&["row", "threads", "bound", "claim"]);
     for job in jobs {
-        let random = matches!(job.mode, Mode::Random | Mode::Pct);
         table.add_row([
             Cell::new(job.name()),
             number(job.program.threads),
-            number(bound(job.bound, random)),
+            number(bound(job.bound, job.mode.name())),
             Cell::new(job.program.claim),
         ]);
     }
@@ -60,7 +59,6 @@ pub(super) fn rows(rows: &[Row]) -> Table {
     ];
     let mut table = table(&head);
     for row in rows {
-        let random = matches!(&*row.mode, "random" | "pct");
         let color = if row.verdict.passes() {
             Color::Green
         } else {
@@ -72,7 +70,7 @@ pub(super) fn rows(rows: &[Row]) -> Table {
             Cell::new(&row.checker),
             Cell::new(&row.mode),
             number(row.threads),
-            number(bound(row.bound, random)),
+            number(bound(row.bound, &row.mode)),
             Cell::new(row.faults.join(" ")),
             number(row.executions),
             number(format!("{:.2}", row.seconds)),
@@ -84,7 +82,7 @@ pub(super) fn rows(rows: &[Row]) -> Table {
 }
 
 /// How it ended, and whether the checker is known to err here.
-fn verdict(row: &Row) -> String {
+pub(super) fn verdict(row: &Row) -> String {
     let known = row.verdict.passes() && row.agreement == Some(Agreement::BlindSpot);
     let blind = if known { ", BLIND SPOT" } else { "" };
     format!("{}{blind}", row.verdict.name())
@@ -107,37 +105,58 @@ pub(super) fn failures(rows: &[Row]) -> String {
     text
 }
 
+/// Rows whose executions are not the committed ones, and what to do; empty if there are none.
+pub(super) fn drifts(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for row in rows.iter().filter(|row| row.drifts()) {
+        let (name, executions) = (&row.name, row.executions);
+        let _ = match row.committed {
+            Some(n) => writeln!(
+                text,
+                "DRIFT: {name}: {n} executions are committed, {executions} were found"
+            ),
+            None => writeln!(
+                text,
+                "DRIFT: {name}: no executions are committed, {executions} were found"
+            ),
+        };
+    }
+    if !text.is_empty() {
+        text.push_str(
+            "  A lock, a model or a checker has changed. If it should have: the same command with --accept, and commit verify/executions.tsv.\n",
+        );
+    }
+    text
+}
+
 /// One sentence or two.
-pub(super) fn summary(report: &Report) -> String {
-    let count = |verdict: Verdict| {
-        report
-            .rows
-            .iter()
-            .filter(|row| row.verdict == verdict)
-            .count()
-    };
-    let executions: u64 = report.rows.iter().map(|row| row.executions).sum();
+pub(super) fn summary(rows: &[Row]) -> String {
+    let count = |verdict: Verdict| rows.iter().filter(|row| row.verdict == verdict).count();
+    let executions: u64 = rows.iter().map(|row| row.executions).sum();
+    let searches = rows
+        .iter()
+        .filter(|row| row.mode == "dfs" && row.agreement.is_none());
+    let agreeing = rows.iter().filter(|row| row.agrees).count();
     let mut text = format!(
         "{} rows, {executions} executions: {} EXHAUSTED, {} BOUNDED, {} TRUNCATED, {} SKIPPED, {} FAILED. Programs whose \
-         outcomes under loom contain all of shuttle's exhaustive search: {}",
-        report.rows.len(),
+         outcomes under loom contain all of shuttle's exhaustive search: {agreeing}",
+        rows.len(),
         count(Verdict::Exhausted),
         count(Verdict::Bounded),
         count(Verdict::Truncated),
         count(Verdict::Skipped),
         count(Verdict::Failed),
-        report.agreeing,
     );
-    if report.not_compared > 0 {
+    let not_compared = searches.count() - agreeing;
+    if not_compared > 0 {
         let _ = write!(
             text,
-            "; {} were not compared (a row of the three was left out, or did not pass)",
-            report.not_compared
+            "; {not_compared} were not compared (a row of the three was left out, or did not pass)"
         );
     }
     text.push('.');
     let count = |agreement| {
-        let rows = report.rows.iter();
+        let rows = rows.iter();
         rows.filter(|row| row.agreement == Some(agreement)).count()
     };
     let (agree, blind) = (count(Agreement::Agrees), count(Agreement::BlindSpot));

@@ -119,6 +119,46 @@ const MODELS: &[Model] = &[
         threads: &[&[Write(0..2)], &[Write(1..3)], &[Write(2..4)]],
         plans: FAULTLESS,
     },
+    Model {
+        property: "tries-3",
+        claim: "of three tries that overlap, those that succeed exclude each other",
+        granular: false,
+        threads: &[&[TryWrite(0..1)], &[TryWrite(0..1)], &[TryRead(0..1)]],
+        plans: FAULTLESS,
+    },
+    Model {
+        property: "crowd-4",
+        claim: "four threads with requests of all kinds exclude, share, see what was written, and end",
+        granular: false,
+        threads: CROWD.split_at(4).0,
+        plans: FAULTLESS,
+    },
+    Model {
+        property: "crowd-6",
+        claim: "six threads with requests of all kinds exclude, share, see what was written, and end",
+        granular: false,
+        threads: CROWD.split_at(6).0,
+        plans: FAULTLESS,
+    },
+    Model {
+        property: "crowd-8",
+        claim: "eight threads with requests of all kinds exclude, share, see what was written, and end",
+        granular: false,
+        threads: CROWD,
+        plans: FAULTLESS,
+    },
+];
+
+/// More threads than a search could end with: for random schedules.
+const CROWD: &[&[Step]] = &[
+    &[Write(0..2), Read(1..4)],
+    &[Read(1..3), Write(2..3)],
+    &[Write(1..4)],
+    &[Read(0..4), TryWrite(3..4)],
+    &[Write(0..1), TryRead(0..2)],
+    &[Read(0..1), Read(2..4)],
+    &[TryWrite(0..4), Write(2..4)],
+    &[Read(3..4)],
 ];
 
 /// Each fault where there is one occasion for it.

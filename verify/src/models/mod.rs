@@ -3,6 +3,7 @@
 pub mod history;
 pub mod litmus;
 pub mod lock;
+pub mod parts;
 pub mod powers;
 pub mod segments;
 pub mod twins;

@@ -1,5 +1,6 @@
 //! What only segment locks have: sections, leaves that come and go, lanes that are full.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ use spanlock_sync::wait::WaitQueue;
 use super::lock::Data;
 use crate::program::{FAULTLESS, Program, Run};
 use crate::trace::note;
+
+/// Lanes of a packed word.
+const LANES: u32 = <PackedWord as words::Word>::LANES;
 
 /// Every property of these.
 pub fn programs() -> Vec<Program> {
@@ -67,7 +71,7 @@ pub fn programs() -> Vec<Program> {
             "two writers of overlapping lanes exclude each other, and the second sees the first's write",
             2,
             2,
-            || packed_word(Access::Write),
+            || packed_word(0..2, Access::Write),
         ),
         program(
             "packed-word",
@@ -75,7 +79,23 @@ pub fn programs() -> Vec<Program> {
             "a reader and a writer of overlapping lanes exclude each other",
             2,
             2,
-            || packed_word(Access::Read),
+            || packed_word(0..2, Access::Read),
+        ),
+        program(
+            "packed-word",
+            "exclusion-whole-word",
+            "who writes every lane, and gives them back by a store, excludes a writer of some",
+            2,
+            2,
+            || packed_word(0..LANES, Access::Write),
+        ),
+        program(
+            "packed-word",
+            "look",
+            "who looks, and finds a lane free, sees what was done under the hold before",
+            2,
+            2,
+            packed_look,
         ),
         program(
             "packed-word",
@@ -305,15 +325,35 @@ impl Packed {
     }
 }
 
-fn packed_word(other: Access) {
+fn packed_word(main: Range<u32>, other: Access) {
     let shared = Packed::new();
     let thread = {
         let shared = shared.clone();
         thread::spawn(move || shared.use_it(1, 1, 3, other))
     };
-    shared.use_it(0, 0, 2, Access::Write);
+    shared.use_it(0, main.start, main.end, Access::Write);
     thread.join().expect("gets in");
-    shared.use_it(0, 0, 16, Access::Read);
+    shared.use_it(0, 0, LANES, Access::Read);
+}
+
+/// Nobody takes the lane again, so that main may use the cell when it was given back.
+fn packed_look() {
+    let shared = Packed::new();
+    shared.run(1, 2).lock(Access::Write, &shared.queue);
+    let thread = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.add_one();
+            // SAFETY: held by main until now, and not given back there.
+            unsafe { shared.run(1, 2).unlock(Access::Write, &shared.queue) };
+        })
+    };
+    let free = shared.run(0, 2).is_free(Access::Write);
+    note(0, if free { "free" } else { "held" });
+    if free {
+        shared.add_one();
+    }
+    thread.join().expect("gives back");
 }
 
 /// Main writes, goes on as an upgradable reader, then as a reader; the other upgradable one may come in between.

@@ -1,0 +1,96 @@
+//! `cargo verify merge`: the rows of all partitions, from the files that `--json` wrote.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::row::{Circumstances, Row};
+
+/// Reads the rows that `--json` wrote to `path`.
+///
+/// # Errors
+/// It cannot be read, or is something else: with line and column.
+pub(super) fn read(path: &Path) -> Result<Vec<Row>> {
+    let file = File::open(path).with_context(|| format!("{}: cannot read", path.display()))?;
+    serde_json::from_reader(BufReader::new(file)).map_err(|error| {
+        anyhow!(
+            "{}:{}:{}: not what `cargo verify --json` writes: {error}",
+            path.display(),
+            error.line(),
+            error.column()
+        )
+    })
+}
+
+/// The rows of all `files`, in the order of a run that is not split.
+///
+/// # Errors
+/// A file cannot be read; they are not of one commit, version and selection; they overlap; a part is missing.
+pub(super) fn merge(files: &[PathBuf]) -> Result<Vec<Row>> {
+    let mut rows: BTreeMap<usize, (Row, &Path)> = BTreeMap::new();
+    for path in files {
+        for row in read(path)? {
+            if let Some((first, its)) = rows.first_key_value().map(|(_, (row, its))| (row, its)) {
+                one_run(&first.run, its, &row.run, path)?;
+            }
+            let (number, name) = (row.number, row.name.clone());
+            if let Some((_, other)) = rows.insert(number, (row, path)) {
+                bail!(
+                    "partitions overlap: row {number}, {name}, is in {} and in {}",
+                    other.display(),
+                    path.display()
+                );
+            }
+        }
+    }
+    let rows: Vec<Row> = rows.into_values().map(|(row, _)| row).collect();
+    let Some(first) = rows.first() else {
+        bail!("there are no rows in these files");
+    };
+    complete(&rows, &first.run)?;
+    Ok(rows)
+}
+
+/// Partitions of one run agree in all but the part, the machine and the time.
+fn one_run(first: &Circumstances, its: &Path, other: &Circumstances, path: &Path) -> Result<()> {
+    let parts = |run: &Circumstances| match run.partition.split_once('/') {
+        Some((_, count)) => format!("{count} partitions of {} rows", run.rows),
+        None => run.partition.clone(),
+    };
+    let pairs = [
+        ("version", first.version.clone(), other.version.clone()),
+        ("commit", first.commit.clone(), other.commit.clone()),
+        ("compiler", first.rustc.clone(), other.rustc.clone()),
+        ("options", first.selection.clone(), other.selection.clone()),
+        ("split", parts(first), parts(other)),
+    ];
+    for (what, first, other) in pairs {
+        if first != other {
+            bail!(
+                "not of one run: {what} `{first}` in {} and `{other}` in {}",
+                its.display(),
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Every row from 1 to the last is there.
+fn complete(rows: &[Row], run: &Circumstances) -> Result<()> {
+    if rows.len() == run.rows && rows.last().is_some_and(|row| row.number == run.rows) {
+        return Ok(());
+    }
+    let mut parts: Vec<&str> = rows.iter().map(|row| &*row.run.partition).collect();
+    parts.sort_unstable();
+    parts.dedup();
+    bail!(
+        "partitions are missing: {} of {} rows are there, of {}",
+        rows.len(),
+        run.rows,
+        parts.join(", ")
+    )
+}

@@ -1,0 +1,294 @@
+//! The report: `verify.json`, a Markdown table, and one HTML page that needs no other file.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::mutants::{self, Mutant};
+use super::table;
+use crate::row::Row;
+
+/// Writes all three into `folder`, and `mutants.json` if there is a matrix.
+///
+/// # Errors
+/// A file cannot be written.
+pub(super) fn write(folder: &Path, rows: &[Row], mutants: &[Mutant]) -> Result<()> {
+    let json = serde_json::to_string_pretty(rows)? + "\n";
+    let mut files = vec![
+        ("verify.json", json),
+        ("verify.md", markdown(rows, mutants)),
+        ("verify.html", html(rows, mutants)),
+    ];
+    if !mutants.is_empty() {
+        let json = serde_json::to_string_pretty(mutants)? + "\n";
+        files.push(("mutants.json", json));
+    }
+    for (name, text) in files {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("{}: cannot write", path.display()))?;
+        println!("Written: {}", path.display());
+    }
+    Ok(())
+}
+
+/// What one has to know of the run, in lines.
+fn circumstances(rows: &[Row]) -> Vec<(&'static str, String)> {
+    let Some(first) = rows.first() else {
+        return Vec::new();
+    };
+    let each = |of: fn(&Row) -> String| {
+        let mut all: Vec<String> = rows.iter().map(of).collect();
+        all.sort();
+        all.dedup();
+        all.join("; ")
+    };
+    let command = format!("cargo verify {}", first.run.selection);
+    vec![
+        ("command", command.trim_end().to_owned()),
+        ("date", each(|row| row.run.date.clone())),
+        (
+            "version",
+            format!("{}, commit {}", first.run.version, first.run.commit),
+        ),
+        (
+            "checkers",
+            each(|row| format!("{} {}", row.checker, row.checker_version)),
+        ),
+        ("compiler", first.run.rustc.clone()),
+        ("machine", each(|row| row.run.machine.clone())),
+        ("processor time", processor_time(rows)),
+    ]
+}
+
+fn processor_time(rows: &[Row]) -> String {
+    let seconds: f64 = rows.iter().map(|row| row.seconds).sum();
+    format!("{:.0} min in {} rows", seconds / 60.0, rows.len())
+}
+
+/// What each mode cannot see.
+fn blind_spots(rows: &[Row]) -> BTreeMap<(&str, &str), &str> {
+    let spots = rows
+        .iter()
+        .map(|row| ((&*row.checker, &*row.mode), &*row.blind_spot));
+    spots.collect()
+}
+
+/// What each property says.
+fn claims(rows: &[Row]) -> BTreeMap<&str, &str> {
+    rows.iter()
+        .map(|row| (&*row.property, &*row.claim))
+        .collect()
+}
+
+fn markdown(rows: &[Row], mutants: &[Mutant]) -> String {
+    let mut text =
+        "# What was verified\n\nWritten by `cargo verify`; the verdicts are explained in \
+                    [its README](../verify/README.md#what-a-row-says).\n\n"
+            .to_owned();
+    let bar = |text: &str| text.replace('|', "\\|");
+    for (name, value) in circumstances(rows) {
+        let _ = writeln!(text, "- {name}: {value}");
+    }
+    let _ = writeln!(text, "\n{}\n{}", table::summary(rows), table::drifts(rows));
+    let _ = writeln!(text, "## Rows\n");
+    let head = [
+        "row",
+        "threads",
+        "operations",
+        "bound",
+        "executions",
+        "seconds",
+        "outcomes",
+        "verdict",
+        "again",
+    ];
+    let _ = writeln!(
+        text,
+        "| {} |\n|{}",
+        head.join(" | "),
+        "---|".repeat(head.len())
+    );
+    for row in rows {
+        let cells = cells(row).map(|cell| bar(&cell));
+        let _ = writeln!(text, "| {} | `{}` |", cells.join(" | "), row.replay);
+    }
+    let _ = writeln!(text, "\n## What each property says\n");
+    for (property, claim) in claims(rows) {
+        let _ = writeln!(text, "- {property}: {claim}");
+    }
+    let _ = writeln!(text, "\n## What a mode cannot see\n");
+    for ((checker, mode), spot) in blind_spots(rows) {
+        let _ = writeln!(text, "- {checker}, {mode}: {spot}");
+    }
+    if !mutants.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n## Mutants\n\n{}\n",
+            mutants::told(mutants).replace('\n', "  \n")
+        );
+        let _ = writeln!(
+            text,
+            "| site | mutation | verdict | model | execution | reason |\n|---|---|---|---|---|---|"
+        );
+        for mutant in mutants {
+            let cells = mutant_cells(mutant).map(|cell| bar(&cell));
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+    }
+    text
+}
+
+/// A row's cells, but for its command.
+fn cells(row: &Row) -> [String; 8] {
+    [
+        row.name.clone(),
+        row.threads.to_string(),
+        row.operations.to_string(),
+        table::bound(row.bound, &row.mode),
+        row.executions.to_string(),
+        format!("{:.2}", row.seconds),
+        row.outcomes.to_string(),
+        table::verdict(row),
+    ]
+}
+
+fn mutant_cells(mutant: &Mutant) -> [String; 6] {
+    [
+        mutant.site.clone(),
+        mutant.mutation.clone(),
+        mutant.verdict.name().to_owned(),
+        mutant.model.clone().unwrap_or_default(),
+        mutant.executions.map_or(String::new(), |n| n.to_string()),
+        mutant.reason.clone().unwrap_or_default(),
+    ]
+}
+
+const HEAD: &str = r#"<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Spanlock: what was verified</title>
+<style>
+:root { color-scheme: light dark; }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 90em; padding: 0 1em; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1em 1em; } dd { margin: 0; }
+table { border-collapse: collapse; font-size: 13px; width: 100%; }
+th, td { padding: .15em .6em; border-bottom: 1px solid #8884; text-align: left; vertical-align: top; }
+th { position: sticky; top: 0; background: Canvas; } td.n { text-align: right; font-variant-numeric: tabular-nums; }
+code { font-size: 12px; } pre { white-space: pre-wrap; margin: 0; }
+.EXHAUSTED, .KILLED { color: #18794e; } .BOUNDED, .EQUIVALENT { color: #8a5a00; }
+.FAILED, .TRUNCATED, .DRIFT, .SURVIVED { color: #c62828; font-weight: bold; }
+input { font: inherit; width: 30em; max-width: 100%; margin: .5em 0; }
+</style></head><body>
+"#;
+
+/// Rows that do not contain the text typed are hidden.
+const TAIL: &str = r#"<script>
+for (const input of document.querySelectorAll("input")) {
+  const rows = input.nextElementSibling.tBodies[0].rows;
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase().split(/\s+/);
+    for (const row of rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every(word => text.includes(word));
+    }
+  });
+}
+</script></body></html>
+"#;
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+fn html(rows: &[Row], mutants: &[Mutant]) -> String {
+    let mut text = HEAD.to_owned();
+    let _ = writeln!(text, "<h1>What was verified</h1><dl>");
+    for (name, value) in circumstances(rows) {
+        let _ = writeln!(text, "<dt>{name}</dt><dd>{}</dd>", escaped(&value));
+    }
+    let _ = writeln!(text, "</dl><p>{}</p>", escaped(&table::summary(rows)));
+    let head = [
+        "row",
+        "threads",
+        "operations",
+        "bound",
+        "executions",
+        "seconds",
+        "outcomes",
+        "verdict",
+        "again",
+    ];
+    start_table(&mut text, "Rows", &head);
+    for row in rows {
+        let cells = cells(row);
+        let _ = write!(text, "<tr title=\"{}\">", escaped(&row.claim));
+        for (i, cell) in cells.iter().enumerate() {
+            let class = match i {
+                0 => "",
+                7 => row.verdict.name(),
+                _ => "n",
+            };
+            let _ = write!(text, "<td class=\"{class}\">{}", escaped(cell));
+            if i == 7 && row.drifts() {
+                let _ = write!(text, " <span class=\"DRIFT\">DRIFT</span>");
+            }
+        }
+        let _ = write!(text, "<td><code>{}</code>", escaped(&row.replay));
+        if let Some(failure) = &row.failure {
+            let _ = write!(
+                text,
+                "<details><summary>what failed</summary><pre>{}</pre></details>",
+                escaped(failure)
+            );
+        }
+        let _ = writeln!(text, "</tr>");
+    }
+    let _ = writeln!(text, "</tbody></table>");
+    if !mutants.is_empty() {
+        let head = [
+            "site",
+            "mutation",
+            "verdict",
+            "model",
+            "execution",
+            "reason",
+        ];
+        start_table(&mut text, "Mutants", &head);
+        for mutant in mutants {
+            let _ = write!(text, "<tr>");
+            for (i, cell) in mutant_cells(mutant).iter().enumerate() {
+                let class = match i {
+                    2 => mutant.verdict.name(),
+                    4 => "n",
+                    _ => "",
+                };
+                let _ = write!(text, "<td class=\"{class}\">{}", escaped(cell));
+            }
+            let _ = writeln!(text, "</tr>");
+        }
+        let _ = writeln!(text, "</tbody></table>");
+    }
+    let _ = writeln!(text, "<h2>What a mode cannot see</h2><dl>");
+    for ((checker, mode), spot) in blind_spots(rows) {
+        let _ = writeln!(text, "<dt>{checker}, {mode}</dt><dd>{}</dd>", escaped(spot));
+    }
+    let _ = writeln!(text, "</dl>");
+    text + TAIL
+}
+
+fn start_table(text: &mut String, name: &str, head: &[&str]) {
+    let _ = write!(
+        text,
+        "<h2>{name}</h2>\n<input type=\"search\" placeholder=\"only those that contain\">"
+    );
+    let _ = writeln!(
+        text,
+        "<table><thead><tr><th>{}</tr></thead><tbody>",
+        head.join("<th>")
+    );
+}
