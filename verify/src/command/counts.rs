@@ -15,7 +15,7 @@ use crate::program::Run;
 use crate::row::Row;
 
 /// A row of more executions is not for `--quick`.
-const QUICK: u64 = 20_000;
+const QUICK: u64 = 10_000;
 
 /// Programs that are drawn until a million operations were done: about that many schedules.
 const HISTORIES: u64 = 100_000;
@@ -72,11 +72,11 @@ impl Counts {
         }
     }
 
-    /// Whether a row is for `--quick`: a search that is short, and not cut short. A new one is, so that it is noticed that it has no number yet.
+    /// Whether a row is for `--quick`: a search that is known to be short, and not cut short.
     pub(super) fn is_quick(&self, job: &Job) -> bool {
         let search = !job.long && job.mode.is_counted();
         let cut = job.program.threads == 2 && job.bound.is_some();
-        search && !cut && self.of(job).is_none_or(|executions| executions <= QUICK)
+        search && !cut && self.of(job).is_some_and(|executions| executions <= QUICK)
     }
 
     /// Takes the executions of `rows` for right, forgets rows that are in no plan any more, and writes the file.
