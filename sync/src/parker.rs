@@ -186,12 +186,15 @@ mod world {
 
     use super::{Instant, Waker, Wakeup};
     use crate::check;
+    use crate::footprint::{Access, Object};
 
     #[derive(Debug)]
     pub(super) struct Permit {
         semaphore: BatchSemaphore,
         /// Whether a permit is there or on its way: further wakes change nothing. Std's, so no step of its own.
         given: AtomicBool,
+        /// Both together.
+        object: Object,
     }
 
     pub(super) type Parker = Arc<Permit>;
@@ -202,8 +205,11 @@ mod world {
         }
         fn wake_by_ref(self: &Arc<Self>) {
             // Relaxed, here and below: the checker runs its threads on one system thread.
-            if !self.given.swap(true, Relaxed) {
+            let given = self.given.swap(true, Relaxed);
+            self.object.touch_value(!given);
+            if !given {
                 self.semaphore.release(1);
+                self.object.touch(Access::Wake);
             }
         }
     }
@@ -212,6 +218,7 @@ mod world {
         let permit = Arc::new(Permit {
             semaphore: BatchSemaphore::new(0, Fairness::Unfair),
             given: AtomicBool::new(false),
+            object: Object::new(),
         });
         (permit.clone(), permit.into())
     }
@@ -225,6 +232,7 @@ mod world {
         if woken {
             parker.given.store(false, Relaxed);
         }
+        parker.object.touch_value(woken);
         woken
     }
 
@@ -235,6 +243,7 @@ mod world {
         // An error means that the execution is being torn down.
         let _ = parker.semaphore.acquire_blocking(1);
         parker.given.store(false, Relaxed);
+        parker.object.touch(Access::Wait);
         Wakeup::Woken
     }
 }

@@ -27,6 +27,9 @@ mod checked {
     use spanlock_verify::row::{EVENTS, FAILURE, Found};
     use spanlock_verify::trace;
 
+    /// Whether shuttle's own search is asked for, which tries every order of all steps.
+    static PLAIN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
     /// Ends the process with status 2 and the reason.
     fn refuse(reason: &str) -> ! {
         eprintln!("model: {reason}");
@@ -58,6 +61,7 @@ mod checked {
                     config.weaken = Some(parsed.unwrap_or_else(|error| refuse(&error)));
                 }
                 "--sites" => sites = true,
+                "--plain" => PLAIN.store(true, std::sync::atomic::Ordering::Relaxed),
                 "--trace" => config.trace = true,
                 _ => refuse(&format!("unknown argument {arg}")),
             }
@@ -149,6 +153,10 @@ mod checked {
         silent: bool,
         body: impl Fn() + Send + Sync + 'static,
     ) {
+        use std::sync::atomic::Ordering::Relaxed;
+
+        use spanlock_verify::reduce::Reduced;
+
         use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler};
         let mut config = shuttle::Config::new();
         config.max_steps = shuttle::MaxSteps::FailAfter(100_000);
@@ -158,9 +166,10 @@ mod checked {
         let schedules = bound.map(|bound| bound as usize);
         let some = schedules.unwrap_or(10_000);
         match mode {
-            Mode::Dfs => {
+            Mode::Dfs if PLAIN.load(Relaxed) => {
                 shuttle::Runner::new(DfsScheduler::new(schedules, false), config).run(body)
             }
+            Mode::Dfs => shuttle::Runner::new(Reduced::new(), config).run(body),
             Mode::Random => {
                 let scheduler = RandomScheduler::new_from_seed(seed, some);
                 shuttle::Runner::new(scheduler, config).run(body)
