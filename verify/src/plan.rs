@@ -170,45 +170,23 @@ const SLOW: &[&str] = &[
 /// schedules, instead. What they show, smaller rows of the same lock show without bound.
 /// Beginnings of names.
 const ENDLESS: &[&str] = &[
-    "rw-word/bounded-overtaking/shuttle",
     "rw-counter/bounded-overtaking",
-    "rw-counter/cancel/shuttle",
     "rw-counter/cancel-reader",
     "rw-distributed/cancel",
-    "rw-distributed/downgrade-upgradable/shuttle",
-    "rw-distributed/downgrade-writer/shuttle",
     "rw-distributed/poll",
     "rw-distributed/upgrade-readers",
-    "rw-distributed/upgrade-writer/shuttle",
-    "rw-distributed/exclusion/shuttle",
     "rw-distributed/visibility",
     "rw-distributed/wakeup",
-    "rw-distributed/deadlock/shuttle",
-    "srl-array/visibility/shuttle",
-    "srl-array/wakeup/shuttle",
     "srl-array/deadlock",
     "srl-array/batch",
     "srl-array/bounded-overtaking",
     "srl-array/cancel",
-    "srl-array/downgrade-reader/shuttle",
-    "srl-array/downgrade-upgradable/shuttle",
     "srl-array/downgrade-writer",
-    "srl-array/poll/shuttle",
-    "srl-array/upgrade-readers/shuttle",
-    "srl-array/upgrade-writer/shuttle",
     "srl-packed/visibility",
     "srl-packed/wakeup",
     "srl-packed/batch",
     "srl-packed/bounded-overtaking",
     "srl-packed/cancel",
-    "srl-packed/deadlock/shuttle",
-    "srl-packed/downgrade-reader/shuttle",
-    "srl-packed/downgrade-upgradable/shuttle",
-    "srl-packed/downgrade-writer/shuttle",
-    "srl-packed/poll/shuttle",
-    "srl-packed/upgrade-readers/shuttle",
-    "srl-packed/upgrade-writer/shuttle",
-    "srl-packed/deadlock-read-write/shuttle",
     "srl-gate/batch",
     "srl-gate/bounded-overtaking",
     "srl-gate/cancel",
@@ -220,11 +198,6 @@ const ENDLESS: &[&str] = &[
     "srl-gate/exclusion/",
     "srl-gate/exclusion-read-write/",
     "srl-gate/exclusion-write-read/",
-    "srl-gate/readers-share/shuttle",
-    "srl-gate/try-leaves-no-trace/shuttle",
-    "srl-gate/upgrade-readers/shuttle",
-    "srl-gate/visibility/shuttle",
-    "srl-gate/wakeup/shuttle",
     "srl-gate/deadlock",
     "srl-tree/batch",
     "srl-tree/bounded-overtaking",
@@ -234,19 +207,11 @@ const ENDLESS: &[&str] = &[
     "srl-tree/shrink",
     "srl-tree/split",
     "srl-tree/upgrade",
-    "srl-tree/exclusion/shuttle",
-    "srl-tree/exclusion-read-write/shuttle",
-    "srl-tree/exclusion-write-read/shuttle",
     "srl-tree/visibility",
     "srl-tree/readers-share",
-    "srl-tree/disjoint/shuttle",
-    "srl-tree/try-leaves-no-trace/shuttle",
     "srl-tree/wakeup",
     "srl-tree/deadlock",
-    "srl-tree/growth/shuttle",
     "srl-tree/reclamation",
-    "sections/grace/shuttle",
-    "sections/recall/shuttle",
 ];
 
 /// Preemptions in those.
@@ -266,20 +231,10 @@ pub fn jobs() -> Vec<Job> {
             };
             let slow = matches!(program.run, Run::Histories(_) | Run::Twin(_));
             let name = job.name();
-            if ENDLESS.iter().any(|endless| name.starts_with(endless)) {
+            if mode.checker() == Checker::Loom && ENDLESS.iter().any(|endless| name.starts_with(endless)) {
                 job.quick = false;
-                if mode != Mode::Dfs {
-                    job.bound = Some(FEW_PREEMPTIONS);
-                    jobs.push(job);
-                    return;
-                }
-                job.bound = Some(SCHEDULES);
-                for mode in [Mode::Random, Mode::Pct] {
-                    jobs.push(Job {
-                        mode,
-                        ..job.clone()
-                    });
-                }
+                job.bound = Some(FEW_PREEMPTIONS);
+                jobs.push(job);
                 return;
             }
             job.quick = !slow && !SLOW.iter().any(|slow| name.starts_with(slow));
