@@ -3,10 +3,10 @@
 /// [`core::cell::UnsafeCell`] with access through closures: under loom an access that races with another
 /// fails the model. (Shuttle does not look at cells.)
 #[derive(Debug, Default)]
-#[cfg_attr(not(spanlock_shuttle), repr(transparent))]
+#[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), repr(transparent))]
 pub struct UnsafeCell<T>(
     Inner<T>,
-    #[cfg(spanlock_shuttle)] crate::footprint::Object,
+    #[cfg(any(spanlock_loom, spanlock_shuttle))] crate::footprint::Object,
 );
 
 #[cfg(spanlock_loom)]
@@ -22,13 +22,7 @@ impl<T> UnsafeCell<T> {
     }
 
     /// A cell around `value`.
-    #[cfg(spanlock_loom)]
-    pub fn new(value: T) -> Self {
-        UnsafeCell(Inner::new(value))
-    }
-
-    /// A cell around `value`.
-    #[cfg(spanlock_shuttle)]
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
     pub fn new(value: T) -> Self {
         UnsafeCell(Inner::new(value), crate::footprint::Object::new())
     }
@@ -39,8 +33,8 @@ impl<T> UnsafeCell<T> {
     #[inline]
     #[track_caller]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-        #[cfg(spanlock_shuttle)]
-        self.1.touch(crate::footprint::Access::Read);
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        self.1.touch_behind(crate::footprint::Access::Read);
         #[cfg(spanlock_loom)]
         {
             self.0.with(f)
@@ -57,8 +51,8 @@ impl<T> UnsafeCell<T> {
     #[inline]
     #[track_caller]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-        #[cfg(spanlock_shuttle)]
-        self.1.touch(crate::footprint::Access::Write);
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        self.1.touch_behind(crate::footprint::Access::Write);
         #[cfg(spanlock_loom)]
         {
             self.0.with_mut(f)

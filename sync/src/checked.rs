@@ -7,7 +7,7 @@ use core::panic::Location;
 
 use super::Ordering;
 use crate::check::{self, Fault, Op};
-use crate::footprint::{Access, Object};
+use crate::footprint::{self, Object};
 
 #[cfg(spanlock_loom)]
 use loom::sync::atomic as world;
@@ -38,15 +38,14 @@ macro_rules! common {
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 let order = check::ordering(Location::caller(), Op::Store, order);
-                if cfg!(spanlock_shuttle) {
-                    let old = self.0.swap(value, order);
-                    self.1.touch_value(old != value);
-                } else if check::rmw_loads() {
+                if cfg!(spanlock_shuttle) || check::rmw_loads() {
                     // Loads are read-modify-writes in this mode. Loom does not know that no store can come
                     // between one of those and what it read, so it would let a store be lost.
-                    self.0.swap(value, order);
+                    let old = self.0.swap(value, order);
+                    self.1.touch_value(old != value, true);
                 } else {
                     self.0.store(value, order);
+                    self.1.touch_value(true, false);
                 }
             }
 
@@ -54,7 +53,7 @@ macro_rules! common {
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 let order = check::ordering(Location::caller(), Op::Rmw, order);
                 let old = self.0.swap(value, order);
-                self.1.touch_value(old != value);
+                self.1.touch_value(old != value, true);
                 old
             }
 
@@ -83,7 +82,7 @@ macro_rules! common {
                 let failure = check::ordering(Location::caller(), Op::Failure, failure);
                 if check::fault(Fault::WeakCas) {
                     let found = self.0.load(as_load(failure));
-                    self.1.touch(Access::Read);
+                    self.1.touch_value(false, true);
                     return Err(found);
                 }
                 self.exchange(current, new, success, as_load(failure))
@@ -97,7 +96,7 @@ macro_rules! common {
                 failure: Ordering,
             ) -> Result<$value, $value> {
                 let result = self.0.compare_exchange(current, new, success, failure);
-                self.1.touch_value(result.is_ok() && current != new);
+                self.1.touch_value(result.is_ok() && current != new, true);
                 result
             }
         }
@@ -113,7 +112,10 @@ macro_rules! rmw {
                 let old = self.0.$method(value, order);
                 // SAFETY: no thread runs between the operation and this look.
                 #[cfg(spanlock_shuttle)]
-                self.1.touch_value(old != unsafe { self.0.raw_load() });
+                let changed = old != unsafe { self.0.raw_load() };
+                #[cfg(spanlock_loom)]
+                let changed = true;
+                self.1.touch_value(changed, true);
                 old
             }
         )*
@@ -134,7 +136,7 @@ macro_rules! integer {
                 } else {
                     self.0.load(order)
                 };
-                self.1.touch(Access::Read);
+                self.1.touch_value(false, true);
                 value
             }
 
@@ -159,7 +161,7 @@ impl AtomicBool {
         } else {
             self.0.load(order)
         };
-        self.1.touch(Access::Read);
+        self.1.touch_value(false, true);
         value
     }
 
@@ -180,7 +182,7 @@ impl<T> AtomicPtr<T> {
         } else {
             self.0.load(order)
         };
-        self.1.touch(Access::Read);
+        self.1.touch_value(false, true);
         value
     }
 }
@@ -190,5 +192,8 @@ impl<T> AtomicPtr<T> {
 pub fn fence(order: Ordering) {
     if let Some(order) = check::fence_ordering(Location::caller(), order) {
         world::fence(order);
+        if order == Ordering::SeqCst {
+            footprint::touch_order();
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! What each step of an execution touches, for a search that need not try both orders of steps that touch different things.
-//! Only under shuttle: loom has a reduction of its own.
 //!
-//! A *step* is what a thread does from one switch point to the next: shuttle has one before each operation of the door, so a step is an operation and
+//! A *step* is what a thread does from one switch point to the next: the checkers have one before each operation of the door, so a step is an operation and
 //! the thread's own code after it. The door notes what that touches, after the switch, when it is known: a compare-exchange that failed, or a store of the
 //! value that is there already, changes nothing, and is noted as a read.
+//!
+//! Under shuttle whoever searches asks when a step has ended ([`take`]); under loom, whose scheduler is its own, it is told of each touch ([`watch`]).
 //!
 //! Objects are numbered by who made them and how many it had made before: so they have the same numbers in all executions that begin alike,
 //! which addresses have not.
@@ -41,15 +42,34 @@ pub struct Touch {
 /// The number of everything: each step is to be taken to read it, and one of which the door does not know what it touches writes it.
 pub const EVERYTHING: u64 = u64::MAX;
 
+/// What a touch is in its step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The operation, with which the step begins.
+    Operation {
+        /// Whether loom chooses among values to be read.
+        reads: bool,
+    },
+    /// In the code behind it.
+    Behind,
+    /// The thread's last: what is left to it is the checker's.
+    End,
+}
+
+/// Who is told: of the thread's index, what it touches, and as what.
+pub type Watch = fn(usize, Touch, Part);
+
 /// Bit of the numbers of those that no thread makes.
 const NO_THREADS: u64 = 1 << 63;
 /// The order in which threads are numbered.
 const NUMBERING: u64 = NO_THREADS | (1 << 32);
 /// The counts of occasions for faults.
 const FAULTS: u64 = NUMBERING + 1;
+const ORDER: u64 = NUMBERING + 2;
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(false) };
+    static WATCH: Cell<Option<Watch>> = const { Cell::new(None) };
     static TOUCHED: RefCell<Vec<Touch>> = const { RefCell::new(Vec::new()) };
     static LOCKING: Cell<Option<u64>> = const { Cell::new(None) };
     /// How many objects each thread has made.
@@ -59,6 +79,12 @@ thread_local! {
 /// Records from now on, in executions that this system thread runs.
 pub fn record() {
     RECORDING.set(true);
+}
+
+/// As [`record`], and `watch` is told at once.
+pub fn watch(watch: Watch) {
+    WATCH.set(Some(watch));
+    record();
 }
 
 /// What was touched since the last call.
@@ -76,30 +102,57 @@ pub(crate) fn begin_execution() {
     MADE.with_borrow_mut(Vec::clear);
 }
 
-fn touch(object: u64, access: Access) {
-    if RECORDING.get() {
-        TOUCHED.with_borrow_mut(|touched| touched.push(Touch { object, access }));
+fn touch(object: u64, access: Access, part: Part) {
+    if !RECORDING.get() {
+        return;
+    }
+    let touch = Touch { object, access };
+    match WATCH.get() {
+        Some(watch) => watch(crate::thread::index(), touch, part),
+        None => TOUCHED.with_borrow_mut(|touched| touched.push(touch)),
     }
 }
 
-/// The number of a thread by its index, as an object that is waited for: for its start, and for its end.
+/// A thread as an object that is waited for, by its index: for its start, and for its end.
+#[cfg(spanlock_shuttle)]
 pub(crate) fn touch_thread(index: usize, access: Access) {
-    touch(NO_THREADS | index as u64, access);
+    touch(NO_THREADS | index as u64, access, Part::Behind);
+}
+
+/// A thread begins, or goes on after a yield: a step of its own under loom, before that of the next operation.
+#[cfg(spanlock_loom)]
+pub(crate) fn touch_start(index: usize) {
+    let part = Part::Operation { reads: false };
+    touch(NO_THREADS | index as u64, Access::Wait, part);
+}
+
+/// A thread ends.
+#[cfg(spanlock_loom)]
+pub(crate) fn touch_end(index: usize) {
+    touch(NO_THREADS | index as u64, Access::Wake, Part::End);
 }
 
 /// A thread is given its number: another would get another one in its stead.
+#[cfg(spanlock_shuttle)]
 pub(crate) fn touch_numbering() {
-    touch(NUMBERING, Access::Write);
+    touch(NUMBERING, Access::Write, Part::Behind);
+}
+
+/// The order of all that is sequentially consistent, which loom keeps.
+pub(crate) fn touch_order() {
+    if cfg!(spanlock_loom) {
+        touch(ORDER, Access::Write, Part::Behind);
+    }
 }
 
 /// The step's operation is one whose objects the door does not tell apart.
 pub(crate) fn touch_unknown() {
-    touch(EVERYTHING, Access::Write);
+    touch(EVERYTHING, Access::Write, Part::Behind);
 }
 
 /// An occasion for a fault is counted.
 pub(crate) fn touch_faults() {
-    touch(FAULTS, Access::Write);
+    touch(FAULTS, Access::Write, Part::Behind);
 }
 
 /// What the door knows each of its objects by.
@@ -121,16 +174,23 @@ impl Object {
         })
     }
 
-    /// Notes it in the step that runs: so after the checker's operation, before which the switch is.
+    /// Notes it in the step that runs, as what its operation is about: so after the checker's operation, before which the switch is.
     #[inline]
     pub(crate) fn touch(&self, access: Access) {
-        touch(self.0, access);
+        touch(self.0, access, Part::Operation { reads: false });
     }
 
-    /// As [`touch`](Self::touch), by an operation that may have changed the value.
+    /// As [`touch`](Self::touch), by an atomic operation that may have changed the value.
     #[inline]
-    pub(crate) fn touch_value(&self, changed: bool) {
-        self.touch(if changed { Access::Write } else { Access::Read });
+    pub(crate) fn touch_value(&self, changed: bool, reads: bool) {
+        let access = if changed { Access::Write } else { Access::Read };
+        touch(self.0, access, Part::Operation { reads });
+    }
+
+    /// Notes it in the step that runs, as touched by the code behind the operation.
+    #[inline]
+    pub(crate) fn touch_behind(&self, access: Access) {
+        touch(self.0, access, Part::Behind);
     }
 
     /// Says, before the switch, that what comes after it is to lock this.

@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-#[cfg(spanlock_shuttle)]
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
 use crate::footprint::{self, Access};
 #[cfg(spanlock_loom)]
 use loom::sync as world;
@@ -21,7 +21,7 @@ use std::sync as world;
 #[derive(Debug, Default)]
 pub struct Mutex<T>(
     world::Mutex<T>,
-    #[cfg(spanlock_shuttle)] footprint::Object,
+    #[cfg(any(spanlock_loom, spanlock_shuttle))] footprint::Object,
 );
 
 impl<T> Mutex<T> {
@@ -36,7 +36,7 @@ impl<T> Mutex<T> {
     pub fn new(value: T) -> Self {
         Mutex(
             world::Mutex::new(value),
-            #[cfg(spanlock_shuttle)]
+            #[cfg(any(spanlock_loom, spanlock_shuttle))]
             footprint::Object::new(),
         )
     }
@@ -45,7 +45,7 @@ impl<T> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        #[cfg(spanlock_shuttle)]
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
         self.1.about_to_lock();
         #[cfg(feature = "std")]
         let guard = (self.0.lock()).unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -53,7 +53,7 @@ impl<T> Mutex<T> {
         let guard = self.0.lock();
         MutexGuard(
             guard,
-            #[cfg(spanlock_shuttle)]
+            #[cfg(any(spanlock_loom, spanlock_shuttle))]
             Locked::new(&self.1),
         )
     }
@@ -74,26 +74,28 @@ impl<T> Mutex<T> {
 #[must_use = "dropping the guard at once unlocks the mutex"]
 pub struct MutexGuard<'a, T>(
     world::MutexGuard<'a, T>,
-    #[cfg(spanlock_shuttle)] Locked<'a>,
+    #[cfg(any(spanlock_loom, spanlock_shuttle))] Locked<'a>,
 );
 
 /// Notes in a mutex's footprints that it was locked, and, dropped after the guard, that it was unlocked.
-#[cfg(spanlock_shuttle)]
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
 #[derive(Debug)]
 struct Locked<'a>(&'a footprint::Object);
 
-#[cfg(spanlock_shuttle)]
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
 impl<'a> Locked<'a> {
     fn new(object: &'a footprint::Object) -> Self {
         object.touch(Access::Lock);
+        footprint::touch_order();
         Locked(object)
     }
 }
 
-#[cfg(spanlock_shuttle)]
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.0.touch(Access::Unlock);
+        self.0.touch_behind(Access::Unlock);
+        footprint::touch_order();
     }
 }
 
@@ -130,7 +132,7 @@ impl Condvar {
     /// Unlocks, sleeps until notified, locks again. May return without a notification: look again.
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        #[cfg(spanlock_shuttle)]
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
         let object = {
             footprint::touch_unknown();
             let object = guard.1.0;
@@ -140,7 +142,7 @@ impl Condvar {
         let guard = (self.0.wait(guard.0)).unwrap_or_else(|poisoned| poisoned.into_inner());
         MutexGuard(
             guard,
-            #[cfg(spanlock_shuttle)]
+            #[cfg(any(spanlock_loom, spanlock_shuttle))]
             Locked::new(object),
         )
     }
@@ -149,7 +151,7 @@ impl Condvar {
     #[track_caller]
     pub fn notify_one(&self) {
         self.0.notify_one();
-        #[cfg(spanlock_shuttle)]
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
         footprint::touch_unknown();
     }
 
@@ -157,7 +159,7 @@ impl Condvar {
     #[track_caller]
     pub fn notify_all(&self) {
         self.0.notify_all();
-        #[cfg(spanlock_shuttle)]
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
         footprint::touch_unknown();
     }
 }

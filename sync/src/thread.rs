@@ -60,7 +60,12 @@ mod world {
         let index = crate::check::next_thread_index();
         let body = move || {
             INDEX.with(|cell| cell.set(index));
-            f()
+            #[cfg(spanlock_loom)]
+            crate::footprint::touch_start(index);
+            let result = f();
+            #[cfg(spanlock_loom)]
+            crate::footprint::touch_end(index);
+            result
         };
         #[cfg(spanlock_loom)]
         return thread::spawn(body);
@@ -68,7 +73,11 @@ mod world {
         thread::spawn(index, body)
     }
 
-    pub(super) use self::thread::yield_now;
+    pub(super) fn yield_now() {
+        thread::yield_now();
+        #[cfg(spanlock_loom)]
+        crate::footprint::touch_start(index());
+    }
 }
 
 /// Shuttle's threads, whose starts and ends are noted in the footprints.

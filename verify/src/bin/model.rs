@@ -129,7 +129,22 @@ mod checked {
         builder.max_permutations = None;
         builder.max_branches = 10_000;
         builder.preemption_bound = job.bound.map(|bound| bound as usize);
-        builder.check(move || execute(|| run()));
+        if !PLAIN.load(std::sync::atomic::Ordering::Relaxed) {
+            let file = (job.mode == Mode::Weak).then(|| std::path::PathBuf::from(format!("/dev/shm/spanlock-{}", std::process::id())));
+            if let Some(file) = &file {
+                builder.checkpoint_file = Some(file.clone());
+                builder.checkpoint_interval = 1;
+            }
+            spanlock_verify::prune::begin(file);
+        }
+        builder.check(move || {
+            spanlock_verify::prune::begin_execution();
+            execute(|| run())
+        });
+        if let Some(file) = &builder.checkpoint_file {
+            let _ = std::fs::remove_file(file);
+        }
+        eprintln!("prunes {}", spanlock_verify::prune::prunes());
     }
 
     #[cfg(spanlock_shuttle)]
