@@ -42,6 +42,14 @@ pub struct Touch {
 /// The number of everything: each step is to be taken to read it, and one of which the door does not know what it touches writes it.
 pub const EVERYTHING: u64 = u64::MAX;
 
+/// Whether the order of two steps that touch these matters: whether both touch an object, and one of them does not only look at it.
+pub fn dependent(one: &[Touch], other: &[Touch]) -> bool {
+    let clash = |a: &Touch, b: &Touch| {
+        a.object == b.object && (a.access != Access::Read || b.access != Access::Read)
+    };
+    one.iter().any(|a| other.iter().any(|b| clash(a, b)))
+}
+
 /// What a touch is in its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {

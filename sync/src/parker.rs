@@ -171,7 +171,11 @@ mod world {
         }
         fn wake_by_ref(self: &Arc<Self>) {
             if !self.set(true) {
-                let guard = self.shut.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let guard = self
+                    .shut
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take();
                 drop(guard);
             }
         }
@@ -246,7 +250,8 @@ mod world {
         fn wake_by_ref(self: &Arc<Self>) {
             // Relaxed, here and below: the checker runs its threads on one system thread.
             let given = self.given.swap(true, Relaxed);
-            self.object.touch_behind(if given { Access::Read } else { Access::Write });
+            self.object
+                .touch_behind(if given { Access::Read } else { Access::Write });
             if !given {
                 self.semaphore.release(1);
                 self.object.touch(Access::Wake);

@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub use std::thread::{JoinHandle, ThreadId};
 
-#[cfg(spanlock_loom)]
-pub use loom::thread::JoinHandle;
 #[cfg(spanlock_shuttle)]
 pub use footprints::JoinHandle;
+#[cfg(spanlock_loom)]
+pub use loom::thread::JoinHandle;
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 mod world {

@@ -12,7 +12,7 @@ pub enum Mode {
     Weak,
     /// Loom, loads as read-modify-writes.
     RmwLoad,
-    /// Shuttle, every schedule.
+    /// Shuttle, every schedule, but for those that differ from another in the order of independent steps (`reduce.rs`).
     Dfs,
     /// Shuttle, random schedules.
     Random,
@@ -121,6 +121,27 @@ impl Job {
         format!("{primitive}/{property}/{checker}/{mode}{faults}")
     }
 
+    /// Whether, of executions that differ only in the order of independent steps, one is enough: so in all searches of two threads without bound, and in shuttle's.
+    pub fn is_reduced(&self) -> bool {
+        self.mode == Mode::Dfs || self.bound.is_none() && self.program.threads <= 2
+    }
+
+    /// Which executions are explored, of those within the bound.
+    pub fn search(&self) -> &'static str {
+        match self.mode.checker() {
+            Checker::Loom if self.is_reduced() => {
+                "one of each class that differ only in the order of independent steps: loom's races, and sleep sets"
+            }
+            Checker::Loom => {
+                "one or more of each class that differ only in the order of independent steps: loom's races"
+            }
+            Checker::Shuttle if self.is_reduced() => {
+                "one of each class that differ only in the order of independent steps: source sets and sleep sets"
+            }
+            Checker::Shuttle => "those drawn",
+        }
+    }
+
     /// The rounds after which spin loops are cut: the door cuts a lock's to none, and litmus programs have none.
     pub fn spin_cap(&self) -> Option<u32> {
         (self.program.primitive != "litmus").then_some(0)
@@ -140,6 +161,28 @@ const SCHEDULES: u64 = 20_000;
 
 /// Rows that take more than a few seconds: left out of `--quick`. Beginnings of names.
 const SLOW: &[&str] = &[
+    "rw-distributed/cancel/loom",
+    "rw-distributed/upgrade-readers/loom",
+    "rw-distributed/visibility",
+    "rw-distributed/wakeup",
+    "srl-array/batch",
+    "srl-array/cancel-reader",
+    "srl-gate/",
+    "srl-packed/batch",
+    "srl-packed/cancel-reader",
+    "srl-packed/visibility/loom",
+    "srl-packed/wakeup/loom",
+    "srl-tree/batch",
+    "srl-tree/bounded-overtaking",
+    "srl-tree/cancel",
+    "srl-tree/deadlock",
+    "srl-tree/downgrade",
+    "srl-tree/reclamation",
+    "srl-tree/shrink-",
+    "srl-tree/split-",
+    "srl-tree/upgrade",
+    "srl-tree/visibility",
+    "srl-tree/wakeup",
     "packed-word/exclusion",
     "rw-distributed/deadlock",
     "rw-distributed/downgrade-upgradable/",
@@ -166,52 +209,20 @@ const SLOW: &[&str] = &[
     "srl-tree/try-leaves-no-trace/loom/rmw-load",
 ];
 
-/// Rows of two threads whose search is known not to end in minutes: explored up to a number of preemptions, or by random
-/// schedules, instead. What they show, smaller rows of the same lock show without bound.
-/// Beginnings of names.
+/// Rows of two threads whose search is known not to end in minutes: explored up to a number of preemptions, or by random schedules, instead. Beginnings of names.
 const ENDLESS: &[&str] = &[
-    "rw-counter/bounded-overtaking",
-    "rw-counter/cancel-reader",
-    "rw-distributed/cancel",
-    "rw-distributed/poll",
-    "rw-distributed/upgrade-readers",
-    "rw-distributed/visibility",
-    "rw-distributed/wakeup",
-    "srl-array/deadlock",
-    "srl-array/batch",
-    "srl-array/bounded-overtaking",
-    "srl-array/cancel",
-    "srl-array/downgrade-writer",
-    "srl-packed/visibility",
-    "srl-packed/wakeup",
-    "srl-packed/batch",
-    "srl-packed/bounded-overtaking",
-    "srl-packed/cancel",
-    "srl-gate/batch",
-    "srl-gate/bounded-overtaking",
-    "srl-gate/cancel",
-    "srl-gate/downgrade",
-    "srl-gate/poll",
-    "srl-gate/shrink",
-    "srl-gate/split",
-    "srl-gate/upgrade-writer",
-    "srl-gate/exclusion/",
-    "srl-gate/exclusion-read-write/",
-    "srl-gate/exclusion-write-read/",
-    "srl-gate/deadlock",
-    "srl-tree/batch",
-    "srl-tree/bounded-overtaking",
-    "srl-tree/cancel",
-    "srl-tree/downgrade",
-    "srl-tree/poll",
-    "srl-tree/shrink",
-    "srl-tree/split",
-    "srl-tree/upgrade",
-    "srl-tree/visibility",
-    "srl-tree/readers-share",
-    "srl-tree/wakeup",
-    "srl-tree/deadlock",
-    "srl-tree/reclamation",
+    // Two requests that each go through words, gate, entries and scan: shuttle searches them to their end, and so does loom those of `srl-gate`.
+    "srl-array/batch/loom",
+    "srl-array/batch-across/loom",
+    "srl-packed/batch/loom",
+    "srl-packed/batch-across/loom",
+    "srl-tree/batch/loom",
+    "srl-tree/batch-across",
+    // Wide holds that are cut, against small requests.
+    "srl-gate/shrink-keeps/loom",
+    "srl-gate/shrink-wakes/loom/weak",
+    "srl-gate/split-keeps/loom",
+    "srl-gate/split-wakes/loom",
 ];
 
 /// Preemptions in those.
@@ -231,10 +242,20 @@ pub fn jobs() -> Vec<Job> {
             };
             let slow = matches!(program.run, Run::Histories(_) | Run::Twin(_));
             let name = job.name();
-            if mode.checker() == Checker::Loom && ENDLESS.iter().any(|endless| name.starts_with(endless)) {
+            if ENDLESS.iter().any(|endless| name.starts_with(endless)) {
                 job.quick = false;
-                job.bound = Some(FEW_PREEMPTIONS);
-                jobs.push(job);
+                if mode != Mode::Dfs {
+                    job.bound = Some(FEW_PREEMPTIONS);
+                    jobs.push(job);
+                    return;
+                }
+                job.bound = Some(SCHEDULES);
+                for mode in [Mode::Random, Mode::Pct] {
+                    jobs.push(Job {
+                        mode,
+                        ..job.clone()
+                    });
+                }
                 return;
             }
             job.quick = !slow && !SLOW.iter().any(|slow| name.starts_with(slow));

@@ -46,7 +46,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
-use spanlock_sync::footprint::{self, Access, EVERYTHING, Touch};
+use spanlock_sync::footprint::{self, Access, EVERYTHING, Touch, dependent};
 
 /// More threads than any model has.
 const THREADS: usize = 8;
@@ -71,14 +71,6 @@ fn members(threads: Threads) -> impl Iterator<Item = usize> {
 }
 
 type Footprint = Rc<[Touch]>;
-
-/// Whether the order of two steps matters.
-fn dependent(one: &[Touch], other: &[Touch]) -> bool {
-    let clash = |a: &Touch, b: &Touch| {
-        a.object == b.object && (a.access != Access::Read || b.access != Access::Read)
-    };
-    one.iter().any(|a| other.iter().any(|b| clash(a, b)))
-}
 
 /// A point at which a thread is to make a step, and the step that it makes in the present execution.
 struct Node {
@@ -122,6 +114,7 @@ struct Thread {
 }
 
 /// The scheduler.
+#[derive(Default)]
 pub struct Reduced {
     /// The way to the present step.
     nodes: Vec<Node>,
@@ -136,30 +129,13 @@ pub struct Reduced {
     begun: bool,
     /// This execution has come where the search has been, or where nobody can run, and is only run to its end.
     leave: bool,
-    in_vain: u64,
-}
-
-impl Default for Reduced {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl Reduced {
     /// A search that has not begun, in this system thread.
     pub fn new() -> Self {
         footprint::record();
-        Reduced {
-            nodes: Vec::new(),
-            at: 0,
-            new_from: 0,
-            threads: Default::default(),
-            seen: HashMap::new(),
-            asleep: Vec::new(),
-            begun: false,
-            leave: false,
-            in_vain: 0,
-        }
+        Self::default()
     }
 
     fn node(&self, at: At) -> &Node {
@@ -263,8 +239,16 @@ impl Reduced {
         races.sort_unstable();
         races.dedup();
         // If another of them is between, they are no neighbours: that race comes up when the other is the other way round.
-        let between = |race: &At| races.iter().any(|other| other != race && self.before(*race, *other));
-        let neighbours = races.iter().filter(|race| !between(race)).copied().collect();
+        let between = |race: &At| {
+            races
+                .iter()
+                .any(|other| other != race && self.before(*race, *other))
+        };
+        let neighbours = races
+            .iter()
+            .filter(|race| !between(race))
+            .copied()
+            .collect();
         (clock, neighbours)
     }
 
@@ -315,8 +299,13 @@ impl Reduced {
     /// Whether a thread that the checker takes for runnable can make a step, and not only find that it must wait.
     fn is_enabled(&self, thread: usize) -> bool {
         let thread = &self.threads[thread];
-        let held = |object: &u64| self.seen.get(object).is_some_and(|seen| seen.lock > seen.unlock);
-        let changed = |&(object, at): &(u64, At)| self.seen.get(&object).is_some_and(|seen| seen.write > at);
+        let held = |object: &u64| {
+            self.seen
+                .get(object)
+                .is_some_and(|seen| seen.lock > seen.unlock)
+        };
+        let changed =
+            |&(object, at): &(u64, At)| self.seen.get(&object).is_some_and(|seen| seen.write > at);
         let must_wait = thread.locking.as_ref().is_some_and(held)
             || (thread.yielded.as_ref()).is_some_and(|looked| !looked.iter().any(changed));
         !must_wait
@@ -325,7 +314,11 @@ impl Reduced {
     /// The thread that makes the next step; none if all who could are asleep, or nobody can.
     fn choose(&mut self, enabled: Threads, current: Option<usize>) -> Option<usize> {
         if let Some(node) = self.nodes.get(self.at) {
-            assert_eq!(node.enabled, enabled, "at step {}: what else than the schedule does the model depend on?", self.at);
+            assert_eq!(
+                node.enabled, enabled,
+                "step {}: what else than the schedule does the model depend on?",
+                self.at
+            );
             return Some(node.thread);
         }
         let awake = enabled & !threads_of(&self.asleep);
@@ -370,7 +363,12 @@ impl Scheduler for Reduced {
         Some(Schedule::new(0))
     }
 
-    fn next_task(&mut self, runnable: &[&Task], current: Option<TaskId>, yields: bool) -> Option<TaskId> {
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        yields: bool,
+    ) -> Option<TaskId> {
         self.end_step();
         let locking = footprint::take_locking();
         let current = current.map(usize::from);
@@ -391,21 +389,16 @@ impl Scheduler for Reduced {
                 return Some(thread.into());
             }
             self.leave = true;
-            self.in_vain += u64::from(enabled != 0);
         }
         // Who yields has nothing to do before others have run.
-        let other = threads.iter().find(|&&thread| !yields || Some(thread) != current);
+        let other = threads
+            .iter()
+            .find(|&&thread| !yields || Some(thread) != current);
         let other = other.or(threads.first());
         other.map(|&thread| thread.into())
     }
 
     fn next_u64(&mut self) -> u64 {
         panic!("an exhaustive search draws nothing at random");
-    }
-}
-
-impl Drop for Reduced {
-    fn drop(&mut self) {
-        if std::env::var_os("REDUCED_DEBUG").is_some() { eprintln!("in vain: {}", self.in_vain); }
     }
 }

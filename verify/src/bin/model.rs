@@ -16,19 +16,33 @@ fn main() {
 
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 mod checked {
+    use std::path::PathBuf;
     use std::process::exit;
     use std::str::FromStr;
+    use std::sync::OnceLock;
 
     use spanlock_sync::check::{self, Config, Site, Weakening};
     #[cfg(spanlock_shuttle)]
     use spanlock_testkit::Driven;
     use spanlock_verify::plan::{Job, Mode, jobs};
     use spanlock_verify::program::{Fault, FaultKind, Run};
+    #[cfg(spanlock_loom)]
+    use spanlock_verify::prune;
+    #[cfg(spanlock_shuttle)]
+    use spanlock_verify::reduce::Reduced;
     use spanlock_verify::row::{EVENTS, FAILURE, Found};
     use spanlock_verify::trace;
 
-    /// Whether shuttle's own search is asked for, which tries every order of all steps.
-    static PLAIN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    /// Set if the checker's own search is asked for, with nothing left out.
+    static PLAIN: OnceLock<()> = OnceLock::new();
+
+    fn is_plain() -> bool {
+        PLAIN.get().is_some()
+    }
+
+    /// A file to write to; without it loom's weak mode leaves nothing out.
+    #[cfg_attr(spanlock_shuttle, allow(dead_code))]
+    static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
 
     /// Ends the process with status 2 and the reason.
     fn refuse(reason: &str) -> ! {
@@ -61,7 +75,8 @@ mod checked {
                     config.weaken = Some(parsed.unwrap_or_else(|error| refuse(&error)));
                 }
                 "--sites" => sites = true,
-                "--plain" => PLAIN.store(true, std::sync::atomic::Ordering::Relaxed),
+                "--plain" => PLAIN.set(()).unwrap_or_default(),
+                "--scratch" => SCRATCH.set(value().into()).unwrap_or_default(),
                 "--trace" => config.trace = true,
                 _ => refuse(&format!("unknown argument {arg}")),
             }
@@ -119,7 +134,7 @@ mod checked {
 
     #[cfg(spanlock_loom)]
     fn explore(job: Job) {
-        let Run::Once(run) = job.program.run else {
+        let Run::Once(run) = job.program.run.clone() else {
             refuse("histories are for shuttle, twins for Spin");
         };
         report_panics();
@@ -129,22 +144,23 @@ mod checked {
         builder.max_permutations = None;
         builder.max_branches = 10_000;
         builder.preemption_bound = job.bound.map(|bound| bound as usize);
-        if !PLAIN.load(std::sync::atomic::Ordering::Relaxed) {
-            let file = (job.mode == Mode::Weak).then(|| std::path::PathBuf::from(format!("/dev/shm/spanlock-{}", std::process::id())));
-            if let Some(file) = &file {
-                builder.checkpoint_file = Some(file.clone());
-                builder.checkpoint_interval = 1;
-            }
-            spanlock_verify::prune::begin(file);
+        // A weak compare-exchange that fails by plan is a load in either mode.
+        let values = job.mode == Mode::Weak || !job.faults.is_empty();
+        let scratch = SCRATCH.get().filter(|_| values);
+        let prunes = job.is_reduced() && !is_plain() && (scratch.is_some() || !values);
+        if prunes {
+            builder.checkpoint_file = scratch.cloned();
+            builder.checkpoint_interval = 1;
+            // Loom would go on where a search of before was.
+            scratch.map(std::fs::remove_file);
+            prune::begin(scratch.cloned());
         }
         builder.check(move || {
-            spanlock_verify::prune::begin_execution();
-            execute(|| run())
+            if prunes {
+                prune::begin_execution();
+            }
+            execute(|| run());
         });
-        if let Some(file) = &builder.checkpoint_file {
-            let _ = std::fs::remove_file(file);
-        }
-        eprintln!("prunes {}", spanlock_verify::prune::prunes());
     }
 
     #[cfg(spanlock_shuttle)]
@@ -168,10 +184,6 @@ mod checked {
         silent: bool,
         body: impl Fn() + Send + Sync + 'static,
     ) {
-        use std::sync::atomic::Ordering::Relaxed;
-
-        use spanlock_verify::reduce::Reduced;
-
         use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler};
         let mut config = shuttle::Config::new();
         config.max_steps = shuttle::MaxSteps::FailAfter(100_000);
@@ -181,7 +193,7 @@ mod checked {
         let schedules = bound.map(|bound| bound as usize);
         let some = schedules.unwrap_or(10_000);
         match mode {
-            Mode::Dfs if PLAIN.load(Relaxed) => {
+            Mode::Dfs if is_plain() => {
                 shuttle::Runner::new(DfsScheduler::new(schedules, false), config).run(body)
             }
             Mode::Dfs => shuttle::Runner::new(Reduced::new(), config).run(body),
@@ -200,8 +212,8 @@ mod checked {
     #[cfg(spanlock_shuttle)]
     fn histories(mode: Mode, bound: Option<u64>, make: fn() -> Driven) {
         use std::panic::catch_unwind;
+        use std::sync::Arc;
         use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-        use std::sync::{Arc, OnceLock};
 
         use proptest::test_runner::{TestCaseError, TestError};
         use spanlock_testkit::op::Program;

@@ -91,6 +91,7 @@ fn row(job: &Job, ended: &Ended, built: &Built) -> Row {
         faults: job.faults.iter().map(ToString::to_string).collect(),
         executions: found.executions,
         seconds: ended.elapsed.as_secs_f64(),
+        search: job.search().to_owned(),
         verdict,
         outcomes: found.outcomes.len() as u64,
         outcome_hash: format!(
