@@ -139,6 +139,7 @@ impl Job {
                 "one of each class that differ only in the order of independent steps: source sets and sleep sets"
             }
             Checker::Shuttle => "those drawn",
+            Checker::Spin => "every state",
         }
     }
 
