@@ -60,8 +60,10 @@ pub enum Part {
     },
     /// In the code behind it.
     Behind,
-    /// The thread's last: what is left to it is the checker's.
+    /// The thread's last: until the exit, what it does is the checker's.
     End,
+    /// Behind that.
+    Exit,
 }
 
 /// Who is told: of the thread's index, what it touches, and as what.
@@ -138,6 +140,12 @@ pub(crate) fn touch_start(index: usize) {
 #[cfg(spanlock_loom)]
 pub(crate) fn touch_end(index: usize) {
     touch(NO_THREADS | index as u64, Access::Wake, Part::End);
+}
+
+/// The checker has done what it does at the end of a thread, but for switching to another.
+#[cfg(spanlock_loom)]
+pub(crate) fn touch_exit(index: usize) {
+    touch(NO_THREADS | index as u64, Access::Wake, Part::Exit);
 }
 
 /// A thread is given its number: another would get another one in its stead.

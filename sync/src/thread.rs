@@ -47,8 +47,21 @@ mod world {
 
     #[cfg(spanlock_loom)]
     loom::thread_local! { static INDEX: Cell<usize> = Cell::new(0); }
+    #[cfg(spanlock_loom)]
+    loom::thread_local! { static EXIT: Exit = Exit(index()); }
     #[cfg(spanlock_shuttle)]
     shuttle::thread_local! { static INDEX: Cell<usize> = Cell::new(0); }
+
+    /// Dropped when loom has told who joins the thread that it ends.
+    #[cfg(spanlock_loom)]
+    struct Exit(usize);
+
+    #[cfg(spanlock_loom)]
+    impl Drop for Exit {
+        fn drop(&mut self) {
+            crate::footprint::touch_exit(self.0);
+        }
+    }
 
     pub(super) fn index() -> usize {
         INDEX.try_with(Cell::get).unwrap_or(0)
@@ -61,7 +74,7 @@ mod world {
         let body = move || {
             INDEX.with(|cell| cell.set(index));
             #[cfg(spanlock_loom)]
-            crate::footprint::touch_start(index);
+            EXIT.with(|_| crate::footprint::touch_start(index));
             let result = f();
             #[cfg(spanlock_loom)]
             crate::footprint::touch_end(index);

@@ -14,7 +14,7 @@
 //! # What must be known
 //! - **Every choice between threads**, so every step has an operation of the door, or is made known otherwise: a thread's start, its going on after a yield. What is left of a thread
 //!   behind its last operation is loom's (it tells who joins), and touches nothing: there loom does not search
-//!   ([`loom::stop_exploring`]), which with *two* threads leaves out nothing. With more it would, so they are searched as loom does it.
+//!   ([`loom::stop_exploring`] until it drops the thread's locals), which with *two* threads leaves out nothing. With more it would, so they are searched as loom does it.
 //! - **Every choice between values** that a load may see: two of them can look alike from here, and still what was searched below one says nothing of
 //!   the other. Loom does not tell, but it writes its way to a file before each execution, if it is asked to (`checkpoint_file`), and the number of loads on it says
 //!   which one is to see another value. In the mode `rmw-load` there are no such choices, but for weak compare-exchanges that fail by plan.
@@ -74,8 +74,8 @@ struct Search {
     unknown: bool,
     /// Something was not.
     left_out: bool,
-    /// A thread has ended, and nobody has begun a step since.
-    ended: bool,
+    /// A thread is between its end and its exit.
+    ending: bool,
 }
 
 thread_local! { static SEARCH: RefCell<Search> = RefCell::default(); }
@@ -95,9 +95,6 @@ pub fn begin_execution() {
 fn watch(thread: usize, touch: Touch, part: Part) {
     SEARCH.with_borrow_mut(|search| match part {
         Part::Operation { reads } => {
-            if std::mem::take(&mut search.ended) {
-                loom::explore();
-            }
             if search.begin_step(thread, touch, reads) {
                 search.over = true;
                 search.left_out = true;
@@ -113,10 +110,12 @@ fn watch(thread: usize, touch: Touch, part: Part) {
         }
         Part::End => {
             search.touched.push(touch);
-            if !std::mem::replace(&mut search.ended, true) {
-                loom::stop_exploring();
-            }
+            search.ending = true;
+            loom::stop_exploring();
         }
+        // (A thread that panics has no end before its exit.)
+        Part::Exit if std::mem::take(&mut search.ending) => loom::explore(),
+        Part::Exit => {}
     });
 }
 

@@ -375,7 +375,9 @@ impl Scheduler for Reduced {
         if let Some(current) = current {
             let state = &mut self.threads[current];
             state.locking = locking;
-            if yields {
+            // Who parks says that it yields too, and may go on by itself at any time.
+            let parked = |task: &&&Task| usize::from(task.id()) == current && task.blocked();
+            if yields && !runnable.iter().any(|task| parked(&task)) {
                 state.yielded = Some(std::mem::take(&mut state.looked));
             }
         }
