@@ -219,6 +219,7 @@ const ENDLESS: &[&str] = &[
     "srl-packed/batch-across/loom",
     "srl-tree/batch/loom",
     "srl-tree/batch-across",
+    "srl-tree/reclamation/loom",
     // Wide holds that are cut, against small requests.
     "srl-gate/shrink-keeps/loom",
     "srl-gate/shrink-wakes/loom/weak",
