@@ -3,8 +3,11 @@
 /// [`core::cell::UnsafeCell`] with access through closures: under loom an access that races with another
 /// fails the model. (Shuttle does not look at cells.)
 #[derive(Debug, Default)]
-#[repr(transparent)]
-pub struct UnsafeCell<T>(Inner<T>);
+#[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), repr(transparent))]
+pub struct UnsafeCell<T>(
+    Inner<T>,
+    #[cfg(any(spanlock_loom, spanlock_shuttle))] crate::footprint::Object,
+);
 
 #[cfg(spanlock_loom)]
 type Inner<T> = loom::cell::UnsafeCell<T>;
@@ -13,15 +16,15 @@ type Inner<T> = core::cell::UnsafeCell<T>;
 
 impl<T> UnsafeCell<T> {
     /// A cell around `value`.
-    #[cfg(not(spanlock_loom))]
+    #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
     pub const fn new(value: T) -> Self {
         UnsafeCell(Inner::new(value))
     }
 
     /// A cell around `value`.
-    #[cfg(spanlock_loom)]
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
     pub fn new(value: T) -> Self {
-        UnsafeCell(Inner::new(value))
+        UnsafeCell(Inner::new(value), crate::footprint::Object::new())
     }
 
     /// Calls `f` with a pointer to read through.
@@ -30,6 +33,8 @@ impl<T> UnsafeCell<T> {
     #[inline]
     #[track_caller]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        self.1.touch_behind(crate::footprint::Access::Read);
         #[cfg(spanlock_loom)]
         {
             self.0.with(f)
@@ -46,6 +51,8 @@ impl<T> UnsafeCell<T> {
     #[inline]
     #[track_caller]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        self.1.touch_behind(crate::footprint::Access::Write);
         #[cfg(spanlock_loom)]
         {
             self.0.with_mut(f)

@@ -189,6 +189,7 @@ pub fn begin_execution() {
     }
     THREADS.store(0, StdOrdering::Relaxed);
     locked(&STEPS).clear();
+    crate::footprint::begin_execution();
     EXECUTIONS.fetch_add(1, StdOrdering::Relaxed);
 }
 
@@ -245,6 +246,10 @@ fn config() -> &'static Config {
 
 /// Whether the next occurrence of `fault` is in the plan. Counts it.
 pub(crate) fn fault(fault: Fault) -> bool {
+    if config().faults.is_empty() {
+        return false;
+    }
+    crate::footprint::touch_faults();
     let nth = COUNTS[fault as usize].fetch_add(1, StdOrdering::Relaxed);
     let hit = config()
         .faults

@@ -1,11 +1,13 @@
 //! The checker's atomics as newtypes that know their call sites. The newtypes change three things: one
 //! site's ordering may be weakened, loads and stores may be read-modify-writes ([`crate::check::Mode`]), and a weak
-//! compare-exchange may fail by plan. Nothing else.
+//! compare-exchange may fail by plan. Nothing else. (Under shuttle a store is a swap, so that it is known what it changed: see
+//! [`crate::footprint`]. There it makes no difference.)
 
 use core::panic::Location;
 
 use super::Ordering;
 use crate::check::{self, Fault, Op};
+use crate::footprint::{self, Object};
 
 #[cfg(spanlock_loom)]
 use loom::sync::atomic as world;
@@ -25,31 +27,34 @@ macro_rules! common {
     ($name:ident $(<$t:ident>)?, $value:ty) => {
         /// The checker's atomic; the methods are std's.
         #[derive(Debug)]
-        #[repr(transparent)]
-        pub struct $name $(<$t>)? (world::$name $(<$t>)?);
+        pub struct $name $(<$t>)? (world::$name $(<$t>)?, Object);
 
         #[allow(missing_docs)]
         impl $(<$t>)? $name $(<$t>)? {
             pub fn new(value: $value) -> Self {
-                $name(world::$name::new(value))
+                $name(world::$name::new(value), Object::new())
             }
 
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 let order = check::ordering(Location::caller(), Op::Store, order);
-                if check::rmw_loads() {
+                if cfg!(spanlock_shuttle) || check::rmw_loads() {
                     // Loads are read-modify-writes in this mode. Loom does not know that no store can come
                     // between one of those and what it read, so it would let a store be lost.
-                    self.0.swap(value, order);
+                    let old = self.0.swap(value, order);
+                    self.1.touch_value(old != value, true);
                 } else {
                     self.0.store(value, order);
+                    self.1.touch_value(true, false);
                 }
             }
 
             #[track_caller]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 let order = check::ordering(Location::caller(), Op::Rmw, order);
-                self.0.swap(value, order)
+                let old = self.0.swap(value, order);
+                self.1.touch_value(old != value, true);
+                old
             }
 
             #[track_caller]
@@ -62,7 +67,7 @@ macro_rules! common {
             ) -> Result<$value, $value> {
                 let success = check::ordering(Location::caller(), Op::Rmw, success);
                 let failure = check::ordering(Location::caller(), Op::Failure, failure);
-                self.0.compare_exchange(current, new, success, as_load(failure))
+                self.exchange(current, new, success, as_load(failure))
             }
 
             #[track_caller]
@@ -76,9 +81,23 @@ macro_rules! common {
                 let success = check::ordering(Location::caller(), Op::Rmw, success);
                 let failure = check::ordering(Location::caller(), Op::Failure, failure);
                 if check::fault(Fault::WeakCas) {
-                    return Err(self.0.load(as_load(failure)));
+                    let found = self.0.load(as_load(failure));
+                    self.1.touch_value(false, true);
+                    return Err(found);
                 }
-                self.0.compare_exchange(current, new, success, as_load(failure))
+                self.exchange(current, new, success, as_load(failure))
+            }
+
+            fn exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                let result = self.0.compare_exchange(current, new, success, failure);
+                self.1.touch_value(result.is_ok() && current != new, true);
+                result
             }
         }
     };
@@ -90,7 +109,14 @@ macro_rules! rmw {
             #[track_caller]
             pub fn $method(&self, value: $value, order: Ordering) -> $value {
                 let order = check::ordering(Location::caller(), Op::Rmw, order);
-                self.0.$method(value, order)
+                let old = self.0.$method(value, order);
+                // SAFETY: no thread runs between the operation and this look.
+                #[cfg(spanlock_shuttle)]
+                let changed = old != unsafe { self.0.raw_load() };
+                #[cfg(spanlock_loom)]
+                let changed = true;
+                self.1.touch_value(changed, true);
+                old
             }
         )*
     };
@@ -105,7 +131,13 @@ macro_rules! integer {
             #[track_caller]
             pub fn load(&self, order: Ordering) -> $value {
                 let order = check::ordering(Location::caller(), Op::Load, order);
-                if check::rmw_loads() { self.0.fetch_add(0, order) } else { self.0.load(order) }
+                let value = if check::rmw_loads() {
+                    self.0.fetch_add(0, order)
+                } else {
+                    self.0.load(order)
+                };
+                self.1.touch_value(false, true);
+                value
             }
 
             rmw!(fetch_add fetch_sub fetch_and fetch_or fetch_xor fetch_max fetch_min, $value);
@@ -124,11 +156,13 @@ impl AtomicBool {
     #[track_caller]
     pub fn load(&self, order: Ordering) -> bool {
         let order = check::ordering(Location::caller(), Op::Load, order);
-        if check::rmw_loads() {
+        let value = if check::rmw_loads() {
             self.0.fetch_or(false, order)
         } else {
             self.0.load(order)
-        }
+        };
+        self.1.touch_value(false, true);
+        value
     }
 
     rmw!(fetch_and fetch_or fetch_xor, bool);
@@ -139,7 +173,7 @@ impl<T> AtomicPtr<T> {
     #[track_caller]
     pub fn load(&self, order: Ordering) -> *mut T {
         let order = check::ordering(Location::caller(), Op::Load, order);
-        if check::rmw_loads() {
+        let value = if check::rmw_loads() {
             // Null for null, or fails: either way a read-modify-write that changes nothing.
             let null = core::ptr::null_mut();
             match self.0.compare_exchange(null, null, order, order) {
@@ -147,7 +181,9 @@ impl<T> AtomicPtr<T> {
             }
         } else {
             self.0.load(order)
-        }
+        };
+        self.1.touch_value(false, true);
+        value
     }
 }
 
@@ -156,5 +192,8 @@ impl<T> AtomicPtr<T> {
 pub fn fence(order: Ordering) {
     if let Some(order) = check::fence_ordering(Location::caller(), order) {
         world::fence(order);
+        if order == Ordering::SeqCst {
+            footprint::touch_order();
+        }
     }
 }

@@ -13,6 +13,8 @@ pub mod barrier;
 pub mod cell;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub mod check;
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+pub mod footprint;
 pub mod hint;
 pub mod mapped;
 mod mutex;

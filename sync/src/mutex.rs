@@ -2,6 +2,8 @@
 
 use core::ops::{Deref, DerefMut};
 
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+use crate::footprint::{self, Access};
 #[cfg(spanlock_loom)]
 use loom::sync as world;
 #[cfg(spanlock_shuttle)]
@@ -17,7 +19,10 @@ use std::sync as world;
 /// A panic while it is held does not poison it: callers keep their data valid at every step, or repair it
 /// by a guard of their own.
 #[derive(Debug, Default)]
-pub struct Mutex<T>(world::Mutex<T>);
+pub struct Mutex<T>(
+    world::Mutex<T>,
+    #[cfg(any(spanlock_loom, spanlock_shuttle))] footprint::Object,
+);
 
 impl<T> Mutex<T> {
     /// A mutex around `value`.
@@ -29,18 +34,28 @@ impl<T> Mutex<T> {
     /// A mutex around `value`.
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     pub fn new(value: T) -> Self {
-        Mutex(world::Mutex::new(value))
+        Mutex(
+            world::Mutex::new(value),
+            #[cfg(any(spanlock_loom, spanlock_shuttle))]
+            footprint::Object::new(),
+        )
     }
 
     /// Locks, blocking until it can.
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        self.1.about_to_lock();
         #[cfg(feature = "std")]
         let guard = (self.0.lock()).unwrap_or_else(|poisoned| poisoned.into_inner());
         #[cfg(not(feature = "std"))]
         let guard = self.0.lock();
-        MutexGuard(guard)
+        MutexGuard(
+            guard,
+            #[cfg(any(spanlock_loom, spanlock_shuttle))]
+            Locked::new(&self.1),
+        )
     }
 
     /// The data, without locking: `&mut` proves that nobody else has it.
@@ -57,7 +72,32 @@ impl<T> Mutex<T> {
 /// Proof that a [`Mutex`] is locked, and the way to its data.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once unlocks the mutex"]
-pub struct MutexGuard<'a, T>(world::MutexGuard<'a, T>);
+pub struct MutexGuard<'a, T>(
+    world::MutexGuard<'a, T>,
+    #[cfg(any(spanlock_loom, spanlock_shuttle))] Locked<'a>,
+);
+
+/// Notes in a mutex's footprints that it was locked, and, dropped after the guard, that it was unlocked.
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+#[derive(Debug)]
+struct Locked<'a>(&'a footprint::Object);
+
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+impl<'a> Locked<'a> {
+    fn new(object: &'a footprint::Object) -> Self {
+        object.touch(Access::Lock);
+        footprint::touch_order();
+        Locked(object)
+    }
+}
+
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.touch_behind(Access::Unlock);
+        footprint::touch_order();
+    }
+}
 
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
@@ -92,10 +132,18 @@ impl Condvar {
     /// Unlocks, sleeps until notified, locks again. May return without a notification: look again.
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        let object = {
+            footprint::touch_unknown();
+            let object = guard.1.0;
+            drop(guard.1);
+            object
+        };
+        let guard = (self.0.wait(guard.0)).unwrap_or_else(|poisoned| poisoned.into_inner());
         MutexGuard(
-            self.0
-                .wait(guard.0)
-                .unwrap_or_else(|poisoned| poisoned.into_inner()),
+            guard,
+            #[cfg(any(spanlock_loom, spanlock_shuttle))]
+            Locked::new(object),
         )
     }
 
@@ -103,11 +151,15 @@ impl Condvar {
     #[track_caller]
     pub fn notify_one(&self) {
         self.0.notify_one();
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        footprint::touch_unknown();
     }
 
     /// Wakes every waiter.
     #[track_caller]
     pub fn notify_all(&self) {
         self.0.notify_all();
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        footprint::touch_unknown();
     }
 }

@@ -116,39 +116,79 @@ mod world {
     }
 }
 
-/// Loom: a flag under the checker's own mutex and condition variable.
+/// Loom: a flag, and a mutex that is locked while the flag is down: who sleeps locks it once more. (A flag under a mutex, with a condition
+/// variable, would be five steps instead of three, of which one sleeps in its midst.)
 #[cfg(spanlock_loom)]
 mod world {
-    use std::sync::Arc;
+    use std::sync::atomic::Ordering::AcqRel;
+    use std::sync::{Arc, Mutex as StdMutex, PoisonError};
     use std::task::Wake;
+
+    use loom::sync::atomic::AtomicBool;
 
     use super::{Instant, Waker, Wakeup};
     use crate::check;
-    use crate::{Condvar, Mutex};
+    use crate::footprint::Object;
+    use crate::{Mutex, MutexGuard};
 
     #[derive(Debug)]
     pub(super) struct Flag {
-        woken: Mutex<bool>,
-        changed: Condvar,
+        woken: AtomicBool,
+        object: Object,
+        /// Of `gate`, while the flag is down. Std's, so no step of its own.
+        shut: StdMutex<Option<MutexGuard<'static, ()>>>,
+        // Dropped after `shut`, and never moved.
+        gate: Box<Mutex<()>>,
     }
 
+    // SAFETY: loom runs its threads on one system thread, for which alone the guard is made.
+    unsafe impl Send for Flag {}
+    // SAFETY: as above.
+    unsafe impl Sync for Flag {}
+
     pub(super) type Parker = Arc<Flag>;
+
+    impl Flag {
+        /// Waits until the gate is open, and shuts it.
+        fn shut(&self) {
+            let gate: *const Mutex<()> = &*self.gate;
+            // SAFETY: the gate is dropped after the guard, and stays where it is.
+            let guard = unsafe { &*gate }.lock();
+            *self.shut.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+        }
+
+        /// AcqRel: as a wake does in the other worlds, and to keep what earlier wakes have published.
+        fn set(&self, woken: bool) -> bool {
+            let before = self.woken.swap(woken, AcqRel);
+            self.object.touch_value(before != woken, true);
+            before
+        }
+    }
 
     impl Wake for Flag {
         fn wake(self: Arc<Self>) {
             self.wake_by_ref();
         }
         fn wake_by_ref(self: &Arc<Self>) {
-            *self.woken.lock() = true;
-            self.changed.notify_one();
+            if !self.set(true) {
+                let guard = self
+                    .shut
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take();
+                drop(guard);
+            }
         }
     }
 
     pub(super) fn pair() -> (Parker, Waker) {
         let flag = Arc::new(Flag {
-            woken: Mutex::new(false),
-            changed: Condvar::new(),
+            woken: AtomicBool::new(false),
+            object: Object::new(),
+            shut: StdMutex::new(None),
+            gate: Box::new(Mutex::new(())),
         });
+        flag.shut();
         (flag.clone(), flag.into())
     }
 
@@ -157,18 +197,22 @@ mod world {
     }
 
     pub(super) fn try_park(parker: &Parker) -> bool {
-        core::mem::take(&mut *parker.woken.lock())
+        let woken = parker.woken.load(std::sync::atomic::Ordering::Relaxed);
+        parker.object.touch_value(false, true);
+        if woken {
+            parker.shut();
+            parker.set(false);
+        }
+        woken
     }
 
     pub(super) fn park(parker: &Parker, deadline: Option<Instant>) -> Wakeup {
         if let Some(wakeup) = check::injected_wakeup(deadline.is_some()) {
             return wakeup;
         }
-        let mut woken = parker.woken.lock();
-        while !*woken {
-            woken = parker.changed.wait(woken);
-        }
-        *woken = false;
+        parker.shut();
+        // After: a wake that comes between finds the flag up, and leaves the gate shut.
+        parker.set(false);
         Wakeup::Woken
     }
 }
@@ -186,12 +230,15 @@ mod world {
 
     use super::{Instant, Waker, Wakeup};
     use crate::check;
+    use crate::footprint::{Access, Object};
 
     #[derive(Debug)]
     pub(super) struct Permit {
         semaphore: BatchSemaphore,
         /// Whether a permit is there or on its way: further wakes change nothing. Std's, so no step of its own.
         given: AtomicBool,
+        /// Both together.
+        object: Object,
     }
 
     pub(super) type Parker = Arc<Permit>;
@@ -202,8 +249,12 @@ mod world {
         }
         fn wake_by_ref(self: &Arc<Self>) {
             // Relaxed, here and below: the checker runs its threads on one system thread.
-            if !self.given.swap(true, Relaxed) {
+            let given = self.given.swap(true, Relaxed);
+            self.object
+                .touch_behind(if given { Access::Read } else { Access::Write });
+            if !given {
                 self.semaphore.release(1);
+                self.object.touch(Access::Wake);
             }
         }
     }
@@ -212,6 +263,7 @@ mod world {
         let permit = Arc::new(Permit {
             semaphore: BatchSemaphore::new(0, Fairness::Unfair),
             given: AtomicBool::new(false),
+            object: Object::new(),
         });
         (permit.clone(), permit.into())
     }
@@ -225,6 +277,7 @@ mod world {
         if woken {
             parker.given.store(false, Relaxed);
         }
+        parker.object.touch_value(woken, false);
         woken
     }
 
@@ -235,6 +288,7 @@ mod world {
         // An error means that the execution is being torn down.
         let _ = parker.semaphore.acquire_blocking(1);
         parker.given.store(false, Relaxed);
+        parker.object.touch(Access::Wait);
         Wakeup::Woken
     }
 }

@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub use std::thread::{JoinHandle, ThreadId};
 
+#[cfg(spanlock_shuttle)]
+pub use footprints::JoinHandle;
 #[cfg(spanlock_loom)]
 pub use loom::thread::JoinHandle;
-#[cfg(spanlock_shuttle)]
-pub use shuttle::thread::JoinHandle;
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 mod world {
@@ -40,15 +40,28 @@ mod world {
 mod world {
     use core::cell::Cell;
 
+    #[cfg(spanlock_shuttle)]
+    use super::footprints as thread;
     #[cfg(spanlock_loom)]
     use loom::thread;
-    #[cfg(spanlock_shuttle)]
-    use shuttle::thread;
 
     #[cfg(spanlock_loom)]
     loom::thread_local! { static INDEX: Cell<usize> = Cell::new(0); }
+    #[cfg(spanlock_loom)]
+    loom::thread_local! { static EXIT: Exit = Exit(index()); }
     #[cfg(spanlock_shuttle)]
     shuttle::thread_local! { static INDEX: Cell<usize> = Cell::new(0); }
+
+    /// Dropped when loom has told who joins the thread that it ends.
+    #[cfg(spanlock_loom)]
+    struct Exit(usize);
+
+    #[cfg(spanlock_loom)]
+    impl Drop for Exit {
+        fn drop(&mut self) {
+            crate::footprint::touch_exit(self.0);
+        }
+    }
 
     pub(super) fn index() -> usize {
         INDEX.try_with(Cell::get).unwrap_or(0)
@@ -58,13 +71,70 @@ mod world {
         f: impl FnOnce() -> T + Send + 'static,
     ) -> super::JoinHandle<T> {
         let index = crate::check::next_thread_index();
-        thread::spawn(move || {
+        let body = move || {
             INDEX.with(|cell| cell.set(index));
-            f()
-        })
+            #[cfg(spanlock_loom)]
+            EXIT.with(|_| crate::footprint::touch_start(index));
+            let result = f();
+            #[cfg(spanlock_loom)]
+            crate::footprint::touch_end(index);
+            result
+        };
+        #[cfg(spanlock_loom)]
+        return thread::spawn(body);
+        #[cfg(spanlock_shuttle)]
+        thread::spawn(index, body)
     }
 
-    pub(super) use self::thread::yield_now;
+    pub(super) fn yield_now() {
+        thread::yield_now();
+        #[cfg(spanlock_loom)]
+        crate::footprint::touch_start(index());
+    }
+}
+
+/// Shuttle's threads, whose starts and ends are noted in the footprints.
+#[cfg(spanlock_shuttle)]
+mod footprints {
+    use crate::footprint::{Access, touch_numbering, touch_thread};
+
+    pub(super) use shuttle::thread::yield_now;
+
+    /// [`std::thread::JoinHandle`], of the checker.
+    #[derive(Debug)]
+    pub struct JoinHandle<T> {
+        inner: shuttle::thread::JoinHandle<T>,
+        index: usize,
+    }
+
+    impl<T> JoinHandle<T> {
+        /// Waits until the thread has ended.
+        ///
+        /// # Errors
+        /// It panicked.
+        pub fn join(self) -> std::thread::Result<T> {
+            let result = self.inner.join();
+            touch_thread(self.index, Access::Wait);
+            result
+        }
+    }
+
+    pub(super) fn spawn<T: Send + 'static>(
+        index: usize,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        // The index was drawn in the step before, the checker's own number is in this one.
+        touch_numbering();
+        let inner = shuttle::thread::spawn(move || {
+            touch_thread(index, Access::Wait);
+            let result = f();
+            touch_thread(index, Access::Wake);
+            result
+        });
+        touch_numbering();
+        touch_thread(index, Access::Wake);
+        JoinHandle { inner, index }
+    }
 }
 
 /// A small number of the calling thread: threads that live at the same time have different ones.

@@ -6,6 +6,10 @@ pub mod models;
 pub mod plan;
 pub mod primitives;
 pub mod program;
+#[cfg(spanlock_loom)]
+pub mod prune;
+#[cfg(spanlock_shuttle)]
+pub mod reduce;
 pub mod row;
 pub mod trace;
 

@@ -12,7 +12,7 @@ pub enum Mode {
     Weak,
     /// Loom, loads as read-modify-writes.
     RmwLoad,
-    /// Shuttle, every schedule.
+    /// Shuttle, every schedule, but for those that differ from another in the order of independent steps (`reduce.rs`).
     Dfs,
     /// Shuttle, random schedules.
     Random,
@@ -135,6 +135,28 @@ impl Job {
         format!("{primitive}/{property}/{checker}/{mode}{faults}{long}")
     }
 
+    /// Whether, of executions that differ only in the order of independent steps, one is enough: so in all searches of two threads without bound, and in shuttle's.
+    pub fn is_reduced(&self) -> bool {
+        self.mode == Mode::Dfs || self.bound.is_none() && self.program.threads <= 2
+    }
+
+    /// Which executions are explored, of those within the bound.
+    pub fn search(&self) -> &'static str {
+        match self.mode.checker() {
+            Checker::Loom if self.is_reduced() => {
+                "one of each class that differ only in the order of independent steps: loom's races, and sleep sets"
+            }
+            Checker::Loom => {
+                "one or more of each class that differ only in the order of independent steps: loom's races"
+            }
+            Checker::Shuttle if self.is_reduced() => {
+                "one of each class that differ only in the order of independent steps: source sets and sleep sets"
+            }
+            Checker::Shuttle => "those drawn",
+            Checker::Spin => "every state",
+        }
+    }
+
     /// The rounds after which spin loops are cut: the door cuts a lock's to none, and litmus programs have none.
     pub fn spin_cap(&self) -> Option<u32> {
         (self.program.primitive != "litmus").then_some(0)
@@ -158,87 +180,21 @@ const MANY_SCHEDULES: u64 = 400_000;
 /// Programs of three threads that the full run searches without bound, in both modes of loom: one of each primitive that has any.
 const UNBOUNDED: &[&str] = &["tries-3", "grace-3"];
 
-/// Rows of two threads whose search is known not to end in minutes: explored up to a number of preemptions, or by random
-/// schedules, instead. What they show, smaller rows of the same lock show without bound.
-/// Beginnings of names.
+/// Rows of two threads whose search is known not to end in minutes: explored up to a number of preemptions, or by random schedules, instead. Beginnings of names.
 const ENDLESS: &[&str] = &[
-    "rw-word/bounded-overtaking/shuttle",
-    "rw-counter/bounded-overtaking",
-    "rw-counter/cancel/shuttle",
-    "rw-counter/cancel-reader",
-    "rw-distributed/cancel",
-    "rw-distributed/downgrade-upgradable/shuttle",
-    "rw-distributed/downgrade-writer/shuttle",
-    "rw-distributed/poll",
-    "rw-distributed/upgrade-readers",
-    "rw-distributed/upgrade-writer/shuttle",
-    "rw-distributed/exclusion/shuttle",
-    "rw-distributed/visibility",
-    "rw-distributed/wakeup",
-    "rw-distributed/deadlock/shuttle",
-    "srl-array/visibility/shuttle",
-    "srl-array/wakeup/shuttle",
-    "srl-array/deadlock",
-    "srl-array/batch",
-    "srl-array/bounded-overtaking",
-    "srl-array/cancel",
-    "srl-array/downgrade-reader/shuttle",
-    "srl-array/downgrade-upgradable/shuttle",
-    "srl-array/downgrade-writer",
-    "srl-array/poll/shuttle",
-    "srl-array/upgrade-readers/shuttle",
-    "srl-array/upgrade-writer/shuttle",
-    "srl-packed/visibility",
-    "srl-packed/wakeup",
-    "srl-packed/batch",
-    "srl-packed/bounded-overtaking",
-    "srl-packed/cancel",
-    "srl-packed/deadlock/shuttle",
-    "srl-packed/downgrade-reader/shuttle",
-    "srl-packed/downgrade-upgradable/shuttle",
-    "srl-packed/downgrade-writer/shuttle",
-    "srl-packed/poll/shuttle",
-    "srl-packed/upgrade-readers/shuttle",
-    "srl-packed/upgrade-writer/shuttle",
-    "srl-packed/deadlock-read-write/shuttle",
-    "srl-gate/batch",
-    "srl-gate/bounded-overtaking",
-    "srl-gate/cancel",
-    "srl-gate/downgrade",
-    "srl-gate/poll",
-    "srl-gate/shrink",
-    "srl-gate/split",
-    "srl-gate/upgrade-writer",
-    "srl-gate/exclusion/",
-    "srl-gate/exclusion-read-write/",
-    "srl-gate/exclusion-write-read/",
-    "srl-gate/readers-share/shuttle",
-    "srl-gate/try-leaves-no-trace/shuttle",
-    "srl-gate/upgrade-readers/shuttle",
-    "srl-gate/visibility/shuttle",
-    "srl-gate/wakeup/shuttle",
-    "srl-gate/deadlock",
-    "srl-tree/batch",
-    "srl-tree/bounded-overtaking",
-    "srl-tree/cancel",
-    "srl-tree/downgrade",
-    "srl-tree/poll",
-    "srl-tree/shrink",
-    "srl-tree/split",
-    "srl-tree/upgrade",
-    "srl-tree/exclusion/shuttle",
-    "srl-tree/exclusion-read-write/shuttle",
-    "srl-tree/exclusion-write-read/shuttle",
-    "srl-tree/visibility",
-    "srl-tree/readers-share",
-    "srl-tree/disjoint/shuttle",
-    "srl-tree/try-leaves-no-trace/shuttle",
-    "srl-tree/wakeup",
-    "srl-tree/deadlock",
-    "srl-tree/growth/shuttle",
-    "srl-tree/reclamation",
-    "sections/grace/shuttle",
-    "sections/recall/shuttle",
+    // Two requests that each go through words, gate, entries and scan: shuttle searches them to their end, and so does loom those of `srl-gate`.
+    "srl-array/batch/loom",
+    "srl-array/batch-across/loom",
+    "srl-packed/batch/loom",
+    "srl-packed/batch-across/loom",
+    "srl-tree/batch/loom",
+    "srl-tree/batch-across",
+    "srl-tree/reclamation/loom",
+    // Wide holds that are cut, against small requests.
+    "srl-gate/shrink-keeps/loom",
+    "srl-gate/shrink-wakes/loom/weak",
+    "srl-gate/split-keeps/loom",
+    "srl-gate/split-wakes/loom",
 ];
 
 /// Preemptions in those.

@@ -85,6 +85,9 @@ pub struct Row {
     pub committed: Option<u64>,
     /// Wall-clock seconds, the process's start included.
     pub seconds: f64,
+    /// Which executions were explored, of those within the bound.
+    #[serde(default)]
+    pub search: String,
     /// How it ended.
     pub verdict: Verdict,
     /// How many different outcomes (what each thread saw) there were.

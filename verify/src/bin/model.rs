@@ -16,16 +16,33 @@ fn main() {
 
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 mod checked {
+    use std::path::PathBuf;
     use std::process::exit;
     use std::str::FromStr;
+    use std::sync::OnceLock;
 
     use spanlock_sync::check::{self, Config, Site, Weakening};
     #[cfg(spanlock_shuttle)]
     use spanlock_testkit::Driven;
     use spanlock_verify::plan::{Job, Mode, jobs};
     use spanlock_verify::program::{Fault, FaultKind, Run};
+    #[cfg(spanlock_loom)]
+    use spanlock_verify::prune;
+    #[cfg(spanlock_shuttle)]
+    use spanlock_verify::reduce::Reduced;
     use spanlock_verify::row::{EVENTS, FAILURE, Found};
     use spanlock_verify::trace;
+
+    /// Set if the checker's own search is asked for, with nothing left out.
+    static PLAIN: OnceLock<()> = OnceLock::new();
+
+    fn is_plain() -> bool {
+        PLAIN.get().is_some()
+    }
+
+    /// A file to write to; without it loom's weak mode leaves nothing out.
+    #[cfg_attr(spanlock_shuttle, allow(dead_code))]
+    static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
 
     /// Ends the process with status 2 and the reason.
     fn refuse(reason: &str) -> ! {
@@ -63,6 +80,8 @@ mod checked {
                     Ok(n) => preemptions = Some(n),
                     Err(error) => refuse(&format!("--preemptions: {error}")),
                 },
+                "--plain" => PLAIN.set(()).unwrap_or_default(),
+                "--scratch" => SCRATCH.set(value().into()).unwrap_or_default(),
                 "--trace" => config.trace = true,
                 _ => refuse(&format!("unknown argument {arg}")),
             }
@@ -124,7 +143,7 @@ mod checked {
 
     #[cfg(spanlock_loom)]
     fn explore(job: Job) {
-        let Run::Once(run) = job.program.run else {
+        let Run::Once(run) = job.program.run.clone() else {
             refuse("histories are for shuttle, twins for Spin");
         };
         report_panics();
@@ -134,7 +153,23 @@ mod checked {
         builder.max_permutations = None;
         builder.max_branches = 10_000;
         builder.preemption_bound = job.bound.map(|bound| bound as usize);
-        builder.check(move || execute(|| run()));
+        // A weak compare-exchange that fails by plan is a load in either mode.
+        let values = job.mode == Mode::Weak || !job.faults.is_empty();
+        let scratch = SCRATCH.get().filter(|_| values);
+        let prunes = job.is_reduced() && !is_plain() && (scratch.is_some() || !values);
+        if prunes {
+            builder.checkpoint_file = scratch.cloned();
+            builder.checkpoint_interval = 1;
+            // Loom would go on where a search of before was.
+            scratch.map(std::fs::remove_file);
+            prune::begin(scratch.cloned());
+        }
+        builder.check(move || {
+            if prunes {
+                prune::begin_execution();
+            }
+            execute(|| run());
+        });
     }
 
     #[cfg(spanlock_shuttle)]
@@ -167,9 +202,10 @@ mod checked {
         let schedules = bound.map(|bound| bound as usize);
         let some = schedules.unwrap_or(10_000);
         match mode {
-            Mode::Dfs => {
+            Mode::Dfs if is_plain() => {
                 shuttle::Runner::new(DfsScheduler::new(schedules, false), config).run(body)
             }
+            Mode::Dfs => shuttle::Runner::new(Reduced::new(), config).run(body),
             Mode::Random => {
                 let scheduler = RandomScheduler::new_from_seed(seed, some);
                 shuttle::Runner::new(scheduler, config).run(body)
@@ -189,8 +225,8 @@ mod checked {
     #[cfg(spanlock_shuttle)]
     fn histories(mode: Mode, bound: Option<u64>, make: fn() -> Driven) {
         use std::panic::catch_unwind;
+        use std::sync::Arc;
         use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-        use std::sync::{Arc, OnceLock};
 
         use proptest::test_runner::{TestCaseError, TestError};
         use spanlock_testkit::op::Program;

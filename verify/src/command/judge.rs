@@ -93,6 +93,7 @@ fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -
         executions: found.executions,
         committed: None,
         seconds: ended.elapsed.as_secs_f64(),
+        search: job.search().to_owned(),
         verdict,
         outcomes: found.outcomes.len() as u64,
         outcome_hash: format!(

@@ -44,9 +44,12 @@ pub fn explore(built: &Built, job: &Job, more: &[&str], limit: Option<Duration>)
     }
     let binary = built.binary(job.mode.checker());
     let binary = binary.with_context(|| format!("{}: its checker is not built", job.name()))?;
+    let scratch = tempfile::tempdir().context("cannot create a temporary folder")?;
     let mut command = Command::new(binary);
     command
         .args(["--row", &job.name()])
+        .arg("--scratch")
+        .arg(scratch.path().join("scratch"))
         .args(more)
         // A trace of every panic costs more than the search.
         .env_remove("RUST_BACKTRACE")

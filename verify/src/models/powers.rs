@@ -109,10 +109,15 @@ const MODELS: &[Model] = &[
         claim: "a request that is given up leaves no trace, whether it was granted meanwhile or not",
         power: Power::wait,
         granular: false,
-        threads: &[
-            &[Take(0..2, Write), Give],
-            &[Ask(1..3, Write), Cancel, Ask(0..2, Read), Cancel],
-        ],
+        threads: &[&[Take(1..2, Write), Give], &[Ask(0..2, Write), Cancel]],
+        plans: FAULTLESS,
+    },
+    Model {
+        property: "cancel-shared",
+        claim: "nor does a shared request that is given up",
+        power: Power::wait,
+        granular: false,
+        threads: &[&[Take(1..2, Write), Give], &[Ask(0..2, Read), Cancel]],
         plans: FAULTLESS,
     },
     Model {
@@ -187,8 +192,8 @@ const MODELS: &[Model] = &[
         power: Power::batch,
         granular: true,
         threads: &[
-            &[TakeAll(&[(0..1, Write), (2..3, Write)]), Give, Give],
-            &[TakeAll(&[(0..1, Write), (2..3, Read)]), Give, Give],
+            &[TakeAll(&[(0..1, Write), (1..2, Write)]), Give, Give],
+            &[TakeAll(&[(1..2, Read)]), Give],
         ],
         plans: FAULTLESS,
     },
@@ -198,8 +203,8 @@ const MODELS: &[Model] = &[
         power: Power::batch,
         granular: true,
         threads: &[
-            &[TakeAll(&[(0..1, Write), (2..3, Write)]), Give, Give],
-            &[Take(0..4, Write), Give],
+            &[TakeAll(&[(0..1, Write), (1..2, Write)]), Give, Give],
+            &[Take(0..2, Write), Give],
         ],
         plans: FAULTLESS,
     },
