@@ -73,9 +73,7 @@ pub type Watch = fn(usize, Touch, Part);
 const NO_THREADS: u64 = 1 << 63;
 /// The order in which threads are numbered.
 const NUMBERING: u64 = NO_THREADS | (1 << 32);
-/// The counts of occasions for faults.
-const FAULTS: u64 = NUMBERING + 1;
-const ORDER: u64 = NUMBERING + 2;
+const ORDER: u64 = NUMBERING + 1;
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(false) };
@@ -164,11 +162,6 @@ pub(crate) fn touch_order() {
 /// The step's operation is one whose objects the door does not tell apart.
 pub(crate) fn touch_unknown() {
     touch(EVERYTHING, Access::Write, Part::Behind);
-}
-
-/// An occasion for a fault is counted.
-pub(crate) fn touch_faults() {
-    touch(FAULTS, Access::Write, Part::Behind);
 }
 
 /// What the door knows each of its objects by.

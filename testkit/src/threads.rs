@@ -173,6 +173,12 @@ pub fn run(lock: Driven, program: &Program) -> Result<u64, String> {
     wrong.take().map_or(Ok(done), Err)
 }
 
+/// Tells a checker that bounds the steps to the next operation.
+fn finished() {
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    spanlock_sync::check::finished();
+}
+
 /// One thread, and what it has.
 struct Worker<'a> {
     scene: &'a Scene,
@@ -199,8 +205,10 @@ impl<'a> Worker<'a> {
                     break;
                 }
                 worker.step(op);
+                finished();
             }
             worker.end();
+            finished();
             (worker.done, worker.written)
         })
     }

@@ -2,6 +2,8 @@
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub mod command;
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+pub mod faults;
 pub mod models;
 pub mod plan;
 pub mod primitives;

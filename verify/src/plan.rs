@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::models::history;
-use crate::program::{Fault, Program, Run, programs};
+use crate::program::{Program, Run, programs};
 
 /// A checker's way of exploring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,23 +114,23 @@ pub struct Job {
     pub mode: Mode,
     /// Preemption bound, or number of schedules; none: no bound.
     pub bound: Option<u64>,
-    /// Injected into every execution.
-    pub faults: Vec<Fault>,
+    /// Every plan of at most so many faults is run, each as a search of its own; 0: the program as it is.
+    pub faults: usize,
     /// Part of `--full` alone: a search without bound, or a million schedules.
     pub long: bool,
 }
 
 impl Job {
     /// The name that `--filter` and `--replay` take: `srl-array/exclusion/loom/weak`, and one more part
-    /// with faults: `srl-array/exclusion/loom/weak/spurious-wake@0`. A long row ends in `/long`.
+    /// with faults: `srl-array/exclusion/loom/weak/single-faults`. A long row ends in `/long`.
     pub fn name(&self) -> String {
         let (primitive, property) = (self.program.primitive, self.program.property);
         let (checker, mode) = (self.mode.checker().name(), self.mode.name());
-        let faults: String = self
-            .faults
-            .iter()
-            .map(|fault| format!("/{fault}"))
-            .collect();
+        let faults = match self.faults {
+            0 => "",
+            1 => "/single-faults",
+            _ => "/double-faults",
+        };
         let long = if self.long { "/long" } else { "" };
         format!("{primitive}/{property}/{checker}/{mode}{faults}{long}")
     }
@@ -155,6 +155,11 @@ impl Job {
             Checker::Shuttle => "those drawn",
             Checker::Spin => "every state",
         }
+    }
+
+    /// How many steps of all threads together may lie between two finished operations, if the checker counts them: more, and nobody gets on.
+    pub fn step_bound(&self) -> Option<u64> {
+        (self.mode.checker() == Checker::Shuttle).then_some(100_000)
     }
 
     /// The rounds after which spin loops are cut: the door cuts a lock's to none, and litmus programs have none.
@@ -202,65 +207,76 @@ const FEW_PREEMPTIONS: u64 = 3;
 
 /// Every row, the long ones too.
 pub fn jobs() -> Vec<Job> {
-    let mut jobs = Vec::new();
-    for program in programs() {
-        let mut add = |mode, bound, faults: &[Fault], long| {
-            jobs.push(Job {
-                program: program.clone(),
-                mode,
-                bound,
-                faults: faults.to_vec(),
-                long,
-            });
-        };
-        match program.run {
-            Run::Histories(_) => {
-                add(Mode::Random, Some(history::SCHEDULES), &[], false);
-                add(Mode::Pct, Some(history::SCHEDULES), &[], false);
-            }
-            Run::Twin(_) => add(Mode::Ltl, None, &[], false),
-            Run::Once(_) if program.threads > 3 && program.expected.is_none() => {
-                for mode in [Mode::Random, Mode::Pct, Mode::Urw] {
-                    add(mode, Some(SCHEDULES), &[], false);
-                    add(mode, Some(MANY_SCHEDULES), &[], true);
-                }
-            }
-            Run::Once(_) => searches(&program, &mut add),
-        }
-    }
-    jobs
+    programs().iter().flat_map(rows).collect()
 }
 
-/// The rows of a program of at most three threads, by `add`.
-fn searches(program: &Program, add: &mut impl FnMut(Mode, Option<u64>, &[Fault], bool)) {
-    let exact = program.threads <= 2 || program.expected.is_some();
-    let endless = |mode: Mode| {
-        let (primitive, property) = (program.primitive, program.property);
-        let (checker, mode) = (mode.checker().name(), mode.name());
-        let name = format!("{primitive}/{property}/{checker}/{mode}");
-        ENDLESS.iter().any(|endless| name.starts_with(endless))
+/// The rows of a program.
+fn rows(program: &Program) -> Vec<Job> {
+    let row = |mode, bound| Job {
+        program: program.clone(),
+        mode,
+        bound,
+        faults: 0,
+        long: false,
     };
-    for &faults in program.plans {
-        for mode in [Mode::Weak, Mode::RmwLoad] {
-            let bound = match exact {
-                true if endless(mode) => Some(FEW_PREEMPTIONS),
-                true => None,
-                false => Some(PREEMPTIONS),
+    let long = |job| Job { long: true, ..job };
+    match program.run {
+        Run::Histories(_) => {
+            let drawn = |mode| row(mode, Some(history::SCHEDULES));
+            vec![drawn(Mode::Random), drawn(Mode::Pct)]
+        }
+        Run::Twin(_) => vec![row(Mode::Ltl, None)],
+        Run::Once(_) if program.threads > 3 && program.expected.is_none() => {
+            let modes = [Mode::Random, Mode::Pct, Mode::Urw].into_iter();
+            let both = |mode| {
+                let many = long(row(mode, Some(MANY_SCHEDULES)));
+                [row(mode, Some(SCHEDULES)), many]
             };
-            add(mode, bound, faults, false);
-            if !exact && UNBOUNDED.contains(&program.property) {
-                add(mode, None, faults, true);
-            }
+            modes.flat_map(both).collect()
         }
-        // Shuttle adds interleavings; what a fault changes, the two modes of loom show.
-        if !faults.is_empty() {
-            continue;
+        Run::Once(_) => searches(program, row),
+    }
+}
+
+/// The rows of a program of at most three threads.
+fn searches(program: &Program, row: impl Fn(Mode, Option<u64>) -> Job) -> Vec<Job> {
+    let mut rows = Vec::new();
+    let exact = program.threads <= 2 || program.expected.is_some();
+    let begins = |job: &Job, list: &[&str]| {
+        let name = job.name();
+        list.iter().any(|beginning| name.starts_with(beginning))
+    };
+    let endless = |mode| begins(&row(mode, None), ENDLESS);
+    for mode in [Mode::Weak, Mode::RmwLoad] {
+        let bound = match exact {
+            true if endless(mode) => Some(FEW_PREEMPTIONS),
+            true => None,
+            false => Some(PREEMPTIONS),
+        };
+        rows.push(row(mode, bound));
+        if !exact && UNBOUNDED.contains(&program.property) {
+            rows.push(Job {
+                long: true,
+                ..row(mode, None)
+            });
         }
-        if exact && !endless(Mode::Dfs) {
-            add(Mode::Dfs, None, faults, false);
-        } else {
-            add(Mode::Random, Some(SCHEDULES), faults, false);
-            add(Mode::Pct, Some(SCHEDULES), faults, false);
+        if program.meets_faults() {
+            let with = |faults| Job {
+                faults,
+                ..row(mode, bound)
+            };
+            rows.extend([with(1), with(2)]);
         }
     }
+    // Shuttle adds interleavings; what a fault changes, the two modes of loom show.
+    if !program.faults.is_empty() {
+        return rows;
+    }
+    if exact && !endless(Mode::Dfs) {
+        rows.push(row(Mode::Dfs, None));
+    } else {
+        rows.push(row(Mode::Random, Some(SCHEDULES)));
+        rows.push(row(Mode::Pct, Some(SCHEDULES)));
+    }
+    rows
 }

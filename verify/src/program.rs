@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use spanlock_testkit::Driven;
@@ -24,12 +23,20 @@ pub struct Program {
     pub threads: u32,
     /// Operations of all threads together.
     pub operations: u32,
-    /// The fault plans under which it runs, each in rows of its own; the empty plan is running without faults.
-    pub plans: &'static [&'static [Fault]],
+    /// Faults without which it would be another program. Those of a lock are none of them: they are sought ([`crate::plan::Job::faults`]).
+    pub faults: &'static [Fault],
     /// The exact outcomes, where they are the point.
     pub expected: Option<Arc<Expected>>,
     /// What runs.
     pub run: Run,
+}
+
+impl Program {
+    /// Whether it is to be run under all faults that it can meet: not litmus programs, in whose outcomes they are part, and not
+    /// where more threads meet more than can be searched.
+    pub fn meets_faults(&self) -> bool {
+        self.threads == 2 && self.expected.is_none() && self.faults.is_empty()
+    }
 }
 
 /// What an exploration runs.
@@ -73,17 +80,16 @@ impl Expected {
     }
 }
 
-/// One fault in every execution: the `occurrence`-th of its kind, from 0.
+/// One fault in every execution: the `nth` of its kind, from 0, that `thread` comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// What goes wrong.
     pub kind: FaultKind,
-    /// Which occurrence.
-    pub occurrence: u32,
+    /// In which thread; main is 0.
+    pub thread: usize,
+    /// Where.
+    pub nth: u32,
 }
-
-/// No faults: the only plan of most programs.
-pub const FAULTLESS: &[&[Fault]] = &[&[]];
 
 /// What can go wrong without anybody's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,50 +102,22 @@ pub enum FaultKind {
     TimeOut,
 }
 
-impl FaultKind {
-    const ALL: [FaultKind; 3] = [
-        FaultKind::WeakCas,
-        FaultKind::SpuriousWake,
-        FaultKind::TimeOut,
-    ];
+impl Fault {
+    /// A fault in every execution.
+    pub const fn new(kind: FaultKind, thread: usize, nth: u32) -> Self {
+        Fault { kind, thread, nth }
+    }
+}
 
-    const fn name(self) -> &'static str {
-        match self {
+/// As the door writes an occasion for it.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
             FaultKind::WeakCas => "weak-cas",
             FaultKind::SpuriousWake => "spurious-wake",
             FaultKind::TimeOut => "time-out",
-        }
-    }
-}
-
-impl Fault {
-    /// A fault in every execution.
-    pub const fn new(kind: FaultKind, occurrence: u32) -> Self {
-        Fault { kind, occurrence }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.kind.name(), self.occurrence)
-    }
-}
-
-impl FromStr for Fault {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parse = || {
-            let (kind, occurrence) = text.split_once('@')?;
-            Some(Fault {
-                kind: FaultKind::ALL.into_iter().find(|k| k.name() == kind)?,
-                occurrence: occurrence.parse().ok()?,
-            })
         };
-        parse().ok_or_else(|| {
-            let kinds = FaultKind::ALL.map(FaultKind::name).join(", ");
-            format!("fault `{text}`: write kind@occurrence, the kind one of {kinds}")
-        })
+        write!(f, "{kind}@{}.{}", self.thread, self.nth)
     }
 }
 

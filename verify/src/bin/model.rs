@@ -25,9 +25,11 @@ mod checked {
     #[cfg(spanlock_shuttle)]
     use spanlock_testkit::Driven;
     use spanlock_verify::plan::{Job, Mode, jobs};
-    use spanlock_verify::program::{Fault, FaultKind, Run};
+    use spanlock_verify::program::Run;
     #[cfg(spanlock_loom)]
-    use spanlock_verify::prune;
+    use spanlock_verify::program::{Fault, FaultKind};
+    #[cfg(spanlock_loom)]
+    use spanlock_verify::{faults::every_plan, prune};
     #[cfg(spanlock_shuttle)]
     use spanlock_verify::reduce::Reduced;
     use spanlock_verify::row::{EVENTS, FAILURE, Found};
@@ -50,13 +52,15 @@ mod checked {
         exit(2)
     }
 
-    fn injected(fault: &Fault) -> (check::Fault, u32) {
-        let kind = match fault.kind {
+    #[cfg(spanlock_loom)]
+    fn occasion(fault: &Fault) -> check::Occasion {
+        let &Fault { kind, thread, nth } = fault;
+        let fault = match kind {
             FaultKind::WeakCas => check::Fault::WeakCas,
             FaultKind::SpuriousWake => check::Fault::SpuriousWake,
             FaultKind::TimeOut => check::Fault::TimeOut,
         };
-        (kind, fault.occurrence)
+        check::Occasion { fault, thread, nth }
     }
 
     pub(super) fn main() {
@@ -95,16 +99,22 @@ mod checked {
         if job.mode == Mode::RmwLoad {
             config.mode = check::Mode::RmwLoad;
         }
-        config.faults = job.faults.iter().map(injected).collect();
         config.threads = Some(job.program.threads as usize);
         check::configure(config).expect("configured once, here");
-        explore(job);
+        report_panics();
+        let plans = explore(&job);
         let sites = if sites { check::sites() } else { Vec::new() };
         let found = Found {
             executions: check::executions() as u64,
             outcomes: trace::outcomes(),
             weakened: check::weakened() as u64,
             injected: check::injected() as u64,
+            plans,
+            #[cfg(spanlock_loom)]
+            longest: None,
+            #[cfg(spanlock_shuttle)]
+            longest: Some(check::longest() as u64),
+            overtaking: trace::overtaking(),
             sites: sites.iter().map(describe).collect(),
         };
         println!("{}", serde_json::to_string(&found).expect("plain data"));
@@ -124,6 +134,10 @@ mod checked {
             for line in format!("execution {}: {info}", check::executions()).lines() {
                 eprintln!("{FAILURE}{line}");
             }
+            let faults: Vec<_> = check::faults().iter().map(ToString::to_string).collect();
+            if !faults.is_empty() {
+                eprintln!("{FAILURE}with {}", faults.join(" and "));
+            }
             eprintln!("{FAILURE}{EVENTS}{}", trace::events());
             for (i, step) in check::steps().iter().enumerate() {
                 let (thread, what) = (step.thread, &step.what);
@@ -141,12 +155,24 @@ mod checked {
         trace::end();
     }
 
+    /// Runs the row; says under how many plans of faults.
     #[cfg(spanlock_loom)]
-    fn explore(job: Job) {
-        let Run::Once(run) = job.program.run.clone() else {
+    fn explore(job: &Job) -> u64 {
+        let Run::Once(run) = &job.program.run else {
             refuse("histories are for shuttle, twins for Spin");
         };
-        report_panics();
+        if job.faults > 0 {
+            return every_plan(job.faults, |plan| search(job, plan, run.clone()));
+        }
+        let plan: check::FaultPlan = job.program.faults.iter().map(occasion).collect();
+        check::set_faults(plan.clone());
+        search(job, &plan, run.clone());
+        0
+    }
+
+    /// Searches the program under one plan.
+    #[cfg(spanlock_loom)]
+    fn search(job: &Job, plan: &[check::Occasion], run: std::sync::Arc<dyn Fn() + Send + Sync>) {
         let mut builder = loom::model::Builder::new();
         // Stated here, not taken from the environment: a search that is cut off there ends green.
         builder.max_duration = None;
@@ -154,7 +180,8 @@ mod checked {
         builder.max_branches = 10_000;
         builder.preemption_bound = job.bound.map(|bound| bound as usize);
         // A weak compare-exchange that fails by plan is a load in either mode.
-        let values = job.mode == Mode::Weak || !job.faults.is_empty();
+        let loads = plan.iter().any(|it| it.fault == check::Fault::WeakCas);
+        let values = job.mode == Mode::Weak || loads;
         let scratch = SCRATCH.get().filter(|_| values);
         let prunes = job.is_reduced() && !is_plain() && (scratch.is_some() || !values);
         if prunes {
@@ -172,36 +199,38 @@ mod checked {
         });
     }
 
+    /// Runs the row, which has no plans of faults.
     #[cfg(spanlock_shuttle)]
-    fn explore(job: Job) {
-        match job.program.run {
+    fn explore(job: &Job) -> u64 {
+        match &job.program.run {
             Run::Once(run) => {
-                report_panics();
-                schedules(job.mode, job.bound, 1, false, move || execute(|| run()));
+                let run = run.clone();
+                schedules(job, 1, false, move || execute(|| run()));
             }
-            Run::Histories(make) => histories(job.mode, job.bound, make),
+            Run::Histories(make) => histories(job, *make),
             Run::Twin(_) => refuse("twins are for Spin"),
         }
+        0
     }
 
     /// Runs `body` under so many schedules; silently, if a failure is not to be told.
     #[cfg(spanlock_shuttle)]
     fn schedules(
-        mode: Mode,
-        bound: Option<u64>,
+        job: &Job,
         seed: u64,
         silent: bool,
         body: impl Fn() + Send + Sync + 'static,
     ) {
         use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, UrwRandomScheduler};
         let mut config = shuttle::Config::new();
-        config.max_steps = shuttle::MaxSteps::FailAfter(100_000);
+        let steps = job.step_bound().expect("a row of shuttle's");
+        config.max_steps = shuttle::MaxSteps::FailAfter(steps as usize);
         if silent {
             config.failure_persistence = shuttle::FailurePersistence::None;
         }
-        let schedules = bound.map(|bound| bound as usize);
+        let schedules = job.bound.map(|bound| bound as usize);
         let some = schedules.unwrap_or(10_000);
-        match mode {
+        match job.mode {
             Mode::Dfs if is_plain() => {
                 shuttle::Runner::new(DfsScheduler::new(schedules, false), config).run(body)
             }
@@ -223,7 +252,7 @@ mod checked {
 
     /// Random programs, until there have been enough operations; one that fails is made small, and told.
     #[cfg(spanlock_shuttle)]
-    fn histories(mode: Mode, bound: Option<u64>, make: fn() -> Driven) {
+    fn histories(job: &Job, make: fn() -> Driven) {
         use std::panic::catch_unwind;
         use std::sync::Arc;
         use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -234,9 +263,9 @@ mod checked {
         use spanlock_verify::models::history::{ENOUGH, OPERATIONS, THREADS};
 
         static DONE: AtomicU64 = AtomicU64::new(0);
-        let run = move |program: &Program, silent| {
+        let run = |program: &Program, silent| {
             let program = program.clone();
-            schedules(mode, bound, 1, silent, move || {
+            schedules(job, 1, silent, move || {
                 execute(|| match threads::run(make(), &program) {
                     // Relaxed: a count.
                     Ok(done) => _ = DONE.fetch_add(done, Relaxed),
@@ -247,7 +276,12 @@ mod checked {
         // A lock can be made, and asked what it can do, inside of an execution only.
         let strategy = Arc::new(OnceLock::new());
         let set = strategy.clone();
-        schedules(Mode::Random, Some(1), 1, false, move || {
+        let once = Job {
+            mode: Mode::Random,
+            bound: Some(1),
+            ..job.clone()
+        };
+        schedules(&once, 1, false, move || {
             set.get_or_init(|| op::program(&make(), THREADS, OPERATIONS));
         });
         let strategy = strategy.get().expect("made just now");

@@ -102,6 +102,7 @@ fn markdown(rows: &[Row], mutants: &[Mutant]) -> String {
         "executions",
         "seconds",
         "outcomes",
+        "progress",
         "verdict",
         "again",
     ];
@@ -142,7 +143,7 @@ fn markdown(rows: &[Row], mutants: &[Mutant]) -> String {
 }
 
 /// A row's cells, but for its command.
-fn cells(row: &Row) -> [String; 8] {
+fn cells(row: &Row) -> [String; 9] {
     [
         row.name.clone(),
         row.threads.to_string(),
@@ -151,6 +152,7 @@ fn cells(row: &Row) -> [String; 8] {
         row.executions.to_string(),
         format!("{:.2}", row.seconds),
         row.outcomes.to_string(),
+        table::progress(row),
         table::verdict(row),
     ]
 }
@@ -220,6 +222,7 @@ fn html(rows: &[Row], mutants: &[Mutant]) -> String {
         "executions",
         "seconds",
         "outcomes",
+        "progress",
         "verdict",
         "again",
     ];
@@ -229,12 +232,12 @@ fn html(rows: &[Row], mutants: &[Mutant]) -> String {
         let _ = write!(text, "<tr title=\"{}\">", escaped(&row.claim));
         for (i, cell) in cells.iter().enumerate() {
             let class = match i {
-                0 => "",
-                7 => row.verdict.name(),
+                0 | 7 => "",
+                8 => row.verdict.name(),
                 _ => "n",
             };
             let _ = write!(text, "<td class=\"{class}\">{}", escaped(cell));
-            if i == 7 && row.drifts() {
+            if i == 8 && row.drifts() {
                 let _ = write!(text, " <span class=\"DRIFT\">DRIFT</span>");
             }
         }

@@ -12,8 +12,8 @@ use spanlock_sync::section::Sections;
 use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 
-use crate::program::{FAULTLESS, Program, Run};
-use crate::trace::note;
+use crate::program::{Program, Run};
+use crate::trace::{self, note};
 
 /// Every program of these.
 pub fn programs() -> Vec<Program> {
@@ -59,7 +59,7 @@ fn program(
         claim,
         threads,
         operations,
-        plans: FAULTLESS,
+        faults: &[],
         expected: None,
         run: Run::Once(Arc::new(run)),
     }
@@ -94,6 +94,7 @@ impl<W: Word> Guarded<W> {
         }
         // SAFETY: the caller holds these lanes so.
         unsafe { self.lanes(end).unlock(access, &self.queue) };
+        trace::finished();
     }
 }
 
@@ -134,6 +135,7 @@ fn tries_3<W: Word + Send + Sync + 'static>(word: W) {
             shared.use_it(me, 1, access);
         } else {
             note(me, "busy");
+            trace::finished();
         }
     });
 }
@@ -161,6 +163,7 @@ fn walks(count: usize) {
             sections.wait_for_all();
             // SAFETY: every section has ended that could have found it.
             memory.0.with_mut(|memory| unsafe { *memory = 0 });
+            trace::finished();
             return;
         }
         let section = sections.enter();
@@ -172,6 +175,7 @@ fn walks(count: usize) {
         }
         note(me, if found { "used" } else { "gone" });
         drop(section);
+        trace::finished();
     });
 }
 

@@ -14,8 +14,8 @@ use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 
 use super::lock::Data;
-use crate::program::{FAULTLESS, Program, Run};
-use crate::trace::note;
+use crate::program::{Program, Run};
+use crate::trace::{self, note};
 
 /// Lanes of a packed word.
 const LANES: u32 = <PackedWord as words::Word>::LANES;
@@ -28,7 +28,7 @@ pub fn programs() -> Vec<Program> {
         claim,
         threads,
         operations,
-        plans: FAULTLESS,
+        faults: &[],
         expected: None,
         run: Run::Once(Arc::new(run)),
     };
@@ -152,11 +152,13 @@ fn grace() {
             }
             note(1, if found { "used" } else { "gone" });
             drop(section);
+            trace::finished();
         })
     };
     let (sections, linked, memory) = &*shared;
     linked.store(false, Release);
     sections.wait_for_all();
+    trace::finished();
     // SAFETY: every section has ended that could have found it.
     memory.0.with_mut(|memory| unsafe { *memory = 0 });
     other.join().expect("uses what it found");
@@ -184,6 +186,7 @@ fn recall() {
                 }
                 note(step, if recalled { "recalled" } else { "walked" });
                 drop(section);
+                trace::finished();
             }
         })
     };
@@ -191,6 +194,7 @@ fn recall() {
     // Relaxed: the stamp and the barriers are to do it.
     linked.store(false, Relaxed);
     sections.wait_for_all();
+    trace::finished();
     // SAFETY: every section has ended that could have found it.
     memory.0.with_mut(|memory| unsafe { *memory = 0 });
     other.join().expect("uses what it found");
@@ -214,6 +218,7 @@ fn write(lock: &SrlTree, data: &Data) {
     let hold = lock.write(0..1).expect("in range");
     data.add_one(&(0..1));
     drop(hold);
+    trace::finished();
 }
 
 fn growth() {
@@ -236,6 +241,7 @@ fn reclamation() {
         thread::spawn(move || write(&shared.0, &shared.1))
     };
     let freed = shared.0.shrink();
+    trace::finished();
     note(0, if freed > 0 { "freed" } else { "in use" });
     write(&shared.0, &shared.1);
     other.join().expect("gets a leaf");
@@ -251,6 +257,7 @@ fn full_lane() {
         let lock = lock.clone();
         thread::spawn(move || {
             drop(lock.read(0..1).expect("in range"));
+            trace::finished();
             note(1, "read");
         })
     };
@@ -270,6 +277,7 @@ fn full_lane_downgrade() {
         let lock = lock.clone();
         thread::spawn(move || {
             drop(lock.upgradable_read(0..1).expect("in range"));
+            trace::finished();
             note(1, "read");
         })
     };
@@ -322,6 +330,7 @@ impl Packed {
         }
         // SAFETY: held just now.
         unsafe { run.unlock(access, &self.queue) };
+        trace::finished();
     }
 }
 
