@@ -13,8 +13,8 @@ use crate::atomic::Ordering;
 
 mod faults;
 
-pub(crate) use faults::{fault, injected_wakeup};
 pub use faults::{Fault, FaultPlan, Occasion, faults, injected, occasions, set_faults};
+pub(crate) use faults::{fault, injected_wakeup};
 
 /// How atomic loads are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -208,7 +208,6 @@ impl<'a> Worker<'a> {
                 finished();
             }
             worker.end();
-            finished();
             (worker.done, worker.written)
         })
     }
@@ -282,6 +281,7 @@ impl<'a> Worker<'a> {
         let gaps = self.scene.points.gaps_of(hold.span());
         self.scene.leave(gaps, hold.access());
         hold.release();
+        finished();
     }
 
     fn release_one(&mut self) {

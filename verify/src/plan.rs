@@ -135,6 +135,14 @@ impl Job {
         format!("{primitive}/{property}/{checker}/{mode}{faults}{long}")
     }
 
+    /// Whether its name begins with one of these.
+    fn is_among(&self, beginnings: &[&str]) -> bool {
+        let name = self.name();
+        beginnings
+            .iter()
+            .any(|beginning| name.starts_with(beginning))
+    }
+
     /// Whether, of executions that differ only in the order of independent steps, one is enough: so in all searches of two threads without bound, and in shuttle's.
     pub fn is_reduced(&self) -> bool {
         self.mode == Mode::Dfs || self.bound.is_none() && self.program.threads <= 2
@@ -158,8 +166,20 @@ impl Job {
     }
 
     /// How many steps of all threads together may lie between two finished operations, if the checker counts them: more, and nobody gets on.
+    ///
+    /// While nobody finishes, each thread makes the steps of one operation, and repeats some that met another's. So the bound is in proportion to
+    /// the threads. The searches of two threads, which see all that can be, come to between a quarter and two thirds of it, a hundred thousands of schedules
+    /// of up to eight threads to as much.
     pub fn step_bound(&self) -> Option<u64> {
-        (self.mode.checker() == Checker::Shuttle).then_some(100_000)
+        let of_a_thread = match self.program.primitive {
+            // The way down, and the leaves on it.
+            "srl-tree" => 160,
+            "srl-array" | "srl-packed" | "srl-gate" => 96,
+            "rw-distributed" | "packed-word" => 64,
+            _ => 40,
+        };
+        let counts = self.mode.checker() == Checker::Shuttle;
+        counts.then(|| of_a_thread * u64::from(self.program.threads))
     }
 
     /// The rounds after which spin loops are cut: the door cuts a lock's to none, and litmus programs have none.
@@ -205,6 +225,45 @@ const ENDLESS: &[&str] = &[
 /// Preemptions in those.
 const FEW_PREEMPTIONS: u64 = 3;
 
+/// Programs of which a search has over 500 executions or so, and under faults as often again as there are plans: beginnings of names. Single faults are searched
+/// with few preemptions, and without bound in the full run; double ones with few.
+const COSTLY: &[&str] = &[
+    "packed-word/exclusion-whole-word",
+    "rw-counter/cancel-reader",
+    "rw-distributed/",
+    "srl-array/batch",
+    "srl-array/cancel-reader",
+    "srl-array/downgrade-writer",
+    "srl-gate/",
+    "srl-packed/batch",
+    "srl-packed/bounded-overtaking",
+    "srl-packed/cancel",
+    "srl-packed/downgrade-writer",
+    "srl-packed/shrink-keeps",
+    "srl-packed/split-keeps",
+    "srl-packed/upgrade-readers",
+    "srl-packed/visibility",
+    "srl-packed/wakeup",
+    "srl-tree/",
+];
+
+/// Rows of which it has over 10,000: neither is searched without bound.
+const TOO_COSTLY: &[&str] = &[
+    "srl-gate/batch",
+    "srl-gate/cancel/loom/weak",
+    "srl-gate/cancel-shared/loom/weak",
+    "srl-gate/exclusion",
+    "srl-gate/shrink-wakes",
+    "srl-packed/batch-try/loom/weak",
+    "srl-tree/cancel-reader/loom/weak",
+];
+
+/// Those of so few executions that two faults are for every run.
+const CHEAP: &[&str] = &["interval-tree/", "rw-word/", "sections/"];
+
+/// Preemptions of costly programs under faults.
+const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
+
 /// Every row, the long ones too.
 pub fn jobs() -> Vec<Job> {
     programs().iter().flat_map(rows).collect()
@@ -242,11 +301,7 @@ fn rows(program: &Program) -> Vec<Job> {
 fn searches(program: &Program, row: impl Fn(Mode, Option<u64>) -> Job) -> Vec<Job> {
     let mut rows = Vec::new();
     let exact = program.threads <= 2 || program.expected.is_some();
-    let begins = |job: &Job, list: &[&str]| {
-        let name = job.name();
-        list.iter().any(|beginning| name.starts_with(beginning))
-    };
-    let endless = |mode| begins(&row(mode, None), ENDLESS);
+    let endless = |mode| row(mode, None).is_among(ENDLESS);
     for mode in [Mode::Weak, Mode::RmwLoad] {
         let bound = match exact {
             true if endless(mode) => Some(FEW_PREEMPTIONS),
@@ -261,11 +316,7 @@ fn searches(program: &Program, row: impl Fn(Mode, Option<u64>) -> Job) -> Vec<Jo
             });
         }
         if program.meets_faults() {
-            let with = |faults| Job {
-                faults,
-                ..row(mode, bound)
-            };
-            rows.extend([with(1), with(2)]);
+            rows.extend(under_faults(row(mode, bound)));
         }
     }
     // Shuttle adds interleavings; what a fault changes, the two modes of loom show.
@@ -279,4 +330,23 @@ fn searches(program: &Program, row: impl Fn(Mode, Option<u64>) -> Job) -> Vec<Jo
         rows.push(row(Mode::Pct, Some(SCHEDULES)));
     }
     rows
+}
+
+/// The rows of a search under single and double faults.
+fn under_faults(plain: Job) -> Vec<Job> {
+    let is_cheap = plain.is_among(CHEAP);
+    let is_costly = plain.bound.is_some() || plain.is_among(COSTLY);
+    let has_long = plain.bound.is_none() && !plain.is_among(TOO_COSTLY);
+    let row = |faults, bound, long| Job {
+        faults,
+        bound,
+        long,
+        ..plain.clone()
+    };
+    let few = Some(PREEMPTIONS_UNDER_FAULTS);
+    match is_costly {
+        false => vec![row(1, None, false), row(2, None, !is_cheap)],
+        true if has_long => vec![row(1, few, false), row(1, None, true), row(2, few, true)],
+        true => vec![row(1, few, false), row(2, few, true)],
+    }
 }

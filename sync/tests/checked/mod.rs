@@ -17,6 +17,8 @@ pub(crate) struct Outcome {
     pub(crate) executions: usize,
     pub(crate) weakened: usize,
     pub(crate) injected: usize,
+    /// Of executions with the whole plan.
+    pub(crate) occasions: Vec<String>,
     /// Every site of the model's own file: `file:line:column:op`, and the ordering.
     pub(crate) sites: Vec<(String, String)>,
     /// All output.
@@ -42,6 +44,9 @@ impl Model {
             println!("\nexecutions {}", check::executions());
             println!("weakened {}", check::weakened());
             println!("injected {}", check::injected());
+            for occasion in check::occasions() {
+                println!("occasion {occasion}");
+            }
             for site in check::sites().iter().filter(|site| site.file == file) {
                 let op = format!("{:?}", site.op).to_lowercase();
                 let (line, column) = (site.line, site.column);
@@ -75,6 +80,7 @@ impl Model {
                 ["executions", _] => outcome.executions = number(),
                 ["weakened", _] => outcome.weakened = number(),
                 ["injected", _] => outcome.injected = number(),
+                ["occasion", occasion] => outcome.occasions.push(occasion.to_owned()),
                 ["site", site, ordering] => {
                     outcome.sites.push((site.to_owned(), ordering.to_owned()));
                 }

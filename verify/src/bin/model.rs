@@ -28,12 +28,12 @@ mod checked {
     use spanlock_verify::program::Run;
     #[cfg(spanlock_loom)]
     use spanlock_verify::program::{Fault, FaultKind};
-    #[cfg(spanlock_loom)]
-    use spanlock_verify::{faults::every_plan, prune};
     #[cfg(spanlock_shuttle)]
     use spanlock_verify::reduce::Reduced;
     use spanlock_verify::row::{EVENTS, FAILURE, Found};
     use spanlock_verify::trace;
+    #[cfg(spanlock_loom)]
+    use spanlock_verify::{faults::every_plan, prune};
 
     /// Set if the checker's own search is asked for, with nothing left out.
     static PLAIN: OnceLock<()> = OnceLock::new();
@@ -41,6 +41,9 @@ mod checked {
     fn is_plain() -> bool {
         PLAIN.get().is_some()
     }
+
+    /// How many steps of all threads may lie between two finished operations.
+    static STEP_BOUND: OnceLock<u64> = OnceLock::new();
 
     /// A file to write to; without it loom's weak mode leaves nothing out.
     #[cfg_attr(spanlock_shuttle, allow(dead_code))]
@@ -66,6 +69,7 @@ mod checked {
     pub(super) fn main() {
         let mut config = Config::default();
         let (mut name, mut sites, mut preemptions) = (None, false, None);
+        let mut steps = None;
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut value = || {
@@ -84,6 +88,11 @@ mod checked {
                     Ok(n) => preemptions = Some(n),
                     Err(error) => refuse(&format!("--preemptions: {error}")),
                 },
+                // The bound on steps between finished operations, in the stead of the row's.
+                "--steps" => match value().parse() {
+                    Ok(n) => steps = Some(n),
+                    Err(error) => refuse(&format!("--steps: {error}")),
+                },
                 "--plain" => PLAIN.set(()).unwrap_or_default(),
                 "--scratch" => SCRATCH.set(value().into()).unwrap_or_default(),
                 "--trace" => config.trace = true,
@@ -101,6 +110,9 @@ mod checked {
         }
         config.threads = Some(job.program.threads as usize);
         check::configure(config).expect("configured once, here");
+        if let Some(bound) = steps.or(job.step_bound()) {
+            STEP_BOUND.set(bound).unwrap_or_default();
+        }
         report_panics();
         let plans = explore(&job);
         let sites = if sites { check::sites() } else { Vec::new() };
@@ -134,6 +146,13 @@ mod checked {
             for line in format!("execution {}: {info}", check::executions()).lines() {
                 eprintln!("{FAILURE}{line}");
             }
+            if let Some(bound) = STEP_BOUND.get()
+                && info.to_string().contains("exceeded max_steps bound")
+            {
+                eprintln!(
+                    "{FAILURE}no operation was finished in {bound} steps: does somebody spin?"
+                );
+            }
             let faults: Vec<_> = check::faults().iter().map(ToString::to_string).collect();
             if !faults.is_empty() {
                 eprintln!("{FAILURE}with {}", faults.join(" and "));
@@ -152,6 +171,7 @@ mod checked {
         check::begin_execution();
         trace::begin();
         run();
+        trace::finished();
         trace::end();
     }
 
@@ -215,16 +235,11 @@ mod checked {
 
     /// Runs `body` under so many schedules; silently, if a failure is not to be told.
     #[cfg(spanlock_shuttle)]
-    fn schedules(
-        job: &Job,
-        seed: u64,
-        silent: bool,
-        body: impl Fn() + Send + Sync + 'static,
-    ) {
+    fn schedules(job: &Job, seed: u64, silent: bool, body: impl Fn() + Send + Sync + 'static) {
         use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, UrwRandomScheduler};
         let mut config = shuttle::Config::new();
-        let steps = job.step_bound().expect("a row of shuttle's");
-        config.max_steps = shuttle::MaxSteps::FailAfter(steps as usize);
+        let steps = STEP_BOUND.get().expect("a row of shuttle's has one");
+        config.max_steps = shuttle::MaxSteps::FailAfter(*steps as usize);
         if silent {
             config.failure_persistence = shuttle::FailurePersistence::None;
         }

@@ -86,8 +86,13 @@ pub(super) fn rows(rows: &[Row]) -> Table {
 /// How long nobody got on, and how many passed one that waited: the most that there were, of the bound.
 pub(super) fn progress(row: &Row) -> String {
     let steps = (row.longest.zip(row.step_bound)).map(|(n, bound)| format!("{n} of {bound} steps"));
-    let passes = (row.overtaken.zip(row.overtakes)).map(|(n, bound)| format!("{n} of {bound} passes"));
-    [steps, passes].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let passes =
+        (row.overtaken.zip(row.overtakes)).map(|(n, bound)| format!("{n} of {bound} passes"));
+    [steps, passes]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// How it ended, and whether the checker is known to err here.

@@ -40,7 +40,10 @@ pub fn text() -> String {
         blind += model.litmus.deviations.len();
     }
     // Faults are not for shuttle.
-    rows -= models.iter().filter(|model| !model.faults.is_empty()).count();
+    rows -= models
+        .iter()
+        .filter(|model| !model.faults.is_empty())
+        .count();
     let _ = writeln!(
         text,
         "\n{} models, {rows} rows: {} agree, {blind} are known blind spots, of the following kinds.",
