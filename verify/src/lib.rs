@@ -2,7 +2,9 @@
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub mod command;
+pub mod linear;
 pub mod models;
+pub mod order;
 pub mod plan;
 pub mod primitives;
 pub mod program;

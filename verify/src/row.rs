@@ -67,13 +67,13 @@ pub struct Row {
     pub checker: String,
     /// The checker's version.
     pub checker_version: String,
-    /// `weak`, `rmw-load`, `dfs`, `random`, `pct`, `urw` or `ltl`.
+    /// `weak`, `rmw-load`, `dfs`, `random`, `pct`, `urw`, `drawn` or `ltl`.
     pub mode: String,
     /// Threads, the main thread included.
     pub threads: u32,
     /// Operations of all threads together.
     pub operations: u32,
-    /// Preemption bound (loom), or schedules (random, pct, urw); none: no bound.
+    /// Preemption bound (loom), or schedules (random, pct, urw), or scenarios (drawn); none: no bound.
     pub bound: Option<u64>,
     /// Rounds after which a spin loop is cut; none: there is no spin loop.
     pub spin_cap: Option<u32>,
@@ -90,8 +90,11 @@ pub struct Row {
     pub search: String,
     /// How it ended.
     pub verdict: Verdict,
-    /// How many different outcomes (what each thread saw) there were.
+    /// How many different outcomes (what each thread saw) there were; of scenarios, histories.
     pub outcomes: u64,
+    /// How many scenarios there were, if the row is about many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenarios: Option<u64>,
     /// A checksum of the set of outcomes.
     pub outcome_hash: String,
     /// Of a litmus row: whether the mode shows exactly what is allowed.
@@ -113,7 +116,7 @@ pub struct Row {
 impl Row {
     /// Whether its executions are not those that are committed for it. Of a row that does not pass they say nothing.
     pub fn drifts(&self) -> bool {
-        let counted = !matches!(&*self.mode, "random" | "pct" | "urw" | "ltl");
+        let counted = !matches!(&*self.mode, "random" | "pct" | "urw" | "drawn" | "ltl");
         let ended = matches!(self.verdict, Verdict::Exhausted | Verdict::Bounded);
         counted && ended && self.committed != Some(self.executions)
     }
@@ -147,6 +150,9 @@ pub struct Found {
     pub executions: u64,
     /// The different outcomes, sorted.
     pub outcomes: Vec<String>,
+    /// Of a row about many scenarios: how many, and how many different histories.
+    #[serde(default)]
+    pub explained: Option<(u64, u64)>,
     /// How often the weakened site was reached.
     pub weakened: u64,
     /// How many faults were injected.

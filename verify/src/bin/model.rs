@@ -21,9 +21,13 @@ mod checked {
     use std::str::FromStr;
     use std::sync::OnceLock;
 
+    #[cfg(spanlock_shuttle)]
+    use proptest::prelude::Rng as _;
     use spanlock_sync::check::{self, Config, Site, Weakening};
     #[cfg(spanlock_shuttle)]
     use spanlock_testkit::Driven;
+    #[cfg(spanlock_shuttle)]
+    use spanlock_verify::models::linear::Scenarios;
     use spanlock_verify::plan::{Job, Mode, jobs};
     use spanlock_verify::program::{Fault, FaultKind, Run};
     #[cfg(spanlock_loom)]
@@ -98,11 +102,12 @@ mod checked {
         config.faults = job.faults.iter().map(injected).collect();
         config.threads = Some(job.program.threads as usize);
         check::configure(config).expect("configured once, here");
-        explore(job);
+        let explained = explore(job);
         let sites = if sites { check::sites() } else { Vec::new() };
         let found = Found {
             executions: check::executions() as u64,
             outcomes: trace::outcomes(),
+            explained,
             weakened: check::weakened() as u64,
             injected: check::injected() as u64,
             sites: sites.iter().map(describe).collect(),
@@ -142,9 +147,9 @@ mod checked {
     }
 
     #[cfg(spanlock_loom)]
-    fn explore(job: Job) {
+    fn explore(job: Job) -> Option<(u64, u64)> {
         let Run::Once(run) = job.program.run.clone() else {
-            refuse("histories are for shuttle, twins for Spin");
+            refuse("histories and scenarios are for shuttle, twins for Spin");
         };
         report_panics();
         let mut builder = loom::model::Builder::new();
@@ -170,17 +175,59 @@ mod checked {
             }
             execute(|| run());
         });
+        None
     }
 
+    /// Of a row about many scenarios: how many, and how many histories.
     #[cfg(spanlock_shuttle)]
-    fn explore(job: Job) {
+    fn explore(job: Job) -> Option<(u64, u64)> {
         match job.program.run {
             Run::Once(run) => {
                 report_panics();
                 schedules(job.mode, job.bound, 1, false, move || execute(|| run()));
             }
             Run::Histories(make) => histories(job.mode, job.bound, make),
+            Run::Scenarios(all) => return Some(scenarios(&job, &all)),
             Run::Twin(_) => refuse("twins are for Spin"),
+        }
+        None
+    }
+
+    /// Every scenario of the row, or the one that the environment names.
+    #[cfg(spanlock_shuttle)]
+    fn scenarios(job: &Job, of: &Scenarios) -> (u64, u64) {
+        use spanlock_testkit::histories;
+        use spanlock_verify::linear::run::{self, Subject};
+        use spanlock_verify::models::linear::{FEW, OF_EACH, SCENARIO};
+
+        let subject = Subject {
+            make: of.primitive.make,
+            rules: of.rules(),
+            schedules: (job.mode == Mode::Random).then_some(OF_EACH as usize),
+        };
+        let given = std::env::var(SCENARIO).ok();
+        let given = given.map(|text| text.parse().unwrap_or_else(|why: String| refuse(&why)));
+        let seed = histories::seed();
+        let result = match (given, job.bound) {
+            (Some(given), _) => run::all(subject, std::iter::once(given)),
+            (None, Some(bound)) => {
+                let mut source = histories::runner(seed, 1).new_rng();
+                let scenarios = bound / subject.schedules.map_or(1, |_| OF_EACH);
+                let drawn = of.drawn(scenarios as usize, || source.next_u64());
+                run::all(subject, drawn.into_iter())
+            }
+            (None, None) => run::all(
+                subject,
+                of.of_two(if job.long { of.operations } else { FEW }),
+            ),
+        };
+        report_panics();
+        match result {
+            Ok(explained) => (explained.scenarios, explained.histories),
+            Err((scenario, why)) => panic!(
+                "made small (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay {}",
+                job.name()
+            ),
         }
     }
 

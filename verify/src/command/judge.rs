@@ -95,7 +95,8 @@ fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -
         seconds: ended.elapsed.as_secs_f64(),
         search: job.search().to_owned(),
         verdict,
-        outcomes: found.outcomes.len() as u64,
+        outcomes: (found.explained).map_or(found.outcomes.len() as u64, |(_, histories)| histories),
+        scenarios: found.explained.map(|(scenarios, _)| scenarios),
         outcome_hash: format!(
             "{:08x}",
             crc32c::crc32c(found.outcomes.join("\n").as_bytes())
