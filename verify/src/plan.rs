@@ -19,8 +19,6 @@ pub enum Mode {
     Random,
     /// Shuttle, probabilistic concurrency testing.
     Pct,
-    /// Shuttle, every schedule, as `Dfs`, of scenarios that are drawn.
-    Drawn,
     /// Spin, every state of a twin, for what happens eventually.
     Ltl,
     /// Shuttle, interleavings drawn about uniformly: selectively uniform concurrency testing.
@@ -36,15 +34,14 @@ impl Mode {
             Mode::Dfs => "dfs",
             Mode::Random => "random",
             Mode::Pct => "pct",
-            Mode::Drawn => "drawn",
             Mode::Ltl => "ltl",
             Mode::Urw => "urw",
         }
     }
 
-    /// Whether it draws schedules or scenarios, and its bound is how many.
+    /// Whether it draws schedules, and its bound is how many.
     pub const fn is_random(self) -> bool {
-        matches!(self, Mode::Random | Mode::Pct | Mode::Urw | Mode::Drawn)
+        matches!(self, Mode::Random | Mode::Pct | Mode::Urw)
     }
 
     /// Whether it makes the same executions in every run.
@@ -56,7 +53,7 @@ impl Mode {
     pub const fn checker(self) -> Checker {
         match self {
             Mode::Weak | Mode::RmwLoad => Checker::Loom,
-            Mode::Dfs | Mode::Drawn | Mode::Random | Mode::Pct | Mode::Urw => Checker::Shuttle,
+            Mode::Dfs | Mode::Random | Mode::Pct | Mode::Urw => Checker::Shuttle,
             Mode::Ltl => Checker::Spin,
         }
     }
@@ -67,9 +64,6 @@ impl Mode {
             Mode::Weak => "stores that race with another thread's load-then-store; load buffering",
             Mode::RmwLoad => "stale reads; load buffering",
             Mode::Dfs => "weak orderings (all are SeqCst); data races on cells",
-            Mode::Drawn => {
-                "scenarios not drawn; weak orderings (all are SeqCst); data races on cells"
-            }
             Mode::Random | Mode::Pct | Mode::Urw => {
                 "schedules not drawn; weak orderings (all are SeqCst); data races on cells"
             }
@@ -144,8 +138,7 @@ impl Job {
 
     /// Whether, of executions that differ only in the order of independent steps, one is enough: so in all searches of two threads without bound, and in shuttle's.
     pub fn is_reduced(&self) -> bool {
-        matches!(self.mode, Mode::Dfs | Mode::Drawn)
-            || self.bound.is_none() && self.program.threads <= 2
+        matches!(self.mode, Mode::Dfs) || self.bound.is_none() && self.program.threads <= 2
     }
 
     /// Which executions are explored, of those within the bound.
@@ -226,14 +219,19 @@ pub fn jobs() -> Vec<Job> {
                 add(Mode::Random, Some(history::SCHEDULES), &[], false);
                 add(Mode::Pct, Some(history::SCHEDULES), &[], false);
             }
-            Run::Scenarios(scenarios) => match (scenarios.alphabet, scenarios.threads) {
-                (Alphabet::Core, _) => {
-                    add(Mode::Dfs, None, &[], false);
+            Run::Scenarios(scenarios) if scenarios.alphabet == Alphabet::Core => {
+                add(Mode::Dfs, None, &[], false);
+                if linear::ENDLESS.contains(&program.primitive) {
+                    let schedules = scenarios.count(scenarios.operations) as u64 * linear::OF_EACH;
+                    add(Mode::Random, Some(schedules), &[], true);
+                } else {
                     add(Mode::Dfs, None, &[], true);
                 }
-                (_, 2) => add(Mode::Drawn, Some(linear::DRAWN), &[], false),
-                _ => add(Mode::Random, Some(linear::SCHEDULES), &[], false),
-            },
+            }
+            Run::Scenarios(_) => {
+                add(Mode::Random, Some(linear::SCHEDULES), &[], false);
+                add(Mode::Random, Some(linear::MANY_SCHEDULES), &[], true);
+            }
             Run::Twin(_) => add(Mode::Ltl, None, &[], false),
             Run::Once(_) if program.threads > 3 && program.expected.is_none() => {
                 for mode in [Mode::Random, Mode::Pct, Mode::Urw] {

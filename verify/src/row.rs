@@ -67,13 +67,13 @@ pub struct Row {
     pub checker: String,
     /// The checker's version.
     pub checker_version: String,
-    /// `weak`, `rmw-load`, `dfs`, `random`, `pct`, `urw`, `drawn` or `ltl`.
+    /// `weak`, `rmw-load`, `dfs`, `random`, `pct`, `urw` or `ltl`.
     pub mode: String,
     /// Threads, the main thread included.
     pub threads: u32,
     /// Operations of all threads together.
     pub operations: u32,
-    /// Preemption bound (loom), or schedules (random, pct, urw), or scenarios (drawn); none: no bound.
+    /// Preemption bound (loom), or schedules (random, pct, urw); none: no bound.
     pub bound: Option<u64>,
     /// Rounds after which a spin loop is cut; none: there is no spin loop.
     pub spin_cap: Option<u32>,
@@ -116,7 +116,7 @@ pub struct Row {
 impl Row {
     /// Whether its executions are not those that are committed for it. Of a row that does not pass they say nothing.
     pub fn drifts(&self) -> bool {
-        let counted = !matches!(&*self.mode, "random" | "pct" | "urw" | "drawn" | "ltl");
+        let counted = !matches!(&*self.mode, "random" | "pct" | "urw" | "ltl");
         let ended = matches!(self.verdict, Verdict::Exhausted | Verdict::Bounded);
         counted && ended && self.committed != Some(self.executions)
     }

@@ -159,7 +159,7 @@ fn tries_that_fail_for_each_other_alone_are_caught() {
     atomic.rules.pieces = false;
     for schedules in [None, Some(1_000)] {
         atomic.schedules = schedules;
-        let scenario = "write(0..1) release try-write(0..1) | try-write(0..1)".parse();
+        let scenario = "write(0..1) release try-write(0..1) | try-write(0..1)".parse::<Scenario>();
         let (scenario, why) = told(run::all(atomic, scenario.into_iter()));
         assert_eq!(scenario, "try-write(0..1) | try-write(0..1)");
         assert_eq!(why.matches(": busy").count(), 2, "{why}");
@@ -180,7 +180,7 @@ fn a_try_that_fails_for_one_who_has_gone_is_caught() {
 #[test]
 fn a_release_that_is_lost_is_caught() {
     let (scenario, _) = caught(|| driven!(Wrong::new(Defect::Lost);));
-    assert_eq!(scenario, "write(0..2)");
+    assert_eq!(scenario, "try-write(1..2)");
     let waits = "write(0..1) | read(0..1)".parse().expect("a scenario");
     let (_, why) = told(run::all(
         subject(|| driven!(Wrong::new(Defect::Lost);)),
@@ -208,7 +208,7 @@ fn a_downgrade_that_lets_a_writer_in_is_caught_and_made_small() {
 
 #[test]
 fn the_lock_that_is_right_is_not() {
-    let scenario = "write(0..2) downgrade | try-write(0..1) try-read(1..2)".parse();
+    let scenario = "write(0..2) downgrade | try-write(0..1) try-read(1..2)".parse::<Scenario>();
     let make =
         || driven!(SrlArray::with_segment_size(4, 1).expect("1 is a power of two"); downgrade);
     let explained = run::all(subject(make), scenario.into_iter());

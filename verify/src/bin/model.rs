@@ -198,25 +198,25 @@ mod checked {
     fn scenarios(job: &Job, of: &Scenarios) -> (u64, u64) {
         use spanlock_testkit::histories;
         use spanlock_verify::linear::run::{self, Subject};
+        use spanlock_verify::linear::scenario::Alphabet;
         use spanlock_verify::models::linear::{FEW, OF_EACH, SCENARIO};
 
         let subject = Subject {
             make: of.primitive.make,
             rules: of.rules(),
-            schedules: (job.mode == Mode::Random).then_some(OF_EACH as usize),
+            schedules: job.bound.map(|_| OF_EACH as usize),
         };
         let given = std::env::var(SCENARIO).ok();
         let given = given.map(|text| text.parse().unwrap_or_else(|why: String| refuse(&why)));
         let seed = histories::seed();
         let result = match (given, job.bound) {
             (Some(given), _) => run::all(subject, std::iter::once(given)),
-            (None, Some(bound)) => {
+            (None, Some(bound)) if of.alphabet == Alphabet::All => {
                 let mut source = histories::runner(seed, 1).new_rng();
-                let scenarios = bound / subject.schedules.map_or(1, |_| OF_EACH);
-                let drawn = of.drawn(scenarios as usize, || source.next_u64());
+                let drawn = of.drawn((bound / OF_EACH) as usize, || source.next_u64());
                 run::all(subject, drawn.into_iter())
             }
-            (None, None) => run::all(
+            (None, _) => run::all(
                 subject,
                 of.of_two(if job.long { of.operations } else { FEW }),
             ),

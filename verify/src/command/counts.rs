@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::models::linear;
-use crate::plan::{Job, Mode};
+use crate::plan::Job;
 use crate::program::Run;
 use crate::row::Row;
 
@@ -69,8 +68,6 @@ impl Counts {
         let drawn = job.bound.filter(|_| job.mode.is_random());
         match &job.program.run {
             Run::Histories(_) => HISTORIES,
-            // Some thousand executions of each.
-            Run::Scenarios(_) if job.mode == Mode::Drawn => 4_000 * linear::DRAWN,
             Run::Once(_) | Run::Scenarios(_) | Run::Twin(_) => {
                 drawn.or_else(|| self.of(job)).unwrap_or(u64::MAX)
             }

@@ -23,7 +23,6 @@ pub(super) fn bound(bound: Option<u64>, mode: &str) -> String {
     let random = matches!(mode, "random" | "pct" | "urw");
     match bound {
         None => "none".to_owned(),
-        Some(n) if mode == "drawn" => format!("{n} scenarios"),
         Some(n) if random => format!("{n} schedules"),
         Some(n) => format!("{n} preemptions"),
     }

@@ -6,7 +6,7 @@
 //!   conflicting hold or request stands in the way".)
 //! - **Granted** is at one point, at which no hold conflicts; the same for an upgrade.
 //! - **A try that fails** has a point at which something stood in its way: a hold that conflicts, its own thread's too, or another's request; or as many readers as have room.
-//! - **An upgrade that fails** has a point at which somebody else held part of it. Requests do not count.
+//! - **An upgrade that fails** has a point at which somebody else held part of it. Requests do not count, but for one that is given up: it may be granted before its thread gives it up, and is a hold then.
 //! - **A release**, a downgrade, a shrink has a point at which it takes effect.
 //!
 //! Where a lock takes ranges piece by piece ([`Rules::pieces`]), and only there: a release takes effect unit by unit; a request that has not been granted may hold units, so that an upgrade can fail for it;
@@ -148,7 +148,7 @@ impl State {
             }
             (Op::Take(_, access, place), Answer::Busy) => {
                 let units = rules.units(thread, place, access);
-                if self.is_in_the_way(thread, &units, None, true, rules) {
+                if self.is_in_the_way(thread, &units, None, rules) {
                     next.push(settled());
                 }
             }
@@ -156,7 +156,7 @@ impl State {
                 let Some(last) = last else { return };
                 let units = rules.upgraded(self.holds[last].units);
                 if answer == Answer::Busy {
-                    if self.is_in_the_way(thread, &units, Some(last), rules.pieces, rules) {
+                    if self.is_in_the_way(thread, &units, Some(last), rules) {
                         next.push(settled());
                     }
                 } else {
@@ -211,20 +211,20 @@ impl State {
         }
     }
 
-    /// Whether something stands in the way of one who wants `units`: holds, but for one, and requests, if these count.
+    /// Whether something stands in the way of one who wants `units`, as an upgrade of a hold of its own if there is one: other holds, and such requests as count.
     fn is_in_the_way(
         &self,
         thread: usize,
         units: &Units,
-        but: Option<usize>,
-        requests: bool,
+        upgraded: Option<usize>,
         rules: Rules,
     ) -> bool {
         let holds = self.holds.iter().enumerate();
         let holds = holds
-            .filter(|&(i, _)| Some(i) != but)
+            .filter(|&(i, _)| Some(i) != upgraded)
             .map(|(_, &hold)| hold);
-        let others = (0..THREADS).filter(|&other| other != thread && requests);
+        let counts = |other: usize| upgraded.is_none() || rules.pieces || self.gives_up(other);
+        let others = (0..THREADS).filter(|&other| other != thread && counts(other));
         let others = others.filter_map(|other| self.request(other, rules));
         let all: Vec<Hold> = holds.chain(others).collect();
         let is_full = |unit: usize| {
@@ -233,6 +233,14 @@ impl State {
             reads(units[unit]) && readers >= rules.readers
         };
         all.iter().any(|hold| hold.conflicts(units)) || (0..UNITS).any(is_full)
+    }
+
+    /// Whether a thread has a request that it will give up. It may have been granted without knowing.
+    fn gives_up(&self, thread: usize) -> bool {
+        let (Doing::Called(op, answer) | Doing::Settled(op, answer)) = self.doing[thread] else {
+            return false;
+        };
+        matches!(op, Op::Take(Way::Brief, ..)) && answer == Answer::Busy
     }
 
     /// What a thread asks for, as long as that stands in the way of others.

@@ -10,12 +10,16 @@ use crate::program::{FAULTLESS, Program, Run};
 /// Operations of each of two threads, at most, of which every scenario is searched but in the full run.
 pub const FEW: usize = 2;
 
-/// Scenarios of two threads that are drawn for a row, and searched.
-pub const DRAWN: u64 = 40;
+/// Locks whose scenarios of three operations each are too many to be searched: tens of millions of executions. Each runs under [`OF_EACH`] random schedules instead.
+pub const ENDLESS: &[&str] = &["srl-tree", "srl-gate"];
 
-/// Random schedules of a row of more threads, and of each scenario that is drawn for it.
-pub const SCHEDULES: u64 = 40_000;
-/// See [`SCHEDULES`].
+/// Random schedules of a row of scenarios that are drawn.
+pub const SCHEDULES: u64 = 20_000;
+
+/// The same in the full run.
+pub const MANY_SCHEDULES: u64 = 100_000;
+
+/// Schedules of each scenario that is not searched.
 pub const OF_EACH: u64 = 100;
 
 /// The variable that names the one scenario to run instead of a row's.
@@ -60,6 +64,13 @@ impl Scenarios {
         })
     }
 
+    /// How many those are.
+    pub fn count(&self, most: usize) -> usize {
+        let each = self.each(most).len();
+        // Of those that do something, as many pairs as there are, and each alone.
+        (each - 1) * each / 2 + (each - 1)
+    }
+
     /// So many different ones of full size, drawn by `number`, or all that there are.
     pub fn drawn(&self, how_many: usize, mut number: impl FnMut() -> u64) -> Vec<Scenario> {
         let mut each = self.each(self.operations);
@@ -87,7 +98,7 @@ pub fn programs() -> Vec<Program> {
     let all = "the same of all operations, in scenarios that are drawn";
     let sizes = [
         ("linearizable", core, Alphabet::Core, 2, 3),
-        ("linearizable-drawn", all, Alphabet::All, 2, 3),
+        ("linearizable-2", all, Alphabet::All, 2, 3),
         ("linearizable-3", all, Alphabet::All, 3, 2),
     ];
     let of = |primitive: &'static Primitive| {

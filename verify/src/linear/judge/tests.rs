@@ -264,6 +264,18 @@ fn an_upgrade_fails_for_holders_only() {
 }
 
 #[test]
+fn a_request_that_is_given_up_may_have_been_granted() {
+    let given_up = brief(Read, Low);
+    let mut events = one_by_one(&[(0, lock(Read, Low), Done)]);
+    events.push(calls(2, brief(Write, Low), Busy));
+    events.push(calls(1, given_up, Busy));
+    events.push(returns(2, brief(Write, Low), Busy));
+    events.extend(one_by_one(&[(0, TryUpgrade, Busy)]));
+    events.push(returns(1, given_up, Busy));
+    right(&ALL, &events);
+}
+
+#[test]
 fn an_upgrade_that_waits_keeps_readers_out() {
     let mut events = one_by_one(&[(0, lock(Upgradable, Low), Done), (1, lock(Read, Low), Done)]);
     events.push(calls(0, Upgrade, Done));
