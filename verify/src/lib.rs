@@ -4,7 +4,9 @@
 pub mod command;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub mod faults;
+pub mod linear;
 pub mod models;
+pub mod order;
 pub mod plan;
 pub mod primitives;
 pub mod program;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::models::history;
+use crate::linear::scenario::Alphabet;
+use crate::models::{history, linear};
 use crate::program::{Program, Run, programs};
 
 /// A checker's way of exploring.
@@ -145,7 +146,7 @@ impl Job {
 
     /// Whether, of executions that differ only in the order of independent steps, one is enough: so in all searches of two threads without bound, and in shuttle's.
     pub fn is_reduced(&self) -> bool {
-        self.mode == Mode::Dfs || self.bound.is_none() && self.program.threads <= 2
+        matches!(self.mode, Mode::Dfs) || self.bound.is_none() && self.program.threads <= 2
     }
 
     /// Which executions are explored, of those within the bound.
@@ -283,6 +284,19 @@ fn rows(program: &Program) -> Vec<Job> {
         Run::Histories(_) => {
             let drawn = |mode| row(mode, Some(history::SCHEDULES));
             vec![drawn(Mode::Random), drawn(Mode::Pct)]
+        }
+        Run::Scenarios(scenarios) if scenarios.alphabet == Alphabet::Core => {
+            let all = if linear::ENDLESS.contains(&program.primitive) {
+                let schedules = scenarios.count(scenarios.operations) as u64 * linear::OF_EACH;
+                row(Mode::Random, Some(schedules))
+            } else {
+                row(Mode::Dfs, None)
+            };
+            vec![row(Mode::Dfs, None), long(all)]
+        }
+        Run::Scenarios(_) => {
+            let drawn = |schedules| row(Mode::Random, Some(schedules));
+            vec![drawn(linear::SCHEDULES), long(drawn(linear::MANY_SCHEDULES))]
         }
         Run::Twin(_) => vec![row(Mode::Ltl, None)],
         Run::Once(_) if program.threads > 3 && program.expected.is_none() => {

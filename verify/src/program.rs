@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use spanlock_testkit::Driven;
 
+use crate::models::linear::{self, Scenarios};
 use crate::models::twins::{self, Twin};
 use crate::models::{history, litmus, lock, parts, powers, segments, word};
 use crate::plan::Mode;
@@ -46,6 +47,8 @@ pub enum Run {
     Once(Arc<dyn Fn() + Send + Sync>),
     /// Many random programs, for a fresh lock each time.
     Histories(fn() -> Driven),
+    /// Many generated programs, each searched, and judged by what its threads saw.
+    Scenarios(Scenarios),
     /// A model of its own, which Spin searches.
     Twin(&'static Twin),
 }
@@ -130,6 +133,7 @@ pub fn programs() -> Vec<Program> {
     programs.extend(segments::programs());
     programs.extend(parts::programs());
     programs.extend(history::programs());
+    programs.extend(linear::programs());
     programs.extend(twins::programs());
     programs
 }

@@ -103,8 +103,11 @@ pub struct Row {
     pub overtaken: Option<u32>,
     /// How it ended.
     pub verdict: Verdict,
-    /// How many different outcomes (what each thread saw) there were.
+    /// How many different outcomes (what each thread saw) there were; of scenarios, histories.
     pub outcomes: u64,
+    /// How many scenarios there were, if the row is about many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenarios: Option<u64>,
     /// A checksum of the set of outcomes.
     pub outcome_hash: String,
     /// Of a litmus row: whether the mode shows exactly what is allowed.
@@ -160,6 +163,9 @@ pub struct Found {
     pub executions: u64,
     /// The different outcomes, sorted.
     pub outcomes: Vec<String>,
+    /// Of a row about many scenarios: how many, and how many different histories.
+    #[serde(default)]
+    pub explained: Option<(u64, u64)>,
     /// How often the weakened site was reached.
     pub weakened: u64,
     /// How many faults were injected.

@@ -21,9 +21,13 @@ mod checked {
     use std::str::FromStr;
     use std::sync::OnceLock;
 
+    #[cfg(spanlock_shuttle)]
+    use proptest::prelude::Rng as _;
     use spanlock_sync::check::{self, Config, Site, Weakening};
     #[cfg(spanlock_shuttle)]
     use spanlock_testkit::Driven;
+    #[cfg(spanlock_shuttle)]
+    use spanlock_verify::models::linear::Scenarios;
     use spanlock_verify::plan::{Job, Mode, jobs};
     use spanlock_verify::program::Run;
     #[cfg(spanlock_loom)]
@@ -114,11 +118,12 @@ mod checked {
             STEP_BOUND.set(bound).unwrap_or_default();
         }
         report_panics();
-        let plans = explore(&job);
+        let (plans, explained) = explore(&job);
         let sites = if sites { check::sites() } else { Vec::new() };
         let found = Found {
             executions: check::executions() as u64,
             outcomes: trace::outcomes(),
+            explained,
             weakened: check::weakened() as u64,
             injected: check::injected() as u64,
             plans,
@@ -177,17 +182,18 @@ mod checked {
 
     /// Runs the row; says under how many plans of faults.
     #[cfg(spanlock_loom)]
-    fn explore(job: &Job) -> u64 {
+    fn explore(job: &Job) -> (u64, Option<(u64, u64)>) {
         let Run::Once(run) = &job.program.run else {
-            refuse("histories are for shuttle, twins for Spin");
+            refuse("histories and scenarios are for shuttle, twins for Spin");
         };
         if job.faults > 0 {
-            return every_plan(job.faults, |plan| search(job, plan, run.clone()));
+            let plans = every_plan(job.faults, |plan| search(job, plan, run.clone()));
+            return (plans, None);
         }
         let plan: check::FaultPlan = job.program.faults.iter().map(occasion).collect();
         check::set_faults(plan.clone());
         search(job, &plan, run.clone());
-        0
+        (0, None)
     }
 
     /// Searches the program under one plan.
@@ -219,18 +225,58 @@ mod checked {
         });
     }
 
-    /// Runs the row, which has no plans of faults.
+    /// Runs the row, which has no plans of faults. Of a row about many scenarios: how many, and how many histories.
     #[cfg(spanlock_shuttle)]
-    fn explore(job: &Job) -> u64 {
+    fn explore(job: &Job) -> (u64, Option<(u64, u64)>) {
+        let mut explained = None;
         match &job.program.run {
             Run::Once(run) => {
                 let run = run.clone();
                 schedules(job, 1, false, move || execute(|| run()));
             }
             Run::Histories(make) => histories(job, *make),
+            Run::Scenarios(all) => explained = Some(scenarios(job, all)),
             Run::Twin(_) => refuse("twins are for Spin"),
         }
-        0
+        (0, explained)
+    }
+
+    /// Every scenario of the row, or the one that the environment names.
+    #[cfg(spanlock_shuttle)]
+    fn scenarios(job: &Job, of: &Scenarios) -> (u64, u64) {
+        use spanlock_testkit::histories;
+        use spanlock_verify::linear::run::{self, Subject};
+        use spanlock_verify::linear::scenario::Alphabet;
+        use spanlock_verify::models::linear::{FEW, OF_EACH, SCENARIO};
+
+        let subject = Subject {
+            make: of.primitive.make,
+            rules: of.rules(),
+            schedules: job.bound.map(|_| OF_EACH as usize),
+        };
+        let given = std::env::var(SCENARIO).ok();
+        let given = given.map(|text| text.parse().unwrap_or_else(|why: String| refuse(&why)));
+        let seed = histories::seed();
+        let result = match (given, job.bound) {
+            (Some(given), _) => run::all(subject, std::iter::once(given)),
+            (None, Some(bound)) if of.alphabet == Alphabet::All => {
+                let mut source = histories::runner(seed, 1).new_rng();
+                let drawn = of.drawn((bound / OF_EACH) as usize, || source.next_u64());
+                run::all(subject, drawn.into_iter())
+            }
+            (None, _) => run::all(
+                subject,
+                of.of_two(if job.long { of.operations } else { FEW }),
+            ),
+        };
+        report_panics();
+        match result {
+            Ok(explained) => (explained.scenarios, explained.histories),
+            Err((scenario, why)) => panic!(
+                "made small (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay {}",
+                job.name()
+            ),
+        }
     }
 
     /// Runs `body` under so many schedules; silently, if a failure is not to be told.

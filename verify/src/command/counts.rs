@@ -71,7 +71,9 @@ impl Counts {
         let drawn = job.bound.filter(|_| job.mode.is_random());
         match &job.program.run {
             Run::Histories(_) => HISTORIES,
-            Run::Once(_) | Run::Twin(_) => drawn.or_else(|| self.of(job)).unwrap_or(u64::MAX),
+            Run::Once(_) | Run::Scenarios(_) | Run::Twin(_) => {
+                drawn.or_else(|| self.of(job)).unwrap_or(u64::MAX)
+            }
         }
     }
 

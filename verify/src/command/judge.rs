@@ -99,7 +99,8 @@ fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -
         overtakes: found.overtaking.map(|seen| seen.bound),
         overtaken: found.overtaking.map(|seen| seen.most),
         verdict,
-        outcomes: found.outcomes.len() as u64,
+        outcomes: (found.explained).map_or(found.outcomes.len() as u64, |(_, histories)| histories),
+        scenarios: found.explained.map(|(scenarios, _)| scenarios),
         outcome_hash: format!(
             "{:08x}",
             crc32c::crc32c(found.outcomes.join("\n").as_bytes())

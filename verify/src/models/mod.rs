@@ -1,6 +1,7 @@
 //! The programs, by what they are about.
 
 pub mod history;
+pub mod linear;
 pub mod litmus;
 pub mod lock;
 pub mod parts;
