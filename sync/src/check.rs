@@ -1,4 +1,4 @@
-//! What a model can ask of the door: the mode, faults, and one weakened site. Only under a checker.
+//! What a model can ask of the door: the mode, faults, one weakened site, and one [defect](Defect). Only under a checker.
 //!
 //! A process runs one model: [`configure`] once, then [`begin_execution`] at the start of every execution.
 //! Everything here is plain std state: both checkers run all threads of an execution on one system thread. So
@@ -9,8 +9,8 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::Wakeup;
 use crate::atomic::Ordering;
+use crate::{Defect, Wakeup};
 
 /// How atomic loads are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,6 +146,8 @@ pub struct Config {
     pub mode: Mode,
     /// The site to weaken, if any.
     pub weaken: Option<Weakening>,
+    /// The mistake to make, if any.
+    pub defect: Option<Defect>,
     /// The faults to inject into each execution.
     pub faults: FaultPlan,
     /// Whether to keep what each thread does, for [`steps`].
@@ -162,6 +164,7 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 static EXECUTIONS: AtomicUsize = AtomicUsize::new(0);
 static WEAKENED: AtomicUsize = AtomicUsize::new(0);
 static INJECTED: AtomicUsize = AtomicUsize::new(0);
+static SEEDED: AtomicUsize = AtomicUsize::new(0);
 
 /// What a thread did, one step of an execution.
 #[derive(Clone, Debug)]
@@ -190,6 +193,7 @@ pub fn begin_execution() {
     THREADS.store(0, StdOrdering::Relaxed);
     locked(&STEPS).clear();
     crate::footprint::begin_execution();
+    crate::freed::begin_execution();
     EXECUTIONS.fetch_add(1, StdOrdering::Relaxed);
 }
 
@@ -207,6 +211,11 @@ pub fn weakened() -> usize {
 /// How many faults were injected. 0 at the end means that the plan's occurrences are never reached.
 pub fn injected() -> usize {
     INJECTED.load(StdOrdering::Relaxed)
+}
+
+/// How often the defect was made. 0 at the end means that the model never gets there.
+pub fn seeded() -> usize {
+    SEEDED.load(StdOrdering::Relaxed)
 }
 
 /// Every site that was reached, in order of file, line and column.
@@ -242,6 +251,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn config() -> &'static Config {
     CONFIG.get_or_init(Config::default)
+}
+
+/// Whether `defect` is the one to make. Counts it.
+#[track_caller]
+pub(crate) fn is_made(defect: Defect) -> bool {
+    let made = config().defect == Some(defect);
+    if made {
+        SEEDED.fetch_add(1, StdOrdering::Relaxed);
+    }
+    if made && config().trace {
+        let (at, what) = (Location::caller(), format!("DEFECT {}", defect.name()));
+        step(crate::thread::index(), &what, || {
+            format!("{}:{}", at.file(), at.line())
+        });
+    }
+    made
 }
 
 /// Whether the next occurrence of `fault` is in the plan. Counts it.

@@ -2,6 +2,7 @@
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub mod command;
+pub mod defects;
 pub mod models;
 pub mod plan;
 pub mod primitives;

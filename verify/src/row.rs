@@ -151,6 +151,8 @@ pub struct Found {
     pub weakened: u64,
     /// How many faults were injected.
     pub injected: u64,
+    /// How often the seeded defect was made.
+    pub seeded: u64,
     /// The sites that were reached: `file:line:column:op=Ordering`.
     pub sites: Vec<String>,
 }

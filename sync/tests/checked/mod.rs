@@ -17,6 +17,7 @@ pub(crate) struct Outcome {
     pub(crate) executions: usize,
     pub(crate) weakened: usize,
     pub(crate) injected: usize,
+    pub(crate) seeded: usize,
     /// Every site of the model's own file: `file:line:column:op`, and the ordering.
     pub(crate) sites: Vec<(String, String)>,
     /// All output.
@@ -40,6 +41,7 @@ impl Model {
             println!("\nexecutions {}", check::executions());
             println!("weakened {}", check::weakened());
             println!("injected {}", check::injected());
+            println!("seeded {}", check::seeded());
             for site in check::sites().iter().filter(|site| site.file == file) {
                 let op = format!("{:?}", site.op).to_lowercase();
                 let (line, column) = (site.line, site.column);
@@ -52,7 +54,7 @@ impl Model {
     }
 
     /// Runs the model in a process of its own. Settings, split by spaces: `rmw-load`, `weaken:SITE=ORDERING`,
-    /// `weak-cas@N`, `spurious-wake@N`, `time-out@N`.
+    /// `defect:NAME`, `weak-cas@N`, `spurious-wake@N`, `time-out@N`.
     pub(crate) fn run(&self, settings: &str) -> Outcome {
         let output = Command::new(env::current_exe().expect("this program"))
             .args([self.test, "--exact", "--nocapture", "--test-threads=1"])
@@ -72,6 +74,7 @@ impl Model {
                 ["executions", _] => outcome.executions = number(),
                 ["weakened", _] => outcome.weakened = number(),
                 ["injected", _] => outcome.injected = number(),
+                ["seeded", _] => outcome.seeded = number(),
                 ["site", site, ordering] => {
                     outcome.sites.push((site.to_owned(), ordering.to_owned()));
                 }
@@ -104,6 +107,8 @@ fn config(settings: &str) -> Config {
             config.mode = Mode::RmwLoad;
         } else if let Some(site) = setting.strip_prefix("weaken:") {
             config.weaken = Some(site.parse().expect("a weakening"));
+        } else if let Some(name) = setting.strip_prefix("defect:") {
+            config.defect = Some(name.parse().expect("a defect"));
         } else {
             let (kind, nth) = setting.split_once('@').expect("a fault");
             let kind = match kind {

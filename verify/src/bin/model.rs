@@ -21,6 +21,7 @@ mod checked {
     use std::str::FromStr;
     use std::sync::OnceLock;
 
+    use spanlock_sync::Defect;
     use spanlock_sync::check::{self, Config, Site, Weakening};
     #[cfg(spanlock_shuttle)]
     use spanlock_testkit::Driven;
@@ -74,6 +75,10 @@ mod checked {
                     let parsed = Weakening::from_str(&value());
                     config.weaken = Some(parsed.unwrap_or_else(|error| refuse(&error)));
                 }
+                "--defect" => {
+                    let parsed = Defect::from_str(&value());
+                    config.defect = Some(parsed.unwrap_or_else(|error| refuse(&error)));
+                }
                 "--sites" => sites = true,
                 // At most so many, whatever the row's bound is.
                 "--preemptions" => match value().parse() {
@@ -105,6 +110,7 @@ mod checked {
             outcomes: trace::outcomes(),
             weakened: check::weakened() as u64,
             injected: check::injected() as u64,
+            seeded: check::seeded() as u64,
             sites: sites.iter().map(describe).collect(),
         };
         println!("{}", serde_json::to_string(&found).expect("plain data"));
