@@ -7,7 +7,7 @@
 //!   granted anything by another's leaving.
 //! - `wake-before-change`: in the interval tree whom to wake comes out of the change itself.
 //! - `no-aging`: `rw-distributed` does not bound it as a whole.
-//! - `try-keeps`: a whole-range lock of one word, a wide request and the interval tree take all in one step.
+//! - `try-keeps`: who finds all that he wants in one word or one tree takes it in one step.
 
 use spanlock_sync::Defect::{self, *};
 
@@ -47,7 +47,8 @@ const SEEDED: &[(Defect, &[&str], &[&str])] = &[
     (GateLookSkipped, &["srl-gate"], &["exclusion", "exclusion-read-write", "exclusion-write-read"]),
     (GateLookSkipped, &["srl-tree"], &["reclamation"]),
     (NodeFreedTooEarly, &["srl-tree"], &["reclamation"]),
-    (TryKeeps, &["rw-distributed", "srl-array", "srl-packed", "srl-tree"], &["try-leaves-no-trace"]),
+    (NodeFreedTooEarly, &["sections"], &["grace", "recall"]),
+    (TryKeeps, &["rw-distributed", "srl-array", "srl-tree"], &["try-leaves-no-trace"]),
     (WaiterStays, &["rw-word"], &["give-up", "give-up-writer"]),
     (WaiterStays, &["interval-tree"], &["cancel", "cancel-writer"]),
 ];

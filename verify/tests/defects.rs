@@ -45,7 +45,7 @@ fn each_defect_is_found_by_the_right_model() {
     }
 }
 
-/// The same failure in the same execution, and each step of the way there; one by a lost wake, one in memory that is gone.
+/// The same failure in the same execution, and each step of the way there; a lost wake, a hold that nobody was to have, and one that is left behind.
 #[test]
 fn a_replay_shows_the_same_failure_again() {
     for (row, defect, failure) in [
@@ -55,14 +55,14 @@ fn a_replay_shows_the_same_failure_again() {
             "deadlock",
         ),
         (
-            "srl-tree/reclamation/loom/weak",
-            "node-freed-too-early",
-            "freed before",
+            "interval-tree/cancel-reader/loom/rmw-load",
+            "reader-cancel-grants",
+            "Concurrent read and write",
         ),
         (
-            "interval-tree/cancel-reader/shuttle/dfs",
-            "reader-cancel-grants",
-            "somebody wrote",
+            "srl-tree/try-leaves-no-trace/shuttle/dfs",
+            "try-keeps",
+            "all holds are gone, yet",
         ),
     ] {
         let replay = || {
@@ -99,7 +99,7 @@ fn defects_are_those_of_the_sources() {
         .parent()
         .expect("in the workspace");
     let mut sources = String::new();
-    for lock in ["range-lock/src", "srl/src", "interval-lock/src"] {
+    for lock in ["range-lock/src", "srl/src", "interval-lock/src", "sync/src"] {
         read(&root.join(lock), &mut sources);
     }
     let seeded = seeded();

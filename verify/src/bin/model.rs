@@ -19,7 +19,7 @@ mod checked {
     use std::path::PathBuf;
     use std::process::exit;
     use std::str::FromStr;
-    use std::sync::OnceLock;
+    use std::sync::{Once, OnceLock};
 
     use spanlock_sync::Defect;
     use spanlock_sync::check::{self, Config, Site, Weakening};
@@ -124,20 +124,25 @@ mod checked {
         )
     }
 
-    /// What failed, and the way there, goes to standard error with the panic.
+    /// What failed, and the way there, goes to standard error. Further panics are the checker's unwinding of the first.
     fn report_panics() {
+        let first = Once::new();
         std::panic::set_hook(Box::new(move |info| {
-            for line in format!("execution {}: {info}", check::executions()).lines() {
-                eprintln!("{FAILURE}{line}");
-            }
-            eprintln!("{FAILURE}{EVENTS}{}", trace::events());
-            for (i, step) in check::steps().iter().enumerate() {
-                let (thread, what) = (step.thread, &step.what);
-                // A column a thread.
-                let column = thread * 26;
-                eprintln!("{i:5}  {:column$}T{thread} {what:<24}  {}", "", step.place);
-            }
+            first.call_once(|| tell(&info.to_string()));
         }));
+    }
+
+    fn tell(panic: &str) {
+        for line in format!("execution {}: {panic}", check::executions()).lines() {
+            eprintln!("{FAILURE}{line}");
+        }
+        eprintln!("{FAILURE}{EVENTS}{}", trace::events());
+        for (i, step) in check::steps().iter().enumerate() {
+            let (thread, what) = (step.thread, &step.what);
+            // A column a thread.
+            let column = thread * 26;
+            eprintln!("{i:5}  {:column$}T{thread} {what:<24}  {}", "", step.place);
+        }
     }
 
     fn execute(run: impl FnOnce()) {
