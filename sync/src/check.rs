@@ -1,4 +1,4 @@
-//! What a model can ask of the door: the mode, faults, and one weakened site. Only under a checker.
+//! What a model can ask of the door: the mode, faults, one weakened site, and one [defect](Defect). Only under a checker.
 //!
 //! A process runs one model: [`configure`] once, then [`begin_execution`] at the start of every execution. Faults may be [set](set_faults) anew for each search.
 //! Everything here is plain std state: both checkers run all threads of an execution on one system thread. So
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::atomic::Ordering;
+use crate::Defect;
 
 mod faults;
 
@@ -136,6 +137,8 @@ pub struct Config {
     pub mode: Mode,
     /// The site to weaken, if any.
     pub weaken: Option<Weakening>,
+    /// The mistake to make, if any.
+    pub defect: Option<Defect>,
     /// Whether to keep what each thread does, for [`steps`].
     pub trace: bool,
     /// Threads of the model, main included, if it says: there are counters of [sections](crate::section) for so many. Else 4.
@@ -152,6 +155,7 @@ static WEAKENED: AtomicUsize = AtomicUsize::new(0);
 static FINISHED: AtomicUsize = AtomicUsize::new(0);
 #[cfg(spanlock_shuttle)]
 static LONGEST: AtomicUsize = AtomicUsize::new(0);
+static SEEDED: AtomicUsize = AtomicUsize::new(0);
 
 /// What a thread did, one step of an execution.
 #[derive(Clone, Debug)]
@@ -180,6 +184,7 @@ pub fn begin_execution() {
     FINISHED.store(0, StdOrdering::Relaxed);
     locked(&STEPS).clear();
     crate::footprint::begin_execution();
+    crate::freed::begin_execution();
     EXECUTIONS.fetch_add(1, StdOrdering::Relaxed);
 }
 
@@ -210,6 +215,11 @@ pub fn finished() {
 #[cfg(spanlock_shuttle)]
 pub fn longest() -> usize {
     LONGEST.load(StdOrdering::Relaxed)
+}
+
+/// How often the defect was made. 0 at the end means that the model never gets there.
+pub fn seeded() -> usize {
+    SEEDED.load(StdOrdering::Relaxed)
 }
 
 /// Every site that was reached, in order of file, line and column.
@@ -245,6 +255,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn config() -> &'static Config {
     CONFIG.get_or_init(Config::default)
+}
+
+/// Whether `defect` is the one to make. Counts it.
+#[track_caller]
+pub(crate) fn is_made(defect: Defect) -> bool {
+    let made = config().defect == Some(defect);
+    if made {
+        SEEDED.fetch_add(1, StdOrdering::Relaxed);
+    }
+    if made && config().trace {
+        let (at, what) = (Location::caller(), format!("DEFECT {}", defect.name()));
+        step(crate::thread::index(), &what, || {
+            format!("{}:{}", at.file(), at.line())
+        });
+    }
+    made
 }
 
 pub(crate) fn next_thread_index() -> usize {

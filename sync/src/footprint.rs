@@ -191,7 +191,9 @@ impl Object {
 
     /// As [`touch`](Self::touch), by an atomic operation that may have changed the value.
     #[inline]
+    #[track_caller]
     pub(crate) fn touch_value(&self, changed: bool, reads: bool) {
+        crate::freed::assert_not(self);
         let access = if changed { Access::Write } else { Access::Read };
         touch(self.0, access, Part::Operation { reads });
     }

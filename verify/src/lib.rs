@@ -2,6 +2,7 @@
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub mod command;
+pub mod defects;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub mod faults;
 pub mod linear;

@@ -176,6 +176,8 @@ pub struct Found {
     pub longest: Option<u64>,
     /// What was seen of later arrivals that pass one who waits, if the program is about that.
     pub overtaking: Option<Overtaking>,
+    /// How often the seeded defect was made.
+    pub seeded: u64,
     /// The sites that were reached: `file:line:column:op=Ordering`.
     pub sites: Vec<String>,
 }

@@ -19,6 +19,7 @@ pub(crate) struct Outcome {
     pub(crate) injected: usize,
     /// Of executions with the whole plan.
     pub(crate) occasions: Vec<String>,
+    pub(crate) seeded: usize,
     /// Every site of the model's own file: `file:line:column:op`, and the ordering.
     pub(crate) sites: Vec<(String, String)>,
     /// All output.
@@ -47,6 +48,7 @@ impl Model {
             for occasion in check::occasions() {
                 println!("occasion {occasion}");
             }
+            println!("seeded {}", check::seeded());
             for site in check::sites().iter().filter(|site| site.file == file) {
                 let op = format!("{:?}", site.op).to_lowercase();
                 let (line, column) = (site.line, site.column);
@@ -59,7 +61,7 @@ impl Model {
     }
 
     /// Runs the model in a process of its own. Settings, split by spaces: `rmw-load`, `weaken:SITE=ORDERING`,
-    /// `weak-cas@T.N`, `spurious-wake@T.N`, `time-out@T.N`;
+    /// `defect:NAME`, `weak-cas@T.N`, `spurious-wake@T.N`, `time-out@T.N`;
     /// under shuttle `steps:N`, the bound on steps between two finished operations.
     pub(crate) fn run(&self, settings: &str) -> Outcome {
         let output = Command::new(env::current_exe().expect("this program"))
@@ -81,6 +83,7 @@ impl Model {
                 ["weakened", _] => outcome.weakened = number(),
                 ["injected", _] => outcome.injected = number(),
                 ["occasion", occasion] => outcome.occasions.push(occasion.to_owned()),
+                ["seeded", _] => outcome.seeded = number(),
                 ["site", site, ordering] => {
                     outcome.sites.push((site.to_owned(), ordering.to_owned()));
                 }
@@ -114,6 +117,8 @@ fn configured(settings: &str) -> (Config, FaultPlan) {
             config.mode = Mode::RmwLoad;
         } else if let Some(site) = setting.strip_prefix("weaken:") {
             config.weaken = Some(site.parse().expect("a weakening"));
+        } else if let Some(name) = setting.strip_prefix("defect:") {
+            config.defect = Some(name.parse().expect("a defect"));
         } else if !setting.starts_with("steps:") {
             let (kind, at) = setting.split_once('@').expect("a fault");
             let (thread, nth) = at.split_once('.').expect("a thread and a number");

@@ -19,10 +19,11 @@ mod checked {
     use std::path::PathBuf;
     use std::process::exit;
     use std::str::FromStr;
-    use std::sync::OnceLock;
+    use std::sync::{Once, OnceLock};
 
     #[cfg(spanlock_shuttle)]
     use proptest::prelude::Rng as _;
+    use spanlock_sync::Defect;
     use spanlock_sync::check::{self, Config, Site, Weakening};
     #[cfg(spanlock_shuttle)]
     use spanlock_testkit::Driven;
@@ -86,6 +87,10 @@ mod checked {
                     let parsed = Weakening::from_str(&value());
                     config.weaken = Some(parsed.unwrap_or_else(|error| refuse(&error)));
                 }
+                "--defect" => {
+                    let parsed = Defect::from_str(&value());
+                    config.defect = Some(parsed.unwrap_or_else(|error| refuse(&error)));
+                }
                 "--sites" => sites = true,
                 // At most so many, whatever the row's bound is.
                 "--preemptions" => match value().parse() {
@@ -132,6 +137,7 @@ mod checked {
             #[cfg(spanlock_shuttle)]
             longest: Some(check::longest() as u64),
             overtaking: trace::overtaking(),
+            seeded: check::seeded() as u64,
             sites: sites.iter().map(describe).collect(),
         };
         println!("{}", serde_json::to_string(&found).expect("plain data"));
@@ -145,31 +151,34 @@ mod checked {
         )
     }
 
-    /// What failed, and the way there, goes to standard error with the panic.
+    /// What failed, and the way there, goes to standard error. Further panics are the checker's unwinding of the first.
     fn report_panics() {
+        let first = Once::new();
         std::panic::set_hook(Box::new(move |info| {
-            for line in format!("execution {}: {info}", check::executions()).lines() {
-                eprintln!("{FAILURE}{line}");
-            }
-            if let Some(bound) = STEP_BOUND.get()
-                && info.to_string().contains("exceeded max_steps bound")
-            {
-                eprintln!(
-                    "{FAILURE}no operation was finished in {bound} steps: does somebody spin?"
-                );
-            }
-            let faults: Vec<_> = check::faults().iter().map(ToString::to_string).collect();
-            if !faults.is_empty() {
-                eprintln!("{FAILURE}with {}", faults.join(" and "));
-            }
-            eprintln!("{FAILURE}{EVENTS}{}", trace::events());
-            for (i, step) in check::steps().iter().enumerate() {
-                let (thread, what) = (step.thread, &step.what);
-                // A column a thread.
-                let column = thread * 26;
-                eprintln!("{i:5}  {:column$}T{thread} {what:<24}  {}", "", step.place);
-            }
+            first.call_once(|| tell(&info.to_string()));
         }));
+    }
+
+    fn tell(panic: &str) {
+        for line in format!("execution {}: {panic}", check::executions()).lines() {
+            eprintln!("{FAILURE}{line}");
+        }
+        if let Some(bound) = STEP_BOUND.get()
+            && panic.contains("exceeded max_steps bound")
+        {
+            eprintln!("{FAILURE}no operation was finished in {bound} steps: does somebody spin?");
+        }
+        let faults: Vec<_> = check::faults().iter().map(ToString::to_string).collect();
+        if !faults.is_empty() {
+            eprintln!("{FAILURE}with {}", faults.join(" and "));
+        }
+        eprintln!("{FAILURE}{EVENTS}{}", trace::events());
+        for (i, step) in check::steps().iter().enumerate() {
+            let (thread, what) = (step.thread, &step.what);
+            // A column a thread.
+            let column = thread * 26;
+            eprintln!("{i:5}  {:column$}T{thread} {what:<24}  {}", "", step.place);
+        }
     }
 
     fn execute(run: impl FnOnce()) {
@@ -252,6 +261,7 @@ mod checked {
         let subject = Subject {
             make: of.primitive.make,
             rules: of.rules(),
+            steps: *STEP_BOUND.get().expect("a row of shuttle's has one"),
             schedules: job.bound.map(|_| OF_EACH as usize),
         };
         let given = std::env::var(SCENARIO).ok();

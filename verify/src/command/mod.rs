@@ -4,7 +4,9 @@ mod args;
 mod build;
 mod circumstances;
 mod counts;
+mod defects;
 mod judge;
+mod kill;
 mod merge;
 mod mutants;
 mod partition;
@@ -23,7 +25,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-pub use args::{Args, MergeArgs, MutantsArgs, Subcommand};
+pub use args::{Args, DefectsArgs, MergeArgs, MutantsArgs, Subcommand};
 pub use build::{Built, build};
 use counts::Counts;
 pub use partition::Partition;
@@ -40,10 +42,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Some(Subcommand::Merge(args)) => return merge(args),
         Some(Subcommand::Mutants(args)) => return mutants::mutants(args),
+        Some(Subcommand::Defects(args)) => return defects::defects(args),
         None => {}
     }
     if let Some(name) = &args.replay {
-        return replay(name, args.weaken.as_deref());
+        return replay(name, args);
     }
     let counts = Counts::read()?;
     let selection = select(args, &counts)?;
@@ -63,37 +66,53 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             row.committed = Some(row.executions);
         }
     }
-    // Of a part the mutants are no part: they are for the machine that has the whole.
-    let mutants = if args.full && args.filter.is_empty() && args.partition.is_none() {
-        mutants::matrix(&[], workers)?
+    // Of a part these are no part: they are for the machine that has the whole.
+    let wrong = if args.full && args.filter.is_empty() && args.partition.is_none() {
+        Wrong {
+            mutants: mutants::matrix(&[], workers)?,
+            defects: defects::all(workers)?,
+        }
     } else {
-        Vec::new()
+        Wrong::default()
     };
-    conclude(&rows, &mutants, outputs)
+    conclude(&rows, &wrong, outputs)
+}
+
+/// What becomes of locks that are made wrong on purpose. Empty: none was.
+#[derive(Default)]
+struct Wrong {
+    mutants: Vec<mutants::Mutant>,
+    defects: Vec<defects::Case>,
 }
 
 /// Shows the rows and writes them; exit code 0 if all is well.
-fn conclude(rows: &[Row], mutants: &[mutants::Mutant], outputs: Outputs) -> Result<ExitCode> {
+fn conclude(rows: &[Row], wrong: &Wrong, outputs: Outputs) -> Result<ExitCode> {
     println!("{}", table::rows(rows));
     print!("{}{}", table::failures(rows), table::drifts(rows));
     println!("{}", table::summary(rows));
+    let Wrong { mutants, defects } = wrong;
     if !mutants.is_empty() {
         println!("{}", mutants::told(mutants));
     }
-    outputs.write(rows, mutants)?;
+    if !defects.is_empty() {
+        println!("{}", defects::told(defects));
+    }
+    outputs.write(rows, wrong)?;
     let well = rows.iter().all(|row| row.verdict.passes() && !row.drifts());
-    Ok(if well && mutants::all_well(mutants) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(
+        if well && mutants::all_well(mutants) && defects::all_well(defects) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        },
+    )
 }
 
 fn merge(args: &MergeArgs) -> Result<ExitCode> {
     let rows = merge::merge(&args.files)?;
     conclude(
         &rows,
-        &[],
+        &Wrong::default(),
         Outputs::new(args.json.clone(), args.report.clone())?,
     )
 }
@@ -141,28 +160,41 @@ fn checkers(jobs: &[Job]) -> Vec<Checker> {
 }
 
 /// Runs one row in the foreground, every step of its last execution kept: what it prints is shown as it is.
-fn replay(name: &str, weaken: Option<&str>) -> Result<ExitCode> {
+fn replay(name: &str, args: &Args) -> Result<ExitCode> {
     let Some(job) = jobs().into_iter().find(|job| job.name() == *name) else {
         bail!(
             "there is no row `{name}`: it may come from another version\n  `cargo verify --list` shows \
              those of this one, with --full the long ones too"
         );
     };
+    let mut change = Vec::new();
+    if let Some(weaken) = &args.weaken {
+        change.extend(["--weaken", weaken]);
+    }
+    if let Some(defect) = args.defect {
+        change.extend(["--defect", defect.name()]);
+    }
+    if !change.is_empty() && job.mode.checker().cfg().is_none() {
+        bail!("{name}: a twin is no code of ours, and cannot be changed so");
+    }
     let built = build(&checkers(std::slice::from_ref(&job)))?;
     println!("{name}: {}", job.program.claim);
-    let mut more = vec!["--trace"];
-    if let Some(weaken) = weaken {
-        more.extend(["--weaken", weaken]);
-    }
-    let ended = explore(&built, &job, &more, None)?;
+    let ended = explore(&built, &job, &[&["--trace"], &change[..]].concat(), None)?;
     print!("{}", ended.stderr);
+    let found = ended.found.as_ref();
+    if !change.is_empty() && found.is_some_and(|found| found.weakened + found.seeded == 0) {
+        println!("{}: no execution gets there", change.join(" "));
+    }
     let args = <Args as clap::Parser>::parse_from(["verify"]);
     let selection = Selection {
         jobs: vec![job],
         numbers: vec![1],
         circumstances: circumstances::now(&args, 1),
     };
-    let rows = judge::judge(&selection, &[ended], &built, &Counts::read()?);
+    let mut rows = judge::judge(&selection, &[ended], &built, &Counts::read()?);
+    for row in &mut rows {
+        row.replay = [&[&*row.replay], &change[..]].concat().join(" ");
+    }
     println!("{}", table::rows(&rows));
     print!("{}", table::failures(&rows));
     let passes = rows.iter().all(|row| row.verdict.passes());
@@ -200,7 +232,7 @@ impl Outputs {
         })
     }
 
-    fn write(self, rows: &[Row], mutants: &[mutants::Mutant]) -> Result<()> {
+    fn write(self, rows: &[Row], wrong: &Wrong) -> Result<()> {
         if let Some((file, path)) = self.json {
             write_json(file, &path, rows)?;
             println!("Rows written to {}.", path.display());
@@ -208,7 +240,7 @@ impl Outputs {
         let Some(folder) = self.report else {
             return Ok(());
         };
-        report::write(&folder, rows, mutants)
+        report::write(&folder, rows, wrong)
     }
 }
 

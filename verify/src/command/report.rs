@@ -7,24 +7,32 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::mutants::{self, Mutant};
-use super::table;
+use super::{
+    Wrong, defects,
+    mutants::{self, Mutant},
+    table,
+};
 use crate::row::Row;
 
-/// Writes all three into `folder`, and `mutants.json` if there is a matrix.
+/// Writes all three into `folder`, and `mutants.json` and `defects.json` if there are any.
 ///
 /// # Errors
 /// A file cannot be written.
-pub(super) fn write(folder: &Path, rows: &[Row], mutants: &[Mutant]) -> Result<()> {
+pub(super) fn write(folder: &Path, rows: &[Row], wrong: &Wrong) -> Result<()> {
     let json = serde_json::to_string_pretty(rows)? + "\n";
     let mut files = vec![
         ("verify.json", json),
-        ("verify.md", markdown(rows, mutants)),
-        ("verify.html", html(rows, mutants)),
+        ("verify.md", markdown(rows, wrong)),
+        ("verify.html", html(rows, wrong)),
     ];
+    let Wrong { mutants, defects } = wrong;
     if !mutants.is_empty() {
         let json = serde_json::to_string_pretty(mutants)? + "\n";
         files.push(("mutants.json", json));
+    }
+    if !defects.is_empty() {
+        let json = serde_json::to_string_pretty(defects)? + "\n";
+        files.push(("defects.json", json));
     }
     for (name, text) in files {
         let path = folder.join(name);
@@ -83,7 +91,7 @@ fn claims(rows: &[Row]) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-fn markdown(rows: &[Row], mutants: &[Mutant]) -> String {
+fn markdown(rows: &[Row], wrong: &Wrong) -> String {
     let mut text =
         "# What was verified\n\nWritten by `cargo verify`; the verdicts are explained in \
                     [its README](../verify/README.md#what-a-row-says).\n\n"
@@ -124,22 +132,50 @@ fn markdown(rows: &[Row], mutants: &[Mutant]) -> String {
     for ((checker, mode), spot) in blind_spots(rows) {
         let _ = writeln!(text, "- {checker}, {mode}: {spot}");
     }
-    if !mutants.is_empty() {
-        let _ = writeln!(
-            text,
-            "\n## Mutants\n\n{}\n",
-            mutants::told(mutants).replace('\n', "  \n")
-        );
-        let _ = writeln!(
-            text,
-            "| site | mutation | verdict | model | execution | reason |\n|---|---|---|---|---|---|"
-        );
-        for mutant in mutants {
-            let cells = mutant_cells(mutant).map(|cell| bar(&cell));
+    for section in sections(wrong) {
+        let told = section.told.replace('\n', "  \n");
+        let _ = writeln!(text, "\n## {}\n\n{told}\n", section.title);
+        let (head, rule) = (section.head.join(" | "), "---|".repeat(section.head.len()));
+        let _ = writeln!(text, "| {head} |\n|{rule}");
+        for cells in section.rows {
+            let cells = cells.map(|cell| bar(&cell));
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
     }
     text
+}
+
+/// A table of what is wrong on purpose: the third column is the verdict, the fifth a number.
+struct Section {
+    title: &'static str,
+    told: String,
+    head: [&'static str; 6],
+    rows: Vec<[String; 6]>,
+}
+
+fn sections(wrong: &Wrong) -> impl Iterator<Item = Section> {
+    let Wrong { mutants, defects } = wrong;
+    let mutants = Section {
+        title: "Mutants",
+        told: mutants::told(mutants),
+        head: [
+            "site",
+            "mutation",
+            "verdict",
+            "model",
+            "execution",
+            "reason",
+        ],
+        rows: mutants.iter().map(mutant_cells).collect(),
+    };
+    let defects = Section {
+        title: "Seeded defects",
+        told: defects::told(defects),
+        head: defects::HEAD,
+        rows: defects.iter().map(defects::cells).collect(),
+    };
+    let all = [mutants, defects].into_iter();
+    all.filter(|section| !section.rows.is_empty())
 }
 
 /// A row's cells, but for its command.
@@ -180,7 +216,7 @@ th, td { padding: .15em .6em; border-bottom: 1px solid #8884; text-align: left; 
 th { position: sticky; top: 0; background: Canvas; } td.n { text-align: right; font-variant-numeric: tabular-nums; }
 code { font-size: 12px; } pre { white-space: pre-wrap; margin: 0; }
 .EXHAUSTED, .KILLED { color: #18794e; } .BOUNDED, .EQUIVALENT { color: #8a5a00; }
-.FAILED, .TRUNCATED, .DRIFT, .SURVIVED { color: #c62828; font-weight: bold; }
+.FAILED, .TRUNCATED, .DRIFT, .SURVIVED, .WRONG { color: #c62828; font-weight: bold; }
 input { font: inherit; width: 30em; max-width: 100%; margin: .5em 0; }
 </style></head><body>
 "#;
@@ -207,7 +243,7 @@ fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-fn html(rows: &[Row], mutants: &[Mutant]) -> String {
+fn html(rows: &[Row], wrong: &Wrong) -> String {
     let mut text = HEAD.to_owned();
     let _ = writeln!(text, "<h1>What was verified</h1><dl>");
     for (name, value) in circumstances(rows) {
@@ -252,21 +288,13 @@ fn html(rows: &[Row], mutants: &[Mutant]) -> String {
         let _ = writeln!(text, "</tr>");
     }
     let _ = writeln!(text, "</tbody></table>");
-    if !mutants.is_empty() {
-        let head = [
-            "site",
-            "mutation",
-            "verdict",
-            "model",
-            "execution",
-            "reason",
-        ];
-        start_table(&mut text, "Mutants", &head);
-        for mutant in mutants {
+    for section in sections(wrong) {
+        start_table(&mut text, section.title, &section.head);
+        for cells in &section.rows {
             let _ = write!(text, "<tr>");
-            for (i, cell) in mutant_cells(mutant).iter().enumerate() {
+            for (i, cell) in cells.iter().enumerate() {
                 let class = match i {
-                    2 => mutant.verdict.name(),
+                    2 => cell,
                     4 => "n",
                     _ => "",
                 };

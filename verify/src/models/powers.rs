@@ -116,7 +116,7 @@ const MODELS: &[Model] = &[
         power: Power::wait,
         granular: false,
         threads: &[
-            &[Take(0..2, Write), Ask(0..2, Read), Cancel, Give],
+            &[Take(0..2, Write), Ask(0..2, Read), Cancel, Again, Give],
             &[Take(1..3, Read), Give],
         ],
     },
@@ -235,6 +235,8 @@ enum Step {
     TryAll(&'static [(Range<u64>, Access)]),
     /// Gives the last hold back; no step if there is none.
     Give,
+    /// Writes once more under the last hold: who was let in beside it is found out.
+    Again,
     Downgrade,
     TryUpgrade,
     Upgrade,
@@ -392,6 +394,10 @@ impl<'a> Worker<'a> {
                 Err(_) => note(self.me, "busy"),
             },
             Give => self.give(),
+            Again => {
+                let (hold, _) = self.last();
+                self.begin(hold);
+            }
             Downgrade => self.change(Hold::downgrade),
             TryUpgrade => self.change(|hold| _ = hold.try_upgrade()),
             Upgrade => self.change(Hold::upgrade),
