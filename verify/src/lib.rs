@@ -3,6 +3,7 @@
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub mod command;
 pub mod models;
+pub mod pairs;
 pub mod plan;
 pub mod primitives;
 pub mod program;

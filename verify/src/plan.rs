@@ -219,7 +219,7 @@ pub fn jobs() -> Vec<Job> {
                 add(Mode::Pct, Some(history::SCHEDULES), &[], false);
             }
             Run::Twin(_) => add(Mode::Ltl, None, &[], false),
-            Run::Once(_) if program.threads > 3 && program.expected.is_none() => {
+            Run::Once(_) if !program.is_searched() => {
                 for mode in [Mode::Random, Mode::Pct, Mode::Urw] {
                     add(mode, Some(SCHEDULES), &[], false);
                     add(mode, Some(MANY_SCHEDULES), &[], true);

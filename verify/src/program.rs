@@ -8,7 +8,8 @@ use std::sync::Arc;
 use spanlock_testkit::Driven;
 
 use crate::models::twins::{self, Twin};
-use crate::models::{history, litmus, lock, parts, powers, segments, word};
+use crate::models::{history, litmus, lock, pairs, parts, powers, sections, segments, word};
+use crate::pairs::Operation;
 use crate::plan::Mode;
 
 /// A property of a primitive, and the program that shows it.
@@ -24,12 +25,27 @@ pub struct Program {
     pub threads: u32,
     /// Operations of all threads together.
     pub operations: u32,
+    /// What each thread performs of what its primitive does, main first: see [`crate::pairs`]. Empty if it does not say.
+    pub performs: Vec<Vec<Operation>>,
     /// The fault plans under which it runs, each in rows of its own; the empty plan is running without faults.
     pub plans: &'static [&'static [Fault]],
     /// The exact outcomes, where they are the point.
     pub expected: Option<Arc<Expected>>,
     /// What runs.
     pub run: Run,
+}
+
+impl Program {
+    /// With what each thread performs, main first.
+    pub(crate) fn performs<const N: usize>(self, performs: [&[Operation]; N]) -> Self {
+        let performs = performs.map(<[_]>::to_vec).into();
+        Program { performs, ..self }
+    }
+
+    /// Whether it is searched, to its end or to a number of preemptions, and not under random schedules alone.
+    pub fn is_searched(&self) -> bool {
+        matches!(self.run, Run::Once(_)) && (self.threads <= 3 || self.expected.is_some())
+    }
 }
 
 /// What an exploration runs.
@@ -149,9 +165,11 @@ pub fn programs() -> Vec<Program> {
     programs.extend(word::programs());
     programs.extend(lock::programs());
     programs.extend(powers::programs());
+    programs.extend(sections::programs());
     programs.extend(segments::programs());
     programs.extend(parts::programs());
     programs.extend(history::programs());
     programs.extend(twins::programs());
+    programs.extend(pairs::programs(&programs));
     programs
 }

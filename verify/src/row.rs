@@ -151,6 +151,9 @@ pub struct Found {
     pub weakened: u64,
     /// How many faults were injected.
     pub injected: u64,
+    /// What each thread performed in some execution: `1:cancel`.
+    #[serde(default)]
+    pub performed: Vec<String>,
     /// The sites that were reached: `file:line:column:op=Ordering`.
     pub sites: Vec<String>,
 }

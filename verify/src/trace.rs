@@ -8,7 +8,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::pairs::Operation;
+
 static EVENTS: Mutex<Vec<(usize, String)>> = Mutex::new(Vec::new());
+static PERFORMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 static OUTCOMES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -35,6 +38,22 @@ pub fn note(who: usize, what: impl Into<String>) {
     let what = what.into();
     remark(if who == END { 0 } else { who }, &what);
     lock(&EVENTS).push((who, what));
+}
+
+/// Says that the calling thread has done this, in this execution at least: what a program claims, it must have done at the end of the search.
+pub fn perform(operation: Operation) {
+    let me = spanlock_sync::thread::index();
+    lock(&PERFORMED).insert(performed_by(me, operation));
+}
+
+/// As [`perform`]ed operations are written: `1:cancel`.
+pub fn performed_by(thread: usize, operation: Operation) -> String {
+    format!("{thread}:{operation}")
+}
+
+/// Every operation so far, and who did it.
+pub fn performed() -> Vec<String> {
+    lock(&PERFORMED).iter().cloned().collect()
 }
 
 /// Ends an execution: what each thread saw is an outcome.

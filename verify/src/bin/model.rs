@@ -105,6 +105,7 @@ mod checked {
             outcomes: trace::outcomes(),
             weakened: check::weakened() as u64,
             injected: check::injected() as u64,
+            performed: trace::performed(),
             sites: sites.iter().map(describe).collect(),
         };
         println!("{}", serde_json::to_string(&found).expect("plain data"));

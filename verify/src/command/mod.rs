@@ -7,6 +7,7 @@ mod counts;
 mod judge;
 mod merge;
 mod mutants;
+mod pairs;
 mod partition;
 mod report;
 mod run;
@@ -23,16 +24,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-pub use args::{Args, MergeArgs, MutantsArgs, Subcommand};
+pub use args::{Args, MergeArgs, MutantsArgs, PairsArgs, Subcommand};
 pub use build::{Built, build};
 use counts::Counts;
 pub use partition::Partition;
 pub use run::{Ended, explore};
 
+use crate::pairs::{Table, problems, tables};
 use crate::plan::{Checker, Job, jobs};
 use crate::row::{Circumstances, Row};
 
-/// Runs the command: exit code 0 if every row passes, 1 if one does not.
+/// Runs the command: exit code 0 if every row passes and no pair of operations is without a model, 1 if not.
 ///
 /// # Errors
 /// A wrong filter or row name, a file that cannot be read or written, a build that fails.
@@ -40,6 +42,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Some(Subcommand::Merge(args)) => return merge(args),
         Some(Subcommand::Mutants(args)) => return mutants::mutants(args),
+        Some(Subcommand::Pairs(args)) => return pairs::pairs(args),
         None => {}
     }
     if let Some(name) = &args.replay {
@@ -52,6 +55,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let outputs = Outputs::of(args)?;
+    // Of some rows they would say what others show.
+    let whole = args.filter.is_empty();
+    let tables = if whole { tables() } else { Vec::new() };
     let built = build(&checkers(&selection.jobs))?;
     let limit = args.limit.unwrap_or(if args.full { 5400 } else { 900 });
     let (limit, workers) = (Duration::from_secs(limit), run::workers(args.jobs));
@@ -69,31 +75,48 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     } else {
         Vec::new()
     };
-    conclude(&rows, &mutants, outputs)
+    conclude(&rows, &mutants, &tables, outputs)
 }
 
-/// Shows the rows and writes them; exit code 0 if all is well.
-fn conclude(rows: &[Row], mutants: &[mutants::Mutant], outputs: Outputs) -> Result<ExitCode> {
+/// Shows the rows and writes them, with the tables of pairs; exit code 0 if all is well.
+fn conclude(
+    rows: &[Row],
+    mutants: &[mutants::Mutant],
+    tables: &[Table],
+    outputs: Outputs,
+) -> Result<ExitCode> {
     println!("{}", table::rows(rows));
     print!("{}{}", table::failures(rows), table::drifts(rows));
     println!("{}", table::summary(rows));
     if !mutants.is_empty() {
         println!("{}", mutants::told(mutants));
     }
-    outputs.write(rows, mutants)?;
+    let problems = problems(tables);
+    if !tables.is_empty() {
+        println!("{}", pairs::told(tables));
+    }
+    problems.iter().for_each(|problem| println!("{problem}"));
+    outputs.write(rows, mutants, tables)?;
     let well = rows.iter().all(|row| row.verdict.passes() && !row.drifts());
-    Ok(if well && mutants::all_well(mutants) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(
+        if well && mutants::all_well(mutants) && problems.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        },
+    )
 }
 
 fn merge(args: &MergeArgs) -> Result<ExitCode> {
     let rows = merge::merge(&args.files)?;
+    let whole = !rows
+        .iter()
+        .any(|row| row.run.selection.contains("--filter"));
+    let tables = if whole { tables() } else { Vec::new() };
     conclude(
         &rows,
         &[],
+        &tables,
         Outputs::new(args.json.clone(), args.report.clone())?,
     )
 }
@@ -200,7 +223,7 @@ impl Outputs {
         })
     }
 
-    fn write(self, rows: &[Row], mutants: &[mutants::Mutant]) -> Result<()> {
+    fn write(self, rows: &[Row], mutants: &[mutants::Mutant], tables: &[Table]) -> Result<()> {
         if let Some((file, path)) = self.json {
             write_json(file, &path, rows)?;
             println!("Rows written to {}.", path.display());
@@ -208,7 +231,7 @@ impl Outputs {
         let Some(folder) = self.report else {
             return Ok(());
         };
-        report::write(&folder, rows, mutants)
+        report::write(&folder, rows, mutants, tables)
     }
 }
 

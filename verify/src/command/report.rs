@@ -8,19 +8,25 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::mutants::{self, Mutant};
-use super::table;
+use super::{pairs, table};
+use crate::pairs::Table;
 use crate::row::Row;
 
 /// Writes all three into `folder`, and `mutants.json` if there is a matrix.
 ///
 /// # Errors
 /// A file cannot be written.
-pub(super) fn write(folder: &Path, rows: &[Row], mutants: &[Mutant]) -> Result<()> {
+pub(super) fn write(
+    folder: &Path,
+    rows: &[Row],
+    mutants: &[Mutant],
+    tables: &[Table],
+) -> Result<()> {
     let json = serde_json::to_string_pretty(rows)? + "\n";
     let mut files = vec![
         ("verify.json", json),
-        ("verify.md", markdown(rows, mutants)),
-        ("verify.html", html(rows, mutants)),
+        ("verify.md", markdown(rows, mutants, tables)),
+        ("verify.html", html(rows, mutants, tables)),
     ];
     if !mutants.is_empty() {
         let json = serde_json::to_string_pretty(mutants)? + "\n";
@@ -83,7 +89,7 @@ fn claims(rows: &[Row]) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-fn markdown(rows: &[Row], mutants: &[Mutant]) -> String {
+fn markdown(rows: &[Row], mutants: &[Mutant], tables: &[Table]) -> String {
     let mut text =
         "# What was verified\n\nWritten by `cargo verify`; the verdicts are explained in \
                     [its README](../verify/README.md#what-a-row-says).\n\n"
@@ -114,6 +120,9 @@ fn markdown(rows: &[Row], mutants: &[Mutant]) -> String {
     for row in rows {
         let cells = cells(row).map(|cell| bar(&cell));
         let _ = writeln!(text, "| {} | `{}` |", cells.join(" | "), row.replay);
+    }
+    if !tables.is_empty() {
+        text.push_str(&pairs::markdown(tables));
     }
     let _ = writeln!(text, "\n## What each property says\n");
     for (property, claim) in claims(rows) {
@@ -178,7 +187,8 @@ th, td { padding: .15em .6em; border-bottom: 1px solid #8884; text-align: left; 
 th { position: sticky; top: 0; background: Canvas; } td.n { text-align: right; font-variant-numeric: tabular-nums; }
 code { font-size: 12px; } pre { white-space: pre-wrap; margin: 0; }
 .EXHAUSTED, .KILLED { color: #18794e; } .BOUNDED, .EQUIVALENT { color: #8a5a00; }
-.FAILED, .TRUNCATED, .DRIFT, .SURVIVED { color: #c62828; font-weight: bold; }
+table.pairs { width: auto; }
+.FAILED, .TRUNCATED, .DRIFT, .SURVIVED, .EMPTY { color: #c62828; font-weight: bold; }
 input { font: inherit; width: 30em; max-width: 100%; margin: .5em 0; }
 </style></head><body>
 "#;
@@ -198,14 +208,14 @@ for (const input of document.querySelectorAll("input")) {
 </script></body></html>
 "#;
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
 }
 
-fn html(rows: &[Row], mutants: &[Mutant]) -> String {
+fn html(rows: &[Row], mutants: &[Mutant], tables: &[Table]) -> String {
     let mut text = HEAD.to_owned();
     let _ = writeln!(text, "<h1>What was verified</h1><dl>");
     for (name, value) in circumstances(rows) {
@@ -272,6 +282,9 @@ fn html(rows: &[Row], mutants: &[Mutant]) -> String {
             let _ = writeln!(text, "</tr>");
         }
         let _ = writeln!(text, "</tbody></table>");
+    }
+    if !tables.is_empty() {
+        text.push_str(&pairs::html(tables));
     }
     let _ = writeln!(text, "<h2>What a mode cannot see</h2><dl>");
     for ((checker, mode), spot) in blind_spots(rows) {

@@ -131,6 +131,7 @@ impl Model {
             threads: self.threads,
             operations: self.operations,
             plans: self.plans,
+            performs: Vec::new(),
             expected: Some(Arc::new(expected)),
             run: Run::Once(self.run.clone()),
         }
