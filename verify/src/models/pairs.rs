@@ -1,5 +1,5 @@
 //! A model for each two operations that no other model has at the same time: one thread performs the one, another the other, on ranges that overlap. Each
-//! does the least that performs its operation; and what is on the way to it, taking what is then cut, counts too.
+//! does the least that performs its operation. What main cuts or changes it has taken before the other begins; what the other takes on the way to its operation counts too.
 //!
 //! So a lock that gets a power, and a property that is left out, changes these, and no cell of a table ([`crate::pairs`]) becomes empty.
 
@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use spanlock::Access::{Read, Upgradable, Write};
-use spanlock::RangeLockExt;
-use spanlock_testkit::{Driven, driven};
+use spanlock_testkit::driven;
 
 use super::bare::Bare;
 use super::steps::{Step, Step::*, performs, workers};
@@ -48,7 +47,7 @@ const ORDER: [Operation; 17] = [
 ];
 
 /// The least that performs an operation of a lock; none if it is not one. Where appends are made, from position 2 on: see [`super::steps`].
-fn smallest(operation: Operation, granular: bool) -> Option<&'static [Step]> {
+fn smallest(operation: Operation) -> Option<&'static [Step]> {
     Some(match operation {
         Operation::AcquireShared => &[Take(2..3, Read), Give],
         Operation::AcquireUpgradable => &[Take(2..3, Upgradable), Give],
@@ -62,8 +61,7 @@ fn smallest(operation: Operation, granular: bool) -> Option<&'static [Step]> {
         Operation::Upgrade => &[Take(2..3, Upgradable), Upgrade, Give],
         Operation::Shrink => &[Take(2..4, Write), Shrink(3..4), Give],
         Operation::Split => &[Take(2..4, Read), Split(3), Give, Give],
-        Operation::Batch if granular => &[TakeAll(&[(2..3, Write), (3..4, Read)]), Give, Give],
-        Operation::TryBatch if granular => &[TryAll(&[(2..3, Write), (3..4, Read)])],
+        // One range: that several are taken at once or not at all, models of their own show.
         Operation::Batch => &[TakeAll(&[(2..3, Write)]), Give],
         Operation::TryBatch => &[TryAll(&[(2..3, Write)])],
         Operation::Append => &[Append],
@@ -74,10 +72,8 @@ fn smallest(operation: Operation, granular: bool) -> Option<&'static [Step]> {
     })
 }
 
-/// Makes the leaf, if there are leaves, so that the threads find it: how leaves grow has models of its own.
-fn make_leaf(lock: &Driven) {
-    drop(lock.raw.try_write(2..3));
-}
+/// Makes what is to be reclaimed.
+const LEAF: &[Step] = &[Take(2..3, Write), Give];
 
 const DEADLINE: &[&[Fault]] = &[&[], &[Fault::new(FaultKind::TimeOut, 0)]];
 
@@ -113,12 +109,14 @@ fn of(primitive: &'static Primitive, others: &[Program]) -> Vec<Program> {
 }
 
 fn of_pair(primitive: &'static Primitive, (a, b): Pair) -> Option<Program> {
-    let threads = [
-        smallest(a, primitive.granular)?,
-        smallest(b, primitive.granular)?,
-    ];
-    let reclaims = primitive.powers.contains(&Power::reclaim);
-    let before: fn(&Driven) = if reclaims { make_leaf } else { |_| {} };
+    let (mine, other) = (smallest(a)?, smallest(b)?);
+    let taken = mine.iter().position(|step| !matches!(step, Take(..)));
+    // If there is nothing but taking and giving back, that is what it is about.
+    let changes = !matches!(mine, [Take(..), Give]);
+    let (first, mine) = mine.split_at(taken.filter(|_| changes).unwrap_or(0));
+    let leaf = (b == Operation::Reclaim).then_some(LEAF);
+    let first: Vec<_> = leaf.into_iter().flatten().chain(first).collect();
+    let threads = [mine, other];
     let waits = [a, b].contains(&Operation::Deadline);
     Some(Program {
         primitive: primitive.name,
@@ -129,6 +127,6 @@ fn of_pair(primitive: &'static Primitive, (a, b): Pair) -> Option<Program> {
         performs: performs(&threads),
         plans: if waits { DEADLINE } else { FAULTLESS },
         expected: None,
-        run: Run::Once(Arc::new(move || workers(primitive, before, &threads))),
+        run: Run::Once(Arc::new(move || workers(primitive, &first, &threads))),
     })
 }

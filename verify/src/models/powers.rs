@@ -255,7 +255,7 @@ pub fn programs() -> Vec<Program> {
                 plans: model.plans,
                 expected: None,
                 performs: performs(threads),
-                run: Run::Once(Arc::new(move || workers(primitive, |_| {}, threads))),
+                run: Run::Once(Arc::new(move || workers(primitive, &[], threads))),
             });
         }
     }

@@ -109,9 +109,9 @@ struct Scene {
     end: AtomicU64,
 }
 
-/// Calls `before`, then runs each worker's steps in a thread of its own, main being the first; then nobody holds anything, nobody waits, and
-/// the data is what the writes add up to.
-pub(super) fn workers(primitive: &Primitive, before: fn(&Driven), threads: &[&'static [Step]]) {
+/// Runs each worker's steps in a thread of its own, main being the first; then nobody holds anything, nobody waits, and the data is what the
+/// writes add up to. What main does `first`, it does before the others begin.
+pub(super) fn workers(primitive: &Primitive, first: &[&'static Step], threads: &[&'static [Step]]) {
     let scene = Arc::new(Scene {
         lock: (primitive.make)(),
         data: Data::new(),
@@ -119,14 +119,16 @@ pub(super) fn workers(primitive: &Primitive, before: fn(&Driven), threads: &[&'s
         overtakes: primitive.overtakes,
         end: AtomicU64::new(END_OF_FILE),
     });
-    before(&scene.lock);
-    let spawn = |(i, &steps): (usize, &&'static [Step])| {
-        let scene = scene.clone();
-        thread::spawn(move || Parker::with(|parker| Worker::new(i + 1, &scene, parker).work(steps)))
-    };
-    let others: Vec<_> = threads[1..].iter().enumerate().map(spawn).collect();
-    let expected = Parker::with(|parker| {
+    let written = Parker::with(|parker| {
         let mut main = Worker::new(0, &scene, parker);
+        first.iter().for_each(|step| main.step(step));
+        let spawn = |(i, &steps): (usize, &&'static [Step])| {
+            let scene = scene.clone();
+            thread::spawn(move || {
+                Parker::with(|parker| Worker::new(i + 1, &scene, parker).work(steps))
+            })
+        };
+        let others: Vec<_> = threads[1..].iter().enumerate().map(spawn).collect();
         main.join = Some(Box::new(move || {
             let written = others
                 .into_iter()
@@ -137,7 +139,7 @@ pub(super) fn workers(primitive: &Primitive, before: fn(&Driven), threads: &[&'s
     });
     let everything = Hold::try_lock(&scene.lock, span(0..4), Write);
     let everything = everything.expect("all holds are gone, yet a try on everything fails");
-    assert_eq!(scene.data.sum(&(0..4)), expected, "a write was lost");
+    assert_eq!(scene.data.sum(&(0..4)), written, "a write was lost");
     everything.release();
 }
 
