@@ -9,8 +9,8 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::atomic::Ordering;
 use crate::Defect;
+use crate::atomic::Ordering;
 
 mod faults;
 

@@ -8,6 +8,7 @@ pub mod faults;
 pub mod linear;
 pub mod models;
 pub mod order;
+pub mod pairs;
 pub mod plan;
 pub mod primitives;
 pub mod program;

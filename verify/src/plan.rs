@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::linear::scenario::Alphabet;
 use crate::models::{history, linear};
+use crate::pairs::Operation;
 use crate::program::{Program, Run, programs};
 
 /// A checker's way of exploring.
@@ -136,6 +137,17 @@ impl Job {
         format!("{primitive}/{property}/{checker}/{mode}{faults}{long}")
     }
 
+    /// Whether its search without bound is known not to end in minutes.
+    fn is_endless(&self) -> bool {
+        let (primitive, property) = (self.program.primitive, self.program.property);
+        let is_wide = primitive == "srl-gate"
+            && property.starts_with("pair-")
+            && ENDLESS_WIDE.iter().any(|what| property.contains(what));
+        let is_pair = primitive.starts_with("srl-") && ENDLESS_PAIRS.contains(&property);
+        let in_loom = self.mode.checker() == Checker::Loom;
+        in_loom && (is_wide || is_pair) || self.is_among(ENDLESS)
+    }
+
     /// Whether its name begins with one of these.
     fn is_among(&self, beginnings: &[&str]) -> bool {
         let name = self.name();
@@ -216,12 +228,28 @@ const ENDLESS: &[&str] = &[
     "srl-tree/batch/loom",
     "srl-tree/batch-across",
     "srl-tree/reclamation/loom",
+    "srl-tree/pair-append-reclaim/loom",
+    "srl-tree/pair-batch-append/shuttle",
     // Wide holds that are cut, against small requests.
     "srl-gate/shrink-keeps/loom",
     "srl-gate/shrink-wakes/loom/weak",
     "srl-gate/split-keeps/loom",
     "srl-gate/split-wakes/loom",
 ];
+
+/// Pairs of the segment locks whose searches under loom do not end in seconds either, by property: a batch that has to wait goes through words, gate, entries
+/// and scan. Shuttle searches them to their end.
+const ENDLESS_PAIRS: &[&str] = &[
+    "pair-acquire-shared-batch",
+    "pair-acquire-upgradable-batch",
+    "pair-batch-append",
+    "pair-cancel-batch",
+    "pair-deadline-batch",
+    "pair-poll-batch",
+];
+
+/// Nor do, of `srl-gate`, pairs of what takes two segments, which is a wide range there, and cuts it.
+const ENDLESS_WIDE: &[&str] = &["append", "shrink", "split"];
 
 /// Preemptions in those.
 const FEW_PREEMPTIONS: u64 = 3;
@@ -296,10 +324,13 @@ fn rows(program: &Program) -> Vec<Job> {
         }
         Run::Scenarios(_) => {
             let drawn = |schedules| row(Mode::Random, Some(schedules));
-            vec![drawn(linear::SCHEDULES), long(drawn(linear::MANY_SCHEDULES))]
+            vec![
+                drawn(linear::SCHEDULES),
+                long(drawn(linear::MANY_SCHEDULES)),
+            ]
         }
         Run::Twin(_) => vec![row(Mode::Ltl, None)],
-        Run::Once(_) if program.threads > 3 && program.expected.is_none() => {
+        Run::Once(_) if !program.is_searched() => {
             let modes = [Mode::Random, Mode::Pct, Mode::Urw].into_iter();
             let both = |mode| {
                 let many = long(row(mode, Some(MANY_SCHEDULES)));
@@ -315,7 +346,7 @@ fn rows(program: &Program) -> Vec<Job> {
 fn searches(program: &Program, row: impl Fn(Mode, Option<u64>) -> Job) -> Vec<Job> {
     let mut rows = Vec::new();
     let exact = program.threads <= 2 || program.expected.is_some();
-    let endless = |mode| row(mode, None).is_among(ENDLESS);
+    let endless = |mode| row(mode, None).is_endless();
     for mode in [Mode::Weak, Mode::RmwLoad] {
         let bound = match exact {
             true if endless(mode) => Some(FEW_PREEMPTIONS),
@@ -358,6 +389,12 @@ fn under_faults(plain: Job) -> Vec<Job> {
         ..plain.clone()
     };
     let few = Some(PREEMPTIONS_UNDER_FAULTS);
+    if plain.program.property.starts_with("pair-") {
+        // A deadline passes in no other row.
+        let waits = plain.program.performs.iter().flatten();
+        let passes = waits.into_iter().any(|it| *it == Operation::Deadline);
+        return vec![row(1, few, !passes), row(2, few, true)];
+    }
     match is_costly {
         false => vec![row(1, None, false), row(2, None, !is_cheap)],
         true if has_long => vec![row(1, few, false), row(1, None, true), row(2, few, true)],

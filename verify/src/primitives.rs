@@ -1,5 +1,7 @@
 //! The locks that are modelled. A new lock is one line here.
 
+use std::sync::Arc;
+
 use spanlock::rw_word::MAX_READERS;
 use spanlock::words::MAX_PASSES;
 use spanlock::{RwCounter, RwDistributed};
@@ -18,6 +20,8 @@ pub enum Power {
     upgrade_wait,
     split,
     batch,
+    /// Gives memory back.
+    reclaim,
 }
 
 /// A lock to model.
@@ -38,18 +42,24 @@ pub struct Primitive {
     pub make: fn() -> Driven,
 }
 
-/// The name of a lock, what it is like, and, as for [`driven!`], how to make it and what it can do.
+/// The name of a lock, what it is like, and, as for [`driven!`], how to make it and what it can do; and how it reclaims memory, if it does.
 macro_rules! primitive {
     ($name:literal, granular: $granular:literal, pieces: $pieces:literal, readers: $readers:expr, overtakes: $overtakes:expr,
-     $lock:expr; $($power:ident),*) => {
+     $lock:expr; $($power:ident),* $(; $reclaims:ident: $reclaim:path)?) => {
         Primitive {
             name: $name,
             granular: $granular,
             pieces: $pieces,
             readers: $readers,
             overtakes: $overtakes,
-            powers: &[$(Power::$power),*],
-            make: || driven!($lock; $($power),*),
+            powers: &[$(Power::$power,)* $(Power::$reclaims)?],
+            make: || {
+                let lock = Arc::new($lock);
+                #[allow(unused_mut)]
+                let mut driven = driven!(lock.clone(); $($power),*);
+                $(driven.$reclaims = Some(Arc::new(move || $reclaim(&lock)));)?
+                driven
+            },
         }
     };
 }
@@ -67,7 +77,7 @@ pub const PRIMITIVES: &[Primitive] = &[
     primitive!("srl-packed", granular: true, pieces: true, readers: packed::MAX_READERS as usize, overtakes: MAX_PASSES,
         SrlPacked::with_segment_size(4, 1).expect("1 is a power of two"); wait, downgrade, upgrade, split, batch),
     primitive!("srl-tree", granular: true, pieces: true, readers: MAX_READERS as usize, overtakes: MAX_PASSES,
-        tree(); wait, downgrade, upgrade, split, batch),
+        tree(); wait, downgrade, upgrade, split, batch; reclaim: SrlTree::shrink),
     // Two segments are a wide range already.
     primitive!("srl-gate", granular: true, pieces: true, readers: MAX_READERS as usize, overtakes: MAX_PASSES,
         array().wide_above(1); wait, downgrade, upgrade, split, batch),

@@ -8,7 +8,8 @@ use spanlock_testkit::Driven;
 
 use crate::models::linear::{self, Scenarios};
 use crate::models::twins::{self, Twin};
-use crate::models::{history, litmus, lock, parts, powers, segments, word};
+use crate::models::{history, litmus, lock, pairs, parts, powers, sections, segments, word};
+use crate::pairs::Operation;
 use crate::plan::Mode;
 
 /// A property of a primitive, and the program that shows it.
@@ -24,6 +25,8 @@ pub struct Program {
     pub threads: u32,
     /// Operations of all threads together.
     pub operations: u32,
+    /// What each thread performs of what its primitive does, main first: see [`crate::pairs`]. Empty if it does not say.
+    pub performs: Vec<Vec<Operation>>,
     /// Faults without which it would be another program. Those of a lock are none of them: they are sought ([`crate::plan::Job::faults`]).
     pub faults: &'static [Fault],
     /// The exact outcomes, where they are the point.
@@ -37,6 +40,17 @@ impl Program {
     /// where more threads meet more than can be searched.
     pub fn meets_faults(&self) -> bool {
         self.threads == 2 && self.expected.is_none() && self.faults.is_empty()
+    }
+
+    /// With what each thread performs, main first.
+    pub(crate) fn performs<const N: usize>(self, performs: [&[Operation]; N]) -> Self {
+        let performs = performs.map(<[_]>::to_vec).into();
+        Program { performs, ..self }
+    }
+
+    /// Whether it is searched, to its end or to a number of preemptions, and not under random schedules alone.
+    pub fn is_searched(&self) -> bool {
+        matches!(self.run, Run::Once(_)) && (self.threads <= 3 || self.expected.is_some())
     }
 }
 
@@ -130,10 +144,12 @@ pub fn programs() -> Vec<Program> {
     programs.extend(word::programs());
     programs.extend(lock::programs());
     programs.extend(powers::programs());
+    programs.extend(sections::programs());
     programs.extend(segments::programs());
     programs.extend(parts::programs());
     programs.extend(history::programs());
     programs.extend(linear::programs());
     programs.extend(twins::programs());
+    programs.extend(pairs::programs(&programs));
     programs
 }

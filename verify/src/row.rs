@@ -178,6 +178,8 @@ pub struct Found {
     pub overtaking: Option<Overtaking>,
     /// How often the seeded defect was made.
     pub seeded: u64,
+    /// What each thread performed in some execution: `1:cancel`.
+    pub performed: Vec<String>,
     /// The sites that were reached: `file:line:column:op=Ordering`.
     pub sites: Vec<String>,
 }

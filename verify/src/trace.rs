@@ -8,9 +8,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::pairs::Operation;
 use crate::row::Overtaking;
 
 static EVENTS: Mutex<Vec<(usize, String)>> = Mutex::new(Vec::new());
+static PERFORMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 static OUTCOMES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 static OVERTAKING: Mutex<Option<Overtaking>> = Mutex::new(None);
 
@@ -62,6 +64,23 @@ pub fn pass(passed: bool, passes: u32, bound: u32) {
 /// What was seen of passing so far; none if nobody tried.
 pub fn overtaking() -> Option<Overtaking> {
     *OVERTAKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says that the calling thread has done this, in this execution at least: what a program claims, it must have done at the end of the search. It is [`finished`].
+pub fn perform(operation: Operation) {
+    let me = spanlock_sync::thread::index();
+    lock(&PERFORMED).insert(performed_by(me, operation));
+    finished();
+}
+
+/// As [`perform`]ed operations are written: `1:cancel`.
+pub fn performed_by(thread: usize, operation: Operation) -> String {
+    format!("{thread}:{operation}")
+}
+
+/// Every operation so far, and who did it.
+pub fn performed() -> Vec<String> {
+    lock(&PERFORMED).iter().cloned().collect()
 }
 
 /// Ends an execution: what each thread saw is an outcome.

@@ -138,6 +138,7 @@ mod checked {
             longest: Some(check::longest() as u64),
             overtaking: trace::overtaking(),
             seeded: check::seeded() as u64,
+            performed: trace::performed(),
             sites: sites.iter().map(describe).collect(),
         };
         println!("{}", serde_json::to_string(&found).expect("plain data"));

@@ -68,6 +68,19 @@ pub enum Subcommand {
     Mutants(MutantsArgs),
     /// Have each lock make each mistake that is known of such locks, one at a time: the right model must fail
     Defects(DefectsArgs),
+    /// Show, for each two operations of a primitive, the models in which different threads perform them; run nothing
+    Pairs(PairsArgs),
+}
+
+/// The arguments of `pairs`.
+#[derive(clap::Args, Debug)]
+pub struct PairsArgs {
+    /// Only primitives whose name contains TEXT; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Vec<String>,
+    /// Write the cells to FILE as a JSON array
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// The arguments of `merge`.

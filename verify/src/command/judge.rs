@@ -6,6 +6,7 @@ use super::counts::Counts;
 use super::{Built, Ended, Selection, set_of, spin};
 use crate::plan::{Checker, Job, Mode};
 use crate::row::{Agreement, Circumstances, EVENTS, FAILURE, Found, Overtaking, Row, Verdict};
+use crate::trace;
 
 /// Judges each row by itself, then the rows of a program against each other.
 pub(super) fn judge(
@@ -147,6 +148,9 @@ fn verdict(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
     if !job.program.faults.is_empty() && found.injected == 0 {
         return failed("the fault is never reached: the plan says nothing".to_owned());
     }
+    if let Some(why) = unperformed(job, found) {
+        return failed(why);
+    }
     // The other search misses readers that look, then come in, while the writer queues.
     let sees_all = job.mode != Mode::Weak;
     if let Some(why) = found.overtaking.filter(|_| sees_all).and_then(loose) {
@@ -188,6 +192,23 @@ fn loose(seen: Overtaking) -> Option<String> {
     (!refused).then(|| {
         format!("nobody who tried to pass one that waits was refused: is {bound} a bound?")
     })
+}
+
+/// An operation that a thread is said to perform, and that it performs in no execution.
+fn unperformed(job: &Job, found: &Found) -> Option<String> {
+    for (thread, operations) in job.program.performs.iter().enumerate() {
+        for &operation in operations {
+            if !found
+                .performed
+                .contains(&trace::performed_by(thread, operation))
+            {
+                return Some(format!(
+                    "thread {thread} never performs `{operation}`, which the table of pairs counts on"
+                ));
+            }
+        }
+    }
+    None
 }
 
 /// What is wrong with the outcomes of a litmus program, if anything is.
@@ -232,4 +253,25 @@ fn blind_spot(job: &Job) -> String {
 
 fn list<'a>(outcomes: impl Iterator<Item = &'a str>) -> String {
     outcomes.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::jobs;
+
+    #[test]
+    fn what_is_claimed_and_never_performed_is_told() {
+        let name = "srl-array/exclusion/loom/weak";
+        let job = jobs().into_iter().find(|job| job.name() == name);
+        let job = job.expect("a row");
+        let mut found = Found::default();
+        let why = unperformed(&job, &found);
+        assert!(why.is_some_and(|why| why.contains("thread 0 never performs `acquire-exclusive`")));
+        for thread in ["0", "1"] {
+            found.performed.push(format!("{thread}:acquire-exclusive"));
+            found.performed.push(format!("{thread}:release"));
+        }
+        assert_eq!(unperformed(&job, &found), None);
+    }
 }

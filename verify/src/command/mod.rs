@@ -9,6 +9,7 @@ mod judge;
 mod kill;
 mod merge;
 mod mutants;
+mod pairs;
 mod partition;
 mod report;
 mod run;
@@ -25,16 +26,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-pub use args::{Args, DefectsArgs, MergeArgs, MutantsArgs, Subcommand};
+pub use args::{Args, DefectsArgs, MergeArgs, MutantsArgs, PairsArgs, Subcommand};
 pub use build::{Built, build};
 use counts::Counts;
 pub use partition::Partition;
 pub use run::{Ended, explore};
 
+use crate::pairs::{Table, problems, tables};
 use crate::plan::{Checker, Job, jobs};
 use crate::row::{Circumstances, Row};
 
-/// Runs the command: exit code 0 if every row passes, 1 if one does not.
+/// Runs the command: exit code 0 if every row passes and no pair of operations is without a model, 1 if not.
 ///
 /// # Errors
 /// A wrong filter or row name, a file that cannot be read or written, a build that fails.
@@ -43,6 +45,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Some(Subcommand::Merge(args)) => return merge(args),
         Some(Subcommand::Mutants(args)) => return mutants::mutants(args),
         Some(Subcommand::Defects(args)) => return defects::defects(args),
+        Some(Subcommand::Pairs(args)) => return pairs::pairs(args),
         None => {}
     }
     if let Some(name) = &args.replay {
@@ -55,6 +58,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let outputs = Outputs::of(args)?;
+    // Of some rows they would say what others show.
+    let whole = args.filter.is_empty();
+    let mut evidence = Evidence::default();
+    if whole {
+        evidence.tables = tables();
+    }
     let built = build(&checkers(&selection.jobs))?;
     let limit = args.limit.unwrap_or(if args.full { 5400 } else { 900 });
     let (limit, workers) = (Duration::from_secs(limit), run::workers(args.jobs));
@@ -67,52 +76,64 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     // Of a part these are no part: they are for the machine that has the whole.
-    let wrong = if args.full && args.filter.is_empty() && args.partition.is_none() {
-        Wrong {
-            mutants: mutants::matrix(&[], workers)?,
-            defects: defects::all(workers)?,
-        }
-    } else {
-        Wrong::default()
-    };
-    conclude(&rows, &wrong, outputs)
+    if args.full && whole && args.partition.is_none() {
+        evidence.mutants = mutants::matrix(&[], workers)?;
+        evidence.defects = defects::all(workers)?;
+    }
+    conclude(&rows, &evidence, outputs)
 }
 
-/// What becomes of locks that are made wrong on purpose. Empty: none was.
+/// What is shown beside the rows. What is empty was not looked for.
 #[derive(Default)]
-struct Wrong {
+struct Evidence {
+    tables: Vec<Table>,
     mutants: Vec<mutants::Mutant>,
     defects: Vec<defects::Case>,
 }
 
-/// Shows the rows and writes them; exit code 0 if all is well.
-fn conclude(rows: &[Row], wrong: &Wrong, outputs: Outputs) -> Result<ExitCode> {
+/// Shows the rows and writes them, with what stands beside them; exit code 0 if all is well.
+fn conclude(rows: &[Row], evidence: &Evidence, outputs: Outputs) -> Result<ExitCode> {
     println!("{}", table::rows(rows));
     print!("{}{}", table::failures(rows), table::drifts(rows));
     println!("{}", table::summary(rows));
-    let Wrong { mutants, defects } = wrong;
+    let Evidence {
+        tables,
+        mutants,
+        defects,
+    } = evidence;
     if !mutants.is_empty() {
         println!("{}", mutants::told(mutants));
     }
     if !defects.is_empty() {
         println!("{}", defects::told(defects));
     }
-    outputs.write(rows, wrong)?;
+    let problems = problems(tables);
+    if !tables.is_empty() {
+        println!("{}", pairs::told(tables));
+    }
+    problems.iter().for_each(|problem| println!("{problem}"));
+    outputs.write(rows, evidence)?;
     let well = rows.iter().all(|row| row.verdict.passes() && !row.drifts());
-    Ok(
-        if well && mutants::all_well(mutants) && defects::all_well(defects) {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        },
-    )
+    let made_wrong = mutants::all_well(mutants) && defects::all_well(defects);
+    Ok(if well && made_wrong && problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn merge(args: &MergeArgs) -> Result<ExitCode> {
     let rows = merge::merge(&args.files)?;
+    let whole = !rows
+        .iter()
+        .any(|row| row.run.selection.contains("--filter"));
+    let mut evidence = Evidence::default();
+    if whole {
+        evidence.tables = tables();
+    }
     conclude(
         &rows,
-        &Wrong::default(),
+        &evidence,
         Outputs::new(args.json.clone(), args.report.clone())?,
     )
 }
@@ -232,7 +253,7 @@ impl Outputs {
         })
     }
 
-    fn write(self, rows: &[Row], wrong: &Wrong) -> Result<()> {
+    fn write(self, rows: &[Row], evidence: &Evidence) -> Result<()> {
         if let Some((file, path)) = self.json {
             write_json(file, &path, rows)?;
             println!("Rows written to {}.", path.display());
@@ -240,7 +261,7 @@ impl Outputs {
         let Some(folder) = self.report else {
             return Ok(());
         };
-        report::write(&folder, rows, wrong)
+        report::write(&folder, rows, evidence)
     }
 }
 

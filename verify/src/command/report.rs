@@ -7,25 +7,24 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{
-    Wrong, defects,
-    mutants::{self, Mutant},
-    table,
-};
+use super::mutants::{self, Mutant};
+use super::{Evidence, defects, pairs, table};
 use crate::row::Row;
 
 /// Writes all three into `folder`, and `mutants.json` and `defects.json` if there are any.
 ///
 /// # Errors
 /// A file cannot be written.
-pub(super) fn write(folder: &Path, rows: &[Row], wrong: &Wrong) -> Result<()> {
+pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<()> {
     let json = serde_json::to_string_pretty(rows)? + "\n";
     let mut files = vec![
         ("verify.json", json),
-        ("verify.md", markdown(rows, wrong)),
-        ("verify.html", html(rows, wrong)),
+        ("verify.md", markdown(rows, evidence)),
+        ("verify.html", html(rows, evidence)),
     ];
-    let Wrong { mutants, defects } = wrong;
+    let Evidence {
+        mutants, defects, ..
+    } = evidence;
     if !mutants.is_empty() {
         let json = serde_json::to_string_pretty(mutants)? + "\n";
         files.push(("mutants.json", json));
@@ -91,7 +90,7 @@ fn claims(rows: &[Row]) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-fn markdown(rows: &[Row], wrong: &Wrong) -> String {
+fn markdown(rows: &[Row], evidence: &Evidence) -> String {
     let mut text =
         "# What was verified\n\nWritten by `cargo verify`; the verdicts are explained in \
                     [its README](../verify/README.md#what-a-row-says).\n\n"
@@ -124,6 +123,9 @@ fn markdown(rows: &[Row], wrong: &Wrong) -> String {
         let cells = cells(row).map(|cell| bar(&cell));
         let _ = writeln!(text, "| {} | `{}` |", cells.join(" | "), row.replay);
     }
+    if !evidence.tables.is_empty() {
+        text.push_str(&pairs::markdown(&evidence.tables));
+    }
     let _ = writeln!(text, "\n## What each property says\n");
     for (property, claim) in claims(rows) {
         let _ = writeln!(text, "- {property}: {claim}");
@@ -132,7 +134,7 @@ fn markdown(rows: &[Row], wrong: &Wrong) -> String {
     for ((checker, mode), spot) in blind_spots(rows) {
         let _ = writeln!(text, "- {checker}, {mode}: {spot}");
     }
-    for section in sections(wrong) {
+    for section in sections(evidence) {
         let told = section.told.replace('\n', "  \n");
         let _ = writeln!(text, "\n## {}\n\n{told}\n", section.title);
         let (head, rule) = (section.head.join(" | "), "---|".repeat(section.head.len()));
@@ -153,8 +155,10 @@ struct Section {
     rows: Vec<[String; 6]>,
 }
 
-fn sections(wrong: &Wrong) -> impl Iterator<Item = Section> {
-    let Wrong { mutants, defects } = wrong;
+fn sections(evidence: &Evidence) -> impl Iterator<Item = Section> {
+    let Evidence {
+        mutants, defects, ..
+    } = evidence;
     let mutants = Section {
         title: "Mutants",
         told: mutants::told(mutants),
@@ -216,7 +220,8 @@ th, td { padding: .15em .6em; border-bottom: 1px solid #8884; text-align: left; 
 th { position: sticky; top: 0; background: Canvas; } td.n { text-align: right; font-variant-numeric: tabular-nums; }
 code { font-size: 12px; } pre { white-space: pre-wrap; margin: 0; }
 .EXHAUSTED, .KILLED { color: #18794e; } .BOUNDED, .EQUIVALENT { color: #8a5a00; }
-.FAILED, .TRUNCATED, .DRIFT, .SURVIVED, .WRONG { color: #c62828; font-weight: bold; }
+.FAILED, .TRUNCATED, .DRIFT, .SURVIVED, .WRONG, .EMPTY { color: #c62828; font-weight: bold; }
+table.pairs { width: auto; }
 input { font: inherit; width: 30em; max-width: 100%; margin: .5em 0; }
 </style></head><body>
 "#;
@@ -236,14 +241,14 @@ for (const input of document.querySelectorAll("input")) {
 </script></body></html>
 "#;
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
 }
 
-fn html(rows: &[Row], wrong: &Wrong) -> String {
+fn html(rows: &[Row], evidence: &Evidence) -> String {
     let mut text = HEAD.to_owned();
     let _ = writeln!(text, "<h1>What was verified</h1><dl>");
     for (name, value) in circumstances(rows) {
@@ -288,7 +293,7 @@ fn html(rows: &[Row], wrong: &Wrong) -> String {
         let _ = writeln!(text, "</tr>");
     }
     let _ = writeln!(text, "</tbody></table>");
-    for section in sections(wrong) {
+    for section in sections(evidence) {
         start_table(&mut text, section.title, &section.head);
         for cells in &section.rows {
             let _ = write!(text, "<tr>");
@@ -303,6 +308,9 @@ fn html(rows: &[Row], wrong: &Wrong) -> String {
             let _ = writeln!(text, "</tr>");
         }
         let _ = writeln!(text, "</tbody></table>");
+    }
+    if !evidence.tables.is_empty() {
+        text.push_str(&pairs::html(&evidence.tables));
     }
     let _ = writeln!(text, "<h2>What a mode cannot see</h2><dl>");
     for ((checker, mode), spot) in blind_spots(rows) {

@@ -14,6 +14,10 @@ pub(super) fn table(head: &[&str]) -> Table {
     table
 }
 
+pub(super) fn text(text: impl ToString) -> Cell {
+    Cell::new(text)
+}
+
 pub(super) fn number(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }

@@ -27,6 +27,7 @@ pub fn programs() -> Vec<Program> {
         threads: 1 + *THREADS.end() as u32,
         operations: ENOUGH as u32,
         faults: &[],
+        performs: Vec::new(),
         expected: None,
         run: Run::Histories(primitive.make),
     };

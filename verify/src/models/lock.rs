@@ -12,9 +12,10 @@ use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::thread;
 use spanlock_testkit::Driven;
 
+use crate::pairs::Operation;
 use crate::primitives::{PRIMITIVES, Primitive};
 use crate::program::{Program, Run};
-use crate::trace::{self, note};
+use crate::trace::{note, perform};
 
 /// A property: what each thread does, and what that shows.
 struct Model {
@@ -159,6 +160,7 @@ pub fn programs() -> Vec<Program> {
                 operations: model.threads.iter().map(|steps| steps.len() as u32).sum(),
                 faults: &[],
                 expected: None,
+                performs: performs(model.threads),
                 run: Run::Once(Arc::new(|| workers(primitive, model.threads))),
             });
         }
@@ -183,6 +185,25 @@ enum Step {
     MustTryRead(Range<u64>),
     /// As `TryWrite`, and it must succeed.
     MustTryWrite(Range<u64>),
+}
+
+impl Step {
+    fn operation(&self) -> Operation {
+        match self {
+            Read(_) => Operation::AcquireShared,
+            Write(_) => Operation::AcquireExclusive,
+            TryRead(_) | TryWrite(_) | MustTryRead(_) | MustTryWrite(_) => Operation::Try,
+        }
+    }
+}
+
+/// What each thread does.
+fn performs(threads: &[&[Step]]) -> Vec<Vec<Operation>> {
+    let of = |steps: &&[Step]| {
+        let operations = steps.iter().map(Step::operation);
+        operations.chain([Operation::Release]).collect()
+    };
+    threads.iter().map(of).collect()
 }
 
 /// Data of each position, in cells that loom watches: two accesses that race fail the model.
@@ -245,6 +266,7 @@ fn workers(primitive: &Primitive, threads: &'static [&'static [Step]]) {
 fn work(me: usize, steps: &[Step], lock: &Driven, data: &Data) -> u32 {
     let mut added = 0;
     for step in steps {
+        perform(step.operation());
         let result = match step {
             Read(range) => read(
                 me,
@@ -270,7 +292,6 @@ fn work(me: usize, steps: &[Step], lock: &Driven, data: &Data) -> u32 {
             (TryRead(_) | TryWrite(_), Err(TryLockError::WouldBlock)) => note(me, "busy"),
             (_, Err(error)) => panic!("T{me}: {step:?} must be granted: {error}"),
         }
-        trace::finished();
     }
     added
 }
@@ -284,6 +305,7 @@ fn read<H>(
     let hold = hold?;
     note(me, format!("read({range:?})={}", data.sum(range)));
     drop(hold);
+    perform(Operation::Release);
     Ok(0)
 }
 
@@ -297,5 +319,6 @@ fn write<H>(
     data.add_one(range);
     note(me, format!("write({range:?})={}", data.sum(range)));
     drop(hold);
+    perform(Operation::Release);
     Ok((range.end - range.start) as u32)
 }

@@ -51,6 +51,7 @@ pub fn programs() -> Vec<Program> {
         // As many as there can be, and then again: the threads go round and round.
         operations: 0,
         faults: &[],
+        performs: Vec::new(),
         expected: None,
         run: Run::Twin(twin),
     };

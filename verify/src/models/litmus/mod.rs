@@ -131,6 +131,7 @@ impl Model {
             threads: self.threads,
             operations: self.operations,
             faults: self.faults,
+            performs: Vec::new(),
             expected: Some(Arc::new(expected)),
             run: Run::Once(self.run.clone()),
         }
