@@ -264,13 +264,22 @@ pub(crate) fn is_made(defect: Defect) -> bool {
     if made {
         SEEDED.fetch_add(1, StdOrdering::Relaxed);
     }
-    if made && config().trace {
-        let (at, what) = (Location::caller(), format!("DEFECT {}", defect.name()));
-        step(crate::thread::index(), &what, || {
+    if made {
+        trace(&format!("DEFECT {}", defect.name()));
+    }
+    made
+}
+
+/// Adds what the calling thread does to the [`steps`], where that is no [site](Site).
+#[track_caller]
+pub(crate) fn trace(what: &str) {
+    // While a failure unwinds the checker may have nothing left to ask.
+    if config().trace && !std::thread::panicking() {
+        let at = Location::caller();
+        step(crate::thread::index(), what, || {
             format!("{}:{}", at.file(), at.line())
         });
     }
-    made
 }
 
 pub(crate) fn next_thread_index() -> usize {

@@ -84,7 +84,9 @@ struct Locked<'a>(&'a footprint::Object);
 
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 impl<'a> Locked<'a> {
+    #[track_caller]
     fn new(object: &'a footprint::Object) -> Self {
+        crate::check::trace("Lock");
         object.touch(Access::Lock);
         footprint::touch_order();
         Locked(object)
@@ -94,6 +96,7 @@ impl<'a> Locked<'a> {
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        crate::check::trace("Unlock");
         self.0.touch_behind(Access::Unlock);
         footprint::touch_order();
     }

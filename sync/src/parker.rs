@@ -55,7 +55,12 @@ impl Parker {
     ///
     /// Under a checker no clock runs: a deadline passes exactly when the fault plan says so.
     pub fn park_until(&self, deadline: Option<Instant>) -> Wakeup {
-        world::park(&self.inner, deadline)
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        crate::check::trace("Sleep");
+        let wakeup = world::park(&self.inner, deadline);
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        crate::check::trace("Awake");
+        wakeup
     }
 }
 

@@ -85,8 +85,8 @@ fn a_replay_shows_the_same_failure_again() {
             told.lines().filter(is_step).map(str::to_owned).collect()
         };
         assert!(steps(&told).len() > 5, "{told}");
-        for thread in [" T0 ", " T1 "] {
-            assert!(told.contains(thread), "{told}");
+        for step in [" T0 ", " T1 "] {
+            assert!(told.contains(step), "{told}");
         }
         assert_eq!(steps(&told), steps(&replay()));
     }

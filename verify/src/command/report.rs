@@ -331,3 +331,26 @@ fn start_table(text: &mut String, name: &str, head: &[&str]) {
         head.join("<th>")
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_on_purpose_has_its_sections() {
+        let fate = r#"{"defect": "no-aging", "what": "", "lock": "srl-array", "expected": [], "verdict": "WRONG MODEL",
+            "model": "a|b", "executions": 7, "failure": "1 < 2", "replay": null}"#;
+        let wrong = Wrong {
+            mutants: Vec::new(),
+            defects: vec![serde_json::from_str(fate).expect("a row")],
+        };
+        let (markdown, html) = (markdown(&[], &wrong), html(&[], &wrong));
+        assert!(markdown.contains("## Seeded defects"), "{markdown}");
+        let row = "| no-aging | srl-array | WRONG MODEL | a\\|b | 7 | 1 < 2 |";
+        assert!(markdown.contains(row), "{markdown}");
+        assert!(html.contains("<h2>Seeded defects</h2>"), "{html}");
+        assert!(html.contains("<td class=\"WRONG MODEL\">WRONG MODEL<td class=\"\">a|b<td class=\"n\">7<td class=\"\">1 &lt; 2"), "{html}");
+        // Nothing of what was not done.
+        assert!(!markdown.contains("## Mutants") && !html.contains("<h2>Mutants"));
+    }
+}
