@@ -181,8 +181,8 @@ impl Job {
     /// How many steps of all threads together may lie between two finished operations, if the checker counts them: more, and nobody gets on.
     ///
     /// While nobody finishes, each thread makes the steps of one operation, and repeats some that met another's. So the bound is in proportion to
-    /// the threads. The searches of two threads, which see all that can be, come to between a quarter and two thirds of it, a hundred thousands of schedules
-    /// of up to eight threads to as much.
+    /// the threads. It is two to five times the most that was seen: by the searches of two threads, which see all that there is, by random schedules of four to eight, and in
+    /// histories.
     pub fn step_bound(&self) -> Option<u64> {
         let of_a_thread = match self.program.primitive {
             // The way down, and the leaves on it.
@@ -191,8 +191,13 @@ impl Job {
             "rw-distributed" | "packed-word" => 64,
             _ => 40,
         };
+        // In a history an operation takes several ranges at once, or polls all requests that there are.
+        let at_once = match self.program.run {
+            Run::Histories(_) => 2,
+            _ => 1,
+        };
         let counts = self.mode.checker() == Checker::Shuttle;
-        counts.then(|| of_a_thread * u64::from(self.program.threads))
+        counts.then(|| at_once * of_a_thread * u64::from(self.program.threads))
     }
 
     /// The rounds after which spin loops are cut: the door cuts a lock's to none, and litmus programs have none.
