@@ -257,9 +257,7 @@ fn searches(program: &Program, add: &mut impl FnMut(Mode, Option<u64>, &[Fault],
         let name = format!("{primitive}/{property}/{checker}/{mode}");
         let is_wide = |what: &&str| property.starts_with("pair-") && property.contains(*what);
         let of_segments = match primitive {
-            "srl-gate" => {
-                ENDLESS_PAIRS.contains(&property) || ENDLESS_WIDE.iter().any(|what| is_wide(what))
-            }
+            "srl-gate" => ENDLESS_PAIRS.contains(&property) || ENDLESS_WIDE.iter().any(is_wide),
             _ => primitive.starts_with("srl-") && ENDLESS_PAIRS.contains(&property),
         };
         (checker == "loom" && of_segments) || ENDLESS.iter().any(|it| name.starts_with(it))
