@@ -18,6 +18,9 @@
 //!
 //! It has no atomics of its own; orderings: [`crate::words`].
 //!
+//! # Not promised
+//! A reader that tries to upgrade holds its own slot already, and takes the others after it: an upgrade and a try at the same time may both fail.
+//!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
 use core::task::{Poll, Waker, ready};

@@ -2,7 +2,12 @@
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub mod command;
+pub mod defects;
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+pub mod faults;
+pub mod linear;
 pub mod models;
+pub mod order;
 pub mod pairs;
 pub mod plan;
 pub mod primitives;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use spanlock_testkit::Driven;
 
+use crate::models::linear::{self, Scenarios};
 use crate::models::twins::{self, Twin};
 use crate::models::{history, litmus, lock, pairs, parts, powers, sections, segments, word};
 use crate::pairs::Operation;
@@ -27,8 +27,8 @@ pub struct Program {
     pub operations: u32,
     /// What each thread performs of what its primitive does, main first: see [`crate::pairs`]. Empty if it does not say.
     pub performs: Vec<Vec<Operation>>,
-    /// The fault plans under which it runs, each in rows of its own; the empty plan is running without faults.
-    pub plans: &'static [&'static [Fault]],
+    /// Faults without which it would be another program. Those of a lock are none of them: they are sought ([`crate::plan::Job::faults`]).
+    pub faults: &'static [Fault],
     /// The exact outcomes, where they are the point.
     pub expected: Option<Arc<Expected>>,
     /// What runs.
@@ -36,6 +36,12 @@ pub struct Program {
 }
 
 impl Program {
+    /// Whether it is to be run under all faults that it can meet: not litmus programs, in whose outcomes they are part, and not
+    /// where more threads meet more than can be searched.
+    pub fn meets_faults(&self) -> bool {
+        self.threads == 2 && self.expected.is_none() && self.faults.is_empty()
+    }
+
     /// With what each thread performs, main first.
     pub(crate) fn performs<const N: usize>(self, performs: [&[Operation]; N]) -> Self {
         let performs = performs.map(<[_]>::to_vec).into();
@@ -55,6 +61,8 @@ pub enum Run {
     Once(Arc<dyn Fn() + Send + Sync>),
     /// Many random programs, for a fresh lock each time.
     Histories(fn() -> Driven),
+    /// Many generated programs, each searched, and judged by what its threads saw.
+    Scenarios(Scenarios),
     /// A model of its own, which Spin searches.
     Twin(&'static Twin),
 }
@@ -89,17 +97,16 @@ impl Expected {
     }
 }
 
-/// One fault in every execution: the `occurrence`-th of its kind, from 0.
+/// One fault in every execution: the `nth` of its kind, from 0, that `thread` comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// What goes wrong.
     pub kind: FaultKind,
-    /// Which occurrence.
-    pub occurrence: u32,
+    /// In which thread; main is 0.
+    pub thread: usize,
+    /// Where.
+    pub nth: u32,
 }
-
-/// No faults: the only plan of most programs.
-pub const FAULTLESS: &[&[Fault]] = &[&[]];
 
 /// What can go wrong without anybody's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,50 +119,22 @@ pub enum FaultKind {
     TimeOut,
 }
 
-impl FaultKind {
-    const ALL: [FaultKind; 3] = [
-        FaultKind::WeakCas,
-        FaultKind::SpuriousWake,
-        FaultKind::TimeOut,
-    ];
+impl Fault {
+    /// A fault in every execution.
+    pub const fn new(kind: FaultKind, thread: usize, nth: u32) -> Self {
+        Fault { kind, thread, nth }
+    }
+}
 
-    const fn name(self) -> &'static str {
-        match self {
+/// As the door writes an occasion for it.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
             FaultKind::WeakCas => "weak-cas",
             FaultKind::SpuriousWake => "spurious-wake",
             FaultKind::TimeOut => "time-out",
-        }
-    }
-}
-
-impl Fault {
-    /// A fault in every execution.
-    pub const fn new(kind: FaultKind, occurrence: u32) -> Self {
-        Fault { kind, occurrence }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.kind.name(), self.occurrence)
-    }
-}
-
-impl FromStr for Fault {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parse = || {
-            let (kind, occurrence) = text.split_once('@')?;
-            Some(Fault {
-                kind: FaultKind::ALL.into_iter().find(|k| k.name() == kind)?,
-                occurrence: occurrence.parse().ok()?,
-            })
         };
-        parse().ok_or_else(|| {
-            let kinds = FaultKind::ALL.map(FaultKind::name).join(", ");
-            format!("fault `{text}`: write kind@occurrence, the kind one of {kinds}")
-        })
+        write!(f, "{kind}@{}.{}", self.thread, self.nth)
     }
 }
 
@@ -169,6 +148,7 @@ pub fn programs() -> Vec<Program> {
     programs.extend(segments::programs());
     programs.extend(parts::programs());
     programs.extend(history::programs());
+    programs.extend(linear::programs());
     programs.extend(twins::programs());
     programs.extend(pairs::programs(&programs));
     programs

@@ -22,7 +22,7 @@
 //!
 //! 1. A step goes from one switch point to the next: an operation of the door, and the thread's own code behind it. Its footprint ([`footprint`]) is
 //!    taken when it has ended, and holds the operation's object, the cells that the code behind it touched, and whatever else the door shares
-//!    between threads outside of operations (a parker's flag, the numbering of threads, the counts of a fault plan). The models share nothing else but their log,
+//!    between threads outside of operations (a parker's flag, the numbering of threads). The models share nothing else but their log,
 //!    which is sorted by thread before it counts. Memory under a mutex is the mutex's.
 //! 2. A sleeper's footprint is not guessed: its step was made, from the same node, before it went to sleep, and as long as nobody touches what it touched it is
 //!    the same step with the same objects, whose numbers do not depend on the interleaving.
@@ -48,17 +48,13 @@ use std::rc::Rc;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use spanlock_sync::footprint::{self, Access, EVERYTHING, Touch, dependent};
 
-/// More threads than any model has.
-const THREADS: usize = 8;
+use crate::order::{self, Clock, Step, THREADS, Watch};
 
 /// A set of threads, a bit each.
 type Threads = u8;
 
 /// The number of a step in its execution, from 1; 0 is none.
 type At = u32;
-
-/// Of each thread, its last step that comes before: all of its steps up to that one do.
-type Clock = [At; THREADS];
 
 fn join(clock: &mut Clock, other: &Clock) {
     for (mine, theirs) in clock.iter_mut().zip(other) {
@@ -129,6 +125,7 @@ pub struct Reduced {
     begun: bool,
     /// This execution has come where the search has been, or where nobody can run, and is only run to its end.
     leave: bool,
+    watch: Option<Watch>,
 }
 
 impl Reduced {
@@ -136,6 +133,26 @@ impl Reduced {
     pub fn new() -> Self {
         footprint::record();
         Self::default()
+    }
+
+    /// The same, and `watch` is shown the order of each execution, once of each class.
+    pub fn watched(watch: Watch) -> Self {
+        Reduced {
+            watch: Some(watch),
+            ..Self::new()
+        }
+    }
+
+    /// Whether whoever watches wants to see more.
+    fn goes_on(&mut self) -> bool {
+        let Some(watch) = self.watch.as_mut().filter(|_| self.begun && !self.leave) else {
+            return true;
+        };
+        let steps = self.nodes[..self.at].iter().map(|node| Step {
+            thread: node.thread,
+            clock: node.clock,
+        });
+        watch(&steps.collect::<Vec<_>>())
     }
 
     fn node(&self, at: At) -> &Node {
@@ -342,6 +359,9 @@ impl Scheduler for Reduced {
     fn new_execution(&mut self) -> Option<Schedule> {
         self.end_step();
         footprint::take_locking();
+        if !self.goes_on() {
+            return None;
+        }
         if std::mem::replace(&mut self.begun, true) {
             loop {
                 let node = self.nodes.last_mut()?;
@@ -387,6 +407,7 @@ impl Scheduler for Reduced {
             let enabled = enabled.fold(0, |set, thread| set | 1 << thread);
             if let Some(thread) = self.choose(enabled, current) {
                 self.at += 1;
+                order::begin_step(self.at as u32);
                 self.threads[thread].locking = None;
                 return Some(thread.into());
             }

@@ -2,6 +2,7 @@
 
 mod bare;
 pub mod history;
+pub mod linear;
 pub mod litmus;
 pub mod lock;
 pub mod pairs;

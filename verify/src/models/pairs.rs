@@ -13,13 +13,14 @@ use super::bare::Bare;
 use super::steps::{Step, Step::*, performs, workers};
 use crate::pairs::{Operation, Pair, pairs, pairs_of};
 use crate::primitives::{PRIMITIVES, Power, Primitive};
-use crate::program::{FAULTLESS, Fault, FaultKind, Program, Run};
+use crate::program::{Program, Run};
 
 /// Words without a lock around them, as locks of a few positions: their own operations, and nothing else.
 pub const PARTS: &[Primitive] = &[Primitive {
     name: "packed-word",
     granular: true,
-    words: true,
+    pieces: false,
+    readers: spanlock_srl::packed::MAX_READERS as usize,
     overtakes: u32::MAX,
     powers: &[Power::wait, Power::downgrade, Power::upgrade],
     make: || driven!(Bare::new(); wait, downgrade, upgrade),
@@ -75,8 +76,6 @@ fn smallest(operation: Operation) -> Option<&'static [Step]> {
 /// Makes what is to be reclaimed.
 const LEAF: &[Step] = &[Take(2..3, Write), Give];
 
-const DEADLINE: &[&[Fault]] = &[&[], &[Fault::new(FaultKind::TimeOut, 0)]];
-
 /// A model for each pair that none of `others` has.
 pub fn programs(others: &[Program]) -> Vec<Program> {
     // Made once: their names are never freed.
@@ -117,7 +116,6 @@ fn of_pair(primitive: &'static Primitive, (a, b): Pair) -> Option<Program> {
     let leaf = (b == Operation::Reclaim).then_some(LEAF);
     let first: Vec<_> = leaf.into_iter().flatten().chain(first).collect();
     let threads = [mine, other];
-    let waits = [a, b].contains(&Operation::Deadline);
     Some(Program {
         primitive: primitive.name,
         property: format!("pair-{a}-{b}").leak(),
@@ -125,7 +123,7 @@ fn of_pair(primitive: &'static Primitive, (a, b): Pair) -> Option<Program> {
         threads: 2,
         operations: threads.iter().map(|steps| steps.len() as u32).sum(),
         performs: performs(&threads),
-        plans: if waits { DEADLINE } else { FAULTLESS },
+        faults: &[],
         expected: None,
         run: Run::Once(Arc::new(move || workers(primitive, &first, &threads))),
     })

@@ -13,7 +13,7 @@ use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 
 use crate::pairs::Operation as Op;
-use crate::program::{FAULTLESS, Program, Run};
+use crate::program::{Program, Run};
 use crate::trace::{note, perform};
 
 /// Every program of these.
@@ -69,7 +69,7 @@ fn program(
         threads,
         operations,
         performs: Vec::new(),
-        plans: FAULTLESS,
+        faults: &[],
         expected: None,
         run: Run::Once(Arc::new(run)),
     }

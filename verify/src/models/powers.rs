@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use spanlock::Access::{Read, Upgradable, Write};
 
-use super::lock::FIRST_SLEEP;
 use super::steps::{Step, Step::*, performs, workers};
 use crate::primitives::{PRIMITIVES, Power};
-use crate::program::{FAULTLESS, Fault, Program, Run};
+use crate::program::{Program, Run};
 
 /// A property of locks with some power.
 struct Model {
@@ -20,7 +19,6 @@ struct Model {
     granular: bool,
     /// The steps of each thread; main's come first.
     threads: &'static [&'static [Step]],
-    plans: &'static [&'static [Fault]],
 }
 
 const MODELS: &[Model] = &[
@@ -33,7 +31,6 @@ const MODELS: &[Model] = &[
             &[Take(0..2, Write), Downgrade, Give],
             &[Take(1..3, Write), Give],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "downgrade-reader",
@@ -44,7 +41,6 @@ const MODELS: &[Model] = &[
             &[Take(0..2, Write), Downgrade, Join, Give],
             &[Take(1..3, Read), Give],
         ],
-        plans: FIRST_SLEEP,
     },
     Model {
         property: "downgrade-upgradable",
@@ -55,7 +51,6 @@ const MODELS: &[Model] = &[
             &[Take(0..2, Upgradable), Downgrade, Join, Give],
             &[Take(1..3, Upgradable), Give],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "upgrade-readers",
@@ -66,7 +61,6 @@ const MODELS: &[Model] = &[
             &[Take(0..1, Read), TryUpgrade, Give],
             &[Take(0..1, Upgradable), TryUpgrade, Give],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "upgrade-writer",
@@ -77,7 +71,6 @@ const MODELS: &[Model] = &[
             &[Take(0..2, Upgradable), TryUpgrade, Give],
             &[Try(1..3, Write)],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "upgrade-waits",
@@ -88,7 +81,6 @@ const MODELS: &[Model] = &[
             &[Take(0..2, Upgradable), Upgrade, Give],
             &[Take(1..3, Read), Give],
         ],
-        plans: FIRST_SLEEP,
     },
     Model {
         property: "poll",
@@ -96,7 +88,6 @@ const MODELS: &[Model] = &[
         power: Power::wait,
         granular: false,
         threads: &[&[Take(0..2, Write), Give], &[Ask(1..3, Write), Await, Give]],
-        plans: FIRST_SLEEP,
     },
     Model {
         property: "cancel",
@@ -104,7 +95,6 @@ const MODELS: &[Model] = &[
         power: Power::wait,
         granular: false,
         threads: &[&[Take(1..2, Write), Give], &[Ask(0..2, Write), Cancel]],
-        plans: FAULTLESS,
     },
     Model {
         property: "cancel-shared",
@@ -112,7 +102,6 @@ const MODELS: &[Model] = &[
         power: Power::wait,
         granular: false,
         threads: &[&[Take(1..2, Write), Give], &[Ask(0..2, Read), Cancel]],
-        plans: FAULTLESS,
     },
     Model {
         property: "cancel-reader",
@@ -120,10 +109,9 @@ const MODELS: &[Model] = &[
         power: Power::wait,
         granular: false,
         threads: &[
-            &[Take(0..2, Write), Ask(0..2, Read), Cancel, Give],
+            &[Take(0..2, Write), Ask(0..2, Read), Cancel, Again, Give],
             &[Take(1..3, Read), Give],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "cancel-writer",
@@ -134,7 +122,6 @@ const MODELS: &[Model] = &[
             &[Take(0..2, Read), Ask(0..2, Write), Cancel, Join, Give],
             &[Take(1..3, Read), Give],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "shrink-wakes",
@@ -145,7 +132,6 @@ const MODELS: &[Model] = &[
             &[Take(0..2, Write), Shrink(0..1), Join, Give],
             &[Take(1..2, Write), Give],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "shrink-keeps",
@@ -156,7 +142,6 @@ const MODELS: &[Model] = &[
             &[Take(0..2, Write), Shrink(1..2), Give],
             &[Take(1..2, Write), Give],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "split-wakes",
@@ -167,7 +152,6 @@ const MODELS: &[Model] = &[
             &[Take(0..2, Write), Split(1), Give, Join, Give],
             &[Take(1..2, Write), Give],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "split-keeps",
@@ -178,7 +162,6 @@ const MODELS: &[Model] = &[
             &[Take(0..2, Write), Split(1), Give, Give],
             &[Take(0..1, Write), Give],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "batch",
@@ -189,7 +172,6 @@ const MODELS: &[Model] = &[
             &[TakeAll(&[(0..1, Write), (1..2, Write)]), Give, Give],
             &[TakeAll(&[(1..2, Read)]), Give],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "batch-across",
@@ -200,7 +182,6 @@ const MODELS: &[Model] = &[
             &[TakeAll(&[(0..1, Write), (1..2, Write)]), Give, Give],
             &[Take(0..2, Write), Give],
         ],
-        plans: FAULTLESS,
     },
     Model {
         property: "batch-try",
@@ -211,7 +192,6 @@ const MODELS: &[Model] = &[
             &[TryAll(&[(0..1, Write), (2..3, Write)])],
             &[Take(2..4, Write), Give],
         ],
-        plans: FAULTLESS,
     },
 ];
 
@@ -231,7 +211,6 @@ const fn overtaking(bound: u32) -> Model {
             &[Take(0..1, Read), Ask(0..1, Write), Join, Give, Await, Give],
             &[Pass(0..1), Pass(0..1)],
         ],
-        plans: FAULTLESS,
     }
 }
 
@@ -252,7 +231,7 @@ pub fn programs() -> Vec<Program> {
                 claim: model.claim,
                 threads: threads.len() as u32,
                 operations: threads.iter().map(|steps| steps.len() as u32).sum(),
-                plans: model.plans,
+                faults: &[],
                 expected: None,
                 performs: performs(threads),
                 run: Run::Once(Arc::new(move || workers(primitive, &[], threads))),

@@ -9,7 +9,7 @@ use spanlock_sync::section::Sections;
 use spanlock_sync::thread;
 
 use crate::pairs::Operation as Op;
-use crate::program::{FAULTLESS, Program, Run};
+use crate::program::{Program, Run};
 use crate::trace::{note, perform};
 
 /// Every property of these that two threads show.
@@ -21,7 +21,7 @@ pub fn programs() -> Vec<Program> {
         threads: performs.len() as u32,
         operations,
         performs: performs.iter().map(|does| does.to_vec()).collect(),
-        plans: FAULTLESS,
+        faults: &[],
         expected: None,
         run: Run::Once(Arc::new(run)),
     };

@@ -13,7 +13,7 @@ use spanlock_sync::wait::WaitQueue;
 use super::lock::Data;
 use super::sections::Memory;
 use crate::pairs::Operation as Op;
-use crate::program::{FAULTLESS, Program, Run};
+use crate::program::{Program, Run};
 use crate::trace::{note, perform};
 
 /// Lanes of a packed word.
@@ -28,7 +28,7 @@ pub fn programs() -> Vec<Program> {
         threads: performs.len() as u32,
         operations,
         performs: performs.iter().map(|does| does.to_vec()).collect(),
-        plans: FAULTLESS,
+        faults: &[],
         expected: None,
         run: Run::Once(Arc::new(run)),
     };

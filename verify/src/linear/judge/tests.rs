@@ -1,0 +1,359 @@
+//! Histories that are right, and such as are not; each with how far it has an explanation.
+
+use spanlock::Access::{Read, Upgradable, Write};
+
+use super::super::history::{Answer, Answer::Busy, Answer::Done, End, Event, History};
+use super::super::scenario::Op::{self, Downgrade, Release, Shrink, TryUpgrade, Upgrade};
+use super::super::scenario::{Place, Place::Both, Place::High, Place::Low, Way};
+use super::super::spec::Rules;
+use super::super::table::table;
+use super::{Unexplained, judge};
+
+const fn rules(granular: bool, pieces: bool) -> Rules {
+    Rules {
+        granular,
+        pieces,
+        readers: 2,
+    }
+}
+
+/// As the interval tree.
+const EXACT: Rules = rules(true, false);
+/// As locks of segments.
+const SEGMENTS: Rules = rules(true, true);
+/// As the counter.
+const WHOLE: Rules = rules(false, false);
+/// As the distributed lock.
+const SLOTS: Rules = rules(false, true);
+const ALL: [Rules; 4] = [EXACT, SEGMENTS, WHOLE, SLOTS];
+
+fn lock(access: spanlock::Access, place: Place) -> Op {
+    Op::Take(Way::Lock, access, place)
+}
+
+fn attempt(access: spanlock::Access, place: Place) -> Op {
+    Op::Take(Way::Try, access, place)
+}
+
+fn brief(access: spanlock::Access, place: Place) -> Op {
+    Op::Take(Way::Brief, access, place)
+}
+
+fn calls(thread: usize, op: Op, answer: Answer) -> (usize, End) {
+    (thread, End::Call(op, answer))
+}
+
+fn returns(thread: usize, op: Op, answer: Answer) -> (usize, End) {
+    (thread, End::Return(op, answer))
+}
+
+/// Operations one after the other.
+fn one_by_one(ops: &[(usize, Op, Answer)]) -> Vec<(usize, End)> {
+    let ends = |&(thread, op, answer): &(usize, Op, Answer)| {
+        [calls(thread, op, answer), returns(thread, op, answer)]
+    };
+    ops.iter().flat_map(ends).collect()
+}
+
+fn judged(rules: Rules, events: &[(usize, End)]) -> Result<(), usize> {
+    let judged = judge(&History::in_order(events), rules);
+    judged.map_err(|found| found.order.len() - 1)
+}
+
+#[track_caller]
+fn right(rules: &[Rules], events: &[(usize, End)]) {
+    for &rules in rules {
+        assert_eq!(judged(rules, events), Ok(()), "{rules:?}");
+    }
+}
+
+/// The event at `at` is the first that has no explanation.
+#[track_caller]
+fn wrong(rules: &[Rules], events: &[(usize, End)], at: usize) {
+    for &rules in rules {
+        assert_eq!(judged(rules, events), Err(at), "{rules:?}");
+    }
+}
+
+#[test]
+fn a_lock_after_a_release_is_right_and_one_before_is_not() {
+    let (first, second) = (lock(Write, Both), lock(Write, High));
+    right(
+        &ALL,
+        &one_by_one(&[(0, first, Done), (0, Release, Done), (1, second, Done)]),
+    );
+    wrong(&ALL, &one_by_one(&[(0, first, Done), (1, second, Done)]), 3);
+    let (read, upgradable) = (lock(Read, Both), lock(Upgradable, Both));
+    right(
+        &ALL,
+        &one_by_one(&[(0, read, Done), (1, upgradable, Done), (2, read, Done)]),
+    );
+    wrong(
+        &ALL,
+        &one_by_one(&[(0, upgradable, Done), (1, upgradable, Done)]),
+        3,
+    );
+    wrong(
+        &ALL,
+        &one_by_one(&[(0, read, Done), (1, lock(Write, Low), Done)]),
+        3,
+    );
+}
+
+#[test]
+fn the_granularity_counts() {
+    let apart = one_by_one(&[(0, lock(Write, Low), Done), (1, attempt(Write, High), Done)]);
+    right(&[EXACT, SEGMENTS], &apart);
+    wrong(&[WHOLE, SLOTS], &apart, 3);
+    let busy = one_by_one(&[(0, lock(Write, Low), Done), (1, attempt(Write, High), Busy)]);
+    wrong(&[EXACT, SEGMENTS], &busy, 3);
+    right(&[WHOLE, SLOTS], &busy);
+}
+
+#[test]
+fn a_try_fails_only_for_something() {
+    wrong(&ALL, &one_by_one(&[(0, attempt(Write, Both), Busy)]), 1);
+    right(
+        &ALL,
+        &one_by_one(&[(0, lock(Read, Low), Done), (1, attempt(Write, Both), Busy)]),
+    );
+    wrong(
+        &ALL,
+        &one_by_one(&[(0, lock(Read, Low), Done), (1, attempt(Read, Both), Busy)]),
+        3,
+    );
+    // What has been given back is no reason any more.
+    let late = [
+        (0, lock(Write, Low), Done),
+        (0, Release, Done),
+        (1, attempt(Write, Low), Busy),
+    ];
+    wrong(&ALL, &one_by_one(&late), 5);
+    // A request that is given up is none either, when it has answered.
+    let gone = [
+        (0, lock(Read, Low), Done),
+        (1, brief(Write, Low), Busy),
+        (2, attempt(Read, Low), Busy),
+    ];
+    wrong(&ALL, &one_by_one(&gone), 5);
+}
+
+#[test]
+fn a_request_stands_in_the_way_until_it_is_granted() {
+    let write = lock(Write, Low);
+    let mut events = one_by_one(&[(0, lock(Read, Low), Done)]);
+    events.push(calls(1, write, Done));
+    events.extend(one_by_one(&[
+        (2, attempt(Read, Low), Busy),
+        (0, Release, Done),
+    ]));
+    events.push(returns(1, write, Done));
+    right(&ALL, &events);
+    // Of another place it does not.
+    let elsewhere = lock(Write, High);
+    for event in &mut events[2..] {
+        match event {
+            (1, End::Call(op, _) | End::Return(op, _)) => *op = elsewhere,
+            _ => {}
+        }
+    }
+    wrong(&[EXACT, SEGMENTS], &events, 4);
+}
+
+#[test]
+fn two_tries_may_both_fail_where_pieces_are_taken() {
+    let (one, other) = (attempt(Write, Both), attempt(Write, High));
+    let both = |first, second| {
+        [
+            calls(0, one, first),
+            calls(1, other, second),
+            returns(1, other, second),
+            returns(0, one, first),
+        ]
+    };
+    wrong(&[EXACT, WHOLE], &both(Busy, Busy), 2);
+    right(&[SEGMENTS, SLOTS], &both(Busy, Busy));
+    right(&ALL, &both(Done, Busy));
+    right(&ALL, &both(Busy, Done));
+    // A request that is given up stands in the way of others everywhere.
+    let (given_up, fails) = (brief(Write, Low), attempt(Read, Low));
+    let mut events = one_by_one(&[(0, lock(Read, Low), Done)]);
+    events.push(calls(1, given_up, Busy));
+    events.extend(one_by_one(&[(2, fails, Busy)]));
+    events.push(returns(1, given_up, Busy));
+    right(&ALL, &events);
+}
+
+#[test]
+fn readers_have_so_much_room_and_no_less() {
+    let (read, more) = (lock(Read, Low), attempt(Read, Low));
+    right(
+        &[EXACT, SEGMENTS, WHOLE],
+        &one_by_one(&[(0, read, Done), (1, read, Done), (2, more, Busy)]),
+    );
+    wrong(&ALL, &one_by_one(&[(0, read, Done), (2, more, Busy)]), 3);
+}
+
+#[test]
+fn a_release_takes_effect_at_once_or_piece_by_piece() {
+    let mut events = one_by_one(&[(0, lock(Write, Both), Done)]);
+    events.push(calls(0, Release, Done));
+    events.extend(one_by_one(&[
+        (1, attempt(Write, Low), Done),
+        (2, attempt(Write, High), Busy),
+    ]));
+    events.push(returns(0, Release, Done));
+    right(&[SEGMENTS], &events);
+    wrong(&[EXACT], &events, 6);
+    // Readers of a distributed lock: the first slot is free, the second not yet.
+    let mut events = one_by_one(&[(0, lock(Write, Both), Done)]);
+    events.push(calls(0, Release, Done));
+    events.extend(one_by_one(&[
+        (2, attempt(Read, Both), Done),
+        (1, attempt(Read, Both), Busy),
+    ]));
+    events.push(returns(0, Release, Done));
+    right(&[SLOTS], &events);
+    wrong(&[WHOLE], &events, 6);
+}
+
+#[test]
+fn a_downgrade_lets_readers_in_and_no_writer() {
+    let downgraded = |next: Op, answer| {
+        one_by_one(&[
+            (0, lock(Write, Both), Done),
+            (0, Downgrade, Done),
+            (1, next, answer),
+        ])
+    };
+    right(&ALL, &downgraded(attempt(Read, High), Done));
+    right(&ALL, &downgraded(attempt(Write, High), Busy));
+    wrong(&ALL, &downgraded(attempt(Read, High), Busy), 5);
+    wrong(&ALL, &downgraded(attempt(Write, High), Done), 5);
+    // Nor while it goes on.
+    let mut events = one_by_one(&[(0, lock(Write, Both), Done)]);
+    events.push(calls(0, Downgrade, Done));
+    events.extend(one_by_one(&[
+        (1, lock(Write, High), Done),
+        (1, Release, Done),
+    ]));
+    events.push(returns(0, Downgrade, Done));
+    wrong(&ALL, &events, 4);
+}
+
+#[test]
+fn an_upgrade_fails_for_holders_only() {
+    let upgraded = |beside: Op, answer| {
+        one_by_one(&[
+            (0, lock(Read, Low), Done),
+            (1, beside, Done),
+            (0, TryUpgrade, answer),
+        ])
+    };
+    right(&ALL, &upgraded(lock(Read, Low), Busy));
+    wrong(&ALL, &upgraded(lock(Read, Low), Done), 5);
+    right(&[EXACT, SEGMENTS], &upgraded(lock(Read, High), Done));
+    wrong(&[EXACT, SEGMENTS], &upgraded(lock(Read, High), Busy), 5);
+    // Who waits does not hold; but where pieces are taken, it may hold one.
+    let mut events = one_by_one(&[(0, lock(Read, Low), Done)]);
+    events.push(calls(1, lock(Write, Both), Done));
+    events.extend(one_by_one(&[(0, TryUpgrade, Busy), (0, Release, Done)]));
+    events.push(returns(1, lock(Write, Both), Done));
+    wrong(&[EXACT, WHOLE], &events, 4);
+    right(&[SEGMENTS, SLOTS], &events);
+}
+
+#[test]
+fn a_request_that_is_given_up_may_have_been_granted() {
+    let given_up = brief(Read, Low);
+    let mut events = one_by_one(&[(0, lock(Read, Low), Done)]);
+    events.push(calls(2, brief(Write, Low), Busy));
+    events.push(calls(1, given_up, Busy));
+    events.push(returns(2, brief(Write, Low), Busy));
+    events.extend(one_by_one(&[(0, TryUpgrade, Busy)]));
+    events.push(returns(1, given_up, Busy));
+    right(&ALL, &events);
+}
+
+#[test]
+fn an_upgrade_that_waits_keeps_readers_out() {
+    let mut events = one_by_one(&[(0, lock(Upgradable, Low), Done), (1, lock(Read, Low), Done)]);
+    events.push(calls(0, Upgrade, Done));
+    events.extend(one_by_one(&[
+        (2, attempt(Read, Low), Busy),
+        (1, Release, Done),
+    ]));
+    events.push(returns(0, Upgrade, Done));
+    right(&[EXACT], &events);
+    // When it has been granted, the reader has left.
+    events.retain(|&(thread, end)| {
+        thread != 1 || !matches!(end, End::Call(Release, _) | End::Return(Release, _))
+    });
+    wrong(&[EXACT], &events, 7);
+}
+
+#[test]
+fn a_shrink_keeps_what_it_keeps() {
+    let shrunk = |next: Op, answer| {
+        one_by_one(&[
+            (0, lock(Write, Both), Done),
+            (0, Shrink(Low), Done),
+            (1, next, answer),
+        ])
+    };
+    right(&[EXACT, SEGMENTS], &shrunk(attempt(Write, High), Done));
+    right(&[EXACT, SEGMENTS], &shrunk(attempt(Read, Low), Busy));
+    wrong(&[EXACT, SEGMENTS], &shrunk(attempt(Write, High), Busy), 5);
+    wrong(&[EXACT, SEGMENTS], &shrunk(lock(Read, Both), Done), 5);
+}
+
+/// A writer that gives back, and a try that fails: whether the call can come after the release is for the order of their steps to say.
+fn open_order(try_returns_before_release: bool) -> History {
+    let event = |end, after| Event { end, after };
+    let write = lock(Write, Low);
+    let fails = attempt(Read, Low);
+    let seen = u8::from(try_returns_before_release) * 2;
+    History(vec![
+        vec![
+            event(End::Call(write, Done), [0; 3]),
+            event(End::Return(write, Done), [0; 3]),
+            event(End::Call(Release, Done), [0; 3]),
+            event(End::Return(Release, Done), [0, seen, 0]),
+        ],
+        vec![
+            event(End::Call(fails, Busy), [0; 3]),
+            event(End::Return(fails, Busy), [2, 0, 0]),
+        ],
+    ])
+}
+
+#[test]
+fn every_order_that_the_steps_allow_counts() {
+    assert_eq!(judge(&open_order(true), EXACT), Ok(()));
+    let found = judge(&open_order(false), EXACT).expect_err("the try may come after the release");
+    assert_eq!(
+        found,
+        Unexplained {
+            order: vec![0, 0, 0, 0, 1, 1]
+        }
+    );
+}
+
+#[test]
+fn the_table_tells_the_order_what_was_held_and_why() {
+    let history = open_order(false);
+    let found = judge(&history, EXACT).expect_err("as above");
+    let expected = "\
+T0                          T1                          held, by the specification
+write(0..1) …                                           nothing
+write(0..1): done                                       T0 write 0..1
+release …                                               T0 write 0..1
+release: done                                           nothing
+                            try-read(0..1) …            nothing
+                            try-read(0..1): busy        no explanation
+the 5 events before have explanations; after them:
+  held: nothing; called, without effect so far: T1 try-read(0..1)
+in none of these can T1's try-read(0..1) be busy: nothing that counts is in its way
+";
+    assert_eq!(table(&history, &found, EXACT), expected);
+}
