@@ -234,6 +234,7 @@ const ENDLESS: &[&str] = &[
     "srl-tree/batch-across",
     "srl-tree/reclamation/loom",
     "srl-tree/pair-append-reclaim/loom",
+    "srl-tree/pair-deadline-reclaim/loom/weak",
     "srl-tree/pair-batch-append/shuttle",
     // Wide holds that are cut, against small requests.
     "srl-gate/shrink-keeps/loom",
