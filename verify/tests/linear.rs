@@ -172,7 +172,7 @@ fn tries_that_fail_for_each_other_alone_are_caught() {
         let scenario = "write(0..1) release try-write(0..1) | try-write(0..1)".parse::<Scenario>();
         let (scenario, why) = told(run::all(atomic, scenario.into_iter()));
         assert_eq!(scenario, "try-write(0..1) | try-write(0..1)");
-        assert_eq!(why.matches(": busy").count(), 2, "{why}");
+        assert!(why.contains("be busy: nothing that counts"), "{why}");
     }
 }
 
