@@ -91,7 +91,7 @@ use spanlock::{
     Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
 };
 use spanlock_sync::hint::Backoff;
-use spanlock_sync::{Counters, DefaultPark, Mutex, MutexGuard, Park};
+use spanlock_sync::{Counters, DefaultPark, Defect, Mutex, MutexGuard, Park, defect};
 
 use crate::requests::{Requests, Wakes};
 use crate::tree::Index;
@@ -277,7 +277,9 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
     }
 
     unsafe fn cancel(&self, _span: Span, _access: Access, request: &mut IntervalRequest) {
-        if let Some(index) = request.place.take() {
+        if let Some(index) = request.place.take()
+            && !defect(Defect::WaiterStays)
+        {
             // Granted meanwhile or not: it leaves those alone that never counted it.
             self.core.leave(self.core.requests(), index);
         }
@@ -377,6 +379,10 @@ impl Core {
     fn wait<P: Park>(&self, mut requests: MutexGuard<'_, Requests>, index: Index) {
         self.counters.waits();
         P::with(|parker| {
+            if defect(Defect::NoRecheck) {
+                drop(requests);
+                requests = self.requests();
+            }
             // Under the mutex: the grant takes this waker, so no wake is lost.
             requests.set_waker(index, parker.waker().clone());
             drop(requests);

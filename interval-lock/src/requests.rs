@@ -36,7 +36,7 @@ use core::task::Waker;
 
 use spanlock::words::for_each_surely;
 use spanlock::{Access, Span};
-use spanlock_sync::wait;
+use spanlock_sync::{Defect, defect, wait};
 
 use crate::tree::{Index, Tree};
 
@@ -123,8 +123,11 @@ impl Requests {
 
     /// Whether a new request would be granted at once.
     pub(crate) fn admits(&self, span: Span, access: Access) -> bool {
-        self.overlaps(span)
-            .all(|index| !self.tree.value(index).access.conflicts_with(access))
+        self.overlaps(span).all(|index| {
+            let claim = self.tree.value(index);
+            !claim.access.conflicts_with(access)
+                || defect(Defect::NoAging) && claim.stage == Stage::Waiting
+        })
     }
 
     /// Adds a hold, if [nobody is in the way](Self::admits).
@@ -214,10 +217,14 @@ impl Requests {
 
     /// Removes a request, granted or not.
     pub(crate) fn leave(&mut self, index: Index, wakes: &mut Wakes) {
-        let old = self.stake(index);
+        let mut old = self.stake(index);
         if old.order.0 != Stage::Held {
             self.waiting -= 1;
             wakes.discarded = self.take_waker(index);
+            if defect(Defect::ReaderCancelGrants) {
+                // As if everybody behind it had counted it.
+                old.access = Access::Write;
+            }
         }
         self.tree.remove(index);
         self.settle(&old, &[], wakes);

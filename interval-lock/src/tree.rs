@@ -37,6 +37,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use spanlock::Span;
+use spanlock_sync::{Defect, defect};
 
 use node::{Entry, Node, hull};
 
@@ -148,7 +149,7 @@ impl<T: Default> Tree<T> {
             let late = |entry: &Entry| entry.span.end() > span.start();
             if let Some(entry) = entries[at..].iter().find(|&entry| late(entry)) {
                 // If the first that ends late enough starts too late, so do all after it.
-                if !entry.span.overlaps(span) {
+                if !entry.span.overlaps(span) && !defect(Defect::NoEndStop) {
                     return None;
                 }
                 if self.node(node).is_leaf() {
@@ -180,7 +181,8 @@ impl<T: Default> Tree<T> {
             let (before, furthest) = node.before(span.start());
             let later = node.entries().get(before);
             gap.free &= furthest <= span.start();
-            gap.free &= later.is_none_or(|it| it.span.start() >= span.end());
+            gap.free &=
+                later.is_none_or(|it| it.span.start() >= span.end() && !defect(Defect::NoEndStop));
             // Who starts before all belongs to the first.
             let last = node.entries()[before.saturating_sub(1)];
             if node.is_leaf() {

@@ -53,6 +53,7 @@
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, Zeroed};
 use spanlock_sync::hint::scaled;
+use spanlock_sync::{Defect, defect};
 
 use crate::raw::Access;
 use crate::words::{Run, Word};
@@ -131,7 +132,13 @@ unsafe impl Word for RwWord {
             }
             Access::Read => {
                 // Release [C→A]: what the reader read, it read before the next writer writes.
-                let before = self.0.fetch_sub(1, Release);
+                let before = if !defect(Defect::ReleaseByStore) {
+                    self.0.fetch_sub(1, Release)
+                } else {
+                    let before = self.0.load(Relaxed);
+                    self.0.store(before.wrapping_sub(1), Release);
+                    before
+                };
                 // One in front waits for the last reader or, if it is a reader, for room in the count.
                 matches!(before & READERS, 1 | READERS)
             }

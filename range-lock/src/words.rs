@@ -45,10 +45,10 @@ use core::marker::PhantomData;
 #[cfg(feature = "std")]
 use std::time::Instant;
 
-use spanlock_sync::Park;
 use spanlock_sync::atomic::Zeroed;
 use spanlock_sync::hint::{Backoff, scaled};
 use spanlock_sync::wait::{Listener, Spot, WaitQueue};
+use spanlock_sync::{Defect, Park, defect};
 #[cfg(feature = "std")]
 use spanlock_sync::{Parker, Wakeup};
 
@@ -260,6 +260,9 @@ impl<'a, W: Word> Run<'a, W> {
                 Progress::queued(self, 0, access, queue, listener),
                 core::iter::once(self),
             );
+            if defect(Defect::NoRecheck) {
+                parker.park();
+            }
             while poll_all(run.clone(), access, &mut progress, queue, parker.waker()).is_pending() {
                 parker.park();
             }
@@ -274,8 +277,11 @@ impl<'a, W: Word> Run<'a, W> {
     pub unsafe fn unlock<P>(self, access: Access, queue: &WaitQueue<P>) {
         // Before: afterwards the word may be gone with the last who could hold its memory.
         let wakes = self.wakes();
+        if defect(Defect::WakeBeforeChange) {
+            self.wakes().wake(queue);
+        }
         // SAFETY: the caller's promise.
-        if unsafe { self.give_back(access) } {
+        if unsafe { self.give_back(access) } && !defect(Defect::WakeBeforeChange) {
             wakes.wake(queue);
         }
     }
@@ -374,7 +380,12 @@ fn arrive_among_waiters<W: Word, P>(
         word.take(first, open, access, least)
     };
     let class = progress::class(access);
-    queue.pass(address, first..end, class, MAX_PASSES, take)
+    let patience = if defect(Defect::NoAging) {
+        u32::MAX
+    } else {
+        MAX_PASSES
+    };
+    queue.pass(address, first..end, class, patience, take)
 }
 
 /// Whom a change may have let in: those in front of the queues of neighbouring lanes. Knows the words' address only, so they may be gone.
@@ -457,6 +468,9 @@ pub fn try_lock_all<'a, W: Word, P>(
 ) -> bool {
     let busy = runs.clone().position(|run| !run.try_lock(access, queue));
     let Some(busy) = busy else { return true };
+    if defect(Defect::TryKeeps) {
+        return false;
+    }
     // SAFETY: the runs before the busy one were taken just now, and are given up.
     unsafe { unlock_all(runs.take(busy), access, queue) }
     false

@@ -47,7 +47,7 @@ use spanlock::Access;
 use spanlock_interval::IntervalLock;
 use spanlock_sync::atomic::Ordering::Acquire;
 use spanlock_sync::barrier::{self, Flag};
-use spanlock_sync::{DefaultPark, Park};
+use spanlock_sync::{DefaultPark, Defect, Park, defect};
 
 use crate::lock::entry_of;
 
@@ -106,7 +106,7 @@ impl<P: Park> Gate<P> {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         // Light [J→K], Acquire [M→L].
-        self.wide.is_raised(Acquire)
+        self.wide.is_raised(Acquire) && !defect(Defect::GateLookSkipped)
     }
 
     /// Whether a small request that found the gate closed has to back off.

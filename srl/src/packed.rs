@@ -38,6 +38,7 @@
 use spanlock::Access;
 use spanlock::words::Word;
 use spanlock_sync::atomic::{AtomicU64, Ordering::*, Zeroed};
+use spanlock_sync::{Defect, defect};
 
 /// Bits of a lane.
 const BITS: u32 = 4;
@@ -184,7 +185,14 @@ unsafe impl Word for PackedWord {
         }
         let mine = lanes(first, end);
         // Release [B→A], [C→A]: what was done under the hold is seen by whoever takes the lanes next.
-        let before = self.0.fetch_sub(mine * held(access), Release);
+        let before = if !defect(Defect::ReleaseByStore) {
+            self.0.fetch_sub(mine * held(access), Release)
+        } else {
+            let before = self.0.load(Relaxed);
+            self.0
+                .store(before.wrapping_sub(mine * held(access)), Release);
+            before
+        };
         match access {
             // One in front waits for the last of its lane or, if it is a reader, for room in the count.
             Access::Read => {

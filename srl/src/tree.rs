@@ -302,7 +302,7 @@ impl<W: Word> Tree<W> {
     }
 
     #[cold]
-    fn make<T: Zeroed>(&self, slot: &Slot, len: usize) -> *mut Node {
+    fn make<T: Zeroed + 'static>(&self, slot: &Slot, len: usize) -> *mut Node {
         let bytes = len * size_of::<T>();
         // Relaxed, both: a count for statistics. Before the node is linked, so that whoever takes it away finds it counted.
         self.bytes.fetch_add(bytes, Relaxed);

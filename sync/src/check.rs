@@ -1,6 +1,6 @@
-//! What a model can ask of the door: the mode, faults, and one weakened site. Only under a checker.
+//! What a model can ask of the door: the mode, faults, one weakened site, and one [defect](Defect). Only under a checker.
 //!
-//! A process runs one model: [`configure`] once, then [`begin_execution`] at the start of every execution.
+//! A process runs one model: [`configure`] once, then [`begin_execution`] at the start of every execution. Faults may be [set](set_faults) anew for each search.
 //! Everything here is plain std state: both checkers run all threads of an execution on one system thread. So
 //! every ordering in this file is Relaxed: there is nobody to synchronise with.
 
@@ -9,8 +9,13 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::Wakeup;
+use crate::Defect;
 use crate::atomic::Ordering;
+
+mod faults;
+
+pub use faults::{Fault, FaultPlan, Occasion, faults, injected, occasions, set_faults};
+pub(crate) use faults::{fault, injected_wakeup};
 
 /// How atomic loads are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,20 +130,6 @@ impl FromStr for Weakening {
     }
 }
 
-/// What can go wrong at run time without anybody's fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
-    /// A weak compare-exchange fails although the value is the expected one.
-    WeakCas,
-    /// A sleep ends although nobody woke it.
-    SpuriousWake,
-    /// A sleep with a deadline ends because the deadline has passed.
-    TimeOut,
-}
-
-/// Which occurrences fail: `(Fault::WeakCas, 2)` is the third weak compare-exchange of an execution.
-pub type FaultPlan = Vec<(Fault, u32)>;
-
 /// A model's configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
@@ -146,8 +137,8 @@ pub struct Config {
     pub mode: Mode,
     /// The site to weaken, if any.
     pub weaken: Option<Weakening>,
-    /// The faults to inject into each execution.
-    pub faults: FaultPlan,
+    /// The mistake to make, if any.
+    pub defect: Option<Defect>,
     /// Whether to keep what each thread does, for [`steps`].
     pub trace: bool,
     /// Threads of the model, main included, if it says: there are counters of [sections](crate::section) for so many. Else 4.
@@ -157,11 +148,14 @@ pub struct Config {
 static CONFIG: OnceLock<Config> = OnceLock::new();
 static SITES: Mutex<Vec<Site>> = Mutex::new(Vec::new());
 static STEPS: Mutex<Vec<Step>> = Mutex::new(Vec::new());
-static COUNTS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 static EXECUTIONS: AtomicUsize = AtomicUsize::new(0);
 static WEAKENED: AtomicUsize = AtomicUsize::new(0);
-static INJECTED: AtomicUsize = AtomicUsize::new(0);
+#[cfg(spanlock_shuttle)]
+static FINISHED: AtomicUsize = AtomicUsize::new(0);
+#[cfg(spanlock_shuttle)]
+static LONGEST: AtomicUsize = AtomicUsize::new(0);
+static SEEDED: AtomicUsize = AtomicUsize::new(0);
 
 /// What a thread did, one step of an execution.
 #[derive(Clone, Debug)]
@@ -182,14 +176,15 @@ pub fn configure(config: Config) -> Result<(), Config> {
     CONFIG.set(config)
 }
 
-/// Starts an execution: fault counts and thread numbers begin anew.
+/// Starts an execution: counts of occasions and thread numbers begin anew.
 pub fn begin_execution() {
-    for count in &COUNTS {
-        count.store(0, StdOrdering::Relaxed);
-    }
+    faults::begin_execution();
     THREADS.store(0, StdOrdering::Relaxed);
+    #[cfg(spanlock_shuttle)]
+    FINISHED.store(0, StdOrdering::Relaxed);
     locked(&STEPS).clear();
     crate::footprint::begin_execution();
+    crate::freed::begin_execution();
     EXECUTIONS.fetch_add(1, StdOrdering::Relaxed);
 }
 
@@ -204,9 +199,27 @@ pub fn weakened() -> usize {
     WEAKENED.load(StdOrdering::Relaxed)
 }
 
-/// How many faults were injected. 0 at the end means that the plan's occurrences are never reached.
-pub fn injected() -> usize {
-    INJECTED.load(StdOrdering::Relaxed)
+/// An operation of the model has been finished: the steps until the next one count anew, under shuttle, where they may be bounded
+/// (`MaxSteps::FailAfter`). So the bound is on how long *nobody* gets on.
+pub fn finished() {
+    #[cfg(spanlock_shuttle)]
+    {
+        let now = shuttle::current::context_switches();
+        let steps = now - FINISHED.swap(now, StdOrdering::Relaxed);
+        LONGEST.fetch_max(steps, StdOrdering::Relaxed);
+        shuttle::current::reset_step_count();
+    }
+}
+
+/// The most steps so far, of all threads together, that lay between two [finished](finished) operations.
+#[cfg(spanlock_shuttle)]
+pub fn longest() -> usize {
+    LONGEST.load(StdOrdering::Relaxed)
+}
+
+/// How often the defect was made. 0 at the end means that the model never gets there.
+pub fn seeded() -> usize {
+    SEEDED.load(StdOrdering::Relaxed)
 }
 
 /// Every site that was reached, in order of file, line and column.
@@ -244,29 +257,20 @@ fn config() -> &'static Config {
     CONFIG.get_or_init(Config::default)
 }
 
-/// Whether the next occurrence of `fault` is in the plan. Counts it.
-pub(crate) fn fault(fault: Fault) -> bool {
-    if config().faults.is_empty() {
-        return false;
+/// Whether `defect` is the one to make. Counts it.
+#[track_caller]
+pub(crate) fn is_made(defect: Defect) -> bool {
+    let made = config().defect == Some(defect);
+    if made {
+        SEEDED.fetch_add(1, StdOrdering::Relaxed);
     }
-    crate::footprint::touch_faults();
-    let nth = COUNTS[fault as usize].fetch_add(1, StdOrdering::Relaxed);
-    let hit = config()
-        .faults
-        .iter()
-        .any(|&(kind, i)| kind == fault && i as usize == nth);
-    if hit {
-        INJECTED.fetch_add(1, StdOrdering::Relaxed);
+    if made && config().trace {
+        let (at, what) = (Location::caller(), format!("DEFECT {}", defect.name()));
+        step(crate::thread::index(), &what, || {
+            format!("{}:{}", at.file(), at.line())
+        });
     }
-    hit
-}
-
-/// How a sleep ends at once by plan, if it does.
-pub(crate) fn injected_wakeup(has_deadline: bool) -> Option<Wakeup> {
-    if fault(Fault::SpuriousWake) {
-        return Some(Wakeup::Woken);
-    }
-    (has_deadline && fault(Fault::TimeOut)).then_some(Wakeup::TimedOut)
+    made
 }
 
 pub(crate) fn next_thread_index() -> usize {

@@ -88,6 +88,7 @@ macro_rules! common {
                 self.exchange(current, new, success, as_load(failure))
             }
 
+            #[track_caller]
             fn exchange(
                 &self,
                 current: $value,

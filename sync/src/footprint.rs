@@ -73,9 +73,7 @@ pub type Watch = fn(usize, Touch, Part);
 const NO_THREADS: u64 = 1 << 63;
 /// The order in which threads are numbered.
 const NUMBERING: u64 = NO_THREADS | (1 << 32);
-/// The counts of occasions for faults.
-const FAULTS: u64 = NUMBERING + 1;
-const ORDER: u64 = NUMBERING + 2;
+const ORDER: u64 = NUMBERING + 1;
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(false) };
@@ -166,11 +164,6 @@ pub(crate) fn touch_unknown() {
     touch(EVERYTHING, Access::Write, Part::Behind);
 }
 
-/// An occasion for a fault is counted.
-pub(crate) fn touch_faults() {
-    touch(FAULTS, Access::Write, Part::Behind);
-}
-
 /// What the door knows each of its objects by.
 pub(crate) struct Object(u64);
 
@@ -198,7 +191,9 @@ impl Object {
 
     /// As [`touch`](Self::touch), by an atomic operation that may have changed the value.
     #[inline]
+    #[track_caller]
     pub(crate) fn touch_value(&self, changed: bool, reads: bool) {
+        crate::freed::assert_not(self);
         let access = if changed { Access::Write } else { Access::Read };
         touch(self.0, access, Part::Operation { reads });
     }

@@ -13,8 +13,11 @@ pub mod barrier;
 pub mod cell;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub mod check;
+mod defect;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub mod footprint;
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+mod freed;
 pub mod hint;
 pub mod mapped;
 mod mutex;
@@ -32,6 +35,9 @@ pub mod wait;
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub use alloc::sync::Arc;
+// Not for users: the locks name it, and `verify`.
+#[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), doc(hidden))]
+pub use defect::{Defect, defect};
 #[cfg(feature = "std")]
 pub use mutex::Condvar;
 pub use mutex::{Mutex, MutexGuard};

@@ -50,7 +50,7 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering::*};
-use crate::{barrier, thread};
+use crate::{Defect, barrier, defect, thread};
 
 /// Sections that protect the same memory: a handle to the counters of the process's threads, or, under a checker, counters of its own.
 #[derive(Debug)]
@@ -111,6 +111,9 @@ impl Sections {
         self.stamp.store(world::new_stamp(), Release);
         // Heavy [G→F].
         barrier::heavy();
+        if defect(Defect::NodeFreedTooEarly) {
+            return;
+        }
         self.counters.for_each(|counter| {
             // Acquire [I→H], both: what was done in the section happens before what follows.
             let before = counter.load(Acquire);

@@ -6,7 +6,7 @@ use std::any::TypeId;
 
 use spanlock_sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, Zeroed, fence,
-    zeroed_slice,
+    free_slice, zeroed_slice,
 };
 
 #[test]
@@ -40,6 +40,7 @@ fn slices_are_zero_and_writable() {
                 .enumerate()
                 .all(|(i, w)| w.load(Relaxed) == i as u32)
         );
+        free_slice(words);
     }
     assert_eq!(zeroed_slice::<AtomicU64>(3).unwrap()[2].load(Relaxed), 0);
 }

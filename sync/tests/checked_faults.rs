@@ -4,11 +4,12 @@
 
 mod checked;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use checked::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
-use spanlock_sync::{Park, Parker, Wakeup};
+use spanlock_sync::{Park, Parker, Wakeup, thread};
 
 fn three_weak_exchanges() {
     let word = AtomicU32::new(0);
@@ -27,7 +28,7 @@ fn a_weak_exchange_fails_by_plan() {
     );
     assert_eq!(model.must_pass("").injected, 0);
     for nth in 0..3 {
-        let failed = model.must_fail(&format!("weak-cas@{nth}"));
+        let failed = model.must_fail(&format!("weak-cas@0.{nth}"));
         // It says what it found, which is what was expected.
         assert!(
             failed.text.contains(&format!("Err({nth})")),
@@ -36,8 +37,11 @@ fn a_weak_exchange_fails_by_plan() {
         );
     }
     // A plan that is never reached proves nothing, and says so.
-    assert_eq!(model.must_pass("weak-cas@3").injected, 0);
-    assert_eq!(model.must_pass("spurious-wake@0 time-out@0").injected, 0);
+    assert_eq!(model.must_pass("weak-cas@0.3").injected, 0);
+    assert_eq!(
+        model.must_pass("spurious-wake@0.0 time-out@0.0").injected,
+        0
+    );
 }
 
 fn a_loop_of_weak_exchanges() {
@@ -52,10 +56,44 @@ fn a_loop_of_weak_exchanges() {
 #[test]
 fn faults_add_up() {
     let model = Model::new("faults_add_up", file!(), a_loop_of_weak_exchanges);
-    assert_eq!(model.must_pass("weak-cas@0").injected, 1);
-    assert_eq!(model.must_pass("weak-cas@0 weak-cas@1").injected, 2);
+    assert_eq!(model.must_pass("weak-cas@0.0").injected, 1);
+    assert_eq!(model.must_pass("weak-cas@0.0 weak-cas@0.1").injected, 2);
     // The second is not reached, as the first exchange succeeds. A strong one never fails.
-    assert_eq!(model.must_pass("weak-cas@1").injected, 0);
+    assert_eq!(model.must_pass("weak-cas@0.1").injected, 0);
+}
+
+fn two_threads_with_weak_exchanges() {
+    let word = Arc::new(AtomicU32::new(0));
+    let add_one = |word: &AtomicU32| {
+        let mut now = 0;
+        while let Err(found) = word.compare_exchange_weak(now, now + 1, Relaxed, Relaxed) {
+            now = found;
+        }
+    };
+    let others = word.clone();
+    let other = thread::spawn(move || add_one(&others));
+    add_one(&word);
+    other.join().unwrap();
+    assert_eq!(word.load(Relaxed), 2);
+}
+
+/// Each thread has its own, and a fault makes new ones.
+#[test]
+fn occasions_are_those_of_executions_with_the_whole_plan() {
+    let model = Model::new(
+        "occasions_are_those_of_executions_with_the_whole_plan",
+        file!(),
+        two_threads_with_weak_exchanges,
+    );
+    let found = |settings| model.must_pass(settings).occasions.join(" ");
+    // A thread that comes second finds another value, and tries again.
+    let without = "weak-cas@0.0 weak-cas@0.1 weak-cas@1.0 weak-cas@1.1";
+    assert_eq!(found(""), without);
+    assert_eq!(
+        found("weak-cas@1.1"),
+        "weak-cas@0.0 weak-cas@1.0 weak-cas@1.1 weak-cas@1.2"
+    );
+    assert_eq!(found("weak-cas@0.2"), "");
 }
 
 fn sleeps() {
@@ -73,19 +111,19 @@ fn a_deadline_passes_by_plan() {
     let model = Model::new("a_deadline_passes_by_plan", file!(), sleeps);
     // No clock runs: a deadline of now has not passed.
     assert_eq!(model.must_pass("").injected, 0);
-    let failed = model.must_fail("time-out@0");
+    let failed = model.must_fail("time-out@0.0");
     assert!(failed.text.contains("TimedOut"), "{}", failed.text);
     // The second sleep has no deadline.
-    assert_eq!(model.must_pass("time-out@1").injected, 0);
+    assert_eq!(model.must_pass("time-out@0.1").injected, 0);
 }
 
 #[test]
 fn a_sleep_ends_unasked_by_plan() {
     let model = Model::new("a_sleep_ends_unasked_by_plan", file!(), sleeps);
     for nth in 0..2 {
-        assert!(model.must_pass(&format!("spurious-wake@{nth}")).injected > 0);
+        assert!(model.must_pass(&format!("spurious-wake@0.{nth}")).injected > 0);
     }
-    assert_eq!(model.must_pass("spurious-wake@2").injected, 0);
+    assert_eq!(model.must_pass("spurious-wake@0.2").injected, 0);
 }
 
 fn a_sleep_that_nobody_ends() {
@@ -100,5 +138,5 @@ fn a_sleep_for_ever_is_a_failure() {
         a_sleep_that_nobody_ends,
     );
     model.must_fail("");
-    assert!(model.must_pass("spurious-wake@0").injected > 0);
+    assert!(model.must_pass("spurious-wake@0.0").injected > 0);
 }

@@ -1,12 +1,15 @@
 //! A lock with the powers that it has, chosen at run time.
 
 use core::any::Any;
+use core::ops::Range;
 use core::task::{Poll, Waker};
 use std::sync::Arc;
+use std::time::Instant;
 
 use spanlock::{
-    Access, RangeError, RawRangeLock, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
-    RawRangeLockUpgrade, RawRangeLockUpgradeWait, RawRangeLockWait, Span, Token,
+    Access, Exclusive, Hold, Mode, RangeError, RawRangeLock, RawRangeLockBatch,
+    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
+    RawRangeLockWait, Shared, Span, TimedLockError, Token, Upgradable,
 };
 
 /// A lock under test: itself, and itself once more for each power that it has.
@@ -25,6 +28,8 @@ pub struct Driven {
     pub upgrade_wait: Option<Arc<dyn RawRangeLockUpgradeWait>>,
     pub split: Option<Arc<dyn RawRangeLockSplit>>,
     pub batch: Option<Arc<dyn RawRangeLockBatch>>,
+    /// Gives memory back that nobody needs now: how many bytes. No trait's, and so not one of [`driven!`](crate::driven!)'s.
+    pub reclaim: Option<Arc<dyn Fn() -> usize + Send + Sync>>,
 }
 
 impl Driven {
@@ -39,6 +44,7 @@ impl Driven {
             upgrade_wait: None,
             split: None,
             batch: None,
+            reclaim: None,
         }
     }
 
@@ -120,6 +126,18 @@ pub trait ErasedWait: Send + Sync {
     /// # Safety
     /// As there; `request` comes from [`request`](Self::request) of this lock.
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut dyn Any);
+
+    /// Takes a span as [`spanlock::Hold::try_lock_until`] does, calls `under` while it is held, and gives it back: whether it was taken in time.
+    ///
+    /// # Errors
+    /// As [`RawRangeLock::lock`].
+    fn lock_until(
+        &self,
+        span: Span,
+        access: Access,
+        deadline: Instant,
+        under: &mut dyn FnMut(),
+    ) -> Result<bool, RangeError>;
 }
 
 impl<L: RawRangeLockWait<Request: 'static>> ErasedWait for L {
@@ -143,5 +161,38 @@ impl<L: RawRangeLockWait<Request: 'static>> ErasedWait for L {
         let request = request.downcast_mut().expect("a request of this lock");
         // SAFETY: the caller's promise, word for word.
         unsafe { RawRangeLockWait::cancel(self, span, access, request) }
+    }
+
+    fn lock_until(
+        &self,
+        span: Span,
+        access: Access,
+        deadline: Instant,
+        under: &mut dyn FnMut(),
+    ) -> Result<bool, RangeError> {
+        let range = span.range();
+        match access {
+            Access::Read => under_guard::<L, Shared>(self, range, deadline, under),
+            Access::Upgradable => under_guard::<L, Upgradable>(self, range, deadline, under),
+            Access::Write => under_guard::<L, Exclusive>(self, range, deadline, under),
+        }
+    }
+}
+
+/// Takes a range in time, calls `under` while it is held, and gives it back.
+fn under_guard<L: RawRangeLockWait, A: Mode>(
+    lock: &L,
+    range: Range<u64>,
+    deadline: Instant,
+    under: &mut dyn FnMut(),
+) -> Result<bool, RangeError> {
+    match Hold::<&L, A>::try_lock_until(lock, range, deadline) {
+        Ok(hold) => {
+            under();
+            drop(hold);
+            Ok(true)
+        }
+        Err(TimedLockError::Range(error)) => Err(error),
+        Err(_) => Ok(false),
     }
 }

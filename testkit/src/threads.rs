@@ -173,6 +173,12 @@ pub fn run(lock: Driven, program: &Program) -> Result<u64, String> {
     wrong.take().map_or(Ok(done), Err)
 }
 
+/// Tells a checker that bounds the steps to the next operation.
+fn finished() {
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    spanlock_sync::check::finished();
+}
+
 /// One thread, and what it has.
 struct Worker<'a> {
     scene: &'a Scene,
@@ -199,6 +205,7 @@ impl<'a> Worker<'a> {
                     break;
                 }
                 worker.step(op);
+                finished();
             }
             worker.end();
             (worker.done, worker.written)
@@ -274,6 +281,7 @@ impl<'a> Worker<'a> {
         let gaps = self.scene.points.gaps_of(hold.span());
         self.scene.leave(gaps, hold.access());
         hold.release();
+        finished();
     }
 
     fn release_one(&mut self) {

@@ -2,9 +2,13 @@
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub mod command;
+pub mod defects;
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+pub mod faults;
 pub mod linear;
 pub mod models;
 pub mod order;
+pub mod pairs;
 pub mod plan;
 pub mod primitives;
 pub mod program;

@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::linear::scenario::Alphabet;
 use crate::models::{history, linear};
-use crate::program::{Fault, Program, Run, programs};
+use crate::pairs::Operation;
+use crate::program::{Program, Run, programs};
 
 /// A checker's way of exploring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,25 +116,44 @@ pub struct Job {
     pub mode: Mode,
     /// Preemption bound, or number of schedules; none: no bound.
     pub bound: Option<u64>,
-    /// Injected into every execution.
-    pub faults: Vec<Fault>,
+    /// Every plan of at most so many faults is run, each as a search of its own; 0: the program as it is.
+    pub faults: usize,
     /// Part of `--full` alone: a search without bound, or a million schedules.
     pub long: bool,
 }
 
 impl Job {
     /// The name that `--filter` and `--replay` take: `srl-array/exclusion/loom/weak`, and one more part
-    /// with faults: `srl-array/exclusion/loom/weak/spurious-wake@0`. A long row ends in `/long`.
+    /// with faults: `srl-array/exclusion/loom/weak/single-faults`. A long row ends in `/long`.
     pub fn name(&self) -> String {
         let (primitive, property) = (self.program.primitive, self.program.property);
         let (checker, mode) = (self.mode.checker().name(), self.mode.name());
-        let faults: String = self
-            .faults
-            .iter()
-            .map(|fault| format!("/{fault}"))
-            .collect();
+        let faults = match self.faults {
+            0 => "",
+            1 => "/single-faults",
+            _ => "/double-faults",
+        };
         let long = if self.long { "/long" } else { "" };
         format!("{primitive}/{property}/{checker}/{mode}{faults}{long}")
+    }
+
+    /// Whether its search without bound is known not to end in minutes.
+    fn is_endless(&self) -> bool {
+        let (primitive, property) = (self.program.primitive, self.program.property);
+        let is_wide = primitive == "srl-gate"
+            && property.starts_with("pair-")
+            && ENDLESS_WIDE.iter().any(|what| property.contains(what));
+        let is_pair = primitive.starts_with("srl-") && ENDLESS_PAIRS.contains(&property);
+        let in_loom = self.mode.checker() == Checker::Loom;
+        in_loom && (is_wide || is_pair) || self.is_among(ENDLESS)
+    }
+
+    /// Whether its name begins with one of these.
+    fn is_among(&self, beginnings: &[&str]) -> bool {
+        let name = self.name();
+        beginnings
+            .iter()
+            .any(|beginning| name.starts_with(beginning))
     }
 
     /// Whether, of executions that differ only in the order of independent steps, one is enough: so in all searches of two threads without bound, and in shuttle's.
@@ -156,6 +176,23 @@ impl Job {
             Checker::Shuttle => "those drawn",
             Checker::Spin => "every state",
         }
+    }
+
+    /// How many steps of all threads together may lie between two finished operations, if the checker counts them: more, and nobody gets on.
+    ///
+    /// While nobody finishes, each thread makes the steps of one operation, and repeats some that met another's. So the bound is in proportion to
+    /// the threads. The searches of two threads, which see all that can be, come to between a quarter and two thirds of it, a hundred thousands of schedules
+    /// of up to eight threads to as much.
+    pub fn step_bound(&self) -> Option<u64> {
+        let of_a_thread = match self.program.primitive {
+            // The way down, and the leaves on it.
+            "srl-tree" => 160,
+            "srl-array" | "srl-packed" | "srl-gate" => 96,
+            "rw-distributed" | "packed-word" => 64,
+            _ => 40,
+        };
+        let counts = self.mode.checker() == Checker::Shuttle;
+        counts.then(|| of_a_thread * u64::from(self.program.threads))
     }
 
     /// The rounds after which spin loops are cut: the door cuts a lock's to none, and litmus programs have none.
@@ -191,6 +228,8 @@ const ENDLESS: &[&str] = &[
     "srl-tree/batch/loom",
     "srl-tree/batch-across",
     "srl-tree/reclamation/loom",
+    "srl-tree/pair-append-reclaim/loom",
+    "srl-tree/pair-batch-append/shuttle",
     // Wide holds that are cut, against small requests.
     "srl-gate/shrink-keeps/loom",
     "srl-gate/shrink-wakes/loom/weak",
@@ -198,83 +237,167 @@ const ENDLESS: &[&str] = &[
     "srl-gate/split-wakes/loom",
 ];
 
+/// Pairs of the segment locks whose searches under loom do not end in seconds either, by property: a batch that has to wait goes through words, gate, entries
+/// and scan. Shuttle searches them to their end.
+const ENDLESS_PAIRS: &[&str] = &[
+    "pair-acquire-shared-batch",
+    "pair-acquire-upgradable-batch",
+    "pair-batch-append",
+    "pair-cancel-batch",
+    "pair-deadline-batch",
+    "pair-poll-batch",
+];
+
+/// Nor do, of `srl-gate`, pairs of what takes two segments, which is a wide range there, and cuts it.
+const ENDLESS_WIDE: &[&str] = &["append", "shrink", "split"];
+
 /// Preemptions in those.
 const FEW_PREEMPTIONS: u64 = 3;
 
+/// Programs of which a search has over 500 executions or so, and under faults as often again as there are plans: beginnings of names. Single faults are searched
+/// with few preemptions, and without bound in the full run; double ones with few.
+const COSTLY: &[&str] = &[
+    "packed-word/exclusion-whole-word",
+    "rw-counter/cancel-reader",
+    "rw-distributed/",
+    "srl-array/batch",
+    "srl-array/cancel-reader",
+    "srl-array/downgrade-writer",
+    "srl-gate/",
+    "srl-packed/batch",
+    "srl-packed/bounded-overtaking",
+    "srl-packed/cancel",
+    "srl-packed/downgrade-writer",
+    "srl-packed/shrink-keeps",
+    "srl-packed/split-keeps",
+    "srl-packed/upgrade-readers",
+    "srl-packed/visibility",
+    "srl-packed/wakeup",
+    "srl-tree/",
+];
+
+/// Rows of which it has over 10,000: neither is searched without bound.
+const TOO_COSTLY: &[&str] = &[
+    "srl-gate/batch",
+    "srl-gate/cancel/loom/weak",
+    "srl-gate/cancel-shared/loom/weak",
+    "srl-gate/exclusion",
+    "srl-gate/shrink-wakes",
+    "srl-packed/batch-try/loom/weak",
+    "srl-tree/cancel-reader/loom/weak",
+];
+
+/// Those of so few executions that two faults are for every run.
+const CHEAP: &[&str] = &["interval-tree/", "rw-word/", "sections/"];
+
+/// Preemptions of costly programs under faults.
+const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
+
 /// Every row, the long ones too.
 pub fn jobs() -> Vec<Job> {
-    let mut jobs = Vec::new();
-    for program in programs() {
-        let mut add = |mode, bound, faults: &[Fault], long| {
-            jobs.push(Job {
-                program: program.clone(),
-                mode,
-                bound,
-                faults: faults.to_vec(),
-                long,
-            });
-        };
-        match program.run {
-            Run::Histories(_) => {
-                add(Mode::Random, Some(history::SCHEDULES), &[], false);
-                add(Mode::Pct, Some(history::SCHEDULES), &[], false);
-            }
-            Run::Scenarios(scenarios) if scenarios.alphabet == Alphabet::Core => {
-                add(Mode::Dfs, None, &[], false);
-                if linear::ENDLESS.contains(&program.primitive) {
-                    let schedules = scenarios.count(scenarios.operations) as u64 * linear::OF_EACH;
-                    add(Mode::Random, Some(schedules), &[], true);
-                } else {
-                    add(Mode::Dfs, None, &[], true);
-                }
-            }
-            Run::Scenarios(_) => {
-                add(Mode::Random, Some(linear::SCHEDULES), &[], false);
-                add(Mode::Random, Some(linear::MANY_SCHEDULES), &[], true);
-            }
-            Run::Twin(_) => add(Mode::Ltl, None, &[], false),
-            Run::Once(_) if program.threads > 3 && program.expected.is_none() => {
-                for mode in [Mode::Random, Mode::Pct, Mode::Urw] {
-                    add(mode, Some(SCHEDULES), &[], false);
-                    add(mode, Some(MANY_SCHEDULES), &[], true);
-                }
-            }
-            Run::Once(_) => searches(&program, &mut add),
-        }
-    }
-    jobs
+    programs().iter().flat_map(rows).collect()
 }
 
-/// The rows of a program of at most three threads, by `add`.
-fn searches(program: &Program, add: &mut impl FnMut(Mode, Option<u64>, &[Fault], bool)) {
-    let exact = program.threads <= 2 || program.expected.is_some();
-    let endless = |mode: Mode| {
-        let (primitive, property) = (program.primitive, program.property);
-        let (checker, mode) = (mode.checker().name(), mode.name());
-        let name = format!("{primitive}/{property}/{checker}/{mode}");
-        ENDLESS.iter().any(|endless| name.starts_with(endless))
+/// The rows of a program.
+fn rows(program: &Program) -> Vec<Job> {
+    let row = |mode, bound| Job {
+        program: program.clone(),
+        mode,
+        bound,
+        faults: 0,
+        long: false,
     };
-    for &faults in program.plans {
-        for mode in [Mode::Weak, Mode::RmwLoad] {
-            let bound = match exact {
-                true if endless(mode) => Some(FEW_PREEMPTIONS),
-                true => None,
-                false => Some(PREEMPTIONS),
+    let long = |job| Job { long: true, ..job };
+    match program.run {
+        Run::Histories(_) => {
+            let drawn = |mode| row(mode, Some(history::SCHEDULES));
+            vec![drawn(Mode::Random), drawn(Mode::Pct)]
+        }
+        Run::Scenarios(scenarios) if scenarios.alphabet == Alphabet::Core => {
+            let all = if linear::ENDLESS.contains(&program.primitive) {
+                let schedules = scenarios.count(scenarios.operations) as u64 * linear::OF_EACH;
+                row(Mode::Random, Some(schedules))
+            } else {
+                row(Mode::Dfs, None)
             };
-            add(mode, bound, faults, false);
-            if !exact && UNBOUNDED.contains(&program.property) {
-                add(mode, None, faults, true);
-            }
+            vec![row(Mode::Dfs, None), long(all)]
         }
-        // Shuttle adds interleavings; what a fault changes, the two modes of loom show.
-        if !faults.is_empty() {
-            continue;
+        Run::Scenarios(_) => {
+            let drawn = |schedules| row(Mode::Random, Some(schedules));
+            vec![
+                drawn(linear::SCHEDULES),
+                long(drawn(linear::MANY_SCHEDULES)),
+            ]
         }
-        if exact && !endless(Mode::Dfs) {
-            add(Mode::Dfs, None, faults, false);
-        } else {
-            add(Mode::Random, Some(SCHEDULES), faults, false);
-            add(Mode::Pct, Some(SCHEDULES), faults, false);
+        Run::Twin(_) => vec![row(Mode::Ltl, None)],
+        Run::Once(_) if !program.is_searched() => {
+            let modes = [Mode::Random, Mode::Pct, Mode::Urw].into_iter();
+            let both = |mode| {
+                let many = long(row(mode, Some(MANY_SCHEDULES)));
+                [row(mode, Some(SCHEDULES)), many]
+            };
+            modes.flat_map(both).collect()
         }
+        Run::Once(_) => searches(program, row),
+    }
+}
+
+/// The rows of a program of at most three threads.
+fn searches(program: &Program, row: impl Fn(Mode, Option<u64>) -> Job) -> Vec<Job> {
+    let mut rows = Vec::new();
+    let exact = program.threads <= 2 || program.expected.is_some();
+    let endless = |mode| row(mode, None).is_endless();
+    for mode in [Mode::Weak, Mode::RmwLoad] {
+        let bound = match exact {
+            true if endless(mode) => Some(FEW_PREEMPTIONS),
+            true => None,
+            false => Some(PREEMPTIONS),
+        };
+        rows.push(row(mode, bound));
+        if !exact && UNBOUNDED.contains(&program.property) {
+            rows.push(Job {
+                long: true,
+                ..row(mode, None)
+            });
+        }
+        if program.meets_faults() {
+            rows.extend(under_faults(row(mode, bound)));
+        }
+    }
+    // Shuttle adds interleavings; what a fault changes, the two modes of loom show.
+    if !program.faults.is_empty() {
+        return rows;
+    }
+    if exact && !endless(Mode::Dfs) {
+        rows.push(row(Mode::Dfs, None));
+    } else {
+        rows.push(row(Mode::Random, Some(SCHEDULES)));
+        rows.push(row(Mode::Pct, Some(SCHEDULES)));
+    }
+    rows
+}
+
+/// The rows of a search under single and double faults.
+fn under_faults(plain: Job) -> Vec<Job> {
+    let is_cheap = plain.is_among(CHEAP);
+    let is_costly = plain.bound.is_some() || plain.is_among(COSTLY);
+    let has_long = plain.bound.is_none() && !plain.is_among(TOO_COSTLY);
+    let row = |faults, bound, long| Job {
+        faults,
+        bound,
+        long,
+        ..plain.clone()
+    };
+    let few = Some(PREEMPTIONS_UNDER_FAULTS);
+    if plain.program.property.starts_with("pair-") {
+        // A deadline passes in no other row.
+        let waits = plain.program.performs.iter().flatten();
+        let passes = waits.into_iter().any(|it| *it == Operation::Deadline);
+        return vec![row(1, few, !passes), row(2, few, true)];
+    }
+    match is_costly {
+        false => vec![row(1, None, false), row(2, None, !is_cheap)],
+        true if has_long => vec![row(1, few, false), row(1, None, true), row(2, few, true)],
+        true => vec![row(1, few, false), row(2, few, true)],
     }
 }

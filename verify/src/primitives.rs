@@ -1,5 +1,7 @@
 //! The locks that are modelled. A new lock is one line here.
 
+use std::sync::Arc;
+
 use spanlock::rw_word::MAX_READERS;
 use spanlock::words::MAX_PASSES;
 use spanlock::{RwCounter, RwDistributed};
@@ -18,6 +20,8 @@ pub enum Power {
     upgrade_wait,
     split,
     batch,
+    /// Gives memory back.
+    reclaim,
 }
 
 /// A lock to model.
@@ -26,10 +30,6 @@ pub struct Primitive {
     pub name: &'static str,
     /// Whether disjoint ranges never block each other: a range lock with units of one position.
     pub granular: bool,
-    /// Whether it changes words by weak compare-exchanges, and a waiter that was woken may have to sleep again. Neither is so if its
-    /// state is under a mutex: then it can meet no fault but one, a sleep that ends by itself. (Nor is it asked of locks whose words are those of another
-    /// row: the faults are met there.)
-    pub words: bool,
     /// Whether it takes a range piece by piece: so holders of some pieces, who have not got the others, stand in the way of tries, and a range is given back a unit at a time.
     pub pieces: bool,
     /// How many readers have room at a position, under a checker.
@@ -42,19 +42,24 @@ pub struct Primitive {
     pub make: fn() -> Driven,
 }
 
-/// The name of a lock, what it is like, and, as for [`driven!`], how to make it and what it can do.
+/// The name of a lock, what it is like, and, as for [`driven!`], how to make it and what it can do; and how it reclaims memory, if it does.
 macro_rules! primitive {
-    ($name:literal, granular: $granular:literal, words: $words:literal, pieces: $pieces:literal, readers: $readers:expr, overtakes: $overtakes:expr,
-     $lock:expr; $($power:ident),*) => {
+    ($name:literal, granular: $granular:literal, pieces: $pieces:literal, readers: $readers:expr, overtakes: $overtakes:expr,
+     $lock:expr; $($power:ident),* $(; $reclaims:ident: $reclaim:path)?) => {
         Primitive {
             name: $name,
             granular: $granular,
-            words: $words,
             pieces: $pieces,
             readers: $readers,
             overtakes: $overtakes,
-            powers: &[$(Power::$power),*],
-            make: || driven!($lock; $($power),*),
+            powers: &[$(Power::$power,)* $(Power::$reclaims)?],
+            make: || {
+                let lock = Arc::new($lock);
+                #[allow(unused_mut)]
+                let mut driven = driven!(lock.clone(); $($power),*);
+                $(driven.$reclaims = Some(Arc::new(move || $reclaim(&lock)));)?
+                driven
+            },
         }
     };
 }
@@ -62,21 +67,21 @@ macro_rules! primitive {
 /// Every lock.
 #[rustfmt::skip]
 pub const PRIMITIVES: &[Primitive] = &[
-    primitive!("rw-counter", granular: false, words: true, pieces: false, readers: MAX_READERS as usize, overtakes: MAX_PASSES,
+    primitive!("rw-counter", granular: false, pieces: false, readers: MAX_READERS as usize, overtakes: MAX_PASSES,
         RwCounter::new(); wait, downgrade, upgrade, split, batch),
     // While a writer waits at one slot, readers at the other pass it as they like: they do not delay it.
-    primitive!("rw-distributed", granular: false, words: true, pieces: true, readers: MAX_READERS as usize, overtakes: u32::MAX,
+    primitive!("rw-distributed", granular: false, pieces: true, readers: MAX_READERS as usize, overtakes: u32::MAX,
         RwDistributed::with_slots(2); wait, downgrade, upgrade, split, batch),
-    primitive!("srl-array", granular: true, words: true, pieces: true, readers: MAX_READERS as usize, overtakes: MAX_PASSES,
+    primitive!("srl-array", granular: true, pieces: true, readers: MAX_READERS as usize, overtakes: MAX_PASSES,
         array(); wait, downgrade, upgrade, split, batch),
-    primitive!("srl-packed", granular: true, words: true, pieces: true, readers: packed::MAX_READERS as usize, overtakes: MAX_PASSES,
+    primitive!("srl-packed", granular: true, pieces: true, readers: packed::MAX_READERS as usize, overtakes: MAX_PASSES,
         SrlPacked::with_segment_size(4, 1).expect("1 is a power of two"); wait, downgrade, upgrade, split, batch),
-    primitive!("srl-tree", granular: true, words: false, pieces: true, readers: MAX_READERS as usize, overtakes: MAX_PASSES,
-        tree(); wait, downgrade, upgrade, split, batch),
+    primitive!("srl-tree", granular: true, pieces: true, readers: MAX_READERS as usize, overtakes: MAX_PASSES,
+        tree(); wait, downgrade, upgrade, split, batch; reclaim: SrlTree::shrink),
     // Two segments are a wide range already.
-    primitive!("srl-gate", granular: true, words: false, pieces: true, readers: MAX_READERS as usize, overtakes: MAX_PASSES,
+    primitive!("srl-gate", granular: true, pieces: true, readers: MAX_READERS as usize, overtakes: MAX_PASSES,
         array().wide_above(1); wait, downgrade, upgrade, split, batch),
-    primitive!("interval-tree", granular: true, words: false, pieces: false, readers: usize::MAX, overtakes: 0,
+    primitive!("interval-tree", granular: true, pieces: false, readers: usize::MAX, overtakes: 0,
         IntervalLock::new(); wait, downgrade, upgrade, upgrade_wait, split, batch),
 ];
 

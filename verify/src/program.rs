@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use spanlock_testkit::Driven;
 
 use crate::models::linear::{self, Scenarios};
 use crate::models::twins::{self, Twin};
-use crate::models::{history, litmus, lock, parts, powers, segments, word};
+use crate::models::{history, litmus, lock, pairs, parts, powers, sections, segments, word};
+use crate::pairs::Operation;
 use crate::plan::Mode;
 
 /// A property of a primitive, and the program that shows it.
@@ -25,12 +25,33 @@ pub struct Program {
     pub threads: u32,
     /// Operations of all threads together.
     pub operations: u32,
-    /// The fault plans under which it runs, each in rows of its own; the empty plan is running without faults.
-    pub plans: &'static [&'static [Fault]],
+    /// What each thread performs of what its primitive does, main first: see [`crate::pairs`]. Empty if it does not say.
+    pub performs: Vec<Vec<Operation>>,
+    /// Faults without which it would be another program. Those of a lock are none of them: they are sought ([`crate::plan::Job::faults`]).
+    pub faults: &'static [Fault],
     /// The exact outcomes, where they are the point.
     pub expected: Option<Arc<Expected>>,
     /// What runs.
     pub run: Run,
+}
+
+impl Program {
+    /// Whether it is to be run under all faults that it can meet: not litmus programs, in whose outcomes they are part, and not
+    /// where more threads meet more than can be searched.
+    pub fn meets_faults(&self) -> bool {
+        self.threads == 2 && self.expected.is_none() && self.faults.is_empty()
+    }
+
+    /// With what each thread performs, main first.
+    pub(crate) fn performs<const N: usize>(self, performs: [&[Operation]; N]) -> Self {
+        let performs = performs.map(<[_]>::to_vec).into();
+        Program { performs, ..self }
+    }
+
+    /// Whether it is searched, to its end or to a number of preemptions, and not under random schedules alone.
+    pub fn is_searched(&self) -> bool {
+        matches!(self.run, Run::Once(_)) && (self.threads <= 3 || self.expected.is_some())
+    }
 }
 
 /// What an exploration runs.
@@ -76,17 +97,16 @@ impl Expected {
     }
 }
 
-/// One fault in every execution: the `occurrence`-th of its kind, from 0.
+/// One fault in every execution: the `nth` of its kind, from 0, that `thread` comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// What goes wrong.
     pub kind: FaultKind,
-    /// Which occurrence.
-    pub occurrence: u32,
+    /// In which thread; main is 0.
+    pub thread: usize,
+    /// Where.
+    pub nth: u32,
 }
-
-/// No faults: the only plan of most programs.
-pub const FAULTLESS: &[&[Fault]] = &[&[]];
 
 /// What can go wrong without anybody's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,50 +119,22 @@ pub enum FaultKind {
     TimeOut,
 }
 
-impl FaultKind {
-    const ALL: [FaultKind; 3] = [
-        FaultKind::WeakCas,
-        FaultKind::SpuriousWake,
-        FaultKind::TimeOut,
-    ];
+impl Fault {
+    /// A fault in every execution.
+    pub const fn new(kind: FaultKind, thread: usize, nth: u32) -> Self {
+        Fault { kind, thread, nth }
+    }
+}
 
-    const fn name(self) -> &'static str {
-        match self {
+/// As the door writes an occasion for it.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
             FaultKind::WeakCas => "weak-cas",
             FaultKind::SpuriousWake => "spurious-wake",
             FaultKind::TimeOut => "time-out",
-        }
-    }
-}
-
-impl Fault {
-    /// A fault in every execution.
-    pub const fn new(kind: FaultKind, occurrence: u32) -> Self {
-        Fault { kind, occurrence }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.kind.name(), self.occurrence)
-    }
-}
-
-impl FromStr for Fault {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parse = || {
-            let (kind, occurrence) = text.split_once('@')?;
-            Some(Fault {
-                kind: FaultKind::ALL.into_iter().find(|k| k.name() == kind)?,
-                occurrence: occurrence.parse().ok()?,
-            })
         };
-        parse().ok_or_else(|| {
-            let kinds = FaultKind::ALL.map(FaultKind::name).join(", ");
-            format!("fault `{text}`: write kind@occurrence, the kind one of {kinds}")
-        })
+        write!(f, "{kind}@{}.{}", self.thread, self.nth)
     }
 }
 
@@ -152,10 +144,12 @@ pub fn programs() -> Vec<Program> {
     programs.extend(word::programs());
     programs.extend(lock::programs());
     programs.extend(powers::programs());
+    programs.extend(sections::programs());
     programs.extend(segments::programs());
     programs.extend(parts::programs());
     programs.extend(history::programs());
     programs.extend(linear::programs());
     programs.extend(twins::programs());
+    programs.extend(pairs::programs(&programs));
     programs
 }

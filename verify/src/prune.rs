@@ -83,7 +83,12 @@ thread_local! { static SEARCH: RefCell<Search> = RefCell::default(); }
 /// Prunes the search that loom is about to begin in this system thread, of a model of two threads, without bound. `way` is its checkpoint file, written before every
 /// execution; not needed where loads have no choice.
 pub fn begin(way: Option<PathBuf>) {
-    SEARCH.with_borrow_mut(|search| search.way = way);
+    SEARCH.with_borrow_mut(|search| {
+        *search = Search {
+            way,
+            ..Search::default()
+        }
+    });
     footprint::watch(watch);
 }
 

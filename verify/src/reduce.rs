@@ -22,7 +22,7 @@
 //!
 //! 1. A step goes from one switch point to the next: an operation of the door, and the thread's own code behind it. Its footprint ([`footprint`]) is
 //!    taken when it has ended, and holds the operation's object, the cells that the code behind it touched, and whatever else the door shares
-//!    between threads outside of operations (a parker's flag, the numbering of threads, the counts of a fault plan). The models share nothing else but their log,
+//!    between threads outside of operations (a parker's flag, the numbering of threads). The models share nothing else but their log,
 //!    which is sorted by thread before it counts. Memory under a mutex is the mutex's.
 //! 2. A sleeper's footprint is not guessed: its step was made, from the same node, before it went to sleep, and as long as nobody touches what it touched it is
 //!    the same step with the same objects, whose numbers do not depend on the interleaving.

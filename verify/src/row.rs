@@ -53,7 +53,7 @@ pub enum Agreement {
 /// One line of the table and of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name: `primitive/property/checker/mode`, its faults, and `long` if only the full run has it.
+    /// Its name: `primitive/property/checker/mode`, `single-faults` or `double-faults`, and `long` if only the full run has it.
     pub name: String,
     /// Its place among all rows that were asked for, from 1.
     pub number: usize,
@@ -77,7 +77,8 @@ pub struct Row {
     pub bound: Option<u64>,
     /// Rounds after which a spin loop is cut; none: there is no spin loop.
     pub spin_cap: Option<u32>,
-    /// Injected faults, `kind@occurrence`.
+    /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread comes to; or which plans of them were run, each as a search of
+    /// its own: `all single (7 plans)`.
     pub faults: Vec<String>,
     /// Executions explored; states, by Spin.
     pub executions: u64,
@@ -88,6 +89,18 @@ pub struct Row {
     /// Which executions were explored, of those within the bound.
     #[serde(default)]
     pub search: String,
+    /// Under shuttle: so many steps of all threads together, at most, lie between two finished operations. More are a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_bound: Option<u64>,
+    /// The most that there were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<u64>,
+    /// Of a program about that: so many later arrivals, at most, pass one that waits. More are a failure, and so is it if no execution has as many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overtakes: Option<u32>,
+    /// The most that did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overtaken: Option<u32>,
     /// How it ended.
     pub verdict: Verdict,
     /// How many different outcomes (what each thread saw) there were; of scenarios, histories.
@@ -157,8 +170,29 @@ pub struct Found {
     pub weakened: u64,
     /// How many faults were injected.
     pub injected: u64,
+    /// How many plans of faults were sought and run, besides none.
+    pub plans: u64,
+    /// The most steps of all threads between two finished operations, under shuttle.
+    pub longest: Option<u64>,
+    /// What was seen of later arrivals that pass one who waits, if the program is about that.
+    pub overtaking: Option<Overtaking>,
+    /// How often the seeded defect was made.
+    pub seeded: u64,
+    /// What each thread performed in some execution: `1:cancel`.
+    pub performed: Vec<String>,
     /// The sites that were reached: `file:line:column:op=Ordering`.
     pub sites: Vec<String>,
+}
+
+/// How many later arrivals passed one that waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overtaking {
+    /// As many as may.
+    pub bound: u32,
+    /// The most that did, in any execution.
+    pub most: u32,
+    /// Whether somebody tried to and could not: else nothing is known of the bound.
+    pub refused: bool,
 }
 
 /// How its lines on standard error begin that tell what failed.

@@ -8,8 +8,13 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::pairs::Operation;
+use crate::row::Overtaking;
+
 static EVENTS: Mutex<Vec<(usize, String)>> = Mutex::new(Vec::new());
+static PERFORMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 static OUTCOMES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+static OVERTAKING: Mutex<Option<Overtaking>> = Mutex::new(None);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -35,6 +40,47 @@ pub fn note(who: usize, what: impl Into<String>) {
     let what = what.into();
     remark(if who == END { 0 } else { who }, &what);
     lock(&EVENTS).push((who, what));
+}
+
+/// An operation has been finished: the steps until the next one count anew ([`crate::plan::Job::step_bound`]).
+pub fn finished() {
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    spanlock_sync::check::finished();
+}
+
+/// A later arrival has tried to pass one that waits; `passes` is how many now have, of at most `bound`.
+///
+/// # Panics
+/// They are more.
+pub fn pass(passed: bool, passes: u32, bound: u32) {
+    assert!(passes <= bound, "{passes} passed one that waits");
+    let mut overtaking = OVERTAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = overtaking.get_or_insert_default();
+    seen.bound = bound;
+    seen.most = seen.most.max(passes);
+    seen.refused |= !passed;
+}
+
+/// What was seen of passing so far; none if nobody tried.
+pub fn overtaking() -> Option<Overtaking> {
+    *OVERTAKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says that the calling thread has done this, in this execution at least: what a program claims, it must have done at the end of the search. It is [`finished`].
+pub fn perform(operation: Operation) {
+    let me = spanlock_sync::thread::index();
+    lock(&PERFORMED).insert(performed_by(me, operation));
+    finished();
+}
+
+/// As [`perform`]ed operations are written: `1:cancel`.
+pub fn performed_by(thread: usize, operation: Operation) -> String {
+    format!("{thread}:{operation}")
+}
+
+/// Every operation so far, and who did it.
+pub fn performed() -> Vec<String> {
+    lock(&PERFORMED).iter().cloned().collect()
 }
 
 /// Ends an execution: what each thread saw is an outcome.

@@ -212,6 +212,49 @@ fn mutants_that_there_are_not() {
 }
 
 #[test]
+fn defects_that_there_are_not() {
+    refuses(
+        &["defects", "--filter", "no-such-defect"],
+        &["`no-such-defect`", "--list"],
+    );
+    refuses(
+        &["defects", "--list", "--json", "x"],
+        &["cannot be used with"],
+    );
+    refuses(&["--defect", "no-recheck"], &["--replay"]);
+    let row = "rw-counter/wakeup/loom/weak";
+    refuses(
+        &["--replay", row, "--defect", "no-such-defect"],
+        &[
+            "no defect is called `no-such-defect`",
+            "no-recheck",
+            "release-by-store",
+        ],
+    );
+    let twin = "rw-word/granted/spin/ltl";
+    refuses(&["--replay", twin, "--defect", "no-recheck"], &["a twin"]);
+    let output = verify(&["defects", "--list", "--filter", "no-aging/"]);
+    let list = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success());
+    assert!(
+        list.contains("bounded-overtaking") && !list.contains("no-recheck"),
+        "{list}"
+    );
+}
+
+#[test]
+fn a_defect_that_a_row_never_gets_to_is_told() {
+    let row = "litmus/message-passing/loom/weak";
+    let output = verify(&["--replay", row, "--defect", "no-recheck"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+    assert!(
+        told.contains("--defect no-recheck: no execution gets there"),
+        "{told}"
+    );
+}
+
+#[test]
 fn replay_of_a_mutant_shows_its_failure() {
     let row = "litmus/message-passing/loom/weak";
     let output = verify(&["--replay", row, "--weaken", "nowhere.rs:1:2:load=Relaxed"]);

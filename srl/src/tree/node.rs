@@ -6,7 +6,7 @@
 use alloc::alloc::{Layout, handle_alloc_error};
 use alloc::boxed::Box;
 
-use spanlock_sync::atomic::{AtomicPtr, Ordering::*, Zeroed, zeroed_slice};
+use spanlock_sync::atomic::{AtomicPtr, Ordering::*, Zeroed, free_slice, zeroed_slice};
 
 /// The first slot or word of a node.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Slot {
     }
 
     /// Makes a node of `len` slots or words for the slot; or finds the one that another thread has made meanwhile. Says whether it made it.
-    pub(super) fn make<T: Zeroed>(&self, len: usize) -> (*mut Node, bool) {
+    pub(super) fn make<T: Zeroed + 'static>(&self, len: usize) -> (*mut Node, bool) {
         let node = Box::into_raw(allocate::<T>(len)).cast();
         match self.link(node) {
             Ok(()) => (node, true),
@@ -86,9 +86,11 @@ pub(super) unsafe fn contents<'a, T>(node: *mut Node, len: usize) -> &'a [T] {
 ///
 /// # Safety
 /// The node was made of `len` of these, and nobody uses it any more.
-pub(super) unsafe fn free<T>(node: *mut Node, len: usize) -> usize {
+pub(super) unsafe fn free<T: 'static>(node: *mut Node, len: usize) -> usize {
     let contents = core::ptr::slice_from_raw_parts_mut(node.cast::<T>(), len);
     // SAFETY: `make` took the box apart, and the caller gives it up.
     let contents = unsafe { Box::from_raw(contents) };
-    size_of_val(&*contents)
+    let bytes = size_of_val(&*contents);
+    free_slice(contents);
+    bytes
 }

@@ -205,7 +205,7 @@ impl<W: Word> Tree<W> {
     ///
     /// # Safety
     /// As [`node::free`].
-    unsafe fn free_node<T>(&self, node: *mut Node, len: usize) -> usize {
+    unsafe fn free_node<T: 'static>(&self, node: *mut Node, len: usize) -> usize {
         // SAFETY: the caller's promise.
         let freed = unsafe { node::free::<T>(node, len) };
         // Relaxed: a count for statistics.

@@ -4,7 +4,7 @@
 use std::env;
 use std::process::{Command, exit};
 
-use spanlock_sync::check::{self, Config, Fault, Mode};
+use spanlock_sync::check::{self, Config, Fault, FaultPlan, Mode, Occasion};
 
 const VARIABLE: &str = "SPANLOCK_SYNC_MODEL";
 
@@ -17,6 +17,9 @@ pub(crate) struct Outcome {
     pub(crate) executions: usize,
     pub(crate) weakened: usize,
     pub(crate) injected: usize,
+    /// Of executions with the whole plan.
+    pub(crate) occasions: Vec<String>,
+    pub(crate) seeded: usize,
     /// Every site of the model's own file: `file:line:column:op`, and the ordering.
     pub(crate) sites: Vec<(String, String)>,
     /// All output.
@@ -35,11 +38,17 @@ impl Model {
         if let Ok(wanted) = env::var(VARIABLE)
             && let Some((_, settings)) = wanted.split_once('=').filter(|(name, _)| *name == test)
         {
-            check::configure(config(settings)).expect("the first model of this process");
-            explore(body);
+            let (config, faults) = configured(settings);
+            check::configure(config).expect("the first model of this process");
+            check::set_faults(faults);
+            explore(body, settings);
             println!("\nexecutions {}", check::executions());
             println!("weakened {}", check::weakened());
             println!("injected {}", check::injected());
+            for occasion in check::occasions() {
+                println!("occasion {occasion}");
+            }
+            println!("seeded {}", check::seeded());
             for site in check::sites().iter().filter(|site| site.file == file) {
                 let op = format!("{:?}", site.op).to_lowercase();
                 let (line, column) = (site.line, site.column);
@@ -52,7 +61,8 @@ impl Model {
     }
 
     /// Runs the model in a process of its own. Settings, split by spaces: `rmw-load`, `weaken:SITE=ORDERING`,
-    /// `weak-cas@N`, `spurious-wake@N`, `time-out@N`.
+    /// `defect:NAME`, `weak-cas@T.N`, `spurious-wake@T.N`, `time-out@T.N`;
+    /// under shuttle `steps:N`, the bound on steps between two finished operations.
     pub(crate) fn run(&self, settings: &str) -> Outcome {
         let output = Command::new(env::current_exe().expect("this program"))
             .args([self.test, "--exact", "--nocapture", "--test-threads=1"])
@@ -72,6 +82,8 @@ impl Model {
                 ["executions", _] => outcome.executions = number(),
                 ["weakened", _] => outcome.weakened = number(),
                 ["injected", _] => outcome.injected = number(),
+                ["occasion", occasion] => outcome.occasions.push(occasion.to_owned()),
+                ["seeded", _] => outcome.seeded = number(),
                 ["site", site, ordering] => {
                     outcome.sites.push((site.to_owned(), ordering.to_owned()));
                 }
@@ -97,29 +109,35 @@ impl Model {
     }
 }
 
-fn config(settings: &str) -> Config {
+fn configured(settings: &str) -> (Config, FaultPlan) {
     let mut config = Config::default();
+    let mut faults = FaultPlan::new();
     for setting in settings.split(' ').filter(|setting| !setting.is_empty()) {
         if setting == "rmw-load" {
             config.mode = Mode::RmwLoad;
         } else if let Some(site) = setting.strip_prefix("weaken:") {
             config.weaken = Some(site.parse().expect("a weakening"));
-        } else {
-            let (kind, nth) = setting.split_once('@').expect("a fault");
-            let kind = match kind {
+        } else if let Some(name) = setting.strip_prefix("defect:") {
+            config.defect = Some(name.parse().expect("a defect"));
+        } else if !setting.starts_with("steps:") {
+            let (kind, at) = setting.split_once('@').expect("a fault");
+            let (thread, nth) = at.split_once('.').expect("a thread and a number");
+            let fault = match kind {
                 "weak-cas" => Fault::WeakCas,
                 "spurious-wake" => Fault::SpuriousWake,
                 "time-out" => Fault::TimeOut,
                 _ => panic!("no fault is called {kind}"),
             };
-            config.faults.push((kind, nth.parse().expect("a number")));
+            let (thread, nth) = (thread.parse().ok(), nth.parse().ok());
+            let (thread, nth) = thread.zip(nth).expect("numbers");
+            faults.push(Occasion { fault, thread, nth });
         }
     }
-    config
+    (config, faults)
 }
 
 #[cfg(spanlock_loom)]
-fn explore(body: fn()) {
+fn explore(body: fn(), _settings: &str) {
     let mut builder = loom::model::Builder::new();
     builder.max_duration = None;
     builder.max_permutations = None;
@@ -131,9 +149,14 @@ fn explore(body: fn()) {
 }
 
 #[cfg(spanlock_shuttle)]
-fn explore(body: fn()) {
+fn explore(body: fn(), settings: &str) {
     let scheduler = shuttle::scheduler::DfsScheduler::new(None, false);
-    shuttle::Runner::new(scheduler, shuttle::Config::new()).run(move || {
+    let mut config = shuttle::Config::new();
+    let mut settings = settings.split(' ');
+    if let Some(steps) = settings.find_map(|setting| setting.strip_prefix("steps:")) {
+        config.max_steps = shuttle::MaxSteps::FailAfter(steps.parse().expect("a number"));
+    }
+    shuttle::Runner::new(scheduler, config).run(move || {
         check::begin_execution();
         body();
     });

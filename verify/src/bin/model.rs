@@ -19,23 +19,26 @@ mod checked {
     use std::path::PathBuf;
     use std::process::exit;
     use std::str::FromStr;
-    use std::sync::OnceLock;
+    use std::sync::{Once, OnceLock};
 
     #[cfg(spanlock_shuttle)]
     use proptest::prelude::Rng as _;
+    use spanlock_sync::Defect;
     use spanlock_sync::check::{self, Config, Site, Weakening};
     #[cfg(spanlock_shuttle)]
     use spanlock_testkit::Driven;
     #[cfg(spanlock_shuttle)]
     use spanlock_verify::models::linear::Scenarios;
     use spanlock_verify::plan::{Job, Mode, jobs};
-    use spanlock_verify::program::{Fault, FaultKind, Run};
+    use spanlock_verify::program::Run;
     #[cfg(spanlock_loom)]
-    use spanlock_verify::prune;
+    use spanlock_verify::program::{Fault, FaultKind};
     #[cfg(spanlock_shuttle)]
     use spanlock_verify::reduce::Reduced;
     use spanlock_verify::row::{EVENTS, FAILURE, Found};
     use spanlock_verify::trace;
+    #[cfg(spanlock_loom)]
+    use spanlock_verify::{faults::every_plan, prune};
 
     /// Set if the checker's own search is asked for, with nothing left out.
     static PLAIN: OnceLock<()> = OnceLock::new();
@@ -43,6 +46,9 @@ mod checked {
     fn is_plain() -> bool {
         PLAIN.get().is_some()
     }
+
+    /// How many steps of all threads may lie between two finished operations.
+    static STEP_BOUND: OnceLock<u64> = OnceLock::new();
 
     /// A file to write to; without it loom's weak mode leaves nothing out.
     #[cfg_attr(spanlock_shuttle, allow(dead_code))]
@@ -54,18 +60,21 @@ mod checked {
         exit(2)
     }
 
-    fn injected(fault: &Fault) -> (check::Fault, u32) {
-        let kind = match fault.kind {
+    #[cfg(spanlock_loom)]
+    fn occasion(fault: &Fault) -> check::Occasion {
+        let &Fault { kind, thread, nth } = fault;
+        let fault = match kind {
             FaultKind::WeakCas => check::Fault::WeakCas,
             FaultKind::SpuriousWake => check::Fault::SpuriousWake,
             FaultKind::TimeOut => check::Fault::TimeOut,
         };
-        (kind, fault.occurrence)
+        check::Occasion { fault, thread, nth }
     }
 
     pub(super) fn main() {
         let mut config = Config::default();
         let (mut name, mut sites, mut preemptions) = (None, false, None);
+        let mut steps = None;
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut value = || {
@@ -78,11 +87,20 @@ mod checked {
                     let parsed = Weakening::from_str(&value());
                     config.weaken = Some(parsed.unwrap_or_else(|error| refuse(&error)));
                 }
+                "--defect" => {
+                    let parsed = Defect::from_str(&value());
+                    config.defect = Some(parsed.unwrap_or_else(|error| refuse(&error)));
+                }
                 "--sites" => sites = true,
                 // At most so many, whatever the row's bound is.
                 "--preemptions" => match value().parse() {
                     Ok(n) => preemptions = Some(n),
                     Err(error) => refuse(&format!("--preemptions: {error}")),
+                },
+                // The bound on steps between finished operations, in the stead of the row's.
+                "--steps" => match value().parse() {
+                    Ok(n) => steps = Some(n),
+                    Err(error) => refuse(&format!("--steps: {error}")),
                 },
                 "--plain" => PLAIN.set(()).unwrap_or_default(),
                 "--scratch" => SCRATCH.set(value().into()).unwrap_or_default(),
@@ -99,10 +117,13 @@ mod checked {
         if job.mode == Mode::RmwLoad {
             config.mode = check::Mode::RmwLoad;
         }
-        config.faults = job.faults.iter().map(injected).collect();
         config.threads = Some(job.program.threads as usize);
         check::configure(config).expect("configured once, here");
-        let explained = explore(job);
+        if let Some(bound) = steps.or(job.step_bound()) {
+            STEP_BOUND.set(bound).unwrap_or_default();
+        }
+        report_panics();
+        let (plans, explained) = explore(&job);
         let sites = if sites { check::sites() } else { Vec::new() };
         let found = Found {
             executions: check::executions() as u64,
@@ -110,6 +131,14 @@ mod checked {
             explained,
             weakened: check::weakened() as u64,
             injected: check::injected() as u64,
+            plans,
+            #[cfg(spanlock_loom)]
+            longest: None,
+            #[cfg(spanlock_shuttle)]
+            longest: Some(check::longest() as u64),
+            overtaking: trace::overtaking(),
+            seeded: check::seeded() as u64,
+            performed: trace::performed(),
             sites: sites.iter().map(describe).collect(),
         };
         println!("{}", serde_json::to_string(&found).expect("plain data"));
@@ -123,35 +152,63 @@ mod checked {
         )
     }
 
-    /// What failed, and the way there, goes to standard error with the panic.
+    /// What failed, and the way there, goes to standard error. Further panics are the checker's unwinding of the first.
     fn report_panics() {
+        let first = Once::new();
         std::panic::set_hook(Box::new(move |info| {
-            for line in format!("execution {}: {info}", check::executions()).lines() {
-                eprintln!("{FAILURE}{line}");
-            }
-            eprintln!("{FAILURE}{EVENTS}{}", trace::events());
-            for (i, step) in check::steps().iter().enumerate() {
-                let (thread, what) = (step.thread, &step.what);
-                // A column a thread.
-                let column = thread * 26;
-                eprintln!("{i:5}  {:column$}T{thread} {what:<24}  {}", "", step.place);
-            }
+            first.call_once(|| tell(&info.to_string()));
         }));
+    }
+
+    fn tell(panic: &str) {
+        for line in format!("execution {}: {panic}", check::executions()).lines() {
+            eprintln!("{FAILURE}{line}");
+        }
+        if let Some(bound) = STEP_BOUND.get()
+            && panic.contains("exceeded max_steps bound")
+        {
+            eprintln!("{FAILURE}no operation was finished in {bound} steps: does somebody spin?");
+        }
+        let faults: Vec<_> = check::faults().iter().map(ToString::to_string).collect();
+        if !faults.is_empty() {
+            eprintln!("{FAILURE}with {}", faults.join(" and "));
+        }
+        eprintln!("{FAILURE}{EVENTS}{}", trace::events());
+        for (i, step) in check::steps().iter().enumerate() {
+            let (thread, what) = (step.thread, &step.what);
+            // A column a thread.
+            let column = thread * 26;
+            eprintln!("{i:5}  {:column$}T{thread} {what:<24}  {}", "", step.place);
+        }
     }
 
     fn execute(run: impl FnOnce()) {
         check::begin_execution();
         trace::begin();
         run();
+        trace::finished();
         trace::end();
     }
 
+    /// Runs the row; says under how many plans of faults.
     #[cfg(spanlock_loom)]
-    fn explore(job: Job) -> Option<(u64, u64)> {
-        let Run::Once(run) = job.program.run.clone() else {
+    fn explore(job: &Job) -> (u64, Option<(u64, u64)>) {
+        let Run::Once(run) = &job.program.run else {
             refuse("histories and scenarios are for shuttle, twins for Spin");
         };
-        report_panics();
+        if job.faults > 0 {
+            let plans = every_plan(job.faults, |plan| search(job, plan, run.clone()));
+            return (plans, None);
+        }
+        let plan: check::FaultPlan = job.program.faults.iter().map(occasion).collect();
+        check::set_faults(plan.clone());
+        search(job, &plan, run.clone());
+        (0, None)
+    }
+
+    /// Searches the program under one plan.
+    #[cfg(spanlock_loom)]
+    fn search(job: &Job, plan: &[check::Occasion], run: std::sync::Arc<dyn Fn() + Send + Sync>) {
         let mut builder = loom::model::Builder::new();
         // Stated here, not taken from the environment: a search that is cut off there ends green.
         builder.max_duration = None;
@@ -159,7 +216,8 @@ mod checked {
         builder.max_branches = 10_000;
         builder.preemption_bound = job.bound.map(|bound| bound as usize);
         // A weak compare-exchange that fails by plan is a load in either mode.
-        let values = job.mode == Mode::Weak || !job.faults.is_empty();
+        let loads = plan.iter().any(|it| it.fault == check::Fault::WeakCas);
+        let values = job.mode == Mode::Weak || loads;
         let scratch = SCRATCH.get().filter(|_| values);
         let prunes = job.is_reduced() && !is_plain() && (scratch.is_some() || !values);
         if prunes {
@@ -175,22 +233,22 @@ mod checked {
             }
             execute(|| run());
         });
-        None
     }
 
-    /// Of a row about many scenarios: how many, and how many histories.
+    /// Runs the row, which has no plans of faults. Of a row about many scenarios: how many, and how many histories.
     #[cfg(spanlock_shuttle)]
-    fn explore(job: Job) -> Option<(u64, u64)> {
-        match job.program.run {
+    fn explore(job: &Job) -> (u64, Option<(u64, u64)>) {
+        let mut explained = None;
+        match &job.program.run {
             Run::Once(run) => {
-                report_panics();
-                schedules(job.mode, job.bound, 1, false, move || execute(|| run()));
+                let run = run.clone();
+                schedules(job, 1, false, move || execute(|| run()));
             }
-            Run::Histories(make) => histories(job.mode, job.bound, make),
-            Run::Scenarios(all) => return Some(scenarios(&job, &all)),
+            Run::Histories(make) => histories(job, *make),
+            Run::Scenarios(all) => explained = Some(scenarios(job, all)),
             Run::Twin(_) => refuse("twins are for Spin"),
         }
-        None
+        (0, explained)
     }
 
     /// Every scenario of the row, or the one that the environment names.
@@ -204,6 +262,7 @@ mod checked {
         let subject = Subject {
             make: of.primitive.make,
             rules: of.rules(),
+            steps: *STEP_BOUND.get().expect("a row of shuttle's has one"),
             schedules: job.bound.map(|_| OF_EACH as usize),
         };
         let given = std::env::var(SCENARIO).ok();
@@ -233,22 +292,17 @@ mod checked {
 
     /// Runs `body` under so many schedules; silently, if a failure is not to be told.
     #[cfg(spanlock_shuttle)]
-    fn schedules(
-        mode: Mode,
-        bound: Option<u64>,
-        seed: u64,
-        silent: bool,
-        body: impl Fn() + Send + Sync + 'static,
-    ) {
+    fn schedules(job: &Job, seed: u64, silent: bool, body: impl Fn() + Send + Sync + 'static) {
         use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, UrwRandomScheduler};
         let mut config = shuttle::Config::new();
-        config.max_steps = shuttle::MaxSteps::FailAfter(100_000);
+        let steps = STEP_BOUND.get().expect("a row of shuttle's has one");
+        config.max_steps = shuttle::MaxSteps::FailAfter(*steps as usize);
         if silent {
             config.failure_persistence = shuttle::FailurePersistence::None;
         }
-        let schedules = bound.map(|bound| bound as usize);
+        let schedules = job.bound.map(|bound| bound as usize);
         let some = schedules.unwrap_or(10_000);
-        match mode {
+        match job.mode {
             Mode::Dfs if is_plain() => {
                 shuttle::Runner::new(DfsScheduler::new(schedules, false), config).run(body)
             }
@@ -270,7 +324,7 @@ mod checked {
 
     /// Random programs, until there have been enough operations; one that fails is made small, and told.
     #[cfg(spanlock_shuttle)]
-    fn histories(mode: Mode, bound: Option<u64>, make: fn() -> Driven) {
+    fn histories(job: &Job, make: fn() -> Driven) {
         use std::panic::catch_unwind;
         use std::sync::Arc;
         use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -281,9 +335,9 @@ mod checked {
         use spanlock_verify::models::history::{ENOUGH, OPERATIONS, THREADS};
 
         static DONE: AtomicU64 = AtomicU64::new(0);
-        let run = move |program: &Program, silent| {
+        let run = |program: &Program, silent| {
             let program = program.clone();
-            schedules(mode, bound, 1, silent, move || {
+            schedules(job, 1, silent, move || {
                 execute(|| match threads::run(make(), &program) {
                     // Relaxed: a count.
                     Ok(done) => _ = DONE.fetch_add(done, Relaxed),
@@ -294,7 +348,12 @@ mod checked {
         // A lock can be made, and asked what it can do, inside of an execution only.
         let strategy = Arc::new(OnceLock::new());
         let set = strategy.clone();
-        schedules(Mode::Random, Some(1), 1, false, move || {
+        let once = Job {
+            mode: Mode::Random,
+            bound: Some(1),
+            ..job.clone()
+        };
+        schedules(&once, 1, false, move || {
             set.get_or_init(|| op::program(&make(), THREADS, OPERATIONS));
         });
         let strategy = strategy.get().expect("made just now");

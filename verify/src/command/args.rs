@@ -3,6 +3,8 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use spanlock_sync::Defect;
+
 use super::partition::Partition;
 
 /// Builds the models of the locks under loom and under shuttle and runs them, one process a row.
@@ -46,6 +48,9 @@ pub struct Args {
     /// Change one site while replaying: file:line:column:operation=Ordering, or =drop
     #[arg(long, value_name = "SITE=CHANGE", requires = "replay")]
     pub weaken: Option<String>,
+    /// Have a lock make a mistake while replaying; `cargo verify defects --list` shows which there are
+    #[arg(long, value_name = "NAME", requires = "replay")]
+    pub defect: Option<Defect>,
     /// Rows that run at the same time [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
@@ -61,6 +66,21 @@ pub enum Subcommand {
     Merge(MergeArgs),
     /// Weaken each ordering and leave out each fence and wake, one at a time: a model must fail
     Mutants(MutantsArgs),
+    /// Have each lock make each mistake that is known of such locks, one at a time: the right model must fail
+    Defects(DefectsArgs),
+    /// Show, for each two operations of a primitive, the models in which different threads perform them; run nothing
+    Pairs(PairsArgs),
+}
+
+/// The arguments of `pairs`.
+#[derive(clap::Args, Debug)]
+pub struct PairsArgs {
+    /// Only primitives whose name contains TEXT; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Vec<String>,
+    /// Write the cells to FILE as a JSON array
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// The arguments of `merge`.
@@ -88,6 +108,23 @@ pub struct MutantsArgs {
     pub sites: bool,
     /// Write the matrix to FILE as a JSON array
     #[arg(long, value_name = "FILE", conflicts_with = "sites")]
+    pub json: Option<PathBuf>,
+    /// Models that run at the same time [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+}
+
+/// The arguments of `defects`.
+#[derive(clap::Args, Debug)]
+pub struct DefectsArgs {
+    /// Only those whose name, `defect/lock`, contains TEXT; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Vec<String>,
+    /// Show the defects and the properties that have to find them, and run nothing
+    #[arg(long)]
+    pub list: bool,
+    /// Write the table to FILE as a JSON array
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub json: Option<PathBuf>,
     /// Models that run at the same time [default: as many as there are cores]
     #[arg(long, value_name = "N")]

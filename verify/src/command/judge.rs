@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::counts::Counts;
 use super::{Built, Ended, Selection, set_of, spin};
 use crate::plan::{Checker, Job, Mode};
-use crate::row::{Agreement, Circumstances, EVENTS, FAILURE, Found, Row, Verdict};
+use crate::row::{Agreement, Circumstances, EVENTS, FAILURE, Found, Overtaking, Row, Verdict};
+use crate::trace;
 
 /// Judges each row by itself, then the rows of a program against each other.
 pub(super) fn judge(
@@ -89,11 +90,15 @@ fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -
         operations: job.program.operations,
         bound: job.bound,
         spin_cap: job.spin_cap(),
-        faults: job.faults.iter().map(ToString::to_string).collect(),
+        faults: faults(job, found),
         executions: found.executions,
         committed: None,
         seconds: ended.elapsed.as_secs_f64(),
         search: job.search().to_owned(),
+        step_bound: job.step_bound(),
+        longest: found.longest,
+        overtakes: found.overtaking.map(|seen| seen.bound),
+        overtaken: found.overtaking.map(|seen| seen.most),
         verdict,
         outcomes: (found.explained).map_or(found.outcomes.len() as u64, |(_, histories)| histories),
         scenarios: found.explained.map(|(scenarios, _)| scenarios),
@@ -140,8 +145,16 @@ fn verdict(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
         };
         return failed(why);
     };
-    if !job.faults.is_empty() && found.injected == 0 {
+    if !job.program.faults.is_empty() && found.injected == 0 {
         return failed("the fault is never reached: the plan says nothing".to_owned());
+    }
+    if let Some(why) = unperformed(job, found) {
+        return failed(why);
+    }
+    // The other search misses readers that look, then come in, while the writer queues.
+    let sees_all = job.mode != Mode::Weak;
+    if let Some(why) = found.overtaking.filter(|_| sees_all).and_then(loose) {
+        return failed(why);
     }
     if let Some(why) = unexpected(job, found) {
         return failed(why);
@@ -152,6 +165,50 @@ fn verdict(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
         Verdict::Exhausted
     };
     (verdict, None)
+}
+
+/// The faults of every execution, or how many plans of them were run.
+fn faults(job: &Job, found: &Found) -> Vec<String> {
+    let plans = found.plans;
+    match job.faults {
+        0 => job.program.faults.iter().map(ToString::to_string).collect(),
+        1 => vec![format!("all single ({plans} plans)")],
+        _ => vec![format!("all single and double ({plans} plans)")],
+    }
+}
+
+/// What is wrong with a bound on overtaking that is kept, if anything is: it is not the lowest, or nobody has tried to go beyond it.
+fn loose(seen: Overtaking) -> Option<String> {
+    let Overtaking {
+        bound,
+        most,
+        refused,
+    } = seen;
+    if most < bound {
+        return Some(format!(
+            "{bound} may pass one that waits, and no more than {most} do: the bound is not the lowest"
+        ));
+    }
+    (!refused).then(|| {
+        format!("nobody who tried to pass one that waits was refused: is {bound} a bound?")
+    })
+}
+
+/// An operation that a thread is said to perform, and that it performs in no execution.
+fn unperformed(job: &Job, found: &Found) -> Option<String> {
+    for (thread, operations) in job.program.performs.iter().enumerate() {
+        for &operation in operations {
+            if !found
+                .performed
+                .contains(&trace::performed_by(thread, operation))
+            {
+                return Some(format!(
+                    "thread {thread} never performs `{operation}`, which the table of pairs counts on"
+                ));
+            }
+        }
+    }
+    None
 }
 
 /// What is wrong with the outcomes of a litmus program, if anything is.
@@ -196,4 +253,25 @@ fn blind_spot(job: &Job) -> String {
 
 fn list<'a>(outcomes: impl Iterator<Item = &'a str>) -> String {
     outcomes.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::jobs;
+
+    #[test]
+    fn what_is_claimed_and_never_performed_is_told() {
+        let name = "srl-array/exclusion/loom/weak";
+        let job = jobs().into_iter().find(|job| job.name() == name);
+        let job = job.expect("a row");
+        let mut found = Found::default();
+        let why = unperformed(&job, &found);
+        assert!(why.is_some_and(|why| why.contains("thread 0 never performs `acquire-exclusive`")));
+        for thread in ["0", "1"] {
+            found.performed.push(format!("{thread}:acquire-exclusive"));
+            found.performed.push(format!("{thread}:release"));
+        }
+        assert_eq!(unperformed(&job, &found), None);
+    }
 }

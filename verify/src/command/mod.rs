@@ -4,9 +4,12 @@ mod args;
 mod build;
 mod circumstances;
 mod counts;
+mod defects;
 mod judge;
+mod kill;
 mod merge;
 mod mutants;
+mod pairs;
 mod partition;
 mod report;
 mod run;
@@ -23,16 +26,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-pub use args::{Args, MergeArgs, MutantsArgs, Subcommand};
+pub use args::{Args, DefectsArgs, MergeArgs, MutantsArgs, PairsArgs, Subcommand};
 pub use build::{Built, build};
 use counts::Counts;
 pub use partition::Partition;
 pub use run::{Ended, explore};
 
+use crate::pairs::{Table, problems, tables};
 use crate::plan::{Checker, Job, jobs};
 use crate::row::{Circumstances, Row};
 
-/// Runs the command: exit code 0 if every row passes, 1 if one does not.
+/// Runs the command: exit code 0 if every row passes and no pair of operations is without a model, 1 if not.
 ///
 /// # Errors
 /// A wrong filter or row name, a file that cannot be read or written, a build that fails.
@@ -40,10 +44,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Some(Subcommand::Merge(args)) => return merge(args),
         Some(Subcommand::Mutants(args)) => return mutants::mutants(args),
+        Some(Subcommand::Defects(args)) => return defects::defects(args),
+        Some(Subcommand::Pairs(args)) => return pairs::pairs(args),
         None => {}
     }
     if let Some(name) = &args.replay {
-        return replay(name, args.weaken.as_deref());
+        return replay(name, args);
     }
     let counts = Counts::read()?;
     let selection = select(args, &counts)?;
@@ -52,6 +58,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let outputs = Outputs::of(args)?;
+    // Of some rows they would say what others show.
+    let whole = args.filter.is_empty();
+    let mut evidence = Evidence::default();
+    if whole {
+        evidence.tables = tables();
+    }
     let built = build(&checkers(&selection.jobs))?;
     let limit = args.limit.unwrap_or(if args.full { 5400 } else { 900 });
     let (limit, workers) = (Duration::from_secs(limit), run::workers(args.jobs));
@@ -63,26 +75,47 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             row.committed = Some(row.executions);
         }
     }
-    // Of a part the mutants are no part: they are for the machine that has the whole.
-    let mutants = if args.full && args.filter.is_empty() && args.partition.is_none() {
-        mutants::matrix(&[], workers)?
-    } else {
-        Vec::new()
-    };
-    conclude(&rows, &mutants, outputs)
+    // Of a part these are no part: they are for the machine that has the whole.
+    if args.full && whole && args.partition.is_none() {
+        evidence.mutants = mutants::matrix(&[], workers)?;
+        evidence.defects = defects::all(workers)?;
+    }
+    conclude(&rows, &evidence, outputs)
 }
 
-/// Shows the rows and writes them; exit code 0 if all is well.
-fn conclude(rows: &[Row], mutants: &[mutants::Mutant], outputs: Outputs) -> Result<ExitCode> {
+/// What is shown beside the rows. What is empty was not looked for.
+#[derive(Default)]
+struct Evidence {
+    tables: Vec<Table>,
+    mutants: Vec<mutants::Mutant>,
+    defects: Vec<defects::Case>,
+}
+
+/// Shows the rows and writes them, with what stands beside them; exit code 0 if all is well.
+fn conclude(rows: &[Row], evidence: &Evidence, outputs: Outputs) -> Result<ExitCode> {
     println!("{}", table::rows(rows));
     print!("{}{}", table::failures(rows), table::drifts(rows));
     println!("{}", table::summary(rows));
+    let Evidence {
+        tables,
+        mutants,
+        defects,
+    } = evidence;
     if !mutants.is_empty() {
         println!("{}", mutants::told(mutants));
     }
-    outputs.write(rows, mutants)?;
+    if !defects.is_empty() {
+        println!("{}", defects::told(defects));
+    }
+    let problems = problems(tables);
+    if !tables.is_empty() {
+        println!("{}", pairs::told(tables));
+    }
+    problems.iter().for_each(|problem| println!("{problem}"));
+    outputs.write(rows, evidence)?;
     let well = rows.iter().all(|row| row.verdict.passes() && !row.drifts());
-    Ok(if well && mutants::all_well(mutants) {
+    let made_wrong = mutants::all_well(mutants) && defects::all_well(defects);
+    Ok(if well && made_wrong && problems.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -91,9 +124,16 @@ fn conclude(rows: &[Row], mutants: &[mutants::Mutant], outputs: Outputs) -> Resu
 
 fn merge(args: &MergeArgs) -> Result<ExitCode> {
     let rows = merge::merge(&args.files)?;
+    let whole = !rows
+        .iter()
+        .any(|row| row.run.selection.contains("--filter"));
+    let mut evidence = Evidence::default();
+    if whole {
+        evidence.tables = tables();
+    }
     conclude(
         &rows,
-        &[],
+        &evidence,
         Outputs::new(args.json.clone(), args.report.clone())?,
     )
 }
@@ -141,28 +181,41 @@ fn checkers(jobs: &[Job]) -> Vec<Checker> {
 }
 
 /// Runs one row in the foreground, every step of its last execution kept: what it prints is shown as it is.
-fn replay(name: &str, weaken: Option<&str>) -> Result<ExitCode> {
+fn replay(name: &str, args: &Args) -> Result<ExitCode> {
     let Some(job) = jobs().into_iter().find(|job| job.name() == *name) else {
         bail!(
             "there is no row `{name}`: it may come from another version\n  `cargo verify --list` shows \
              those of this one, with --full the long ones too"
         );
     };
+    let mut change = Vec::new();
+    if let Some(weaken) = &args.weaken {
+        change.extend(["--weaken", weaken]);
+    }
+    if let Some(defect) = args.defect {
+        change.extend(["--defect", defect.name()]);
+    }
+    if !change.is_empty() && job.mode.checker().cfg().is_none() {
+        bail!("{name}: a twin is no code of ours, and cannot be changed so");
+    }
     let built = build(&checkers(std::slice::from_ref(&job)))?;
     println!("{name}: {}", job.program.claim);
-    let mut more = vec!["--trace"];
-    if let Some(weaken) = weaken {
-        more.extend(["--weaken", weaken]);
-    }
-    let ended = explore(&built, &job, &more, None)?;
+    let ended = explore(&built, &job, &[&["--trace"], &change[..]].concat(), None)?;
     print!("{}", ended.stderr);
+    let found = ended.found.as_ref();
+    if !change.is_empty() && found.is_some_and(|found| found.weakened + found.seeded == 0) {
+        println!("{}: no execution gets there", change.join(" "));
+    }
     let args = <Args as clap::Parser>::parse_from(["verify"]);
     let selection = Selection {
         jobs: vec![job],
         numbers: vec![1],
         circumstances: circumstances::now(&args, 1),
     };
-    let rows = judge::judge(&selection, &[ended], &built, &Counts::read()?);
+    let mut rows = judge::judge(&selection, &[ended], &built, &Counts::read()?);
+    for row in &mut rows {
+        row.replay = [&[&*row.replay], &change[..]].concat().join(" ");
+    }
     println!("{}", table::rows(&rows));
     print!("{}", table::failures(&rows));
     let passes = rows.iter().all(|row| row.verdict.passes());
@@ -200,7 +253,7 @@ impl Outputs {
         })
     }
 
-    fn write(self, rows: &[Row], mutants: &[mutants::Mutant]) -> Result<()> {
+    fn write(self, rows: &[Row], evidence: &Evidence) -> Result<()> {
         if let Some((file, path)) = self.json {
             write_json(file, &path, rows)?;
             println!("Rows written to {}.", path.display());
@@ -208,7 +261,7 @@ impl Outputs {
         let Some(folder) = self.report else {
             return Ok(());
         };
-        report::write(&folder, rows, mutants)
+        report::write(&folder, rows, evidence)
     }
 }
 

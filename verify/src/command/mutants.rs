@@ -12,26 +12,16 @@ mod sites;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use comfy_table::{Cell, Color, Table};
 use serde::{Deserialize, Serialize};
 
 use super::counts::Counts;
+use super::kill::{self, FEW, Search};
 use super::{Built, MutantsArgs, build, explore, run, table, writable, write_json};
 use crate::plan::{Checker, Job, Mode, jobs};
-use crate::row::FAILURE;
 use sites::Site;
-
-/// Preemptions of the searches for sites, and of the first searches for a failure.
-const FEW: &str = "2";
-
-/// Executions of a row that is searched as it is.
-const AFFORDABLE: u64 = 20_000;
-
-/// A mutant that keeps a model busy for longer has not made it fail.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// What became of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,13 +124,9 @@ type Sites = BTreeMap<Site, Vec<Job>>;
 fn reached(built: &Built, counts: &Counts, workers: usize) -> Result<Sites> {
     let mut rows = jobs();
     rows.retain(|job| job.mode == Mode::Weak && !job.long && job.program.primitive != "litmus");
-    rows.sort_by_key(|job| {
-        (
-            counts.cost(job),
-            job.program.threads,
-            job.program.operations,
-        )
-    });
+    // What two faults show, one and three threads show sooner.
+    rows.retain(|job| job.faults < 2);
+    kill::by_cost(&mut rows, counts);
     let found = run::at_the_same_time(&rows, workers, "models asked for sites", Job::name, |job| {
         explore(built, job, &["--sites", "--preemptions", FEW], None)
     });
@@ -202,54 +188,27 @@ fn judge(
         reason,
         replay: None,
     };
-    for (job, few) in searches(counts, models, site.is_wake(), mutant.reason.is_none()) {
-        let mut more = vec!["--weaken", &*weaken];
-        if few {
-            more.extend(["--preemptions", FEW]);
-        }
-        let ended = explore(built, &job, &more, Some(LIMIT))?;
-        // A model that fails says so. Whatever else ends a process is no kill.
-        let Some(at) = ended.stderr.find(FAILURE) else {
-            if ended.status.is_some_and(|status| !status.success()) {
-                bail!("{} with {weaken}: {}", job.name(), ended.stderr.trim());
-            }
-            continue;
-        };
-        let told = ended.stderr[at + FAILURE.len()..].strip_prefix("execution ");
-        let number = told.and_then(|told| told.split(':').next()?.parse().ok());
+    let searches = searches(counts, models, site.is_wake(), mutant.reason.is_none());
+    if let Some(kill) = kill::first_failure(built, &searches, ["--weaken", &weaken])? {
+        let model = &kill.model;
+        mutant.replay = Some(format!("cargo verify --replay {model} --weaken {weaken}"));
         mutant.verdict = Fate::Killed;
-        mutant.executions = number;
-        mutant.replay = Some(format!(
-            "cargo verify --replay {} --weaken {weaken}",
-            job.name()
-        ));
-        mutant.model = Some(job.name());
-        break;
+        mutant.executions = kill.execution;
+        mutant.model = Some(kill.model);
     }
     Ok(mutant)
 }
 
-/// What a mutant goes through, in order: rows, and whether with few preemptions.
+/// What a mutant goes through, in order.
 ///
 /// One that the source says to be equivalent is not looked at as it were a survivor: that would take minutes each time.
-fn searches(counts: &Counts, models: &[Job], is_wake: bool, thorough: bool) -> Vec<(Job, bool)> {
-    let of = |mode: Mode| {
-        let with_mode = move |job: &Job| Job {
-            mode,
-            ..job.clone()
-        };
-        models.iter().map(with_mode)
-    };
-    let affordable = |job: &Job| counts.of(job).is_some_and(|n| n <= AFFORDABLE);
-    let loom = || of(Mode::Weak).chain(of(Mode::RmwLoad));
-    let mut searches: Vec<_> = loom().map(|job| (job, true)).collect();
-    if !thorough {
-        return searches;
+fn searches(counts: &Counts, models: &[Job], is_wake: bool, thorough: bool) -> Vec<Search> {
+    let mut searches = kill::short(models);
+    if thorough {
+        searches.extend(kill::long(models, &[Mode::Weak, Mode::RmwLoad], counts));
     }
-    searches.extend(loom().filter(affordable).map(|job| (job, false)));
-    if is_wake {
-        let dfs = of(Mode::Dfs).filter(|job| job.faults.is_empty() && affordable(job));
-        searches.extend(dfs.map(|job| (job, false)));
+    if thorough && is_wake {
+        searches.extend(kill::long(models, &[Mode::Dfs], counts));
     }
     searches
 }

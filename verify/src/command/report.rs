@@ -8,23 +8,30 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::mutants::{self, Mutant};
-use super::table;
+use super::{Evidence, defects, pairs, table};
 use crate::row::Row;
 
-/// Writes all three into `folder`, and `mutants.json` if there is a matrix.
+/// Writes all three into `folder`, and `mutants.json` and `defects.json` if there are any.
 ///
 /// # Errors
 /// A file cannot be written.
-pub(super) fn write(folder: &Path, rows: &[Row], mutants: &[Mutant]) -> Result<()> {
+pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<()> {
     let json = serde_json::to_string_pretty(rows)? + "\n";
     let mut files = vec![
         ("verify.json", json),
-        ("verify.md", markdown(rows, mutants)),
-        ("verify.html", html(rows, mutants)),
+        ("verify.md", markdown(rows, evidence)),
+        ("verify.html", html(rows, evidence)),
     ];
+    let Evidence {
+        mutants, defects, ..
+    } = evidence;
     if !mutants.is_empty() {
         let json = serde_json::to_string_pretty(mutants)? + "\n";
         files.push(("mutants.json", json));
+    }
+    if !defects.is_empty() {
+        let json = serde_json::to_string_pretty(defects)? + "\n";
+        files.push(("defects.json", json));
     }
     for (name, text) in files {
         let path = folder.join(name);
@@ -83,7 +90,7 @@ fn claims(rows: &[Row]) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-fn markdown(rows: &[Row], mutants: &[Mutant]) -> String {
+fn markdown(rows: &[Row], evidence: &Evidence) -> String {
     let mut text =
         "# What was verified\n\nWritten by `cargo verify`; the verdicts are explained in \
                     [its README](../verify/README.md#what-a-row-says).\n\n"
@@ -102,6 +109,7 @@ fn markdown(rows: &[Row], mutants: &[Mutant]) -> String {
         "executions",
         "seconds",
         "outcomes",
+        "progress",
         "verdict",
         "again",
     ];
@@ -115,6 +123,9 @@ fn markdown(rows: &[Row], mutants: &[Mutant]) -> String {
         let cells = cells(row).map(|cell| bar(&cell));
         let _ = writeln!(text, "| {} | `{}` |", cells.join(" | "), row.replay);
     }
+    if !evidence.tables.is_empty() {
+        text.push_str(&pairs::markdown(&evidence.tables));
+    }
     let _ = writeln!(text, "\n## What each property says\n");
     for (property, claim) in claims(rows) {
         let _ = writeln!(text, "- {property}: {claim}");
@@ -123,26 +134,56 @@ fn markdown(rows: &[Row], mutants: &[Mutant]) -> String {
     for ((checker, mode), spot) in blind_spots(rows) {
         let _ = writeln!(text, "- {checker}, {mode}: {spot}");
     }
-    if !mutants.is_empty() {
-        let _ = writeln!(
-            text,
-            "\n## Mutants\n\n{}\n",
-            mutants::told(mutants).replace('\n', "  \n")
-        );
-        let _ = writeln!(
-            text,
-            "| site | mutation | verdict | model | execution | reason |\n|---|---|---|---|---|---|"
-        );
-        for mutant in mutants {
-            let cells = mutant_cells(mutant).map(|cell| bar(&cell));
+    for section in sections(evidence) {
+        let told = section.told.replace('\n', "  \n");
+        let _ = writeln!(text, "\n## {}\n\n{told}\n", section.title);
+        let (head, rule) = (section.head.join(" | "), "---|".repeat(section.head.len()));
+        let _ = writeln!(text, "| {head} |\n|{rule}");
+        for cells in section.rows {
+            let cells = cells.map(|cell| bar(&cell));
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
     }
     text
 }
 
+/// A table of what is wrong on purpose: the third column is the verdict, the fifth a number.
+struct Section {
+    title: &'static str,
+    told: String,
+    head: [&'static str; 6],
+    rows: Vec<[String; 6]>,
+}
+
+fn sections(evidence: &Evidence) -> impl Iterator<Item = Section> {
+    let Evidence {
+        mutants, defects, ..
+    } = evidence;
+    let mutants = Section {
+        title: "Mutants",
+        told: mutants::told(mutants),
+        head: [
+            "site",
+            "mutation",
+            "verdict",
+            "model",
+            "execution",
+            "reason",
+        ],
+        rows: mutants.iter().map(mutant_cells).collect(),
+    };
+    let defects = Section {
+        title: "Seeded defects",
+        told: defects::told(defects),
+        head: defects::HEAD,
+        rows: defects.iter().map(defects::cells).collect(),
+    };
+    let all = [mutants, defects].into_iter();
+    all.filter(|section| !section.rows.is_empty())
+}
+
 /// A row's cells, but for its command.
-fn cells(row: &Row) -> [String; 8] {
+fn cells(row: &Row) -> [String; 9] {
     [
         row.name.clone(),
         row.threads.to_string(),
@@ -151,6 +192,7 @@ fn cells(row: &Row) -> [String; 8] {
         row.executions.to_string(),
         format!("{:.2}", row.seconds),
         row.outcomes.to_string(),
+        table::progress(row),
         table::verdict(row),
     ]
 }
@@ -178,7 +220,8 @@ th, td { padding: .15em .6em; border-bottom: 1px solid #8884; text-align: left; 
 th { position: sticky; top: 0; background: Canvas; } td.n { text-align: right; font-variant-numeric: tabular-nums; }
 code { font-size: 12px; } pre { white-space: pre-wrap; margin: 0; }
 .EXHAUSTED, .KILLED { color: #18794e; } .BOUNDED, .EQUIVALENT { color: #8a5a00; }
-.FAILED, .TRUNCATED, .DRIFT, .SURVIVED { color: #c62828; font-weight: bold; }
+.FAILED, .TRUNCATED, .DRIFT, .SURVIVED, .WRONG, .EMPTY { color: #c62828; font-weight: bold; }
+table.pairs { width: auto; }
 input { font: inherit; width: 30em; max-width: 100%; margin: .5em 0; }
 </style></head><body>
 "#;
@@ -198,14 +241,14 @@ for (const input of document.querySelectorAll("input")) {
 </script></body></html>
 "#;
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
 }
 
-fn html(rows: &[Row], mutants: &[Mutant]) -> String {
+fn html(rows: &[Row], evidence: &Evidence) -> String {
     let mut text = HEAD.to_owned();
     let _ = writeln!(text, "<h1>What was verified</h1><dl>");
     for (name, value) in circumstances(rows) {
@@ -220,6 +263,7 @@ fn html(rows: &[Row], mutants: &[Mutant]) -> String {
         "executions",
         "seconds",
         "outcomes",
+        "progress",
         "verdict",
         "again",
     ];
@@ -229,12 +273,12 @@ fn html(rows: &[Row], mutants: &[Mutant]) -> String {
         let _ = write!(text, "<tr title=\"{}\">", escaped(&row.claim));
         for (i, cell) in cells.iter().enumerate() {
             let class = match i {
-                0 => "",
-                7 => row.verdict.name(),
+                0 | 7 => "",
+                8 => row.verdict.name(),
                 _ => "n",
             };
             let _ = write!(text, "<td class=\"{class}\">{}", escaped(cell));
-            if i == 7 && row.drifts() {
+            if i == 8 && row.drifts() {
                 let _ = write!(text, " <span class=\"DRIFT\">DRIFT</span>");
             }
         }
@@ -249,21 +293,13 @@ fn html(rows: &[Row], mutants: &[Mutant]) -> String {
         let _ = writeln!(text, "</tr>");
     }
     let _ = writeln!(text, "</tbody></table>");
-    if !mutants.is_empty() {
-        let head = [
-            "site",
-            "mutation",
-            "verdict",
-            "model",
-            "execution",
-            "reason",
-        ];
-        start_table(&mut text, "Mutants", &head);
-        for mutant in mutants {
+    for section in sections(evidence) {
+        start_table(&mut text, section.title, &section.head);
+        for cells in &section.rows {
             let _ = write!(text, "<tr>");
-            for (i, cell) in mutant_cells(mutant).iter().enumerate() {
+            for (i, cell) in cells.iter().enumerate() {
                 let class = match i {
-                    2 => mutant.verdict.name(),
+                    2 => cell,
                     4 => "n",
                     _ => "",
                 };
@@ -272,6 +308,9 @@ fn html(rows: &[Row], mutants: &[Mutant]) -> String {
             let _ = writeln!(text, "</tr>");
         }
         let _ = writeln!(text, "</tbody></table>");
+    }
+    if !evidence.tables.is_empty() {
+        text.push_str(&pairs::html(&evidence.tables));
     }
     let _ = writeln!(text, "<h2>What a mode cannot see</h2><dl>");
     for ((checker, mode), spot) in blind_spots(rows) {

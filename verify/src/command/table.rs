@@ -14,6 +14,10 @@ pub(super) fn table(head: &[&str]) -> Table {
     table
 }
 
+pub(super) fn text(text: impl ToString) -> Cell {
+    Cell::new(text)
+}
+
 pub(super) fn number(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
@@ -55,6 +59,7 @@ pub(super) fn rows(rows: &[Row]) -> Table {
         "executions",
         "seconds",
         "outcomes",
+        "progress",
         "verdict",
     ];
     let mut table = table(&head);
@@ -75,10 +80,23 @@ pub(super) fn rows(rows: &[Row]) -> Table {
             number(row.executions),
             number(format!("{:.2}", row.seconds)),
             number(row.outcomes),
+            Cell::new(progress(row)),
             Cell::new(verdict(row)).fg(color),
         ]);
     }
     table
+}
+
+/// How long nobody got on, and how many passed one that waited: the most that there were, of the bound.
+pub(super) fn progress(row: &Row) -> String {
+    let steps = (row.longest.zip(row.step_bound)).map(|(n, bound)| format!("{n} of {bound} steps"));
+    let passes =
+        (row.overtaken.zip(row.overtakes)).map(|(n, bound)| format!("{n} of {bound} passes"));
+    [steps, passes]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// How it ended, and whether the checker is known to err here.

@@ -30,6 +30,8 @@ pub struct Subject {
     pub rules: Rules,
     /// How many random schedules each scenario has, drawn from 1 on; none: all that differ.
     pub schedules: Option<usize>,
+    /// At most so many steps of all threads lie between two finished operations.
+    pub steps: u64,
 }
 
 /// What came of scenarios that are all right.
@@ -112,7 +114,7 @@ fn search(subject: Subject, scenario: &Scenario) -> Result<u64, String> {
         seen.wrong.is_none()
     };
     let mut config = shuttle::Config::new();
-    config.max_steps = shuttle::MaxSteps::FailAfter(100_000);
+    config.max_steps = shuttle::MaxSteps::FailAfter(subject.steps as usize);
     config.failure_persistence = shuttle::FailurePersistence::None;
     let threads: Arc<[_]> = scenario.0.clone().into();
     let body = move || execution(subject.make, &threads);
@@ -166,9 +168,11 @@ fn work(me: usize, thread: &[Op], lock: &Driven) {
     let mut holds = Vec::new();
     for &op in thread {
         perform(me, op, lock, &mut holds);
+        trace::finished();
     }
     while !holds.is_empty() {
         perform(me, Op::Release, lock, &mut holds);
+        trace::finished();
     }
 }
 

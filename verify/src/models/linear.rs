@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::linear::scenario::{Alphabet, Scenario, Thread, threads};
 use crate::linear::spec::Rules;
 use crate::primitives::{PRIMITIVES, Primitive};
-use crate::program::{FAULTLESS, Program, Run};
+use crate::program::{Program, Run};
 
 /// Operations of each of two threads, at most, of which every scenario is searched but in the full run.
 pub const FEW: usize = 2;
@@ -108,7 +108,8 @@ pub fn programs() -> Vec<Program> {
             claim,
             threads: threads as u32,
             operations: (threads * operations) as u32,
-            plans: FAULTLESS,
+            performs: Vec::new(),
+            faults: &[],
             expected: None,
             run: Run::Scenarios(Scenarios {
                 primitive,

@@ -12,9 +12,10 @@ use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::thread;
 use spanlock_testkit::Driven;
 
+use crate::pairs::Operation;
 use crate::primitives::{PRIMITIVES, Primitive};
-use crate::program::{FAULTLESS, Fault, FaultKind, Program, Run};
-use crate::trace::note;
+use crate::program::{Program, Run};
+use crate::trace::{note, perform};
 
 /// A property: what each thread does, and what that shows.
 struct Model {
@@ -24,7 +25,6 @@ struct Model {
     granular: bool,
     /// The steps of each thread; main's come first.
     threads: &'static [&'static [Step]],
-    plans: &'static [&'static [Fault]],
 }
 
 const MODELS: &[Model] = &[
@@ -33,119 +33,102 @@ const MODELS: &[Model] = &[
         claim: "two writers of overlapping ranges exclude each other, and the second sees the first's writes",
         granular: false,
         threads: &[&[Write(0..2)], &[Write(1..2)]],
-        plans: FIRST_SLEEP,
     },
     Model {
         property: "exclusion-read-write",
         claim: "a reader and a writer of overlapping ranges exclude each other; the reader sees no half-done write",
         granular: false,
         threads: &[&[Write(0..2)], &[Read(1..2)]],
-        plans: FIRST,
     },
     Model {
         property: "exclusion-write-read",
         claim: "a reader of several segments and a writer of one of them exclude each other",
         granular: true,
         threads: &[&[Read(0..2)], &[Write(1..2)]],
-        plans: FIRST,
     },
     Model {
         property: "visibility",
         claim: "what was done under a hold is seen under every later conflicting one, in both directions",
         granular: false,
         threads: &[&[Write(0..1), TryRead(0..1)], &[Write(0..1)]],
-        plans: FIRST_CAS,
     },
     Model {
         property: "readers-share",
         claim: "readers never fail or wait for readers",
         granular: false,
         threads: &[&[MustTryRead(0..2)], &[MustTryRead(1..2), Read(1..2)]],
-        plans: FAULTLESS,
     },
     Model {
         property: "disjoint",
         claim: "requests of disjoint ranges never fail or wait, whatever they are",
         granular: true,
         threads: &[&[Write(0..1)], &[MustTryWrite(1..2), MustTryRead(1..2)]],
-        plans: FAULTLESS,
     },
     Model {
         property: "wakeup",
         claim: "a release wakes those it unblocked: nobody sleeps for ever",
         granular: false,
         threads: &[&[Write(0..1), TryWrite(0..1)], &[Read(0..1)]],
-        plans: FIRST_OR_SECOND,
     },
     Model {
         property: "deadlock",
         claim: "requests of several segments that overlap never wait for each other in a circle",
         granular: false,
         threads: &[&[Write(0..2)], &[Write(0..2)]],
-        plans: FIRST_SLEEP,
     },
     Model {
         property: "deadlock-read-write",
         claim: "readers take several segments in the same order as writers",
         granular: true,
         threads: &[&[Write(0..2)], &[Read(0..2)]],
-        plans: FIRST,
     },
     Model {
         property: "try-leaves-no-trace",
         claim: "a try takes all or nothing, and afterwards everything can be taken at once",
         granular: false,
         threads: &[&[TryWrite(0..2)], &[TryRead(1..2), TryWrite(1..2)]],
-        plans: FAULTLESS,
     },
     Model {
         property: "exclusion-3",
         claim: "two writers and a reader exclude each other, and nobody sleeps for ever",
         granular: false,
         threads: &[&[Write(0..1)], &[Write(0..1)], &[Read(0..1)]],
-        plans: FAULTLESS,
     },
     Model {
         property: "last-reader-wakes",
         claim: "a writer gets in after two readers",
         granular: false,
         threads: &[&[Write(0..1)], &[Read(0..1)], &[Read(0..1)]],
-        plans: FAULTLESS,
     },
     Model {
         property: "overlap-3",
         claim: "three requests, each overlapping the next, never wait in a circle",
         granular: true,
         threads: &[&[Write(0..2)], &[Write(1..3)], &[Write(2..4)]],
-        plans: FAULTLESS,
     },
     Model {
         property: "tries-3",
         claim: "of three tries that overlap, those that succeed exclude each other",
         granular: false,
         threads: &[&[TryWrite(0..1)], &[TryWrite(0..1)], &[TryRead(0..1)]],
-        plans: FAULTLESS,
     },
     Model {
         property: "crowd-4",
         claim: "four threads with requests of all kinds exclude, share, see what was written, and end",
         granular: false,
         threads: CROWD.split_at(4).0,
-        plans: FAULTLESS,
     },
     Model {
         property: "crowd-6",
         claim: "six threads with requests of all kinds exclude, share, see what was written, and end",
         granular: false,
         threads: CROWD.split_at(6).0,
-        plans: FAULTLESS,
     },
     Model {
         property: "crowd-8",
         claim: "eight threads with requests of all kinds exclude, share, see what was written, and end",
         granular: false,
         threads: CROWD,
-        plans: FAULTLESS,
     },
 ];
 
@@ -159,34 +142,6 @@ const CROWD: &[&[Step]] = &[
     &[Read(0..1), Read(2..4)],
     &[TryWrite(0..4), Write(2..4)],
     &[Read(3..4)],
-];
-
-/// Each fault where there is one occasion for it. (A writer takes a word of its own by a strong compare-exchange, if it finds it free: where only
-/// writers meet, there is no other.)
-const FIRST: &[&[Fault]] = &[
-    &[],
-    &[Fault::new(FaultKind::WeakCas, 0)],
-    &[Fault::new(FaultKind::SpuriousWake, 0)],
-];
-
-/// What a lock without words of its own can meet.
-pub(super) const FIRST_SLEEP: &[&[Fault]] = &[&[], &[Fault::new(FaultKind::SpuriousWake, 0)]];
-
-/// As the next, where one weak compare-exchange alone is certain.
-const FIRST_CAS: &[&[Fault]] = &[
-    &[],
-    &[Fault::new(FaultKind::WeakCas, 0)],
-    &[Fault::new(FaultKind::SpuriousWake, 0)],
-    &[Fault::new(FaultKind::SpuriousWake, 1)],
-];
-
-/// Each fault where there are two.
-const FIRST_OR_SECOND: &[&[Fault]] = &[
-    &[],
-    &[Fault::new(FaultKind::WeakCas, 0)],
-    &[Fault::new(FaultKind::WeakCas, 1)],
-    &[Fault::new(FaultKind::SpuriousWake, 0)],
-    &[Fault::new(FaultKind::SpuriousWake, 1)],
 ];
 
 /// Every property of every lock.
@@ -203,12 +158,9 @@ pub fn programs() -> Vec<Program> {
                 claim: model.claim,
                 threads: model.threads.len() as u32,
                 operations: model.threads.iter().map(|steps| steps.len() as u32).sum(),
-                plans: match model.plans {
-                    &[_] => FAULTLESS,
-                    plans if primitive.words => plans,
-                    _ => FIRST_SLEEP,
-                },
+                faults: &[],
                 expected: None,
+                performs: performs(model.threads),
                 run: Run::Once(Arc::new(|| workers(primitive, model.threads))),
             });
         }
@@ -233,6 +185,25 @@ enum Step {
     MustTryRead(Range<u64>),
     /// As `TryWrite`, and it must succeed.
     MustTryWrite(Range<u64>),
+}
+
+impl Step {
+    fn operation(&self) -> Operation {
+        match self {
+            Read(_) => Operation::AcquireShared,
+            Write(_) => Operation::AcquireExclusive,
+            TryRead(_) | TryWrite(_) | MustTryRead(_) | MustTryWrite(_) => Operation::Try,
+        }
+    }
+}
+
+/// What each thread does.
+fn performs(threads: &[&[Step]]) -> Vec<Vec<Operation>> {
+    let of = |steps: &&[Step]| {
+        let operations = steps.iter().map(Step::operation);
+        operations.chain([Operation::Release]).collect()
+    };
+    threads.iter().map(of).collect()
 }
 
 /// Data of each position, in cells that loom watches: two accesses that race fail the model.
@@ -295,6 +266,7 @@ fn workers(primitive: &Primitive, threads: &'static [&'static [Step]]) {
 fn work(me: usize, steps: &[Step], lock: &Driven, data: &Data) -> u32 {
     let mut added = 0;
     for step in steps {
+        perform(step.operation());
         let result = match step {
             Read(range) => read(
                 me,
@@ -333,6 +305,7 @@ fn read<H>(
     let hold = hold?;
     note(me, format!("read({range:?})={}", data.sum(range)));
     drop(hold);
+    perform(Operation::Release);
     Ok(0)
 }
 
@@ -346,5 +319,6 @@ fn write<H>(
     data.add_one(range);
     note(me, format!("write({range:?})={}", data.sum(range)));
     drop(hold);
+    perform(Operation::Release);
     Ok((range.end - range.start) as u32)
 }

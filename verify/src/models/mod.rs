@@ -1,11 +1,15 @@
 //! The programs, by what they are about.
 
+mod bare;
 pub mod history;
 pub mod linear;
 pub mod litmus;
 pub mod lock;
+pub mod pairs;
 pub mod parts;
 pub mod powers;
+pub mod sections;
 pub mod segments;
+mod steps;
 pub mod twins;
 pub mod word;

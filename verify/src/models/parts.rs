@@ -12,8 +12,9 @@ use spanlock_sync::section::Sections;
 use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 
-use crate::program::{FAULTLESS, Program, Run};
-use crate::trace::note;
+use crate::pairs::Operation as Op;
+use crate::program::{Program, Run};
+use crate::trace::{note, perform};
 
 /// Every program of these.
 pub fn programs() -> Vec<Program> {
@@ -23,13 +24,14 @@ pub fn programs() -> Vec<Program> {
     let rw = RwWord::new;
     let packed = PackedWord::new;
     vec![
-        program("rw-word", "tries-3", tries, (3, 3), move || tries_3(rw())),
+        program("rw-word", "tries-3", tries, (3, 3), move || tries_3(rw())).performs([&TRY; 3]),
         program("rw-word", "crowd-4", word, (4, 8), move || crowd(rw(), 4)),
         program("rw-word", "crowd-6", word, (6, 12), move || crowd(rw(), 6)),
         program("rw-word", "crowd-8", word, (8, 16), move || crowd(rw(), 8)),
         program("packed-word", "tries-3", tries, (3, 3), move || {
             tries_3(packed())
-        }),
+        })
+        .performs([&TRY; 3]),
         program("packed-word", "crowd-4", word, (4, 8), move || {
             crowd(packed(), 4)
         }),
@@ -39,12 +41,19 @@ pub fn programs() -> Vec<Program> {
         program("packed-word", "crowd-8", word, (8, 16), move || {
             crowd(packed(), 8)
         }),
-        program("sections", "grace-3", grace, (3, 3), || walks(3)),
+        program("sections", "grace-3", grace, (3, 3), || walks(3)).performs([
+            &[Op::WaitForAll],
+            &WALK,
+            &WALK,
+        ]),
         program("sections", "crowd-4", grace, (4, 4), || walks(4)),
         program("sections", "crowd-6", grace, (6, 6), || walks(6)),
         program("sections", "crowd-8", grace, (8, 8), || walks(8)),
     ]
 }
+
+const TRY: [Op; 2] = [Op::Try, Op::Release];
+const WALK: [Op; 2] = [Op::Enter, Op::Leave];
 
 fn program(
     primitive: &'static str,
@@ -59,7 +68,8 @@ fn program(
         claim,
         threads,
         operations,
-        plans: FAULTLESS,
+        performs: Vec::new(),
+        faults: &[],
         expected: None,
         run: Run::Once(Arc::new(run)),
     }
@@ -94,6 +104,7 @@ impl<W: Word> Guarded<W> {
         }
         // SAFETY: the caller holds these lanes so.
         unsafe { self.lanes(end).unlock(access, &self.queue) };
+        perform(Op::Release);
     }
 }
 
@@ -130,6 +141,7 @@ fn on_a_word<W: Word + Send + Sync + 'static>(
 fn tries_3<W: Word + Send + Sync + 'static>(word: W) {
     on_a_word(word, 3, |me, shared| {
         let access = if me == 2 { Read } else { Write };
+        perform(Op::Try);
         if shared.lanes(1).try_lock(access, &shared.queue) {
             shared.use_it(me, 1, access);
         } else {
@@ -159,11 +171,13 @@ fn walks(count: usize) {
             // Release: as in `sections/grace`.
             linked.store(false, Release);
             sections.wait_for_all();
+            perform(Op::WaitForAll);
             // SAFETY: every section has ended that could have found it.
             memory.0.with_mut(|memory| unsafe { *memory = 0 });
             return;
         }
         let section = sections.enter();
+        perform(Op::Enter);
         let found = linked.load(Acquire);
         if found {
             // SAFETY: found linked, in a section that lasts.
@@ -172,6 +186,7 @@ fn walks(count: usize) {
         }
         note(me, if found { "used" } else { "gone" });
         drop(section);
+        perform(Op::Leave);
     });
 }
 

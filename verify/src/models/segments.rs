@@ -1,59 +1,46 @@
-//! What only segment locks have: sections, leaves that come and go, lanes that are full.
+//! What only segment locks have: leaves that come and go, lanes that are full.
 
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use spanlock::{Access, RangeLockExt, words};
 use spanlock_srl::packed::MAX_READERS;
 use spanlock_srl::{PackedWord, Shape, SrlPacked, SrlTree};
-use spanlock_sync::atomic::{AtomicBool, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
-use spanlock_sync::section::Sections;
 use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 
 use super::lock::Data;
-use crate::program::{FAULTLESS, Program, Run};
-use crate::trace::note;
+use super::sections::Memory;
+use crate::pairs::Operation as Op;
+use crate::program::{Program, Run};
+use crate::trace::{note, perform};
 
 /// Lanes of a packed word.
 const LANES: u32 = <PackedWord as words::Word>::LANES;
 
 /// Every property of these.
 pub fn programs() -> Vec<Program> {
-    let program = |primitive, property, claim, threads, operations, run: fn()| Program {
+    let program = |primitive, property, claim, performs: &[&[Op]], operations, run: fn()| Program {
         primitive,
         property,
         claim,
-        threads,
+        threads: performs.len() as u32,
         operations,
-        plans: FAULTLESS,
+        performs: performs.iter().map(|does| does.to_vec()).collect(),
+        faults: &[],
         expected: None,
         run: Run::Once(Arc::new(run)),
     };
     vec![
         program(
-            "sections",
-            "grace",
-            "what is unlinked before the wait for all sections is in nobody's hands after it",
-            2,
-            2,
-            grace,
-        ),
-        program(
-            "sections",
-            "recall",
-            "what is recalled in a later section is not in anybody's hands either after the wait",
-            2,
-            3,
-            recall,
-        ),
-        program(
             "srl-tree",
             "growth",
             "two threads that need the same leaf at once find one",
-            2,
+            &[
+                &[Op::AcquireExclusive, Op::Release],
+                &[Op::AcquireExclusive, Op::Release],
+            ],
             2,
             growth,
         ),
@@ -61,7 +48,10 @@ pub fn programs() -> Vec<Program> {
             "srl-tree",
             "reclamation",
             "a leaf is given back under nobody's hold, and nobody holds a leaf that was given back",
-            2,
+            &[
+                &[Op::Reclaim, Op::AcquireExclusive, Op::Release],
+                &[Op::AcquireExclusive, Op::Release],
+            ],
             3,
             reclamation,
         ),
@@ -69,7 +59,10 @@ pub fn programs() -> Vec<Program> {
             "packed-word",
             "exclusion",
             "two writers of overlapping lanes exclude each other, and the second sees the first's write",
-            2,
+            &[
+                &[Op::AcquireExclusive, Op::Release],
+                &[Op::AcquireExclusive, Op::Release],
+            ],
             2,
             || packed_word(0..2, Access::Write),
         ),
@@ -77,7 +70,10 @@ pub fn programs() -> Vec<Program> {
             "packed-word",
             "exclusion-read-write",
             "a reader and a writer of overlapping lanes exclude each other",
-            2,
+            &[
+                &[Op::AcquireExclusive, Op::Release],
+                &[Op::AcquireShared, Op::Release],
+            ],
             2,
             || packed_word(0..2, Access::Read),
         ),
@@ -85,7 +81,10 @@ pub fn programs() -> Vec<Program> {
             "packed-word",
             "exclusion-whole-word",
             "who writes every lane, and gives them back by a store, excludes a writer of some",
-            2,
+            &[
+                &[Op::AcquireExclusive, Op::Release],
+                &[Op::AcquireExclusive, Op::Release],
+            ],
             2,
             || packed_word(0..LANES, Access::Write),
         ),
@@ -93,7 +92,7 @@ pub fn programs() -> Vec<Program> {
             "packed-word",
             "look",
             "who looks, and finds a lane free, sees what was done under the hold before",
-            2,
+            &[&[], &[Op::Release]],
             2,
             packed_look,
         ),
@@ -101,7 +100,10 @@ pub fn programs() -> Vec<Program> {
             "packed-word",
             "downgrade",
             "what was done under a hold of lanes is seen by those whom its downgrade lets in",
-            2,
+            &[
+                &[Op::AcquireExclusive, Op::Downgrade],
+                &[Op::AcquireUpgradable, Op::Release],
+            ],
             2,
             packed_downgrade,
         ),
@@ -109,7 +111,10 @@ pub fn programs() -> Vec<Program> {
             "packed-word",
             "upgrade",
             "of two readers of a lane at most one becomes the writer, and sees what the other did",
-            2,
+            &[
+                &[Op::AcquireShared, Op::TryUpgrade, Op::Release],
+                &[Op::AcquireShared, Op::TryUpgrade, Op::Release],
+            ],
             2,
             packed_upgrade,
         ),
@@ -117,7 +122,7 @@ pub fn programs() -> Vec<Program> {
             "srl-packed",
             "full-lane",
             "a reader for whom a lane has no room waits, and gets in when one of the others leaves",
-            2,
+            &[&[Op::Release], &[Op::AcquireShared, Op::Release]],
             3,
             full_lane,
         ),
@@ -125,83 +130,15 @@ pub fn programs() -> Vec<Program> {
             "srl-packed",
             "full-lane-downgrade",
             "an upgradable reader for whom a lane has no room gets in when the one before goes on as a plain reader, which makes none, and another leaves",
-            2,
+            &[
+                &[Op::Downgrade, Op::Release],
+                &[Op::AcquireUpgradable, Op::Release],
+            ],
             3,
             full_lane_downgrade,
         ),
     ]
 }
-
-/// The cell is memory: to read it is to use it, to write it is to free it.
-fn grace() {
-    let shared = Arc::new((
-        Sections::new(),
-        AtomicBool::new(true),
-        Memory(UnsafeCell::new(1)),
-    ));
-    let other = {
-        let shared = shared.clone();
-        thread::spawn(move || {
-            let (sections, linked, memory) = &*shared;
-            let section = sections.enter();
-            let found = linked.load(Acquire);
-            if found {
-                // SAFETY: found linked, in a section that lasts: that this suffices is what loom checks.
-                let used = memory.0.with(|memory| unsafe { *memory });
-                assert_eq!(used, 1, "used after it was freed");
-            }
-            note(1, if found { "used" } else { "gone" });
-            drop(section);
-        })
-    };
-    let (sections, linked, memory) = &*shared;
-    linked.store(false, Release);
-    sections.wait_for_all();
-    // SAFETY: every section has ended that could have found it.
-    memory.0.with_mut(|memory| unsafe { *memory = 0 });
-    other.join().expect("uses what it found");
-}
-
-/// As [`grace`], but the walker remembers in a section what it found, and recalls it in the next.
-fn recall() {
-    let shared = Arc::new((
-        Sections::new(),
-        AtomicBool::new(true),
-        Memory(UnsafeCell::new(1)),
-    ));
-    let other = {
-        let shared = shared.clone();
-        thread::spawn(move || {
-            let (sections, linked, memory) = &*shared;
-            for step in [1, 2] {
-                let section = sections.enter();
-                let recalled = section.recall(0).is_some();
-                if recalled || linked.load(Relaxed) {
-                    section.remember(0, NonNull::dangling());
-                    // SAFETY: found linked or recalled, in a section that lasts: that this suffices is what loom checks.
-                    let used = memory.0.with(|memory| unsafe { *memory });
-                    assert_eq!(used, 1, "used after it was freed");
-                }
-                note(step, if recalled { "recalled" } else { "walked" });
-                drop(section);
-            }
-        })
-    };
-    let (sections, linked, memory) = &*shared;
-    // Relaxed: the stamp and the barriers are to do it.
-    linked.store(false, Relaxed);
-    sections.wait_for_all();
-    // SAFETY: every section has ended that could have found it.
-    memory.0.with_mut(|memory| unsafe { *memory = 0 });
-    other.join().expect("uses what it found");
-}
-
-struct Memory(UnsafeCell<u32>);
-
-// SAFETY: that it is used by one at a time is what loom checks.
-unsafe impl Sync for Memory {}
-// SAFETY: a cell with a plain number.
-unsafe impl Send for Memory {}
 
 /// Two leaves of one segment, below one node.
 fn tree() -> SrlTree {
@@ -212,8 +149,10 @@ fn tree() -> SrlTree {
 /// Adds one to the first position, under a hold of it.
 fn write(lock: &SrlTree, data: &Data) {
     let hold = lock.write(0..1).expect("in range");
+    perform(Op::AcquireExclusive);
     data.add_one(&(0..1));
     drop(hold);
+    perform(Op::Release);
 }
 
 fn growth() {
@@ -236,6 +175,7 @@ fn reclamation() {
         thread::spawn(move || write(&shared.0, &shared.1))
     };
     let freed = shared.0.shrink();
+    perform(Op::Reclaim);
     note(0, if freed > 0 { "freed" } else { "in use" });
     write(&shared.0, &shared.1);
     other.join().expect("gets a leaf");
@@ -250,11 +190,15 @@ fn full_lane() {
     let one_more = {
         let lock = lock.clone();
         thread::spawn(move || {
-            drop(lock.read(0..1).expect("in range"));
+            let hold = lock.read(0..1).expect("in range");
+            perform(Op::AcquireShared);
+            drop(hold);
+            perform(Op::Release);
             note(1, "read");
         })
     };
     drop(readers.pop());
+    perform(Op::Release);
     one_more.join().expect("gets in beside the others");
     drop(readers);
     assert!(lock.try_write(0..1).is_ok(), "a hold is left behind");
@@ -269,12 +213,17 @@ fn full_lane_downgrade() {
     let one_more = {
         let lock = lock.clone();
         thread::spawn(move || {
-            drop(lock.upgradable_read(0..1).expect("in range"));
+            let hold = lock.upgradable_read(0..1).expect("in range");
+            perform(Op::AcquireUpgradable);
+            drop(hold);
+            perform(Op::Release);
             note(1, "read");
         })
     };
     let reader = upgradable.downgrade();
+    perform(Op::Downgrade);
     drop(readers.pop());
+    perform(Op::Release);
     one_more.join().expect("gets in beside the others");
     drop((readers, reader));
     assert!(lock.try_write(0..1).is_ok(), "a hold is left behind");
@@ -311,17 +260,29 @@ impl Packed {
         note(me, format!("{seen}"));
     }
 
+    fn lock(&self, first: u32, end: u32, access: Access) {
+        self.run(first, end).lock(access, &self.queue);
+        perform(Op::acquire(access));
+    }
+
+    /// # Safety
+    /// These lanes are held so.
+    unsafe fn unlock(&self, first: u32, end: u32, access: Access) {
+        // SAFETY: the caller's promise.
+        unsafe { self.run(first, end).unlock(access, &self.queue) };
+        perform(Op::Release);
+    }
+
     /// Holds lanes and uses the cell.
     fn use_it(&self, me: usize, first: u32, end: u32, access: Access) {
-        let run = self.run(first, end);
-        run.lock(access, &self.queue);
+        self.lock(first, end, access);
         if access == Access::Write {
             self.add_one();
         } else {
             self.look(me);
         }
         // SAFETY: held just now.
-        unsafe { run.unlock(access, &self.queue) };
+        unsafe { self.unlock(first, end, access) };
     }
 }
 
@@ -339,13 +300,13 @@ fn packed_word(main: Range<u32>, other: Access) {
 /// Nobody takes the lane again, so that main may use the cell when it was given back.
 fn packed_look() {
     let shared = Packed::new();
-    shared.run(1, 2).lock(Access::Write, &shared.queue);
+    shared.lock(1, 2, Access::Write);
     let thread = {
         let shared = shared.clone();
         thread::spawn(move || {
             shared.add_one();
             // SAFETY: held by main until now, and not given back there.
-            unsafe { shared.run(1, 2).unlock(Access::Write, &shared.queue) };
+            unsafe { shared.unlock(1, 2, Access::Write) };
         })
     };
     let free = shared.run(0, 2).is_free(Access::Write);
@@ -362,31 +323,31 @@ fn packed_downgrade() {
     let thread = {
         let shared = shared.clone();
         thread::spawn(move || {
-            let run = shared.run(1, 2);
-            run.lock(Access::Upgradable, &shared.queue);
+            shared.lock(1, 2, Access::Upgradable);
             shared.look(1);
             // SAFETY: held just now.
-            unsafe { run.unlock(Access::Upgradable, &shared.queue) };
+            unsafe { shared.unlock(1, 2, Access::Upgradable) };
         })
     };
-    let run = shared.run(0, 2);
-    run.lock(Access::Write, &shared.queue);
+    shared.lock(0, 2, Access::Write);
     shared.add_one();
+    let run = shared.run(0, 2);
     // SAFETY: held with the first of each two.
     unsafe { run.downgrade(Access::Write, Access::Read, &shared.queue) };
+    perform(Op::Downgrade);
     thread.join().expect("gets in beside a reader");
     // SAFETY: held so.
-    unsafe { run.unlock(Access::Read, &shared.queue) };
+    unsafe { shared.unlock(0, 2, Access::Read) };
 }
 
 fn packed_upgrade() {
     let shared = Packed::new();
     let upgrade = |shared: &Packed, me| {
-        let run = shared.run(1, 2);
-        run.lock(Access::Read, &shared.queue);
+        shared.lock(1, 2, Access::Read);
         shared.look(me);
         // SAFETY: held so.
-        let upgraded = unsafe { run.try_upgrade(Access::Read) };
+        let upgraded = unsafe { shared.run(1, 2).try_upgrade(Access::Read) };
+        perform(Op::TryUpgrade);
         if upgraded {
             shared.add_one();
         }
@@ -396,7 +357,7 @@ fn packed_upgrade() {
             Access::Read
         };
         // SAFETY: held so.
-        unsafe { run.unlock(access, &shared.queue) };
+        unsafe { shared.unlock(1, 2, access) };
     };
     let thread = {
         let shared = shared.clone();

@@ -10,22 +10,23 @@ use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 
-use crate::program::{FAULTLESS, Fault, FaultKind, Program, Run};
-use crate::trace::note;
+use crate::pairs::Operation::{self, *};
+use crate::program::{Fault, FaultKind, Program, Run};
+use crate::trace::{self, note, perform};
 
-const FIRST_WAKE: &[&[Fault]] = &[&[], &[Fault::new(FaultKind::SpuriousWake, 0)]];
-const FIRST_CAS: &[&[Fault]] = &[&[], &[Fault::new(FaultKind::WeakCas, 0)]];
-const TIME_OUT: &[Fault] = &[Fault::new(FaultKind::TimeOut, 0)];
+/// The first sleep of the thread that is started first.
+const GIVES_UP: &[Fault] = &[Fault::new(FaultKind::TimeOut, 1, 0)];
 
 /// Every property of the word.
 pub fn programs() -> Vec<Program> {
-    let program = |property, claim, threads, operations, plans, run: fn()| Program {
+    let program = |property, claim, performs: &[&[Operation]], operations, run: fn()| Program {
         primitive: "rw-word",
         property,
         claim,
-        threads,
+        threads: performs.len() as u32,
         operations,
-        plans,
+        performs: performs.iter().map(|does| does.to_vec()).collect(),
+        faults: &[],
         expected: None,
         run: Run::Once(Arc::new(run)),
     };
@@ -33,76 +34,87 @@ pub fn programs() -> Vec<Program> {
         program(
             "bounded-overtaking",
             "a waiting writer is passed by at most MAX_PASSES readers, though a reader holds all the time",
-            2,
+            &[&[Try, Release], &[AcquireExclusive, Release]],
             5,
-            FAULTLESS,
             bounded_overtaking,
         ),
         program(
             "full-count",
             "a reader for whom the count has no room waits, and gets in when one of the others leaves",
-            2,
+            &[&[Release], &[AcquireShared, Release]],
             4,
-            FAULTLESS,
             full_count,
         ),
         program(
             "downgrade",
             "what a writer wrote is seen by the readers that its downgrade lets in, and no writer gets between",
+            &[&[Downgrade, Release], &[AcquireShared, Release]],
             2,
-            2,
-            FIRST_WAKE,
             downgrade,
         ),
         program(
             "downgrade-upgradable",
             "what was done under an upgradable hold is seen under the next, though the first goes on as a reader",
-            2,
+            &[
+                &[AcquireUpgradable, Downgrade, Release],
+                &[AcquireUpgradable, Downgrade, Release],
+            ],
             4,
-            FAULTLESS,
             downgrade_upgradable,
         ),
         program(
             "upgrade",
             "of two readers at most one becomes the writer, and nobody writes between its read and its write",
-            2,
+            &[
+                &[AcquireShared, TryUpgrade, Release],
+                &[AcquireUpgradable, TryUpgrade, Release],
+            ],
             4,
-            FIRST_CAS,
             upgrade,
         ),
         program(
             "queued-readers-share",
             "of two readers that waited for a writer, neither waits for the other",
+            &[
+                &[Release],
+                &[AcquireShared, Release],
+                &[AcquireShared, Release],
+            ],
             3,
-            3,
-            FAULTLESS,
             queued_readers_share,
         ),
         program(
             "give-up",
             "a deadline that passes leaves no trace: no hold, no waiter",
+            &[&[AcquireExclusive, Release], &[Deadline, Release]],
             2,
-            2,
-            &[&[], TIME_OUT],
             give_up,
         ),
-        program(
-            "give-up-reader",
-            "a waiting reader that gives up grants nothing to another while the writer holds",
-            3,
-            3,
-            &[&[], TIME_OUT],
-            give_up_reader,
-        ),
-        program(
-            "give-up-writer",
-            "a waiting writer that gives up lets in the readers whom only it held back",
-            3,
-            4,
+        Program {
+            faults: GIVES_UP,
+            ..program(
+                "give-up-reader",
+                "a waiting reader that gives up grants nothing to another while the writer holds",
+                &[
+                    &[AcquireExclusive, Release],
+                    &[Deadline, Release],
+                    &[AcquireShared, Release],
+                ],
+                3,
+                give_up_reader,
+            )
+        },
+        Program {
             // Without its giving up they rightly wait for each other.
-            &[TIME_OUT],
-            give_up_writer,
-        ),
+            faults: GIVES_UP,
+            ..program(
+                "give-up-writer",
+                "a waiting writer that gives up lets in the readers whom only it held back",
+                &[&[Release], &[Deadline], &[AcquireShared, Release]],
+                4,
+                give_up_writer,
+            )
+        },
     ]
 }
 
@@ -129,13 +141,23 @@ impl Guarded {
 
     fn lock(&self, access: Access) {
         self.word.run().lock(access, &self.queue);
+        perform(Operation::acquire(access));
     }
 
     /// The deadline's value is of no account under a checker: it passes if the fault plan says so.
     fn lock_until(&self, access: Access) -> bool {
-        self.word
-            .run()
-            .lock_until(access, &self.queue, Instant::now())
+        let run = self.word.run();
+        let taken = run.lock_until(access, &self.queue, Instant::now());
+        perform(Deadline);
+        taken
+    }
+
+    /// # Safety
+    /// The caller holds the word with `from`, and it is not `Read`.
+    unsafe fn downgrade(&self, from: Access) {
+        // SAFETY: the caller's promise.
+        unsafe { self.word.run().downgrade(from, Access::Read, &self.queue) }
+        perform(Downgrade);
     }
 
     /// Touches the data and gives the hold back.
@@ -155,6 +177,7 @@ impl Guarded {
     fn unlock(&self, access: Access) {
         // SAFETY: every caller holds the word with `access`.
         unsafe { self.word.run().unlock(access, &self.queue) }
+        perform(Release);
     }
 
     /// Nobody holds, nobody waits.
@@ -187,16 +210,17 @@ fn bounded_overtaking() {
     let mut passes = 0;
     for _ in 0..ROUNDS {
         let waited_for = shared.queue.is_occupied(address);
-        if !shared.word.run().try_lock(Access::Read, &shared.queue) {
+        perform(Try);
+        let passed = shared.word.run().try_lock(Access::Read, &shared.queue);
+        if waited_for {
+            passes += u32::from(passed);
+            trace::pass(passed, passes, MAX_PASSES);
+        }
+        if !passed {
             break;
         }
-        passes += u32::from(waited_for);
         shared.unlock(Access::Read);
     }
-    assert!(
-        passes <= MAX_PASSES,
-        "{passes} readers went past a waiting writer"
-    );
     note(0, format!("passes={passes}"));
     shared.use_and_unlock(0, Access::Read);
     writer.join().expect("the writer gets in");
@@ -238,12 +262,7 @@ fn downgrade() {
     // SAFETY: main holds the word exclusively.
     shared.data.with_mut(|data| unsafe { *data += 1 });
     // SAFETY: as above.
-    unsafe {
-        shared
-            .word
-            .run()
-            .downgrade(Access::Write, Access::Read, &shared.queue)
-    }
+    unsafe { shared.downgrade(Access::Write) };
     reader.join().expect("gets in beside main");
     shared.use_and_unlock(0, Access::Read);
     shared.assert_free();
@@ -270,12 +289,7 @@ fn add_one_and_read_on(shared: &Guarded, me: usize) {
     });
     note(me, format!("{count}"));
     // SAFETY: held as an upgradable reader.
-    unsafe {
-        shared
-            .word
-            .run()
-            .downgrade(Access::Upgradable, Access::Read, &shared.queue)
-    }
+    unsafe { shared.downgrade(Access::Upgradable) };
     shared.unlock(Access::Read);
 }
 
@@ -303,6 +317,7 @@ fn read_and_upgrade(shared: &Guarded, me: usize, from: Access) -> u32 {
     shared.lock(from);
     // SAFETY: held as a reader.
     let before = shared.data.with(|data| unsafe { *data });
+    perform(TryUpgrade);
     // SAFETY: held with `from`.
     if !unsafe { shared.word.run().try_upgrade(from) } {
         note(me, "shared");

@@ -79,19 +79,19 @@ pub(super) const STORE_INTO_RMW: &BlindSpot = &BlindSpot {
 pub(super) const SPURIOUS_FAILURE: &BlindSpot = &BlindSpot {
     name: "spurious failure",
     what: "A weak compare-exchange never fails by itself.",
-    consequence: "Covered by fault plans (`weak-cas@i`: the i-th one fails), in both modes of loom.",
+    consequence: "Covered by fault plans (`weak-cas@t.i`: the i-th one of thread t fails), in both modes of loom.",
 };
 
 pub(super) const SPURIOUS_WAKE: &BlindSpot = &BlindSpot {
     name: "spurious wakes",
     what: "No wait on a condition variable ends by itself; loom's `park` does not, shuttle's does.",
-    consequence: "Covered by fault plans (`spurious-wake@i`: the i-th sleep ends by itself), in both modes of loom. Our locks sleep by the door alone.",
+    consequence: "Covered by fault plans (`spurious-wake@t.i`: the i-th sleep of thread t ends by itself), in both modes of loom. Our locks sleep by the door alone.",
 };
 
 pub(super) const TIME_OUT: &BlindSpot = &BlindSpot {
     name: "time-outs",
     what: "No wait with a time limit ends by its limit.",
-    consequence: "Covered by fault plans (`time-out@i`: the i-th sleep with a deadline ends by it), in both modes of loom.",
+    consequence: "Covered by fault plans (`time-out@t.i`: the i-th sleep of thread t with a deadline ends by it), in both modes of loom.",
 };
 
 pub(super) const TRY_LOCK: &BlindSpot = &BlindSpot {

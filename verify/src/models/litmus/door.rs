@@ -18,12 +18,12 @@ use world::sync::{Condvar, Mutex as WorldMutex};
 use super::blind::*;
 use super::{Litmus, Model, misses};
 use crate::plan::Mode::*;
-use crate::program::{FAULTLESS, Fault, FaultKind};
+use crate::program::{Fault, FaultKind};
 use crate::trace::note;
 
-const SPURIOUS_WAKE_PLAN: &[&[Fault]] = &[&[Fault::new(FaultKind::SpuriousWake, 0)]];
-const TIME_OUT_PLAN: &[&[Fault]] = &[&[Fault::new(FaultKind::TimeOut, 0)]];
-const WEAK_CAS_PLAN: &[&[Fault]] = &[&[Fault::new(FaultKind::WeakCas, 1)]];
+const ENDS_BY_ITSELF: &[Fault] = &[Fault::new(FaultKind::SpuriousWake, 0, 0)];
+const PASSES: &[Fault] = &[Fault::new(FaultKind::TimeOut, 0, 0)];
+const SECOND_FAILS: &[Fault] = &[Fault::new(FaultKind::WeakCas, 0, 1)];
 
 /// Every model.
 pub(super) fn models() -> Vec<Model> {
@@ -43,7 +43,7 @@ fn model(litmus: Litmus, pattern: &str, text: &str, operations: u32, run: fn()) 
         text: text.to_owned(),
         threads: 2,
         operations,
-        plans: FAULTLESS,
+        faults: &[],
         run: Arc::new(run),
     }
 }
@@ -341,16 +341,16 @@ fn faults() -> Vec<Model> {
     );
     vec![
         Model {
-            plans: SPURIOUS_WAKE_PLAN,
+            faults: ENDS_BY_ITSELF,
             ..spurious_wake
         },
         Model {
-            plans: TIME_OUT_PLAN,
+            faults: PASSES,
             threads: 1,
             ..time_out
         },
         Model {
-            plans: WEAK_CAS_PLAN,
+            faults: SECOND_FAILS,
             threads: 1,
             ..weak
         },

@@ -7,7 +7,6 @@ use spanlock_sync::atomic::{AtomicU32, Ordering, fence};
 use spanlock_sync::thread;
 
 use super::{Litmus, Model};
-use crate::program::FAULTLESS;
 use crate::trace;
 
 /// One of three words, which start as 0.
@@ -225,7 +224,7 @@ impl Memory {
             text: text.join("\n"),
             threads: threads.len() as u32,
             operations: threads.iter().map(|ops| ops.len() as u32).sum(),
-            plans: FAULTLESS,
+            faults: &[],
             run: Arc::new(move || run(threads, finals)),
         }
     }

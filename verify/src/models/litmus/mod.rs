@@ -88,7 +88,7 @@ pub struct Model {
     pub text: String,
     threads: u32,
     operations: u32,
-    plans: &'static [&'static [Fault]],
+    faults: &'static [Fault],
     run: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -130,15 +130,11 @@ impl Model {
             claim: self.litmus.claim,
             threads: self.threads,
             operations: self.operations,
-            plans: self.plans,
+            faults: self.faults,
+            performs: Vec::new(),
             expected: Some(Arc::new(expected)),
             run: Run::Once(self.run.clone()),
         }
-    }
-
-    /// Whether it runs under a plan of faults, and not without.
-    fn has_faults(&self) -> bool {
-        self.plans.iter().all(|plan| !plan.is_empty())
     }
 
     /// An outcome as [`crate::trace`] writes it, of its values.

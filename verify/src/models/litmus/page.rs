@@ -36,11 +36,14 @@ pub fn text() -> String {
     let mut text = HEAD.to_owned();
     let (mut rows, mut blind) = (0, 0);
     for model in &models {
-        rows += MODES.len() * model.plans.len();
+        rows += MODES.len();
         blind += model.litmus.deviations.len();
     }
-    // A plan of faults is not run under shuttle.
-    rows -= models.iter().filter(|model| model.has_faults()).count();
+    // Faults are not for shuttle.
+    rows -= models
+        .iter()
+        .filter(|model| !model.faults.is_empty())
+        .count();
     let _ = writeln!(
         text,
         "\n{} models, {rows} rows: {} agree, {blind} are known blind spots, of the following kinds.",

@@ -1,0 +1,93 @@
+//! A bound on the steps between two finished operations finds out who does not get on, and nobody else.
+
+#![cfg(spanlock_shuttle)]
+
+mod checked;
+
+use std::sync::Arc;
+
+use checked::Model;
+use spanlock_sync::atomic::{AtomicU32, Ordering::*};
+use spanlock_sync::{Park, Parker, check, thread};
+
+/// More than one of the operations below takes, and less than all of them.
+const BOUND: &str = "steps:40";
+
+const TOLD: &str = "exceeded max_steps bound 40";
+
+fn operations(each: impl Fn()) {
+    let word = AtomicU32::new(0);
+    for _ in 0..20 {
+        for _ in 0..5 {
+            word.fetch_add(1, Relaxed);
+        }
+        each();
+    }
+    assert_eq!(word.load(Relaxed), 100);
+}
+
+fn many_that_finish() {
+    operations(check::finished);
+    assert!((5..40).contains(&check::longest()), "{}", check::longest());
+}
+
+fn one_that_is_long() {
+    operations(|| {});
+}
+
+#[test]
+fn steps_count_from_the_last_finished_operation() {
+    let name = "steps_count_from_the_last_finished_operation";
+    let model = Model::new(name, file!(), many_that_finish);
+    model.must_pass(BOUND);
+}
+
+#[test]
+fn an_operation_that_is_too_long_is_found_out() {
+    let name = "an_operation_that_is_too_long_is_found_out";
+    let model = Model::new(name, file!(), one_that_is_long);
+    model.must_pass("");
+    let failed = model.must_fail(BOUND);
+    assert!(failed.text.contains(TOLD), "{}", failed.text);
+}
+
+/// Another thread raises the word, and main waits for that by `wait`.
+fn wait_for_another(wait: impl Fn(&AtomicU32, &Parker)) {
+    let word = Arc::new(AtomicU32::new(0));
+    Parker::with(|parker| {
+        let (raised, waker) = (word.clone(), parker.waker().clone());
+        let other = thread::spawn(move || {
+            raised.store(1, Release);
+            waker.wake();
+            check::finished();
+        });
+        wait(&word, parker);
+        check::finished();
+        other.join().unwrap();
+    });
+}
+
+fn spins() {
+    wait_for_another(|word, _| while word.load(Acquire) == 0 {});
+}
+
+fn sleeps() {
+    wait_for_another(|word, parker| {
+        while word.load(Acquire) == 0 {
+            parker.park();
+        }
+    });
+}
+
+#[test]
+fn who_spins_for_ever_is_found_out() {
+    let model = Model::new("who_spins_for_ever_is_found_out", file!(), spins);
+    let failed = model.must_fail(BOUND);
+    assert!(failed.text.contains(TOLD), "{}", failed.text);
+}
+
+#[test]
+fn who_sleeps_takes_no_steps() {
+    let model = Model::new("who_sleeps_takes_no_steps", file!(), sleeps);
+    model.must_pass(BOUND);
+}

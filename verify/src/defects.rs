@@ -1,0 +1,66 @@
+//! The defects that are seeded: which lock can make which, and which properties are there to find it.
+//!
+//! A defect is in a lock's source, beside the line that it breaks: [`spanlock_sync::defect`]. Where a lock has none that others have there is no line of its to break:
+//!
+//! - `release-by-store`: under the interval tree's mutex there is no word that two change, and readers of `rw-distributed` have words of their own.
+//! - `reader-cancel-grants`: only the interval tree grants to those who wait, and so does the gate that stands on it. Who waits for a word takes it himself, so nobody is
+//!   granted anything by another's leaving.
+//! - `wake-before-change`: in the interval tree whom to wake comes out of the change itself.
+//! - `no-aging`: `rw-distributed` does not bound it as a whole.
+//! - `try-keeps`: who finds all that he wants in one word or one tree takes it in one step.
+
+use spanlock_sync::Defect::{self, *};
+
+/// A defect in a lock.
+#[derive(Clone, Debug)]
+pub struct Seeded {
+    /// What is done wrong.
+    pub defect: Defect,
+    /// Who does it.
+    pub primitive: &'static str,
+    /// The properties that it breaks: the models of one of them must fail.
+    pub properties: &'static [&'static str],
+}
+
+impl Seeded {
+    /// The name that `--filter` looks at: `no-recheck/srl-array`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.defect.name(), self.primitive)
+    }
+}
+
+/// Defects, the primitives that make them, and the properties that find them there.
+#[rustfmt::skip]
+const SEEDED: &[(Defect, &[&str], &[&str])] = &[
+    (ReleaseByStore, &["rw-word"], &["downgrade-upgradable", "give-up-reader"]),
+    (ReleaseByStore, &["packed-word"], &["exclusion", "exclusion-read-write"]),
+    (ReleaseByStore, &["rw-counter", "srl-array", "srl-packed", "srl-tree"], &["readers-share"]),
+    (NoEndStop, &["srl-array", "srl-packed", "srl-tree", "srl-gate", "interval-tree"], &["disjoint"]),
+    (NoRecheck, &["rw-word"], &["give-up", "full-count"]),
+    (NoRecheck, &["rw-counter", "rw-distributed", "srl-array", "srl-packed", "srl-tree", "interval-tree"], &["wakeup", "poll"]),
+    (ReaderCancelGrants, &["interval-tree", "srl-gate"], &["cancel-reader"]),
+    (WakeBeforeChange, &["rw-word"], &["give-up", "full-count"]),
+    (WakeBeforeChange, &["rw-counter", "rw-distributed", "srl-array", "srl-packed", "srl-tree"], &["wakeup"]),
+    (NoAging, &["rw-word", "rw-counter", "srl-array", "srl-packed", "srl-tree", "interval-tree"], &["bounded-overtaking"]),
+    (GateScanSkipped, &["srl-gate"], &["exclusion", "exclusion-read-write", "exclusion-write-read"]),
+    (GateScanSkipped, &["srl-array", "srl-packed", "srl-tree"], &["batch"]),
+    (GateLookSkipped, &["srl-gate"], &["exclusion", "exclusion-read-write", "exclusion-write-read"]),
+    (GateLookSkipped, &["srl-tree"], &["reclamation"]),
+    (NodeFreedTooEarly, &["srl-tree"], &["reclamation"]),
+    (NodeFreedTooEarly, &["sections"], &["grace", "recall"]),
+    (TryKeeps, &["rw-distributed", "srl-array", "srl-tree"], &["try-leaves-no-trace"]),
+    (WaiterStays, &["rw-word"], &["give-up", "give-up-writer"]),
+    (WaiterStays, &["interval-tree"], &["cancel", "cancel-writer"]),
+];
+
+/// Every defect in every lock that can make it.
+pub fn seeded() -> Vec<Seeded> {
+    let all = SEEDED.iter().flat_map(|&(defect, primitives, properties)| {
+        primitives.iter().map(move |&primitive| Seeded {
+            defect,
+            primitive,
+            properties,
+        })
+    });
+    all.collect()
+}
