@@ -130,6 +130,7 @@ fn subject(make: fn() -> Driven) -> Subject {
         make,
         rules,
         schedules: None,
+        steps: 10_000,
     }
 }
 
