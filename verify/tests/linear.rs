@@ -2,6 +2,8 @@
 
 #![cfg(spanlock_shuttle)]
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use spanlock::{
     Access, RangeError, RawRangeLock, RawRangeLockDowngrade, Span, Token, TryLockError,
 };
@@ -13,6 +15,12 @@ use spanlock_verify::linear::scenario::{Alphabet, Scenario};
 use spanlock_verify::linear::spec::Rules;
 use spanlock_verify::models::linear::Scenarios;
 use spanlock_verify::primitives::PRIMITIVES;
+
+/// A checker has one world in a process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How a lock is wrong.
 #[derive(Clone, Copy, PartialEq)]
@@ -122,6 +130,7 @@ fn subject(make: fn() -> Driven) -> Subject {
         make,
         rules,
         schedules: None,
+        steps: 10_000,
     }
 }
 
@@ -145,6 +154,7 @@ fn told<T: std::fmt::Debug>(result: Result<T, (Scenario, String)>) -> (String, S
 
 #[test]
 fn a_writer_who_takes_too_little_is_caught() {
+    let _alone = alone();
     let (scenario, why) = caught(|| driven!(Wrong::new(Defect::NoEnd);));
     assert!(scenario.contains("write(0..2)"), "{scenario}");
     assert!(
@@ -155,6 +165,7 @@ fn a_writer_who_takes_too_little_is_caught() {
 
 #[test]
 fn tries_that_fail_for_each_other_alone_are_caught() {
+    let _alone = alone();
     let mut atomic = subject(|| driven!(Wrong::new(Defect::Timid);));
     atomic.rules.pieces = false;
     for schedules in [None, Some(1_000)] {
@@ -162,15 +173,16 @@ fn tries_that_fail_for_each_other_alone_are_caught() {
         let scenario = "write(0..1) release try-write(0..1) | try-write(0..1)".parse::<Scenario>();
         let (scenario, why) = told(run::all(atomic, scenario.into_iter()));
         assert_eq!(scenario, "try-write(0..1) | try-write(0..1)");
-        assert_eq!(why.matches(": busy").count(), 2, "{why}");
+        assert!(why.contains("be busy: nothing that counts"), "{why}");
     }
 }
 
 #[test]
 fn a_try_that_fails_for_one_who_has_gone_is_caught() {
+    let _alone = alone();
     let (scenario, why) = caught(|| driven!(Wrong::new(Defect::Trace);));
     // What main tries at the end, by itself.
-    assert_eq!(scenario, "read(0..1)");
+    assert_eq!(scenario, "read(1..2)");
     assert!(
         why.contains("try-write(0..2) be busy: nothing that counts"),
         "{why}"
@@ -179,6 +191,7 @@ fn a_try_that_fails_for_one_who_has_gone_is_caught() {
 
 #[test]
 fn a_release_that_is_lost_is_caught() {
+    let _alone = alone();
     let (scenario, _) = caught(|| driven!(Wrong::new(Defect::Lost);));
     assert_eq!(scenario, "try-write(1..2)");
     let waits = "write(0..1) | read(0..1)".parse().expect("a scenario");
@@ -191,6 +204,7 @@ fn a_release_that_is_lost_is_caught() {
 
 #[test]
 fn a_downgrade_that_lets_a_writer_in_is_caught_and_made_small() {
+    let _alone = alone();
     let large =
         "try-read(1..2) release write(0..2) downgrade | try-write(0..1) release write(1..2)";
     let scenario = large.parse().expect("a scenario");
@@ -208,6 +222,7 @@ fn a_downgrade_that_lets_a_writer_in_is_caught_and_made_small() {
 
 #[test]
 fn the_lock_that_is_right_is_not() {
+    let _alone = alone();
     let scenario = "write(0..2) downgrade | try-write(0..1) try-read(1..2)".parse::<Scenario>();
     let make =
         || driven!(SrlArray::with_segment_size(4, 1).expect("1 is a power of two"); downgrade);

@@ -133,7 +133,7 @@ fn search(subject: Subject, scenario: &Scenario) -> Result<u64, String> {
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("a panic");
         let told = table::unfinished(&history::so_far());
-        return Err(format!("{told}{why}"));
+        return Err(format!("{told}{why}\n"));
     }
     let seen = seen.borrow();
     match &seen.wrong {

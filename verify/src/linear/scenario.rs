@@ -210,7 +210,7 @@ pub fn threads(ops: &[Op], most: usize) -> Vec<Thread> {
 pub struct Scenario(pub Vec<Thread>);
 
 impl Scenario {
-    /// Those that are a step smaller and still well-formed: without a thread, or without an operation.
+    /// Those that are a step smaller and still well-formed: without a thread, or without an operation or two.
     pub fn smaller(&self) -> Vec<Scenario> {
         let mut smaller = Vec::new();
         for (i, thread) in self.0.iter().enumerate() {
@@ -222,9 +222,12 @@ impl Scenario {
             if self.0.len() > 1 {
                 smaller.push(with(None));
             }
-            for at in 0..thread.len() {
-                let mut less = thread.clone();
-                less.remove(at);
+            // One operation, or two: what takes a place can often go only with its release.
+            let ends = (0..thread.len()).flat_map(|at| (0..=at).map(move |first| (first, at)));
+            for (first, second) in ends {
+                let kept = thread.iter().enumerate();
+                let kept = kept.filter(|&(at, _)| at != first && at != second);
+                let less: Thread = kept.map(|(_, &op)| op).collect();
                 if is_well_formed(&less) {
                     smaller.push(with(Some(less)));
                 }

@@ -14,7 +14,7 @@ const COLUMN: usize = 28;
 /// The order of events that has no explanation, with who may have held what after each; then what is wrong.
 pub fn table(history: &History, found: &Unexplained, rules: Rules) -> String {
     let threads = history.0.len();
-    let mut told = head(threads);
+    let mut told = head(threads) + "held, by the specification\n";
     let mut at = vec![0; threads];
     let mut states = BTreeSet::from([State::default()]);
     for (i, &thread) in found.order.iter().enumerate() {
@@ -37,7 +37,7 @@ pub fn table(history: &History, found: &Unexplained, rules: Rules) -> String {
 /// The calls and answers of an execution that did not come to its end, as they came.
 pub fn unfinished(notes: &[(usize, Op, Option<Answer>)]) -> String {
     let threads = notes.iter().map(|note| note.0 + 1).max().unwrap_or(0);
-    let mut told = head(threads);
+    let mut told = head(threads).trim_end().to_owned() + "\n";
     for &(thread, op, answer) in notes {
         let text = match answer {
             None => format!("{op} …"),
@@ -53,7 +53,7 @@ fn head(threads: usize) -> String {
     for thread in 0..threads {
         let _ = write!(told, "{:<COLUMN$}", format!("T{thread}"));
     }
-    told + "held, by the specification\n"
+    told
 }
 
 fn line(told: &mut String, threads: usize, thread: usize, text: &str, held: &str) {

@@ -152,9 +152,8 @@ fn a_request_stands_in_the_way_until_it_is_granted() {
     // Of another place it does not.
     let elsewhere = lock(Write, High);
     for event in &mut events[2..] {
-        match event {
-            (1, End::Call(op, _) | End::Return(op, _)) => *op = elsewhere,
-            _ => {}
+        if let (1, End::Call(op, _) | End::Return(op, _)) = event {
+            *op = elsewhere;
         }
     }
     wrong(&[EXACT, SEGMENTS], &events, 4);
