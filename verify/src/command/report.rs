@@ -340,11 +340,11 @@ mod tests {
     fn what_is_wrong_on_purpose_has_its_sections() {
         let fate = r#"{"defect": "no-aging", "what": "", "lock": "srl-array", "expected": [], "verdict": "WRONG MODEL",
             "model": "a|b", "executions": 7, "failure": "1 < 2", "replay": null}"#;
-        let wrong = Wrong {
-            mutants: Vec::new(),
+        let evidence = Evidence {
             defects: vec![serde_json::from_str(fate).expect("a row")],
+            ..Evidence::default()
         };
-        let (markdown, html) = (markdown(&[], &wrong), html(&[], &wrong));
+        let (markdown, html) = (markdown(&[], &evidence), html(&[], &evidence));
         assert!(markdown.contains("## Seeded defects"), "{markdown}");
         let row = "| no-aging | srl-array | WRONG MODEL | a\\|b | 7 | 1 < 2 |";
         assert!(markdown.contains(row), "{markdown}");
