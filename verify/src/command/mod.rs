@@ -7,6 +7,7 @@ mod counts;
 mod defects;
 mod judge;
 mod kill;
+mod matrix;
 mod merge;
 mod mutants;
 mod pairs;

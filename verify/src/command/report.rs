@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::mutants::{self, Mutant};
-use super::{Evidence, defects, pairs, table};
+use super::{Evidence, defects, matrix, pairs, table};
 use crate::row::Row;
 
 /// Writes all three into `folder`, and `mutants.json` and `defects.json` if there are any.
@@ -101,28 +101,7 @@ fn markdown(rows: &[Row], evidence: &Evidence) -> String {
     }
     let _ = writeln!(text, "\n{}\n{}", table::summary(rows), table::drifts(rows));
     let _ = writeln!(text, "## Rows\n");
-    let head = [
-        "row",
-        "threads",
-        "operations",
-        "bound",
-        "executions",
-        "seconds",
-        "outcomes",
-        "progress",
-        "verdict",
-        "again",
-    ];
-    let _ = writeln!(
-        text,
-        "| {} |\n|{}",
-        head.join(" | "),
-        "---|".repeat(head.len())
-    );
-    for row in rows {
-        let cells = cells(row).map(|cell| bar(&cell));
-        let _ = writeln!(text, "| {} | `{}` |", cells.join(" | "), row.replay);
-    }
+    text.push_str(&matrix::markdown(rows));
     if !evidence.tables.is_empty() {
         text.push_str(&pairs::markdown(&evidence.tables));
     }

@@ -139,6 +139,7 @@ pub(super) fn at_the_same_time<T: Sync, R: Send>(
     let bar = progress_bar(items.len(), what);
     let next = AtomicUsize::new(0);
     let running = Mutex::new(BTreeSet::new());
+    let told = Mutex::new(Instant::now());
     let answers = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..workers.min(items.len()) {
@@ -152,6 +153,9 @@ pub(super) fn at_the_same_time<T: Sync, R: Send>(
                     let answer = work(item);
                     show(&bar, &running, |names| _ = names.remove(&name));
                     bar.inc(1);
+                    if bar.is_hidden() {
+                        tell(&bar, &told, what);
+                    }
                     let mut answers = answers.lock().expect("workers do not panic");
                     answers.push((i, answer));
                 }
@@ -179,6 +183,17 @@ fn show(
     change(&mut names);
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     bar.set_message(names.join("  "));
+}
+
+/// Where nobody sees a bar, in the log of a CI job: a line from time to time.
+fn tell(bar: &ProgressBar, told: &Mutex<Instant>, what: &str) {
+    let mut told = told.lock().expect("workers do not panic");
+    if told.elapsed() < Duration::from_secs(30) {
+        return;
+    }
+    *told = Instant::now();
+    let (done, all) = (bar.position(), bar.length().unwrap_or_default());
+    eprintln!("{done} of {all} {what}, now {}", bar.message());
 }
 
 fn progress_bar(items: usize, what: &str) -> ProgressBar {
