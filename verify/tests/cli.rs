@@ -155,11 +155,24 @@ fn merge_joins_and_refuses() {
     let rows: Vec<Row> = serde_json::from_str(&json).expect("rows");
     assert_eq!(rows.len(), rows[0].run.rows);
     assert!(rows.is_sorted_by_key(|row| row.number));
-    for name in ["verify.json", "verify.md", "verify.html"] {
-        let report = std::fs::read_to_string(folder.path().join(name)).expect("written");
+    let report = |name| std::fs::read_to_string(folder.path().join(name)).expect("written");
+    for name in ["verify.json", "verify.html"] {
+        let report = report(name);
         for row in &rows {
             assert!(report.contains(&row.replay), "{name}: {}", row.replay);
         }
+    }
+    // A line a program, a column a mode, which make up the command.
+    let markdown = report("verify.md");
+    for row in &rows {
+        let (primitive, mode) = (&row.primitive, &row.mode);
+        let line = format!("\n| {} | {} |", row.property, row.threads);
+        let (_, table) = markdown
+            .split_once(&format!("### {primitive}\n"))
+            .expect("a table");
+        let (head, lines) = table.split_once("|---|").expect("a head");
+        assert!(head.contains(&format!(" {mode} |")), "{}: {head}", row.name);
+        assert!(lines.contains(&line), "{}: {lines}", row.name);
     }
 
     refuses(&["merge"], &["<FILE>"]);
