@@ -188,6 +188,7 @@ unsafe impl Word for PackedWord {
         let before = if !defect(Defect::ReleaseByStore) {
             self.0.fetch_sub(mine * held(access), Release)
         } else {
+            // Relaxed, Release: as one would write it; that these are two steps is the mistake.
             let before = self.0.load(Relaxed);
             self.0
                 .store(before.wrapping_sub(mine * held(access)), Release);

@@ -394,9 +394,9 @@ fn under_faults(plain: Job) -> Vec<Job> {
     let few = Some(PREEMPTIONS_UNDER_FAULTS);
     if plain.program.property.starts_with("pair-") {
         // A deadline passes in no other row.
-        let waits = plain.program.performs.iter().flatten();
-        let passes = waits.into_iter().any(|it| *it == Operation::Deadline);
-        return vec![row(1, few, !passes), row(2, few, true)];
+        let mut performed = plain.program.performs.iter().flatten();
+        let waits = performed.any(|it| *it == Operation::Deadline);
+        return vec![row(1, few, !waits), row(2, few, true)];
     }
     match is_costly {
         false => vec![row(1, None, false), row(2, None, true)],

@@ -6,12 +6,13 @@ use spanlock::Access::{self, Read, Upgradable, Write};
 use spanlock::RwWord;
 use spanlock::words::{Run as Lanes, Word};
 use spanlock_srl::PackedWord;
-use spanlock_sync::atomic::{AtomicBool, Ordering::*};
+use spanlock_sync::atomic::Ordering::Release;
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::section::Sections;
 use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 
+use super::sections::{free, linked, walk};
 use crate::pairs::Operation as Op;
 use crate::program::{Program, Run};
 use crate::trace::{note, perform};
@@ -161,38 +162,12 @@ fn crowd<W: Word + Send + Sync + 'static>(word: W, count: usize) {
     });
 }
 
-/// Main frees what the others walk over. To read the cell is to use it, to write it is to free it.
+/// Main frees what the others walk over.
 fn walks(count: usize) {
-    let sections = Sections::new();
-    let (linked, memory) = (AtomicBool::new(true), Memory(UnsafeCell::new(1)));
-    threads(count, move |me| {
-        let memory = &memory;
-        if me == 0 {
-            // Release: as in `sections/grace`.
-            linked.store(false, Release);
-            sections.wait_for_all();
-            perform(Op::WaitForAll);
-            // SAFETY: every section has ended that could have found it.
-            memory.0.with_mut(|memory| unsafe { *memory = 0 });
-            return;
-        }
-        let section = sections.enter();
-        perform(Op::Enter);
-        let found = linked.load(Acquire);
-        if found {
-            // SAFETY: found linked, in a section that lasts.
-            let used = memory.0.with(|memory| unsafe { *memory });
-            assert_eq!(used, 1, "used after it was freed");
-        }
-        note(me, if found { "used" } else { "gone" });
-        drop(section);
-        perform(Op::Leave);
+    let (sections, memory) = (Sections::new(), linked());
+    threads(count, move |me| match me {
+        // Release: as in `sections/grace`.
+        0 => free(&sections, &memory, Release),
+        _ => walk(me, &sections, &memory),
     });
 }
-
-struct Memory(UnsafeCell<u32>);
-
-// SAFETY: that it is used by one at a time is what the models find out.
-unsafe impl Sync for Memory {}
-// SAFETY: a cell with a plain number.
-unsafe impl Send for Memory {}

@@ -64,9 +64,9 @@ pub fn programs() -> Vec<Program> {
 }
 
 /// Memory, and whether it is still linked.
-type Linked = (AtomicBool, Memory);
+pub(super) type Linked = (AtomicBool, Memory);
 
-fn linked() -> Linked {
+pub(super) fn linked() -> Linked {
     (AtomicBool::new(true), Memory(UnsafeCell::new(1)))
 }
 
@@ -75,7 +75,7 @@ fn shared() -> Arc<(Sections, Linked)> {
 }
 
 /// A section in which the memory is used if it is found.
-fn walk(me: usize, sections: &Sections, (linked, memory): &Linked) {
+pub(super) fn walk(me: usize, sections: &Sections, (linked, memory): &Linked) {
     let section = sections.enter();
     perform(Op::Enter);
     let found = linked.load(Acquire);
@@ -104,7 +104,7 @@ fn walk_again(step: usize, (sections, (linked, memory)): &(Sections, Linked)) {
 }
 
 /// Unlinks the memory, waits until nobody uses it, and frees it.
-fn free(sections: &Sections, (linked, memory): &Linked, unlinking: Ordering) {
+pub(super) fn free(sections: &Sections, (linked, memory): &Linked, unlinking: Ordering) {
     linked.store(false, unlinking);
     sections.wait_for_all();
     perform(Op::WaitForAll);
