@@ -1,0 +1,6 @@
+#![doc = include_str!("../README.md")]
+
+pub mod storage;
+pub mod testing;
+
+pub use storage::Storage;
