@@ -40,13 +40,40 @@ fn what_is_no_journal_of_ours_is_refused() {
     use Flushes::{One, Two};
     let big_endian = u32::to_be_bytes;
     let foreign = changed(One, 0, b"ext4");
-    assert!(matches!(foreign, NotAJournal { offset: 0, found: 0x6578_7434 }), "{foreign}");
+    assert!(
+        matches!(
+            foreign,
+            NotAJournal {
+                offset: 0,
+                found: 0x6578_7434
+            }
+        ),
+        "{foreign}"
+    );
     let newer = changed(One, 0x28, &big_endian(0x27));
-    assert!(matches!(newer, Newer { kind: "incompatible", bits: 0x20 }), "{newer}");
+    assert!(
+        matches!(
+            newer,
+            Newer {
+                kind: "incompatible",
+                bits: 0x20
+            }
+        ),
+        "{newer}"
+    );
     let newer = changed(One, 0x2C, &big_endian(1));
     assert!(matches!(newer, Newer { bits: 1, .. }), "{newer}");
     let other = changed(One, 0x0C, &big_endian(4096));
-    assert!(matches!(other, BlockSize { found: 4096, expected: 1024 }), "{other}");
+    assert!(
+        matches!(
+            other,
+            BlockSize {
+                found: 4096,
+                expected: 1024
+            }
+        ),
+        "{other}"
+    );
     let kind = changed(One, 4, &big_endian(2));
     assert!(matches!(kind, BadSuperblock { .. }), "{kind}");
     let first = changed(One, 0x14, &big_endian(0));
@@ -54,7 +81,16 @@ fn what_is_no_journal_of_ours_is_refused() {
     let start = changed(One, 0x1C, &big_endian(64));
     assert!(matches!(start, BadSuperblock { .. }), "{start}");
     let cut = changed(One, 0x10, &big_endian(65));
-    assert!(matches!(cut, Truncated { promised: 65, found: 64 }), "{cut}");
+    assert!(
+        matches!(
+            cut,
+            Truncated {
+                promised: 65,
+                found: 64
+            }
+        ),
+        "{cut}"
+    );
     let small = changed(One, 0x10, &big_endian(20));
     assert!(matches!(small, TooSmall { blocks: 19, .. }), "{small}");
     let sum = changed(Two, 0x40, &[1]);
@@ -69,11 +105,30 @@ fn places_are_checked() {
     let extent = |first, blocks| Extent { first, blocks };
     let made = |place| format(device(), &FormatOptions::new(BLOCK).place(place));
     let ends = made(Place::extents([extent(0, 50), extent(90, 11)])).unwrap_err();
-    assert!(matches!(ends, Error::BadPlace { first: 90, end: 101, blocks: 100 }), "{ends}");
+    assert!(
+        matches!(
+            ends,
+            Error::BadPlace {
+                first: 90,
+                end: 101,
+                blocks: 100
+            }
+        ),
+        "{ends}"
+    );
     let wraps = made(Place::extents([extent(u64::MAX, 2)])).unwrap_err();
     assert!(matches!(wraps, Error::BadPlace { .. }), "{wraps}");
     let small = made(Place::extents([extent(0, 32)])).unwrap_err();
-    assert!(matches!(small, Error::TooSmall { blocks: 31, least: 32 }), "{small}");
+    assert!(
+        matches!(
+            small,
+            Error::TooSmall {
+                blocks: 31,
+                least: 32
+            }
+        ),
+        "{small}"
+    );
     made(Place::extents([extent(60, 20), extent(2, 20)])).unwrap();
     made(Place::external(BLOCK)).unwrap();
     for size in [0, 512, 1000, 3072, 1 << 17] {

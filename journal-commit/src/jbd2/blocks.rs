@@ -231,7 +231,11 @@ mod tests {
             for count in [1, 2, most - 1, most] {
                 let mut descriptor = Descriptor::new(&format, Tid(7));
                 let tag = |i: usize| Tag {
-                    home: if format.wide { (i as u64) << 31 } else { i as u64 },
+                    home: if format.wide {
+                        (i as u64) << 31
+                    } else {
+                        i as u64
+                    },
                     escaped: i % 3 == 0,
                     checksum: match format.checksums {
                         Checksums::Third => !(i as u32),

@@ -39,6 +39,9 @@ mod tests {
         assert_eq!(crc32_be(!0, all), 0x0376_E6E7);
         assert_eq!(crc32c(crc32c(7, one), two), crc32c(7, all));
         assert_eq!(crc32_be(crc32_be(7, one), two), crc32_be(7, all));
-        assert_eq!(crc32c_without(3, b"12345678", 2), crc32c(3, b"12\0\0\0\x0078"));
+        assert_eq!(
+            crc32c_without(3, b"12345678", 2),
+            crc32c(3, b"12\0\0\0\x0078")
+        );
     }
 }

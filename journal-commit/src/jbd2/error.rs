@@ -55,7 +55,9 @@ pub enum Error {
         least: u64,
     },
     /// The place has fewer blocks than the superblock says.
-    #[error("the journal has {promised} blocks, but its place only {found}: it was cut short, or the place is not all of it")]
+    #[error(
+        "the journal has {promised} blocks, but its place only {found}: it was cut short, or the place is not all of it"
+    )]
     Truncated {
         /// In the superblock.
         promised: u64,
@@ -63,7 +65,9 @@ pub enum Error {
         found: u64,
     },
     /// The place reaches beyond the storage.
-    #[error("blocks {first} to {end} of the journal's place lie beyond the storage, which has {blocks} blocks")]
+    #[error(
+        "blocks {first} to {end} of the journal's place lie beyond the storage, which has {blocks} blocks"
+    )]
     BadPlace {
         /// First block of the extent.
         first: u64,
@@ -73,7 +77,9 @@ pub enum Error {
         blocks: u64,
     },
     /// The journal has a checksum, or a field, that no crash explains.
-    #[error("the journal is damaged: {what}, in block {block} of the log, transaction {tid}; nothing was replayed")]
+    #[error(
+        "the journal is damaged: {what}, in block {block} of the log, transaction {tid}; nothing was replayed"
+    )]
     Damaged {
         /// What is wrong.
         what: &'static str,

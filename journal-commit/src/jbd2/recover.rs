@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::blocks::{
-    commit_seconds, data_checksum, is_commit_sound, is_sealed, revoked, tags, Tag,
+    Tag, commit_seconds, data_checksum, is_commit_sound, is_sealed, revoked, tags,
 };
 use super::checksum::{FIRST_SEED, crc32_be};
 use super::error::Error;
