@@ -8,19 +8,35 @@
 //! | `superblock.rs`, `blocks.rs`, `checksum.rs` | blocks to bytes and back |
 //! | `place.rs` | where the log's blocks lie in a storage |
 //! | `recover.rs` | the three passes |
+//! | `journal.rs`, `handle.rs`, `transaction.rs`, `buffers.rs` | transactions, as threads see them |
+//! | `commit.rs`, `submission.rs` | from a running transaction to one in the log |
+//! | `checkpoint.rs` | from there home |
+//! | `raw/` | the state machines of all that |
 //!
 //! [`docs/format.md`]: https://github.com/spanlock/spanlock/blob/main/journal-commit/docs/format.md
 
 mod blocks;
+mod buffers;
+mod checkpoint;
 mod checksum;
+mod commit;
 mod error;
 mod format;
+mod handle;
+mod journal;
+mod options;
 mod place;
+mod raw;
 mod recover;
+mod submission;
 mod superblock;
+mod transaction;
 
-pub use error::Error;
+pub use error::{Error, Failure};
 pub use format::{Flushes, Tid};
+pub use handle::{BlockMut, Handle};
+pub use journal::{Journal, Stats};
+pub use options::{CommitWay, Options};
 pub use place::{Extent, Place};
 pub use recover::{Recovery, recover};
 pub use superblock::{FormatOptions, format};

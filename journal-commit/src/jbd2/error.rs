@@ -1,5 +1,6 @@
 //! What can go wrong with a journal: one error for the whole module.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -102,6 +103,37 @@ pub enum Error {
         /// Blocks on the device.
         blocks: u64,
     },
+    /// A handle asked for more credits than a transaction can have.
+    #[error(
+        "{asked} credits for one handle: a transaction of this journal has at most {most}; split the work, or make a larger journal"
+    )]
+    TooManyCredits {
+        /// Blocks asked for.
+        asked: u32,
+        /// Blocks a transaction can have.
+        most: u32,
+    },
+    /// A handle has used up its credits.
+    #[error(
+        "the handle has used up its {credits} credits: begin it with more (block {block} is unchanged)"
+    )]
+    NoCredits {
+        /// What it began with.
+        credits: u32,
+        /// The block that there was no credit for.
+        block: u64,
+    },
+    /// There was no such transaction yet.
+    #[error("transaction {tid} has not begun: the running one would be {next}")]
+    NoSuchTransaction {
+        /// The one asked for.
+        tid: Tid,
+        /// The one that is running, or comes next.
+        next: Tid,
+    },
+    /// Something failed before, and nothing is committed any more.
+    #[error("the journal is poisoned, {0}; open it again, which recovers all that was committed")]
+    Poisoned(Failure),
     /// The storage failed while the journal was opened or read; nothing is lost by it.
     #[error("{doing}: {source}")]
     Io {
@@ -110,6 +142,30 @@ pub enum Error {
         /// The storage's error.
         source: Arc<io::Error>,
     },
+}
+
+/// What poisoned a journal.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What was being done.
+    pub doing: &'static str,
+    /// The storage's error, if it was one.
+    pub source: Option<Arc<io::Error>>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Some(source) => write!(f, "{} failed: {source}", self.doing),
+            None => f.write_str(self.doing),
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        Error::Poisoned(failure)
+    }
 }
 
 impl Error {

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use spanlock_journal::jbd2::{Extent, Place};
 
 /// Whether e2fsprogs is there. Where it is not the test is skipped, and says so; where everything has to run (`CI` is set) it fails.
-pub fn have_e2fsprogs() -> bool {
+pub(crate) fn have_e2fsprogs() -> bool {
     let there = ["mke2fs", "debugfs", "e2fsck"]
         .iter()
         .all(|tool| Command::new(tool).arg("-V").output().is_ok());
@@ -21,19 +21,19 @@ pub fn have_e2fsprogs() -> bool {
 }
 
 /// A file system in a file, with one file `file` of `blocks` blocks in it.
-pub struct Image {
+pub(crate) struct Image {
     folder: tempfile::TempDir,
-    pub path: PathBuf,
-    pub block_bytes: u32,
+    pub(crate) path: PathBuf,
+    pub(crate) block_bytes: u32,
     /// The journal's blocks.
-    pub journal: Vec<u64>,
+    pub(crate) journal: Vec<u64>,
     /// The file's.
-    pub file: Vec<u64>,
+    pub(crate) file: Vec<u64>,
 }
 
 impl Image {
     /// With these features added or taken from ext4's own.
-    pub fn new(block_bytes: u32, features: &str, blocks: u32) -> Image {
+    pub(crate) fn new(block_bytes: u32, features: &str, blocks: u32) -> Image {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("image");
         let content = folder.path().join("content");
@@ -61,7 +61,7 @@ impl Image {
     }
 
     /// Where the journal lies in the image.
-    pub fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         let mut extents: Vec<Extent> = Vec::new();
         for block in &self.journal {
             match extents.last_mut() {
@@ -75,23 +75,23 @@ impl Image {
         Place::extents(extents)
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         fs::read(&self.path).unwrap()
     }
 
     /// The blocks of the file as an image has them.
-    pub fn file_of(&self, image: &[u8]) -> Vec<u8> {
+    pub(crate) fn file_of(&self, image: &[u8]) -> Vec<u8> {
         let size = self.block_bytes as usize;
         let block = |number: &u64| &image[*number as usize * size..][..size];
         self.file.iter().flat_map(block).copied().collect()
     }
 
     /// Runs debugfs with a script, writing.
-    pub fn script(&self, commands: &str) {
+    pub(crate) fn script(&self, commands: &str) {
         let script = self.folder.path().join("script");
         fs::write(&script, commands).unwrap();
         let mut debugfs = Command::new("debugfs");
@@ -104,7 +104,7 @@ impl Image {
     }
 
     /// What `e2fsck -fy` makes of an image: its bytes, and what it said.
-    pub fn fsck(&self, image: &[u8]) -> (Vec<u8>, String) {
+    pub(crate) fn fsck(&self, image: &[u8]) -> (Vec<u8>, String) {
         let path = self.folder.path().join("fsck");
         fs::write(&path, image).unwrap();
         let done = (Command::new("e2fsck").arg("-fy").arg(&path).output()).unwrap();
@@ -115,19 +115,19 @@ impl Image {
     }
 }
 
-pub fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8_lossy(&both).into_owned()
 }
 
-pub fn run(command: &mut Command) -> Output {
+pub(crate) fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", text(&output));
     output
 }
 
 /// One command of debugfs, writing; what it printed.
-pub fn debugfs(image: &Path, request: &str) -> String {
+pub(crate) fn debugfs(image: &Path, request: &str) -> String {
     text(&run(Command::new("debugfs")
         .args(["-w", "-R", request])
         .arg(image)))
