@@ -56,11 +56,6 @@ impl Tickets {
         }
     }
 
-    /// How many buffers there will be.
-    pub(crate) fn total(&self) -> u32 {
-        self.total
-    }
-
     /// A ticket, unless as many threads have one as there are buffers: then who asks is not needed.
     pub(crate) fn admit(&self) -> bool {
         // Relaxed, both: only the number matters. The look first keeps the counter from running around.
