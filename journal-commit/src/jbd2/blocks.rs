@@ -236,7 +236,7 @@ mod tests {
                     } else {
                         i as u64
                     },
-                    escaped: i % 3 == 0,
+                    escaped: i.is_multiple_of(3),
                     checksum: match format.checksums {
                         Checksums::Third => !(i as u32),
                         _ => 0,
