@@ -10,7 +10,7 @@
 //! | `recover.rs` | the three passes |
 //! | `journal.rs`, `handle.rs`, `transaction.rs`, `buffers.rs` | transactions, as threads see them |
 //! | `commit.rs`, `submission.rs` | from a running transaction to one in the log |
-//! | `checkpoint.rs` | from there home |
+//! | `log.rs`, `checkpoint.rs` | the log's room; from there home |
 //! | `raw/` | the state machines of all that |
 //!
 //! [`docs/format.md`]: https://github.com/spanlock/spanlock/blob/main/journal-commit/docs/format.md
@@ -24,6 +24,7 @@ mod error;
 mod format;
 mod handle;
 mod journal;
+mod log;
 mod options;
 mod place;
 mod raw;

@@ -4,7 +4,6 @@
 mod ext4;
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::sync::Arc;
 
 use ext4::Image;
@@ -172,7 +171,7 @@ fn kernel(image: &Image, crashed: &[u8]) -> Outcome {
     let (path, point) = (image.folder().join("mount"), image.folder().join("point"));
     std::fs::write(&path, crashed).unwrap();
     std::fs::create_dir_all(&point).unwrap();
-    let mount = Command::new("mount")
+    let mount = ext4::tool("mount")
         .args(["-o", "loop"])
         .arg(&path)
         .arg(&point)
@@ -181,7 +180,7 @@ fn kernel(image: &Image, crashed: &[u8]) -> Outcome {
     if !mount.status.success() {
         return Err(ext4::text(&mount));
     }
-    ext4::run(Command::new("umount").arg(&point));
+    ext4::run(ext4::tool("umount").arg(&point));
     Ok(std::fs::read(&path).unwrap())
 }
 

@@ -9,6 +9,8 @@
 //! | `medium.rs` | poisoning: no acknowledgement after, or beside, a failure |
 
 pub(crate) mod medium;
+#[cfg(all(test, spanlock_loom))]
+mod models;
 pub(crate) mod owner;
 pub(crate) mod signal;
 pub(crate) mod tickets;

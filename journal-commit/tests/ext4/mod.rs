@@ -12,7 +12,7 @@ use spanlock_journal::jbd2::{Extent, Place};
 pub(crate) fn have_e2fsprogs() -> bool {
     let there = ["mke2fs", "debugfs", "e2fsck"]
         .iter()
-        .all(|tool| Command::new(tool).arg("-V").output().is_ok());
+        .all(|name| tool(name).arg("-V").output().is_ok());
     if !there {
         println!("SKIPPED: no e2fsprogs here (apt-get install e2fsprogs)");
         assert!(std::env::var_os("CI").is_none(), "e2fsprogs is missing");
@@ -44,7 +44,7 @@ impl Image {
         fs::File::create(&path).unwrap().set_len(size).unwrap();
         let journal = format!("size={}", block_bytes / 1024);
         let bytes = block_bytes.to_string();
-        let mut make = Command::new("mke2fs");
+        let mut make = tool("mke2fs");
         make.args(["-q", "-F", "-t", "ext4", "-b", &bytes, "-J", &journal]);
         run(make.args(["-O", features]).arg(&path));
         debugfs(&path, &format!("write {} file", content.display()));
@@ -94,7 +94,7 @@ impl Image {
     pub(crate) fn script(&self, commands: &str) {
         let script = self.folder.path().join("script");
         fs::write(&script, commands).unwrap();
-        let mut debugfs = Command::new("debugfs");
+        let mut debugfs = tool("debugfs");
         let done = run(debugfs.arg("-w").arg("-f").arg(script).arg(&self.path));
         let text = text(&done);
         assert!(
@@ -107,12 +107,19 @@ impl Image {
     pub(crate) fn fsck(&self, image: &[u8]) -> (Vec<u8>, String) {
         let path = self.folder.path().join("fsck");
         fs::write(&path, image).unwrap();
-        let done = (Command::new("e2fsck").arg("-fy").arg(&path).output()).unwrap();
+        let done = (tool("e2fsck").arg("-fy").arg(&path).output()).unwrap();
         let text = text(&done);
         // 0: nothing to do, 1: corrected, 2: and a reboot is wanted.
         assert!(done.status.code().is_some_and(|code| code < 4), "{text}");
         (fs::read(&path).unwrap(), text)
     }
+}
+
+/// A program of the system's, which may lie where only root looks for it.
+pub(crate) fn tool(name: &str) -> Command {
+    let folders = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(name));
+    let found = folders.into_iter().find(|path| path.exists());
+    found.map_or_else(|| Command::new(name), Command::new)
 }
 
 pub(crate) fn text(output: &Output) -> String {
@@ -128,13 +135,11 @@ pub(crate) fn run(command: &mut Command) -> Output {
 
 /// One command of debugfs, writing; what it printed.
 pub(crate) fn debugfs(image: &Path, request: &str) -> String {
-    text(&run(Command::new("debugfs")
-        .args(["-w", "-R", request])
-        .arg(image)))
+    text(&run(tool("debugfs").args(["-w", "-R", request]).arg(image)))
 }
 
 fn blocks_of(image: &Path, name: &str) -> Vec<u64> {
-    let output = run(Command::new("debugfs")
+    let output = run(tool("debugfs")
         .args(["-R", &format!("blocks {name}")])
         .arg(image));
     let list = String::from_utf8(output.stdout).unwrap();

@@ -142,7 +142,7 @@ impl<F: Clone> Drop for Operation<'_, F> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
 mod tests {
     use super::*;
 

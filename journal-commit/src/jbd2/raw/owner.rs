@@ -131,7 +131,7 @@ impl Drop for Owner<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
 mod tests {
     use super::*;
 
