@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use spanlock_journal::jbd2::{
-    CommitWay, Extent, Flushes, FormatOptions, Journal, Options, Place, format, recover,
+    CommitWay, Extent, Flushes, FormatOptions, Handle, Journal, Options, Place, format, recover,
 };
 use spanlock_journal::testing::{History, Loss, Recorded};
 
@@ -172,4 +172,51 @@ fn one_flush() {
 #[test]
 fn one_flush_cooperative() {
     all_images(Flushes::One, CommitWay::Cooperative);
+}
+
+/// A revoke block of several sectors, torn: in the format with one flush no checksum would tell.
+#[test]
+fn torn_revokes() {
+    for flushes in [Flushes::Two, Flushes::One] {
+        let log = Arc::new(Recorded::new(512 * BLOCK));
+        let home = Arc::new(Recorded::new(128 * BLOCK));
+        format(
+            log.clone(),
+            &FormatOptions::new(BLOCK as u32).flushes(flushes),
+        )
+        .unwrap();
+        let options = Options::new(BLOCK as u32).way(CommitWay::Serial);
+        let journal = Journal::open(log.clone(), home.clone(), options).unwrap();
+        let put = |handle: &mut Handle<'_>, number: u64, byte: u8| {
+            let mut block = handle.get_write(number).unwrap();
+            block.fill(byte);
+            block.dirty().unwrap();
+        };
+        let mut handle = journal.begin(101).unwrap();
+        (0..=100).for_each(|number| put(&mut handle, number, 1));
+        handle.stop_durable().unwrap();
+        let first_cut = log.now();
+        let mut handle = journal.begin(101).unwrap();
+        (0..100).for_each(|number| handle.revoke(number).unwrap());
+        put(&mut handle, 100, 2);
+        handle.stop_durable().unwrap();
+        drop(journal);
+
+        let history = log.history();
+        let mut seen = [0; 3];
+        for cut in first_cut..=history.len() {
+            for seed in 0..40 {
+                let log = Recorded::from_image(history.image(cut, Loss::Sectors(seed)));
+                let home = Recorded::new(128 * BLOCK);
+                recover(log, &home, BLOCK as u32, &Place::whole()).unwrap();
+                let home = home.visible();
+                let found = home[100 * BLOCK];
+                let expected = if found == 2 { 0 } else { 1 };
+                let all = home[..100 * BLOCK].iter().all(|byte| *byte == expected);
+                assert!(all, "{flushes:?}, cut {cut}, seed {seed}: {found}");
+                seen[usize::from(found)] += 1;
+            }
+        }
+        assert!(seen[1] > 40 && seen[2] > 40, "{seen:?}");
+    }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ext4::Image;
 use spanlock_journal::Storage;
 use spanlock_journal::jbd2::{
-    CommitWay, Flushes, FormatOptions, Journal, Options, Recovery, Tid, format, recover,
+    CommitWay, Flushes, FormatOptions, Journal, Options, Place, Recovery, Tid, format, recover,
 };
 use spanlock_journal::testing::{History, Loss, Recorded};
 
@@ -325,5 +325,89 @@ fn debugfs_reads_ours() {
                 "{block}: {text}"
             );
         }
+    }
+}
+
+/// Journals as mke2fs and debugfs make them, without checksums or with the first ones and two flushes, are gone on with.
+#[test]
+fn journals_that_others_made() {
+    if !ext4::have_e2fsprogs() {
+        return;
+    }
+    for (features, script) in [
+        ("^metadata_csum,64bit", None),
+        ("^metadata_csum,^64bit", None),
+        ("^metadata_csum,64bit", Some("jo -c\njc\n")),
+        ("metadata_csum,64bit", Some("jo -c\njc\n")),
+    ] {
+        let image = Image::new(1024, features, 24);
+        if let Some(script) = script {
+            image.script(script);
+        }
+        ext4::debugfs(&image.path, "feature needs_recovery");
+        let device = Arc::new(Recorded::from_image(image.bytes()));
+        let options = Options::new(1024).place(image.place());
+        let journal = Journal::open(device.clone(), device.clone(), options).unwrap();
+        let mut random = fastrand::Rng::with_seed(1);
+        for round in 1..20 {
+            let step = one_handle(&journal, &image.file, round, &mut random);
+            journal.wait(step.tid).unwrap();
+        }
+        drop(journal);
+        let crashed = device.medium();
+        let (recovered, done) = ours(&image, &crashed);
+        assert_eq!(done.transactions, 19, "{features} {script:?}");
+        let (checked, text) = image.fsck(&crashed);
+        assert!(text.contains("recovering journal"), "{text}");
+        assert!(
+            image.file_of(&checked) == image.file_of(&recovered),
+            "{text}"
+        );
+    }
+}
+
+/// An external journal, on a device that mke2fs made for it: `debugfs` shows it.
+#[test]
+fn an_external_journal() {
+    if !ext4::have_e2fsprogs() {
+        return;
+    }
+    for block_bytes in [1024, 4096] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let device = std::fs::File::create(&path).unwrap();
+        device.set_len(u64::from(block_bytes) * 2048).unwrap();
+        let mut make = ext4::tool("mke2fs");
+        make.args([
+            "-q",
+            "-F",
+            "-O",
+            "journal_dev",
+            "-b",
+            &block_bytes.to_string(),
+        ]);
+        ext4::run(make.arg(&path));
+        let place = Place::external(block_bytes);
+        let log = Arc::new(Recorded::from_image(std::fs::read(&path).unwrap()));
+        let home = Arc::new(Recorded::new(64 * block_bytes as usize));
+        let options = Options::new(block_bytes).place(place.clone());
+        let journal = Journal::open(log.clone(), home.clone(), options).unwrap();
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut last = None;
+        for round in 1..10 {
+            let step = one_handle(&journal, &[17, 23, 42], round, &mut random);
+            journal.wait(step.tid).unwrap();
+            last = Some(step.tid);
+        }
+        drop(journal);
+        std::fs::write(&path, log.medium()).unwrap();
+        // It wants a file system's image too, for the size of blocks.
+        let image = Image::new(block_bytes, "64bit", 4);
+        let text = ext4::debugfs(&image.path, &format!("logdump -a -f {}", path.display()));
+        let line = format!("sequence {}, type 2 (commit block)", last.unwrap());
+        assert!(text.contains(&line), "{line}: {text}");
+        assert!(text.contains("FS block 42"), "{text}");
+        let done = recover(log, home, block_bytes, &place).unwrap();
+        assert_eq!(done.transactions, 9);
     }
 }

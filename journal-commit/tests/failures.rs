@@ -1,14 +1,14 @@
 //! Every write and every flush of a run fails once, at each index: nothing is acknowledged that is not on the medium, nobody hangs, and everybody hears of
 //! it, until the journal is opened again.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Condvar, Mutex, Once, mpsc};
 use std::time::Duration;
 
-use spanlock_journal::jbd2::Extent;
+use spanlock_journal::Storage;
 use spanlock_journal::jbd2::{
-    CommitWay, Error, Flushes, FormatOptions, Journal, Options, Place, Tid, format,
+    CommitWay, Error, Extent, Flushes, FormatOptions, Journal, Options, Place, Tid, format,
 };
 use spanlock_journal::testing::{Fault, FaultAt, FaultKind, Recorded};
 
@@ -260,4 +260,127 @@ fn opening() {
             assert_eq!(journal.recovery().transactions, 1);
         }
     }
+}
+
+/// A device on which a write home fails and loses all that is dirty, between a commit's writes and its flush, which succeeds; and the failure is told only
+/// after that. So who has flushed well must still not believe it.
+struct LateNews {
+    device: Arc<Recorded>,
+    stage: Mutex<Stage>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+enum Stage {
+    Off,
+    Armed,
+    /// The commit's writes are done, and it flushes.
+    Flushing,
+    /// The write home has lost them.
+    Lost,
+    /// The commit has done all it does.
+    Sealed,
+}
+
+impl LateNews {
+    fn reach(&self, stage: Stage) {
+        *self.stage.lock().unwrap() = stage;
+        self.changed.notify_all();
+    }
+
+    fn wait_for(&self, stage: Stage) {
+        let guard = self.stage.lock().unwrap();
+        drop(self.changed.wait_while(guard, |now| *now < stage).unwrap());
+    }
+
+    fn is_at(&self, stage: Stage) -> bool {
+        *self.stage.lock().unwrap() == stage
+    }
+}
+
+impl Storage for LateNews {
+    fn len(&self) -> u64 {
+        self.device.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.device.read_at(buf, offset)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let is_home = offset < (BLOCKS * BLOCK) as u64;
+        if !is_home || self.is_at(Stage::Off) {
+            return self.device.write_at(data, offset);
+        }
+        self.wait_for(Stage::Flushing);
+        self.device.plan(Fault {
+            at: FaultAt::Write(self.device.writes()),
+            kind: FaultKind::Error,
+            for_ever: false,
+            drop_dirty: true,
+        });
+        let lost = self.device.write_at(data, offset);
+        self.reach(Stage::Lost);
+        self.wait_for(Stage::Sealed);
+        std::thread::sleep(Duration::from_millis(50));
+        lost
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if self.is_at(Stage::Armed) {
+            self.reach(Stage::Flushing);
+            self.wait_for(Stage::Lost);
+        }
+        self.device.flush()
+    }
+
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let written = self.device.write_fua(data, offset);
+        if self.is_at(Stage::Lost) {
+            self.reach(Stage::Sealed);
+        }
+        written
+    }
+}
+
+#[test]
+fn a_flush_that_went_well_beside_a_failure_acknowledges_nothing() {
+    let device = Arc::new(Recorded::from_image(device(Flushes::Two)));
+    let late = Arc::new(LateNews {
+        device: device.clone(),
+        stage: Mutex::new(Stage::Off),
+        changed: Condvar::new(),
+    });
+    let options = options().way(CommitWay::Serial);
+    let journal = Journal::open(late.clone(), late.clone(), options).unwrap();
+    // Ten blocks of the log each: with the fifth the next one has no room, and writes blocks home.
+    let eight = |byte| {
+        let mut handle = journal.begin(8).unwrap();
+        for number in 0..8 {
+            let mut block = handle.get_write(number).unwrap();
+            block.fill(byte);
+            block.dirty().unwrap();
+        }
+        handle.stop()
+    };
+    (1..=4).for_each(|round| journal.wait(eight(round)).unwrap());
+    assert_eq!(journal.stats().checkpoints, 0);
+    let fifth = eight(5);
+    late.reach(Stage::Armed);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| journal.wait(fifth));
+        let joiner = scope.spawn(|| {
+            while let Ok(handle) = journal.begin(0) {
+                assert_eq!(handle.stop(), fifth, "there is no room for another one");
+            }
+        });
+        let told = waiter.join().unwrap();
+        assert!(matches!(told, Err(Error::Poisoned(_))), "{told:?}");
+        joiner.join().unwrap();
+    });
+    let told = [Told {
+        acknowledged: 4,
+        errors: 0,
+    }];
+    check(&device, &told, "late news");
 }

@@ -148,7 +148,8 @@ fn revoked_blocks_stay_as_they_are() {
     every_way(|flushes, options| {
         let devices = Devices::new(64, flushes);
         let journal = devices.open(options.clone());
-        fill(&journal, &[1, 2, 3], 5);
+        let tid = fill(&journal, &[1, 2, 3], 5);
+        journal.wait(tid).unwrap();
         let mut handle = journal.begin(3).unwrap();
         handle.revoke(1).unwrap();
         handle.revoke(2).unwrap();
@@ -340,4 +341,84 @@ fn an_external_journal() {
     assert!(log.visible()[..2 * BLOCK].iter().all(|byte| *byte == 0xAB));
     let journal = Journal::open(log, home, options).unwrap();
     assert_eq!(journal.recovery().transactions, 1);
+}
+
+/// A panic in a thread that has a handle: before it has changed anything the journal goes on, afterwards it is poisoned; nobody hangs.
+#[test]
+fn panics_leave_it_usable_or_poisoned() {
+    let devices = Devices::new(64, Flushes::Two);
+    let journal = devices.open(options());
+    std::thread::scope(|scope| {
+        let panics = scope.spawn(|| {
+            let mut handle = journal.begin(2).unwrap();
+            let mut block = handle.get_write(1).unwrap();
+            block.fill(1);
+            panic!("planned, before the block is dirty");
+        });
+        assert!(panics.join().is_err());
+        let tid = fill(&journal, &[1], 2);
+        journal.wait(tid).unwrap();
+        assert_eq!(byte(&journal, 1), 2);
+
+        let panics = scope.spawn(|| {
+            let mut handle = journal.begin(2).unwrap();
+            handle.get_write(1).unwrap().dirty().unwrap();
+            let _block = handle.get_write(2).unwrap();
+            panic!("planned, midway");
+        });
+        assert!(panics.join().is_err());
+        let waits = scope.spawn(|| journal.begin(1).map(|handle| handle.stop_durable()));
+        assert!(matches!(waits.join().unwrap(), Err(Error::Poisoned(_))));
+    });
+    assert_eq!(byte(&devices.crashed().open(options()), 1), 2);
+}
+
+#[test]
+fn ids_wrap_around() {
+    let devices = Devices::new(64, Flushes::One);
+    let sequence = (u32::MAX - 10).to_be_bytes();
+    devices.log.write_fua(&sequence, 0x18).unwrap();
+    let journal = devices.open(options());
+    let mut last = journal.begin(0).unwrap().tid();
+    for round in 0..30 {
+        let tid = fill(&journal, &[1, 2 + u64::from(round)], round);
+        journal.wait(tid).unwrap();
+        assert!(last.is_before(tid) || last == tid);
+        last = tid;
+    }
+    assert!(last.0 < 30, "{last}");
+    assert_eq!(byte(&devices.crashed().open(options()), 1), 29);
+}
+
+#[test]
+fn files_and_persistent_memory() {
+    use spanlock_journal::storage::{FileMode, FileStorage, PmemStorage};
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let used = |log: Arc<dyn Storage>, home: Arc<dyn Storage>| {
+        format(log.clone(), &FormatOptions::new(BLOCK as u32)).unwrap();
+        for way in WAYS {
+            let journal = Journal::open(log.clone(), home.clone(), options().way(way)).unwrap();
+            let tid = fill(&journal, &[1, 9], way as u8 + 5);
+            journal.wait(tid).unwrap();
+            drop(journal);
+            let journal = Journal::open(log.clone(), home.clone(), options()).unwrap();
+            assert_eq!(journal.recovery().transactions, 1);
+            assert_eq!(byte(&journal, 9), way as u8 + 5);
+            journal.close().unwrap();
+        }
+    };
+    for mode in [FileMode::Buffered, FileMode::Direct, FileMode::Dsync] {
+        let file = |name| FileStorage::create(path(&format!("{mode:?}-{name}")), 1 << 18, mode);
+        match (file("log"), file("home")) {
+            (Ok(log), Ok(home)) => used(Arc::new(log), Arc::new(home)),
+            (log, _) => println!("SKIPPED {mode:?}: {:?}", log.err()),
+        }
+    }
+    let region = |name: &str| {
+        let options = spanlock_pmem::Options::new();
+        let region = spanlock_pmem::MappedFile::create(path(name), 1 << 18, options).unwrap();
+        Arc::new(PmemStorage::new(region))
+    };
+    used(region("pm-log"), region("pm-home"));
 }

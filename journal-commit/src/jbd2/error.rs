@@ -132,8 +132,8 @@ pub enum Error {
         next: Tid,
     },
     /// Something failed before, and nothing is committed any more.
-    #[error("the journal is poisoned, {0}; open it again, which recovers all that was committed")]
-    Poisoned(Failure),
+    #[error("the journal is poisoned ({0}): open it again, which recovers all that was committed")]
+    Poisoned(#[source] Failure),
     /// The storage failed while the journal was opened or read; nothing is lost by it.
     #[error("{doing}: {source}")]
     Io {
@@ -159,6 +159,12 @@ impl fmt::Display for Failure {
             Some(source) => write!(f, "{} failed: {source}", self.doing),
             None => f.write_str(self.doing),
         }
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|it| it as _)
     }
 }
 
