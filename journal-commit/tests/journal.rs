@@ -133,9 +133,13 @@ fn data_that_looks_like_the_journals_own_is_kept() {
         let mut handle = journal.begin(2).unwrap();
         let mut block = handle.get_write(3).unwrap();
         block[..4].copy_from_slice(&0xC03B_3998_u32.to_be_bytes());
-        block[4..12].copy_from_slice(&[0, 0, 0, 2, 0, 0, 0, 2]);
+        block[4..12].copy_from_slice(&[0, 0, 0, 2, 0, 0, 0, 9]);
+        let looks_like = block[..12].to_vec();
         block.dirty().unwrap();
         handle.stop_durable().unwrap();
+        // Who walks through the log does not meet it.
+        let log = devices.log.medium();
+        assert!(log.chunks(BLOCK).all(|block| block[..12] != looks_like));
         let journal = devices.crashed().open(options);
         let mut found = vec![0; BLOCK];
         journal.read(3, &mut found).unwrap();

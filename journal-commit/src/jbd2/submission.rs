@@ -11,7 +11,8 @@
 //! The last row: the sum in the commit block does not cover revoke blocks, so a torn one would not be noticed.
 //!
 //! # Invariants
-//! - **C1** The commit block of two flushes is written by the one [owner](super::raw::owner), after a flush that came after all other writes.
+//! - **C1** The commit block of two flushes is written by the one [owner](super::raw::owner), after a flush that came after all other writes, and after the
+//!   medium has [settled](super::raw::medium) since: so what it commits is durable, whatever fails beside it.
 //! - **C2** A transaction is said to be committed by the owner alone, after its last flush, once the medium has settled (J3).
 //! - **C3** The commit block is in place before the last buffer is published: whoever completes that can go on.
 
@@ -133,6 +134,8 @@ impl Inner {
         let commit_block = submission.commit_block.lock().clone();
         let flushes = if let Some((block, content)) = commit_block {
             self.on_medium("flushing the log", || storage.flush())?;
+            // Or else it could commit what a failure beside the flush has lost.
+            self.medium.settle()?;
             self.on_medium("writing a commit block", || {
                 let (at, _) = self.blocks.find(block)?;
                 storage.write_fua(&content, at)
