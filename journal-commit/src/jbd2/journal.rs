@@ -159,7 +159,7 @@ impl Journal {
     /// For a journal inside of what it protects, `log` and `home` are the same storage, as two `Arc`s of it.
     ///
     /// # Errors
-    /// As [`recover`](super::recover). The journal must have the superblock that has features (version 2).
+    /// As [`recover`](super::recover()). The journal must have the superblock that has features (version 2).
     pub fn open(
         log: impl Storage + 'static,
         home: impl Storage + 'static,

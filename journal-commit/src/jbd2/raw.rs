@@ -1,5 +1,7 @@
 //! The small state machines that a commit is made of, without data, formats or storage: each can be model-checked alone.
 //!
+//! Cooperative commit is after H. Cui, *An Efficient Journaling Mechanism in Lustre File System for Fast Storage Devices*, Seoul National University, 2018.
+//!
 //! | file | what it settles |
 //! |---|---|
 //! | `signal.rs` | sleeping until something is so; no wake is lost |

@@ -1,7 +1,7 @@
 //! Who writes the commit block.
 //!
 //! # The problem
-//! Exactly one thread may write it, after all other blocks are written. [JBD] gives it to the first thread that arrives, and leaves open what happens if none
+//! Exactly one thread may write it, after all other blocks are written. Cui's thesis (see [`raw`](super)) gives it to the first thread that arrives, and leaves open what happens if none
 //! does, or if that one dies. Here it goes to whoever completes the last block, for it need not wait; and if it lets go without having finished, the next that
 //! looks takes it over. The journal's thread looks last, and stays until it is done.
 //!

@@ -1,7 +1,7 @@
 //! Tickets: which thread writes which prepared buffer of a transaction, and which was the last.
 //!
 //! # The problem
-//! [JBD] §3.1: while the journal's thread prepares a transaction's buffers one by one, those who wait for the commit write them, in parallel. One counter
+//! Cui's thesis (see [`raw`](super)), §3.1: while the journal's thread prepares a transaction's buffers one by one, those who wait for the commit write them, in parallel. One counter
 //! counts the threads that come to help, another the buffers that are prepared; who comes when there are more threads than buffers goes to sleep.
 //!
 //! # Differences from the thesis
