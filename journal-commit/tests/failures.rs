@@ -3,6 +3,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, Once};
 use std::time::Duration;
 
@@ -254,12 +255,16 @@ fn opening() {
 struct LateNews {
     device: Arc<Recorded>,
     during: During,
+    /// Writes to the log since it was armed.
+    log_writes: AtomicU32,
     stage: Mutex<Stage>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum During {
+    /// The writes of data: some are lost, the others and the descriptor, which is written last, stay.
+    Data,
     Flush,
     CommitBlock,
 }
@@ -312,6 +317,13 @@ impl Storage for LateNews {
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let is_home = offset < (BLOCKS * BLOCK) as u64;
+        if !is_home
+            && self.during == During::Data
+            && self.is_at(Stage::Armed)
+            && self.log_writes.fetch_add(1, Relaxed) == 4
+        {
+            return self.lose_beside(|| self.device.write_at(data, offset));
+        }
         if !is_home || self.is_at(Stage::Off) {
             return self.device.write_at(data, offset);
         }
@@ -348,11 +360,12 @@ impl Storage for LateNews {
 
 #[test]
 fn success_beside_a_failure_is_not_believed() {
-    for during in [During::Flush, During::CommitBlock] {
+    for during in [During::Data, During::Flush, During::CommitBlock] {
         let device = Arc::new(Recorded::from_image(device(Flushes::Two)));
         let late = Arc::new(LateNews {
             device: device.clone(),
             during,
+            log_writes: AtomicU32::new(0),
             stage: Mutex::new(Stage::Off),
             changed: Condvar::new(),
         });

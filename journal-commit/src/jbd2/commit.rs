@@ -14,7 +14,7 @@ use super::buffers::Content;
 use super::checkpoint::Committed;
 use super::checksum::{FIRST_SEED, crc32_be};
 use super::error::Failure;
-use super::format::{Checksums, MAGIC_AT, put32};
+use super::format::{Checksums, Flushes, MAGIC_AT, put32};
 use super::journal::{Copies, Inner};
 use super::options::CommitWay;
 use super::raw::owner::Turn;
@@ -64,15 +64,18 @@ impl Inner {
         let one_flush = self.format.checksums == Checksums::First
             && self.format.async_commit
             && locked.whole.revokes.is_empty();
-        let in_all = locked.whole.log_blocks;
-        let total = if one_flush { in_all } else { in_all - 1 };
+        let flushes = if one_flush {
+            Flushes::One
+        } else {
+            Flushes::Two
+        };
         let submission = Arc::new(Submission::new(
             locked.whole.clone(),
-            total,
+            flushes,
             self.sealed.clone(),
         ));
         if self.options.way == CommitWay::Coalesced {
-            return self.commit_coalesced(&submission, &locked, one_flush);
+            return self.commit_coalesced(&submission, &locked);
         }
         let helpers = self.options.way == CommitWay::Cooperative;
         if helpers {
@@ -80,7 +83,7 @@ impl Inner {
         }
         let mut published = 0;
         self.prepare(&locked, |buffer, is_commit_block| {
-            if is_commit_block && !one_flush {
+            if is_commit_block && submission.is_sealed_apart() {
                 submission.set_commit_block(buffer);
                 return;
             }
@@ -88,12 +91,12 @@ impl Inner {
             published += 1;
             if helpers && published == 1 {
                 // One is ready, the others are about to be: so many threads can be of use, beside this one.
-                let useful = (total as usize - 1).min(thread::cores() - 1);
+                let useful = (submission.total() as usize - 1).min(thread::cores() - 1);
                 self.done.wake_some(useful);
             }
         });
         self.write_prepared(&submission)?;
-        if total == 0 {
+        if submission.total() == 0 {
             submission.right.open();
         }
         // Whoever completed the last buffer may be sealing; if nobody is, or it dies, this thread does it.
@@ -207,17 +210,12 @@ impl Inner {
     }
 
     /// COMMIT in one piece: what lies together is written by one call.
-    fn commit_coalesced(
-        &self,
-        submission: &Submission,
-        locked: &Locked,
-        one_flush: bool,
-    ) -> Result<(), Failure> {
+    fn commit_coalesced(&self, submission: &Submission, locked: &Locked) -> Result<(), Failure> {
         let size = self.format.block_bytes;
-        let count = locked.whole.log_blocks as usize - usize::from(!one_flush);
+        let count = submission.total() as usize;
         let mut all = vec![0; count * size];
         self.prepare(locked, |(block, content), is_commit_block| {
-            if is_commit_block && !one_flush {
+            if is_commit_block && submission.is_sealed_apart() {
                 submission.set_commit_block((block, content));
                 return;
             }

@@ -25,7 +25,7 @@ use spanlock_sync::hint::Backoff;
 use super::buffers::Content;
 use super::checkpoint::Committed;
 use super::error::Failure;
-use super::format::Tid;
+use super::format::{Flushes, Tid};
 use super::journal::Inner;
 use super::options::CommitWay;
 use super::raw::owner::{CommitRight, Owner};
@@ -43,7 +43,8 @@ pub(crate) struct Submission {
     pub(crate) right: CommitRight,
     /// By number; each is there from its publication to its claim.
     buffers: Box<[Mutex<Option<Buffer>>]>,
-    /// For the owner, if it must wait for the others (C3).
+    flushes: Flushes,
+    /// With two flushes, for the owner (C3).
     commit_block: Mutex<Option<Buffer>>,
     /// What is acknowledged when all is done.
     pub(crate) whole: Arc<Committed>,
@@ -51,10 +52,15 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
-    /// Of `total` buffers that are written before the last flush but one, or with one flush before the only one.
-    pub(crate) fn new(whole: Arc<Committed>, total: u32, sealed: Arc<Signal>) -> Self {
+    /// Of a transaction that is committed with so many flushes. Who waits for its end sleeps at `sealed`.
+    pub(crate) fn new(whole: Arc<Committed>, flushes: Flushes, sealed: Arc<Signal>) -> Self {
+        let total = match flushes {
+            Flushes::One => whole.log_blocks,
+            Flushes::Two => whole.log_blocks - 1,
+        };
         Submission {
             tid: whole.tid,
+            flushes,
             tickets: Tickets::new(total),
             right: CommitRight::new(sealed),
             buffers: (0..total).map(|_| Mutex::new(None)).collect(),
@@ -62,6 +68,16 @@ impl Submission {
             whole,
             began: Instant::now(),
         }
+    }
+
+    /// How many buffers are written before the first flush: all but the commit block, or all.
+    pub(crate) fn total(&self) -> u32 {
+        self.buffers.len() as u32
+    }
+
+    /// Whether the commit block is written by the owner.
+    pub(crate) fn is_sealed_apart(&self) -> bool {
+        self.flushes == Flushes::Two
     }
 
     /// Puts buffer `number` in place, and publishes it: buffers come in order.
@@ -130,21 +146,20 @@ impl Inner {
     /// The owner's part: flush, commit block, acknowledgement.
     pub(crate) fn seal(&self, submission: &Submission, owner: Owner<'_>) -> Result<(), Failure> {
         let storage = &self.blocks.storage;
-        // Cloned, not taken: if this thread dies, another one writes it again.
-        let commit_block = submission.commit_block.lock().clone();
-        let flushes = if let Some((block, content)) = commit_block {
-            self.on_medium("flushing the log", || storage.flush())?;
+        self.on_medium("flushing the log", || storage.flush())?;
+        let mut flushes = 1;
+        if submission.is_sealed_apart() {
+            // Cloned, not taken: if this thread dies, another one writes it again.
+            let commit_block = submission.commit_block.lock().clone();
+            let (block, content) = commit_block.expect("in place before the last buffer (C3)");
             // Or else it could commit what a failure beside the flush has lost.
             self.medium.settle()?;
             self.on_medium("writing a commit block", || {
                 let (at, _) = self.blocks.find(block)?;
                 storage.write_fua(&content, at)
             })?;
-            2
-        } else {
-            self.on_medium("flushing the log", || storage.flush())?;
-            1
-        };
+            flushes += 1;
+        }
         self.medium.settle()?;
         self.committed(submission, flushes);
         owner.finish();
