@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `buffers_are_handed_over` | publish, claim; complete, complete |
 //! | `one_seals_whoever_lets_go` | open, own, let go, wait |
+//! | `who_sees_it_done_sees_it_all` | finish, wait |
 //! | `a_commit_sees_what_its_handles_did` | join, leave, lock |
 //! | `nothing_is_acknowledged_beside_a_failure` | fail, settle |
 //! | `who_waits_is_woken` | wait, wake |
@@ -17,7 +18,7 @@ use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::{check, thread};
 
 use super::medium::Medium;
-use super::owner::{CommitRight, Turn};
+use super::owner::{CommitRight, Owner, Turn};
 use super::signal::Signal;
 use super::tickets::Tickets;
 use super::updates::Updates;
@@ -117,6 +118,34 @@ fn one_seals_whoever_lets_go() {
         helper.join().unwrap();
         assert!(matches!(right.wait(|| false), Some(Turn::Done)));
         assert!(cells.get(1) >= 10);
+    });
+}
+
+#[test]
+fn who_sees_it_done_sees_it_all() {
+    model(None, || {
+        let right = Arc::new(CommitRight::new(Arc::new(Signal::new())));
+        let cells = Cells::new(1);
+        right.open();
+        let seal = |owner: Owner<'_>, cells: &Cells| {
+            cells.add(0, 1);
+            owner.finish();
+        };
+        let helper = {
+            let (right, cells) = (right.clone(), cells.clone());
+            thread::spawn(move || {
+                if let Some(owner) = right.try_own() {
+                    seal(owner, &cells);
+                }
+            })
+        };
+        match right.wait(|| false) {
+            Some(Turn::Yours(owner)) => seal(owner, &cells),
+            Some(Turn::Done) => assert_eq!(cells.get(0), 1),
+            None => panic!("it does not give up"),
+        }
+        helper.join().unwrap();
+        assert_eq!(cells.get(0), 1, "one of them");
     });
 }
 

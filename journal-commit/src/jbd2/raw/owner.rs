@@ -31,12 +31,12 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with |
-//! |---|---|---|---|
-//! | A | `open`, the drop | Release | B |
-//! | B | `try_own` | Acquire | A |
-//! | C | `finish` | Release | D |
-//! | D | the waiter's look | Acquire | C |
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | A | `open`, the drop | Release | B | `one_seals_whoever_lets_go` |
+//! | B | `try_own` | Acquire | A | `one_seals_whoever_lets_go` |
+//! | C | `finish` | Release | D | `who_sees_it_done_sees_it_all` |
+//! | D | the waiter's look | Acquire | C | `who_sees_it_done_sees_it_all` |
 
 use std::sync::Arc;
 

@@ -26,11 +26,11 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with |
-//! |---|---|---|---|
-//! | A | `publish` | Release | B |
-//! | B | the claimer's look at `ready` | Acquire | A |
-//! | C | `complete` | AcqRel | C of the others |
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | A | `publish` | Release | B | `buffers_are_handed_over` |
+//! | B | the claimer's look at `ready` | Acquire | A | `buffers_are_handed_over` |
+//! | C | `complete` | AcqRel | C of the others | `buffers_are_handed_over` |
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 

@@ -26,10 +26,10 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with |
-//! |---|---|---|---|
-//! | A | `leave` | Release | B |
-//! | B | the drainer's look | Acquire | A |
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | A | `leave` | Release | B | `a_commit_sees_what_its_handles_did` |
+//! | B | the drainer's look | Acquire | A | `a_commit_sees_what_its_handles_did` |
 
 use spanlock_sync::atomic::{AtomicU64, Ordering::*};
 
