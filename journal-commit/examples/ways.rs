@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use spanlock_journal::Storage;
 use spanlock_journal::jbd2::{
-    CommitWay, Error, Flushes, FormatOptions, Journal, Options, Stats, format,
+    CommitWay, Delay, Error, Flushes, FormatOptions, Journal, Options, Stats, format,
 };
 
 const BLOCK: u32 = 4096;
 const FLUSH: Duration = Duration::from_millis(1);
 /// JBD2's longest delay.
-const PIGGYBACK: Option<Duration> = Some(Duration::from_millis(15));
+const PIGGYBACK: Delay = Delay::Piggyback(Duration::from_millis(15));
 
 /// Memory whose flushes take a while.
 struct Modelled(Mutex<Vec<u8>>);
@@ -102,14 +102,14 @@ fn main() -> Result<(), Error> {
         (
             "serial, piggyback",
             Flushes::Two,
-            options(CommitWay::Serial).piggyback(PIGGYBACK),
+            options(CommitWay::Serial).delay(PIGGYBACK),
         ),
         ("serial", Flushes::Two, options(CommitWay::Serial)),
         ("coalesced", Flushes::Two, options(CommitWay::Coalesced)),
         (
             "cooperative, piggyback",
             Flushes::Two,
-            options(CommitWay::Cooperative).piggyback(PIGGYBACK),
+            options(CommitWay::Cooperative).delay(PIGGYBACK),
         ),
         ("cooperative", Flushes::Two, options(CommitWay::Cooperative)),
         (
@@ -121,6 +121,16 @@ fn main() -> Result<(), Error> {
             "one flush, cooperative",
             Flushes::One,
             options(CommitWay::Cooperative),
+        ),
+        (
+            "cooperative, rendezvous",
+            Flushes::Two,
+            options(CommitWay::Cooperative).delay(Delay::Rendezvous),
+        ),
+        (
+            "one flush, rendezvous",
+            Flushes::One,
+            options(CommitWay::Coalesced).delay(Delay::Rendezvous),
         ),
     ];
     println!(

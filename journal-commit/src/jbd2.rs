@@ -9,7 +9,7 @@
 //! | `place.rs` | where the log's blocks lie in a storage |
 //! | `recover.rs` | the three passes |
 //! | `journal.rs`, `handle.rs`, `transaction.rs`, `buffers.rs` | transactions, as threads see them |
-//! | `commit.rs`, `submission.rs` | from a running transaction to one in the log |
+//! | `commit.rs`, `submission.rs`, `rendezvous.rs` | from a running transaction to one in the log; whom it waits for |
 //! | `log.rs`, `checkpoint.rs` | the log's room; from there home |
 //! | `raw/` | the state machines of all that |
 //!
@@ -29,6 +29,7 @@ mod options;
 mod place;
 mod raw;
 mod recover;
+mod rendezvous;
 mod submission;
 mod superblock;
 mod transaction;
@@ -37,7 +38,7 @@ pub use error::{Error, Failure};
 pub use format::{Flushes, Tid};
 pub use handle::{BlockMut, Handle};
 pub use journal::{Journal, Stats};
-pub use options::{CommitWay, Options};
+pub use options::{CommitWay, Delay, Options};
 pub use place::{Extent, Place};
 pub use recover::{Recovery, recover};
 pub use superblock::{FormatOptions, format};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use spanlock_journal::Storage;
 use spanlock_journal::jbd2::{
-    CommitWay, Error, Extent, Flushes, FormatOptions, Journal, Options, Place, Tid, format,
+    CommitWay, Delay, Error, Extent, Flushes, FormatOptions, Journal, Options, Place, Tid, format,
 };
 use spanlock_journal::testing::{Fault, FaultAt, FaultKind, Recorded};
 
@@ -39,7 +39,9 @@ fn device(flushes: Flushes) -> Vec<u8> {
 }
 
 fn open(device: &Arc<Recorded>, way: CommitWay) -> Result<Journal, Error> {
-    Journal::open(device.clone(), device.clone(), options().way(way))
+    // It gathers, where it can: one more thing that could hang.
+    let options = options().way(way).delay(Delay::Rendezvous);
+    Journal::open(device.clone(), device.clone(), options)
 }
 
 /// What a thread has been told.

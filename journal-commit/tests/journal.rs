@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spanlock_journal::Storage;
 use spanlock_journal::jbd2::{
-    CommitWay, Error, Flushes, FormatOptions, Journal, Options, Place, Tid, format,
+    CommitWay, Delay, Error, Flushes, FormatOptions, Journal, Options, Place, Tid, format,
 };
 use spanlock_journal::testing::Recorded;
 
@@ -53,8 +53,9 @@ fn options() -> Options {
 fn every_way(mut test: impl FnMut(Flushes, Options)) {
     for flushes in [Flushes::Two, Flushes::One] {
         for way in WAYS {
-            for piggyback in [None, Some(Duration::from_millis(15))] {
-                test(flushes, options().way(way).piggyback(piggyback));
+            let piggyback = Delay::Piggyback(Duration::from_millis(15));
+            for delay in [Delay::OnTheFly, piggyback, Delay::Rendezvous] {
+                test(flushes, options().way(way).delay(delay));
             }
         }
     }
@@ -105,7 +106,7 @@ fn what_is_waited_for_is_there_after_a_crash() {
 fn the_log_goes_around_and_around() {
     every_way(|flushes, options| {
         let devices = Devices::new(64, flushes);
-        let journal = devices.open(options.clone().piggyback(None));
+        let journal = devices.open(options.clone());
         for round in 0..200_u64 {
             let blocks: Vec<u64> = (0..5).map(|i| (round * 3 + i) % 250).collect();
             let tid = fill(&journal, &blocks, round as u8);

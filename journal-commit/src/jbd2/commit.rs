@@ -60,6 +60,7 @@ impl Inner {
     }
 
     fn commit_one(&self, transaction: &Transaction) -> Result<(), Failure> {
+        self.rendezvous();
         let locked = self.lock_running(transaction);
         let one_flush = self.format.checksums == Checksums::First
             && self.format.async_commit
@@ -124,6 +125,7 @@ impl Inner {
         state.free -= log_blocks;
         state.committing = Some(transaction.tid);
         state.running = None;
+        state.gathering.shut();
         state.stats.draining += draining;
         let end = state.head;
         drop(state);
@@ -251,6 +253,7 @@ impl Inner {
         let mut state = self.state.lock();
         state.committing = None;
         state.committed = submission.tid;
+        state.gathering.committed();
         state.queue.push_back(submission.whole.clone());
         state.commit_takes = match state.commit_takes {
             Duration::ZERO => took,

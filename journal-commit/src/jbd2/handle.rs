@@ -9,6 +9,7 @@ use spanlock_sync::{Park, Parker, thread};
 use super::error::{Error, Failure};
 use super::format::Tid;
 use super::journal::Inner;
+use super::options::Delay;
 use super::transaction::Transaction;
 
 /// One atomic change of several blocks: after a crash all of it is there or nothing. Many handles share a transaction.
@@ -105,7 +106,7 @@ impl<'a> Handle<'a> {
     /// As Linux has it in `jbd2_journal_stop`: if the last to stop durably was another thread, and the transaction is younger than a commit takes, sleep for as
     /// long as a commit takes. The handle is still in, so nobody commits meanwhile.
     fn piggyback(&self) {
-        let Some(most) = self.inner.options.piggyback else {
+        let Delay::Piggyback(most) = self.inner.options.delay else {
             return;
         };
         let commit_takes = {

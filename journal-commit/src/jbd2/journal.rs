@@ -37,6 +37,7 @@ use super::raw::medium::Medium;
 use super::raw::signal::Signal;
 use super::raw::updates::Refused;
 use super::recover::{Recovery, replay};
+use super::rendezvous::Rendezvous;
 use super::submission::Submission;
 use super::superblock::{Superblock, check_block_bytes};
 use super::transaction::Transaction;
@@ -127,6 +128,8 @@ pub(crate) struct State {
     pub(crate) commit_takes: Duration,
     /// Which thread last stopped durably.
     pub(crate) last_durable: Option<usize>,
+    /// Who waits for which transaction.
+    pub(crate) gathering: Rendezvous,
     pub(crate) stats: Stats,
     pub(crate) stopping: bool,
 }
@@ -319,6 +322,7 @@ impl Inner {
                 queue: VecDeque::new(),
                 commit_takes: Duration::ZERO,
                 last_durable: None,
+                gathering: Rendezvous::default(),
                 stats: Stats::default(),
                 stopping: false,
             }),
@@ -428,6 +432,7 @@ impl Inner {
 
     pub(crate) fn wait(&self, tid: Tid) -> Result<(), Error> {
         self.commit(tid)?;
+        self.arrive(tid);
         let mut helped = None;
         loop {
             let found = self.done.wait_until(|| {
@@ -445,6 +450,16 @@ impl Inner {
                     self.help(&submission);
                 }
             }
+        }
+    }
+
+    /// A thread is about to sleep until a transaction is committed.
+    fn arrive(&self, tid: Tid) {
+        let mut state = self.state.lock();
+        let is_running = state.running.as_ref().is_some_and(|it| it.tid == tid);
+        if is_running && state.gathering.arrive() {
+            drop(state);
+            self.work.wake_all();
         }
     }
 

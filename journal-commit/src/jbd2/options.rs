@@ -17,6 +17,20 @@ pub enum CommitWay {
     Cooperative,
 }
 
+/// What a commit waits for before it shuts its transaction, so that more threads come to share it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Delay {
+    /// Nothing: it commits *on the fly*.
+    #[default]
+    OnTheFly,
+    /// JBD2's *piggyback*, before each durable stop, at most so long (Linux: 15 ms).
+    Piggyback(Duration),
+    /// Until all who waited for the last commit wait for this one too, and those who wait for it already: at most a quarter of a commit. Without it threads
+    /// that commit all the time fall into two halves, which take turns. If they do not come it is tried more and more rarely, once in 64 commits at last.
+    Rendezvous,
+}
+
 /// How to open a journal.
 #[derive(Clone, Debug)]
 #[must_use]
@@ -24,7 +38,7 @@ pub struct Options {
     pub(crate) block_bytes: u32,
     pub(crate) place: Place,
     pub(crate) way: CommitWay,
-    pub(crate) piggyback: Option<Duration>,
+    pub(crate) delay: Delay,
 }
 
 impl Options {
@@ -34,7 +48,7 @@ impl Options {
             block_bytes,
             place: Place::whole(),
             way: CommitWay::default(),
-            piggyback: None,
+            delay: Delay::default(),
         }
     }
 
@@ -50,10 +64,9 @@ impl Options {
         self
     }
 
-    /// JBD2's delay before a durable stop, at most so long (Linux: 15 ms), in the hope that other threads join the transaction. `None`, the
-    /// default, commits *on the fly*.
-    pub fn piggyback(mut self, most: Option<Duration>) -> Self {
-        self.piggyback = most;
+    /// What a commit waits for. Default: nothing.
+    pub fn delay(mut self, delay: Delay) -> Self {
+        self.delay = delay;
         self
     }
 }

@@ -13,8 +13,9 @@
 //! Order, and that a sleeper wakes for a reason: the look decides.
 
 use core::task::Waker;
+use std::time::Instant;
 
-use spanlock_sync::{Mutex, Park, Parker};
+use spanlock_sync::{Mutex, Park, Parker, Wakeup};
 
 /// Where threads sleep until something that others change is as they want it.
 #[derive(Debug)]
@@ -31,9 +32,22 @@ impl Signal {
 
     /// Sleeps until `look` finds what it is for. It is called without locks, at least once more after each wake. It must not sleep itself: the wake
     /// that ends that sleep could be this one's.
-    pub(crate) fn wait_until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+    pub(crate) fn wait_until<T>(&self, look: impl FnMut() -> Option<T>) -> T {
+        self.wait(None, look).expect("there is no deadline")
+    }
+
+    /// The same, but until the deadline at most.
+    pub(crate) fn wait_until_deadline<T>(
+        &self,
+        deadline: Instant,
+        look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        self.wait(Some(deadline), look)
+    }
+
+    fn wait<T>(&self, deadline: Option<Instant>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         if let Some(found) = look() {
-            return found;
+            return Some(found);
         }
         Parker::with(|parker| {
             let registered = Registered {
@@ -43,9 +57,11 @@ impl Signal {
             loop {
                 registered.again();
                 if let Some(found) = look() {
-                    return found;
+                    return Some(found);
                 }
-                parker.park();
+                if parker.park_until(deadline) == Wakeup::TimedOut {
+                    return None;
+                }
             }
         })
     }
