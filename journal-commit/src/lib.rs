@@ -1,0 +1,7 @@
+#![doc = include_str!("../README.md")]
+
+pub mod jbd2;
+pub mod storage;
+pub mod testing;
+
+pub use storage::Storage;
