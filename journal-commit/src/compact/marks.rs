@@ -1,0 +1,63 @@
+//! Where some of the batches start: enough to find the others from.
+
+use std::collections::VecDeque;
+
+/// Marks are so much of a ring apart, so that there are at most about so many.
+const MARKS: u64 = 256;
+
+/// A batch's place, and its first record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) position: u64,
+    pub(super) record: u64,
+}
+
+/// Batches of the log, from its head to where the next one will be.
+#[derive(Debug)]
+pub(super) struct Marks {
+    /// In order. The first is the head; all are starts of batches that are durable, or of the next.
+    marks: VecDeque<Mark>,
+    end: Mark,
+    apart: u64,
+}
+
+impl Marks {
+    pub(super) fn new(position: u64, record: u64, ring: u64) -> Self {
+        let head = Mark { position, record };
+        Marks {
+            marks: VecDeque::from([head]),
+            end: head,
+            apart: ring / MARKS,
+        }
+    }
+
+    /// Where the next batch will be.
+    pub(super) fn end(&self) -> Mark {
+        self.end
+    }
+
+    /// A batch is durable, and ends here.
+    pub(super) fn advance(&mut self, position: u64, record: u64) {
+        let latest = self.marks.back().map_or(0, |mark| mark.position);
+        if self.end.position > latest && self.end.position - latest >= self.apart {
+            self.marks.push_back(self.end);
+        }
+        self.end = Mark { position, record };
+    }
+
+    /// The last mark before which no record is `record` or later.
+    pub(super) fn before(&self, record: u64) -> Mark {
+        if record >= self.end.record {
+            return self.end;
+        }
+        let behind = self.marks.partition_point(|mark| mark.record <= record);
+        // The head's record is the first there is, so that only a record before it has no mark.
+        self.marks[behind.saturating_sub(1)]
+    }
+
+    /// Forgets what is before `head`, one of the marks, or the end.
+    pub(super) fn cut(&mut self, head: Mark) {
+        self.marks.retain(|mark| mark.position > head.position);
+        self.marks.push_front(head);
+    }
+}
