@@ -36,7 +36,7 @@ impl Gather for Meet {
     fn hold(&mut self, waiting: usize) -> Option<Instant> {
         (waiting < self.0).then(Instant::now)
     }
-    fn started(&mut self, _: usize) {}
+    fn started(&mut self) {}
     fn finished(&mut self, _: usize) {}
 }
 

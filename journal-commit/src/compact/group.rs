@@ -99,8 +99,8 @@ pub trait Gather {
     ///
     /// Asked again at each arrival meanwhile. The time must not move on with the questions: somebody has to lead at last.
     fn hold(&mut self, waiting: usize) -> Option<Instant>;
-    /// A leader starts, for `waiting` threads that wait, itself included.
-    fn started(&mut self, waiting: usize);
+    /// A leader starts.
+    fn started(&mut self);
     /// It is done, and `released` threads are about to go, itself included.
     fn finished(&mut self, released: usize);
 }
@@ -307,8 +307,7 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         commit: impl FnOnce(&mut B::Load) -> Result<(), E>,
     ) -> Result<(), Failure<E>> {
         state.leave(place);
-        let waiting = state.sleepers.len() + 1;
-        state.gather.started(waiting);
+        state.gather.started();
         let mut load = state.open.take();
         let last = state.next - 1;
         state.phase = Phase::Leading;

@@ -29,8 +29,9 @@
 //! the flush so much later. For a stream of independent arrivals the right side is always larger, for threads that come back at once the left one.
 //! It is held until as many have come as were expected, at most to the end of the window, and no longer than twice the usual time.
 //!
-//! Then the same sum is done with what really happened, and if waiting has been a loss on the average, the next waits are left out: one, then two, four, up to 64 for each
-//! loss that follows. So a prediction that is wrong for ever costs at most a quarter of a flush in 64.
+//! A prediction can be wrong, so it is put to the *trial*: from time to time waiting is left out, or tried, for some twenty flushes, and the commits a second of these are compared
+//! with those of the twenty before and after. Waiting goes on, or begins, if it brings at least 2 % more. The first trial comes after 64 waits (made, or left out), the next ones
+//! after four times as many each, up to 4096, as long as they say the same.
 //!
 //! # Not promised
 //! A part of a cohort that comes back after more than a quarter of a flush is never waited for, though it could pay (it would at think times up to about half a flush).
@@ -39,24 +40,24 @@ use std::time::{Duration, Instant};
 
 use super::group::Gather;
 
+mod trial;
+
+use trial::Trial;
+
 /// A part of a flush: waits end so much after the last one at the latest.
 const WINDOW: f64 = 0.25;
+/// Seconds that a window has at least: a sleep much shorter is not to be had, Linux ends one some 50 µs late.
+const LEAST_WINDOW: f64 = 30e-6;
 /// The weight of the newest in a moving mean.
 const NEWEST: f64 = 0.125;
-/// So many waits are left out at most, before the next is tried.
-const MOST_LEFT_OUT: u32 = 64;
-
 /// Waits for the cohort that was just woken where that has paid. See the module.
 #[derive(Debug)]
 pub struct Rendezvous {
     cycle: Cycle,
     means: Option<Means>,
-    wait: Option<Wait>,
-    /// What a wait has brought, in seconds of all threads together; a moving mean.
-    gain: f64,
-    /// Waits still to be left out, and how many it will be next time.
-    left_out: u32,
-    leave_out: u32,
+    trial: Trial,
+    /// Until when somebody waits.
+    until: Option<Instant>,
 }
 
 /// From the end of a flush to the end of the next.
@@ -68,6 +69,8 @@ struct Cycle {
     late: usize,
     last_early: Duration,
     started: Instant,
+    /// Waiting seemed right, whether it was left out or not.
+    was_wait_due: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,14 +85,6 @@ struct Means {
     late: f64,
 }
 
-/// One that is going on.
-#[derive(Debug)]
-struct Wait {
-    since: Instant,
-    waiting: usize,
-    until: Instant,
-}
-
 impl Rendezvous {
     /// Knows nothing, and waits for nobody until it does.
     pub fn new() -> Self {
@@ -100,10 +95,8 @@ impl Rendezvous {
         Rendezvous {
             cycle: Cycle::new(now, 0),
             means: None,
-            wait: None,
-            gain: 0.0,
-            left_out: 0,
-            leave_out: 1,
+            trial: Trial::new(),
+            until: None,
         }
     }
 
@@ -125,8 +118,8 @@ impl Rendezvous {
         if missing == 0 {
             return None;
         }
-        if let Some(wait) = &self.wait {
-            return (now < wait.until).then_some(wait.until);
+        if let Some(until) = self.until {
+            return (now < until).then_some(until);
         }
         let window = means.flush * WINDOW;
         let end = (2.0 * means.lag + window / 8.0).min(window);
@@ -134,41 +127,26 @@ impl Rendezvous {
             .saturating_duration_since(self.cycle.since)
             .as_secs_f64();
         let wait = (means.lag - gone).max(window / 16.0);
-        if gone >= end || means.gain(missing, waiting, wait) <= 0.0 {
+        if window < LEAST_WINDOW || gone >= end || means.gain(missing, waiting, wait) <= 0.0 {
             return None;
         }
-        if self.left_out > 0 {
-            self.left_out -= 1;
+        self.cycle.was_wait_due = true;
+        if !self.trial.says_wait() {
             return None;
         }
-        let until = self.cycle.since + Duration::from_secs_f64(end);
-        self.wait = Some(Wait {
-            since: now,
-            waiting,
-            until,
-        });
-        Some(until)
+        self.until = Some(self.cycle.since + Duration::from_secs_f64(end));
+        self.until
     }
 
-    fn started_at(&mut self, now: Instant, waiting: usize) {
+    fn started_at(&mut self, now: Instant) {
         self.cycle.started = now;
-        let (Some(wait), Some(means)) = (self.wait.take(), self.means) else {
-            return;
-        };
-        let came = waiting.saturating_sub(wait.waiting);
-        let waited = now.saturating_duration_since(wait.since).as_secs_f64();
-        mean(&mut self.gain, means.gain(came, wait.waiting, waited));
-        if self.gain < 0.0 {
-            self.left_out = self.leave_out;
-            self.leave_out = (self.leave_out * 2).min(MOST_LEFT_OUT);
-            self.gain = 0.0;
-        } else if came > 0 {
-            self.leave_out = 1;
-        }
+        self.until = None;
     }
 
     fn finished_at(&mut self, now: Instant, released: usize) {
         let cycle = std::mem::replace(&mut self.cycle, Cycle::new(now, released));
+        let took = now.saturating_duration_since(cycle.since).as_secs_f64();
+        self.trial.cycle(cycle.was_wait_due, released, took);
         let flush = now.saturating_duration_since(cycle.started).as_secs_f64();
         let Some(means) = &mut self.means else {
             self.means = Some(Means {
@@ -208,6 +186,7 @@ impl Cycle {
             late: 0,
             last_early: Duration::ZERO,
             started: since,
+            was_wait_due: false,
         }
     }
 }
@@ -236,9 +215,9 @@ impl Gather for Option<Rendezvous> {
             .and_then(|this| this.hold_at(Instant::now(), waiting))
     }
 
-    fn started(&mut self, waiting: usize) {
+    fn started(&mut self) {
         if let Some(this) = self {
-            this.started_at(Instant::now(), waiting);
+            this.started_at(Instant::now());
         }
     }
 
@@ -248,3 +227,6 @@ impl Gather for Option<Rendezvous> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
