@@ -22,7 +22,9 @@
 //! puts them together.
 //!
 //! # Locks
-//! The group's mutex, `ends` and `superblock`. Who holds one of the first two takes no other; who holds `superblock` may take each of them. Only `superblock` is held across a write.
+//! In this order: `superblock`, `medium`, then the group's mutex or `ends`, each alone. Only the first two are held while the storage is at work. `medium` keeps batches and superblocks apart:
+//! where a failed write-back loses what others wrote and have not flushed yet, and a later flush succeeds, as on Linux, a flush beside a failing one proves nothing. So one goes
+//! at a time, and what has failed is known before the next begins.
 
 pub mod group;
 pub mod rendezvous;
@@ -118,6 +120,8 @@ pub struct Log<S> {
     group: Group<Open, Error, Option<Rendezvous>>,
     ends: Mutex<Ends>,
     superblock: Mutex<Superblock>,
+    /// Held by who writes.
+    medium: Mutex<()>,
     recovery: Recovery,
 }
 
@@ -258,6 +262,7 @@ impl<S: Storage> Log<S> {
             group: Group::new(record, open, rendezvous),
             ends: Mutex::new(Ends { marks, stats }),
             superblock: Mutex::new(superblock),
+            medium: Mutex::new(()),
             ring,
             recovery,
         }
@@ -365,9 +370,7 @@ impl<S: Storage> Log<S> {
     /// [`Error::NotYet`] if a record before `lsn` is not durable; [`Error::Poisoned`], [`Error::Panicked`].
     pub fn truncate(&self, lsn: Lsn) -> Result<(), Error> {
         let mut superblock = self.superblock.lock();
-        if let Some(failure) = self.group.failure() {
-            return Err(error(failure));
-        }
+        self.check()?;
         if lsn.0 <= superblock.first_record {
             return Ok(());
         }
@@ -437,9 +440,12 @@ impl<S: Storage> Log<S> {
     /// What a leader does.
     fn write(&self, load: &mut Load) -> Result<(), Error> {
         load.seal(self.ring.id, self.epoch, self.ring.block);
+        let one_at_a_time = self.medium.lock();
+        self.check()?;
         (self.ring.write(&load.bytes, load.position))
             .map_err(Error::poisoned("writing a batch"))?;
         (self.ring.storage.flush()).map_err(Error::poisoned("flushing a batch"))?;
+        drop(one_at_a_time);
         let mut ends = self.ends.lock();
         ends.marks
             .advance(load.end(), load.first + u64::from(load.count));
@@ -458,13 +464,34 @@ impl<S: Storage> Log<S> {
         let mut new = superblock.clone();
         new.serial += 1;
         change(&mut new);
+        let _one_at_a_time = self.medium.lock();
+        self.check()?;
+        // Before `medium` is opened.
+        let unless_it_panics = PoisonOnPanic(&self.group);
         let written = recover::write(&self.ring.storage, &new);
+        std::mem::forget(unless_it_panics);
         if let Err(error) = written.map_err(Error::poisoned("writing the superblock")) {
-            self.group.fail(error.clone());
+            self.group.fail(Failure::Failed(error.clone()));
             return Err(error);
         }
         *superblock = new;
         Ok(())
+    }
+
+    /// Whether all has been well.
+    fn check(&self) -> Result<(), Error> {
+        self.group
+            .failure()
+            .map_or(Ok(()), |failure| Err(error(failure)))
+    }
+}
+
+/// Dropped by a panic of the storage under a superblock.
+struct PoisonOnPanic<'a>(&'a Group<Open, Error, Option<Rendezvous>>);
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.fail(Failure::Panicked);
     }
 }
 

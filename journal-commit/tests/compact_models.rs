@@ -304,7 +304,7 @@ fn a_failure_from_outside() {
             // Alone it waits for a second, or for the failure.
             assert_eq!(log.wait(ticket), Err(Failure::Failed("no space")));
         });
-        log.group.fail("no space");
+        log.group.fail(Failure::Failed("no space"));
         other.join().unwrap();
         assert_eq!(log.group.durable(), 0);
     });

@@ -257,8 +257,8 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
     }
 
     /// Fails the group, unless it has failed: nothing becomes durable from now on, not even what is on its way.
-    pub fn fail(&self, why: E) {
-        let calls = self.state.lock().fail(Failure::Failed(why));
+    pub fn fail(&self, why: Failure<E>) {
+        let calls = self.state.lock().fail(why);
         wake(calls);
     }
 
