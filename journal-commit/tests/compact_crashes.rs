@@ -1,6 +1,10 @@
 //! Crashes: the log is cut at every event, with writes lost, reordered and torn; every image is recovered, and compared with what had been acknowledged.
 
-use spanlock_journal::compact::{Log, Lsn, Options};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use spanlock_journal::compact::{GroupCommit, Log, Lsn, Options};
 use spanlock_journal::testing::{History, Loss, Recorded};
 
 /// What must, and may, be there after a crash.
@@ -158,7 +162,6 @@ fn every_cut_is_recovered() {
         let history = storage.history();
         for (cut, loss, image) in images(&history, 4) {
             let what = format!("script {seed}, cut {cut} of {}, {loss:?}", history.len());
-            // What a later opening forgot is not in the list any more: the records of this cut may be others there.
             expected.check(cut, &Recorded::from_image(image), &what);
             count += 1;
         }
@@ -235,4 +238,47 @@ fn settle(storage: &Recorded, expected: &mut Expected) {
     expected.acknowledged = vec![(0, last)];
     expected.first = (log.first().get(), log.first().get());
     expected.truncated.clear();
+}
+
+/// Eight threads, cut anywhere: what each had been told is there, in the order of the numbers.
+#[test]
+fn eight_threads_are_cut() {
+    for group_commit in [GroupCommit::Plain, GroupCommit::Rendezvous] {
+        let storage = Recorded::new(1 << 17).flush_takes(Duration::from_micros(100));
+        let options = Options::new().group_commit(group_commit);
+        let log = Log::create(&storage, &options).unwrap();
+        let appended = Mutex::new(BTreeMap::new());
+        let acknowledged = Mutex::new(Vec::new());
+        let thread = |thread: u64| {
+            let mut random = fastrand::Rng::with_seed(thread);
+            for _ in 0..12 {
+                let mut data = vec![0; random.usize(8..800)];
+                random.fill(&mut data);
+                let lsn = log.append(&data).unwrap();
+                appended.lock().unwrap().insert(lsn, data);
+                if random.u8(0..3) > 0 {
+                    log.wait(lsn).unwrap();
+                    let event = storage.now();
+                    acknowledged.lock().unwrap().push((event, lsn.get()));
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                scope.spawn(move || thread(number));
+            }
+        });
+        log.commit().unwrap();
+        let expected = Expected {
+            appended: appended.into_inner().unwrap().into_values().collect(),
+            acknowledged: acknowledged.into_inner().unwrap(),
+            ..Expected::new()
+        };
+        assert_eq!(expected.appended.len(), 96);
+        let history = storage.history();
+        for (cut, loss, image) in images(&history, 4) {
+            let what = format!("{group_commit:?}, cut {cut} of {}, {loss:?}", history.len());
+            expected.check(cut, &Recorded::from_image(image), &what);
+        }
+    }
 }

@@ -117,7 +117,15 @@ fn check(superblock: &Superblock, len: u64) -> Result<(), Error> {
         });
     }
     let block = u64::from(superblock.block);
+    // They are counted up, and nobody counts so far.
+    let are_sane = [
+        superblock.serial,
+        superblock.epoch,
+        superblock.settled,
+        superblock.first_record,
+    ];
     let is_log = super::is_block(block)
+        && are_sane.iter().all(|&number| number <= u64::MAX >> 2)
         && ring::is_enough(superblock.len, block)
         && superblock.first_record >= superblock.head_record
         && superblock.head_record >= 1

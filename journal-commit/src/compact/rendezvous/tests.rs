@@ -226,7 +226,7 @@ impl Simulation {
         let flushes = match self.scene.think {
             Think::Even { mean, jitter } => mean * (1.0 + jitter * (2.0 * self.random.f64() - 1.0)),
             Think::Free { mean } => -mean * (1.0 - self.random.f64()).ln(),
-            Think::Half { mean } if thread % 2 == 0 => mean,
+            Think::Half { mean } if thread.is_multiple_of(2) => mean,
             Think::Sometimes { one_in, mean } if self.random.u32(0..one_in) == 0 => mean,
             Think::Half { .. } | Think::Sometimes { .. } => 0.0,
         };
