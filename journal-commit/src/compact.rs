@@ -12,8 +12,8 @@
 //! - **Order**: records are numbered in the order of appending. What is durable is always a prefix.
 //! - **A ring**: the storage has a fixed length and is never grown. Truncating the front gives room; a full log refuses records, and loses none. A ring and not segments: a file that
 //!   was written before has no metadata to write at a flush, none is ever made, renamed or removed, and a device or persistent memory is as good as a file.
-//! - **Recovery** keeps every acknowledged record, never one behind a hole, and tells what a crash cut off from what the medium lost, as far as bytes can tell: the cases are in
-//!   [`recover`](Recovery).
+//! - **Recovery** keeps every acknowledged record, never one behind a hole, and tells what a crash cut off from what the medium lost, as far as bytes can tell. The format, and every case of a
+//!   crash: `docs/compact.md`.
 //! - **Failure**: one failed write or flush, and nothing more is acknowledged; everybody who waits, and comes, gets the error. Open the log again to go on.
 //! - **Cost**: a record's checksum is computed by who appends it, in parallel; the copy, under a mutex; the leader's share does not depend on how many bytes there are. Memory: two batches.
 //!
@@ -225,7 +225,7 @@ impl<S: Storage> Log<S> {
         let ring = Ring::new(storage, &superblock);
         let (scan, damage) = recover::scan(&ring, &superblock)?;
         let recovery = scan.report(&superblock, damage.map(accept).transpose()?);
-        // It may be in a cache only: see the cases in `recover.rs`.
+        // R-I4: it may be in a cache only.
         if let Some(last) = &scan.last {
             (ring.write(&last.bytes, last.header.position))
                 .and_then(|()| ring.storage.flush())

@@ -1,44 +1,13 @@
 //! What is found when a log is opened: the last whole batch, or damage.
 //!
-//! # Commit correctness
-//! A batch is acknowledged when its write and the flush after it have returned. The next batch is written after that, and nothing else writes to the ring: so at any moment all
-//! batches but the last are durable, and only one can be half there. Recovery starts at the superblock's head and takes batch after batch, each where the one before it ends,
-//! with the next record's number, and of the right epoch; it stops at the first place where there is none. These are the cases at that place:
+//! Recovery goes from the superblock's head from batch to batch, and stops at the first place where there is none that fits. Why that place is the end, or damage, is told case by case
+//! in `docs/compact.md`; "case 8" here is one of these.
 //!
-//! | | what happened | what is there | verdict |
-//! |---|---|---|---|
-//! | 1 | nothing was written there in this lap | zeros, or a batch of an earlier lap, or the inside of one: another position, if it is a header at all | the end |
-//! | 2 | a crash before any sector of the batch was durable | as 1 | the end: it was not acknowledged |
-//! | 3 | a crash when some sectors were | no header, or a header whose digest or whose records' checksums do not fit | the end |
-//! | 4 | a crash when all were, before the flush returned | a whole batch | kept, though not acknowledged |
-//! | 5 | the write or the flush failed | as 2, 3 or 4; nothing follows, for the log was poisoned | as 2, 3 or 4 |
-//! | 6 | remains of 3 or 5, and the log was opened and went on in a shorter batch | another epoch, though position and record may fit | never taken: batches behind *settled* are of the last epoch |
-//! | 7 | the medium lost or changed an acknowledged batch from before the last opening | no batch in front of *settled* | **damage**: not opened |
-//! | 8 | it lost or changed one of the last epoch, not the last one | a later batch of the last epoch lies somewhere behind the place | **damage**: it was written after this one was durable |
-//! | 9 | it lost or changed the last acknowledged batch | as 2 or 3 | *taken for the end*: the bytes cannot tell; a log that was [closed](super::Log::close) can: 7 |
-//! | 10 | a log of another id was here | another id | the end |
-//!
-//! So a record behind a hole is never returned; the records that are returned are a prefix of those appended, which has all that were acknowledged (but in case 9).
-//!
-//! Case 4 is not over with that: the batch may be whole in a cache only, after a flush that failed. So opening writes the last batch of the last epoch once more where it
-//! is, flushes, and only then hands it out. A crash meanwhile leaves the same bytes, or case 2 or 3 of a batch that was never acknowledged.
-//!
-//! # The superblock
-//! There are two copies, in sectors of their own, 4096 bytes apart. Each change writes one durably, then the other; what a change sets free is used when both have returned. So at
-//! any time both copies describe the ring well, and either is enough: one that is torn or damaged is passed over and written anew by the opening.
-//!
-//! | change | before it | after it |
-//! |---|---|---|
-//! | creation | no log | an empty log |
-//! | truncation | from the old head all is there | from the new one too; the space between is not written before both copies are |
-//! | opening | batches of the last epoch count behind *settled* | those that count are flushed, and in front of *settled*; remains behind it are of an older epoch |
-//! | closing | as above | all batches are flushed, and in front of *settled* |
-//!
-//! # What is assumed of the medium
-//! - What was flushed, or written durably, stays, and reads as written (else 7 to 9).
-//! - A crash leaves each 512-byte sector that was being written old or new. (If it leaves something else, the checksums tell, but for the superblock both copies might be hit in turn:
-//!   they are not written at once.)
-//! - A write touches only the blocks that it writes. On a device with sectors of 4096 bytes, choose [`block_bytes`](super::Options::block_bytes) so: then no batch shares a sector with another.
+//! # Invariants
+//! - **R-I1** Both superblocks describe the ring well at any time, and either is enough: they are written durably, one after the other, and what a change frees is used when both are.
+//! - **R-I2** Batches in front of *settled* are durable, and of epochs before the superblock's; those behind it are of the superblock's.
+//! - **R-I3** A batch is written when all before it are durable. So all batches but the last are.
+//! - **R-I4** What is handed out is durable: the last batch, of which R-I3 says nothing, is written and flushed once more.
 
 use super::format::{DATA, HEADER, Header, SLOTS, SUPERBLOCK, Slot, Superblock, VERSION};
 use super::marks::Marks;
@@ -186,7 +155,7 @@ impl Scan {
     }
 }
 
-/// Why the batches should not end at `position`, if they should not.
+/// Why the batches should not end at `position`, if they should not: cases 7 and 8.
 fn damage<S: Storage>(
     ring: &Ring<S>,
     superblock: &Superblock,
@@ -201,7 +170,7 @@ fn damage<S: Storage>(
     Ok(Some("a batch is missing that a later one follows"))
 }
 
-/// Whether a header of the last epoch lies in the free part of the ring, behind `position`.
+/// Case 8: whether a header of the last epoch lies in the free part of the ring, behind `position`.
 fn has_successor<S: Storage>(
     ring: &Ring<S>,
     superblock: &Superblock,
