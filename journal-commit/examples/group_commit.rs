@@ -1,7 +1,7 @@
 //! Threads that append a record, wait until it is durable, and think: with plain group commit, and with the rendezvous, on a storage whose flush takes a fixed time.
 //!
 //! ```text
-//! cargo run --release -p spanlock-journal --example group_commit -- [--flush-us 1000] [--seconds 0.5] [--rounds 3] [--threads 1,2,4,8,16] [--think 0,0.5,1,2,4] [--jitter 0.1]
+//! cargo run --release -p spanlock-journal --example group_commit -- [--flush-us 1000] [--seconds 0.1] [--rounds 2] [--threads 1,2,4,8,16] [--think 0,0.5,1,2,4] [--jitter 0.1]
 //! ```
 //!
 //! Rounds of the two alternate, for machines are busy now and then; figures are sums over the rounds. A think time is in flushes, and jitters: each pause is drawn evenly from so much around it.
@@ -159,7 +159,7 @@ fn pause(arguments: &Arguments, think: f64) {
 fn arguments() -> Arguments {
     let mut arguments = Arguments {
         flush: Duration::from_millis(1),
-        time: Duration::from_millis(200),
+        time: Duration::from_millis(100),
         rounds: 2,
         threads: vec![1, 2, 4, 8, 16],
         think: vec![0.0, 0.5, 1.0, 2.0, 4.0],

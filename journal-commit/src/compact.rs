@@ -32,6 +32,7 @@ pub mod rendezvous;
 mod batch;
 mod error;
 mod format;
+mod lsn;
 mod marks;
 mod options;
 mod records;
@@ -52,40 +53,11 @@ use options::is_block;
 use ring::Ring;
 
 pub use error::Error;
+pub use lsn::Lsn;
 pub use options::{GroupCommit, Options};
 pub use records::{Record, Records};
 pub use recover::Recovery;
 pub use rendezvous::Rendezvous;
-
-/// The number of a record: the first is 1, each one more than the one before. Truncating changes no number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lsn(u64);
-
-impl Lsn {
-    /// Of the first record of a log.
-    pub const FIRST: Lsn = Lsn(1);
-
-    /// Of a number that was [kept](Self::get).
-    pub const fn new(number: u64) -> Self {
-        Lsn(number)
-    }
-
-    /// The number.
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-
-    /// Of the record after this one.
-    pub const fn next(self) -> Self {
-        Lsn(self.0 + 1)
-    }
-}
-
-impl fmt::Display for Lsn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// A write-ahead log. See the [module](self).
 ///
