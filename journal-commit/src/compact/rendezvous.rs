@@ -29,12 +29,14 @@
 //! the flush so much later. For a stream of independent arrivals the right side is always larger, for threads that come back at once the left one.
 //! It is held until as many have come as were expected, at most to the end of the window, and no longer than twice the usual time.
 //!
-//! A prediction can be wrong, so it is put to the *trial*: from time to time waiting is left out, or tried, for some twenty flushes, and the commits a second of these are compared
-//! with those of the twenty before and after. Waiting goes on, or begins, if it brings at least 2 % more. The first trial comes after 64 waits (made, or left out), the next ones
-//! after four times as many each, up to 4096, as long as they say the same.
+//! A prediction can be wrong, so it is put to the *trial* (`trial.rs`). At first it waits for nobody, and only counts when it would have. After eight such waits it makes them, for twenty flushes;
+//! and if that brings at least a tenth more commits a second than the flushes before and after, it goes on. Later it tries the other way from time to time, whichever that is: after 64 waits
+//! (made, or left out), and after four times as many each time that a trial says the same, up to 4096. A trial that goes very badly is broken off.
 //!
 //! # Not promised
-//! A part of a cohort that comes back after more than a quarter of a flush is never waited for, though it could pay (it would at think times up to about half a flush).
+//! - A part of a cohort that comes back after more than a quarter of a flush is never waited for, though it could pay (it would at think times up to about half a flush).
+//! - Nobody is waited for on devices whose flushes take less than 120 µs: a sleep that short is not to be had.
+//! - What brings less than a tenth is left.
 
 use std::time::{Duration, Instant};
 
@@ -50,6 +52,9 @@ const WINDOW: f64 = 0.25;
 const LEAST_WINDOW: f64 = 30e-6;
 /// The weight of the newest in a moving mean.
 const NEWEST: f64 = 0.125;
+/// From the end of a flush to the end of the next a trial counts so many flushes at most: a pause of the whole program is nobody's merit.
+const LONGEST_CYCLE: f64 = 8.0;
+
 /// Waits for the cohort that was just woken where that has paid. See the module.
 #[derive(Debug)]
 pub struct Rendezvous {
@@ -146,7 +151,6 @@ impl Rendezvous {
     fn finished_at(&mut self, now: Instant, released: usize) {
         let cycle = std::mem::replace(&mut self.cycle, Cycle::new(now, released));
         let took = now.saturating_duration_since(cycle.since).as_secs_f64();
-        self.trial.cycle(cycle.was_wait_due, released, took);
         let flush = now.saturating_duration_since(cycle.started).as_secs_f64();
         let Some(means) = &mut self.means else {
             self.means = Some(Means {
@@ -157,6 +161,8 @@ impl Rendezvous {
             });
             return;
         };
+        let took = took.min(LONGEST_CYCLE * means.flush);
+        self.trial.cycle(cycle.was_wait_due, released, took);
         // One that took for ever, because the machine or the device stood still, says little about the next.
         let most = 4.0 * means.flush;
         mean(&mut means.flush, flush.min(most));
