@@ -70,9 +70,9 @@
 //! | wait, wait | `two_commit`, `two_meet`, `three_commit` |
 //! | wait, join | `who_joins_late_is_led_later` |
 //! | wait, look | `what_is_durable_is_seen` |
-//! | wait, failure | `a_failure_reaches_all`, `a_failure_from_outside` |
+//! | wait, failure | `a_failure_reaches_all`, `who_is_acknowledged_is_there`, `a_failure_from_outside`, `nothing_is_acknowledged_after_a_failure` |
 //! | wait, panic | `a_panic_reaches_all` |
-//! | deadline, arrival | `two_meet`, `nobody_comes` |
+//! | deadline, arrival | `two_meet`, `nobody_comes`, `who_comes_third_is_not_left_behind` |
 
 use core::mem;
 use core::task::Waker;
