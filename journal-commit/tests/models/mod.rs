@@ -142,11 +142,10 @@ fn explore(body: fn(), bound: Option<usize>) {
         check::begin_execution();
         body();
     };
-    // Shuttle bounds no preemptions: what needs a bound under loom is drawn at random here.
-    if bound.is_some() {
-        shuttle::check_random(run, 50_000);
-    } else {
-        let scheduler = shuttle::scheduler::DfsScheduler::new(None, false);
+    // Depth first, which is complete where there are fewer interleavings than that (loom is, in any case but where it has a bound); then at random.
+    if bound.is_none() {
+        let scheduler = shuttle::scheduler::DfsScheduler::new(Some(20_000), false);
         shuttle::Runner::new(scheduler, shuttle::Config::new()).run(run);
     }
+    shuttle::check_random(run, 20_000);
 }
