@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use std::env;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -134,7 +134,7 @@ fn append_for_ever(path: &Path) -> ! {
                 let record = [&thread.to_le_bytes()[..], &[thread as u8; 300]].concat();
                 loop {
                     match log.append_durable(&record) {
-                        Ok(lsn) => writeln!(std::io::stdout(), "durable {lsn}").unwrap(),
+                        Ok(lsn) => println!("durable {lsn}"),
                         // What a reader of all this has to do with: half of it.
                         Err(_) => log.truncate(Lsn::new(log.durable().get() - 100)).unwrap(),
                     }

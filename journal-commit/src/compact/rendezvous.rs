@@ -29,9 +29,9 @@
 //! the flush so much later. For a stream of independent arrivals the right side is always larger, for threads that come back at once the left one.
 //! It is held until as many have come as were expected, at most to the end of the window, and no longer than twice the usual time.
 //!
-//! A prediction can be wrong, so it is put to the *trial* (`trial.rs`). At first it waits for nobody, and only counts when it would have. After eight such waits it makes them, for twenty flushes;
-//! and if that brings at least a tenth more commits a second than the flushes before and after, it goes on. Later it tries the other way from time to time, whichever that is: after 64 waits
-//! (made, or left out), and after four times as many each time that a trial says the same, up to 4096. A trial that goes very badly is broken off.
+//! A prediction can be wrong, so it is put to the *trial* (`trial.rs`). At first it waits for nobody, and only counts when it would have. After some sixteen flushes it makes the waits, for about
+//! twenty more; and if that brings at least a tenth more commits a second than those before and after, it goes on. Later it tries the other way from time to time, whichever that is: after 64
+//! waits (made, or left out), and after four times as many each time that a trial says the same, up to 4096. What is clear sooner ends a trial sooner.
 //!
 //! # Not promised
 //! - A part of a cohort that comes back after more than a quarter of a flush is never waited for, though it could pay (it would at think times up to about half a flush).
@@ -52,8 +52,8 @@ const WINDOW: f64 = 0.25;
 const LEAST_WINDOW: f64 = 30e-6;
 /// The weight of the newest in a moving mean.
 const NEWEST: f64 = 0.125;
-/// From the end of a flush to the end of the next a trial counts so many flushes at most: a pause of the whole program is nobody's merit.
-const LONGEST_CYCLE: f64 = 8.0;
+/// From the end of a flush to the end of the next a trial counts so many flushes at most: a pause of the program or the machine is nobody's fault.
+const LONGEST_CYCLE: f64 = 3.0;
 
 /// Waits for the cohort that was just woken where that has paid. See the module.
 #[derive(Debug)]

@@ -2,18 +2,20 @@
 
 /// Flushes that are measured in each of the three parts of a trial.
 const MEASURED: u32 = 16;
-/// Flushes before them that are not: the threads have to fall into step.
+/// Flushes before them, in the second and third, that are not: the threads have to fall into step.
 const SKIPPED: u32 = 4;
-/// Waits that would have been made before the first trial.
+/// Waits that are due before a trial is begun again, if none was while it began.
 const FIRST: u32 = 8;
 /// Waits, made or left out, from a trial that has changed something to the next; and at most, between two of them.
 const PATIENCE: [u32; 2] = [64, 4096];
-/// The other way is given up when after so many measured flushes it brings less than this part of what was before.
-const HOPELESS: (u32, f64) = (4, 0.85);
 /// So much longer it takes to the next trial, when one has said what the one before it did.
 const LONGER: u32 = 4;
 /// So many times the commits a second must waiting bring: less could be chance.
 const BETTER: f64 = 1.1;
+/// The other way needs no third part if it brings so many times the commits a second.
+const CLEAR: f64 = 1.25;
+/// And it is given up when after so many measured flushes it brings less than this part.
+const HOPELESS: (u32, f64) = (4, 0.85);
 
 /// A trial has three parts: as it is, the other way, as it is.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(super) struct Trial {
     stage: Stage,
     /// As it is, and the other way.
     rates: [Rate; 2],
+    /// A wait was due since the trial began.
+    was_any_due: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,12 +54,14 @@ impl Rate {
 }
 
 impl Trial {
+    /// Waits for nobody, and is in a trial.
     pub(super) fn new() -> Self {
         Trial {
             is_waiting: false,
             patience: PATIENCE[0],
-            stage: Stage::Settled { left: FIRST },
+            stage: Stage::Part { nth: 0, flushes: 0 },
             rates: [Rate::default(); 2],
+            was_any_due: false,
         }
     }
 
@@ -70,42 +76,47 @@ impl Trial {
 
     /// A flush is over: whether a wait was due before it, how many commits it brought, and the seconds since the one before.
     pub(super) fn cycle(&mut self, was_wait_due: bool, commits: usize, seconds: f64) {
+        self.was_any_due |= was_wait_due;
         self.stage = match self.stage {
             Stage::Settled { left: 0 } => {
                 self.rates = [Rate::default(); 2];
+                self.was_any_due = was_wait_due;
                 Stage::Part { nth: 0, flushes: 0 }
             }
             Stage::Settled { left } => Stage::Settled {
                 left: left - u32::from(was_wait_due),
             },
             Stage::Part { nth, flushes } => {
-                if flushes >= SKIPPED {
+                let skipped = if nth == 0 { 0 } else { SKIPPED };
+                if flushes >= skipped {
                     let rate = &mut self.rates[usize::from(self.is_other_way())];
                     rate.commits += commits;
                     rate.seconds += seconds;
                 }
-                let is_last = flushes + 1 == SKIPPED + MEASURED;
-                let is_hopeless = nth == 1
-                    && flushes + 1 == SKIPPED + HOPELESS.0
-                    && self.rates[1].per_second() < HOPELESS.1 * self.rates[0].per_second();
-                match nth {
-                    _ if is_hopeless => self.judge(),
-                    2 if is_last => self.judge(),
-                    _ if is_last => Stage::Part {
-                        nth: nth + 1,
-                        flushes: 0,
-                    },
-                    _ => Stage::Part {
-                        nth,
-                        flushes: flushes + 1,
-                    },
-                }
+                self.after(nth, flushes + 1, flushes + 1 - skipped.min(flushes + 1))
             }
         };
     }
 
+    /// What comes after so many flushes of a part, of which so many were measured.
+    fn after(&mut self, nth: u32, flushes: u32, measured: u32) -> Stage {
+        let [same, other] = self.rates.map(Rate::per_second);
+        let is_over = measured == MEASURED;
+        match nth {
+            0 if is_over && !self.was_any_due => Stage::Settled { left: FIRST },
+            1 if measured == HOPELESS.0 && other < HOPELESS.1 * same => self.judge(),
+            1 if is_over && other > CLEAR * same => self.judge(),
+            2 if is_over => self.judge(),
+            _ if is_over => Stage::Part {
+                nth: nth + 1,
+                flushes: 0,
+            },
+            _ => Stage::Part { nth, flushes },
+        }
+    }
+
     fn judge(&mut self) -> Stage {
-        let [same, other] = self.rates.map(|rate| rate.per_second());
+        let [same, other] = self.rates.map(Rate::per_second);
         let (with, without) = if self.is_waiting {
             (same, other)
         } else {
