@@ -101,7 +101,7 @@ pub trait Gather {
     fn hold(&mut self, waiting: usize) -> Option<Instant>;
     /// A leader starts.
     fn started(&mut self);
-    /// It is done, and `released` threads are about to go, itself included.
+    /// It is done, and `released` threads are about to go, itself included. Not called by a failure, after which there is nothing to gather for.
     fn finished(&mut self, released: usize);
 }
 
@@ -221,7 +221,8 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         look(&mut self.state.lock().open)
     }
 
-    /// Blocks until `ticket` is durable, asleep, or leading: then `commit` is called, once, with all that has joined, outside of the mutex.
+    /// Blocks until `ticket`, which was given by [`join`](Self::join), is durable; asleep, or leading: then `commit` is called, once, with all that has joined,
+    /// outside of the mutex.
     ///
     /// # Errors
     /// The group has failed before the ticket was durable. Whether it is durable nonetheless, the medium knows.
@@ -273,6 +274,7 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         commit: impl FnOnce(&mut B::Load) -> Result<(), E>,
     ) -> Result<(), Failure<E>> {
         let mut state = self.state.lock();
+        debug_assert!(ticket < state.next, "ticket {ticket} was never given");
         if !self.is_durable(ticket) {
             state.gather.arrived();
         }

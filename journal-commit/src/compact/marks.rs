@@ -61,3 +61,63 @@ impl Marks {
         self.marks.push_front(head);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many batches there are: few marks, none further in front of a record than it may be, and none behind it.
+    #[test]
+    fn few_marks_and_near() {
+        const RING: u64 = 1 << 20;
+        let mut marks = Marks::new(0, 1, RING);
+        let mut ends = Vec::from([(0, 1)]);
+        for nth in 1..=20_000_u64 {
+            let (position, record) = ends[nth as usize - 1];
+            let end = (position + 512 * (1 + nth % 3), record + nth % 5 + 1);
+            marks.advance(end.0, end.1);
+            ends.push(end);
+            while end.0 - marks.marks[0].position > RING {
+                let head = marks.before(marks.marks[0].record + 3000);
+                marks.cut(head);
+            }
+        }
+        assert!(marks.marks.len() as u64 <= MARKS + 1);
+        let head = marks.marks[0];
+        for &(position, record) in ends.iter().filter(|end| end.0 >= head.position) {
+            let mark = marks.before(record);
+            assert!(mark.record <= record && mark.position <= position);
+            // Up to where the next mark would be, and the batch before that.
+            assert!(position - mark.position <= RING / MARKS + 3 * 512);
+            assert!(
+                ends.contains(&(mark.position, mark.record)),
+                "a batch starts there"
+            );
+        }
+    }
+
+    #[test]
+    fn all_can_be_cut() {
+        let mut marks = Marks::new(0, 1, 1 << 20);
+        marks.advance(512, 8);
+        assert_eq!(
+            marks.before(7),
+            Mark {
+                position: 0,
+                record: 1
+            }
+        );
+        let end = marks.before(8);
+        assert_eq!(
+            end,
+            Mark {
+                position: 512,
+                record: 8
+            }
+        );
+        marks.cut(end);
+        assert_eq!((marks.marks.len(), marks.before(8)), (1, end));
+        marks.advance(1024, 9);
+        assert_eq!(marks.before(8), end);
+    }
+}

@@ -26,7 +26,7 @@ pub struct Recovery {
     pub first: Lsn,
     /// The record that will be appended next: those before it are there.
     pub next: Lsn,
-    /// Whether the log had been [closed](super::Log::close).
+    /// Whether the log had been [closed](super::Log::close), or is new.
     pub was_closed: bool,
     /// Whether a batch was found whose commit was interrupted, and was left out.
     pub was_torn: bool,
