@@ -191,7 +191,9 @@ fn three_commit() {
         let log = Log::new(0);
         let others = [spawn(&log, Log::commit), spawn(&log, Log::commit)];
         log.commit();
-        others.map(|other| other.join().unwrap());
+        for other in others {
+            other.join().unwrap();
+        }
         log.assert_all_there(3);
     });
     in_all(&model, &[""], "bound=2");
@@ -204,7 +206,9 @@ fn who_comes_third_is_not_left_behind() {
         let log = Log::new(2);
         let others = [spawn(&log, Log::commit), spawn(&log, Log::commit)];
         log.commit();
-        others.map(|other| other.join().unwrap());
+        for other in others {
+            other.join().unwrap();
+        }
         log.assert_all_there(3);
     });
     // Two sleeps with a deadline there can be, if the pair has met; the last one's has to pass.
