@@ -58,7 +58,8 @@ impl Trial {
     pub(super) fn new() -> Self {
         Trial {
             is_waiting: false,
-            patience: PATIENCE[0],
+            // As if a trial had said nothing before: after the first it is the shortest.
+            patience: PATIENCE[0] / LONGER,
             stage: Stage::Part { nth: 0, flushes: 0 },
             rates: [Rate::default(); 2],
             was_any_due: false,
