@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod compact;
 pub mod jbd2;
 pub mod storage;
 pub mod testing;
