@@ -42,7 +42,11 @@ fn a_second_fault_adds_plans() {
             let ended = run(&built, &name, &[]);
             (ended.found).unwrap_or_else(|| panic!("{name}: {}", ended.stderr))
         };
-        let (none, single, double) = (found(""), found("/single-faults"), found("/double-faults"));
+        let (none, single, double) = (
+            found(""),
+            found("/single-faults"),
+            found("/double-faults/long"),
+        );
         assert_eq!((none.plans, none.injected), (0, 0));
         // A take that fails, a sleep that ends by itself, a deadline that passes: three, at the least.
         assert!(single.plans > 2, "{}", single.plans);
