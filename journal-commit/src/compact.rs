@@ -1,0 +1,486 @@
+//! A write-ahead log of records: appended by many threads, durable by one flush for all who wait.
+//!
+//! # The problem
+//! A storage engine writes what it is about to do into a log, and goes on when that is durable. JBD2's journal is such a log of *blocks*: 4096 bytes in the journal
+//! for 256 that changed, a descriptor and a commit block beside, and, as it is usually set, two flushes. This one is of *records*, of any length, packed; and one
+//! flush makes them durable, for a checksum tells afterwards whether all of a batch is there.
+//!
+//! # Properties
+//! - **Appending** copies the record into the open batch and returns its number; **waiting** for a number blocks until it is durable. [`Log::append_durable`] is both.
+//! - **One write and one flush** for all records that have collected, by one of the threads that wait: [`group`]. With the [`rendezvous`], by default, *N* threads that only
+//!   commit get nearly *N* commits a flush.
+//! - **Order**: records are numbered in the order of appending. What is durable is always a prefix.
+//! - **A ring**: the storage has a fixed length and is never grown. Truncating the front gives room; a full log refuses records, and loses none. A ring and not segments: a file that
+//!   was written before has no metadata to write at a flush, none is ever made, renamed or removed, and a device or persistent memory is as good as a file.
+//! - **Recovery** keeps every acknowledged record, never one behind a hole, and tells what a crash cut off from what the medium lost, as far as bytes can tell. The format, and every case of a
+//!   crash: `docs/compact.md`.
+//! - **Failure**: one failed write or flush, and nothing more is acknowledged; everybody who waits, and comes, gets the error. Open the log again to go on.
+//! - **Cost**: a record's checksum is computed by who appends it, in parallel; the copy, under a mutex; the leader's share does not depend on how many bytes there are. Memory: two batches.
+//!
+//! # Reading order
+//! `group.rs` and `rendezvous.rs`: who commits, and when. `format.rs`: the bytes. `recover.rs`: what they mean after a crash. `batch.rs`, `ring.rs`, `marks.rs`, and this file, which
+//! puts them together.
+//!
+//! # Locks
+//! In this order: `superblock`, `medium`, then the group's mutex or `ends`, each alone. Only the first two are held while the storage is at work. `medium` keeps batches and superblocks apart:
+//! where a failed write-back loses what others wrote and have not flushed yet, and a later flush succeeds, as on Linux, a flush beside a failing one proves nothing. So one goes
+//! at a time, and what has failed is known before the next begins.
+
+pub mod group;
+pub mod rendezvous;
+
+mod batch;
+mod error;
+mod format;
+mod lsn;
+mod marks;
+mod options;
+mod records;
+mod recover;
+mod ring;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use spanlock_sync::Mutex;
+
+use crate::Storage;
+use batch::{Load, Open, Refusal};
+use format::{DATA, HEADER, RECORD, Superblock};
+use group::{Failure, Group};
+use marks::{Mark, Marks};
+use options::is_block;
+use ring::Ring;
+
+pub use error::Error;
+pub use lsn::Lsn;
+pub use options::{GroupCommit, Options};
+pub use records::{Record, Records};
+pub use recover::Recovery;
+pub use rendezvous::Rendezvous;
+
+/// A write-ahead log. See the [module](self).
+///
+/// ```
+/// use spanlock_journal::compact::{Error, Log, Options};
+/// # use spanlock_journal::testing::Recorded;
+///
+/// # let storage = Recorded::new(1 << 20);
+/// let log = Log::create(&storage, &Options::new())?;
+/// std::thread::scope(|scope| {
+///     for thread in 0..4_u8 {
+///         let log = &log;
+///         scope.spawn(move || log.append_durable(&[thread; 100]).unwrap());
+///     }
+/// });
+/// // Or in two steps: the second record's number stands for the first one too.
+/// log.append(b"debit")?;
+/// let credit = log.append(b"credit")?;
+/// log.wait(credit)?;
+/// drop(log);
+///
+/// let log = Log::open(&storage, &Options::new())?;
+/// let last = log.records().last().unwrap()?;
+/// assert_eq!((last.lsn, &last.data[..]), (credit, &b"credit"[..]));
+/// log.truncate(credit)?; // the records before it are no longer needed
+/// assert_eq!(log.records().count(), 1);
+/// # Ok::<(), Error>(())
+/// ```
+pub struct Log<S> {
+    ring: Ring<S>,
+    epoch: u64,
+    group: Group<Open, Error, Option<Rendezvous>>,
+    ends: Mutex<Ends>,
+    superblock: Mutex<Superblock>,
+    /// Held by who writes.
+    medium: Mutex<()>,
+    recovery: Recovery,
+}
+
+/// Where the durable batches are.
+#[derive(Debug)]
+struct Ends {
+    marks: Marks,
+    stats: Stats,
+}
+
+/// What a log has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Records that became durable.
+    pub records: u64,
+    /// Batches in which they did, each by one flush.
+    pub flushes: u64,
+    /// Bytes of these batches, in whole blocks.
+    pub bytes: u64,
+}
+
+impl<S: Storage> Log<S> {
+    /// Makes an empty log in a storage whose first 8192 bytes are zero. It takes the whole storage.
+    ///
+    /// # Errors
+    /// [`Error::Occupied`], [`Error::BadOption`] (a storage too small, or a bad block size), or the storage's.
+    pub fn create(storage: S, options: &Options) -> Result<Self, Error> {
+        options.check_block()?;
+        let (len, block) = (storage.len(), options.block_bytes);
+        if !ring::is_enough(len, block) {
+            return Err(Error::BadOption {
+                what: "the storage's length",
+                found: len,
+                wanted: "8192 bytes and at least 8 blocks",
+            });
+        }
+        let mut start = vec![0; DATA as usize];
+        (storage.read_at(&mut start, 0)).map_err(Error::io("reading the start"))?;
+        if start.iter().any(|&byte| byte != 0) {
+            return Err(Error::Occupied);
+        }
+        let superblock = Superblock {
+            id: RandomState::new().build_hasher().finish(),
+            serial: 1,
+            len,
+            block: block as u32,
+            closed: false,
+            epoch: 1,
+            head: 0,
+            head_record: 1,
+            first_record: 1,
+            settled: 0,
+        };
+        recover::write(&storage, &superblock).map_err(Error::io("writing the superblock"))?;
+        let ring = Ring::new(storage, &superblock);
+        let marks = Marks::new(0, 1, ring.len);
+        let recovery = Recovery {
+            first: Lsn::FIRST,
+            next: Lsn::FIRST,
+            was_closed: true,
+            was_torn: false,
+            damage: None,
+        };
+        Ok(Self::new(ring, superblock, marks, recovery, options))
+    }
+
+    /// Opens a log, and recovers what is there: all records that were acknowledged, and perhaps some that were not.
+    ///
+    /// # Errors
+    /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`], [`Error::Corrupt`], or the storage's. The storage is as it was, but for the last batch, which may have
+    /// been written once more.
+    pub fn open(storage: S, options: &Options) -> Result<Self, Error> {
+        Self::recover(storage, options, Err)
+    }
+
+    /// Opens a log that is damaged, and keeps what is in front of the damage: what follows is lost, and its numbers will be used again.
+    /// [`Recovery::damage`] says what it was. A log that is not damaged is opened as it is.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Error::Corrupt`] only if both superblocks are damaged.
+    pub fn salvage(storage: S, options: &Options) -> Result<Self, Error> {
+        Self::recover(storage, options, Ok)
+    }
+
+    /// Zeroes the start of a storage, durably: a log can be created there then. Whatever was there is gone.
+    ///
+    /// # Errors
+    /// The storage's; it may be wiped in part then.
+    pub fn wipe(storage: S) -> Result<(), Error> {
+        let zeros = vec![0; DATA.min(storage.len()) as usize];
+        (storage.write_fua(&zeros, 0)).map_err(Error::io("wiping the start"))
+    }
+
+    fn recover(
+        storage: S,
+        options: &Options,
+        accept: fn(Error) -> Result<Error, Error>,
+    ) -> Result<Self, Error> {
+        let mut superblock = recover::superblock(&storage)?;
+        let ring = Ring::new(storage, &superblock);
+        let (scan, damage) = recover::scan(&ring, &superblock)?;
+        let recovery = scan.report(&superblock, damage.map(accept).transpose()?);
+        // R-I4: it may be in a cache only.
+        if let Some(last) = &scan.last {
+            (ring.write(&last.bytes, last.header.position))
+                .and_then(|()| ring.storage.flush())
+                .map_err(Error::io("writing the last batch once more"))?;
+        }
+        let end = scan.marks.end();
+        superblock.serial += 1;
+        superblock.epoch += 1;
+        superblock.closed = false;
+        superblock.settled = end.position;
+        superblock.first_record = superblock.first_record.min(end.record);
+        recover::write(&ring.storage, &superblock).map_err(Error::io("writing the superblock"))?;
+        Ok(Self::new(ring, superblock, scan.marks, recovery, options))
+    }
+
+    fn new(
+        ring: Ring<S>,
+        superblock: Superblock,
+        marks: Marks,
+        recovery: Recovery,
+        options: &Options,
+    ) -> Self {
+        let Mark { position, record } = marks.end();
+        let limit = superblock.head + ring.len;
+        let most = options.batch_bytes.min(Self::MOST);
+        let open = Open::new(position, record, limit, ring.block, most);
+        let rendezvous = match options.group_commit {
+            GroupCommit::Plain => None,
+            GroupCommit::Rendezvous => Some(Rendezvous::new()),
+        };
+        let stats = Stats::default();
+        Log {
+            epoch: superblock.epoch,
+            group: Group::new(record, open, rendezvous),
+            ends: Mutex::new(Ends { marks, stats }),
+            superblock: Mutex::new(superblock),
+            medium: Mutex::new(()),
+            ring,
+            recovery,
+        }
+    }
+
+    /// Lengths in a batch have 32 bits.
+    const MOST: usize = 1 << 30;
+
+    /// Adds a record to the open batch, and returns its number. It becomes durable when somebody [waits](Self::wait) for it, or for a later one.
+    ///
+    /// Blocks only when the batch is as large as batches get: then this thread commits it first.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::RecordTooLarge`]: the record was not added. [`Error::Poisoned`], [`Error::Panicked`].
+    pub fn append(&self, record: &[u8]) -> Result<Lsn, Error> {
+        let max = self.max_record();
+        if record.len() as u64 > max {
+            let len = record.len();
+            return Err(Error::RecordTooLarge { len, max });
+        }
+        let checksum = crc32c::crc32c(record);
+        loop {
+            let joined = self.group.join(|open, _| open.add(record, checksum));
+            match joined.map_err(error)? {
+                Ok((number, ())) => return Ok(Lsn(number)),
+                Err(Refusal::Batch) => self.commit()?,
+                Err(Refusal::Ring { needed, free }) => return Err(Error::Full { needed, free }),
+            }
+        }
+    }
+
+    /// [Appends](Self::append), and waits until the record is durable.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append). After [`Error::Poisoned`] and [`Error::Panicked`] it may be durable nonetheless.
+    pub fn append_durable(&self, record: &[u8]) -> Result<Lsn, Error> {
+        let lsn = self.append(record)?;
+        self.wait_for(lsn)?;
+        Ok(lsn)
+    }
+
+    /// Blocks until the record and all before it are durable. One of those who wait writes and flushes for all.
+    ///
+    /// # Errors
+    /// [`Error::NotYet`] if there is no such record; [`Error::Poisoned`], [`Error::Panicked`].
+    ///
+    /// # Panics
+    /// If the storage does.
+    pub fn wait(&self, lsn: Lsn) -> Result<(), Error> {
+        if lsn > self.durable() {
+            let next = Lsn(self.group.last()).next();
+            if lsn >= next {
+                return Err(Error::NotYet { lsn, next });
+            }
+        }
+        self.wait_for(lsn)
+    }
+
+    /// Waits for all records that have been appended.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Panicked`].
+    pub fn commit(&self) -> Result<(), Error> {
+        self.wait_for(Lsn(self.group.last()))
+    }
+
+    /// The last record that is durable; the one before the first if there is none.
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.group.durable())
+    }
+
+    /// The first record that was not truncated.
+    pub fn first(&self) -> Lsn {
+        Lsn(self.superblock.lock().first_record)
+    }
+
+    /// All durable records, from the first that is there. Those that become durable later are not among them.
+    ///
+    /// Reads the storage, a batch at a time. A record that is truncated meanwhile may still come, or end it with [`Error::Truncated`].
+    pub fn records(&self) -> Records<'_, S> {
+        Records::new(self, self.first().0)
+    }
+
+    /// As [`records`](Self::records), from `lsn` on.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if that record is gone; [`Error::NotYet`] if it is later than the next to become durable.
+    pub fn records_from(&self, lsn: Lsn) -> Result<Records<'_, S>, Error> {
+        let (first, next) = (self.first(), self.durable().next());
+        if lsn < first {
+            return Err(Error::Truncated { lsn, first });
+        }
+        if lsn > next {
+            return Err(Error::NotYet { lsn, next });
+        }
+        Ok(Records::new(self, lsn.0))
+    }
+
+    /// Gives up the records before `lsn`, durably. Their room is free again, but for up to a 256th of the log, which is freed with the next.
+    ///
+    /// To give up all, ask for [`durable`](Self::durable)`().next()`. Records that were given up already are no error. Commits go on meanwhile. It takes two durable writes of 512 bytes:
+    /// not for every record.
+    ///
+    /// # Errors
+    /// [`Error::NotYet`] if a record before `lsn` is not durable; [`Error::Poisoned`], [`Error::Panicked`].
+    pub fn truncate(&self, lsn: Lsn) -> Result<(), Error> {
+        let mut superblock = self.superblock.lock();
+        self.check()?;
+        if lsn.0 <= superblock.first_record {
+            return Ok(());
+        }
+        let (head, end) = {
+            let ends = self.ends.lock();
+            (ends.marks.before(lsn.0), ends.marks.end())
+        };
+        if lsn.0 > end.record {
+            let next = Lsn(end.record);
+            return Err(Error::NotYet { lsn, next });
+        }
+        self.change(&mut superblock, |new| {
+            new.head = head.position;
+            new.head_record = head.record;
+            new.first_record = lsn.0;
+            // What was settled and is gone needs no mention.
+            new.settled = new.settled.max(head.position);
+        })?;
+        self.ends.lock().marks.cut(head);
+        let limit = head.position + self.ring.len;
+        self.group.open(|open| open.set_limit(limit));
+        Ok(())
+    }
+
+    /// Commits what was appended, and notes that the log ends there: opening it then finds out any damage, and needs no search.
+    ///
+    /// A log that is dropped instead loses the records for which nobody waited, as in a crash.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Panicked`].
+    pub fn close(self) -> Result<(), Error> {
+        self.commit()?;
+        let settled = self.ends.lock().marks.end().position;
+        self.change(&mut self.superblock.lock(), |new| {
+            new.closed = true;
+            new.settled = settled;
+            // What is settled is of an earlier epoch.
+            new.epoch += 1;
+        })
+    }
+
+    /// What was found when the log was opened.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// What the log has done since it was opened.
+    pub fn stats(&self) -> Stats {
+        self.ends.lock().stats
+    }
+
+    /// Bytes that the largest record can have, if the log is empty.
+    pub fn max_record(&self) -> u64 {
+        (self.ring.len).min(Self::MOST as u64) - (HEADER + RECORD) as u64
+    }
+
+    /// Bytes free for further batches; a record takes its length and 8, a batch 56, rounded up to whole blocks.
+    pub fn free(&self) -> u64 {
+        self.group.open(|open| open.free())
+    }
+
+    fn wait_for(&self, lsn: Lsn) -> Result<(), Error> {
+        let result = self.group.wait(lsn.0, |load| self.write(load));
+        result.map_err(error)
+    }
+
+    /// What a leader does.
+    fn write(&self, load: &mut Load) -> Result<(), Error> {
+        load.seal(self.ring.id, self.epoch, self.ring.block);
+        let one_at_a_time = self.medium.lock();
+        self.check()?;
+        (self.ring.write(&load.bytes, load.position))
+            .map_err(Error::poisoned("writing a batch"))?;
+        (self.ring.storage.flush()).map_err(Error::poisoned("flushing a batch"))?;
+        drop(one_at_a_time);
+        let mut ends = self.ends.lock();
+        ends.marks
+            .advance(load.end(), load.first + u64::from(load.count));
+        ends.stats.records += u64::from(load.count);
+        ends.stats.flushes += 1;
+        ends.stats.bytes += load.bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Changes the superblock, durably, or poisons the log.
+    fn change(
+        &self,
+        superblock: &mut Superblock,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<(), Error> {
+        let mut new = superblock.clone();
+        new.serial += 1;
+        change(&mut new);
+        let _one_at_a_time = self.medium.lock();
+        self.check()?;
+        // Before `medium` is opened.
+        let unless_it_panics = PoisonOnPanic(&self.group);
+        let written = recover::write(&self.ring.storage, &new);
+        std::mem::forget(unless_it_panics);
+        if let Err(error) = written.map_err(Error::poisoned("writing the superblock")) {
+            self.group.fail(Failure::Failed(error.clone()));
+            return Err(error);
+        }
+        *superblock = new;
+        Ok(())
+    }
+
+    /// Whether all has been well.
+    fn check(&self) -> Result<(), Error> {
+        self.group
+            .failure()
+            .map_or(Ok(()), |failure| Err(error(failure)))
+    }
+}
+
+/// Dropped by a panic of the storage under a superblock.
+struct PoisonOnPanic<'a>(&'a Group<Open, Error, Option<Rendezvous>>);
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.fail(Failure::Panicked);
+    }
+}
+
+impl<S> fmt::Debug for Log<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ends = self.ends.lock();
+        f.debug_struct("Log")
+            .field("ring", &self.ring.len)
+            .field("end", &ends.marks.end())
+            .field("stats", &ends.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+fn error(failure: Failure<Error>) -> Error {
+    match failure {
+        Failure::Failed(error) => error,
+        Failure::Panicked => Error::Panicked,
+    }
+}

@@ -1,0 +1,225 @@
+//! What is found when a log is opened: the last whole batch, or damage.
+//!
+//! Recovery goes from the superblock's head from batch to batch, and stops at the first place where there is none that fits. Why that place is the end, or damage, is told case by case
+//! in `docs/compact.md`; "case 8" here is one of these.
+//!
+//! # Invariants
+//! - **R-I1** Both superblocks describe the ring well at any time, and either is enough: they are written durably, one after the other, and what a change frees is used when both are.
+//! - **R-I2** Batches in front of *settled* are durable, and of epochs before the superblock's; those behind it are of the superblock's.
+//! - **R-I3** A batch is written when all before it are durable. So all batches but the last are.
+//! - **R-I4** What is handed out is durable: the last batch, of which R-I3 says nothing, is written and flushed once more.
+
+use super::format::{DATA, HEADER, Header, SLOTS, SUPERBLOCK, Slot, Superblock, VERSION};
+use super::marks::Marks;
+use super::ring::{self, Found, Ring};
+use super::{Error, Lsn};
+use crate::Storage;
+
+/// Bytes that are read at a time when the free part of the ring is searched.
+const SEARCH: usize = 1 << 20;
+
+/// What [`Log::open`](super::Log::open) found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// The first record that is there, if any is.
+    pub first: Lsn,
+    /// The record that will be appended next: those before it are there.
+    pub next: Lsn,
+    /// Whether the log had been [closed](super::Log::close), or is new.
+    pub was_closed: bool,
+    /// Whether a batch was found whose commit was interrupted, and was left out.
+    pub was_torn: bool,
+    /// What [`Log::salvage`](super::Log::salvage) gave up.
+    pub damage: Option<Error>,
+}
+
+/// The log as its ring says.
+pub(super) struct Scan {
+    pub(super) marks: Marks,
+    /// The last batch, if it is of the last epoch.
+    pub(super) last: Option<Found>,
+    was_torn: bool,
+}
+
+/// The newest superblock of a storage.
+pub(super) fn superblock<S: Storage>(storage: &S) -> Result<Superblock, Error> {
+    let len = storage.len();
+    if len < DATA {
+        return Err(Error::NotALog { len });
+    }
+    let (mut newest, mut other) = (None::<Superblock>, Error::NotALog { len });
+    for at in SLOTS {
+        let mut bytes = [0; SUPERBLOCK];
+        (storage.read_at(&mut bytes, at)).map_err(Error::io("reading the superblock"))?;
+        match Superblock::decode(&bytes) {
+            Slot::Sound(found) => {
+                if newest.as_ref().is_none_or(|it| it.serial < found.serial) {
+                    newest = Some(found);
+                }
+            }
+            Slot::Version(found) => {
+                let supported = VERSION;
+                other = Error::Version { found, supported };
+            }
+            Slot::Damaged if matches!(other, Error::NotALog { .. }) => {
+                other = Error::Corrupt {
+                    what: "both superblocks",
+                    at,
+                    lsn: Lsn::FIRST,
+                };
+            }
+            Slot::Damaged | Slot::Foreign => {}
+        }
+    }
+    let newest = newest.ok_or(other)?;
+    check(&newest, len)?;
+    Ok(newest)
+}
+
+/// What a checksum cannot tell: whether the numbers make a log.
+fn check(superblock: &Superblock, len: u64) -> Result<(), Error> {
+    if len < superblock.len {
+        return Err(Error::CutShort {
+            expected: superblock.len,
+            found: len,
+        });
+    }
+    let block = u64::from(superblock.block);
+    // They are counted up, and nobody counts so far.
+    let are_sane = [
+        superblock.serial,
+        superblock.epoch,
+        superblock.settled,
+        superblock.first_record,
+    ];
+    let is_log = super::is_block(block)
+        && are_sane.iter().all(|&number| number <= u64::MAX >> 2)
+        && ring::is_enough(superblock.len, block)
+        && superblock.first_record >= superblock.head_record
+        && superblock.head_record >= 1
+        && superblock.settled >= superblock.head
+        && superblock.head.is_multiple_of(block);
+    is_log.then_some(()).ok_or(Error::Corrupt {
+        what: "the superblock's numbers",
+        at: SLOTS[0],
+        lsn: Lsn::FIRST,
+    })
+}
+
+/// Walks along the batches. Damage is the second part: what is before it is sound.
+pub(super) fn scan<S: Storage>(
+    ring: &Ring<S>,
+    superblock: &Superblock,
+) -> Result<(Scan, Option<Error>), Error> {
+    let (mut position, mut record) = (superblock.head, superblock.head_record);
+    let mut marks = Marks::new(position, record, ring.len);
+    let mut last = None;
+    while position - superblock.head < ring.len {
+        let is_settled = position < superblock.settled;
+        let is_epoch =
+            |epoch| is_settled == (epoch < superblock.epoch) && epoch <= superblock.epoch;
+        let found = ring.batch(position, record, is_epoch);
+        let Some(found) = found.map_err(Error::io("reading the log"))? else {
+            break;
+        };
+        position += found.bytes.len() as u64;
+        record += u64::from(found.header.count);
+        marks.advance(position, record);
+        last = (!is_settled).then_some(found);
+    }
+    let damage = damage(ring, superblock, position)?.map(|what| Error::Corrupt {
+        what,
+        at: ring.place(position),
+        lsn: Lsn(record),
+    });
+    let was_torn = damage.is_none() && is_torn(ring, superblock, position)?;
+    let scan = Scan {
+        marks,
+        last,
+        was_torn,
+    };
+    Ok((scan, damage))
+}
+
+impl Scan {
+    pub(super) fn report(&self, superblock: &Superblock, damage: Option<Error>) -> Recovery {
+        let next = self.marks.end().record;
+        Recovery {
+            first: Lsn(superblock.first_record.min(next)),
+            next: Lsn(next),
+            was_closed: superblock.closed,
+            was_torn: self.was_torn,
+            damage,
+        }
+    }
+}
+
+/// Why the batches should not end at `position`, if they should not: cases 7 and 8.
+fn damage<S: Storage>(
+    ring: &Ring<S>,
+    superblock: &Superblock,
+    position: u64,
+) -> Result<Option<&'static str>, Error> {
+    if position < superblock.settled {
+        return Ok(Some("a batch from before the last opening is missing"));
+    }
+    if superblock.closed || !has_successor(ring, superblock, position)? {
+        return Ok(None);
+    }
+    Ok(Some("a batch is missing that a later one follows"))
+}
+
+/// Case 8: whether a header of the last epoch lies in the free part of the ring, behind `position`.
+fn has_successor<S: Storage>(
+    ring: &Ring<S>,
+    superblock: &Superblock,
+    position: u64,
+) -> Result<bool, Error> {
+    let end = superblock.head + ring.len;
+    let mut at = position;
+    let mut bytes = vec![0; SEARCH.min(ring.len as usize)];
+    while at < end {
+        let len = (end - at).min(bytes.len() as u64) as usize;
+        (ring.read(&mut bytes[..len], at)).map_err(Error::io("searching the log"))?;
+        let is_later = |(header, at): (Header, u64)| {
+            (header.id, header.epoch) == (ring.id, superblock.epoch)
+                && header.position > position
+                && ring.place(header.position) == ring.place(at)
+        };
+        let blocks = bytes[..len].chunks(ring.block as usize).zip(0..);
+        let mut headers = blocks.filter_map(|(bytes, nth)| {
+            Header::decode(bytes).map(|header| (header, at + nth * ring.block))
+        });
+        if headers.any(is_later) {
+            return Ok(true);
+        }
+        at += len as u64;
+    }
+    Ok(false)
+}
+
+/// Whether a batch was begun at `position`, in the last epoch.
+fn is_torn<S: Storage>(
+    ring: &Ring<S>,
+    superblock: &Superblock,
+    position: u64,
+) -> Result<bool, Error> {
+    if position - superblock.head >= ring.len {
+        return Ok(false);
+    }
+    let mut bytes = [0; HEADER];
+    (ring.read(&mut bytes, position)).map_err(Error::io("reading the log"))?;
+    let begun = |header: Header| {
+        (header.id, header.epoch, header.position) == (ring.id, superblock.epoch, position)
+    };
+    Ok(Header::decode(&bytes).is_some_and(begun))
+}
+
+/// Writes both copies, one after the other, durably.
+pub(super) fn write<S: Storage>(storage: &S, superblock: &Superblock) -> std::io::Result<()> {
+    let bytes = superblock.encode();
+    SLOTS
+        .into_iter()
+        .try_for_each(|at| storage.write_fua(&bytes, at))
+}

@@ -1,0 +1,378 @@
+//! The rendezvous against committing at once, in simulated time: threads that commit and think, a device, wakes that take their time, deadlines that come late.
+//!
+//! The protocol is that of `group.rs`, told once more in events.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+use super::Rendezvous;
+
+const MICROSECOND: u64 = 1000;
+
+/// Times are in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Scene {
+    threads: usize,
+    flush: u64,
+    /// Each flush takes so much of `flush` longer or shorter, at most.
+    flush_jitter: f64,
+    think: Think,
+    /// From a wake to what the woken thread does first; each further one that a leader wakes comes `between` later.
+    wake: u64,
+    between: u64,
+    /// So late is a deadline.
+    slack: u64,
+    /// The part of flushes and wakes that take up to three flushes longer: a machine that has more to do.
+    noise: f64,
+}
+
+/// In flushes.
+#[derive(Clone, Copy, Debug)]
+enum Think {
+    Even {
+        mean: f64,
+        jitter: f64,
+    },
+    /// Independent of all: an exponential distribution.
+    Free {
+        mean: f64,
+    },
+    /// Every second thread does not think, the others do.
+    Half {
+        mean: f64,
+    },
+    /// One in so many pauses takes `mean`, the others nothing.
+    Sometimes {
+        one_in: u32,
+        mean: f64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Outcome {
+    per_second: f64,
+    per_flush: f64,
+    /// In flushes.
+    latency: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A thread comes with a record.
+    Arrive(usize),
+    /// A thread that was woken looks.
+    Look(usize),
+    Deadline(usize),
+    Done,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Gathering(usize),
+    Leading(usize),
+}
+
+struct Simulation {
+    scene: Scene,
+    policy: Option<Rendezvous>,
+    base: Instant,
+    now: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    order: u64,
+    phase: Phase,
+    /// Threads that wait, in order; of these the leader took the first `taken`.
+    sleepers: Vec<usize>,
+    taken: usize,
+    came: Vec<u64>,
+    random: fastrand::Rng,
+    commits: u64,
+    flushes: u64,
+    waited: u64,
+}
+
+impl Simulation {
+    fn new(scene: Scene, is_rendezvous: bool) -> Self {
+        let base = Instant::now();
+        let mut this = Simulation {
+            policy: is_rendezvous.then(|| Rendezvous::at(base)),
+            scene,
+            base,
+            now: 0,
+            events: BinaryHeap::new(),
+            order: 0,
+            phase: Phase::Idle,
+            sleepers: Vec::new(),
+            taken: 0,
+            came: vec![0; scene.threads],
+            random: fastrand::Rng::with_seed(scene.flush),
+            commits: 0,
+            flushes: 0,
+            waited: 0,
+        };
+        for thread in 0..scene.threads {
+            let at = this.random.u64(0..scene.flush);
+            this.at(at, Event::Arrive(thread));
+        }
+        this
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((time, self.order, event)));
+    }
+
+    fn instant(&self) -> Instant {
+        self.base + Duration::from_nanos(self.now)
+    }
+
+    fn run(mut self, commits: u64) -> Outcome {
+        while self.commits < commits
+            && let Some(Reverse((time, _, event))) = self.events.pop()
+        {
+            self.now = time;
+            match event {
+                Event::Arrive(thread) => {
+                    self.came[thread] = self.now;
+                    self.sleepers.push(thread);
+                    let now = self.instant();
+                    if let Some(policy) = &mut self.policy {
+                        policy.arrived_at(now);
+                    }
+                    self.look(thread, false);
+                }
+                Event::Look(thread) if self.sleepers.contains(&thread) => self.look(thread, false),
+                Event::Deadline(thread) if self.phase == Phase::Gathering(thread) => {
+                    self.look(thread, true);
+                }
+                Event::Look(_) | Event::Deadline(_) => {}
+                Event::Done => self.done(),
+            }
+        }
+        Outcome {
+            per_second: self.commits as f64 * 1e9 / self.now as f64,
+            per_flush: self.commits as f64 / self.flushes as f64,
+            latency: self.waited as f64 / self.commits as f64 / self.scene.flush as f64,
+        }
+    }
+
+    /// `State::turn` of the group.
+    fn look(&mut self, thread: usize, has_waited: bool) {
+        if matches!(self.phase, Phase::Leading(_)) {
+            return;
+        }
+        let waiting = self.sleepers.len();
+        let is_candidate = self.phase == Phase::Idle || self.phase == Phase::Gathering(thread);
+        let now = self.instant();
+        let until = if has_waited {
+            None
+        } else {
+            (self.policy.as_mut()).and_then(|policy| policy.hold_at(now, waiting))
+        };
+        match until {
+            None => self.lead(thread),
+            Some(until) if is_candidate => {
+                self.phase = Phase::Gathering(thread);
+                let until = until.duration_since(self.base).as_nanos() as u64;
+                self.at(until + self.scene.slack, Event::Deadline(thread));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn lead(&mut self, thread: usize) {
+        let now = self.instant();
+        self.taken = self.sleepers.len();
+        if let Some(policy) = &mut self.policy {
+            policy.started_at(now);
+        }
+        self.phase = Phase::Leading(thread);
+        let jitter = 1.0 + self.scene.flush_jitter * (2.0 * self.random.f64() - 1.0);
+        let takes = (self.scene.flush as f64 * jitter) as u64 + self.noise();
+        self.at(self.now + takes, Event::Done);
+    }
+
+    fn done(&mut self) {
+        let Phase::Leading(leader) = self.phase else {
+            unreachable!("only a leader is done");
+        };
+        self.phase = Phase::Idle;
+        self.flushes += 1;
+        let released = Vec::from_iter(self.sleepers.drain(..self.taken));
+        let now = self.instant();
+        if let Some(policy) = &mut self.policy {
+            policy.finished_at(now, released.len());
+        }
+        let mut woken = self.now + self.scene.wake;
+        if let Some(&next) = self.sleepers.first() {
+            self.at(woken, Event::Look(next));
+            woken += self.scene.between;
+        }
+        for thread in released {
+            self.commits += 1;
+            // Who led is awake, but wakes the others first.
+            let mut free = woken + self.noise();
+            if thread != leader {
+                woken += self.scene.between;
+            } else {
+                free = self.now + self.scene.between * self.taken as u64;
+            }
+            self.waited += free - self.came[thread];
+            let think = self.think(thread);
+            self.at(free + MICROSECOND + think, Event::Arrive(thread));
+        }
+    }
+
+    fn noise(&mut self) -> u64 {
+        if self.random.f64() >= self.scene.noise {
+            return 0;
+        }
+        (self.random.f64() * 3.0 * self.scene.flush as f64) as u64
+    }
+
+    fn think(&mut self, thread: usize) -> u64 {
+        let flushes = match self.scene.think {
+            Think::Even { mean, jitter } => mean * (1.0 + jitter * (2.0 * self.random.f64() - 1.0)),
+            Think::Free { mean } => -mean * (1.0 - self.random.f64()).ln(),
+            Think::Half { mean } if thread.is_multiple_of(2) => mean,
+            Think::Sometimes { one_in, mean } if self.random.u32(0..one_in) == 0 => mean,
+            Think::Half { .. } | Think::Sometimes { .. } => 0.0,
+        };
+        (flushes * self.scene.flush as f64) as u64
+    }
+}
+
+const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
+
+fn scene(threads: usize, think: Think) -> Scene {
+    Scene {
+        threads,
+        flush: 1000 * MICROSECOND,
+        flush_jitter: 0.05,
+        think,
+        wake: 15 * MICROSECOND,
+        between: 2 * MICROSECOND,
+        slack: 60 * MICROSECOND,
+        noise: 0.0,
+    }
+}
+
+/// At once, and with the rendezvous, for so many flushes' commits.
+fn both(scene: Scene, flushes: u64) -> [Outcome; 2] {
+    let commits = flushes * scene.threads as u64;
+    [false, true].map(|is_rendezvous| Simulation::new(scene, is_rendezvous).run(commits))
+}
+
+/// Commits a second with the rendezvous, in those at once.
+fn ratio(scene: Scene, flushes: u64) -> f64 {
+    let [plain, rendezvous] = both(scene, flushes);
+    rendezvous.per_second / plain.per_second
+}
+
+/// The grid that the crate's comparison has: think times of up to four flushes.
+#[test]
+fn never_slower_than_at_once_on_the_grid() {
+    for threads in THREADS {
+        for mean in [0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0] {
+            for jitter in [0.0, 0.1] {
+                let scene = scene(threads, Think::Even { mean, jitter });
+                let ratio = ratio(scene, 1000);
+                assert!(ratio >= 0.98, "{scene:?}: {ratio:.3}");
+            }
+        }
+    }
+}
+
+/// Fast and slow devices, threads that behave differently from each other and from before. What is lost is trials, and chance.
+#[test]
+fn never_much_slower_than_at_once() {
+    let mut thinks = Vec::new();
+    for mean in [0.1, 0.25, 0.5, 1.0, 3.0] {
+        thinks.push(Think::Even { mean, jitter: 0.5 });
+        thinks.push(Think::Free { mean });
+        thinks.push(Think::Half { mean });
+        thinks.push(Think::Sometimes { one_in: 5, mean });
+    }
+    for threads in THREADS {
+        for &think in &thinks {
+            for (flush, wake, between) in [(30, 15, 2), (160, 15, 2), (1000, 60, 10), (8000, 15, 2)]
+            {
+                let scene = Scene {
+                    flush: flush * MICROSECOND,
+                    wake: wake * MICROSECOND,
+                    between: between * MICROSECOND,
+                    ..scene(threads, think)
+                };
+                let ratio = ratio(scene, 500);
+                assert!(ratio >= 0.95, "{scene:?}: {ratio:.3}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nearly_all_threads_a_flush() {
+    for threads in [1, 2, 4, 8, 16, 32, 64] {
+        let scene = scene(
+            threads,
+            Think::Even {
+                mean: 0.0,
+                jitter: 0.0,
+            },
+        );
+        let [plain, rendezvous] = both(scene, 1000);
+        assert!(
+            rendezvous.per_flush >= 0.9 * threads as f64,
+            "{threads}: {rendezvous:?}"
+        );
+        assert!(rendezvous.latency <= 1.4, "{threads}: {rendezvous:?}");
+        // What the comparison is with: half of them.
+        let half = (threads as f64 + 1.0) / 2.0;
+        assert!(
+            (plain.per_flush - half).abs() < 0.01 * half,
+            "{threads}: {plain:?}"
+        );
+    }
+}
+
+/// A device too fast for sleeps is left alone.
+#[test]
+fn no_waits_on_a_fast_device() {
+    for threads in THREADS {
+        let scene = Scene {
+            flush: 100 * MICROSECOND,
+            flush_jitter: 0.0,
+            ..scene(
+                threads,
+                Think::Even {
+                    mean: 0.0,
+                    jitter: 0.0,
+                },
+            )
+        };
+        let [plain, rendezvous] = both(scene, 500);
+        assert_eq!(plain, rendezvous);
+    }
+}
+
+/// On a machine that has more to do, some flushes and wakes take several times as long. Trials are short, and see through it.
+#[test]
+fn noise_misleads_nobody() {
+    for noise in [0.03, 0.1] {
+        for threads in [8, 16] {
+            for (mean, least) in [(0.0, 1.3), (1.0, 0.95), (2.0, 0.95), (4.0, 0.95)] {
+                for seed in 0..10 {
+                    let scene = Scene {
+                        noise,
+                        // The seed, too.
+                        flush: (1000 + seed) * MICROSECOND,
+                        ..scene(threads, Think::Even { mean, jitter: 0.1 })
+                    };
+                    let ratio = ratio(scene, 300);
+                    assert!(ratio >= least, "{scene:?}: {ratio:.3}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The blocks that are newer than their homes, and who is changing which.
+//!
+//! # Invariants
+//! - **B1** A block is *busy* from when a handle gets it to change until that handle puts or drops it: so changes of one block take turns.
+//! - **B2** A content in the table is the block's newest. It leaves once it has been written home, if it still is, or when the block is revoked.
+//! - **B3** Contents are never changed: a handle changes a copy. So a commit that writes a content and a handle that makes the next one do not meet.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::sync::Arc;
+
+use spanlock_sync::{Condvar, Mutex};
+
+/// What a block holds.
+pub(crate) type Content = Arc<Vec<u8>>;
+
+const SHARDS: u64 = 16;
+
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    shards: Box<[Shard]>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    blocks: Mutex<Blocks>,
+    freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Blocks {
+    entries: HashMap<u64, Entry>,
+    /// How often a content was put.
+    version: u64,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    content: Option<Content>,
+    busy: bool,
+}
+
+impl Buffers {
+    pub(crate) fn new() -> Self {
+        let shard = |_| Shard {
+            blocks: Mutex::new(Blocks::default()),
+            freed: Condvar::new(),
+        };
+        Buffers {
+            shards: (0..SHARDS).map(shard).collect(),
+        }
+    }
+
+    fn shard(&self, block: u64) -> &Shard {
+        &self.shards[(block % SHARDS) as usize]
+    }
+
+    /// The newest content, if it is newer than the block's home; and a number that any change of the block changes.
+    pub(crate) fn newest(&self, block: u64) -> (Option<Content>, u64) {
+        let blocks = self.shard(block).blocks.lock();
+        let entry = blocks.entries.get(&block);
+        (
+            entry.and_then(|entry| entry.content.clone()),
+            blocks.version,
+        )
+    }
+
+    /// Makes the block busy, sleeping while it is (B1); gives its newest content. [`free`](Buffers::free) ends it.
+    pub(crate) fn take(&self, block: u64) -> Option<Content> {
+        let shard = self.shard(block);
+        let mut blocks = shard.blocks.lock();
+        loop {
+            let entry = blocks.entries.entry(block).or_default();
+            if !entry.busy {
+                entry.busy = true;
+                return entry.content.clone();
+            }
+            blocks = shard.freed.wait(blocks);
+        }
+    }
+
+    /// Replaces the content of a busy block; none if it is revoked.
+    pub(crate) fn put(&self, block: u64, content: Option<Content>) {
+        let mut blocks = self.shard(block).blocks.lock();
+        blocks.entries.entry(block).or_default().content = content;
+        blocks.version += 1;
+    }
+
+    /// The block is busy no more.
+    pub(crate) fn free(&self, block: u64) {
+        let shard = self.shard(block);
+        let mut blocks = shard.blocks.lock();
+        if let Slot::Occupied(mut slot) = blocks.entries.entry(block) {
+            slot.get_mut().busy = false;
+            if slot.get().content.is_none() {
+                slot.remove();
+            }
+        }
+        drop(blocks);
+        shard.freed.notify_all();
+    }
+
+    /// The block is at home with this content: it leaves the table, if it is the newest (B2).
+    pub(crate) fn came_home(&self, block: u64, content: &Content) {
+        let mut blocks = self.shard(block).blocks.lock();
+        if let Slot::Occupied(mut slot) = blocks.entries.entry(block)
+            && (slot.get().content.as_ref()).is_some_and(|newest| Arc::ptr_eq(newest, content))
+        {
+            if slot.get().busy {
+                slot.get_mut().content = None;
+            } else {
+                slot.remove();
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Writing committed blocks home, which frees the log's tail.
+//!
+//! A checkpoint takes the oldest transactions, as many as free a quarter of the log or what is asked for; writes the newest copy that they have of
+//! each block; flushes; then moves the tail, in the superblock, durably. Only then is their part of the log free (J5).
+//!
+//! A block that was *revoked* by a committed transaction is taken out of all older ones, so that its home is not written any more: it may be in use
+//! for something else.
+
+use std::sync::Arc;
+
+use spanlock_sync::Mutex;
+
+use super::error::Failure;
+use super::format::Tid;
+use super::journal::{Copies, Inner};
+
+/// A committed transaction that is not at home yet.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    pub(crate) tid: Tid,
+    /// Blocks of the log that it takes.
+    pub(crate) log_blocks: u32,
+    /// The block of the log behind it.
+    pub(crate) end: u32,
+    pub(crate) blocks: Mutex<Copies>,
+    pub(crate) revokes: Vec<u64>,
+}
+
+impl Inner {
+    /// Sees to it that so many blocks of the log are free, writing blocks home if they are not.
+    pub(crate) fn make_room(&self, wanted: u32) -> Result<(), Failure> {
+        if self.state.lock().free >= wanted {
+            return Ok(());
+        }
+        let mut superblock = self.checkpointing.lock();
+        loop {
+            let batch = {
+                let state = self.state.lock();
+                // Another thread may have been faster.
+                if state.free >= wanted {
+                    return Ok(());
+                }
+                let least = (self.log.len() / 4).max(wanted - state.free);
+                let mut freed = 0;
+                let oldest = state.queue.iter().take_while(|it| {
+                    let enough = freed >= least;
+                    freed += it.log_blocks;
+                    !enough
+                });
+                oldest.cloned().collect::<Vec<_>>()
+            };
+            let Some(last) = batch.last() else {
+                // All that is taken is being committed. Its end wakes who waits to join; who calls looks again.
+                return Ok(());
+            };
+            self.bring_home(&batch)?;
+            superblock.set(last.tid.next(), last.end);
+            self.on_medium("moving the log's tail", || {
+                superblock.write(&self.blocks, &self.options.place)
+            })?;
+            self.medium.settle()?;
+            let mut state = self.state.lock();
+            state.queue.drain(..batch.len());
+            state.free += batch.iter().map(|it| it.log_blocks).sum::<u32>();
+            state.stats.checkpoints += 1;
+            drop(state);
+            self.joins.wake_all();
+        }
+    }
+
+    /// Writes all blocks home and leaves an empty log. Nobody uses the journal any more.
+    pub(crate) fn empty(&self) -> Result<(), Failure> {
+        let mut superblock = self.checkpointing.lock();
+        let (batch, next): (Vec<_>, _) = {
+            let state = self.state.lock();
+            (
+                state.queue.iter().cloned().collect(),
+                state.committed.next(),
+            )
+        };
+        self.bring_home(&batch)?;
+        superblock.set(next, 0);
+        self.on_medium("emptying the log", || {
+            superblock.write(&self.blocks, &self.options.place)
+        })?;
+        self.medium.settle()
+    }
+
+    /// Writes the newest copies that these transactions have, and flushes.
+    fn bring_home(&self, batch: &[Arc<Committed>]) -> Result<(), Failure> {
+        let mut newest = Copies::new();
+        for it in batch {
+            newest.extend(it.blocks.lock().iter().map(|(at, it)| (*at, it.clone())));
+        }
+        for (block, content) in &newest {
+            let at = block * self.format.block_bytes as u64;
+            self.on_medium("writing a block home", || self.home.write_at(content, at))?;
+        }
+        self.on_medium("flushing the blocks at home", || self.home.flush())?;
+        self.medium.settle()?;
+        for (block, content) in &newest {
+            self.buffers.came_home(*block, content);
+        }
+        Ok(())
+    }
+
+    /// Takes the blocks that a committed transaction revoked out of those before it.
+    pub(crate) fn forget_revoked(&self, by: &Committed) {
+        if by.revokes.is_empty() {
+            return;
+        }
+        // No checkpoint is writing them meanwhile.
+        let _none = self.checkpointing.lock();
+        let queue: Vec<_> = self.state.lock().queue.iter().cloned().collect();
+        for it in queue {
+            let mut blocks = it.blocks.lock();
+            for block in &by.revokes {
+                blocks.remove(block);
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The two sums: CRC-32C, started from a seed, and JBD's first one, which runs from the highest bit down.
+
+use crc::{CRC_32_MPEG_2, Crc, Table};
+
+static BIG_ENDIAN: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_MPEG_2);
+
+/// What a sum of the first kind starts from.
+pub(crate) const FIRST_SEED: u32 = !0;
+
+/// CRC-32C of `data`, going on from `seed`, not inverted at either end.
+pub(crate) fn crc32c(seed: u32, data: &[u8]) -> u32 {
+    // The crate inverts at both ends.
+    !crc32c::crc32c_append(!seed, data)
+}
+
+/// CRC-32 from the highest bit down (Linux' `crc32_be`), going on from `seed`.
+pub(crate) fn crc32_be(seed: u32, data: &[u8]) -> u32 {
+    let mut digest = BIG_ENDIAN.digest_with_initial(seed);
+    digest.update(data);
+    digest.finalize()
+}
+
+/// CRC-32C of a block whose own four bytes of checksum, at `at`, count as zero.
+pub(crate) fn crc32c_without(seed: u32, block: &[u8], at: usize) -> u32 {
+    let sum = crc32c(seed, &block[..at]);
+    let sum = crc32c(sum, &[0; 4]);
+    crc32c(sum, &block[at + 4..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The check values of both algorithms' catalogue entries, and that both go on.
+    #[test]
+    fn catalogue() {
+        let (all, one, two) = (b"123456789", b"1234", b"56789");
+        assert_eq!(!crc32c(!0, all), 0xE306_9283);
+        assert_eq!(crc32_be(!0, all), 0x0376_E6E7);
+        assert_eq!(crc32c(crc32c(7, one), two), crc32c(7, all));
+        assert_eq!(crc32_be(crc32_be(7, one), two), crc32_be(7, all));
+        assert_eq!(
+            crc32c_without(3, b"12345678", 2),
+            crc32c(3, b"12\0\0\0\x0078")
+        );
+    }
+}

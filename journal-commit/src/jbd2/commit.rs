@@ -1,0 +1,270 @@
+//! The journal's thread: from the running transaction to a submission.
+//!
+//! The steps are JBD2's, with its names ([`transaction`](super::transaction)): LOCKED and FLUSH in `lock_running`, COMMIT in `prepare` and in what
+//! [`submission`](super::submission) does, JFLUSH in its `seal`, FINISHED in `committed`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use spanlock_sync::{Mutex, thread};
+
+use super::blocks::{Descriptor, Tag, commit, data_checksum, must_escape, revoke};
+use super::buffers::Content;
+use super::checkpoint::Committed;
+use super::checksum::{FIRST_SEED, crc32_be};
+use super::error::Failure;
+use super::format::{Checksums, Flushes, MAGIC_AT, put32};
+use super::journal::{Copies, Inner};
+use super::options::CommitWay;
+use super::raw::owner::Turn;
+use super::submission::{Buffer, Submission};
+use super::transaction::Transaction;
+
+/// A transaction that nobody joins any more, with its place in the log.
+struct Locked {
+    whole: Arc<Committed>,
+    copies: Copies,
+    /// The first block of the log that it takes.
+    start: u32,
+}
+
+impl Inner {
+    /// The journal's thread: commits what is wanted until it is told to stop, or something fails.
+    pub(crate) fn run(&self) {
+        while let Some(transaction) = self.next_wanted() {
+            let commit = catch_unwind(AssertUnwindSafe(|| self.commit_one(&transaction)));
+            if commit.is_err() {
+                self.medium.fail(Failure {
+                    doing: "the journal's thread panicked",
+                    source: None,
+                });
+            }
+        }
+    }
+
+    /// Sleeps until the running transaction is wanted; `None` to stop.
+    fn next_wanted(&self) -> Option<Arc<Transaction>> {
+        self.work.wait_until(|| {
+            let state = self.state.lock();
+            if state.stopping {
+                return Some(None);
+            }
+            let wanted = state.wanted;
+            let running = (state.running.as_ref()).filter(|it| !wanted.is_before(it.tid));
+            let running = running.cloned();
+            drop(state);
+            // A poisoned journal commits nothing; its thread waits for the end.
+            running.filter(|_| self.medium.check().is_ok()).map(Some)
+        })
+    }
+
+    fn commit_one(&self, transaction: &Transaction) -> Result<(), Failure> {
+        self.rendezvous();
+        let locked = self.lock_running(transaction);
+        let one_flush = self.format.checksums == Checksums::First
+            && self.format.async_commit
+            && locked.whole.revokes.is_empty();
+        let flushes = if one_flush {
+            Flushes::One
+        } else {
+            Flushes::Two
+        };
+        let submission = Arc::new(Submission::new(
+            locked.whole.clone(),
+            flushes,
+            self.sealed.clone(),
+        ));
+        if self.options.way == CommitWay::Coalesced {
+            return self.commit_coalesced(&submission, &locked);
+        }
+        let helpers = self.options.way == CommitWay::Cooperative;
+        if helpers {
+            *self.submission.lock() = Some(submission.clone());
+        }
+        let mut published = 0;
+        self.prepare(&locked, |buffer, is_commit_block| {
+            if is_commit_block && submission.is_sealed_apart() {
+                submission.set_commit_block(buffer);
+                return;
+            }
+            submission.publish(published, buffer);
+            published += 1;
+            if helpers && published == 1 {
+                // One is ready, the others are about to be: so many threads can be of use, beside this one.
+                let useful = (submission.total() as usize - 1).min(thread::cores() - 1);
+                self.done.wake_some(useful);
+            }
+        });
+        self.write_prepared(&submission)?;
+        if submission.total() == 0 {
+            submission.right.open();
+        }
+        // Whoever completed the last buffer may be sealing; if nobody is, or it dies, this thread does it.
+        match submission.right.wait(|| self.medium.check().is_err()) {
+            Some(Turn::Yours(owner)) => self.seal(&submission, owner),
+            Some(Turn::Done) => Ok(()),
+            None => self.medium.check(),
+        }
+    }
+
+    /// LOCKED, until all handles have left; then FLUSH: its blocks and its place in the log are fixed, and another one may run.
+    fn lock_running(&self, transaction: &Transaction) -> Locked {
+        let began = Instant::now();
+        transaction.updates.lock_and_drain();
+        let draining = began.elapsed();
+        let changes = transaction.take();
+        let blocks = self
+            .format
+            .blocks_for(changes.blocks.len(), changes.revokes.len());
+        let log_blocks = u32::try_from(blocks).expect("bounded by the credits (U2)");
+
+        let mut state = self.state.lock();
+        let start = state.head;
+        state.head = self.log.after(start, log_blocks);
+        state.free -= log_blocks;
+        state.committing = Some(transaction.tid);
+        state.running = None;
+        state.gathering.shut();
+        state.stats.draining += draining;
+        let end = state.head;
+        drop(state);
+        self.joins.wake_all();
+
+        let whole = Committed {
+            tid: transaction.tid,
+            log_blocks,
+            end,
+            blocks: Mutex::new(changes.blocks.clone()),
+            revokes: changes.revokes.into_iter().collect(),
+        };
+        Locked {
+            whole: Arc::new(whole),
+            copies: changes.blocks,
+            start,
+        }
+    }
+
+    /// Makes the transaction's blocks, one after the other: `emit` gets each as soon as it is final, the commit block before the last of the others.
+    fn prepare(&self, locked: &Locked, mut emit: impl FnMut(Buffer, bool)) {
+        let format = &self.format;
+        let tid = locked.whole.tid;
+        let mut at = locked.start;
+        let mut next = || {
+            let block = at;
+            at = self.log.after(at, 1);
+            block
+        };
+        // The last block but the commit block is held back, so that the commit block comes before it (C3).
+        let mut held: Option<Buffer> = None;
+        let mut sum = FIRST_SEED;
+        for names in locked.whole.revokes.chunks(format.revokes_per_block()) {
+            let block = Arc::new(revoke(format, tid, names));
+            if let Some(before) = held.replace((next(), block)) {
+                emit(before, false);
+            }
+        }
+        let copies: Vec<(&u64, &Content)> = locked.copies.iter().collect();
+        for group in copies.chunks(format.tags_per_descriptor()) {
+            if let Some(before) = held.take() {
+                emit(before, false);
+            }
+            let mut descriptor = Descriptor::new(format, tid);
+            let place = next();
+            let mut written = Vec::new();
+            for (home, content) in group {
+                let escaped = must_escape(content);
+                let content = if escaped {
+                    let mut copy = content.to_vec();
+                    put32(&mut copy, MAGIC_AT, 0);
+                    Arc::new(copy)
+                } else {
+                    Arc::clone(content)
+                };
+                let checksum = match format.checksums {
+                    Checksums::Third => data_checksum(format, tid, &content),
+                    _ => 0,
+                };
+                let home = **home;
+                let tag = Tag {
+                    home,
+                    escaped,
+                    checksum,
+                };
+                descriptor.push(format, &self.uuid, tag);
+                if format.checksums == Checksums::First {
+                    written.push(content.clone());
+                }
+                emit((next(), content), false);
+            }
+            let descriptor = descriptor.finish(format);
+            if format.checksums == Checksums::First {
+                sum = crc32_be(sum, &descriptor);
+                sum = written.iter().fold(sum, |sum, data| crc32_be(sum, data));
+            }
+            held = Some((place, Arc::new(descriptor)));
+        }
+        let commit_block = commit(format, tid, SystemTime::now(), sum);
+        emit((next(), Arc::new(commit_block)), true);
+        if let Some(last) = held {
+            emit(last, false);
+        }
+    }
+
+    /// COMMIT in one piece: what lies together is written by one call.
+    fn commit_coalesced(&self, submission: &Submission, locked: &Locked) -> Result<(), Failure> {
+        let size = self.format.block_bytes;
+        let count = submission.total() as usize;
+        let mut all = vec![0; count * size];
+        self.prepare(locked, |(block, content), is_commit_block| {
+            if is_commit_block && submission.is_sealed_apart() {
+                submission.set_commit_block((block, content));
+                return;
+            }
+            let along = (block + self.log.len() - locked.start) % self.log.len();
+            all[along as usize * size..][..size].copy_from_slice(&content);
+        });
+        let mut done = 0;
+        while done < count {
+            let block = self.log.after(locked.start, done as u32);
+            let to_wrap = (self.log.end - block) as usize;
+            let together = self
+                .blocks
+                .find(block)
+                .map_or(1, |(_, count)| count as usize);
+            let end = count.min(done + to_wrap.min(together));
+            self.write_log(block, &all[done * size..end * size])?;
+            done = end;
+        }
+        submission.right.open();
+        match submission.right.try_own() {
+            Some(owner) => self.seal(submission, owner),
+            None => Ok(()),
+        }
+    }
+
+    /// FINISHED: the transaction is durable, and acknowledged (C2).
+    pub(crate) fn committed(&self, submission: &Submission, flushes: u64) {
+        self.forget_revoked(&submission.whole);
+        let took = submission.began.elapsed();
+        let mut submissions = self.submission.lock();
+        *submissions = None;
+        drop(submissions);
+        let mut state = self.state.lock();
+        state.committing = None;
+        state.committed = submission.tid;
+        state.gathering.committed();
+        state.queue.push_back(submission.whole.clone());
+        state.commit_takes = match state.commit_takes {
+            Duration::ZERO => took,
+            before => (took + 3 * before) / 4,
+        };
+        state.stats.commits += 1;
+        state.stats.flushes += flushes;
+        state.stats.blocks += u64::from(submission.whole.log_blocks);
+        state.stats.committing += took;
+        drop(state);
+        self.done.wake_all();
+        self.joins.wake_all();
+    }
+}

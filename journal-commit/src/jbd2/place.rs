@@ -1,0 +1,138 @@
+//! Where the log's blocks lie: from one end of a storage to the other, in a region of it, or scattered, as inode 8 of an ext4 file system has them.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use super::error::Error;
+use crate::storage::Storage;
+
+/// Blocks of a storage that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The first one, counted in blocks from the start of the storage.
+    pub first: u64,
+    /// How many.
+    pub blocks: u64,
+}
+
+/// Where in a storage a journal lies. Block *n* of the log is the *n*-th block of the place.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// `None`: all of the storage.
+    extents: Option<Arc<[Extent]>>,
+    /// Which block of the log has the superblock.
+    superblock: u32,
+}
+
+impl Place {
+    /// The whole storage; the superblock first.
+    pub fn whole() -> Self {
+        Place {
+            extents: None,
+            superblock: 0,
+        }
+    }
+
+    /// These extents, in this order; the superblock first. So are the blocks of an ext4 file system's inode 8.
+    pub fn extents(extents: impl Into<Arc<[Extent]>>) -> Self {
+        Place {
+            extents: Some(extents.into()),
+            superblock: 0,
+        }
+    }
+
+    /// An external journal, as `mke2fs -O journal_dev` makes it: the whole storage, with a file system's superblock first and the journal's behind it.
+    pub fn external(block_bytes: u32) -> Self {
+        Place {
+            extents: None,
+            // The file system's superblock is at byte 1024: with blocks of 1024 that is a block of its own.
+            superblock: if block_bytes == 1024 { 2 } else { 1 },
+        }
+    }
+
+    pub(crate) fn superblock(&self) -> u32 {
+        self.superblock
+    }
+}
+
+/// The blocks of a log, by number.
+#[derive(Clone)]
+pub(crate) struct Blocks {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) block_bytes: usize,
+    /// With the number of the first block before each: ascending.
+    runs: Vec<(u64, Extent)>,
+    count: u64,
+}
+
+impl Blocks {
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        place: &Place,
+        block_bytes: u32,
+    ) -> Result<Self, Error> {
+        let total = storage.len() / u64::from(block_bytes);
+        let whole = [Extent {
+            first: 0,
+            blocks: total,
+        }];
+        let extents = place.extents.as_deref().unwrap_or(&whole);
+        let mut runs = Vec::with_capacity(extents.len());
+        let mut count = 0;
+        for extent in extents.iter().filter(|extent| extent.blocks > 0) {
+            let end = extent.first.checked_add(extent.blocks);
+            if end.is_none_or(|end| end > total) {
+                return Err(Error::BadPlace {
+                    first: extent.first,
+                    end: end.unwrap_or(u64::MAX),
+                    blocks: total,
+                });
+            }
+            runs.push((count, *extent));
+            count += extent.blocks;
+        }
+        Ok(Blocks {
+            storage,
+            block_bytes: block_bytes as usize,
+            runs,
+            count,
+        })
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Where a block lies, in bytes, and how many blocks follow it in the storage, itself included.
+    pub(crate) fn find(&self, block: u32) -> io::Result<(u64, u64)> {
+        let block = u64::from(block);
+        let after = self.runs.partition_point(|(first, _)| *first <= block);
+        let found = after.checked_sub(1).map(|at| self.runs[at]);
+        match found {
+            Some((first, extent)) if block - first < extent.blocks => {
+                let skip = block - first;
+                let at = (extent.first + skip) * self.block_bytes as u64;
+                Ok((at, extent.blocks - skip))
+            }
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("the log has no block {block}"),
+            )),
+        }
+    }
+
+    pub(crate) fn read(&self, block: u32, into: &mut [u8]) -> io::Result<()> {
+        self.storage.read_at(into, self.find(block)?.0)
+    }
+}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blocks")
+            .field("block_bytes", &self.block_bytes)
+            .field("runs", &self.runs)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,161 @@
+//! Joining a transaction, against locking it.
+//!
+//! # The problem
+//! Threads join the running transaction and leave it all the time; the commit shuts it, and waits until those who are in have left (JBD2's `t_updates`). A join
+//! must also reserve room (*credits*), so that the transaction never outgrows its share of the log.
+//!
+//! # State
+//!
+//! ```text
+//!   63     62                32 31                      0
+//!  ┌──────┬───────────────────┬──────────────────────────┐
+//!  │LOCKED│      UPDATES      │         CREDITS          │
+//!  └──────┴───────────────────┴──────────────────────────┘
+//! ```
+//!
+//! | field | meaning | raised by | lowered by |
+//! |---|---|---|---|
+//! | `LOCKED` | nobody joins any more | the one that commits, once | nobody |
+//! | `UPDATES` | how many are in | who joins, if not `LOCKED` | each of them, once |
+//! | `CREDITS` | blocks used or reserved | who joins, up to the limit | who leaves, by what it did not use |
+//!
+//! # Invariants
+//! - **U1** After `LOCKED` is set `UPDATES` only falls: joins are compare-exchanges from a word without it.
+//! - **U2** `CREDITS` is never above the limit.
+//! - **U3** Who drains the transaction sees everything done in it.
+//!
+//! # Orderings
+//!
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | A | `leave` | Release | B | `a_commit_sees_what_its_handles_did` |
+//! | B | the drainer's look | Acquire | A | `a_commit_sees_what_its_handles_did` |
+
+use spanlock_sync::atomic::{AtomicU64, Ordering::*};
+
+use super::signal::Signal;
+
+const LOCKED: u64 = 1 << 63;
+const UPDATE: u64 = 1 << 32;
+const UPDATES: u64 = LOCKED - UPDATE;
+const CREDITS: u64 = UPDATE - 1;
+
+/// Why a thread could not join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The transaction is being committed.
+    Locked,
+    /// It has no room for so many credits.
+    Full,
+}
+
+/// Who is in a transaction.
+#[derive(Debug)]
+pub(crate) struct Updates {
+    word: AtomicU64,
+    drained: Signal,
+}
+
+impl Updates {
+    pub(crate) fn new() -> Self {
+        Updates {
+            word: AtomicU64::new(0),
+            drained: Signal::new(),
+        }
+    }
+
+    /// Joins with `credits` blocks reserved, of which all together may have `limit`.
+    pub(crate) fn join(&self, credits: u32, limit: u32) -> Result<(), Refused> {
+        // Relaxed: what a joiner may see of the transaction it gets by the lock that led it here.
+        let mut seen = self.word.load(Relaxed);
+        loop {
+            if seen & LOCKED != 0 {
+                return Err(Refused::Locked);
+            }
+            if (seen & CREDITS) + u64::from(credits) > u64::from(limit) {
+                return Err(Refused::Full);
+            }
+            let joined = seen + UPDATE + u64::from(credits);
+            // Relaxed, both: as above.
+            match self
+                .word
+                .compare_exchange_weak(seen, joined, Relaxed, Relaxed)
+            {
+                Ok(_) => return Ok(()),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Leaves, giving back what was not used.
+    pub(crate) fn leave(&self, unused: u32) {
+        let gone = UPDATE + u64::from(unused);
+        // Release [A→B]: what was done in the transaction is seen by its commit (U3).
+        let before = self.word.fetch_sub(gone, Release);
+        if before & LOCKED != 0 && before & UPDATES == UPDATE {
+            self.drained.wake_all();
+        }
+    }
+
+    /// Lets nobody join any more, and sleeps until all have left.
+    pub(crate) fn lock_and_drain(&self) {
+        // Relaxed: it publishes nothing. It and the joins are read-modify-writes of one word: each join sees it or was before it.
+        self.word.fetch_or(LOCKED, Relaxed);
+        self.drained.wait_until(|| {
+            // Acquire [A→B]: U3. All the leaves are one release sequence.
+            (self.word.load(Acquire) & UPDATES == 0).then_some(())
+        });
+    }
+}
+
+#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credits_are_bounded_and_given_back() {
+        let updates = Updates::new();
+        updates.join(6, 10).unwrap();
+        assert_eq!(updates.join(5, 10), Err(Refused::Full));
+        updates.join(4, 10).unwrap();
+        assert_eq!(updates.word.load(Relaxed) & UPDATES, 2 * UPDATE);
+        updates.leave(3);
+        updates.join(3, 10).unwrap();
+        assert_eq!(updates.join(1, 10), Err(Refused::Full));
+        updates.leave(0);
+        updates.leave(0);
+        updates.lock_and_drain();
+        assert_eq!(updates.join(0, 10), Err(Refused::Locked));
+    }
+
+    #[test]
+    fn the_commit_waits_for_all_who_are_in() {
+        for _ in 0..200 {
+            let updates = Updates::new();
+            let sum = spanlock_sync::cell::UnsafeCell::new([0_u32; 4]);
+            struct Shared<'a>(&'a spanlock_sync::cell::UnsafeCell<[u32; 4]>);
+            // SAFETY: each thread writes its own element, while it is in; all are read once nobody is.
+            unsafe impl Sync for Shared<'_> {}
+            let shared = Shared(&sum);
+            let (updates, shared) = (&updates, &shared);
+            std::thread::scope(|scope| {
+                for thread in 0..4 {
+                    scope.spawn(move || {
+                        while updates.join(1, 1000).is_ok() {
+                            // SAFETY: as above.
+                            shared.0.with_mut(|all| unsafe { (*all)[thread] += 1 });
+                            updates.leave(0);
+                            if thread == 0 {
+                                break;
+                            }
+                        }
+                    });
+                }
+                updates.lock_and_drain();
+                // SAFETY: nobody is in, and nobody joins any more.
+                let all: u32 = shared.0.with(|all| unsafe { (*all).iter().sum() });
+                assert_eq!(u64::from(all), updates.word.load(Relaxed) & CREDITS);
+            });
+        }
+    }
+}

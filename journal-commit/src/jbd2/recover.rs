@@ -1,0 +1,369 @@
+//! Recovery: what a crash left is brought home, in three passes.
+//!
+//! 1. **SCAN** walks the log from the superblock's start, transaction by transaction, until something is not the next block: no magic, another id, an
+//!    unknown kind. A transaction counts once its commit block is there and sound.
+//! 2. **REVOKE** gathers, for each block, the last transaction that revoked it: that and older ones must not bring it back.
+//! 3. **REPLAY** writes the newest remaining copy of each block home. Before the first is written all that are to be have been checked, so a journal that
+//!    is refused has changed nothing.
+//!
+//! # How the end of the log is judged
+//!
+//! | found | here | e2fsck | Linux |
+//! |---|---|---|---|
+//! | no commit block | dropped | dropped | dropped |
+//! | third checksums; commit block's is wrong (a torn one) | dropped | dropped | refused |
+//! | first checksums with `ASYNC_COMMIT`; sum over the transaction is wrong (torn data) | dropped | dropped | dropped |
+//! | either, and behind it a commit block of the next transaction | refused | dropped, reported | refused |
+//! | first checksums without `ASYNC_COMMIT`; sum is wrong | refused | reported | refused |
+//! | third checksums; descriptor, revoke block or data wrong under a sound commit block | refused | skipped | refused |
+//! | the same under a commit block that is older than the one before | end of the log: left over from an earlier use | the same | the same |
+//!
+//! What is refused no crash can leave, if the medium keeps its promises: [`Error::Damaged`], and the log stays as it is, for other tools to look at.
+//!
+//! Recovery can crash and be repeated: until the superblock says that the log is empty, which is written last, it does the same again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::blocks::{
+    Tag, commit_seconds, data_checksum, is_commit_sound, is_sealed, revoked, tags,
+};
+use super::checksum::{FIRST_SEED, crc32_be};
+use super::error::Error;
+use super::format::*;
+use super::place::{Blocks, Place};
+use super::superblock::{Superblock, check_block_bytes};
+use crate::storage::Storage;
+
+/// What a recovery did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// Transactions whose commit was found.
+    pub transactions: u64,
+    /// Blocks written home.
+    pub blocks: u64,
+    /// Copies that were not, because their block was revoked later.
+    pub revoked: u64,
+    /// A transaction whose commit block was there, but not whole.
+    pub dropped: Option<Tid>,
+    /// The next transaction's number.
+    pub next: Tid,
+}
+
+/// Recovers the journal at `place` in `log`, with blocks of `block_bytes`, and empties it: `home` is then as after the last committed transaction,
+/// durably.
+///
+/// For a journal inside of a file system's image, `log` and `home` are the same storage. Nothing happens to an empty log.
+///
+/// # Errors
+/// Of what is no journal, or damaged, or not this build's to read, nothing is changed. After a failure of a storage it can be repeated.
+pub fn recover(
+    log: impl Storage + 'static,
+    home: impl Storage,
+    block_bytes: u32,
+    place: &Place,
+) -> Result<Recovery, Error> {
+    check_block_bytes(block_bytes)?;
+    let blocks = Blocks::new(Arc::new(log), place, block_bytes)?;
+    let mut superblock = Superblock::read(&blocks, place)?;
+    let was_empty = superblock.start() == 0;
+    let done = replay(&blocks, &superblock, &home)?;
+    if !was_empty {
+        superblock.set(done.next, 0);
+        superblock
+            .write(&blocks, place)
+            .map_err(Error::io("emptying the log"))?;
+    }
+    Ok(done)
+}
+
+/// All but the emptying.
+pub(crate) fn replay(
+    blocks: &Blocks,
+    superblock: &Superblock,
+    home: &dyn Storage,
+) -> Result<Recovery, Error> {
+    let mut done = Recovery {
+        transactions: 0,
+        blocks: 0,
+        revoked: 0,
+        dropped: None,
+        next: superblock.sequence().next(),
+    };
+    if superblock.start() == 0 {
+        return Ok(done);
+    }
+    let mut scan = Scan::new(blocks, superblock);
+    scan.run()?;
+    done.transactions = scan.found.len() as u64;
+    done.dropped = scan.dropped;
+    done.next = scan.dropped.unwrap_or(scan.tid).next();
+
+    let last_revokes = last_revokes(&scan.found);
+    let (newest, hits) = newest(&scan.found, &last_revokes);
+    done.revoked = hits;
+    done.blocks = newest.len() as u64;
+    let replay = Replay {
+        blocks,
+        format: superblock.format(),
+        home,
+    };
+    for (data, tid) in &newest {
+        replay.check(data, *tid)?;
+    }
+    for (data, _) in &newest {
+        replay.bring_home(data)?;
+    }
+    home.flush()
+        .map_err(Error::io("flushing the blocks that were brought home"))?;
+    Ok(done)
+}
+
+/// One copy of a block: where in the log, and what its tag says.
+#[derive(Clone, Copy, Debug)]
+struct Data {
+    block: u32,
+    tag: Tag,
+}
+
+/// A transaction in the log.
+#[derive(Debug)]
+struct Found {
+    tid: Tid,
+    data: Vec<Data>,
+    revokes: Vec<u64>,
+    /// A block that is not what was written: which, and what is wrong.
+    bad: Option<(u32, &'static str)>,
+    /// The sum of the first kind so far.
+    sum: u32,
+}
+
+impl Found {
+    fn new(tid: Tid) -> Self {
+        Found {
+            tid,
+            data: Vec::new(),
+            revokes: Vec::new(),
+            bad: None,
+            sum: FIRST_SEED,
+        }
+    }
+}
+
+/// The first pass.
+struct Scan<'a> {
+    blocks: &'a Blocks,
+    format: Format,
+    first: u32,
+    end: u32,
+    at: u32,
+    /// How many blocks have been passed: no log is longer than itself.
+    steps: u32,
+    /// The transaction that is expected.
+    tid: Tid,
+    found: Vec<Found>,
+    dropped: Option<Tid>,
+    seconds: u64,
+}
+
+impl<'a> Scan<'a> {
+    fn new(blocks: &'a Blocks, superblock: &Superblock) -> Self {
+        Scan {
+            blocks,
+            format: superblock.format(),
+            first: superblock.first(),
+            end: superblock.end(),
+            at: superblock.start(),
+            steps: 0,
+            tid: superblock.sequence(),
+            found: Vec::new(),
+            dropped: None,
+            seconds: 0,
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        let mut block = vec![0; self.format.block_bytes];
+        let mut open = Found::new(self.tid);
+        while self.steps < self.end - self.first {
+            let at = self.step(&mut block)?;
+            let Some((kind, tid)) = header(&block) else {
+                return Ok(());
+            };
+            if tid != self.tid {
+                return Ok(());
+            }
+            match kind {
+                Kind::Descriptor => self.descriptor(at, &block, &mut open)?,
+                Kind::Revoke => self.revoke(at, &block, &mut open),
+                Kind::Commit => {
+                    let whole = std::mem::replace(&mut open, Found::new(self.tid.next()));
+                    if !self.commit(at, &block, whole)? {
+                        return Ok(());
+                    }
+                    self.tid = self.tid.next();
+                }
+                Kind::SuperV1 | Kind::SuperV2 => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the next block, and gives its number.
+    fn step(&mut self, into: &mut [u8]) -> Result<u32, Error> {
+        let at = self.skip();
+        self.blocks
+            .read(at, into)
+            .map_err(Error::io("reading the log"))?;
+        Ok(at)
+    }
+
+    fn skip(&mut self) -> u32 {
+        let at = self.at;
+        self.steps = self.steps.saturating_add(1);
+        self.at += 1;
+        if self.at == self.end {
+            self.at = self.first;
+        }
+        at
+    }
+
+    fn descriptor(&mut self, at: u32, block: &[u8], open: &mut Found) -> Result<(), Error> {
+        if !is_sealed(&self.format, block) {
+            open.bad = Some((at, "a descriptor block's checksum is wrong"));
+        }
+        open.sum = crc32_be(open.sum, block);
+        let mut data = vec![0; self.format.block_bytes];
+        for tag in tags(&self.format, block) {
+            let block = if self.format.checksums == Checksums::First {
+                let at = self.step(&mut data)?;
+                open.sum = crc32_be(open.sum, &data);
+                at
+            } else {
+                self.skip()
+            };
+            open.data.push(Data { block, tag });
+        }
+        Ok(())
+    }
+
+    fn revoke(&mut self, at: u32, block: &[u8], open: &mut Found) {
+        if !is_sealed(&self.format, block) {
+            open.bad = Some((at, "a revoke block's checksum is wrong"));
+        }
+        match revoked(&self.format, block) {
+            Some(names) => open.revokes.extend(names),
+            None => open.bad = Some((at, "a revoke block claims more than it holds")),
+        }
+    }
+
+    /// Judges a transaction by its commit block; false if the log ends before it.
+    fn commit(&mut self, at: u32, block: &[u8], whole: Found) -> Result<bool, Error> {
+        let damaged = |block, what| Error::Damaged {
+            what,
+            block,
+            tid: self.tid,
+        };
+        let seconds = commit_seconds(block);
+        let is_left_over = seconds < self.seconds;
+        if let Some((block, what)) = whole.bad {
+            return if is_left_over {
+                Ok(false)
+            } else {
+                Err(damaged(block, what))
+            };
+        }
+        if self.dropped.is_some() {
+            return Err(damaged(at, "the transaction before it is not whole"));
+        }
+        if !is_commit_sound(&self.format, block, whole.sum) {
+            if is_left_over {
+                return Ok(false);
+            }
+            if self.format.checksums == Checksums::First && !self.format.async_commit {
+                return Err(damaged(at, "the transaction's checksum is wrong"));
+            }
+            self.dropped = Some(self.tid);
+            return Ok(true);
+        }
+        self.seconds = seconds;
+        self.found.push(whole);
+        Ok(true)
+    }
+}
+
+/// The second pass: for each block the last transaction that revoked it.
+fn last_revokes(found: &[Found]) -> HashMap<u64, Tid> {
+    let each = |it: &Found| {
+        let tid = it.tid;
+        it.revokes.clone().into_iter().map(move |home| (home, tid))
+    };
+    // In order of transactions: the last one stays.
+    found.iter().flat_map(each).collect()
+}
+
+/// What is to be replayed, in the order of the blocks' homes; and how many copies are not, being revoked.
+fn newest(found: &[Found], last_revokes: &HashMap<u64, Tid>) -> (Vec<(Data, Tid)>, u64) {
+    let mut newest = HashMap::new();
+    let mut hits = 0;
+    for it in found {
+        for data in &it.data {
+            let revoke = last_revokes.get(&data.tag.home);
+            if revoke.is_some_and(|revoke| !revoke.is_before(it.tid)) {
+                hits += 1;
+            } else {
+                newest.insert(data.tag.home, (*data, it.tid));
+            }
+        }
+    }
+    let mut newest: Vec<_> = newest.into_values().collect();
+    newest.sort_unstable_by_key(|(data, _)| data.tag.home);
+    (newest, hits)
+}
+
+/// The third pass.
+struct Replay<'a> {
+    blocks: &'a Blocks,
+    format: Format,
+    home: &'a dyn Storage,
+}
+
+impl Replay<'_> {
+    fn check(&self, data: &Data, tid: Tid) -> Result<(), Error> {
+        let blocks = self.home.len() / self.format.block_bytes as u64;
+        let block = data.tag.home;
+        if block >= blocks {
+            return Err(Error::OutOfDevice { block, blocks });
+        }
+        if self.format.checksums == Checksums::Third
+            && data_checksum(&self.format, tid, &self.read(data)?) != data.tag.checksum
+        {
+            return Err(Error::Damaged {
+                what: "a data block's checksum is wrong",
+                block: data.block,
+                tid,
+            });
+        }
+        Ok(())
+    }
+
+    fn bring_home(&self, data: &Data) -> Result<(), Error> {
+        let mut block = self.read(data)?;
+        if data.tag.escaped {
+            put32(&mut block, MAGIC_AT, MAGIC);
+        }
+        let at = data.tag.home * self.format.block_bytes as u64;
+        self.home
+            .write_at(&block, at)
+            .map_err(Error::io("bringing a block home"))
+    }
+
+    fn read(&self, data: &Data) -> Result<Vec<u8>, Error> {
+        let mut block = vec![0; self.format.block_bytes];
+        self.blocks
+            .read(data.block, &mut block)
+            .map_err(Error::io("reading the log"))?;
+        Ok(block)
+    }
+}

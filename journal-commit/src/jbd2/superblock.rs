@@ -1,0 +1,305 @@
+//! The journal's superblock, and making a new journal.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use super::checksum::{crc32c, crc32c_without};
+use super::error::Error;
+use super::format::*;
+use super::place::{Blocks, Place};
+use crate::storage::Storage;
+
+/// The first 1024 bytes of the superblock's block. What this crate does not know in it stays as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    bytes: Vec<u8>,
+}
+
+impl Superblock {
+    /// Reads and checks the superblock of a journal.
+    pub(crate) fn read(blocks: &Blocks, place: &Place) -> Result<Self, Error> {
+        let bad_place = Error::io("looking for the journal's superblock");
+        let (offset, _) = blocks.find(place.superblock()).map_err(bad_place)?;
+        let mut bytes = vec![0; SUPER_BYTES];
+        (blocks.storage.read_at(&mut bytes, offset))
+            .map_err(Error::io("reading the journal's superblock"))?;
+        let found = Superblock { bytes };
+        found.check(offset, blocks.block_bytes as u32)?;
+        found.check_size(blocks.count())?;
+        Ok(found)
+    }
+
+    fn check(&self, offset: u64, expected: u32) -> Result<(), Error> {
+        let found = get32(&self.bytes, MAGIC_AT);
+        if found != MAGIC {
+            return Err(Error::NotAJournal { offset, found });
+        }
+        match header(&self.bytes) {
+            Some((Kind::SuperV1 | Kind::SuperV2, _)) => {}
+            _ => return Err(bad("its kind is not a superblock's")),
+        }
+        let unknown = self.incompat() & !KNOWN_INCOMPAT;
+        let unknown_ro = self.feature(RO_COMPAT_AT);
+        if unknown != 0 {
+            let (kind, bits) = ("incompatible", unknown);
+            return Err(Error::Newer { kind, bits });
+        }
+        if unknown_ro != 0 {
+            let (kind, bits) = ("read-only compatible", unknown_ro);
+            return Err(Error::Newer { kind, bits });
+        }
+        let found = self.get(BLOCK_BYTES_AT);
+        if found != expected {
+            return Err(Error::BlockSize { found, expected });
+        }
+        if self.checksums() == Checksums::Third {
+            if self.feature(COMPAT_AT) & COMPAT_CHECKSUM != 0 {
+                return Err(bad("it claims checksums of two kinds"));
+            }
+            if self.bytes[SUPER_CHECKSUM_KIND_AT] != CRC32C_KIND {
+                return Err(bad("its checksums are of an unknown kind"));
+            }
+            if self.get(SUPER_CHECKSUM_AT) != self.checksum() {
+                return Err(bad("its checksum is wrong"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_size(&self, blocks: u64) -> Result<(), Error> {
+        let (first, end) = (u64::from(self.first()), u64::from(self.end()));
+        if first == 0 || first >= end {
+            return Err(bad("its first block is not in the log"));
+        }
+        if self.start() != 0 && !(first..end).contains(&u64::from(self.start())) {
+            return Err(bad("its start is not in the log"));
+        }
+        if end > blocks {
+            let (promised, found) = (end, blocks);
+            return Err(Error::Truncated { promised, found });
+        }
+        check_log_blocks(end - first)
+    }
+
+    fn get(&self, at: usize) -> u32 {
+        get32(&self.bytes, at)
+    }
+
+    /// Features; none in the first version.
+    fn feature(&self, at: usize) -> u32 {
+        match header(&self.bytes) {
+            Some((Kind::SuperV2, _)) => self.get(at),
+            _ => 0,
+        }
+    }
+
+    fn incompat(&self) -> u32 {
+        self.feature(INCOMPAT_AT)
+    }
+
+    /// Block of the log that records begin at.
+    pub(crate) fn first(&self) -> u32 {
+        self.get(FIRST_AT)
+    }
+
+    /// One past the log's last block.
+    pub(crate) fn end(&self) -> u32 {
+        self.get(BLOCKS_AT)
+    }
+
+    /// The first transaction that the log holds, or the next one.
+    pub(crate) fn sequence(&self) -> Tid {
+        Tid(self.get(SEQUENCE_AT))
+    }
+
+    /// Block of the log where that transaction begins; 0 if the log is empty.
+    pub(crate) fn start(&self) -> u32 {
+        self.get(START_AT)
+    }
+
+    pub(crate) fn uuid(&self) -> [u8; UUID_BYTES] {
+        let uuid = &self.bytes[UUID_AT..UUID_AT + UUID_BYTES];
+        uuid.try_into().expect("sixteen bytes")
+    }
+
+    fn checksums(&self) -> Checksums {
+        if self.incompat() & INCOMPAT_CSUM_V3 != 0 {
+            Checksums::Third
+        } else if self.feature(COMPAT_AT) & COMPAT_CHECKSUM != 0 {
+            Checksums::First
+        } else {
+            Checksums::None
+        }
+    }
+
+    /// How the log's blocks look.
+    pub(crate) fn format(&self) -> Format {
+        Format {
+            block_bytes: self.get(BLOCK_BYTES_AT) as usize,
+            checksums: self.checksums(),
+            wide: self.incompat() & INCOMPAT_64BIT != 0,
+            async_commit: self.incompat() & INCOMPAT_ASYNC_COMMIT != 0,
+            seed: crc32c(!0, &self.uuid()),
+        }
+    }
+
+    fn checksum(&self) -> u32 {
+        crc32c_without(!0, &self.bytes, SUPER_CHECKSUM_AT)
+    }
+
+    /// Says where the log begins. `start` 0: it is empty, and `sequence` comes next.
+    pub(crate) fn set(&mut self, sequence: Tid, start: u32) {
+        put32(&mut self.bytes, SEQUENCE_AT, sequence.0);
+        put32(&mut self.bytes, START_AT, start);
+    }
+
+    /// Allows revoke blocks, and in one form of commit the commit block before the rest.
+    pub(crate) fn allow_revokes(&mut self) {
+        let incompat = self.incompat() | INCOMPAT_REVOKE;
+        put32(&mut self.bytes, INCOMPAT_AT, incompat);
+    }
+
+    /// The bytes for the medium, with their checksum.
+    pub(crate) fn sealed(&mut self) -> &[u8] {
+        if self.checksums() == Checksums::Third {
+            let sum = self.checksum();
+            put32(&mut self.bytes, SUPER_CHECKSUM_AT, sum);
+        }
+        &self.bytes
+    }
+
+    /// Whether it is of the version that has features.
+    pub(crate) fn has_features(&self) -> bool {
+        matches!(header(&self.bytes), Some((Kind::SuperV2, _)))
+    }
+
+    /// Writes it, durably.
+    pub(crate) fn write(&mut self, blocks: &Blocks, place: &Place) -> std::io::Result<()> {
+        let (offset, _) = blocks.find(place.superblock())?;
+        blocks.storage.write_fua(self.sealed(), offset)
+    }
+}
+
+fn bad(what: &'static str) -> Error {
+    Error::BadSuperblock { what }
+}
+
+fn check_log_blocks(blocks: u64) -> Result<(), Error> {
+    let least = LEAST_LOG_BLOCKS;
+    if blocks < least {
+        return Err(Error::TooSmall { blocks, least });
+    }
+    Ok(())
+}
+
+/// Whether a journal can have such blocks.
+pub(crate) fn check_block_bytes(block_bytes: u32) -> Result<(), Error> {
+    if block_bytes.is_power_of_two() && (1024..=65536).contains(&block_bytes) {
+        return Ok(());
+    }
+    Err(Error::BadBlockSize { found: block_bytes })
+}
+
+/// What a new journal is to be like.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct FormatOptions {
+    block_bytes: u32,
+    place: Place,
+    flushes: Flushes,
+    uuid: Option<[u8; 16]>,
+}
+
+impl FormatOptions {
+    /// A journal over a whole storage, in blocks of so many bytes: a power of two from 1024 to 65536.
+    pub fn new(block_bytes: u32) -> Self {
+        FormatOptions {
+            block_bytes,
+            place: Place::whole(),
+            flushes: Flushes::Two,
+            uuid: None,
+        }
+    }
+
+    /// Where it lies. Default: the whole storage.
+    pub fn place(mut self, place: Place) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// How many flushes a commit takes. Default: two.
+    pub fn flushes(mut self, flushes: Flushes) -> Self {
+        self.flushes = flushes;
+        self
+    }
+
+    /// Its identity, which checksums start from. Default: a new one.
+    pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
+        self.uuid = Some(uuid);
+        self
+    }
+}
+
+/// Makes a new, empty journal, durably. All blocks of its place are overwritten, with zeros, but for the superblock's.
+///
+/// Whatever log was there is lost, recovered or not.
+pub fn format(storage: impl Storage + 'static, options: &FormatOptions) -> Result<(), Error> {
+    check_block_bytes(options.block_bytes)?;
+    let blocks = Blocks::new(Arc::new(storage), &options.place, options.block_bytes)?;
+    let superblock = options.place.superblock();
+    let first = superblock + 1;
+    let end = u32::try_from(blocks.count()).unwrap_or(u32::MAX);
+    check_log_blocks(u64::from(end.saturating_sub(first)))?;
+
+    let zeros = vec![0; blocks.block_bytes];
+    let clear = |block| {
+        let (offset, _) = blocks.find(block)?;
+        blocks.storage.write_at(&zeros, offset)
+    };
+    // The superblock first: while the rest is being cleared there is no journal.
+    (superblock..end)
+        .try_for_each(clear)
+        .and_then(|()| blocks.storage.flush())
+        .map_err(Error::io("clearing the log"))?;
+    fresh(options, first, end)
+        .write(&blocks, &options.place)
+        .map_err(Error::io("writing the journal's superblock"))
+}
+
+fn fresh(options: &FormatOptions, first: u32, end: u32) -> Superblock {
+    let mut bytes = vec![0; SUPER_BYTES];
+    let (compat, incompat) = match options.flushes {
+        Flushes::Two => (0, INCOMPAT_CSUM_V3),
+        Flushes::One => (COMPAT_CHECKSUM, INCOMPAT_ASYNC_COMMIT),
+    };
+    for (at, value) in [
+        (MAGIC_AT, MAGIC),
+        (KIND_AT, Kind::SuperV2 as u32),
+        (BLOCK_BYTES_AT, options.block_bytes),
+        (BLOCKS_AT, end),
+        (FIRST_AT, first),
+        (SEQUENCE_AT, 1),
+        (COMPAT_AT, compat),
+        (INCOMPAT_AT, incompat | INCOMPAT_REVOKE | INCOMPAT_64BIT),
+        (USERS_AT, 1),
+    ] {
+        put32(&mut bytes, at, value);
+    }
+    let uuid = options.uuid.unwrap_or_else(new_uuid);
+    bytes[UUID_AT..UUID_AT + UUID_BYTES].copy_from_slice(&uuid);
+    if options.flushes == Flushes::Two {
+        bytes[SUPER_CHECKSUM_KIND_AT] = CRC32C_KIND;
+    }
+    Superblock { bytes }
+}
+
+/// Random, by the seeds that std takes from the system; version 4, as RFC 9562 wants it marked.
+fn new_uuid() -> [u8; UUID_BYTES] {
+    let word = || RandomState::new().hash_one(std::time::SystemTime::now());
+    let mut uuid = [0; UUID_BYTES];
+    uuid[..8].copy_from_slice(&word().to_be_bytes());
+    uuid[8..].copy_from_slice(&word().to_be_bytes());
+    uuid[6] = uuid[6] & 0x0F | 0x40;
+    uuid[8] = uuid[8] & 0x3F | 0x80;
+    uuid
+}

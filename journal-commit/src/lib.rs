@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+
+pub mod compact;
+pub mod jbd2;
+pub mod storage;
+pub mod testing;
+
+pub use storage::Storage;

@@ -1,0 +1,279 @@
+//! A file, or a block device, as a storage.
+//!
+//! # Why flushes take turns
+//! Linux reports a failed write-back *once* for each open file, to whichever call asks first, and marks the pages clean. A second thread, whose own
+//! data was lost, would then be told that all is well. So flushes and durable writes of one file go one at a time, and a failure is recorded
+//! before the next begins: whoever is told "well" was told before anything had failed.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use spanlock_sync::Mutex;
+
+use super::{Storage, check_bounds};
+
+/// What direct transfers are a multiple of, in memory and in the file.
+const ALIGN: usize = 512;
+/// How much is zeroed at a time when a file is made.
+const ZEROS: usize = 1 << 20;
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileMode {
+    /// Through the page cache; `flush` is `fdatasync`.
+    #[default]
+    Buffered,
+    /// Past the page cache (`O_DIRECT`); `flush` is `fdatasync`. Offsets and lengths of writes are multiples of 512.
+    Direct,
+    /// Past the page cache and durable at once (`O_DIRECT | O_DSYNC`): `flush` has nothing to do. Multiples of 512, as above.
+    Dsync,
+}
+
+/// A file or a block device as a [`Storage`].
+///
+/// A file is allocated and zeroed when it is made: so a later write meets no full disk, and a flush has no metadata to write. It is locked
+/// exclusively (`flock`) as long as it is open: a second opener gets an error, if it asks.
+///
+/// # When writing back fails
+/// The first failure of a flush or a durable write is final: all later ones give it again, until the file is opened anew. Linux marks pages that it
+/// failed to write as clean, so trying again would prove nothing.
+pub struct FileStorage {
+    file: File,
+    len: u64,
+    mode: FileMode,
+    /// The first failure to write back.
+    failure: Mutex<Option<(io::ErrorKind, String)>>,
+}
+
+impl FileStorage {
+    /// Makes a new file of `len` bytes, zeroed on the medium. It fails if there is anything at `path`, or if the disk is too full; then nothing is left
+    /// behind.
+    pub fn create(path: impl AsRef<Path>, len: u64, mode: FileMode) -> io::Result<Self> {
+        let path = path.as_ref();
+        let file = options(mode).create_new(true).open(path)?;
+        let made = lock(&file).and_then(|()| zero(path, &file, len));
+        match made {
+            Ok(()) => Self::new(file, len, mode),
+            Err(error) => {
+                // The error that brought us here is the one to tell.
+                let _ = std::fs::remove_file(path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens a file or block device as it is. Its length is what it has now.
+    pub fn open(path: impl AsRef<Path>, mode: FileMode) -> io::Result<Self> {
+        let mut file = options(mode).open(path)?;
+        let kind = file.metadata()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "neither a file nor a block device",
+            ));
+        }
+        lock(&file)?;
+        let len = file.seek(SeekFrom::End(0))?;
+        Self::new(file, len, mode)
+    }
+
+    fn new(file: File, len: u64, mode: FileMode) -> io::Result<Self> {
+        Ok(FileStorage {
+            file,
+            len,
+            mode,
+            failure: Mutex::new(None),
+        })
+    }
+
+    /// One write-back alone, unless one has failed before.
+    fn alone(&self, write_back: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let mut failure = self.failure.lock();
+        if let Some((kind, text)) = &*failure {
+            return Err(io::Error::new(*kind, format!("an earlier failure: {text}")));
+        }
+        write_back().inspect_err(|error| *failure = Some((error.kind(), error.to_string())))
+    }
+
+    /// Calls `write` with the data where the mode wants it.
+    fn placed(
+        &self,
+        data: &[u8],
+        offset: u64,
+        write: impl FnOnce(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        check_bounds(offset, data.len(), self.len)?;
+        if self.mode == FileMode::Buffered {
+            return write(data);
+        }
+        if !is_aligned(data.len(), offset) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "a direct write of {} bytes at {offset}: both must be multiples of {ALIGN}",
+                    data.len()
+                ),
+            ));
+        }
+        if data.as_ptr().addr().is_multiple_of(ALIGN) {
+            return write(data);
+        }
+        let mut aligned = Aligned::new(data.len());
+        aligned.bytes().copy_from_slice(data);
+        write(aligned.bytes())
+    }
+}
+
+impl Storage for FileStorage {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        check_bounds(offset, buf.len(), self.len)?;
+        if self.mode == FileMode::Buffered {
+            return self.file.read_exact_at(buf, offset);
+        }
+        let first = offset - offset % ALIGN as u64;
+        let skip = (offset - first) as usize;
+        let mut aligned = Aligned::new((skip + buf.len()).next_multiple_of(ALIGN));
+        self.file.read_exact_at(aligned.bytes(), first)?;
+        buf.copy_from_slice(&aligned.bytes()[skip..skip + buf.len()]);
+        Ok(())
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.placed(data, offset, |data| self.file.write_all_at(data, offset))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        match self.mode {
+            FileMode::Buffered | FileMode::Direct => self.alone(|| self.file.sync_data()),
+            FileMode::Dsync => Ok(()),
+        }
+    }
+
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        if self.mode == FileMode::Dsync {
+            return self.write_at(data, offset);
+        }
+        self.placed(data, offset, |data| {
+            self.alone(|| write_durably(&self.file, data, offset))
+        })
+    }
+}
+
+impl fmt::Debug for FileStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileStorage")
+            .field("len", &self.len)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for FileStorage {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child that another thread is spawning holds a copy of the descriptor from its fork to its exec, and with
+        // it the lock. If unlocking fails, closing is what remains.
+        let _ = self.file.unlock();
+    }
+}
+
+/// Memory that direct transfers can use.
+struct Aligned {
+    memory: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Aligned {
+    fn new(len: usize) -> Self {
+        let memory = vec![0; len + ALIGN];
+        let start = memory.as_ptr().addr().next_multiple_of(ALIGN) - memory.as_ptr().addr();
+        Aligned { memory, start, len }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.len]
+    }
+}
+
+fn is_aligned(len: usize, offset: u64) -> bool {
+    len.is_multiple_of(ALIGN) && offset.is_multiple_of(ALIGN as u64)
+}
+
+fn options(mode: FileMode) -> OpenOptions {
+    let flags = match mode {
+        FileMode::Buffered => OFlags::empty(),
+        FileMode::Direct => OFlags::DIRECT,
+        FileMode::Dsync => OFlags::DIRECT | OFlags::DSYNC,
+    };
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .custom_flags(flags.bits().cast_signed());
+    options
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another opener has this storage: close it there first",
+        ),
+        TryLockError::Error(error) => error,
+    })
+}
+
+/// Allocates and zeroes a new file, and writes back its length and its name.
+fn zero(path: &Path, file: &File, len: u64) -> io::Result<()> {
+    if len > 0 {
+        // A full disk is found out before anything is written. Where there is no such call, writing will do.
+        match fallocate(file, FallocateFlags::empty(), 0, len) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // By another opener: this one may want its transfers aligned, and the last need not be.
+    let plain = OpenOptions::new().write(true).open(path)?;
+    let zeros = vec![0; ZEROS];
+    let mut at = 0;
+    while at < len {
+        let some = (len - at).min(ZEROS as u64);
+        plain.write_all_at(&zeros[..some as usize], at)?;
+        at += some;
+    }
+    plain.sync_all()?;
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(folder)?.sync_all()
+}
+
+/// Writes with `RWF_DSYNC`: the device is asked for this write alone, by FUA where it has it.
+fn write_durably(file: &File, data: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < data.len() {
+        let rest = [io::IoSlice::new(&data[done..])];
+        match pwritev2(file, &rest, offset + done as u64, ReadWriteFlags::DSYNC) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => done += written,
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                file.write_all_at(&data[done..], offset + done as u64)?;
+                return file.sync_data();
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

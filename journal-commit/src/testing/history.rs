@@ -1,0 +1,166 @@
+//! What happened on a device, and the images that a crash at any moment of it can leave.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::copy;
+
+/// The unit in which a write tears.
+pub const SECTOR_BYTES: usize = 512;
+
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    /// A write, visible from here on.
+    Write {
+        offset: u64,
+        data: Arc<[u8]>,
+        durable: bool,
+    },
+    FlushBegan,
+    /// The end of a flush or a durable write, by the number of the event it began with.
+    Ended {
+        began: usize,
+    },
+}
+
+/// What a crash does to writes that are not durable yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// All of them are on the medium: the process died, not the machine.
+    Nothing,
+    /// None of them is.
+    Everything,
+    /// Each is, or is not, as a coin falls: so later ones may be there without earlier ones. The number seeds the coin.
+    Writes(u64),
+    /// As before, for each sector of each write.
+    Sectors(u64),
+}
+
+/// What happened on a device. A *cut* is a number of events: the crash came after so many.
+#[derive(Clone, Debug)]
+pub struct History {
+    base: Arc<[u8]>,
+    events: Vec<Event>,
+}
+
+impl History {
+    pub(super) fn new(base: Arc<[u8]>, events: Vec<Event>) -> Self {
+        History { base, events }
+    }
+
+    /// How many events there were: the last cut.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether nothing happened.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// How many writes are not durable at a cut.
+    pub fn in_flight(&self, cut: usize) -> usize {
+        let settled = self.settled(cut);
+        let writes = self.events[..cut].iter().enumerate();
+        writes
+            .filter(|(number, event)| matches!(event, Event::Write { .. }) && !settled(*number))
+            .count()
+    }
+
+    /// The medium after a crash.
+    ///
+    /// # Panics
+    /// If `cut` is more than [`len`](History::len).
+    pub fn image(&self, cut: usize, loss: Loss) -> Vec<u8> {
+        let settled = self.settled(cut);
+        let mut coin = Coin::new(loss);
+        let mut image = self.base.to_vec();
+        // In order: where two writes of a sector are both there, the later one is.
+        for (number, event) in self.events[..cut].iter().enumerate() {
+            let Event::Write { offset, data, .. } = event else {
+                continue;
+            };
+            if settled(number) {
+                copy(&mut image, *offset, data);
+                continue;
+            }
+            match loss {
+                Loss::Nothing => copy(&mut image, *offset, data),
+                Loss::Everything => {}
+                Loss::Writes(_) => {
+                    if coin.falls() {
+                        copy(&mut image, *offset, data);
+                    }
+                }
+                Loss::Sectors(_) => {
+                    for (at, sector) in sectors(*offset, data) {
+                        if coin.falls() {
+                            copy(&mut image, at, sector);
+                        }
+                    }
+                }
+            }
+        }
+        image
+    }
+
+    /// Which writes are durable at a cut.
+    fn settled(&self, cut: usize) -> impl Fn(usize) -> bool {
+        let mut flushed = 0;
+        let mut alone = HashMap::new();
+        for (number, event) in self.events[..cut].iter().enumerate() {
+            match event {
+                Event::Write { durable: true, .. } => {
+                    alone.insert(number, usize::MAX);
+                }
+                Event::Ended { began } if matches!(self.events[*began], Event::FlushBegan) => {
+                    flushed = flushed.max(*began);
+                }
+                Event::Ended { began } => {
+                    alone.insert(*began, number);
+                }
+                Event::Write { .. } | Event::FlushBegan => {}
+            }
+        }
+        // A durable write is so from its end on; a flush that began in between does not cover it.
+        move |number| match alone.get(&number) {
+            Some(ended) => *ended < cut,
+            None => number < flushed,
+        }
+    }
+}
+
+/// Cuts a write at the device's sectors.
+fn sectors(offset: u64, data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at == data.len() {
+            return None;
+        }
+        let here = offset + at as u64;
+        let to_next = SECTOR_BYTES - (here % SECTOR_BYTES as u64) as usize;
+        let end = data.len().min(at + to_next);
+        let sector = &data[at..end];
+        at = end;
+        Some((here, sector))
+    })
+}
+
+/// Splitmix64: enough to choose by, and the same everywhere.
+struct Coin(u64);
+
+impl Coin {
+    fn new(loss: Loss) -> Self {
+        match loss {
+            Loss::Writes(seed) | Loss::Sectors(seed) => Coin(seed),
+            Loss::Nothing | Loss::Everything => Coin(0),
+        }
+    }
+
+    fn falls(&mut self) -> bool {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) & 1 == 1
+    }
+}

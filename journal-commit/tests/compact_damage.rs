@@ -1,0 +1,223 @@
+//! A medium that changes what was durable: damage is told from a torn end wherever the bytes can tell, and no byte is invented.
+
+use spanlock_journal::Storage;
+use spanlock_journal::compact::{Error, Log, Lsn, Options};
+use spanlock_journal::testing::Recorded;
+
+const RING: usize = 8192;
+const LEN: usize = RING + 64 * 512;
+
+fn record(number: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(number);
+    // The last takes several sectors.
+    let least = if number == 20 { 600 } else { 0 };
+    let mut bytes = vec![0; random.usize(least..1300)];
+    random.fill(&mut bytes);
+    bytes
+}
+
+/// A log of twenty batches of a record each, and where each batch starts. The first ten were there before the last opening.
+fn log_of_twenty(is_closed: bool) -> (Vec<u8>, Vec<usize>) {
+    let storage = Recorded::new(LEN);
+    let mut starts = Vec::new();
+    let mut at = RING;
+    for numbers in [1..=10, 11..=20] {
+        let log = match Log::open(&storage, &Options::new()) {
+            Ok(log) => log,
+            Err(_) => Log::create(&storage, &Options::new()).unwrap(),
+        };
+        for number in numbers {
+            starts.push(at);
+            let before = log.free();
+            log.append_durable(&record(number)).unwrap();
+            at += (before - log.free()) as usize;
+        }
+        if is_closed {
+            log.close().unwrap();
+        }
+    }
+    starts.push(at);
+    (storage.visible(), starts)
+}
+
+fn open(image: Vec<u8>) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+    let storage = Recorded::from_image(image);
+    Ok(records(&Log::open(&storage, &Options::new())?))
+}
+
+fn records<S: Storage>(log: &Log<S>) -> Vec<(u64, Vec<u8>)> {
+    let records = log.records().map(Result::unwrap);
+    records
+        .map(|record| (record.lsn.get(), record.data))
+        .collect()
+}
+
+fn first(count: u64) -> Vec<(u64, Vec<u8>)> {
+    (1..=count).map(|number| (number, record(number))).collect()
+}
+
+/// Each batch in turn is damaged: in its header, in a record, or all of it.
+#[test]
+fn a_damaged_batch_is_no_torn_one() {
+    for is_closed in [false, true] {
+        let (image, starts) = log_of_twenty(is_closed);
+        assert_eq!(open(image.clone()).unwrap(), first(20));
+        for number in 1..=20_u64 {
+            let start = starts[number as usize - 1];
+            let end = starts[number as usize];
+            for range in [
+                start..start + 1,
+                start + 30..start + 31,
+                start + 56..start + 57,
+                start..end,
+            ] {
+                let mut damaged = image.clone();
+                damaged[range].iter_mut().for_each(|byte| *byte ^= 0x40);
+                let result = open(damaged.clone());
+                if number == 20 && !is_closed {
+                    // The one that nothing followed: as if it had been torn.
+                    assert_eq!(result.unwrap(), first(19));
+                    continue;
+                }
+                let error = result.unwrap_err();
+                let Error::Corrupt { at, lsn, .. } = &error else {
+                    panic!("{number}: {error}");
+                };
+                assert_eq!((*at, lsn.get()), (start as u64, number), "{error}");
+                salvaged(damaged, number);
+            }
+        }
+    }
+}
+
+/// What is in front of the damage is kept, the rest is given up, and the log goes on.
+fn salvaged(damaged: Vec<u8>, number: u64) {
+    let storage = Recorded::from_image(damaged);
+    let log = Log::salvage(&storage, &Options::new()).unwrap();
+    assert_eq!(records(&log), first(number - 1));
+    assert!(matches!(log.recovery().damage, Some(Error::Corrupt { .. })));
+    assert_eq!(log.append_durable(b"on").unwrap(), Lsn::new(number));
+    drop(log);
+    let log = Log::open(&storage, &Options::new()).unwrap();
+    assert!(log.recovery().damage.is_none());
+    let mut expected = first(number - 1);
+    expected.push((number, b"on".to_vec()));
+    assert_eq!(records(&log), expected);
+}
+
+#[test]
+fn a_torn_batch_is_noticed() {
+    let (mut image, starts) = log_of_twenty(false);
+    let last = starts[19];
+    assert!(starts[20] - last > 512, "of several sectors");
+    image[last + 512..starts[20]].fill(0);
+    let log = Recorded::from_image(image);
+    let log = Log::open(&log, &Options::new()).unwrap();
+    assert!(log.recovery().was_torn);
+    assert_eq!(records(&log), first(19));
+}
+
+#[test]
+fn either_superblock_is_enough() {
+    let (image, _) = log_of_twenty(false);
+    for at in [0, 4096] {
+        for how in [0, 1] {
+            let mut damaged = image.clone();
+            match how {
+                0 => damaged[at..at + 512].fill(0),
+                _ => damaged[at + 60] ^= 1,
+            }
+            let storage = Recorded::from_image(damaged);
+            assert_eq!(
+                records(&Log::open(&storage, &Options::new()).unwrap()),
+                first(20)
+            );
+            // It was written anew: now the other may go.
+            let mut other = storage.visible();
+            other[4096 - at..4096 - at + 512].fill(0xFF);
+            assert_eq!(open(other).unwrap(), first(20));
+        }
+    }
+    let mut both = image.clone();
+    both[60] ^= 1;
+    both[4096 + 60] ^= 1;
+    let error = open(both).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Corrupt {
+                what: "both superblocks",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+/// A truncation wrote one superblock and not the other, and then the one that was written is lost: the log starts where it did.
+#[test]
+fn a_truncation_half_written() {
+    let (image, _) = log_of_twenty(false);
+    let storage = Recorded::from_image(image);
+    let log = Log::open(&storage, &Options::new()).unwrap();
+    let before = storage.visible();
+    log.truncate(Lsn::new(15)).unwrap();
+    drop(log);
+    let after = storage.visible();
+    let mut half = after.clone();
+    half[4096..4608].copy_from_slice(&before[4096..4608]);
+    assert_eq!(open(half.clone()).unwrap(), first(20)[14..]);
+    half[..512].fill(0);
+    assert_eq!(open(half).unwrap(), first(20));
+}
+
+/// Sectors are zeroed, filled, exchanged, and bits are flipped, at random: it opens with a part of the front, or tells of damage, and never with anything else.
+#[test]
+fn nothing_is_invented() {
+    let (image, _) = log_of_twenty(false);
+    let (closed, _) = log_of_twenty(true);
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut refused = 0;
+    for round in 0..20_000 {
+        let mut damaged = if round % 2 == 0 { &image } else { &closed }.clone();
+        for _ in 0..random.usize(1..4) {
+            let sector = random.usize(0..LEN / 512) * 512;
+            match random.u8(0..4) {
+                0 => damaged[sector..sector + 512].fill(0),
+                1 => random.fill(&mut damaged[sector..sector + 512]),
+                2 => {
+                    let other = random.usize(0..LEN / 512) * 512;
+                    damaged.copy_within(other..other + 512, sector);
+                }
+                _ => damaged[sector + random.usize(0..512)] ^= 1 << random.u8(0..8),
+            }
+        }
+        match open(damaged) {
+            Ok(records) => assert_eq!(records, first(20)[..records.len()]),
+            Err(Error::Corrupt { .. } | Error::NotALog { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused > 1000);
+}
+
+/// A superblock whose checksum fits and whose numbers do not, as a fuzzer would write it.
+#[test]
+fn absurd_numbers() {
+    let (image, _) = log_of_twenty(false);
+    for at in (16..88).step_by(4) {
+        for value in [0, 1, 511, 1 << 40, u64::MAX >> 1, u64::MAX] {
+            let mut absurd = image.clone();
+            for slot in [0, 4096] {
+                absurd[slot + at..slot + at + 8].copy_from_slice(&u64::to_le_bytes(value));
+                absurd[slot + 12..slot + 16].fill(0);
+                let sum = crc32c::crc32c(&absurd[slot..slot + 512]);
+                absurd[slot + 12..slot + 16].copy_from_slice(&sum.to_le_bytes());
+            }
+            // Whatever it says: it neither panics nor invents.
+            for (number, data) in open(absurd).unwrap_or_default() {
+                assert_eq!(data, record(number));
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Crash images of runs that go around a small log many times, checkpoints included: what was acknowledged is there, and every handle is there as a whole
+//! or not at all. Recovery itself crashes too.
+
+use std::sync::Arc;
+
+use spanlock_journal::jbd2::{
+    CommitWay, Extent, Flushes, FormatOptions, Handle, Journal, Options, Place, format, recover,
+};
+use spanlock_journal::testing::{History, Loss, Recorded};
+
+const BLOCK: usize = 1024;
+const LOG_BLOCKS: u64 = 48;
+const BLOCKS: u64 = 64;
+const THREADS: u64 = 4;
+const ROUNDS: u8 = 24;
+
+/// Log and blocks on one device.
+fn place() -> Place {
+    Place::extents([
+        Extent {
+            first: BLOCKS + 20,
+            blocks: LOG_BLOCKS - 20,
+        },
+        Extent {
+            first: BLOCKS,
+            blocks: 20,
+        },
+    ])
+}
+
+struct Run {
+    history: History,
+    first_cut: usize,
+    /// By thread: at that cut that round had been acknowledged.
+    acknowledged: Vec<Vec<(usize, u8)>>,
+}
+
+fn run(flushes: Flushes, way: CommitWay) -> Run {
+    let device = Arc::new(Recorded::new((BLOCKS + LOG_BLOCKS) as usize * BLOCK));
+    let new = FormatOptions::new(BLOCK as u32).place(place());
+    format(device.clone(), &new.flushes(flushes)).unwrap();
+    let options = Options::new(BLOCK as u32).place(place()).way(way);
+    let journal = Journal::open(device.clone(), device.clone(), options).unwrap();
+    let first_cut = device.now();
+    let acknowledged = std::thread::scope(|scope| {
+        let work = |thread: u64| {
+            let (journal, device) = (&journal, &device);
+            move || {
+                let mut acknowledged = Vec::new();
+                for round in 1..=ROUNDS {
+                    let mut handle = journal.begin(5).unwrap();
+                    for half in 0..2 {
+                        let mut block = handle.get_write(thread * 2 + half).unwrap();
+                        block.fill(round);
+                        block.dirty().unwrap();
+                    }
+                    // A third one comes and goes.
+                    let guest = 40 + thread;
+                    if round % 3 == 0 {
+                        handle.revoke(guest).unwrap();
+                    } else {
+                        let mut block = handle.get_write(guest).unwrap();
+                        block.fill(round);
+                        block.dirty().unwrap();
+                    }
+                    let tid = handle.stop();
+                    if round % 4 != 1 {
+                        journal.wait(tid).unwrap();
+                        acknowledged.push((device.now(), round));
+                    }
+                }
+                acknowledged
+            }
+        };
+        let threads: Vec<_> = (0..THREADS).map(|it| scope.spawn(work(it))).collect();
+        threads.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    assert!(journal.stats().checkpoints > 2, "{journal:?}");
+    journal.close().unwrap();
+    Run {
+        history: device.history(),
+        first_cut,
+        acknowledged,
+    }
+}
+
+fn check(run: &Run, cut: usize, image: &[u8], what: &str) {
+    for (thread, acknowledged) in run.acknowledged.iter().enumerate() {
+        let block = |number: usize| &image[number * BLOCK..][..BLOCK];
+        let (one, two) = (block(thread * 2), block(thread * 2 + 1));
+        assert!(one.iter().all(|byte| *byte == one[0]), "torn: {what}");
+        assert!(one == two, "half of a handle: {what}");
+        let told = acknowledged
+            .iter()
+            .filter(|(at, _)| *at <= cut)
+            .map(|(_, round)| *round);
+        let told = told.max().unwrap_or(0);
+        assert!(
+            one[0] >= told,
+            "thread {thread} was told {told}, found {}: {what}",
+            one[0]
+        );
+        // Written with its round, or revoked by a later one of the same handles: then it is anything.
+        let guest = block(40 + thread);
+        let is_of_this = one[0].is_multiple_of(3) || guest.iter().all(|byte| *byte == one[0]);
+        assert!(is_of_this, "the guest of thread {thread}: {what}");
+    }
+}
+
+fn recovered(image: Vec<u8>, what: &str) -> Arc<Recorded> {
+    let device = Arc::new(Recorded::from_image(image));
+    let done = recover(device.clone(), device.clone(), BLOCK as u32, &place());
+    done.unwrap_or_else(|error| panic!("{what}: {error}"));
+    device
+}
+
+fn all_images(flushes: Flushes, way: CommitWay) {
+    let run = run(flushes, way);
+    let mut images = 0;
+    for cut in run.first_cut..=run.history.len() {
+        let seed = cut as u64;
+        let mut losses = vec![Loss::Nothing];
+        if run.history.in_flight(cut) > 0 {
+            losses.extend([Loss::Everything, Loss::Writes(seed), Loss::Writes(!seed)]);
+            losses.extend([Loss::Sectors(seed), Loss::Sectors(!seed)]);
+        }
+        for loss in losses {
+            let what = format!("{flushes:?} {way:?}, cut {cut}, {loss:?}");
+            let device = recovered(run.history.image(cut, loss), &what);
+            check(&run, cut, &device.visible(), &what);
+            images += 1;
+            if cut % 10 == 0 {
+                crash_again(&run, cut, &device.history(), &what);
+            }
+        }
+    }
+    println!("{flushes:?} {way:?}: {images} images");
+    assert!(images > 1000, "{images}");
+}
+
+/// Recovery crashed, and is repeated.
+fn crash_again(run: &Run, cut: usize, recovery: &History, what: &str) {
+    for second in 0..=recovery.len() {
+        for loss in [Loss::Nothing, Loss::Sectors(second as u64)] {
+            let what = format!("{what}, then {second}, {loss:?}");
+            let device = recovered(recovery.image(second, loss), &what);
+            check(run, cut, &device.visible(), &what);
+        }
+    }
+}
+
+#[test]
+fn serial() {
+    all_images(Flushes::Two, CommitWay::Serial);
+}
+
+#[test]
+fn coalesced() {
+    all_images(Flushes::Two, CommitWay::Coalesced);
+}
+
+#[test]
+fn cooperative() {
+    all_images(Flushes::Two, CommitWay::Cooperative);
+}
+
+#[test]
+fn one_flush() {
+    all_images(Flushes::One, CommitWay::Coalesced);
+}
+
+#[test]
+fn one_flush_cooperative() {
+    all_images(Flushes::One, CommitWay::Cooperative);
+}
+
+/// A revoke block of several sectors, torn: in the format with one flush no checksum would tell.
+#[test]
+fn torn_revokes() {
+    for flushes in [Flushes::Two, Flushes::One] {
+        let log = Arc::new(Recorded::new(512 * BLOCK));
+        let home = Arc::new(Recorded::new(128 * BLOCK));
+        format(
+            log.clone(),
+            &FormatOptions::new(BLOCK as u32).flushes(flushes),
+        )
+        .unwrap();
+        let options = Options::new(BLOCK as u32).way(CommitWay::Serial);
+        let journal = Journal::open(log.clone(), home.clone(), options).unwrap();
+        let put = |handle: &mut Handle<'_>, number: u64, byte: u8| {
+            let mut block = handle.get_write(number).unwrap();
+            block.fill(byte);
+            block.dirty().unwrap();
+        };
+        let mut handle = journal.begin(101).unwrap();
+        (0..=100).for_each(|number| put(&mut handle, number, 1));
+        handle.stop_durable().unwrap();
+        let first_cut = log.now();
+        let mut handle = journal.begin(101).unwrap();
+        (0..100).for_each(|number| handle.revoke(number).unwrap());
+        put(&mut handle, 100, 2);
+        handle.stop_durable().unwrap();
+        drop(journal);
+
+        let history = log.history();
+        let mut seen = [0; 3];
+        for cut in first_cut..=history.len() {
+            for seed in 0..40 {
+                let log = Recorded::from_image(history.image(cut, Loss::Sectors(seed)));
+                let home = Recorded::new(128 * BLOCK);
+                recover(log, &home, BLOCK as u32, &Place::whole()).unwrap();
+                let home = home.visible();
+                let found = home[100 * BLOCK];
+                let expected = if found == 2 { 0 } else { 1 };
+                let all = home[..100 * BLOCK].iter().all(|byte| *byte == expected);
+                assert!(all, "{flushes:?}, cut {cut}, seed {seed}: {found}");
+                seen[usize::from(found)] += 1;
+            }
+        }
+        assert!(seen[1] > 40 && seen[2] > 40, "{seen:?}");
+    }
+}

@@ -1,0 +1,149 @@
+//! Images of ext4 file systems, and e2fsprogs at work on them.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use spanlock_journal::jbd2::{Extent, Place};
+
+/// Whether e2fsprogs is there. Where it is not the test is skipped, and says so; where everything has to run (`CI` is set) it fails.
+pub(crate) fn have_e2fsprogs() -> bool {
+    let there = ["mke2fs", "debugfs", "e2fsck"]
+        .iter()
+        .all(|name| tool(name).arg("-V").output().is_ok());
+    if !there {
+        println!("SKIPPED: no e2fsprogs here (apt-get install e2fsprogs)");
+        assert!(std::env::var_os("CI").is_none(), "e2fsprogs is missing");
+    }
+    there
+}
+
+/// A file system in a file, with one file `file` of `blocks` blocks in it.
+pub(crate) struct Image {
+    folder: tempfile::TempDir,
+    pub(crate) path: PathBuf,
+    pub(crate) block_bytes: u32,
+    /// The journal's blocks.
+    pub(crate) journal: Vec<u64>,
+    /// The file's.
+    pub(crate) file: Vec<u64>,
+}
+
+impl Image {
+    /// With these features added or taken from ext4's own.
+    pub(crate) fn new(block_bytes: u32, features: &str, blocks: u32) -> Image {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image");
+        let content = folder.path().join("content");
+        let data = vec![b'a'; (blocks * block_bytes) as usize];
+        fs::write(&content, data).unwrap();
+        // A journal has 1024 blocks at least.
+        let size = u64::from(block_bytes) * 4096;
+        fs::File::create(&path).unwrap().set_len(size).unwrap();
+        let journal = format!("size={}", block_bytes / 1024);
+        let bytes = block_bytes.to_string();
+        let mut make = tool("mke2fs");
+        make.args(["-q", "-F", "-t", "ext4", "-b", &bytes, "-J", &journal]);
+        run(make.args(["-O", features]).arg(&path));
+        debugfs(&path, &format!("write {} file", content.display()));
+        let journal = blocks_of(&path, "<8>");
+        let file = blocks_of(&path, "file");
+        assert_eq!((journal.len(), file.len()), (1024, blocks as usize));
+        Image {
+            folder,
+            path,
+            block_bytes,
+            journal,
+            file,
+        }
+    }
+
+    /// Where the journal lies in the image.
+    pub(crate) fn place(&self) -> Place {
+        let mut extents: Vec<Extent> = Vec::new();
+        for block in &self.journal {
+            match extents.last_mut() {
+                Some(last) if last.first + last.blocks == *block => last.blocks += 1,
+                _ => extents.push(Extent {
+                    first: *block,
+                    blocks: 1,
+                }),
+            }
+        }
+        Place::extents(extents)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        fs::read(&self.path).unwrap()
+    }
+
+    /// The blocks of the file as an image has them.
+    pub(crate) fn file_of(&self, image: &[u8]) -> Vec<u8> {
+        let size = self.block_bytes as usize;
+        let block = |number: &u64| &image[*number as usize * size..][..size];
+        self.file.iter().flat_map(block).copied().collect()
+    }
+
+    /// Runs debugfs with a script, writing.
+    pub(crate) fn script(&self, commands: &str) {
+        let script = self.folder.path().join("script");
+        fs::write(&script, commands).unwrap();
+        let mut debugfs = tool("debugfs");
+        let done = run(debugfs.arg("-w").arg("-f").arg(script).arg(&self.path));
+        let text = text(&done);
+        assert!(
+            !text.contains("while") && !text.contains("nvalid"),
+            "{text}"
+        );
+    }
+
+    /// What `e2fsck -fy` makes of an image: its bytes, and what it said.
+    pub(crate) fn fsck(&self, image: &[u8]) -> (Vec<u8>, String) {
+        let path = self.folder.path().join("fsck");
+        fs::write(&path, image).unwrap();
+        let done = (tool("e2fsck").arg("-fy").arg(&path).output()).unwrap();
+        let text = text(&done);
+        // 0: nothing to do, 1: corrected, 2: and a reboot is wanted.
+        assert!(done.status.code().is_some_and(|code| code < 4), "{text}");
+        (fs::read(&path).unwrap(), text)
+    }
+}
+
+/// A program of the system's, which may lie where only root looks for it.
+pub(crate) fn tool(name: &str) -> Command {
+    let folders = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(name));
+    let found = folders.into_iter().find(|path| path.exists());
+    found.map_or_else(|| Command::new(name), Command::new)
+}
+
+pub(crate) fn text(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+pub(crate) fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", text(&output));
+    output
+}
+
+/// One command of debugfs, writing; what it printed.
+pub(crate) fn debugfs(image: &Path, request: &str) -> String {
+    text(&run(tool("debugfs").args(["-w", "-R", request]).arg(image)))
+}
+
+fn blocks_of(image: &Path, name: &str) -> Vec<u64> {
+    let output = run(tool("debugfs")
+        .args(["-R", &format!("blocks {name}")])
+        .arg(image));
+    let list = String::from_utf8(output.stdout).unwrap();
+    list.split_whitespace()
+        .map(|it| it.parse().unwrap())
+        .collect()
+}

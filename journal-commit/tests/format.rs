@@ -1,0 +1,142 @@
+//! Bad input: what is no journal, or not ours to read, is refused with an error that says why.
+
+use std::sync::Arc;
+
+use spanlock_journal::Storage;
+use spanlock_journal::jbd2::{Error, Extent, Flushes, FormatOptions, Place, format, recover};
+use spanlock_journal::testing::Recorded;
+
+const BLOCK: u32 = 1024;
+
+fn formatted(flushes: Flushes) -> Arc<Recorded> {
+    let device = Arc::new(Recorded::new(64 * BLOCK as usize));
+    let options = FormatOptions::new(BLOCK).flushes(flushes);
+    format(device.clone(), &options).unwrap();
+    device
+}
+
+/// Opens a journal whose superblock was changed at one place.
+fn changed(flushes: Flushes, at: u64, bytes: &[u8]) -> Error {
+    let device = formatted(flushes);
+    device.write_at(bytes, at).unwrap();
+    let home = Recorded::new(4096);
+    recover(device, home, BLOCK, &Place::whole()).unwrap_err()
+}
+
+#[test]
+fn a_new_journal_is_empty() {
+    for flushes in [Flushes::Two, Flushes::One] {
+        let device = formatted(flushes);
+        let before = device.visible();
+        let done = recover(device.clone(), Recorded::new(0), BLOCK, &Place::whole()).unwrap();
+        assert_eq!((done.transactions, done.blocks, done.dropped), (0, 0, None));
+        assert_eq!(before, device.visible());
+    }
+}
+
+#[test]
+fn what_is_no_journal_of_ours_is_refused() {
+    use Error::*;
+    use Flushes::{One, Two};
+    let big_endian = u32::to_be_bytes;
+    let foreign = changed(One, 0, b"ext4");
+    assert!(
+        matches!(
+            foreign,
+            NotAJournal {
+                offset: 0,
+                found: 0x6578_7434
+            }
+        ),
+        "{foreign}"
+    );
+    let newer = changed(One, 0x28, &big_endian(0x27));
+    assert!(
+        matches!(
+            newer,
+            Newer {
+                kind: "incompatible",
+                bits: 0x20
+            }
+        ),
+        "{newer}"
+    );
+    let newer = changed(One, 0x2C, &big_endian(1));
+    assert!(matches!(newer, Newer { bits: 1, .. }), "{newer}");
+    let other = changed(One, 0x0C, &big_endian(4096));
+    assert!(
+        matches!(
+            other,
+            BlockSize {
+                found: 4096,
+                expected: 1024
+            }
+        ),
+        "{other}"
+    );
+    let kind = changed(One, 4, &big_endian(2));
+    assert!(matches!(kind, BadSuperblock { .. }), "{kind}");
+    let first = changed(One, 0x14, &big_endian(0));
+    assert!(matches!(first, BadSuperblock { .. }), "{first}");
+    let start = changed(One, 0x1C, &big_endian(64));
+    assert!(matches!(start, BadSuperblock { .. }), "{start}");
+    let cut = changed(One, 0x10, &big_endian(65));
+    assert!(
+        matches!(
+            cut,
+            Truncated {
+                promised: 65,
+                found: 64
+            }
+        ),
+        "{cut}"
+    );
+    let small = changed(One, 0x10, &big_endian(20));
+    assert!(matches!(small, TooSmall { blocks: 19, .. }), "{small}");
+    let sum = changed(Two, 0x40, &[1]);
+    assert!(matches!(sum, BadSuperblock { .. }), "{sum}");
+    let both = changed(Two, 0x24, &big_endian(1));
+    assert!(matches!(both, BadSuperblock { .. }), "{both}");
+}
+
+#[test]
+fn places_are_checked() {
+    let device = || Recorded::new(100 * BLOCK as usize);
+    let extent = |first, blocks| Extent { first, blocks };
+    let made = |place| format(device(), &FormatOptions::new(BLOCK).place(place));
+    let ends = made(Place::extents([extent(0, 50), extent(90, 11)])).unwrap_err();
+    assert!(
+        matches!(
+            ends,
+            Error::BadPlace {
+                first: 90,
+                end: 101,
+                blocks: 100
+            }
+        ),
+        "{ends}"
+    );
+    let wraps = made(Place::extents([extent(u64::MAX, 2)])).unwrap_err();
+    assert!(matches!(wraps, Error::BadPlace { .. }), "{wraps}");
+    let small = made(Place::extents([extent(0, 32)])).unwrap_err();
+    assert!(
+        matches!(
+            small,
+            Error::TooSmall {
+                blocks: 31,
+                least: 32
+            }
+        ),
+        "{small}"
+    );
+    made(Place::extents([extent(60, 20), extent(2, 20)])).unwrap();
+    made(Place::external(BLOCK)).unwrap();
+    for size in [0, 512, 1000, 3072, 1 << 17] {
+        let bad = format(device(), &FormatOptions::new(size)).unwrap_err();
+        assert!(matches!(bad, Error::BadBlockSize { .. }), "{bad}");
+        let bad = recover(device(), device(), size, &Place::whole()).unwrap_err();
+        assert!(matches!(bad, Error::BadBlockSize { .. }), "{bad}");
+    }
+    let empty = recover(Recorded::new(0), device(), BLOCK, &Place::whole()).unwrap_err();
+    assert!(matches!(empty, Error::Io { .. }), "{empty}");
+}

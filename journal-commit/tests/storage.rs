@@ -1,0 +1,189 @@
+//! Storages: files, persistent memory, the recording device.
+
+use std::io::ErrorKind;
+
+use spanlock_journal::Storage;
+use spanlock_journal::storage::{FileMode, FileStorage, PmemStorage};
+use spanlock_journal::testing::{Fault, FaultAt, FaultKind, Loss, Recorded};
+use spanlock_pmem::{MappedFile, Options};
+
+/// What every storage does.
+fn exercise(storage: &dyn Storage) {
+    let len = storage.len();
+    assert_eq!(len, 1 << 20);
+    let data: Vec<u8> = (0..4096_u32).map(|i| (i * 7) as u8).collect();
+    storage.write_at(&data, 8192).unwrap();
+    storage.flush().unwrap();
+    storage.write_fua(&data[..512], len - 512).unwrap();
+    let mut back = vec![0; 4000];
+    storage.read_at(&mut back, 8192 + 96).unwrap();
+    assert_eq!(back, data[96..]);
+    let mut end = [0; 512];
+    storage.read_at(&mut end, len - 512).unwrap();
+    assert_eq!(end, data[..512]);
+    for offset in [len, len - 511, u64::MAX] {
+        let found = storage.write_at(&data[..512], offset).unwrap_err();
+        assert_eq!(found.kind(), ErrorKind::InvalidInput, "{found}");
+        assert!(storage.write_fua(&data[..512], offset).is_err());
+        assert!(storage.read_at(&mut end, offset).is_err());
+    }
+    // Threads that write to places of their own.
+    std::thread::scope(|scope| {
+        for thread in 0..8_u8 {
+            scope.spawn(move || {
+                let block = [thread; 1024];
+                for round in 0..8 {
+                    let at = (u64::from(thread) * 8 + round) * 1024;
+                    storage.write_at(&block, at).unwrap();
+                    storage.flush().unwrap();
+                }
+            });
+        }
+    });
+    let mut all = vec![0; 64 << 10];
+    storage.read_at(&mut all, 0).unwrap();
+    let expected = |i: usize| (i / 1024 / 8) as u8;
+    assert!(all.iter().enumerate().all(|(i, byte)| *byte == expected(i)));
+}
+
+#[test]
+fn files_of_every_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    for mode in [FileMode::Buffered, FileMode::Direct, FileMode::Dsync] {
+        let path = folder.path().join(format!("{mode:?}"));
+        match FileStorage::create(&path, 1 << 20, mode) {
+            Ok(storage) => exercise(&storage),
+            Err(error) if mode != FileMode::Buffered => {
+                println!("SKIPPED {mode:?}: this file system does not do it: {error}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_direct_write_that_is_not_aligned_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let Ok(storage) = FileStorage::create(folder.path().join("f"), 1 << 20, FileMode::Direct)
+    else {
+        println!("SKIPPED: this file system has no direct transfers");
+        return;
+    };
+    assert!(storage.write_at(&[0; 512], 100).is_err());
+    assert!(storage.write_at(&[0; 100], 512).is_err());
+    // Memory need not be aligned.
+    let memory = vec![3; 2000];
+    storage.write_at(&memory[1..1537], 512).unwrap();
+}
+
+#[test]
+fn a_file_has_one_opener() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let first = FileStorage::create(&path, 4096, FileMode::Buffered).unwrap();
+    let second = FileStorage::open(&path, FileMode::Buffered).unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::ResourceBusy, "{second}");
+    drop(first);
+    assert_eq!(
+        FileStorage::open(&path, FileMode::Buffered).unwrap().len(),
+        4096
+    );
+    let again = FileStorage::create(&path, 4096, FileMode::Buffered).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+    assert!(FileStorage::open(folder.path().join("none"), FileMode::Buffered).is_err());
+    assert!(FileStorage::open(folder.path(), FileMode::Buffered).is_err());
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("huge");
+    let error = FileStorage::create(&path, 1 << 60, FileMode::Buffered).unwrap_err();
+    assert!(!path.exists(), "{error}");
+}
+
+#[test]
+fn persistent_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let region = MappedFile::create(folder.path().join("pm"), 1 << 20, Options::new()).unwrap();
+    let storage = PmemStorage::new(region);
+    exercise(&storage);
+    // More stripes than there are locks.
+    let region = MappedFile::create(folder.path().join("big"), 8 << 20, Options::new()).unwrap();
+    PmemStorage::new(region)
+        .write_at(&vec![1; 8 << 20], 0)
+        .unwrap();
+}
+
+#[test]
+fn the_recording_device() {
+    exercise(&Recorded::new(1 << 20));
+}
+
+#[test]
+fn a_crash_keeps_what_is_durable_and_any_part_of_the_rest() {
+    let device = Recorded::new(1 << 12);
+    device.write_at(&[1; 1024], 0).unwrap();
+    device.flush().unwrap();
+    let flushed = device.now();
+    device.write_at(&[2; 1024], 0).unwrap();
+    device.write_at(&[3; 512], 1024).unwrap();
+    device.write_fua(&[4; 512], 2048).unwrap();
+    let history = device.history();
+    assert_eq!(history.in_flight(flushed), 0);
+    assert_eq!(history.in_flight(history.len()), 2);
+
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..64 {
+        let image = history.image(history.len(), Loss::Sectors(seed));
+        assert_eq!(image[2048], 4, "a durable write is there");
+        assert!(
+            image[0] != 0 && image[512] != 0,
+            "what was flushed is there"
+        );
+        seen.insert((image[0], image[512], image[1024]));
+    }
+    assert_eq!(seen.len(), 8, "all eight combinations of three sectors");
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..64 {
+        let image = history.image(history.len(), Loss::Writes(seed));
+        assert_eq!(image[0], image[512], "whole writes");
+        seen.insert((image[0], image[1024]));
+    }
+    assert_eq!(seen.len(), 4);
+    // Before its end a durable write is like any other.
+    let image = history.image(history.len() - 1, Loss::Everything);
+    assert_eq!((image[0], image[2048]), (1, 0));
+}
+
+#[test]
+fn planned_failures_happen_when_planned() {
+    for (kind, after) in [(FaultKind::Error, 0), (FaultKind::Short, 9)] {
+        let device = Recorded::new(1 << 12);
+        let at = FaultAt::Write(1);
+        device.plan(Fault {
+            at,
+            kind,
+            for_ever: false,
+            drop_dirty: false,
+        });
+        device.write_at(&[5; 512], 0).unwrap();
+        assert!(device.write_at(&[9; 1024], 1024).is_err());
+        assert_eq!((device.visible()[1024], device.visible()[1536]), (after, 0));
+        device.write_at(&[9; 512], 0).unwrap();
+        assert_eq!(device.failures(), 1);
+    }
+    let device = Recorded::new(1 << 12);
+    let at = FaultAt::Flush(0);
+    device.plan(Fault {
+        at,
+        kind: FaultKind::Error,
+        for_ever: true,
+        drop_dirty: true,
+    });
+    device.write_at(&[5; 512], 0).unwrap();
+    assert_eq!(device.visible()[0], 5);
+    assert!(device.flush().is_err());
+    assert_eq!(device.visible()[0], 0, "dirty data is gone");
+    assert!(device.write_at(&[5; 512], 0).is_err(), "for ever");
+}
