@@ -9,7 +9,7 @@
 //! | `place.rs` | where the log's blocks lie in a storage |
 //! | `recover.rs` | the three passes |
 //! | `journal.rs`, `handle.rs`, `transaction.rs`, `buffers.rs` | transactions, as threads see them |
-//! | `commit.rs`, `submission.rs`, `rendezvous.rs` | from a running transaction to one in the log; whom it waits for |
+//! | `commit.rs`, `submission.rs` | from a running transaction to one in the log |
 //! | `log.rs`, `checkpoint.rs` | the log's room; from there home |
 //! | `raw/` | the state machines of all that |
 //!
@@ -27,9 +27,9 @@ mod journal;
 mod log;
 mod options;
 mod place;
-mod raw;
+#[doc(hidden)]
+pub mod raw;
 mod recover;
-mod rendezvous;
 mod submission;
 mod superblock;
 mod transaction;

@@ -43,6 +43,8 @@ pub enum Op {
     Fence,
     /// A wake of a queue's head.
     Wake,
+    /// A flush of a medium.
+    Flush,
 }
 
 /// A place in the source where the door is used, as seen in the executions so far.
@@ -56,7 +58,7 @@ pub struct Site {
     pub column: u32,
     /// What it does.
     pub op: Op,
-    /// Its ordering, by name; empty for a wake.
+    /// Its ordering, by name; empty for a wake or a flush.
     pub ordering: &'static str,
 }
 
@@ -65,7 +67,7 @@ pub struct Site {
 pub enum Mutation {
     /// Use this ordering.
     Order(Ordering),
-    /// Leave the fence or the wake out.
+    /// Leave the fence, the wake or the flush out.
     Drop,
 }
 
@@ -97,9 +99,10 @@ impl FromStr for Weakening {
             "failure" => Op::Failure,
             "fence" => Op::Fence,
             "wake" => Op::Wake,
+            "flush" => Op::Flush,
             _ => {
                 return Err(wrong(
-                    "the operation is none of load, store, rmw, failure, fence, wake",
+                    "the operation is none of load, store, rmw, failure, fence, wake, flush",
                 ));
             }
         };
@@ -111,9 +114,9 @@ impl FromStr for Weakening {
             .map_err(|_| wrong("the line is no number"))?;
         let file = part("no file")?.to_owned();
         let mutation = match (mutation, op) {
-            ("drop", Op::Fence | Op::Wake) => Mutation::Drop,
-            ("drop", _) => return Err(wrong("only a fence or a wake can be dropped")),
-            (_, Op::Wake) => return Err(wrong("a wake has no ordering")),
+            ("drop", Op::Fence | Op::Wake | Op::Flush) => Mutation::Drop,
+            ("drop", _) => return Err(wrong("only a fence, a wake or a flush can be dropped")),
+            (_, Op::Wake | Op::Flush) => return Err(wrong("a wake and a flush have no ordering")),
             ("Relaxed", _) => Mutation::Order(Ordering::Relaxed),
             ("Acquire", _) => Mutation::Order(Ordering::Acquire),
             ("Release", _) => Mutation::Order(Ordering::Release),
@@ -361,4 +364,9 @@ pub(crate) fn fence_ordering(
 /// Whether the wake at this site is left out.
 pub(crate) fn drop_wake(at: &'static Location<'static>) -> bool {
     visit(at, Op::Wake, "") == Some(Mutation::Drop)
+}
+
+/// Whether the flush at this site is left out.
+pub(crate) fn drop_flush(at: &'static Location<'static>) -> bool {
+    visit(at, Op::Flush, "") == Some(Mutation::Drop)
 }

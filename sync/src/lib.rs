@@ -14,6 +14,7 @@ pub mod cell;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub mod check;
 mod defect;
+mod flush;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub mod footprint;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
@@ -38,6 +39,8 @@ pub use alloc::sync::Arc;
 // Not for users: the locks name it, and `verify`.
 #[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), doc(hidden))]
 pub use defect::{Defect, defect};
+#[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), doc(hidden))]
+pub use flush::is_flush_left_out;
 #[cfg(feature = "std")]
 pub use mutex::Condvar;
 pub use mutex::{Mutex, MutexGuard};

@@ -47,12 +47,64 @@ pub enum Operation {
     Reclaim,
     /// Begins a section.
     Enter,
-    /// Ends a section.
+    /// Ends a section; leaves a transaction.
     Leave,
     /// Recalls in a section what an earlier one found.
     Recall,
     /// Waits until all sections have ended.
     WaitForAll,
+    /// A buffer of a transaction is prepared: whoever is free may write it.
+    Publish,
+    /// Asks whether one is needed, to write buffers.
+    Admit,
+    /// Takes a buffer to write.
+    Claim,
+    /// Has written a buffer.
+    Complete,
+    /// Lets the commit block be written: all other blocks are.
+    Open,
+    /// Takes the right to write it.
+    Own,
+    /// Gives that right up, with the commit block unwritten.
+    LetGo,
+    /// Has written it.
+    Finish,
+    /// Waits until it is written, or may be.
+    Await,
+    /// Joins a transaction, or a group of records.
+    Join,
+    /// Locks a transaction, and waits until all have left.
+    Drain,
+    /// Sleeps until something is so.
+    Sleep,
+    /// Wakes all who sleep for it.
+    Wake,
+    /// Wakes as many as are asked for.
+    WakeSome,
+    /// Begins an operation on a medium.
+    Begin,
+    /// Ends it, well or not.
+    End,
+    /// Waits until all that have begun have ended.
+    Settle,
+    /// Fails the medium, or the group, for ever.
+    Fail,
+    /// Waits for those who are about to come.
+    Gather,
+    /// Comes.
+    Arrive,
+    /// Whoever comes from now on is for the next time.
+    Shut,
+    /// Prepares a transaction for others to write.
+    Prepare,
+    /// Writes what is prepared, and seals it if it is the last.
+    Help,
+    /// Has a transaction written and sealed, by whomever.
+    Commit,
+    /// Waits until something is durable, and sees to it if nobody else does.
+    Wait,
+    /// Looks what is durable.
+    Look,
 }
 
 impl Operation {
@@ -89,6 +141,32 @@ impl Operation {
             Operation::Leave => "leave",
             Operation::Recall => "recall",
             Operation::WaitForAll => "wait-for-all",
+            Operation::Publish => "publish",
+            Operation::Admit => "admit",
+            Operation::Claim => "claim",
+            Operation::Complete => "complete",
+            Operation::Open => "open",
+            Operation::Own => "own",
+            Operation::LetGo => "let-go",
+            Operation::Finish => "finish",
+            Operation::Await => "await",
+            Operation::Join => "join",
+            Operation::Drain => "drain",
+            Operation::Sleep => "sleep",
+            Operation::Wake => "wake",
+            Operation::WakeSome => "wake-some",
+            Operation::Begin => "begin",
+            Operation::End => "end",
+            Operation::Settle => "settle",
+            Operation::Fail => "fail",
+            Operation::Gather => "gather",
+            Operation::Arrive => "arrive",
+            Operation::Shut => "shut",
+            Operation::Prepare => "prepare",
+            Operation::Help => "help",
+            Operation::Commit => "commit",
+            Operation::Wait => "wait",
+            Operation::Look => "look",
         }
     }
 
@@ -131,6 +209,78 @@ const SECTIONS: &[Operation] = &[
     Operation::WaitForAll,
 ];
 
+/// The machines of a journal's commit.
+const JOURNAL: &[(&str, &[Operation])] = &[
+    (
+        "journal-signal",
+        &[
+            Operation::Deadline,
+            Operation::Sleep,
+            Operation::Wake,
+            Operation::WakeSome,
+        ],
+    ),
+    (
+        "journal-tickets",
+        &[
+            Operation::Publish,
+            Operation::Admit,
+            Operation::Claim,
+            Operation::Complete,
+        ],
+    ),
+    (
+        "journal-owner",
+        &[
+            Operation::Open,
+            Operation::Own,
+            Operation::LetGo,
+            Operation::Finish,
+            Operation::Await,
+        ],
+    ),
+    (
+        "journal-updates",
+        &[Operation::Leave, Operation::Join, Operation::Drain],
+    ),
+    (
+        "journal-medium",
+        &[
+            Operation::Begin,
+            Operation::End,
+            Operation::Settle,
+            Operation::Fail,
+        ],
+    ),
+    (
+        "journal-submission",
+        &[
+            Operation::Fail,
+            Operation::Prepare,
+            Operation::Help,
+            Operation::Commit,
+            Operation::Wait,
+        ],
+    ),
+    (
+        "journal-rendezvous",
+        &[Operation::Gather, Operation::Arrive, Operation::Shut],
+    ),
+    (
+        "compact-group",
+        &[
+            Operation::Join,
+            Operation::Fail,
+            Operation::Wait,
+            Operation::Look,
+        ],
+    ),
+    (
+        "compact-rendezvous",
+        &[Operation::Join, Operation::Fail, Operation::Wait],
+    ),
+];
+
 /// Primitives that are a part of another and all that it has: a model of the whole is one of the part.
 const WHOLES: &[(&str, &str)] = &[("rw-word", "rw-counter")];
 
@@ -146,7 +296,34 @@ pub struct Reason {
 }
 
 /// Cells that are empty for a reason.
-pub const REASONS: &[Reason] = &[];
+#[rustfmt::skip]
+pub const REASONS: &[Reason] = &[
+    reason("journal-tickets", Operation::Publish, Operation::Publish, ONE_COMMITS),
+    reason("journal-owner", Operation::Open, Operation::Open, "it is opened by the one thread that completes the last buffer, once: journal-tickets"),
+    reason("journal-updates", Operation::Drain, Operation::Drain, ONE_COMMITS),
+    reason("journal-rendezvous", Operation::Gather, Operation::Gather, ONE_COMMITS),
+    reason("journal-rendezvous", Operation::Gather, Operation::Shut, ONE_COMMITS),
+    reason("journal-rendezvous", Operation::Shut, Operation::Shut, ONE_COMMITS),
+    reason("journal-submission", Operation::Fail, Operation::Fail, "of two failures the first stays: journal-medium"),
+    reason("journal-submission", Operation::Prepare, Operation::Prepare, ONE_COMMITS),
+    reason("journal-submission", Operation::Prepare, Operation::Commit, ONE_COMMITS),
+    reason("journal-submission", Operation::Commit, Operation::Commit, ONE_COMMITS),
+];
+
+const ONE_COMMITS: &str = "one thread commits, the journal's, one transaction after the other";
+
+const fn reason(
+    primitive: &'static str,
+    a: Operation,
+    b: Operation,
+    why: &'static str,
+) -> Reason {
+    Reason {
+        primitive,
+        pair: (a, b),
+        why,
+    }
+}
 
 /// Two operations, the lesser first.
 pub type Pair = (Operation, Operation);
@@ -197,6 +374,7 @@ pub fn operations() -> Vec<(&'static str, Vec<Operation>)> {
         all.push((part, operations));
     }
     all.push(("sections", SECTIONS.to_vec()));
+    all.extend(JOURNAL.iter().map(|(name, does)| (*name, does.to_vec())));
     all
 }
 

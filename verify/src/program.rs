@@ -8,7 +8,9 @@ use spanlock_testkit::Driven;
 
 use crate::models::linear::{self, Scenarios};
 use crate::models::twins::{self, Twin};
-use crate::models::{history, litmus, lock, pairs, parts, powers, sections, segments, word};
+use crate::models::{
+    compact, history, journal, litmus, lock, pairs, parts, powers, sections, segments, word,
+};
 use crate::pairs::Operation;
 use crate::plan::Mode;
 
@@ -147,6 +149,8 @@ pub fn programs() -> Vec<Program> {
     programs.extend(sections::programs());
     programs.extend(segments::programs());
     programs.extend(parts::programs());
+    programs.extend(journal::programs());
+    programs.extend(compact::programs());
     programs.extend(history::programs());
     programs.extend(linear::programs());
     programs.extend(twins::programs());

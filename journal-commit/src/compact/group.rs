@@ -79,7 +79,8 @@ use core::task::Waker;
 use std::time::Instant;
 
 use spanlock_sync::atomic::{AtomicU64, Ordering::*};
-use spanlock_sync::{Mutex, MutexGuard, Park, Parker, Wakeup};
+use spanlock_sync::wait::is_wake_left_out;
+use spanlock_sync::{Defect, Mutex, MutexGuard, Park, Parker, Wakeup, defect};
 
 /// What collects what joins. Its methods run under the group's mutex, and must not panic.
 pub trait Batch {
@@ -315,7 +316,10 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         state.phase = Phase::Leading;
         drop(state);
         let unless_it_panics = Leading(self);
-        let result = commit(&mut load);
+        let mut result = commit(&mut load);
+        if defect(Defect::FlushErrorSwallowed) {
+            result = Ok(());
+        }
         mem::forget(unless_it_panics);
         self.finish(last, Some(load), result.map_err(Failure::Failed))
     }
@@ -334,7 +338,7 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         }
         let calls = match result {
             Err(failure) => state.fail(failure),
-            Ok(()) if state.failed.is_some() => Vec::new(),
+            Ok(()) if state.failed.is_some() && !defect(Defect::NoSettle) => Vec::new(),
             Ok(()) => {
                 // Release [A→B]: publishes what the commit did, to who looks without the mutex.
                 self.durable.store(last, Release);
@@ -411,6 +415,9 @@ impl<B, E: Clone, G: Gather> State<B, E, G> {
     /// All who sleep.
     fn fail(&mut self, failure: Failure<E>) -> Vec<Waker> {
         self.failed.get_or_insert(failure);
+        if defect(Defect::PoisonUntold) {
+            return Vec::new();
+        }
         self.sleepers
             .drain(..)
             .map(|sleeper| sleeper.waker)
@@ -439,7 +446,12 @@ impl<B: Batch, E: Clone, G: Gather> Drop for Leading<'_, B, E, G> {
     }
 }
 
+#[track_caller]
 fn wake(calls: Vec<Waker>) {
+    // Asked only if there is somebody: else nobody misses it.
+    if calls.is_empty() || is_wake_left_out() {
+        return;
+    }
     for waker in calls {
         waker.wake();
     }

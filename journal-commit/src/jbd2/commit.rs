@@ -16,9 +16,8 @@ use super::checksum::{FIRST_SEED, crc32_be};
 use super::error::Failure;
 use super::format::{Checksums, Flushes, MAGIC_AT, put32};
 use super::journal::{Copies, Inner};
-use super::options::CommitWay;
-use super::raw::owner::Turn;
-use super::submission::{Buffer, Submission};
+use super::options::{CommitWay, Delay};
+use super::submission::{Buffer, Submission, Submitted};
 use super::transaction::Transaction;
 
 /// A transaction that nobody joins any more, with its place in the log.
@@ -84,7 +83,7 @@ impl Inner {
         }
         let mut published = 0;
         self.prepare(&locked, |buffer, is_commit_block| {
-            if is_commit_block && submission.is_sealed_apart() {
+            if is_commit_block && submission.machine.is_sealed_apart() {
                 submission.set_commit_block(buffer);
                 return;
             }
@@ -92,20 +91,26 @@ impl Inner {
             published += 1;
             if helpers && published == 1 {
                 // One is ready, the others are about to be: so many threads can be of use, beside this one.
-                let useful = (submission.total() as usize - 1).min(thread::cores() - 1);
+                let useful = (submission.machine.total() as usize - 1).min(thread::cores() - 1);
+                // equivalent(drop): helpers are not needed (C4).
                 self.done.wake_some(useful);
             }
         });
-        self.write_prepared(&submission)?;
-        if submission.total() == 0 {
-            submission.right.open();
+        let steps = Submitted {
+            inner: self,
+            submission: &submission,
+        };
+        submission.machine.complete(&self.medium, &steps)
+    }
+
+    /// Lets those join the running transaction who have just been woken.
+    fn rendezvous(&self) {
+        if self.options.delay != Delay::Rendezvous {
+            return;
         }
-        // Whoever completed the last buffer may be sealing; if nobody is, or it dies, this thread does it.
-        match submission.right.wait(|| self.medium.check().is_err()) {
-            Some(Turn::Yours(owner)) => self.seal(&submission, owner),
-            Some(Turn::Done) => Ok(()),
-            None => self.medium.check(),
-        }
+        let commit_takes = self.state.lock().commit_takes;
+        let is_over = || self.state.lock().stopping || self.medium.check().is_err();
+        self.gathering.gather(commit_takes, is_over);
     }
 
     /// LOCKED, until all handles have left; then FLUSH: its blocks and its place in the log are fixed, and another one may run.
@@ -125,7 +130,7 @@ impl Inner {
         state.free -= log_blocks;
         state.committing = Some(transaction.tid);
         state.running = None;
-        state.gathering.shut();
+        self.gathering.shut();
         state.stats.draining += draining;
         let end = state.head;
         drop(state);
@@ -214,10 +219,10 @@ impl Inner {
     /// COMMIT in one piece: what lies together is written by one call.
     fn commit_coalesced(&self, submission: &Submission, locked: &Locked) -> Result<(), Failure> {
         let size = self.format.block_bytes;
-        let count = submission.total() as usize;
+        let count = submission.machine.total() as usize;
         let mut all = vec![0; count * size];
         self.prepare(locked, |(block, content), is_commit_block| {
-            if is_commit_block && submission.is_sealed_apart() {
+            if is_commit_block && submission.machine.is_sealed_apart() {
                 submission.set_commit_block((block, content));
                 return;
             }
@@ -236,11 +241,19 @@ impl Inner {
             self.write_log(block, &all[done * size..end * size])?;
             done = end;
         }
-        submission.right.open();
-        match submission.right.try_own() {
-            Some(owner) => self.seal(submission, owner),
-            None => Ok(()),
-        }
+        let steps = Submitted {
+            inner: self,
+            submission,
+        };
+        submission.machine.complete_alone(&self.medium, &steps)
+    }
+
+    /// Writes blocks of the log that lie together.
+    fn write_log(&self, block: u32, content: &[u8]) -> Result<(), Failure> {
+        self.on_medium("writing the log", || {
+            let (at, _) = self.blocks.find(block)?;
+            self.blocks.storage.write_at(content, at)
+        })
     }
 
     /// FINISHED: the transaction is durable, and acknowledged (C2).
@@ -253,7 +266,7 @@ impl Inner {
         let mut state = self.state.lock();
         state.committing = None;
         state.committed = submission.tid;
-        state.gathering.committed();
+        self.gathering.committed();
         state.queue.push_back(submission.whole.clone());
         state.commit_takes = match state.commit_takes {
             Duration::ZERO => took,

@@ -34,10 +34,10 @@ use super::log::Log;
 use super::options::Options;
 use super::place::Blocks;
 use super::raw::medium::Medium;
+use super::raw::rendezvous::Rendezvous;
 use super::raw::signal::Signal;
 use super::raw::updates::Refused;
 use super::recover::{Recovery, replay};
-use super::rendezvous::Rendezvous;
 use super::submission::Submission;
 use super::superblock::{Superblock, check_block_bytes};
 use super::transaction::Transaction;
@@ -93,6 +93,8 @@ pub(crate) struct Inner {
     pub(crate) state: Mutex<State>,
     pub(crate) buffers: Buffers,
     pub(crate) medium: Medium<Failure>,
+    /// Who waits for which transaction. It changes under the lock of `state`.
+    pub(crate) gathering: Rendezvous,
     /// What waiting threads can help with.
     pub(crate) submission: Mutex<Option<Arc<Submission>>>,
     /// One checkpoint at a time, and none while a commit takes revoked blocks out of older transactions.
@@ -128,8 +130,6 @@ pub(crate) struct State {
     pub(crate) commit_takes: Duration,
     /// Which thread last stopped durably.
     pub(crate) last_durable: Option<usize>,
-    /// Who waits for which transaction.
-    pub(crate) gathering: Rendezvous,
     pub(crate) stats: Stats,
     pub(crate) stopping: bool,
 }
@@ -322,12 +322,12 @@ impl Inner {
                 queue: VecDeque::new(),
                 commit_takes: Duration::ZERO,
                 last_durable: None,
-                gathering: Rendezvous::default(),
                 stats: Stats::default(),
                 stopping: false,
             }),
             buffers: Buffers::new(),
             medium: Medium::new(if_dropped, alarm),
+            gathering: Rendezvous::new(work.clone()),
             submission: Mutex::new(None),
             checkpointing: Mutex::new(superblock),
             work,
@@ -358,12 +358,7 @@ impl Inner {
         doing: &'static str,
         operation: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), Failure> {
-        let under_way = self.medium.begin()?;
-        let result = operation().map_err(|source| Failure {
-            doing,
-            source: Some(Arc::new(source)),
-        });
-        under_way.end(result)
+        self.medium.perform(|| failed(doing, operation()))
     }
 
     fn begin(&self, credits: u32) -> Result<Handle<'_>, Error> {
@@ -440,7 +435,7 @@ impl Inner {
                     return Some(Err(outcome));
                 }
                 let submission = self.submission.lock().clone()?;
-                let is_new = helped != Some(submission.tid) && submission.tickets.is_open();
+                let is_new = helped != Some(submission.tid) && submission.machine.is_open();
                 is_new.then_some(Ok(submission))
             });
             match found {
@@ -455,11 +450,12 @@ impl Inner {
 
     /// A thread is about to sleep until a transaction is committed.
     fn arrive(&self, tid: Tid) {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         let is_running = state.running.as_ref().is_some_and(|it| it.tid == tid);
-        if is_running && state.gathering.arrive() {
-            drop(state);
-            self.work.wake_all();
+        let is_last = is_running && self.gathering.arrive();
+        drop(state);
+        if is_last {
+            self.gathering.call();
         }
     }
 
@@ -471,6 +467,14 @@ impl Inner {
         }
         self.medium.check().err().map(|failure| Err(failure.into()))
     }
+}
+
+/// What a storage said, as what failed.
+pub(crate) fn failed(doing: &'static str, result: io::Result<()>) -> Result<(), Failure> {
+    result.map_err(|source| Failure {
+        doing,
+        source: Some(Arc::new(source)),
+    })
 }
 
 /// What the log and the table of buffers keep of a block's newest copies, by block.

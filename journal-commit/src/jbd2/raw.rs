@@ -9,11 +9,15 @@
 //! | `tickets.rs` | who writes which prepared buffer, and who was the last |
 //! | `owner.rs` | who writes the commit block, whoever dies or is absent |
 //! | `medium.rs` | poisoning: no acknowledgement after, or beside, a failure |
+//! | `submission.rs` | the last three together: a transaction written, sealed, acknowledged |
+//! | `rendezvous.rs` | whom a commit waits for |
+//!
+//! `spanlock-verify` has their models, one primitive a file. Public for those alone: nothing here is stable.
 
-pub(crate) mod medium;
-#[cfg(all(test, spanlock_loom))]
-mod models;
-pub(crate) mod owner;
-pub(crate) mod signal;
-pub(crate) mod tickets;
-pub(crate) mod updates;
+pub mod medium;
+pub mod owner;
+pub mod rendezvous;
+pub mod signal;
+pub mod submission;
+pub mod tickets;
+pub mod updates;

@@ -1,7 +1,9 @@
 //! The programs, by what they are about.
 
 mod bare;
+pub mod compact;
 pub mod history;
+pub mod journal;
 pub mod linear;
 pub mod litmus;
 pub mod lock;

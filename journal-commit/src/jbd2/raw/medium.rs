@@ -17,13 +17,13 @@
 
 use std::sync::Arc;
 
-use spanlock_sync::Mutex;
+use spanlock_sync::{Defect, Mutex, defect};
 
 use super::signal::Signal;
 
 /// The operations on a medium, and the first failure. `F` says what failed.
 #[derive(Debug)]
-pub(crate) struct Medium<F> {
+pub struct Medium<F> {
     state: Mutex<State<F>>,
     ended: Signal,
     /// Woken by a failure: all who wait for something that will not come any more.
@@ -43,7 +43,7 @@ struct State<F> {
 
 impl<F: Clone> Medium<F> {
     /// A medium without failure. `alarm` is woken by the first one.
-    pub(crate) fn new(if_dropped: F, alarm: Vec<Arc<Signal>>) -> Self {
+    pub fn new(if_dropped: F, alarm: Vec<Arc<Signal>>) -> Self {
         Medium {
             state: Mutex::new(State {
                 failure: None,
@@ -57,12 +57,12 @@ impl<F: Clone> Medium<F> {
     }
 
     /// The first failure, if there has been one.
-    pub(crate) fn check(&self) -> Result<(), F> {
+    pub fn check(&self) -> Result<(), F> {
         self.state.lock().failure.clone().map_or(Ok(()), Err)
     }
 
     /// Begins an operation, unless one has failed (P2).
-    pub(crate) fn begin(&self) -> Result<Operation<'_, F>, F> {
+    pub fn begin(&self) -> Result<Operation<'_, F>, F> {
         let mut state = self.state.lock();
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
@@ -76,15 +76,24 @@ impl<F: Clone> Medium<F> {
         })
     }
 
+    /// One operation, from its beginning to its end.
+    pub fn perform(&self, operation: impl FnOnce() -> Result<(), F>) -> Result<(), F> {
+        let under_way = self.begin()?;
+        under_way.end(operation())
+    }
+
     /// Records a failure that is no operation's.
-    pub(crate) fn fail(&self, failure: F) {
+    pub fn fail(&self, failure: F) {
         let first = self.state.lock().failure.get_or_insert(failure).clone();
         drop(first);
         self.sound();
     }
 
     /// Sleeps until every operation has ended that has begun by now; `Ok` if none has failed (P3).
-    pub(crate) fn settle(&self) -> Result<(), F> {
+    pub fn settle(&self) -> Result<(), F> {
+        if defect(Defect::NoSettle) {
+            return self.check();
+        }
         let now = self.state.lock().next;
         self.ended.wait_until(|| {
             let state = self.state.lock();
@@ -112,6 +121,9 @@ impl<F: Clone> Medium<F> {
     }
 
     fn sound(&self) {
+        if defect(Defect::PoisonUntold) {
+            return;
+        }
         self.ended.wake_all();
         for signal in &self.alarm {
             signal.wake_all();
@@ -122,14 +134,14 @@ impl<F: Clone> Medium<F> {
 /// An operation under way.
 #[derive(Debug)]
 #[must_use = "an operation that is dropped has failed"]
-pub(crate) struct Operation<'a, F: Clone> {
+pub struct Operation<'a, F: Clone> {
     medium: &'a Medium<F>,
     number: u64,
 }
 
 impl<F: Clone> Operation<'_, F> {
     /// It has ended, well or not.
-    pub(crate) fn end(self, result: Result<(), F>) -> Result<(), F> {
+    pub fn end(self, result: Result<(), F>) -> Result<(), F> {
         self.medium.end(self.number, result.as_ref().err().cloned());
         core::mem::forget(self);
         result

@@ -41,6 +41,7 @@
 use std::sync::Arc;
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
+use spanlock_sync::{Defect, defect};
 
 use super::signal::Signal;
 
@@ -51,7 +52,7 @@ const DONE: u32 = 3;
 
 /// The right to write one transaction's commit block.
 #[derive(Debug)]
-pub(crate) struct CommitRight {
+pub struct CommitRight {
     state: AtomicU32,
     /// The journal's own, so that a failure wakes who waits here too.
     changed: Arc<Signal>,
@@ -59,7 +60,7 @@ pub(crate) struct CommitRight {
 
 /// What a waiter is waiting for.
 #[derive(Debug)]
-pub(crate) enum Turn<'a> {
+pub enum Turn<'a> {
     /// It is over.
     Done,
     /// Nobody else does it.
@@ -68,7 +69,7 @@ pub(crate) enum Turn<'a> {
 
 impl CommitRight {
     /// Other blocks are on their way. `changed` is where who waits sleeps: who makes it give up wakes it there.
-    pub(crate) fn new(changed: Arc<Signal>) -> Self {
+    pub fn new(changed: Arc<Signal>) -> Self {
         CommitRight {
             state: AtomicU32::new(CLOSED),
             changed,
@@ -76,14 +77,14 @@ impl CommitRight {
     }
 
     /// All other blocks are written. Called once.
-    pub(crate) fn open(&self) {
+    pub fn open(&self) {
         // Release [A→B]: O2. A store: until now nobody else changes the word.
         self.state.store(FREE, Release);
         self.changed.wake_all();
     }
 
     /// Takes the right, if it is free.
-    pub(crate) fn try_own(&self) -> Option<Owner<'_>> {
+    pub fn try_own(&self) -> Option<Owner<'_>> {
         // Acquire [A→B]: O2. Relaxed on failure: nothing is done then.
         (self.state)
             .compare_exchange(FREE, OWNED, Acquire, Relaxed)
@@ -92,7 +93,7 @@ impl CommitRight {
     }
 
     /// Sleeps until it is done, or free for the caller to take, or `give_up` says so.
-    pub(crate) fn wait(&self, give_up: impl Fn() -> bool) -> Option<Turn<'_>> {
+    pub fn wait(&self, give_up: impl Fn() -> bool) -> Option<Turn<'_>> {
         self.changed.wait_until(|| {
             // Acquire [C→D]: O3.
             if self.state.load(Acquire) == DONE {
@@ -109,22 +110,30 @@ impl CommitRight {
 /// The one thread that writes the commit block.
 #[derive(Debug)]
 #[must_use = "dropping it gives the right away"]
-pub(crate) struct Owner<'a> {
+pub struct Owner<'a> {
     right: &'a CommitRight,
 }
 
 impl Owner<'_> {
     /// It is written, and the commit is over.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
+        if defect(Defect::WakeBeforeChange) {
+            self.right.changed.wake_all();
+        }
         // Release [C→D]: O3.
         self.right.state.store(DONE, Release);
-        self.right.changed.wake_all();
+        if !defect(Defect::WakeBeforeChange) {
+            self.right.changed.wake_all();
+        }
         core::mem::forget(self);
     }
 }
 
 impl Drop for Owner<'_> {
     fn drop(&mut self) {
+        if defect(Defect::RightDiesWithOwner) {
+            return;
+        }
         // Release [A→B]: O2, O4.
         self.right.state.store(FREE, Release);
         self.right.changed.wake_all();

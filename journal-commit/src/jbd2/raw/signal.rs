@@ -15,16 +15,18 @@
 use core::task::Waker;
 use std::time::Instant;
 
-use spanlock_sync::{Mutex, Park, Parker, Wakeup};
+use spanlock_sync::wait::is_wake_left_out;
+use spanlock_sync::{Defect, Mutex, Park, Parker, Wakeup, defect};
 
 /// Where threads sleep until something that others change is as they want it.
-#[derive(Debug)]
-pub(crate) struct Signal {
+#[derive(Debug, Default)]
+pub struct Signal {
     waiting: Mutex<Vec<Waker>>,
 }
 
 impl Signal {
-    pub(crate) fn new() -> Self {
+    /// Where nobody waits yet.
+    pub fn new() -> Self {
         Signal {
             waiting: Mutex::new(Vec::new()),
         }
@@ -32,12 +34,12 @@ impl Signal {
 
     /// Sleeps until `look` finds what it is for. It is called without locks, at least once more after each wake. It must not sleep itself: the wake
     /// that ends that sleep could be this one's.
-    pub(crate) fn wait_until<T>(&self, look: impl FnMut() -> Option<T>) -> T {
+    pub fn wait_until<T>(&self, look: impl FnMut() -> Option<T>) -> T {
         self.wait(None, look).expect("there is no deadline")
     }
 
     /// The same, but until the deadline at most.
-    pub(crate) fn wait_until_deadline<T>(
+    pub fn wait_until_deadline<T>(
         &self,
         deadline: Instant,
         look: impl FnMut() -> Option<T>,
@@ -56,7 +58,9 @@ impl Signal {
             };
             loop {
                 registered.again();
-                if let Some(found) = look() {
+                if !defect(Defect::NoRecheck)
+                    && let Some(found) = look()
+                {
                     return Some(found);
                 }
                 if parker.park_until(deadline) == Wakeup::TimedOut {
@@ -67,7 +71,11 @@ impl Signal {
     }
 
     /// Wakes all who wait now.
-    pub(crate) fn wake_all(&self) {
+    #[track_caller]
+    pub fn wake_all(&self) {
+        if is_wake_left_out() {
+            return;
+        }
         let all = core::mem::take(&mut *self.waiting.lock());
         for waker in all {
             waker.wake();
@@ -75,7 +83,11 @@ impl Signal {
     }
 
     /// Wakes up to `count` of those who wait, who came first first.
-    pub(crate) fn wake_some(&self, count: usize) {
+    #[track_caller]
+    pub fn wake_some(&self, count: usize) {
+        if is_wake_left_out() {
+            return;
+        }
         let mut waiting = self.waiting.lock();
         let count = count.min(waiting.len());
         let some: Vec<Waker> = waiting.drain(..count).collect();

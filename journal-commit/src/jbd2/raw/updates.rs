@@ -32,6 +32,7 @@
 //! | B | the drainer's look | Acquire | A | `a_commit_sees_what_its_handles_did` |
 
 use spanlock_sync::atomic::{AtomicU64, Ordering::*};
+use spanlock_sync::{Defect, defect};
 
 use super::signal::Signal;
 
@@ -42,7 +43,7 @@ const CREDITS: u64 = UPDATE - 1;
 
 /// Why a thread could not join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub enum Refused {
     /// The transaction is being committed.
     Locked,
     /// It has no room for so many credits.
@@ -51,13 +52,20 @@ pub(crate) enum Refused {
 
 /// Who is in a transaction.
 #[derive(Debug)]
-pub(crate) struct Updates {
+pub struct Updates {
     word: AtomicU64,
     drained: Signal,
 }
 
+impl Default for Updates {
+    fn default() -> Self {
+        Updates::new()
+    }
+}
+
 impl Updates {
-    pub(crate) fn new() -> Self {
+    /// Of a transaction that nobody is in.
+    pub fn new() -> Self {
         Updates {
             word: AtomicU64::new(0),
             drained: Signal::new(),
@@ -65,11 +73,11 @@ impl Updates {
     }
 
     /// Joins with `credits` blocks reserved, of which all together may have `limit`.
-    pub(crate) fn join(&self, credits: u32, limit: u32) -> Result<(), Refused> {
+    pub fn join(&self, credits: u32, limit: u32) -> Result<(), Refused> {
         // Relaxed: what a joiner may see of the transaction it gets by the lock that led it here.
         let mut seen = self.word.load(Relaxed);
         loop {
-            if seen & LOCKED != 0 {
+            if seen & LOCKED != 0 && !defect(Defect::LateJoin) {
                 return Err(Refused::Locked);
             }
             if (seen & CREDITS) + u64::from(credits) > u64::from(limit) {
@@ -88,17 +96,23 @@ impl Updates {
     }
 
     /// Leaves, giving back what was not used.
-    pub(crate) fn leave(&self, unused: u32) {
+    pub fn leave(&self, unused: u32) {
+        if defect(Defect::WakeBeforeChange) {
+            self.drained.wake_all();
+        }
         let gone = UPDATE + u64::from(unused);
         // Release [A→B]: what was done in the transaction is seen by its commit (U3).
         let before = self.word.fetch_sub(gone, Release);
-        if before & LOCKED != 0 && before & UPDATES == UPDATE {
+        if before & LOCKED != 0
+            && before & UPDATES == UPDATE
+            && !defect(Defect::WakeBeforeChange)
+        {
             self.drained.wake_all();
         }
     }
 
     /// Lets nobody join any more, and sleeps until all have left.
-    pub(crate) fn lock_and_drain(&self) {
+    pub fn lock_and_drain(&self) {
         // Relaxed: it publishes nothing. It and the joins are read-modify-writes of one word: each join sees it or was before it.
         self.word.fetch_or(LOCKED, Relaxed);
         self.drained.wait_until(|| {

@@ -15,7 +15,12 @@ const ABOVE: usize = 12;
 const CALL: usize = 8;
 
 /// The crates whose every ordering must be reached.
-const LOCKS: [&str; 3] = ["range-lock/src", "srl/src", "interval-lock/src"];
+const LOCKS: [&str; 4] = [
+    "range-lock/src",
+    "srl/src",
+    "interval-lock/src",
+    "journal-commit/src",
+];
 
 /// A site of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +29,7 @@ pub(super) struct Site {
     line: usize,
     /// `file:line:column:operation`
     pub(super) place: String,
-    /// As written there; empty for a wake.
+    /// As written there; empty for a wake or a flush.
     ordering: String,
 }
 
@@ -61,7 +66,7 @@ impl Site {
     /// Everything weaker by one step, and leaving it out.
     pub(super) fn mutations(&self) -> &'static [&'static str] {
         match (self.operation(), &*self.ordering) {
-            ("wake", _) => &["drop"],
+            ("wake" | "flush", _) => &["drop"],
             ("fence", "SeqCst") => &["drop", "AcqRel"],
             ("fence", "AcqRel") => &["drop", "Acquire", "Release"],
             ("fence", _) => &["drop"],

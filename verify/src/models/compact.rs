@@ -1,0 +1,327 @@
+//! Group commit of the compact log (`journal-commit/src/compact/group.rs`): plain, and with a rendezvous, which is a deadline before the leader starts.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use spanlock_journal::compact::group::{Batch, Failure, Gather, Group};
+use spanlock_sync::cell::UnsafeCell;
+
+use super::journal::{at_once, crowd, program};
+use crate::pairs::Operation as Op;
+use crate::program::{Fault, FaultKind, Program};
+use crate::trace::{END, note, perform};
+
+const GROUP: &str = "compact-group";
+const RENDEZVOUS: &str = "compact-rendezvous";
+
+/// Every program of these.
+pub fn programs() -> Vec<Program> {
+    let mut programs = plain();
+    programs.extend(gathering());
+    programs
+}
+
+const COMMIT: &[Op] = &[Op::Join, Op::Wait];
+
+fn plain() -> Vec<Program> {
+    let durable = "who has waited is durable, in the order of tickets, and one leads at a time";
+    let told = "a leader's failure reaches all; nothing is acknowledged that is not on the medium";
+    vec![
+        program(GROUP, "commit-each", durable, [COMMIT, COMMIT], || {
+            Log::all_there(0, 2, &[commit, commit]);
+        }),
+        program(
+            GROUP,
+            "late",
+            "what joins while a flush is under way is durable after the next one",
+            [COMMIT, COMMIT],
+            || Log::all_there(0, 3, &[commit, commit_twice]),
+        ),
+        program(
+            GROUP,
+            "look",
+            "who sees a ticket durable sees what its commit did",
+            [&[Op::Look], COMMIT],
+            || Log::all_there(0, 1, &[look, commit]),
+        ),
+        program(GROUP, "fail-each", told, [COMMIT, COMMIT], || {
+            let log = Log::failing(&[lead_and_fail, lead_and_fail]);
+            assert_eq!(log.group.durable(), 0);
+            assert_eq!(log.join(), Err(Failure::Failed("no medium")));
+        }),
+        program(GROUP, "fail-one", told, [COMMIT, COMMIT], || {
+            Log::failing(&[commit_or_learn, lead_and_fail]);
+        }),
+        program(
+            GROUP,
+            "panic-each",
+            "a leader's panic reaches all",
+            [COMMIT, COMMIT],
+            || {
+                let log = Log::failing(&[lead_and_panic, lead_and_panic]);
+                assert_eq!(log.group.durable(), 0);
+                assert_eq!(log.join(), Err(Failure::Panicked));
+            },
+        ),
+        program(
+            GROUP,
+            "fail-beside",
+            "what is on its way when the group fails is not acknowledged when it arrives",
+            [&[Op::Fail, Op::Look], COMMIT],
+            || {
+                Log::failing(&[fail, commit_or_learn]);
+            },
+        ),
+        program(
+            GROUP,
+            "fail-look",
+            "the first failure stays, and what was durable stays so",
+            [&[Op::Fail, Op::Look], &[Op::Fail, Op::Look]],
+            || {
+                Log::failing(&[fail, fail]);
+            },
+        ),
+        program(
+            GROUP,
+            "commit-3",
+            durable,
+            [COMMIT, COMMIT, COMMIT],
+            || Log::all_there(0, 3, &[commit, commit, commit]),
+        ),
+        crowd(GROUP, "crowd-4", durable, 4, || {
+            Log::all_there(0, 8, &[commit_twice as Work; 4]);
+        }),
+        crowd(GROUP, "crowd-8", durable, 8, || {
+            Log::all_there(0, 16, &[commit_twice as Work; 8]);
+        }),
+    ]
+}
+
+fn gathering() -> Vec<Program> {
+    let meet = "who waits for another leads when that comes, or its deadline passes; nobody is left behind";
+    let passes = |thread| Fault::new(FaultKind::TimeOut, thread, 0);
+    let alone: &'static [Fault] = const { &[Fault::new(FaultKind::TimeOut, 0, 0)] };
+    let all: &'static [Fault] = Box::leak(Box::new([passes(0), passes(1), passes(2)]));
+    vec![
+        program(RENDEZVOUS, "meet", meet, [COMMIT, COMMIT], || {
+            Log::all_there(2, 2, &[commit, commit]);
+        }),
+        program(
+            RENDEZVOUS,
+            "fail-alone",
+            "who waits for another is woken by a failure from outside",
+            [&[Op::Fail, Op::Look], COMMIT],
+            || {
+                Log::failing_of(2, &[fail, commit_or_learn]);
+            },
+        ),
+        Program {
+            faults: alone,
+            ..program(
+                RENDEZVOUS,
+                "nobody-comes",
+                "who waits and whom nobody meets leads when its deadline has passed",
+                [COMMIT, &[Op::Join]],
+                || {
+                    at_once(&Log::new(2), &[commit, join]);
+                },
+            )
+        },
+        Program {
+            faults: all,
+            ..program(
+                RENDEZVOUS,
+                "third",
+                "of three of whom two meet the third is not left behind, wherever the deadlines fall",
+                [COMMIT, COMMIT, COMMIT],
+                || Log::all_there(2, 3, &[commit, commit, commit]),
+            )
+        },
+        crowd(RENDEZVOUS, "crowd-4", meet, 4, || {
+            Log::all_there(4, 4, &[commit as Work; 4]);
+        }),
+        crowd(RENDEZVOUS, "crowd-8", meet, 8, || {
+            Log::all_there(8, 8, &[commit as Work; 8]);
+        }),
+    ]
+}
+
+/// The tickets that have joined.
+#[derive(Default)]
+struct Tickets(Vec<u64>);
+
+impl Batch for Tickets {
+    type Load = Vec<u64>;
+    fn take(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.0)
+    }
+    fn put_back(&mut self, _: Vec<u64>) {}
+}
+
+/// Leads when so many wait. A deadline passes if the fault plan says so.
+struct Meet(usize);
+
+impl Gather for Meet {
+    fn arrived(&mut self) {}
+    fn hold(&mut self, waiting: usize) -> Option<Instant> {
+        (waiting < self.0).then(Instant::now)
+    }
+    fn started(&mut self) {}
+    fn finished(&mut self, _: usize) {}
+}
+
+/// What a thread does, by its number.
+type Work = fn(usize, &Log);
+
+type Failed = Failure<&'static str>;
+
+/// A group, and the medium that its leaders write to.
+struct Log {
+    group: Group<Tickets, &'static str, Meet>,
+    medium: UnsafeCell<Vec<u64>>,
+}
+
+// SAFETY: the medium is touched by leaders, of which there is one at a time, and by who has seen that they are done: that this suffices is what loom checks.
+unsafe impl Sync for Log {}
+// SAFETY: plain data.
+unsafe impl Send for Log {}
+
+impl Log {
+    /// Whose leaders wait until so many wait.
+    fn new(meet: usize) -> Arc<Self> {
+        Arc::new(Log {
+            group: Group::new(1, Tickets::default(), Meet(meet)),
+            medium: UnsafeCell::new(Vec::new()),
+        })
+    }
+
+    /// Nothing fails, and so many tickets are durable at the end.
+    fn all_there(meet: usize, last: u64, works: &[Work]) {
+        let log = Log::new(meet);
+        at_once(&log, works);
+        assert_eq!(log.group.durable(), last);
+        assert_eq!(log.written(), Vec::from_iter(1..=last));
+    }
+
+    fn failing(works: &[Work]) -> Arc<Self> {
+        Log::failing_of(0, works)
+    }
+
+    /// Something fails: what is durable is on the medium, and the other way round.
+    fn failing_of(meet: usize, works: &[Work]) -> Arc<Self> {
+        let log = Log::new(meet);
+        at_once(&log, works);
+        let durable = log.group.durable();
+        // What was on its way at a failure from outside may be there all the same.
+        assert!(log.written().len() as u64 >= durable);
+        let failure = log.group.failure().expect("something fails");
+        assert_eq!(log.join(), Err(failure));
+        note(END, format!("durable {durable}"));
+        log
+    }
+
+    fn join(&self) -> Result<u64, Failed> {
+        let add = |open: &mut Tickets, ticket| {
+            open.0.push(ticket);
+            Ok::<_, ()>(())
+        };
+        let joined = self.group.join(add);
+        perform(Op::Join);
+        Ok(joined?.expect("never refused").0)
+    }
+
+    fn wait(&self, ticket: u64) -> Result<(), Failed> {
+        let result = self.group.wait(ticket, |load| {
+            // SAFETY: by a leader, of whom there is one at a time.
+            self.medium
+                .with_mut(|medium| unsafe { (*medium).extend(&*load) });
+            Ok(())
+        });
+        perform(Op::Wait);
+        result
+    }
+
+    /// What is on the medium, for who knows that no leader writes.
+    fn written(&self) -> Vec<u64> {
+        // SAFETY: the caller's knowledge.
+        self.medium.with(|medium| unsafe { (*medium).clone() })
+    }
+}
+
+fn commit(me: usize, log: &Log) {
+    let ticket = log.join().expect("nothing fails");
+    log.wait(ticket).expect("nothing fails");
+    assert!(log.group.durable() >= ticket);
+    note(me, format!("{ticket}"));
+}
+
+fn commit_twice(me: usize, log: &Log) {
+    commit(me, log);
+    commit(me, log);
+}
+
+fn join(me: usize, log: &Log) {
+    let ticket = log.join().expect("nothing fails");
+    note(me, format!("{ticket}"));
+}
+
+fn look(me: usize, log: &Log) {
+    let durable = log.group.durable();
+    perform(Op::Look);
+    note(me, format!("{durable}"));
+    if durable == 1 {
+        // The only one, so no leader comes after its commit.
+        assert_eq!(log.written(), [1]);
+    }
+}
+
+/// Commits where others may fail.
+fn commit_or_learn(me: usize, log: &Log) {
+    let Ok(ticket) = log.join() else { return };
+    let result = log.wait(ticket);
+    assert_eq!(result.is_ok(), log.group.durable() >= ticket);
+    note(me, format!("{result:?}"));
+}
+
+fn lead_and_fail(me: usize, log: &Log) {
+    let Ok(ticket) = log.join() else { return };
+    let result = log.group.wait(ticket, |_| Err("no medium"));
+    perform(Op::Wait);
+    note(me, format!("{result:?}"));
+    assert!(result.is_ok() == (log.group.durable() >= ticket));
+}
+
+fn lead_and_panic(me: usize, log: &Log) {
+    let Ok(ticket) = log.join() else { return };
+    let wait = || {
+        log.group
+            .wait(ticket, |_| resume_unwind(Box::new("a panic")))
+    };
+    let result = catch_unwind(AssertUnwindSafe(wait));
+    perform(Op::Wait);
+    match result {
+        Ok(result) => {
+            assert_eq!(result, Err(Failure::Panicked));
+            note(me, "learns of it");
+        }
+        Err(payload) => {
+            assert_eq!(payload.downcast_ref(), Some(&"a panic"));
+            note(me, "panics");
+        }
+    }
+}
+
+/// From outside; nothing becomes durable after it.
+fn fail(me: usize, log: &Log) {
+    log.group.fail(Failure::Failed(["no space", "no power"][me]));
+    perform(Op::Fail);
+    let durable = log.group.durable();
+    perform(Op::Look);
+    let failure = log.group.failure().expect("it has failed");
+    note(me, format!("{durable} {failure:?}"));
+    for _ in 0..2 {
+        assert_eq!(log.group.durable(), durable);
+        assert_eq!(log.group.failure().as_ref(), Some(&failure));
+    }
+}
