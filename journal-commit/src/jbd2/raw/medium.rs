@@ -14,9 +14,12 @@
 //! - **P3** `settle` returns `Ok` only if every operation that began before it was called has ended well. So no failure came before, or beside, the
 //!   flush that its caller has made.
 //! - **P4** An operation that is dropped (its thread panicked in the storage) has failed.
+//! - **P5** `has_failed` is raised under the lock, with the failure: who sees it finds that. Who does not is as one who looked before; who would sleep then is
+//!   woken by the failure, and looks again after that wake's lock.
 
 use std::sync::Arc;
 
+use spanlock_sync::atomic::{AtomicBool, Ordering::Relaxed};
 use spanlock_sync::{Defect, Mutex, defect};
 
 use super::signal::Signal;
@@ -25,6 +28,8 @@ use super::signal::Signal;
 #[derive(Debug)]
 pub struct Medium<F> {
     state: Mutex<State<F>>,
+    /// A look that needs no lock (P5).
+    has_failed: AtomicBool,
     ended: Signal,
     /// Woken by a failure: all who wait for something that will not come any more.
     alarm: Vec<Arc<Signal>>,
@@ -50,6 +55,7 @@ impl<F: Clone> Medium<F> {
                 next: 0,
                 under_way: Vec::new(),
             }),
+            has_failed: AtomicBool::new(false),
             ended: Signal::new(),
             alarm,
             if_dropped,
@@ -58,6 +64,10 @@ impl<F: Clone> Medium<F> {
 
     /// The first failure, if there has been one.
     pub fn check(&self) -> Result<(), F> {
+        // Relaxed: what failed is read under the lock; and P5.
+        if !self.has_failed.load(Relaxed) {
+            return Ok(());
+        }
         self.state.lock().failure.clone().map_or(Ok(()), Err)
     }
 
@@ -84,8 +94,7 @@ impl<F: Clone> Medium<F> {
 
     /// Records a failure that is no operation's.
     pub fn fail(&self, failure: F) {
-        let first = self.state.lock().failure.get_or_insert(failure).clone();
-        drop(first);
+        self.note(&mut self.state.lock(), failure);
         self.sound();
     }
 
@@ -109,7 +118,7 @@ impl<F: Clone> Medium<F> {
         let mut state = self.state.lock();
         let failed = failure.is_some();
         if let Some(failure) = failure {
-            state.failure.get_or_insert(failure);
+            self.note(&mut state, failure);
         }
         state.under_way.retain(|it| *it != number);
         drop(state);
@@ -118,6 +127,13 @@ impl<F: Clone> Medium<F> {
         } else {
             self.ended.wake_all();
         }
+    }
+
+    /// The first one stays.
+    fn note(&self, state: &mut State<F>, failure: F) {
+        state.failure.get_or_insert(failure);
+        // Relaxed: P5.
+        self.has_failed.store(true, Relaxed);
     }
 
     fn sound(&self) {

@@ -17,7 +17,7 @@ pub(super) fn programs() -> Vec<Program> {
     let helper: &[Op] = &[Op::Admit, Op::Claim, Op::Complete];
     vec![
         program(NAME, "hand-over", handed_over, [main, helper], || {
-            hand_over(&[prepare, help]);
+            hand_over::<2>(&[prepare, help]);
         }),
         program(
             NAME,
@@ -32,30 +32,28 @@ pub(super) fn programs() -> Vec<Program> {
             handed_over,
             [main, helper, helper],
             || {
-                hand_over(&[prepare, help, help]);
+                hand_over::<1>(&[prepare, help, help]);
             },
         ),
         crowd(NAME, "crowd-4", handed_over, 4, || {
-            hand_over(&[prepare, help, help, help]);
+            hand_over::<2>(&[prepare, help, help, help]);
         }),
         crowd(NAME, "crowd-8", handed_over, 8, || {
-            hand_over(&[prepare, help, help, help, help, help, help, help]);
+            hand_over::<4>(&[prepare, help, help, help, help, help, help, help]);
         }),
     ]
 }
 
-/// Buffers of a transaction.
-const BUFFERS: usize = 2;
-
-struct Scene {
+/// A transaction of so many buffers.
+struct Scene<const N: usize> {
     tickets: Tickets,
     /// 1 when prepared, 2 when written.
-    buffers: Cells<BUFFERS>,
+    buffers: Cells<N>,
 }
 
-fn hand_over(works: &[fn(usize, &Scene) -> bool]) {
+fn hand_over<const N: usize>(works: &[fn(usize, &Scene<N>) -> bool]) {
     let scene = Arc::new(Scene {
-        tickets: Tickets::new(BUFFERS as u32),
+        tickets: Tickets::new(N as u32),
         buffers: Cells::new(),
     });
     let lasts = at_once(&scene, works);
@@ -65,8 +63,8 @@ fn hand_over(works: &[fn(usize, &Scene) -> bool]) {
 }
 
 /// The one that commits.
-fn prepare(me: usize, scene: &Scene) -> bool {
-    for buffer in 0..BUFFERS {
+fn prepare<const N: usize>(me: usize, scene: &Scene<N>) -> bool {
+    for buffer in 0..N {
         scene.buffers.add(buffer, 1);
         scene.tickets.publish();
         perform(Op::Publish);
@@ -74,14 +72,14 @@ fn prepare(me: usize, scene: &Scene) -> bool {
     write(me, scene)
 }
 
-fn help(me: usize, scene: &Scene) -> bool {
+fn help<const N: usize>(me: usize, scene: &Scene<N>) -> bool {
     let is_needed = scene.tickets.admit();
     perform(Op::Admit);
     is_needed && write(me, scene)
 }
 
 /// Whether it was the last.
-fn write(me: usize, scene: &Scene) -> bool {
+fn write<const N: usize>(me: usize, scene: &Scene<N>) -> bool {
     let mut last = false;
     while let Some(buffer) = scene.tickets.claim() {
         perform(Op::Claim);
@@ -93,7 +91,7 @@ fn write(me: usize, scene: &Scene) -> bool {
         perform(Op::Complete);
     }
     if last {
-        assert_eq!(scene.buffers.all(), [2; BUFFERS], "the last one sees all");
+        assert_eq!(scene.buffers.all(), [2; N], "the last one sees all");
         note(me, "last");
     }
     last
