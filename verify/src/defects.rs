@@ -51,6 +51,22 @@ const SEEDED: &[(Defect, &[&str], &[&str])] = &[
     (TryKeeps, &["rw-distributed", "srl-array", "srl-tree"], &["try-leaves-no-trace"]),
     (WaiterStays, &["rw-word"], &["give-up", "give-up-writer"]),
     (WaiterStays, &["interval-tree"], &["cancel", "cancel-writer"]),
+    (NoRecheck, &["journal-signal"], &["wake-each", "wake-deadline", "wake-3"]),
+    (WakeBeforeChange, &["journal-owner"], &["seal-each"]),
+    (WakeBeforeChange, &["journal-updates"], &["drain", "drain-3"]),
+    (TicketTwice, &["journal-tickets"], &["hand-over", "hand-over-3"]),
+    (LateJoin, &["journal-updates"], &["drain", "drain-3"]),
+    (RightDiesWithOwner, &["journal-owner"], &["hand-on", "let-go-each"]),
+    (CommitBlockTooEarly, &["journal-submission"], &["wait", "help"]),
+    (FlushErrorSwallowed, &["journal-submission"], &["flush-fails", "help-fails"]),
+    (FlushErrorSwallowed, &["compact-group"], &["fail-each", "fail-one"]),
+    (NoSettle, &["journal-medium"], &["beside-a-failure", "beside-a-death"]),
+    (NoSettle, &["journal-submission"], &["beside-a-failure"]),
+    (NoSettle, &["compact-group"], &["fail-beside"]),
+    (PoisonUntold, &["journal-medium"], &["told", "beside-a-failure"]),
+    (PoisonUntold, &["journal-submission"], &["flush-fails", "write-fails"]),
+    (PoisonUntold, &["compact-group"], &["fail-each"]),
+    (PoisonUntold, &["compact-rendezvous"], &["fail-alone"]),
 ];
 
 /// Every defect in every lock that can make it.

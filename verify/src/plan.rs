@@ -189,6 +189,9 @@ impl Job {
             "srl-tree" => 160,
             "srl-array" | "srl-packed" | "srl-gate" => 96,
             "rw-distributed" | "packed-word" => 64,
+            // From one end to the other: a log that is opened, or a transaction that is written, sealed and acknowledged.
+            "journal" => 320,
+            "journal-submission" | "compact-log" => 96,
             _ => 40,
         };
         // In a history an operation takes several ranges at once, or polls all requests that there are.
@@ -221,7 +224,19 @@ const SCHEDULES: u64 = 20_000;
 const MANY_SCHEDULES: u64 = 400_000;
 
 /// Programs of three threads that the full run searches without bound, in both modes of loom: one of each primitive that has any.
-const UNBOUNDED: &[&str] = &["tries-3", "grace-3"];
+const UNBOUNDED: &[&str] = &[
+    "tries-3",
+    "grace-3",
+    // Of a journal's commit.
+    "wake-3",
+    "hand-over-3",
+    "hand-on-3",
+    "drain-3",
+    "beside-a-failure-3",
+    "gather-3",
+    "commit-3",
+    "third",
+];
 
 /// Rows of two threads whose search is known not to end in minutes: explored up to a number of preemptions, or by random schedules, instead. Beginnings of names.
 const ENDLESS: &[&str] = &[
@@ -242,6 +257,8 @@ const ENDLESS: &[&str] = &[
     "srl-gate/shrink-wakes/loom/weak",
     "srl-gate/split-keeps/loom",
     "srl-gate/split-wakes/loom",
+    // A whole journal: its machines, each by itself, are searched to their end.
+    "journal/commit",
 ];
 
 /// Pairs of the segment locks whose searches under loom do not end in seconds either, by property: a batch that has to wait goes through words, gate, entries

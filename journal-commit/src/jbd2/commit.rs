@@ -278,6 +278,5 @@ impl Inner {
         state.stats.committing += took;
         drop(state);
         self.done.wake_all();
-        self.joins.wake_all();
     }
 }

@@ -101,7 +101,7 @@ pub(crate) struct Inner {
     pub(crate) checkpointing: Mutex<Superblock>,
     /// For the journal's thread: something to do.
     pub(crate) work: Arc<Signal>,
-    /// For who cannot join: the running transaction is another, or there is room.
+    /// For who cannot join the running transaction: it runs no more.
     pub(crate) joins: Arc<Signal>,
     /// For who waits for a commit.
     pub(crate) done: Arc<Signal>,
@@ -398,8 +398,6 @@ impl Inner {
         if state.running.is_none() && state.free >= self.log.most_blocks {
             state.running = Some(Arc::new(Transaction::new(state.next)));
             state.next = state.next.next();
-            drop(state);
-            self.joins.wake_all();
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ pub mod journal;
 pub mod linear;
 pub mod litmus;
 pub mod lock;
+pub mod logs;
 pub mod pairs;
 pub mod parts;
 pub mod powers;

@@ -1,0 +1,192 @@
+//! Whole logs, by the face that users see, over a device that knows what is durable: what is acknowledged is there after a crash.
+
+use std::io;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use spanlock_journal::Storage;
+use spanlock_journal::compact::{GroupCommit, Log, Lsn, Options as LogOptions};
+use spanlock_journal::jbd2::{
+    CommitWay, FormatOptions, Handle, Journal, Options, Place, format, recover,
+};
+use spanlock_journal::testing::Recorded;
+
+use super::journal::{at_once, crowd, program};
+use crate::pairs::Operation as Op;
+use crate::program::Program;
+use crate::trace::{finished, note, perform};
+
+const JOURNAL: &str = "journal";
+const LOG: &str = "compact-log";
+
+/// Every program of these.
+pub fn programs() -> Vec<Program> {
+    let durable = "what is acknowledged is there after a crash; what is closed needs no recovery";
+    let record = "a record that is acknowledged is there after a crash, and one that was truncated is not";
+    vec![
+        // The other thread is the journal's own.
+        program(JOURNAL, "commit", durable, [&[], &[]], commit),
+        crowd(JOURNAL, "crowd-4", durable, 4, commit_three),
+        program(
+            LOG,
+            "commit-each",
+            record,
+            [&[Op::Commit], &[Op::Commit]],
+            || records(&[append, append], 1..=3),
+        ),
+        program(
+            LOG,
+            "truncate",
+            record,
+            [&[Op::Truncate], &[Op::Commit]],
+            || records(&[truncate, append], 2..=2),
+        ),
+        program(
+            LOG,
+            "truncate-each",
+            record,
+            [&[Op::Truncate], &[Op::Truncate]],
+            || records(&[truncate, truncate], 2..=1),
+        ),
+        crowd(LOG, "crowd-4", record, 4, || {
+            records(&[truncate, append, append, append], 2..=4);
+        }),
+    ]
+}
+
+/// Bytes that no checker sees: for what is done before the threads begin, and looked at when they have ended.
+struct Plain(Mutex<Vec<u8>>);
+
+impl Plain {
+    fn new(bytes: Vec<u8>) -> Self {
+        Plain(Mutex::new(bytes))
+    }
+
+    fn with<R>(&self, offset: u64, len: usize, f: impl FnOnce(&mut [u8]) -> R) -> io::Result<R> {
+        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = offset as usize;
+        let part = bytes.get_mut(from..from + len);
+        part.map(f).ok_or(io::ErrorKind::InvalidInput.into())
+    }
+}
+
+impl Storage for Plain {
+    fn len(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.with(offset, buf.len(), |part| buf.copy_from_slice(part))
+    }
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.with(offset, data.len(), |part| part.copy_from_slice(data))
+    }
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.write_at(data, offset)
+    }
+}
+
+/// Bytes of a block of the journal.
+const BLOCK: usize = 1024;
+
+/// A journal that was formatted once, and blocks for it.
+fn devices() -> [Arc<Recorded>; 2] {
+    static FORMATTED: OnceLock<Vec<u8>> = OnceLock::new();
+    let formatted = FORMATTED.get_or_init(|| {
+        let log = Arc::new(Plain::new(vec![0; 34 * BLOCK]));
+        format(log.clone(), &FormatOptions::new(BLOCK as u32)).expect("there is room");
+        let bytes = log.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bytes.clone()
+    });
+    [formatted.clone(), vec![0; 3 * BLOCK]].map(|image| Arc::new(Recorded::from_image(image)))
+}
+
+fn open([log, home]: &[Arc<Recorded>; 2]) -> Journal {
+    let options = Options::new(BLOCK as u32).way(CommitWay::Cooperative);
+    Journal::open(log.clone(), home.clone(), options).expect("just formatted")
+}
+
+/// A handle that has changed a block.
+fn change(journal: &Journal, block: u8) -> Handle<'_> {
+    let mut handle = journal.begin(1).expect("nothing fails");
+    let mut copy = handle.get_write(block.into()).expect("it is there");
+    copy[0] = 1 + block;
+    copy.dirty().expect("there is a credit");
+    handle
+}
+
+/// The blocks that a crash now would leave, recovered; and how many transactions that takes.
+fn after_a_crash([log, home]: &[Arc<Recorded>; 2]) -> ([u8; 3], u64) {
+    let home = Arc::new(Plain::new(home.medium()));
+    let log = Plain::new(log.medium());
+    let recovery = recover(log, home.clone(), BLOCK as u32, &Place::whole());
+    let recovery = recovery.expect("it is sound");
+    let bytes = home.0.lock().unwrap_or_else(PoisonError::into_inner);
+    ([0, 1, 2].map(|block| bytes[block * BLOCK]), recovery.transactions)
+}
+
+/// One transaction is committed while the next begins, or joins it.
+fn commit() {
+    let devices = devices();
+    let journal = open(&devices);
+    finished();
+    let first = change(&journal, 0).stop();
+    finished();
+    journal.commit(first).expect("it is there");
+    let second = change(&journal, 1).stop_durable().expect("nothing fails");
+    finished();
+    note(0, if second == first { "joined" } else { "next" });
+    assert_eq!(after_a_crash(&devices).0, [1, 2, 0]);
+    journal.close().expect("nothing fails");
+    assert_eq!(after_a_crash(&devices), ([1, 2, 0], 0));
+}
+
+/// Three commit, and the journal's thread is the fourth.
+fn commit_three() {
+    let devices = devices();
+    let journal = Arc::new(open(&devices));
+    finished();
+    let commit = |me: usize, journal: &Journal| {
+        let tid = change(journal, me as u8).stop_durable();
+        note(me, format!("{:?}", tid.expect("nothing fails")));
+        finished();
+    };
+    at_once(&journal, &[commit, commit, commit]);
+    assert_eq!(after_a_crash(&devices).0, [1, 2, 3]);
+}
+
+/// A log, and its device.
+type Scene = (Log<Arc<Recorded>>, Arc<Recorded>);
+
+fn options() -> LogOptions {
+    LogOptions::new().group_commit(GroupCommit::Plain)
+}
+
+/// One record is there when the threads begin; these are, after a crash, when they have ended.
+fn records(works: &[fn(usize, &Scene)], there: RangeInclusive<u64>) {
+    let device = Arc::new(Recorded::new(16 * 1024));
+    let log = Log::create(device.clone(), &options()).expect("there is room");
+    log.append_durable(b"a").expect("there is room");
+    finished();
+    let scene = Arc::new((log, device));
+    at_once(&scene, works);
+    let left = Plain::new(scene.1.medium());
+    let left = Log::open(left, &options()).expect("it is sound");
+    let records = left.records().map(|record| record.expect("readable").lsn.get());
+    assert_eq!(records.collect::<Vec<_>>(), there.collect::<Vec<_>>());
+}
+
+fn append(me: usize, (log, _): &Scene) {
+    let lsn = log.append_durable(b"b").expect("there is room");
+    perform(Op::Commit);
+    assert!(log.durable() >= lsn);
+    note(me, format!("{lsn:?}"));
+}
+
+/// Gives up the first record.
+fn truncate(_: usize, (log, _): &Scene) {
+    log.truncate(Lsn::new(2)).expect("the first is durable");
+    perform(Op::Truncate);
+}
