@@ -55,24 +55,25 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | `durable` rises | Release | B | `what_is_durable_is_seen` |
-//! | B | the look at `durable` | Acquire | A | `what_is_durable_is_seen` |
+//! | A | `durable` rises | Release | B | `compact-group/look` |
+//! | B | the look at `durable` | Acquire | A | `compact-group/look` |
 //!
 //! # Not promised
 //! - That a ticket for which nobody waits is ever durable.
 //! - That a [`Batch`] or a [`Gather`] may panic: they run under the mutex. A closure may.
 //!
 //! # Models
-//! `tests/compact_models.rs`, under loom and shuttle:
+//! `compact-group` and `compact-rendezvous` of `spanlock-verify`:
 //!
 //! | pair of operations | model |
 //! |---|---|
-//! | wait, wait | `two_commit`, `two_meet`, `three_commit` |
-//! | wait, join | `who_joins_late_is_led_later` |
-//! | wait, look | `what_is_durable_is_seen` |
-//! | wait, failure | `a_failure_reaches_all`, `who_is_acknowledged_is_there`, `a_failure_from_outside`, `nothing_is_acknowledged_after_a_failure` |
-//! | wait, panic | `a_panic_reaches_all` |
-//! | deadline, arrival | `two_meet`, `nobody_comes`, `who_comes_third_is_not_left_behind` |
+//! | wait, wait | `commit-each`, `commit-3`; with a [`Gather`] that waits, `meet` |
+//! | wait, join | `late` |
+//! | wait, look | `look` |
+//! | wait, failure | `fail-each`, `fail-one`, `fail-beside`, `fail-alone` |
+//! | deadline, arrival | `meet`, `nobody-comes`, `third` |
+//!
+//! That a panic is a failure like others is shown by `tests/compact_failures.rs`: the checkers do not switch threads while one unwinds.
 
 use core::mem;
 use core::task::Waker;

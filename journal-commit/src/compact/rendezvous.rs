@@ -96,7 +96,9 @@ impl Rendezvous {
         Rendezvous::at(Instant::now())
     }
 
-    fn at(now: Instant) -> Self {
+    /// As [`new`](Self::new), at a time that is given. For models, which have no clock.
+    #[doc(hidden)]
+    pub fn at(now: Instant) -> Self {
         Rendezvous {
             cycle: Cycle::new(now, 0),
             means: None,
@@ -105,7 +107,9 @@ impl Rendezvous {
         }
     }
 
-    fn arrived_at(&mut self, now: Instant) {
+    /// [`Gather::arrived`], at a time that is given. For models, which have no clock.
+    #[doc(hidden)]
+    pub fn arrived_at(&mut self, now: Instant) {
         let after = now.saturating_duration_since(self.cycle.since);
         let window = self.means.map_or(0.0, |means| means.flush * WINDOW);
         if after.as_secs_f64() < window {
@@ -116,7 +120,9 @@ impl Rendezvous {
         }
     }
 
-    fn hold_at(&mut self, now: Instant, waiting: usize) -> Option<Instant> {
+    /// [`Gather::hold`], at a time that is given. For models, which have no clock.
+    #[doc(hidden)]
+    pub fn hold_at(&mut self, now: Instant, waiting: usize) -> Option<Instant> {
         let means = self.means?;
         let expected = (means.returning * self.cycle.released as f64).round() as usize;
         let missing = expected.saturating_sub(self.cycle.early);
@@ -143,12 +149,16 @@ impl Rendezvous {
         self.until
     }
 
-    fn started_at(&mut self, now: Instant) {
+    /// [`Gather::started`], at a time that is given. For models, which have no clock.
+    #[doc(hidden)]
+    pub fn started_at(&mut self, now: Instant) {
         self.cycle.started = now;
         self.until = None;
     }
 
-    fn finished_at(&mut self, now: Instant, released: usize) {
+    /// [`Gather::finished`], at a time that is given. For models, which have no clock.
+    #[doc(hidden)]
+    pub fn finished_at(&mut self, now: Instant, released: usize) {
         let cycle = std::mem::replace(&mut self.cycle, Cycle::new(now, released));
         let took = now.saturating_duration_since(cycle.since).as_secs_f64();
         let flush = now.saturating_duration_since(cycle.started).as_secs_f64();

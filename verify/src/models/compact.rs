@@ -1,8 +1,9 @@
 //! Group commit of the compact log (`journal-commit/src/compact/group.rs`): plain, and with a rendezvous, which is a deadline before the leader starts.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use spanlock_journal::compact::Rendezvous;
 use spanlock_journal::compact::group::{Batch, Failure, Gather, Group};
 use spanlock_sync::cell::UnsafeCell;
 
@@ -97,6 +98,13 @@ fn gathering() -> Vec<Program> {
         }),
         program(
             RENDEZVOUS,
+            "cohort",
+            "two of whom each is waited for, for they have come back at once before, are durable together or not, and nobody is left behind",
+            [COMMIT, COMMIT],
+            || Log::with(When::trained()).ends(2, &[commit, commit]),
+        ),
+        program(
+            RENDEZVOUS,
             "fail-alone",
             "who waits for another is woken by a failure from outside",
             [&[Op::Fail, Op::Look], COMMIT],
@@ -147,16 +155,69 @@ impl Batch for Tickets {
     fn put_back(&mut self, _: Vec<u64>) {}
 }
 
-/// Leads when so many wait. A deadline passes if the fault plan says so.
-struct Meet(usize);
+/// When a leader starts. A deadline passes if the fault plan says so.
+enum When {
+    /// When so many wait.
+    Meet(usize),
+    /// As the log has it, at a time that stands still while threads come.
+    Rendezvous(Rendezvous, Instant),
+}
 
-impl Gather for Meet {
-    fn arrived(&mut self) {}
-    fn hold(&mut self, waiting: usize) -> Option<Instant> {
-        (waiting < self.0).then(Instant::now)
+/// A flush of the medium for which [`When::trained`] is.
+const FLUSH: Duration = Duration::from_millis(1);
+
+impl When {
+    /// Has seen flushes after which two threads came back at once, so often that it waits for them.
+    fn trained() -> Self {
+        let mut now = Instant::now();
+        let mut rendezvous = Rendezvous::at(now);
+        for _ in 0..64 {
+            rendezvous.started_at(now);
+            now += FLUSH;
+            rendezvous.finished_at(now, 2);
+            let mut next = now + FLUSH / 64;
+            rendezvous.arrived_at(next);
+            if rendezvous.hold_at(next, 1).is_some() {
+                // One of them is there: as if it had gone again.
+                next = now + FLUSH;
+                rendezvous.started_at(next);
+                rendezvous.finished_at(next, 2);
+                return When::Rendezvous(rendezvous, next + FLUSH / 64);
+            }
+            rendezvous.arrived_at(next);
+            now = next;
+        }
+        panic!("two who come back at once are never waited for");
     }
-    fn started(&mut self) {}
-    fn finished(&mut self, _: usize) {}
+}
+
+impl Gather for When {
+    fn arrived(&mut self) {
+        if let When::Rendezvous(rendezvous, now) = self {
+            rendezvous.arrived_at(*now);
+        }
+    }
+
+    fn hold(&mut self, waiting: usize) -> Option<Instant> {
+        match self {
+            When::Meet(least) => (waiting < *least).then(Instant::now),
+            When::Rendezvous(rendezvous, now) => rendezvous.hold_at(*now, waiting),
+        }
+    }
+
+    fn started(&mut self) {
+        if let When::Rendezvous(rendezvous, now) = self {
+            rendezvous.started_at(*now);
+        }
+    }
+
+    fn finished(&mut self, released: usize) {
+        if let When::Rendezvous(rendezvous, now) = self {
+            *now += FLUSH;
+            rendezvous.finished_at(*now, released);
+            *now += FLUSH / 64;
+        }
+    }
 }
 
 /// What a thread does, by its number.
@@ -166,7 +227,7 @@ type Failed = Failure<&'static str>;
 
 /// A group, and the medium that its leaders write to.
 struct Log {
-    group: Group<Tickets, &'static str, Meet>,
+    group: Group<Tickets, &'static str, When>,
     medium: UnsafeCell<Vec<u64>>,
 }
 
@@ -178,15 +239,23 @@ unsafe impl Send for Log {}
 impl Log {
     /// Whose leaders wait until so many wait.
     fn new(meet: usize) -> Arc<Self> {
+        Log::with(When::Meet(meet))
+    }
+
+    fn with(when: When) -> Arc<Self> {
         Arc::new(Log {
-            group: Group::new(1, Tickets::default(), Meet(meet)),
+            group: Group::new(1, Tickets::default(), when),
             medium: UnsafeCell::new(Vec::new()),
         })
     }
 
     /// Nothing fails, and so many tickets are durable at the end.
     fn all_there(meet: usize, last: u64, works: &[Work]) {
-        let log = Log::new(meet);
+        Log::new(meet).ends(last, works);
+    }
+
+    fn ends(self: Arc<Self>, last: u64, works: &[Work]) {
+        let log = self;
         at_once(&log, works);
         assert_eq!(log.group.durable(), last);
         assert_eq!(log.written(), Vec::from_iter(1..=last));

@@ -25,7 +25,13 @@ pub fn programs() -> Vec<Program> {
     let record = "a record that is acknowledged is there after a crash, and one that was truncated is not";
     vec![
         // The other thread is the journal's own.
+        program(JOURNAL, "open", durable, [&[], &[]], || {
+            let devices = devices();
+            drop(open(&devices, CommitWay::Coalesced));
+            assert_eq!(after_a_crash(&devices), ([0, 0, 0], 0));
+        }),
         program(JOURNAL, "commit", durable, [&[], &[]], commit),
+        program(JOURNAL, "next", durable, [&[], &[]], next),
         crowd(JOURNAL, "crowd-4", durable, 4, commit_three),
         program(
             LOG,
@@ -103,8 +109,8 @@ fn devices() -> [Arc<Recorded>; 2] {
     [formatted.clone(), vec![0; 3 * BLOCK]].map(|image| Arc::new(Recorded::from_image(image)))
 }
 
-fn open([log, home]: &[Arc<Recorded>; 2]) -> Journal {
-    let options = Options::new(BLOCK as u32).way(CommitWay::Cooperative);
+fn open([log, home]: &[Arc<Recorded>; 2], way: CommitWay) -> Journal {
+    let options = Options::new(BLOCK as u32).way(way);
     Journal::open(log.clone(), home.clone(), options).expect("just formatted")
 }
 
@@ -127,10 +133,22 @@ fn after_a_crash([log, home]: &[Arc<Recorded>; 2]) -> ([u8; 3], u64) {
     ([0, 1, 2].map(|block| bytes[block * BLOCK]), recovery.transactions)
 }
 
-/// One transaction is committed while the next begins, or joins it.
+/// One transaction, by the journal's thread.
 fn commit() {
     let devices = devices();
-    let journal = open(&devices);
+    let journal = open(&devices, CommitWay::Coalesced);
+    finished();
+    change(&journal, 0).stop_durable().expect("nothing fails");
+    finished();
+    assert_eq!(after_a_crash(&devices), ([1, 0, 0], 1));
+    journal.close().expect("nothing fails");
+    assert_eq!(after_a_crash(&devices), ([1, 0, 0], 0));
+}
+
+/// One transaction is committed while the next begins, or joins it; main helps.
+fn next() {
+    let devices = devices();
+    let journal = open(&devices, CommitWay::Cooperative);
     finished();
     let first = change(&journal, 0).stop();
     finished();
@@ -146,7 +164,7 @@ fn commit() {
 /// Three commit, and the journal's thread is the fourth.
 fn commit_three() {
     let devices = devices();
-    let journal = Arc::new(open(&devices));
+    let journal = Arc::new(open(&devices, CommitWay::Cooperative));
     finished();
     let commit = |me: usize, journal: &Journal| {
         let tid = change(journal, me as u8).stop_durable();

@@ -33,10 +33,10 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | `open`, the drop | Release | B | `one_seals_whoever_lets_go` |
-//! | B | `try_own` | Acquire | A | `one_seals_whoever_lets_go` |
-//! | C | `finish` | Release | D | `who_sees_it_done_sees_it_all` |
-//! | D | the waiter's look | Acquire | C | `who_sees_it_done_sees_it_all` |
+//! | A | `open`, the drop | Release | B | `journal-owner/hand-on` |
+//! | B | `try_own` | Acquire | A | `journal-owner/hand-on` |
+//! | C | `finish` | Release | D | `journal-owner/seal-each` |
+//! | D | the waiter's look | Acquire | C | `journal-owner/seal-each` |
 
 use std::sync::Arc;
 

@@ -28,9 +28,9 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | `publish` | Release | B | `buffers_are_handed_over` |
-//! | B | the claimer's look at `ready` | Acquire | A | `buffers_are_handed_over` |
-//! | C | `complete` | AcqRel | C of the others | `buffers_are_handed_over` |
+//! | A | `publish` | Release | B | `journal-tickets/hand-over` |
+//! | B | the claimer's look at `ready` | Acquire | A | `journal-tickets/hand-over` |
+//! | C | `complete` | AcqRel | C of the others | `journal-tickets/hand-over` |
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_sync::{Defect, defect};

@@ -28,8 +28,8 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | `leave` | Release | B | `a_commit_sees_what_its_handles_did` |
-//! | B | the drainer's look | Acquire | A | `a_commit_sees_what_its_handles_did` |
+//! | A | `leave` | Release | B | `journal-updates/drain` |
+//! | B | the drainer's look | Acquire | A | `journal-updates/drain` |
 
 use spanlock_sync::atomic::{AtomicU64, Ordering::*};
 use spanlock_sync::{Defect, defect};

@@ -45,6 +45,13 @@ pub(super) fn programs() -> Vec<Program> {
         ),
         program(
             NAME,
+            "open",
+            "who waits is woken when all other blocks are written, by one who leaves then",
+            [&[Op::Await, Op::Own, Op::Finish], &[Op::Open]],
+            || owned(&[take_over, |_, scene| open(scene)]),
+        ),
+        program(
+            NAME,
             "give-up",
             "who waits gives up when it is told to, and then nobody owns",
             [&[Op::Open], &[Op::Await]],
