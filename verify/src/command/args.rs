@@ -64,7 +64,7 @@ pub struct Args {
 pub enum Subcommand {
     /// Join the JSON of all partitions of a run, and judge it as a whole
     Merge(MergeArgs),
-    /// Weaken each ordering and leave out each fence and wake, one at a time: a model must fail
+    /// Weaken each ordering and leave out each fence, wake and flush, one at a time: a model must fail
     Mutants(MutantsArgs),
     /// Have each lock make each mistake that is known of such locks, one at a time: the right model must fail
     Defects(DefectsArgs),

@@ -1,4 +1,4 @@
-//! `cargo verify mutants`: each ordering weakened, each fence and each wake left out, one at a time and at run time. A model must fail.
+//! `cargo verify mutants`: each ordering weakened, each fence, each wake and each flush left out, one at a time and at run time. A model must fail.
 //!
 //! The sites are found by running: every program under loom, with few preemptions. A mutant then goes through the models that reach its
 //! site, the cheap ones first, until one fails: first with few preemptions too, then through the quick ones as they are, and a
