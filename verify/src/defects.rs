@@ -58,7 +58,7 @@ const SEEDED: &[(Defect, &[&str], &[&str])] = &[
     (LateJoin, &["journal-updates"], &["drain", "drain-3"]),
     (RightDiesWithOwner, &["journal-owner"], &["hand-on", "let-go-each"]),
     (CommitBlockTooEarly, &["journal-submission"], &["wait", "help"]),
-    (FlushErrorSwallowed, &["journal-submission"], &["flush-fails", "help-fails"]),
+    (FlushErrorSwallowed, &["journal-submission"], &["flush-fails"]),
     (FlushErrorSwallowed, &["compact-group"], &["fail-each", "fail-one"]),
     (NoSettle, &["journal-medium"], &["beside-a-failure", "beside-a-death"]),
     (NoSettle, &["journal-submission"], &["beside-a-failure"]),

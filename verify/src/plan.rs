@@ -257,7 +257,8 @@ const ENDLESS: &[&str] = &[
     "srl-gate/shrink-wakes/loom/weak",
     "srl-gate/split-keeps/loom",
     "srl-gate/split-wakes/loom",
-    // A whole journal that is helped: its machines, each by itself, are searched to their end.
+    // A whole journal: its machines, each by itself, are searched to their end.
+    "journal/commit",
     "journal/next",
 ];
 
@@ -281,6 +282,9 @@ const FEW_PREEMPTIONS: u64 = 3;
 /// Programs of which a search has over 500 executions or so, and under faults as often again as there are plans: beginnings of names. Single faults are searched
 /// with few preemptions, and without bound in the full run; double ones with few.
 const COSTLY: &[&str] = &[
+    "compact-log/",
+    "journal-submission/beside-a-failure",
+    "journal-submission/help",
     "packed-word/exclusion-whole-word",
     "rw-counter/cancel-reader",
     "rw-distributed/",

@@ -34,7 +34,7 @@ pub(super) fn programs() -> Vec<Program> {
             "help-fails",
             refused,
             [failing, &[Op::Help, Op::Fail]],
-            || fails(Fails::Flush, &[commit, help]),
+            || fails(Fails::Write, &[commit, help]),
         ),
         program(NAME, "flush-fails", refused, [failing, &[Op::Wait]], || {
             fails(Fails::Flush, &[commit, wait]);
