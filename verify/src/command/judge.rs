@@ -33,8 +33,7 @@ pub(super) fn judge(
     {
         let of = |mode: Mode| {
             let same = |other: &Job| {
-                !other.long
-                    && other.program.primitive == job.program.primitive
+                other.program.primitive == job.program.primitive
                     && other.program.property == job.program.property
                     && other.faults == job.faults
                     && other.mode == mode

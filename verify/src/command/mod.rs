@@ -154,7 +154,12 @@ fn select(args: &Args, counts: &Counts) -> Result<Selection> {
         (_, true) => "",
         _ => " among those that are not for --full alone",
     };
-    all.retain(|job| args.full || !job.long);
+    if args.full {
+        let long: BTreeSet<String> = all.iter().filter(|job| job.long).map(Job::name).collect();
+        all.retain(|job| !long.contains(&job.long_name()));
+    } else {
+        all.retain(|job| !job.long);
+    }
     all.retain(|job| !args.quick || counts.is_quick(job));
     if !args.filter.is_empty() {
         for filter in &args.filter {
