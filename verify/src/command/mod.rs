@@ -33,6 +33,7 @@ use counts::Counts;
 pub use partition::Partition;
 pub use run::{Ended, explore};
 
+use crate::models::linear::SCENARIO;
 use crate::pairs::{Table, problems, tables};
 use crate::plan::{Checker, Job, jobs};
 use crate::row::{Circumstances, Row};
@@ -59,6 +60,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let outputs = Outputs::of(args)?;
+    if std::env::var_os(SCENARIO).is_some() {
+        bail!(
+            "{SCENARIO} is set: a row would run that scenario and none of its own; it goes with --replay"
+        );
+    }
     // Of some rows they would say what others show.
     let whole = args.filter.is_empty();
     let mut evidence = Evidence::default();
@@ -81,8 +87,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         evidence.mutants = mutants::matrix(&[], workers)?;
         evidence.defects = defects::all(workers)?;
     }
-    conclude(&rows, &evidence, outputs)
+    let code = conclude(&rows, &evidence, outputs)?;
+    if args.full && args.partition.is_some() {
+        println!("{NOT_SHARED}");
+    }
+    Ok(code)
 }
+
+/// What a whole run has, and the parts of one together have not.
+const NOT_SHARED: &str = "Mutants and seeded defects are in no part: `cargo verify mutants` and `cargo verify defects`, once, on one machine.";
 
 /// What is shown beside the rows. What is empty was not looked for.
 #[derive(Default)]
@@ -132,11 +145,19 @@ fn merge(args: &MergeArgs) -> Result<ExitCode> {
     if whole {
         evidence.tables = tables();
     }
-    conclude(
-        &rows,
-        &evidence,
-        Outputs::new(args.json.clone(), args.report.clone())?,
-    )
+    let outputs = Outputs::new(args.json.clone(), args.report.clone())?;
+    let code = conclude(&rows, &evidence, outputs)?;
+    let run = &rows[0].run;
+    if run.selection.contains("--full") {
+        println!("{NOT_SHARED}");
+    }
+    if run.commit.ends_with("-dirty") || run.commit == "unknown" {
+        println!(
+            "Commit {}: whether the machines had the same sources, nobody can tell.",
+            run.commit
+        );
+    }
+    Ok(code)
 }
 
 /// The rows that the arguments ask for.
