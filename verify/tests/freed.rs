@@ -7,13 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null_mut, slice_from_raw_parts_mut};
 use std::sync::Arc;
 
-use spanlock_sync::atomic::{AtomicPtr, AtomicU32, Ordering::*, free_slice};
+use spanlock_sync::atomic::{AtomicPtr, AtomicU32, Ordering::*, free_slice, zeroed_slice};
 use spanlock_sync::{check, thread};
 
 /// One thread looks a word up and uses it, the other unlinks and frees it, and waits for nobody.
 fn used_after_unlinking() {
     check::begin_execution();
-    let word = vec![AtomicU32::new(7)].into_boxed_slice();
+    let word = zeroed_slice::<AtomicU32>(1).expect("there is memory");
     let link = Arc::new(AtomicPtr::new(Box::into_raw(word).cast::<AtomicU32>()));
     let other = {
         let link = link.clone();

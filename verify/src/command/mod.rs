@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let built = build(&checkers(&selection.jobs))?;
     let limit = args.limit.unwrap_or(if args.full { 5400 } else { 900 });
     let (limit, workers) = (Duration::from_secs(limit), run::workers(args.jobs));
-    let ended = run::run_all(&selection.jobs, &built, &counts, workers, limit)?;
+    let ended = run::run_all(&selection.jobs, &built, &counts, workers, limit);
     let mut rows = judge::judge(&selection, &ended, &built, &counts);
     if args.accept {
         counts.accept(&rows, &jobs())?;
@@ -207,9 +207,10 @@ fn checkers(jobs: &[Job]) -> Vec<Checker> {
     Checker::ALL.into_iter().filter(needed).collect()
 }
 
-/// Runs one row in the foreground, every step of its last execution kept: what it prints is shown as it is.
+/// Runs one row in the foreground, every step of its last execution kept: what it prints is shown as it is. And those that it is compared with.
 fn replay(name: &str, args: &Args) -> Result<ExitCode> {
-    let Some(job) = jobs().into_iter().find(|job| job.name() == *name) else {
+    let all = jobs();
+    let Some(job) = all.iter().find(|job| job.name() == *name).cloned() else {
         bail!(
             "there is no row `{name}`: it may come from another version\n  `cargo verify --list` shows \
              those of this one, with --full the long ones too"
@@ -225,21 +226,26 @@ fn replay(name: &str, args: &Args) -> Result<ExitCode> {
     if !change.is_empty() && job.mode.checker().cfg().is_none() {
         bail!("{name}: a twin is no code of ours, and cannot be changed so");
     }
-    let built = build(&checkers(std::slice::from_ref(&job)))?;
+    let jobs = [vec![job.clone()], judge::beside(&job, &all)].concat();
+    let built = build(&checkers(&jobs))?;
     println!("{name}: {}", job.program.claim);
-    let ended = explore(&built, &job, &[&["--trace"], &change[..]].concat(), None)?;
-    print!("{}", ended.stderr);
-    let found = ended.found.as_ref();
+    let mut ended = Vec::new();
+    for (i, job) in jobs.iter().enumerate() {
+        let trace: &[&str] = if i == 0 { &["--trace"] } else { &[] };
+        ended.push(explore(&built, job, &[trace, &change].concat(), None)?);
+    }
+    print!("{}", ended[0].stderr);
+    let found = ended[0].found.as_ref();
     if !change.is_empty() && found.is_some_and(|found| found.weakened + found.seeded == 0) {
         println!("{}: no execution gets there", change.join(" "));
     }
     let args = <Args as clap::Parser>::parse_from(["verify"]);
     let selection = Selection {
-        jobs: vec![job],
-        numbers: vec![1],
-        circumstances: circumstances::now(&args, 1),
+        numbers: (1..=jobs.len()).collect(),
+        circumstances: circumstances::now(&args, jobs.len()),
+        jobs,
     };
-    let mut rows = judge::judge(&selection, &[ended], &built, &Counts::read()?);
+    let mut rows = judge::judge(&selection, &ended, &built, &Counts::read()?);
     for row in &mut rows {
         row.replay = [&[&*row.replay], &change[..]].concat().join(" ");
     }

@@ -36,6 +36,7 @@ pub fn check(twin: &Twin, macros: &[&str], trace: bool, limit: Option<Duration>)
             stderr: String::new(),
             elapsed: start.elapsed(),
             skipped: Some(MISSING.to_owned()),
+            broken: None,
         });
     }
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
