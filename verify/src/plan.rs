@@ -216,14 +216,38 @@ const PREEMPTIONS: u64 = 3;
 /// Random schedules of a program.
 const SCHEDULES: u64 = 20_000;
 
-/// Schedules of a program in the full run: of each of the random modes.
-const MANY_SCHEDULES: u64 = 400_000;
+/// Schedules of a program in the full run: of each of the random modes. Every lock has three such programs, so over a million in all.
+const MANY_SCHEDULES: u64 = 120_000;
 
 /// Programs of three threads that the full run searches without bound, in both modes of loom: one of each primitive that has any.
 const UNBOUNDED: &[&str] = &["tries-3", "grace-3"];
 
-/// Searches of two threads that take more than ten seconds or so: those are for the full run, and the others go up to a number of preemptions, or draw schedules. Beginnings of names.
-const LONG: &[&str] = &[];
+/// Searches of two threads that take more than twenty seconds or so: those are for the full run, and the others go up to a number of preemptions, or draw schedules. Beginnings of names.
+const LONG: &[&str] = &[
+    // Two requests that each go through words, gate, entries and scan.
+    "srl-array/batch/loom/weak",
+    "srl-array/batch-across/loom",
+    "srl-array/pair-batch-append/loom/weak",
+    "srl-gate/batch/loom/weak",
+    "srl-packed/batch/loom",
+    "srl-packed/batch-across/loom",
+    "srl-packed/pair-acquire-shared-batch/loom/weak",
+    "srl-packed/pair-acquire-upgradable-batch/loom/weak",
+    "srl-packed/pair-batch-append/loom/weak",
+    "srl-packed/pair-deadline-batch/loom/weak",
+    "srl-tree/batch/loom",
+    "srl-tree/batch-across",
+    "srl-tree/pair-acquire-shared-batch/loom/weak",
+    "srl-tree/pair-acquire-upgradable-batch/loom/weak",
+    "srl-tree/pair-batch-append/loom",
+    "srl-tree/pair-deadline-batch/loom/weak",
+    // Wide requests that wait, or are waited for.
+    "srl-gate/pair-acquire-exclusive-append/loom/weak",
+    "srl-gate/pair-acquire-shared-append/loom/weak",
+    "srl-gate/pair-acquire-upgradable-append/loom/weak",
+    "srl-gate/pair-deadline-append/loom/weak",
+    "srl-gate/pair-deadline-split/loom/weak",
+];
 
 /// Preemptions in those.
 const FEW_PREEMPTIONS: u64 = 3;
@@ -250,15 +274,18 @@ const COSTLY: &[&str] = &[
     "srl-tree/",
 ];
 
-/// Rows of which it has over 10,000: neither is searched without bound.
+/// Those of which it has over 5,000: none is searched without bound under faults.
 const TOO_COSTLY: &[&str] = &[
+    "srl-array/batch",
     "srl-gate/batch",
     "srl-gate/cancel/loom/weak",
     "srl-gate/cancel-shared/loom/weak",
     "srl-gate/exclusion",
-    "srl-gate/shrink-wakes",
-    "srl-packed/batch-try/loom/weak",
+    "srl-gate/split-wakes/loom/weak",
+    "srl-packed/batch",
+    "srl-tree/batch",
     "srl-tree/cancel-reader/loom/weak",
+    "srl-tree/reclamation",
 ];
 
 /// Preemptions of costly programs under faults.

@@ -177,7 +177,7 @@ fn select(args: &Args, counts: &Counts) -> Result<Selection> {
     };
     if args.full {
         let long: BTreeSet<String> = all.iter().filter(|job| job.long).map(Job::name).collect();
-        all.retain(|job| !long.contains(&job.long_name()));
+        all.retain(|job| job.long || !long.contains(&job.long_name()));
     } else {
         all.retain(|job| !job.long);
     }
