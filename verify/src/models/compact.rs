@@ -71,13 +71,9 @@ fn plain() -> Vec<Program> {
                 Log::failing(&[fail, fail]);
             },
         ),
-        program(
-            GROUP,
-            "commit-3",
-            durable,
-            [COMMIT, COMMIT, COMMIT],
-            || Log::all_there(0, 3, &[commit, commit, commit]),
-        ),
+        program(GROUP, "commit-3", durable, [COMMIT, COMMIT, COMMIT], || {
+            Log::all_there(0, 3, &[commit, commit, commit])
+        }),
         crowd(GROUP, "crowd-4", durable, 4, || {
             Log::all_there(0, 8, &[commit_twice as Work; 4]);
         }),
@@ -93,13 +89,9 @@ fn gathering() -> Vec<Program> {
     let alone: &'static [Fault] = const { &[Fault::new(FaultKind::TimeOut, 0, 0)] };
     let all: &'static [Fault] = Box::leak(Box::new([passes(0), passes(1), passes(2)]));
     vec![
-        program(
-            RENDEZVOUS,
-            "meet",
-            meet,
-            [COMMIT, COMMIT],
-            || Log::with(When::trained()).ends(2, &[commit, commit]),
-        ),
+        program(RENDEZVOUS, "meet", meet, [COMMIT, COMMIT], || {
+            Log::with(When::trained()).ends(2, &[commit, commit])
+        }),
         program(
             RENDEZVOUS,
             "fail-alone",
@@ -350,7 +342,8 @@ fn lead_and_fail(me: usize, log: &Log) {
 
 /// From outside; nothing becomes durable after it.
 fn fail(me: usize, log: &Log) {
-    log.group.fail(Failure::Failed(["no space", "no power"][me]));
+    log.group
+        .fail(Failure::Failed(["no space", "no power"][me]));
     perform(Op::Fail);
     let durable = log.group.durable();
     perform(Op::Look);

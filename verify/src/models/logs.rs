@@ -22,7 +22,8 @@ const LOG: &str = "compact-log";
 /// Every program of these.
 pub fn programs() -> Vec<Program> {
     let durable = "what is acknowledged is there after a crash; what is closed needs no recovery";
-    let record = "a record that is acknowledged is there after a crash, and one that was truncated is not";
+    let record =
+        "a record that is acknowledged is there after a crash, and one that was truncated is not";
     vec![
         // The other thread is the journal's own.
         program(JOURNAL, "open", durable, [&[], &[]], || {
@@ -130,7 +131,10 @@ fn after_a_crash([log, home]: &[Arc<Recorded>; 2]) -> ([u8; 3], u64) {
     let recovery = recover(log, home.clone(), BLOCK as u32, &Place::whole());
     let recovery = recovery.expect("it is sound");
     let bytes = home.0.lock().unwrap_or_else(PoisonError::into_inner);
-    ([0, 1, 2].map(|block| bytes[block * BLOCK]), recovery.transactions)
+    (
+        [0, 1, 2].map(|block| bytes[block * BLOCK]),
+        recovery.transactions,
+    )
 }
 
 /// One transaction, by the journal's thread and main, which waits for it and helps.
@@ -190,7 +194,9 @@ fn records(works: &[fn(usize, &Scene)], there: RangeInclusive<u64>) {
     at_once(&scene, works);
     let left = Plain::new(scene.1.medium());
     let left = Log::open(left, &options()).expect("it is sound");
-    let records = left.records().map(|record| record.expect("readable").lsn.get());
+    let records = left
+        .records()
+        .map(|record| record.expect("readable").lsn.get());
     assert_eq!(records.collect::<Vec<_>>(), there.collect::<Vec<_>>());
 }
 

@@ -105,11 +105,7 @@ impl Submission {
     }
 
     /// The one that commits has published all: writes what is left, and stays until the transaction is acknowledged, by itself if nobody else does it (C4).
-    pub fn complete<F: Clone>(
-        &self,
-        medium: &Medium<F>,
-        steps: &impl Steps<F>,
-    ) -> Result<(), F> {
+    pub fn complete<F: Clone>(&self, medium: &Medium<F>, steps: &impl Steps<F>) -> Result<(), F> {
         self.write_prepared(medium, steps)?;
         if self.total == 0 {
             self.right.open();

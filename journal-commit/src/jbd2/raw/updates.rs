@@ -103,10 +103,7 @@ impl Updates {
         let gone = UPDATE + u64::from(unused);
         // Release [A→B]: what was done in the transaction is seen by its commit (U3).
         let before = self.word.fetch_sub(gone, Release);
-        if before & LOCKED != 0
-            && before & UPDATES == UPDATE
-            && !defect(Defect::WakeBeforeChange)
-        {
+        if before & LOCKED != 0 && before & UPDATES == UPDATE && !defect(Defect::WakeBeforeChange) {
             self.drained.wake_all();
         }
     }

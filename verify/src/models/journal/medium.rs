@@ -14,8 +14,7 @@ use crate::trace::{note, perform};
 const NAME: &str = "journal-medium";
 
 pub(super) fn programs() -> Vec<Program> {
-    let beside =
-        "who has flushed acknowledges only if nothing failed before or beside that flush";
+    let beside = "who has flushed acknowledges only if nothing failed before or beside that flush";
     let flush: &[Op] = &[Op::Begin, Op::End, Op::Settle];
     vec![
         program(
@@ -115,7 +114,14 @@ fn acknowledge(me: usize, scene: &Scene) -> bool {
     let acknowledged = ended.and_then(|()| scene.medium.settle()).is_ok();
     perform(Op::Settle);
     assert!(is_durable || !acknowledged, "what is acknowledged was lost");
-    note(me, if acknowledged { "acknowledged" } else { "failed" });
+    note(
+        me,
+        if acknowledged {
+            "acknowledged"
+        } else {
+            "failed"
+        },
+    );
     acknowledged
 }
 

@@ -16,7 +16,8 @@ const NAME: &str = "journal-submission";
 
 pub(super) fn programs() -> Vec<Program> {
     let durable = "what is acknowledged is durable, commit block last; it is acknowledged once, whoever helps, and however far";
-    let refused = "a transaction that fails, in whosever hands, is not acknowledged; all who wait are told";
+    let refused =
+        "a transaction that fails, in whosever hands, is not acknowledged; all who wait are told";
     let main: &[Op] = &[Op::Prepare, Op::Commit];
     let failing: &[Op] = &[Op::Prepare, Op::Commit, Op::Fail];
     vec![
@@ -57,7 +58,10 @@ pub(super) fn programs() -> Vec<Program> {
             || works(scene(1, true), &[commit, help_and_wait, help_and_wait]),
         ),
         crowd(NAME, "crowd-4", durable, 4, || {
-            works(scene(2, true), &[commit, help_and_wait, help_and_wait, wait]);
+            works(
+                scene(2, true),
+                &[commit, help_and_wait, help_and_wait, wait],
+            );
         }),
         crowd(NAME, "crowd-8", durable, 8, || {
             let mut all = [help_and_wait as Work; 8];
@@ -115,7 +119,10 @@ fn works(scene: Scene, works: &[Work]) {
     at_once(&scene, works);
     let acknowledged = scene.sealed.get(1);
     let is_lost = scene.lost.load(Relaxed);
-    assert!(acknowledged == 1 || is_lost, "acknowledged {acknowledged} times");
+    assert!(
+        acknowledged == 1 || is_lost,
+        "acknowledged {acknowledged} times"
+    );
     assert!(acknowledged <= 1, "acknowledged {acknowledged} times");
     assert_eq!(scene.medium.check().is_err(), is_lost);
 }
@@ -176,7 +183,10 @@ impl Steps<&'static str> for Store<'_> {
         let Store(scene, me) = self;
         scene.are_durable();
         let apart = u32::from(scene.submission.is_sealed_apart());
-        assert_eq!((scene.sealed.get(0), flushes), (apart, u64::from(1 + apart)));
+        assert_eq!(
+            (scene.sealed.get(0), flushes),
+            (apart, u64::from(1 + apart))
+        );
         scene.sealed.add(1, 1);
         note(*me, "acknowledges");
         // Relaxed: as for the journal, who waits is told by what orders it, here its signal.
@@ -188,7 +198,11 @@ impl Steps<&'static str> for Store<'_> {
 impl Scene {
     fn are_durable(&self) {
         for buffer in 0..self.submission.total() as usize {
-            assert_eq!(self.buffers.get(buffer), 3, "committed before it is durable");
+            assert_eq!(
+                self.buffers.get(buffer),
+                3,
+                "committed before it is durable"
+            );
         }
     }
 }

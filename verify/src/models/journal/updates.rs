@@ -50,7 +50,10 @@ fn commit(works: &[fn(usize, &Scene) -> Vec<u32>]) {
     let (seen, joined) = results.split_first().expect("main drains");
     for (i, joined) in joined.iter().enumerate() {
         let seen = &seen[i + 1..][..1];
-        assert_eq!(seen, joined, "who joined before is seen, who did not is not");
+        assert_eq!(
+            seen, joined,
+            "who joined before is seen, who did not is not"
+        );
     }
 }
 
