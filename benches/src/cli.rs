@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
-use crate::{locks, measure, micro, workloads};
+use crate::{failures, locks, measure, micro, workloads};
 
 /// Compares range locks on the same work: FxMark's workloads on a shared file, and the import of a
 /// real folder with recovery and a check of every byte; with --micro, lock and unlock alone.
@@ -16,9 +16,14 @@ use crate::{locks, measure, micro, workloads};
     name = "compare",
     bin_name = "cargo compare",
     version,
-    max_term_width = 100
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true
 )]
 pub struct Args {
+    /// Something else than locks.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Measure lock and unlock alone, without files, beside locks that others make: uncontended, and with more threads
     /// than cores
     #[arg(long)]
@@ -61,6 +66,16 @@ pub struct Args {
     /// Size of a new volume in bytes, or with a unit: 64M, 1G [default: as much as the runs need]
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub size: Option<Size>,
+}
+
+/// What else can be compared.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Command {
+    /// Failures of journals and logs.
+    Failures(failures::cli::Args),
+    /// A child of `failures`.
+    #[command(hide = true, subcommand)]
+    FailuresChild(failures::cli::Child),
 }
 
 /// The size of a volume.

@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod compare;
+pub mod failures;
 pub mod import;
 pub mod journal;
 pub mod killed;

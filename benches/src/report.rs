@@ -1,5 +1,6 @@
 //! What a run tells: a table, JSON, a page of HTML.
 
+pub mod failures;
 mod html;
 mod machine;
 pub mod micro;

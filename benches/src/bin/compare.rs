@@ -4,13 +4,20 @@ use std::cell::Cell;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use spanlock_benches::cli::Args;
-use spanlock_benches::{compare, micro, report};
+use spanlock_benches::cli::{Args, Command};
+use spanlock_benches::result_file::ResultFile;
+use spanlock_benches::{compare, failures, micro, report};
 
 fn main() -> ExitCode {
-    match run(&Args::of_process()) {
+    let args = Args::of_process();
+    let done = match &args.command {
+        None => run(&args),
+        Some(Command::Failures(failures)) => run_failures(failures),
+        Some(Command::FailuresChild(child)) => child.run(),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -21,10 +28,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<()> {
     let outputs = report::Outputs::check(args)?;
-    let bar = ProgressBar::new(0).with_style(
-        ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}, {eta} left")
-            .expect("a constant template"),
-    );
+    let bar = bar();
     let terminal = Terminal::default();
     if cfg!(debug_assertions) {
         terminal
@@ -36,6 +40,43 @@ fn run(args: &Args) -> Result<()> {
         run_files(args, &outputs, &bar, &terminal)?;
     }
     terminal.end()
+}
+
+fn bar() -> ProgressBar {
+    ProgressBar::new(0).with_style(
+        ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}, {eta} left")
+            .expect("a constant template"),
+    )
+}
+
+fn run_failures(args: &failures::cli::Args) -> Result<()> {
+    let [json, page] =
+        [("--json", &args.json), ("--report", &args.report)].map(|(option, path)| {
+            let file = path.as_deref().map(ResultFile::check).transpose();
+            file.with_context(|| format!("{option}: cannot be written, so nothing was run"))
+        });
+    let (json, page) = (json?, page?);
+    let bar = bar();
+    let rows = failures::run(&args.task(), &bar)?;
+    bar.finish_and_clear();
+    let terminal = Terminal::default();
+    terminal.say(&report::failures::table(&rows));
+    terminal.say(&report::failures::unclean(&rows));
+    if let Some(json) = json {
+        let mut text = serde_json::to_string_pretty(&rows)?;
+        text.push('\n');
+        json.write(text.as_bytes()).context("writing the rows")?;
+        terminal.say(&format!("rows: {}", json.path().display()));
+    }
+    if let Some(page) = page {
+        let text = report::failures::page(&rows, &command())?;
+        page.write(text.as_bytes()).context("writing the report")?;
+        terminal.say(&format!("report: {}", page.path().display()));
+    }
+    terminal.end()?;
+    let failed = failures::failed(&rows);
+    ensure!(failed.is_empty(), "not clean: {}", failed.join(", "));
+    Ok(())
 }
 
 fn run_files(

@@ -56,26 +56,10 @@ pub(super) fn begun(
     others: Others,
     own: &[(&str, String)],
 ) -> Result<String> {
-    let machine = Machine::this();
-    let processor = format!("{}, {} cores", machine.processor, machine.cores);
-    let mut facts = vec![
-        ("processor", processor),
-        ("system", machine.kernel),
-        ("date", now()),
-        ("versions", VERSIONS.to_owned()),
-        ("command", command.to_owned()),
-        ("meanwhile", others.to_string()),
-    ];
-    facts.extend_from_slice(own);
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <h1>{title}</h1>\n<table class=\"facts\">\n"
-    );
-    for (what, value) in facts {
-        writeln!(page, "<tr><th>{what}</th><td>{}</td></tr>", escaped(&value))?;
-    }
-    page.push_str("</table>\n");
+    let mut all: Vec<(&str, String)> = facts(command);
+    all.push(("meanwhile", others.to_string()));
+    all.extend_from_slice(own);
+    let mut page = head(title, &all)?;
     if cfg!(debug_assertions) {
         page.push_str(
             "<p class=\"warning\">A build without optimisation: these figures mean nothing.</p>\n",
@@ -85,6 +69,33 @@ pub(super) fn begun(
         let told = escaped(&others.to_string());
         writeln!(page, "<p class=\"warning\">{told}.</p>")?;
     }
+    Ok(page)
+}
+
+/// Where and when something was run, and how.
+pub(super) fn facts(command: &str) -> Vec<(&'static str, String)> {
+    let machine = Machine::this();
+    let processor = format!("{}, {} cores", machine.processor, machine.cores);
+    vec![
+        ("processor", processor),
+        ("system", machine.kernel),
+        ("date", now()),
+        ("versions", VERSIONS.to_owned()),
+        ("command", command.to_owned()),
+    ]
+}
+
+/// A page as far as a table of facts.
+pub(super) fn head(title: &str, facts: &[(&str, String)]) -> Result<String> {
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <h1>{title}</h1>\n<table class=\"facts\">\n"
+    );
+    for (what, value) in facts {
+        writeln!(page, "<tr><th>{what}</th><td>{}</td></tr>", escaped(value))?;
+    }
+    page.push_str("</table>\n");
     Ok(page)
 }
 
