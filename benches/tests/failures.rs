@@ -58,17 +58,8 @@ fn ours_are_clean() {
 }
 
 /// What a wrong log does is seen in its column, and nowhere else.
-fn caught(name: &str, column: &str, patience: &str) -> Value {
-    let (rows, well) = rows(&[
-        "--contestant",
-        name,
-        "--threads",
-        "2",
-        "--records",
-        "4",
-        "--patience",
-        patience,
-    ]);
+fn caught(name: &str, column: &str) -> Value {
+    let (rows, well) = rows(&["--contestant", name, "--threads", "2", "--records", "4"]);
     assert!(!well, "{name} is not clean, and that is an error");
     let row = rows[0].clone();
     for other in ["false_runs", "hangs", "panics", "cannot_reopen"] {
@@ -80,12 +71,12 @@ fn caught(name: &str, column: &str, patience: &str) -> Value {
 
 #[test]
 fn acknowledging_before_the_flush_is_caught() {
-    caught("wrong-early", "false_runs", "10");
+    caught("wrong-early", "false_runs");
 }
 
 #[test]
 fn swallowing_the_error_of_a_flush_is_caught() {
-    let row = caught("wrong-swallow", "false_runs", "10");
+    let row = caught("wrong-swallow", "false_runs");
     let unclean = row["unclean"].as_array().unwrap();
     // The flushes of the last records: where dirty data are kept, a later flush makes up for others.
     assert!(
@@ -104,12 +95,12 @@ fn swallowing_the_error_of_a_flush_is_caught() {
 
 #[test]
 fn hangs_are_caught() {
-    caught("wrong-hang", "hangs", "2");
+    caught("wrong-hang", "hangs");
 }
 
 #[test]
 fn panics_are_caught() {
-    let row = caught("wrong-panic", "panics", "10");
+    let row = caught("wrong-panic", "panics");
     assert!(
         row["unclean"][0]["panics"][0]
             .as_str()
@@ -120,7 +111,7 @@ fn panics_are_caught() {
 
 #[test]
 fn logs_that_cannot_be_opened_again_are_caught() {
-    let row = caught("wrong-format", "cannot_reopen", "10");
+    let row = caught("wrong-format", "cannot_reopen");
     let why = row["unclean"][0]["cannot_reopen"].as_str().unwrap();
     assert!(why.contains("there is no log any more"), "{why}");
 }

@@ -37,8 +37,8 @@ pub struct Args {
     #[arg(long, default_value = "6", value_parser = clap::value_parser!(u32).range(1..=i64::from(Id::RECORDS)), value_name = "N")]
     pub records: u32,
 
-    /// Seconds after which a run that shows no progress hangs
-    #[arg(long, default_value = "10", value_parser = seconds, value_name = "S")]
+    /// Seconds without progress, and as many in which none of its threads runs or wants to: then a run hangs
+    #[arg(long, default_value = "2", value_parser = seconds, value_name = "S")]
     pub patience: f64,
 
     /// Runs at once; those that hang need no processor

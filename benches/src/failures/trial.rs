@@ -21,7 +21,7 @@ use super::record::Id;
 pub struct Conditions {
     /// Of each run.
     pub size: Size,
-    /// A child that tells nothing for so long hangs.
+    /// How long a silence of a child is. After two, it hangs if nothing has moved between their ends.
     pub patience: Duration,
     /// Whether what children say on standard error is let through.
     pub loud: bool,
@@ -170,7 +170,11 @@ fn command(
     Ok(command)
 }
 
-/// Hears a child out. `None` if it said nothing for too long, and was killed.
+/// Silences after which a child that runs all the time hangs all the same.
+const MOST_SILENCES: u32 = 60;
+
+/// Hears a child out. `None` if it hangs, and was killed: it says nothing, and between the ends of two silences none of its threads has run or wants to. So on a
+/// busy machine, where it gets no processor, it is waited for.
 fn watch(
     mut command: Command,
     patience: Duration,
@@ -187,14 +191,44 @@ fn watch(
             }
         }
     });
+    let (mut silences, mut before) = (0, None);
     loop {
         match lines.recv_timeout(patience) {
-            Ok(line) => heard(line.map_err(|error: String| anyhow!(error))?),
-            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Ok(line) => {
+                heard(line.map_err(|error: String| anyhow!(error))?);
+                (silences, before) = (0, None);
+            }
             Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                silences += 1;
+                let now = switches(child.0.id());
+                if silences == MOST_SILENCES || (now.is_some() && now == before) {
+                    return Ok(None);
+                }
+                before = now;
+            }
         }
     }
     Ok(Some(child.0.wait()?))
+}
+
+/// How often the threads of a process have been put to sleep or to work. `None` if one of them runs or would, had it a processor.
+fn switches(process: u32) -> Option<u64> {
+    let mut switches = 0;
+    for thread in fs::read_dir(format!("/proc/{process}/task")).ok()? {
+        let status = fs::read_to_string(thread.ok()?.path().join("status")).ok()?;
+        for line in status.lines() {
+            let (field, value) = line.split_once(':')?;
+            match field {
+                "State" if !value.trim_start().starts_with('S') => return None,
+                "voluntary_ctxt_switches" | "nonvoluntary_ctxt_switches" => {
+                    switches += value.trim().parse::<u64>().ok()?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Some(switches)
 }
 
 /// A child that does not outlive this.
