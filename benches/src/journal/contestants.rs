@@ -19,7 +19,7 @@ pub const RECORD: usize = 256;
 /// Bytes of a block.
 pub const BLOCK: u32 = 4096;
 /// Bytes of a log of ours.
-pub const LOG: u64 = 64 << 20;
+pub const LOG: u64 = 16 << 20;
 /// JBD2's longest delay.
 const PIGGYBACK: Delay = Delay::Piggyback(Duration::from_millis(15));
 
