@@ -3,8 +3,8 @@
 //! Eight threads append numbered records and note what is acknowledged; one [plan](plan::Plan) of failure a run, in a [child](child), over a [medium] that
 //! knows what a power cut would leave. That is read by another child. A record that was acknowledged and is not there is a *false acknowledgement*.
 
+pub mod args;
 pub mod child;
-pub mod cli;
 pub mod contestants;
 pub mod medium;
 mod ours;

@@ -2,6 +2,7 @@
 
 pub mod failures;
 mod html;
+pub mod journal;
 mod machine;
 pub mod micro;
 mod outputs;

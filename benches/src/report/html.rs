@@ -174,6 +174,29 @@ fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
+/// A table with a title; each row has a class and its cells.
+pub(super) fn html_table<const N: usize>(
+    page: &mut String,
+    title: &str,
+    columns: [&str; N],
+    rows: impl Iterator<Item = (String, [String; N])>,
+) -> Result<()> {
+    writeln!(page, "<h2>{title}</h2>\n<table>\n<tr>")?;
+    for column in columns {
+        write!(page, "<th>{column}</th>")?;
+    }
+    page.push_str("</tr>\n");
+    for (class, cells) in rows {
+        write!(page, "<tr class=\"{}\">", class.trim_end())?;
+        for cell in cells {
+            write!(page, "<td>{}</td>", escaped(&cell))?;
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table>\n");
+    Ok(())
+}
+
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Args, Subcommand};
 
 use super::child::{self, Size};
 use super::contestants::{self, Contestant, Maker};
@@ -13,10 +14,9 @@ use super::record::Id;
 use super::trial::Conditions;
 use super::{Task, contestants::named};
 
-/// Makes every write and every flush of a run fail once, for our journals and those that others make: eight threads append numbered records, and what was acknowledged
-/// is looked for in what a power cut would leave. Fails if one of ours is not clean.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+/// Whom to run, and how.
+#[derive(Args, Clone, Debug)]
+pub struct FailuresArgs {
     /// Whom to run, separated by commas [default: all]
     #[arg(long, value_delimiter = ',', value_parser = names(), value_name = "NAME,…")]
     pub contestant: Vec<String>,
@@ -49,16 +49,16 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Also write a report to this file, as one self-contained page of HTML
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    /// Write the report to this file, as one self-contained page of HTML
+    #[arg(long, default_value = "report.html", value_name = "FILE")]
+    pub report: PathBuf,
 }
 
 /// A plan of the command line: perhaps no failure at all.
 #[derive(Clone, Copy, Debug)]
 pub struct OnePlan(Option<Plan>);
 
-impl Args {
+impl FailuresArgs {
     /// What is to be run.
     pub fn task(&self) -> Task {
         let is_chosen = |it: &Contestant| {
@@ -86,7 +86,7 @@ impl Args {
 }
 
 /// A child's arguments: for this program alone.
-#[derive(Clone, Debug, clap::Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub enum Child {
     /// Runs a contestant.
     Run {
