@@ -47,6 +47,7 @@ fn ours_are_clean() {
         for column in [
             "false_acknowledgements",
             "false_runs",
+            "foreign",
             "hangs",
             "panics",
             "cannot_reopen",

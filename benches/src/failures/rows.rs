@@ -25,6 +25,8 @@ pub struct Row {
     pub false_acknowledgements: usize,
     /// Runs that have such.
     pub false_runs: usize,
+    /// Records that are there and that nobody appended, of all runs.
+    pub foreign: usize,
     /// Runs that did not end.
     pub hangs: usize,
     /// Runs in which a thread panicked, or the process aborted.
@@ -51,6 +53,8 @@ pub struct Unclean {
     pub kind: String,
     /// Records that are gone, each as thread and number.
     pub lost: Vec<(u32, u32)>,
+    /// How many records are there that nobody appended.
+    pub foreign: usize,
     /// It did not end.
     pub hung: bool,
     /// What threads said when they panicked.
@@ -74,6 +78,7 @@ impl Row {
             told: 0,
             false_acknowledgements: 0,
             false_runs: 0,
+            foreign: 0,
             hangs: 0,
             panics: 0,
             cannot_reopen: 0,
@@ -92,6 +97,7 @@ impl Row {
         self.told += usize::from(!outcome.told.is_empty());
         self.false_acknowledgements += outcome.lost.len();
         self.false_runs += usize::from(!outcome.lost.is_empty());
+        self.foreign += outcome.foreign;
         self.hangs += usize::from(outcome.hung);
         self.panics += usize::from(!outcome.panics.is_empty());
         self.cannot_reopen += usize::from(outcome.cannot_reopen.is_some());
@@ -104,6 +110,7 @@ impl Row {
             plan: plan.map_or_else(|| "none".to_owned(), |plan| plan.to_string()),
             kind,
             lost: outcome.lost.iter().map(|id| (id.thread, id.nth)).collect(),
+            foreign: outcome.foreign,
             hung: outcome.hung,
             panics: outcome.panics,
             cannot_reopen: outcome.cannot_reopen,

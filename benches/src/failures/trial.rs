@@ -36,7 +36,9 @@ pub struct Outcome {
     pub acknowledged: BTreeSet<Id>,
     /// Those of them that a power cut has taken.
     pub lost: Vec<Id>,
-    /// The run, or the opening afterwards, did not end.
+    /// How much is there that nobody appended.
+    pub foreign: usize,
+    /// The run did not end.
     pub hung: bool,
     /// Messages of panics; `killed by signal …` if the process ended so.
     pub panics: Vec<String>,
@@ -51,7 +53,8 @@ pub struct Outcome {
 impl Outcome {
     /// Nothing is wrong. (That a caller is told an error is not.)
     pub fn is_clean(&self) -> bool {
-        self.lost.is_empty() && !self.hung && self.panics.is_empty() && self.cannot_reopen.is_none()
+        let is_whole = self.lost.is_empty() && self.foreign == 0;
+        is_whole && !self.hung && self.panics.is_empty() && self.cannot_reopen.is_none()
     }
 }
 
@@ -134,6 +137,7 @@ fn look(
         Line::Found(id) => {
             found.insert(id);
         }
+        Line::Foreign => outcome.foreign += 1,
         Line::Panicked(error) | Line::NotReopened(error) => why = Some(error),
         Line::Read => is_read = true,
         _ => {}

@@ -11,13 +11,14 @@ use super::html::{END, escaped, facts, head};
 use crate::failures::contestants::named;
 use crate::failures::rows::{Row, Unclean};
 
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 10] = [
     "contestant",
     "version",
     "runs",
     "failed",
     "told",
     "false acks (runs)",
+    "foreign",
     "hangs",
     "panics",
     "cannot reopen",
@@ -25,9 +26,9 @@ const COLUMNS: [&str; 9] = [
 
 /// What the columns are.
 const READING: &str = "runs: each with one failure planned; failed: those in which it came to that; told: runs in which a caller was told an error; false acks: records that were \
-acknowledged and are not there after a power cut, and in how many runs; hangs, panics (or aborts), cannot reopen: in how many runs";
+acknowledged and are not there after a power cut, and in how many runs; foreign: records that are there and nobody appended; hangs, panics (or aborts), cannot reopen: in how many runs";
 
-fn cells(row: &Row) -> [String; 9] {
+fn cells(row: &Row) -> [String; 10] {
     [
         row.contestant.to_owned(),
         row.version.to_owned(),
@@ -35,6 +36,7 @@ fn cells(row: &Row) -> [String; 9] {
         row.failed.to_string(),
         row.told.to_string(),
         format!("{} ({})", row.false_acknowledgements, row.false_runs),
+        row.foreign.to_string(),
         row.hangs.to_string(),
         row.panics.to_string(),
         row.cannot_reopen.to_string(),
@@ -167,6 +169,9 @@ fn wrong(unclean: &Unclean) -> String {
     let mut wrong = Vec::new();
     if !unclean.lost.is_empty() {
         wrong.push(format!("{} false acknowledgements", unclean.lost.len()));
+    }
+    if unclean.foreign > 0 {
+        wrong.push(format!("{} records that nobody appended", unclean.foreign));
     }
     if unclean.hung {
         wrong.push("hangs".to_owned());
