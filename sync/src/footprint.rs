@@ -152,7 +152,8 @@ pub(crate) fn touch_numbering() {
     touch(NUMBERING, Access::Write, Part::Behind);
 }
 
-/// The order of all that is sequentially consistent, which loom keeps.
+/// The order of all fences that are sequentially consistent, of which loom tells each those before. (Of locks and unlocks of different mutexes it tells nothing: the litmus program
+/// `mutex-store-buffering` says so.)
 pub(crate) fn touch_order() {
     if cfg!(spanlock_loom) {
         touch(ORDER, Access::Write, Part::Behind);

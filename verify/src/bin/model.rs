@@ -43,6 +43,10 @@ mod checked {
     /// Set if the checker's own search is asked for, with nothing left out.
     static PLAIN: OnceLock<()> = OnceLock::new();
 
+    /// What is wrong on purpose, as `cargo verify --replay` takes it: with a space before each word.
+    #[cfg_attr(spanlock_loom, allow(dead_code))]
+    static MISTAKES: OnceLock<String> = OnceLock::new();
+
     fn is_plain() -> bool {
         PLAIN.get().is_some()
     }
@@ -75,6 +79,7 @@ mod checked {
         let mut config = Config::default();
         let (mut name, mut sites, mut preemptions) = (None, false, None);
         let mut steps = None;
+        let mut mistakes = String::new();
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut value = || {
@@ -84,11 +89,15 @@ mod checked {
             match &*arg {
                 "--row" => name = Some(value()),
                 "--weaken" => {
-                    let parsed = Weakening::from_str(&value());
+                    let site = value();
+                    mistakes += &format!(" --weaken {site}");
+                    let parsed = Weakening::from_str(&site);
                     config.weaken = Some(parsed.unwrap_or_else(|error| refuse(&error)));
                 }
                 "--defect" => {
-                    let parsed = Defect::from_str(&value());
+                    let defect = value();
+                    mistakes += &format!(" --defect {defect}");
+                    let parsed = Defect::from_str(&defect);
                     config.defect = Some(parsed.unwrap_or_else(|error| refuse(&error)));
                 }
                 "--sites" => sites = true,
@@ -108,6 +117,7 @@ mod checked {
                 _ => refuse(&format!("unknown argument {arg}")),
             }
         }
+        MISTAKES.set(mistakes).unwrap_or_default();
         let name = name.unwrap_or_else(|| refuse("no --row"));
         let job = jobs().into_iter().find(|job| job.name() == name);
         let mut job = job.unwrap_or_else(|| refuse(&format!("no row is called {name}")));
@@ -284,8 +294,9 @@ mod checked {
         match result {
             Ok(explained) => (explained.scenarios, explained.histories),
             Err((scenario, why)) => panic!(
-                "made small (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay {}",
-                job.name()
+                "made small (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay {}{}",
+                job.name(),
+                MISTAKES.get().map_or("", |mistakes| mistakes)
             ),
         }
     }

@@ -44,7 +44,9 @@ pub fn explore(built: &Built, job: &Job, more: &[&str], limit: Option<Duration>)
     }
     let binary = built.binary(job.mode.checker());
     let binary = binary.with_context(|| format!("{}: its checker is not built", job.name()))?;
-    let scratch = tempfile::tempdir().context("cannot create a temporary folder")?;
+    // Loom writes a file there before each execution. Where it is made anew on a disk, that waits for the disk.
+    let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let scratch = scratch.context("cannot create a temporary folder")?;
     let mut command = Command::new(binary);
     command
         .args(["--row", &job.name()])
