@@ -6,11 +6,12 @@
 //! - A flush tells the truth: if it goes well, all that it is for is durable. If data are lost while it is under way, or were before, by a failed write, it fails.
 //! - Names are durable at once; a file's length is with its next flush. Files are not renamed.
 //! - Flushes take a modelled time, so that others meanwhile come to wait; the kernel is not asked to flush.
+//! - What is lost and stays in the page cache is clean there; a later write makes its page dirty again, all of it.
 //! - Until it is [armed](Medium::arm), nothing fails, and nothing is noted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ use crate::journal::calls::Hook;
 
 /// What a flush takes.
 const FLUSH_TAKES: Duration = Duration::from_micros(300);
+/// The unit in which a page cache is dirty.
+const PAGE: u64 = 4096;
 
 /// A medium. See the [module](self).
 pub struct Medium {
@@ -52,6 +55,8 @@ struct State {
     untold: Option<PathBuf>,
     /// How often data were lost.
     losses: u64,
+    /// Pages that hold lost data and are clean: a write to one makes all of it dirty.
+    cached: BTreeSet<(PathBuf, u64)>,
 }
 
 struct Write {
@@ -65,7 +70,23 @@ fn error(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
+/// The pages that a write touches.
+fn pages(offset: u64, len: usize) -> impl Iterator<Item = u64> {
+    (offset / PAGE)..(offset + len as u64).div_ceil(PAGE)
+}
+
 impl State {
+    /// These bytes are in the file, by the last write that there was, and not durable.
+    fn is_dirty(&mut self, name: &Path, offset: u64, data: Vec<u8>) {
+        let number = self.written;
+        let dirty = self.dirty.entry(name.to_owned()).or_default();
+        dirty.push(Write {
+            number,
+            offset,
+            data,
+        });
+    }
+
     /// At the end of a flush: whether data of the file were lost meanwhile, or before without anybody being told.
     fn check(&mut self, name: &Path, losses: u64) -> io::Result<()> {
         let is_untold = self.untold.take_if(|of| of == name).is_some();
@@ -160,14 +181,23 @@ impl Medium {
         let written = write(&data[..most])?;
         let mut state = self.state.lock();
         state.written += 1;
-        let number = state.written;
-        let dirty = state.dirty.entry(name.to_owned()).or_default();
-        dirty.push(Write {
-            number,
-            offset,
-            data: data[..written].to_vec(),
-        });
+        state.is_dirty(name, offset, data[..written].to_vec());
+        for page in pages(offset, written) {
+            if state.cached.remove(&(name.to_owned(), page)) {
+                let whole = self.page(name, page)?;
+                state.is_dirty(name, page * PAGE, whole);
+            }
+        }
         Ok(written)
+    }
+
+    /// What can be read of a page now.
+    fn page(&self, name: &Path, page: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut file = File::open(self.files.join(name))?;
+        file.seek(SeekFrom::Start(page * PAGE))?;
+        file.take(PAGE).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// How much of a write goes.
@@ -257,7 +287,12 @@ impl Medium {
         }
         state.losses += 1;
         let lost = state.dirty.remove(name).unwrap_or_default();
-        if state.plan.is_some_and(|plan| plan.dirty == Dirty::Cached) || lost.is_empty() {
+        if state.plan.is_some_and(|plan| plan.dirty == Dirty::Cached) {
+            let pages = lost.iter().flat_map(|it| pages(it.offset, it.data.len()));
+            (state.cached).extend(pages.map(|page| (name.to_owned(), page)));
+            return Ok(());
+        }
+        if lost.is_empty() {
             return Ok(());
         }
         let durable = File::open(self.durable.join(name));
@@ -411,6 +446,22 @@ mod tests {
                 "{plan}"
             );
         }
+    }
+
+    /// As the kernel writes whole pages back, what it had lost comes back with what is beside it.
+    #[test]
+    fn a_cached_page_is_dirty_as_a_whole() {
+        let scene = scene("flush-0-cached");
+        scene.write(0, &[1]).unwrap();
+        scene.write(PAGE, &[1]).unwrap();
+        assert_eq!(number(scene.flush()), libc::EIO);
+        scene.write(2, &[3]).unwrap();
+        scene.flush().unwrap();
+        let durable = scene.durable();
+        assert_eq!(
+            (&durable[..4], durable[PAGE as usize]),
+            (&[1, 0, 3, 0][..], 0)
+        );
     }
 
     #[test]
