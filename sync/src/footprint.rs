@@ -194,9 +194,9 @@ impl Object {
     #[inline]
     #[track_caller]
     pub(crate) fn touch_value(&self, changed: bool, reads: bool) {
-        crate::freed::assert_not(self);
         let access = if changed { Access::Write } else { Access::Read };
         touch(self.0, access, Part::Operation { reads });
+        crate::freed::used(self);
     }
 
     /// Notes it in the step that runs, as touched by the code behind the operation.

@@ -266,7 +266,7 @@ mod checked {
     fn scenarios(job: &Job, of: &Scenarios) -> (u64, u64) {
         use spanlock_testkit::histories;
         use spanlock_verify::linear::run::{self, Subject};
-        use spanlock_verify::linear::scenario::Alphabet;
+        use spanlock_verify::linear::scenario::{Alphabet, Scenario};
         use spanlock_verify::models::linear::{FEW, OF_EACH, SCENARIO};
 
         let subject = Subject {
@@ -276,7 +276,11 @@ mod checked {
             schedules: job.bound.map(|_| OF_EACH as usize),
         };
         let given = std::env::var(SCENARIO).ok();
-        let given = given.map(|text| text.parse().unwrap_or_else(|why: String| refuse(&why)));
+        let given = given.map(|text| {
+            let given = text.parse::<Scenario>();
+            let runs = given.and_then(|given| given.check(of.primitive).map(|()| given));
+            runs.unwrap_or_else(|why| refuse(&format!("{SCENARIO}='{text}': {why}")))
+        });
         let seed = histories::seed();
         let result = match (given, job.bound) {
             (Some(given), _) => run::all(subject, std::iter::once(given)),
