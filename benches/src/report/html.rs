@@ -175,15 +175,15 @@ fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
 }
 
 /// A table with a title; each row has a class and its cells.
-pub(super) fn html_table<const N: usize>(
+pub(super) fn html_table<C: AsRef<str>, R: IntoIterator<Item = String>>(
     page: &mut String,
     title: &str,
-    columns: [&str; N],
-    rows: impl Iterator<Item = (String, [String; N])>,
+    columns: impl IntoIterator<Item = C>,
+    rows: impl Iterator<Item = (String, R)>,
 ) -> Result<()> {
     writeln!(page, "<h2>{title}</h2>\n<table>\n<tr>")?;
     for column in columns {
-        write!(page, "<th>{column}</th>")?;
+        write!(page, "<th>{}</th>", column.as_ref())?;
     }
     page.push_str("</tr>\n");
     for (class, cells) in rows {

@@ -30,18 +30,14 @@ const TARGET_COLUMNS: [&str; 5] = ["device", "contestant", "asked", "measured", 
 /// Everything, as tables and sentences.
 pub fn told(outcome: &Outcome) -> String {
     let mut told = String::new();
-    for grid in grids(outcome) {
-        let _ = writeln!(told, "{}", grid.title);
-        let mut table = grid.header;
-        table.extend(grid.lines);
-        told.push_str(&aligned(&table));
-        told.push('\n');
+    for (title, columns, lines) in grids(outcome) {
+        let _ = writeln!(told, "{title}\n{}", drawn(columns, 2, lines.into_iter()));
     }
     let comparisons = comparisons(&outcome.rows, &outcome.plan.devices);
     if !comparisons.is_empty() {
-        let mut table = vec![thesis_columns(outcome)];
-        table.extend(comparisons.iter().map(thesis_cells));
-        let _ = writeln!(told, "{THESIS}\n{}", aligned(&table));
+        let cells = comparisons.iter().map(thesis_cells);
+        let table = drawn(thesis_columns(outcome), 4, cells);
+        let _ = writeln!(told, "{THESIS}.\n{table}");
     }
     if !outcome.targets.is_empty() {
         let cells = told_targets(outcome).into_iter().map(|(_, cells)| cells);
@@ -54,43 +50,37 @@ pub fn told(outcome: &Outcome) -> String {
 const THESIS: &str = "The thesis beside this run: ratios to its existing system, our serial; a start-up delay in percent of a transaction's time. \
      Its flush was an Optane disk's behind a network";
 
-/// A grid of one device: a line for a contestant and think time, a column for a number of threads.
-struct Grid {
-    title: String,
-    header: Vec<Vec<String>>,
-    lines: Vec<Vec<String>>,
-}
-
-fn grids(outcome: &Outcome) -> Vec<Grid> {
+/// For each device a title, columns and lines: one for each think time and contestant, with a column for each number of threads.
+fn grids(outcome: &Outcome) -> Vec<(String, Vec<String>, Vec<Vec<String>>)> {
     let plan = &outcome.plan;
-    let of_device = |&device: &&'static str| {
-        let mut header = vec!["think".to_owned(), "contestant".to_owned()];
-        header.extend(plan.threads.iter().map(|it| format!("{it} thr.")));
-        let mut lines = Vec::new();
-        for &think in &plan.think {
-            for contestant in &plan.contestants {
-                let mut line = vec![think.to_string(), contestant.name.to_owned()];
-                line.extend(plan.threads.iter().map(|&threads| {
-                    let place = Place {
-                        contestant: contestant.name,
-                        device,
-                        threads,
-                        think,
-                    };
-                    find(&outcome.rows, place).map_or_else(String::new, short)
-                }));
-                lines.push(line);
-            }
-        }
-        Grid {
-            title: format!("{device}: commits a second | commits a flush | p50 in flushes"),
-            header: vec![header],
-            lines,
-        }
+    let mut columns = vec!["think".to_owned(), "contestant".to_owned()];
+    columns.extend(plan.threads.iter().map(|&it| super::threads_told(it)));
+    let line = |device, think: f64, contestant| {
+        let cell = |&threads: &usize| {
+            let place = Place {
+                contestant,
+                device,
+                threads,
+                think,
+            };
+            find(&outcome.rows, place).map_or_else(String::new, short)
+        };
+        let mut line = vec![think.to_string(), contestant.to_owned()];
+        line.extend(plan.threads.iter().map(cell));
+        line
     };
     let is_measured = outcome.rows.iter().any(|row| row.workload == COMMIT);
     let devices = plan.devices.iter().filter(|_| is_measured);
-    devices.map(of_device).collect()
+    let grid = |&device: &&'static str| {
+        let title = format!("{device}: commits a second | commits a flush | p50 in flushes");
+        let mut lines = Vec::new();
+        for &think in &plan.think {
+            let contestants = plan.contestants.iter();
+            lines.extend(contestants.map(|it| line(device, think, it.name)));
+        }
+        (title, columns.clone(), lines)
+    };
+    devices.map(grid).collect()
 }
 
 /// A row in a few characters.
@@ -101,24 +91,6 @@ fn short(row: &Row) -> String {
         number(row.commits_per_flush, 2),
         number(row.p50_flushes(), 1)
     )
-}
-
-/// Lines of equally many cells as a table.
-fn aligned(lines: &[Vec<String>]) -> String {
-    use comfy_table::presets::UTF8_FULL_CONDENSED;
-    use comfy_table::{CellAlignment, Table};
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    if let [header, lines @ ..] = lines {
-        table.set_header(header);
-        for line in lines {
-            table.add_row(line);
-        }
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.to_string()
 }
 
 fn number(value: Option<f64>, digits: usize) -> String {
@@ -394,18 +366,10 @@ fn thesis(page: &mut String, outcome: &Outcome) -> Result<()> {
     if comparisons.is_empty() {
         return Ok(());
     }
-    writeln!(page, "<h2>The thesis</h2>\n<p>{THESIS}.</p>\n<table>\n<tr>")?;
-    for column in thesis_columns(outcome) {
-        write!(page, "<th>{column}</th>")?;
-    }
-    page.push_str("</tr>\n");
-    for comparison in &comparisons {
-        page.push_str("<tr>");
-        for cell in thesis_cells(comparison) {
-            write!(page, "<td>{}</td>", escaped(&cell))?;
-        }
-        page.push_str("</tr>\n");
-    }
-    page.push_str("</table>\n");
+    let cells = comparisons
+        .iter()
+        .map(|it| (String::new(), thesis_cells(it)));
+    html_table(page, "The thesis", thesis_columns(outcome), cells)?;
+    writeln!(page, "<p>{THESIS}.</p>")?;
     Ok(())
 }

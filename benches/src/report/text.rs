@@ -1,7 +1,7 @@
 //! The table on the terminal, and the sentence about losses.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, Row as TableRow, Table};
 
 use crate::compare::Row;
 use crate::locks::BASELINE;
@@ -20,10 +20,10 @@ pub fn table(rows: &[Row]) -> String {
 }
 
 /// A table; after the first `names` columns all are aligned as numbers are.
-pub(super) fn drawn<const N: usize>(
-    columns: [&str; N],
+pub(super) fn drawn<R: Into<TableRow>>(
+    columns: impl Into<TableRow>,
     names: usize,
-    rows: impl Iterator<Item = [String; N]>,
+    rows: impl Iterator<Item = R>,
 ) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(columns);
