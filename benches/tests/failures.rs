@@ -79,13 +79,9 @@ fn acknowledging_before_the_flush_is_caught() {
 fn swallowing_the_error_of_a_flush_is_caught() {
     let row = caught("wrong-swallow", "false_runs");
     let unclean = row["unclean"].as_array().unwrap();
-    // The flushes of the last records: where dirty data are kept, a later flush makes up for others.
+    // The first record: where dirty data are kept, or come back with their page, a later flush makes up for it.
     assert!(
         unclean.iter().any(|it| it["plan"] == "flush-0-lost"),
-        "{row}"
-    );
-    assert!(
-        unclean.iter().any(|it| it["plan"] == "flush-0-cached"),
         "{row}"
     );
     let lost = unclean

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::Result;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
 
 use super::html::{END, escaped, facts, head};
+use super::text::drawn;
 use crate::failures::contestants::named;
 use crate::failures::rows::{Row, Unclean};
 
@@ -45,14 +44,7 @@ fn cells(row: &Row) -> [String; 10] {
 
 /// The table of all rows, and what its columns are.
 pub fn table(rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(COLUMNS);
-    for row in rows {
-        table.add_row(cells(row));
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let table = drawn(COLUMNS, 2, rows.iter().map(cells));
     format!("{table}\n{READING}")
 }
 
