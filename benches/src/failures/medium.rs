@@ -65,6 +65,20 @@ struct Write {
     data: Vec<u8>,
 }
 
+impl Write {
+    /// Takes over what it has in common with a later write.
+    fn overwrite(&mut self, offset: u64, data: &[u8]) {
+        let own_end = self.offset + self.data.len() as u64;
+        let start = self.offset.max(offset);
+        let end = own_end.min(offset + data.len() as u64);
+        if start < end {
+            let len = (end - start) as usize;
+            let (to, from) = ((start - self.offset) as usize, (start - offset) as usize);
+            self.data[to..to + len].copy_from_slice(&data[from..from + len]);
+        }
+    }
+}
+
 /// The failures that a caller is told.
 fn error(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
@@ -167,6 +181,10 @@ impl Medium {
         let end = offset + data.len() as u64;
         let own = dirty.extract_if(.., |it| offset <= it.offset && it.offset < end);
         let own: Vec<Write> = own.collect();
+        // A page that is dirty as a whole may have been read before: what is older must not come over this.
+        for older in dirty {
+            older.overwrite(offset, data);
+        }
         self.settle(name, &own, None)
     }
 
@@ -352,141 +370,4 @@ impl Hook for Medium {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NAME: &str = "file";
-
-    struct Scene {
-        medium: Medium,
-        file: File,
-        _folder: tempfile::TempDir,
-    }
-
-    /// A file of zeros on a medium with this plan.
-    fn scene(plan: &str) -> Scene {
-        let folder = tempfile::tempdir().unwrap();
-        let [files, durable] = ["files", "durable"].map(|it| folder.path().join(it));
-        fs::create_dir(&files).unwrap();
-        fs::write(files.join(NAME), [0; 8]).unwrap();
-        let medium = Medium::new(&files, &durable, || ()).unwrap();
-        medium.arm(plan.parse().ok()).unwrap();
-        let options = OpenOptions::new().read(true).write(true).clone();
-        Scene {
-            medium,
-            file: options.open(files.join(NAME)).unwrap(),
-            _folder: folder,
-        }
-    }
-
-    impl Scene {
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<usize> {
-            let write = |data: &[u8]| self.file.write_at(data, offset);
-            self.medium.write(Path::new(NAME), offset, data, &write)
-        }
-
-        fn flush(&self) -> io::Result<()> {
-            self.medium.flush(Path::new(NAME))
-        }
-
-        fn visible(&self) -> Vec<u8> {
-            fs::read(self.medium.files.join(NAME)).unwrap()
-        }
-
-        fn durable(&self) -> Vec<u8> {
-            fs::read(self.medium.durable.join(NAME)).unwrap()
-        }
-    }
-
-    fn number<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
-        result.unwrap_err().raw_os_error().unwrap()
-    }
-
-    #[test]
-    fn what_is_flushed_is_durable() {
-        let scene = scene("none");
-        scene.write(0, &[1, 2]).unwrap();
-        assert_eq!((scene.visible()[0], scene.durable()[0]), (1, 0));
-        scene.flush().unwrap();
-        scene.write(8, &[3]).unwrap();
-        assert_eq!(scene.durable(), [1, 2, 0, 0, 0, 0, 0, 0]);
-        scene.flush().unwrap();
-        assert_eq!(scene.durable(), scene.visible());
-        let direct = |data: &[u8], at| scene.file.write_at(data, at);
-        scene.write(0, &[9]).unwrap();
-        (scene
-            .medium
-            .write_durably(Path::new(NAME), 2, &[4, 5], &direct))
-        .unwrap();
-        assert_eq!(scene.durable(), [1, 2, 4, 5, 0, 0, 0, 0, 3]);
-        assert_eq!(scene.medium.counts(), (4, 2));
-    }
-
-    #[test]
-    fn a_flush_fails_once() {
-        for (plan, seen, later) in [
-            ("flush-1", 2, 2),
-            ("flush-1-lost", 1, 1),
-            ("flush-1-cached", 2, 1),
-        ] {
-            let scene = scene(plan);
-            scene.write(0, &[1]).unwrap();
-            scene.flush().unwrap();
-            scene.write(0, &[2]).unwrap();
-            assert_eq!(number(scene.flush()), libc::EIO);
-            assert_eq!(
-                (scene.visible()[0], scene.durable()[0]),
-                (seen, 1),
-                "{plan}"
-            );
-            scene.flush().unwrap();
-            assert_eq!(
-                (scene.visible()[0], scene.durable()[0]),
-                (seen, later),
-                "{plan}"
-            );
-        }
-    }
-
-    /// As the kernel writes whole pages back, what it had lost comes back with what is beside it.
-    #[test]
-    fn a_cached_page_is_dirty_as_a_whole() {
-        let scene = scene("flush-0-cached");
-        scene.write(0, &[1]).unwrap();
-        scene.write(PAGE, &[1]).unwrap();
-        assert_eq!(number(scene.flush()), libc::EIO);
-        scene.write(2, &[3]).unwrap();
-        scene.flush().unwrap();
-        let durable = scene.durable();
-        assert_eq!(
-            (&durable[..4], durable[PAGE as usize]),
-            (&[1, 0, 3, 0][..], 0)
-        );
-    }
-
-    #[test]
-    fn a_write_fails_once() {
-        let scene = scene("write-1-lost");
-        scene.write(0, &[1]).unwrap();
-        assert_eq!(number(scene.write(1, &[1])), libc::EIO);
-        assert_eq!(scene.visible(), [0; 8]);
-        assert_eq!(
-            number(scene.flush()),
-            libc::EIO,
-            "who comes next is told of the loss"
-        );
-        scene.write(1, &[1]).unwrap();
-        scene.flush().unwrap();
-        assert_eq!(scene.durable()[..2], [0, 1]);
-    }
-
-    #[test]
-    fn a_write_is_cut_short() {
-        let scene = scene("short-write-0");
-        assert_eq!(scene.write(0, &[1; 4]).unwrap(), 2);
-        scene.write(4, &[7]).unwrap();
-        assert_eq!(number(scene.write(2, &[1; 2])), libc::ENOSPC);
-        scene.flush().unwrap();
-        assert_eq!(scene.durable(), [1, 1, 0, 0, 7, 0, 0, 0]);
-    }
-}
+mod tests;
