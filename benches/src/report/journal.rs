@@ -347,7 +347,8 @@ fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
             let points = plan.threads.iter().filter_map(move |&threads| {
                 let [with, without] = ["compact-rendezvous", "compact"]
                     .map(|name| of_cell(name, threads, think).map(|it| it.commits_per_s));
-                Some((threads as f64, with? / without?))
+                let ratio = with? / without.filter(|&it| it > 0.0)?;
+                Some((threads as f64, ratio))
             });
             points.collect::<Vec<_>>()
         };
