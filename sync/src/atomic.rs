@@ -52,7 +52,10 @@ pub fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
         let mut values = Vec::new();
         values.try_reserve_exact(len).ok()?;
         values.extend((0..len).map(|_| T::zeroed()));
-        return Some(values.into());
+        let values: Box<[T]> = values.into();
+        #[cfg(any(spanlock_loom, spanlock_shuttle))]
+        crate::freed::made(&values);
+        return Some(values);
     }
     // SAFETY: the layout's size is not 0.
     let first = unsafe { alloc_zeroed(layout) }.cast::<T>();
@@ -64,7 +67,7 @@ pub fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
     Some(unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(first, len)) })
 }
 
-/// Frees a slice. Under a checker who uses an atomic in it later fails the model.
+/// Frees a slice that [`zeroed_slice`] made. Under a checker who uses an atomic in it later, or before and not ordered before the freeing, fails the model.
 pub fn free_slice<T: 'static>(slice: Box<[T]>) {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     crate::freed::free(slice);

@@ -88,7 +88,6 @@ impl<'a> Locked<'a> {
     fn new(object: &'a footprint::Object) -> Self {
         crate::check::trace("Lock");
         object.touch(Access::Lock);
-        footprint::touch_order();
         Locked(object)
     }
 }
@@ -98,7 +97,6 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         crate::check::trace("Unlock");
         self.0.touch_behind(Access::Unlock);
-        footprint::touch_order();
     }
 }
 

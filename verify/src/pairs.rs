@@ -1,4 +1,4 @@
-//! Which models have which two operations of a primitive run at the same time: its table of pairs.
+//! Which models have which two operations of a primitive in different threads: its table of pairs.
 //!
 //! A cell names the models in which one thread performs the one operation and another thread the other. Only those count that are searched,
 //! to their end or to a number of preemptions: not random schedules alone. What each thread performs is derived from its steps, or stated where a model

@@ -118,7 +118,7 @@ pub struct Job {
     pub bound: Option<u64>,
     /// Every plan of at most so many faults is run, each as a search of its own; 0: the program as it is.
     pub faults: usize,
-    /// Part of `--full` alone: a search without bound, or a million schedules.
+    /// Part of `--full` alone: a search without bound, or a million schedules. It stands there for the row that is the same but not long, if there is one.
     pub long: bool,
 }
 
@@ -137,15 +137,14 @@ impl Job {
         format!("{primitive}/{property}/{checker}/{mode}{faults}{long}")
     }
 
-    /// Whether its search without bound is known not to end in minutes.
-    fn is_endless(&self) -> bool {
-        let (primitive, property) = (self.program.primitive, self.program.property);
-        let is_wide = primitive == "srl-gate"
-            && property.starts_with("pair-")
-            && ENDLESS_WIDE.iter().any(|what| property.contains(what));
-        let is_pair = primitive.starts_with("srl-") && ENDLESS_PAIRS.contains(&property);
-        let in_loom = self.mode.checker() == Checker::Loom;
-        in_loom && (is_wide || is_pair) || self.is_among(ENDLESS)
+    /// The name of the long row that stands for it in the full run, if there is one.
+    pub fn long_name(&self) -> String {
+        let long = true;
+        Job {
+            long,
+            ..self.clone()
+        }
+        .name()
     }
 
     /// Whether its name begins with one of these.
@@ -217,46 +216,34 @@ const PREEMPTIONS: u64 = 3;
 /// Random schedules of a program.
 const SCHEDULES: u64 = 20_000;
 
-/// Schedules of a program in the full run: of each of the random modes.
-const MANY_SCHEDULES: u64 = 400_000;
+/// Schedules of a program in the full run: of each of the random modes. Every lock has three such programs, so over a million in all.
+const MANY_SCHEDULES: u64 = 112_000;
 
-/// Programs of three threads that the full run searches without bound, in both modes of loom: one of each primitive that has any.
+/// Programs of three threads that the full run searches without bound, in loom's `weak`: one of each primitive.
 const UNBOUNDED: &[&str] = &["tries-3", "grace-3"];
 
-/// Rows of two threads whose search is known not to end in minutes: explored up to a number of preemptions, or by random schedules, instead. Beginnings of names.
-const ENDLESS: &[&str] = &[
-    // Two requests that each go through words, gate, entries and scan: shuttle searches them to their end.
-    "srl-array/batch/loom",
+/// Searches of two threads that take more than twenty seconds or so: those are for the full run, and the others go up to a number of preemptions, or draw schedules. Beginnings of names.
+const LONG: &[&str] = &[
+    // Two requests that each go through words, gate, entries and scan.
     "srl-array/batch-across/loom",
-    "srl-packed/batch/loom",
+    "srl-array/pair-batch-append/loom/weak",
     "srl-packed/batch-across/loom",
-    "srl-tree/batch/loom",
-    "srl-gate/batch/loom/weak",
+    "srl-packed/pair-acquire-shared-batch/loom/weak",
+    "srl-packed/pair-acquire-upgradable-batch/loom/weak",
+    "srl-packed/pair-batch-append/loom/weak",
+    "srl-packed/pair-deadline-batch/loom/weak",
     "srl-tree/batch-across",
-    "srl-tree/reclamation/loom",
-    "srl-tree/pair-append-reclaim/loom",
-    "srl-tree/pair-deadline-reclaim/loom/weak",
-    "srl-tree/pair-batch-append/shuttle",
-    // Wide holds that are cut, against small requests.
-    "srl-gate/shrink-keeps/loom",
-    "srl-gate/shrink-wakes/loom/weak",
-    "srl-gate/split-keeps/loom",
-    "srl-gate/split-wakes/loom",
+    "srl-tree/pair-acquire-shared-batch/loom/weak",
+    "srl-tree/pair-acquire-upgradable-batch/loom/weak",
+    "srl-tree/pair-batch-append/loom",
+    "srl-tree/pair-deadline-batch/loom/weak",
+    // Wide requests that wait, or are waited for.
+    "srl-gate/pair-acquire-exclusive-append/loom/weak",
+    "srl-gate/pair-acquire-shared-append/loom/weak",
+    "srl-gate/pair-acquire-upgradable-append/loom/weak",
+    "srl-gate/pair-deadline-append/loom/weak",
+    "srl-gate/pair-deadline-split/loom/weak",
 ];
-
-/// Pairs of the segment locks whose searches under loom do not end in seconds either, by property: a batch that has to wait goes through words, gate, entries
-/// and scan. Shuttle searches them to their end.
-const ENDLESS_PAIRS: &[&str] = &[
-    "pair-acquire-shared-batch",
-    "pair-acquire-upgradable-batch",
-    "pair-batch-append",
-    "pair-cancel-batch",
-    "pair-deadline-batch",
-    "pair-poll-batch",
-];
-
-/// Nor do, of `srl-gate`, pairs of what takes two segments, which is a wide range there, and cuts it.
-const ENDLESS_WIDE: &[&str] = &["append", "shrink", "split"];
 
 /// Preemptions in those.
 const FEW_PREEMPTIONS: u64 = 3;
@@ -283,15 +270,18 @@ const COSTLY: &[&str] = &[
     "srl-tree/",
 ];
 
-/// Rows of which it has over 10,000: neither is searched without bound.
+/// Those of which it has over 5,000: none is searched without bound under faults.
 const TOO_COSTLY: &[&str] = &[
-    "srl-gate/batch",
+    "srl-array/batch-across",
+    "srl-gate/batch-across",
     "srl-gate/cancel/loom/weak",
     "srl-gate/cancel-shared/loom/weak",
     "srl-gate/exclusion",
-    "srl-gate/shrink-wakes",
-    "srl-packed/batch-try/loom/weak",
+    "srl-gate/split-wakes/loom/weak",
+    "srl-packed/batch-across",
+    "srl-tree/batch-across",
     "srl-tree/cancel-reader/loom/weak",
+    "srl-tree/reclamation",
 ];
 
 /// Preemptions of costly programs under faults.
@@ -350,18 +340,20 @@ fn rows(program: &Program) -> Vec<Job> {
 fn searches(program: &Program, row: impl Fn(Mode, Option<u64>) -> Job) -> Vec<Job> {
     let mut rows = Vec::new();
     let exact = program.threads <= 2 || program.expected.is_some();
-    let endless = |mode| row(mode, None).is_endless();
     for mode in [Mode::Weak, Mode::RmwLoad] {
+        let whole = row(mode, None);
+        let is_long = whole.is_among(LONG);
         let bound = match exact {
-            true if endless(mode) => Some(FEW_PREEMPTIONS),
+            true if is_long => Some(FEW_PREEMPTIONS),
             true => None,
             false => Some(PREEMPTIONS),
         };
         rows.push(row(mode, bound));
-        if !exact && UNBOUNDED.contains(&program.property) {
+        let unbounded = mode == Mode::Weak && UNBOUNDED.contains(&program.property);
+        if is_long || !exact && unbounded {
             rows.push(Job {
                 long: true,
-                ..row(mode, None)
+                ..whole
             });
         }
         if program.meets_faults() {
@@ -372,11 +364,18 @@ fn searches(program: &Program, row: impl Fn(Mode, Option<u64>) -> Job) -> Vec<Jo
     if !program.faults.is_empty() {
         return rows;
     }
-    if exact && !endless(Mode::Dfs) {
-        rows.push(row(Mode::Dfs, None));
-    } else {
-        rows.push(row(Mode::Random, Some(SCHEDULES)));
-        rows.push(row(Mode::Pct, Some(SCHEDULES)));
+    let whole = row(Mode::Dfs, None);
+    if exact && !whole.is_among(LONG) {
+        rows.push(whole);
+        return rows;
+    }
+    rows.push(row(Mode::Random, Some(SCHEDULES)));
+    rows.push(row(Mode::Pct, Some(SCHEDULES)));
+    if exact {
+        rows.push(Job {
+            long: true,
+            ..whole
+        });
     }
     rows
 }

@@ -18,8 +18,8 @@
 //! - **Every choice between values** that a load may see: two of them can look alike from here, and still what was searched below one says nothing of
 //!   the other. Loom does not tell, but it writes its way to a file before each execution, if it is asked to (`checkpoint_file`), and the number of loads on it says
 //!   which one is to see another value. In the mode `rmw-load` there are no such choices, but for weak compare-exchanges that fail by plan.
-//! - **Which steps depend on each other** by loom's memory model: those on one object, unless both only look; and all fences that are SeqCst and all locks and unlocks, of whatever mutex, whose
-//!   order loom lets every thread know.
+//! - **Which steps depend on each other** by loom's memory model: those on one object, unless both only look; and all fences that are SeqCst, whose order loom lets every
+//!   thread know. Of mutexes it did so once: `litmus/mutex-store-buffering` fails if it does so again.
 //!
 //! A model with a condition variable, whose waits are more than one step, is searched as loom does it.
 //!

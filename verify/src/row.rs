@@ -113,7 +113,7 @@ pub struct Row {
     /// Of a litmus row: whether the mode shows exactly what is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreement: Option<Agreement>,
-    /// Of a search of all interleavings: both modes of loom were searched to their end too, and found its outcomes.
+    /// Of a search of all interleavings: both modes of loom passed too, and found its outcomes.
     pub agrees: bool,
     /// What this mode cannot see; of a litmus row that does not agree, the outcomes that it misses or adds.
     pub blind_spot: String,

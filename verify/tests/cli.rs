@@ -200,6 +200,21 @@ fn merge_joins_and_refuses() {
     std::fs::write(&other, "[]").expect("can write");
     refuses(&["merge", &o], &["no rows"]);
 
+    change(&first, &other, |row| row.number = 0);
+    refuses(&["merge", &o, &b], &["there is no row 0 of", &o]);
+    let name = rows[0].name.clone();
+    change(&second, &other, |row| row.name.clone_from(&name));
+    refuses(&["merge", &a, &o], &["is there twice", &name]);
+
+    // What is in no part is told.
+    let full = |row: &mut Row| row.run.selection = "--full".into();
+    let another = folder.path().join("another.json");
+    change(&first, &another, full);
+    change(&second, &other, full);
+    let output = verify(&["merge", &text(&another), &o]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("cargo verify mutants"), "{told}");
+
     // What does not pass in a part does not pass in the whole.
     change(&second, &other, |row| row.verdict = Verdict::Truncated);
     assert_eq!(verify(&["merge", &a, &o]).status.code(), Some(1));
@@ -291,6 +306,19 @@ fn json_that_cannot_be_written() {
         &["/no/such/folder/rows.json"],
     );
     refuses(&["--json", "/"], &["--json /", "directory"]);
+}
+
+/// It would take the place of all that a row is about, and the row would not tell.
+#[test]
+fn a_scenario_left_in_the_environment() {
+    let output = Command::new(env!("CARGO_BIN_EXE_verify"))
+        .args(["--filter", "litmus/time-out"])
+        .env("SPANLOCK_SCENARIO", "write(0..1)")
+        .output()
+        .expect("the command runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("SPANLOCK_SCENARIO is set"), "{said}");
 }
 
 #[test]

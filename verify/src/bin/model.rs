@@ -43,6 +43,10 @@ mod checked {
     /// Set if the checker's own search is asked for, with nothing left out.
     static PLAIN: OnceLock<()> = OnceLock::new();
 
+    /// What is wrong on purpose, as `cargo verify --replay` takes it: with a space before each word.
+    #[cfg_attr(spanlock_loom, allow(dead_code))]
+    static MISTAKES: OnceLock<String> = OnceLock::new();
+
     fn is_plain() -> bool {
         PLAIN.get().is_some()
     }
@@ -75,6 +79,7 @@ mod checked {
         let mut config = Config::default();
         let (mut name, mut sites, mut preemptions) = (None, false, None);
         let mut steps = None;
+        let mut mistakes = String::new();
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut value = || {
@@ -84,11 +89,15 @@ mod checked {
             match &*arg {
                 "--row" => name = Some(value()),
                 "--weaken" => {
-                    let parsed = Weakening::from_str(&value());
+                    let site = value();
+                    mistakes += &format!(" --weaken {site}");
+                    let parsed = Weakening::from_str(&site);
                     config.weaken = Some(parsed.unwrap_or_else(|error| refuse(&error)));
                 }
                 "--defect" => {
-                    let parsed = Defect::from_str(&value());
+                    let defect = value();
+                    mistakes += &format!(" --defect {defect}");
+                    let parsed = Defect::from_str(&defect);
                     config.defect = Some(parsed.unwrap_or_else(|error| refuse(&error)));
                 }
                 "--sites" => sites = true,
@@ -108,6 +117,7 @@ mod checked {
                 _ => refuse(&format!("unknown argument {arg}")),
             }
         }
+        MISTAKES.set(mistakes).unwrap_or_default();
         let name = name.unwrap_or_else(|| refuse("no --row"));
         let job = jobs().into_iter().find(|job| job.name() == name);
         let mut job = job.unwrap_or_else(|| refuse(&format!("no row is called {name}")));
@@ -256,7 +266,7 @@ mod checked {
     fn scenarios(job: &Job, of: &Scenarios) -> (u64, u64) {
         use spanlock_testkit::histories;
         use spanlock_verify::linear::run::{self, Subject};
-        use spanlock_verify::linear::scenario::Alphabet;
+        use spanlock_verify::linear::scenario::{Alphabet, Scenario};
         use spanlock_verify::models::linear::{FEW, OF_EACH, SCENARIO};
 
         let subject = Subject {
@@ -266,7 +276,11 @@ mod checked {
             schedules: job.bound.map(|_| OF_EACH as usize),
         };
         let given = std::env::var(SCENARIO).ok();
-        let given = given.map(|text| text.parse().unwrap_or_else(|why: String| refuse(&why)));
+        let given = given.map(|text| {
+            let given = text.parse::<Scenario>();
+            let runs = given.and_then(|given| given.check(of.primitive).map(|()| given));
+            runs.unwrap_or_else(|why| refuse(&format!("{SCENARIO}='{text}': {why}")))
+        });
         let seed = histories::seed();
         let result = match (given, job.bound) {
             (Some(given), _) => run::all(subject, std::iter::once(given)),
@@ -284,8 +298,9 @@ mod checked {
         match result {
             Ok(explained) => (explained.scenarios, explained.histories),
             Err((scenario, why)) => panic!(
-                "made small (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay {}",
-                job.name()
+                "made small (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay {}{}",
+                job.name(),
+                MISTAKES.get().map_or("", |mistakes| mistakes)
             ),
         }
     }

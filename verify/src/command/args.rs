@@ -10,7 +10,8 @@ use super::partition::Partition;
 /// Builds the models of the locks under loom and under shuttle and runs them, one process a row.
 ///
 /// Succeeds only if every row is EXHAUSTED (every execution explored) or BOUNDED (every execution within the bound
-/// that the row states), and every search had as many executions as are committed for it. A search that was cut off is TRUNCATED, and no success.
+/// that the row states), and every search had as many executions as are committed for it. A search that was cut off is TRUNCATED, and no success;
+/// a row whose checker is not installed is SKIPPED, which is none where `CI` is set.
 #[derive(clap::Parser, Debug)]
 #[command(name = "cargo verify", bin_name = "cargo verify", version)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -21,7 +22,7 @@ pub struct Args {
     /// Only the searches of some thousand executions
     #[arg(long)]
     pub quick: bool,
-    /// Also the long rows, three threads without bound and a million schedules a lock, and the mutants; writes a report
+    /// Also the long rows, three threads without bound and a million schedules a lock, the mutants and the defects; writes a report
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// Only rows whose name contains TEXT; may be given several times

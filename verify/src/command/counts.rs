@@ -37,7 +37,7 @@ impl Counts {
     /// Reads the file.
     ///
     /// # Errors
-    /// It is not there, or a line is not a row's name, a tab and a number.
+    /// It is not there, or a line is not a row's name, a tab and a number, or names a row again.
     pub(super) fn read() -> Result<Self> {
         let path = path();
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -56,7 +56,9 @@ impl Counts {
                     i + 1
                 );
             };
-            counts.insert(row.to_owned(), executions);
+            if counts.insert(row.to_owned(), executions).is_some() {
+                bail!("{}:{}: `{row}` is there twice", path.display(), i + 1);
+            }
         }
         Ok(Counts(counts))
     }

@@ -32,14 +32,7 @@ pub(super) fn judge(
         .filter(|(_, job)| job.mode == Mode::Dfs && job.program.expected.is_none())
     {
         let of = |mode: Mode| {
-            let same = |other: &Job| {
-                !other.long
-                    && other.program.primitive == job.program.primitive
-                    && other.program.property == job.program.property
-                    && other.faults == job.faults
-                    && other.mode == mode
-            };
-            let at = jobs.iter().position(same)?;
+            let at = jobs.iter().position(|other| is_beside(other, job, mode))?;
             ended[at]
                 .found
                 .as_ref()
@@ -58,6 +51,26 @@ pub(super) fn judge(
         }
     }
     rows
+}
+
+/// Whether it is the same program in another mode, which an exhaustive search of interleavings is compared with.
+fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
+    other.program.primitive == job.program.primitive
+        && other.program.property == job.program.property
+        && other.faults == job.faults
+        && other.mode == mode
+}
+
+/// The rows that a row is compared with, of `all`: in the full run, if it is one of the full run.
+pub(super) fn beside(job: &Job, all: &[Job]) -> Vec<Job> {
+    let modes = [Mode::Weak, Mode::RmwLoad].into_iter();
+    let modes = modes.filter(|_| job.mode == Mode::Dfs && job.program.expected.is_none());
+    let of = |mode| {
+        let its = all.iter().filter(move |other| is_beside(other, job, mode));
+        let there = its.filter(|other| job.long || !other.long);
+        there.max_by_key(|other| other.long).cloned()
+    };
+    modes.filter_map(of).collect()
 }
 
 /// Loom's two modes together must show every outcome that the exhaustive search of interleavings shows.
@@ -124,6 +137,9 @@ fn verdict(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
             None => Verdict::Skipped,
         };
         return (verdict, Some(why.clone()));
+    }
+    if let Some(why) = &ended.broken {
+        return failed(why.clone());
     }
     let Some(status) = ended.status else {
         let why = format!("stopped after {:.0} s", ended.elapsed.as_secs_f64());

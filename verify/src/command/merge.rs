@@ -1,6 +1,6 @@
 //! `cargo verify merge`: the rows of all partitions, from the files that `--json` wrote.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -31,16 +31,31 @@ pub(super) fn read(path: &Path) -> Result<Vec<Row>> {
 /// A file cannot be read; they are not of one commit, version and selection; they overlap; a part is missing.
 pub(super) fn merge(files: &[PathBuf]) -> Result<Vec<Row>> {
     let mut rows: BTreeMap<usize, (Row, &Path)> = BTreeMap::new();
+    let mut names = BTreeSet::new();
     for path in files {
         for row in read(path)? {
             if let Some((first, its)) = rows.first_key_value().map(|(_, (row, its))| (row, its)) {
                 one_run(&first.run, its, &row.run, path)?;
             }
             let (number, name) = (row.number, row.name.clone());
+            if !(1..=row.run.rows).contains(&number) {
+                bail!(
+                    "{}: {name}: there is no row {number} of {}",
+                    path.display(),
+                    row.run.rows
+                );
+            }
+            let is_new = names.insert(name.clone());
             if let Some((_, other)) = rows.insert(number, (row, path)) {
                 bail!(
                     "partitions overlap: row {number}, {name}, is in {} and in {}",
                     other.display(),
+                    path.display()
+                );
+            }
+            if !is_new {
+                bail!(
+                    "{}: {name} is there twice, the second time as row {number}",
                     path.display()
                 );
             }
@@ -81,7 +96,8 @@ fn one_run(first: &Circumstances, its: &Path, other: &Circumstances, path: &Path
 
 /// Every row from 1 to the last is there.
 fn complete(rows: &[Row], run: &Circumstances) -> Result<()> {
-    if rows.len() == run.rows && rows.last().is_some_and(|row| row.number == run.rows) {
+    // They are different numbers from 1 to that.
+    if rows.len() == run.rows {
         return Ok(());
     }
     let mut parts: Vec<&str> = rows.iter().map(|row| &*row.run.partition).collect();

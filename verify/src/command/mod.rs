@@ -33,6 +33,7 @@ use counts::Counts;
 pub use partition::Partition;
 pub use run::{Ended, explore};
 
+use crate::models::linear::SCENARIO;
 use crate::pairs::{Table, problems, tables};
 use crate::plan::{Checker, Job, jobs};
 use crate::row::{Circumstances, Row};
@@ -59,6 +60,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let outputs = Outputs::of(args)?;
+    if std::env::var_os(SCENARIO).is_some() {
+        bail!(
+            "{SCENARIO} is set: a row would run that scenario and none of its own; it goes with --replay"
+        );
+    }
     // Of some rows they would say what others show.
     let whole = args.filter.is_empty();
     let mut evidence = Evidence::default();
@@ -68,7 +74,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let built = build(&checkers(&selection.jobs))?;
     let limit = args.limit.unwrap_or(if args.full { 5400 } else { 900 });
     let (limit, workers) = (Duration::from_secs(limit), run::workers(args.jobs));
-    let ended = run::run_all(&selection.jobs, &built, &counts, workers, limit)?;
+    let ended = run::run_all(&selection.jobs, &built, &counts, workers, limit);
     let mut rows = judge::judge(&selection, &ended, &built, &counts);
     if args.accept {
         counts.accept(&rows, &jobs())?;
@@ -81,8 +87,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         evidence.mutants = mutants::matrix(&[], workers)?;
         evidence.defects = defects::all(workers)?;
     }
-    conclude(&rows, &evidence, outputs)
+    let code = conclude(&rows, &evidence, outputs)?;
+    if args.full && args.partition.is_some() {
+        println!("{NOT_SHARED}");
+    }
+    Ok(code)
 }
+
+/// What a whole run has, and the parts of one together have not.
+const NOT_SHARED: &str = "Mutants and seeded defects are in no part: `cargo verify mutants` and `cargo verify defects`, once, on one machine.";
 
 /// What is shown beside the rows. What is empty was not looked for.
 #[derive(Default)]
@@ -132,11 +145,19 @@ fn merge(args: &MergeArgs) -> Result<ExitCode> {
     if whole {
         evidence.tables = tables();
     }
-    conclude(
-        &rows,
-        &evidence,
-        Outputs::new(args.json.clone(), args.report.clone())?,
-    )
+    let outputs = Outputs::new(args.json.clone(), args.report.clone())?;
+    let code = conclude(&rows, &evidence, outputs)?;
+    let run = &rows[0].run;
+    if run.selection.contains("--full") {
+        println!("{NOT_SHARED}");
+    }
+    if run.commit.ends_with("-dirty") || run.commit == "unknown" {
+        println!(
+            "Commit {}: whether the machines had the same sources, nobody can tell.",
+            run.commit
+        );
+    }
+    Ok(code)
 }
 
 /// The rows that the arguments ask for.
@@ -154,7 +175,12 @@ fn select(args: &Args, counts: &Counts) -> Result<Selection> {
         (_, true) => "",
         _ => " among those that are not for --full alone",
     };
-    all.retain(|job| args.full || !job.long);
+    if args.full {
+        let long: BTreeSet<String> = all.iter().filter(|job| job.long).map(Job::name).collect();
+        all.retain(|job| job.long || !long.contains(&job.long_name()));
+    } else {
+        all.retain(|job| !job.long);
+    }
     all.retain(|job| !args.quick || counts.is_quick(job));
     if !args.filter.is_empty() {
         for filter in &args.filter {
@@ -181,9 +207,10 @@ fn checkers(jobs: &[Job]) -> Vec<Checker> {
     Checker::ALL.into_iter().filter(needed).collect()
 }
 
-/// Runs one row in the foreground, every step of its last execution kept: what it prints is shown as it is.
+/// Runs one row in the foreground, every step of its last execution kept: what it prints is shown as it is. And those that it is compared with.
 fn replay(name: &str, args: &Args) -> Result<ExitCode> {
-    let Some(job) = jobs().into_iter().find(|job| job.name() == *name) else {
+    let all = jobs();
+    let Some(job) = all.iter().find(|job| job.name() == *name).cloned() else {
         bail!(
             "there is no row `{name}`: it may come from another version\n  `cargo verify --list` shows \
              those of this one, with --full the long ones too"
@@ -199,21 +226,26 @@ fn replay(name: &str, args: &Args) -> Result<ExitCode> {
     if !change.is_empty() && job.mode.checker().cfg().is_none() {
         bail!("{name}: a twin is no code of ours, and cannot be changed so");
     }
-    let built = build(&checkers(std::slice::from_ref(&job)))?;
+    let jobs = [vec![job.clone()], judge::beside(&job, &all)].concat();
+    let built = build(&checkers(&jobs))?;
     println!("{name}: {}", job.program.claim);
-    let ended = explore(&built, &job, &[&["--trace"], &change[..]].concat(), None)?;
-    print!("{}", ended.stderr);
-    let found = ended.found.as_ref();
+    let mut ended = Vec::new();
+    for (i, job) in jobs.iter().enumerate() {
+        let trace: &[&str] = if i == 0 { &["--trace"] } else { &[] };
+        ended.push(explore(&built, job, &[trace, &change].concat(), None)?);
+    }
+    print!("{}", ended[0].stderr);
+    let found = ended[0].found.as_ref();
     if !change.is_empty() && found.is_some_and(|found| found.weakened + found.seeded == 0) {
         println!("{}: no execution gets there", change.join(" "));
     }
     let args = <Args as clap::Parser>::parse_from(["verify"]);
     let selection = Selection {
-        jobs: vec![job],
-        numbers: vec![1],
-        circumstances: circumstances::now(&args, 1),
+        numbers: (1..=jobs.len()).collect(),
+        circumstances: circumstances::now(&args, jobs.len()),
+        jobs,
     };
-    let mut rows = judge::judge(&selection, &[ended], &built, &Counts::read()?);
+    let mut rows = judge::judge(&selection, &ended, &built, &Counts::read()?);
     for row in &mut rows {
         row.replay = [&[&*row.replay], &change[..]].concat().join(" ");
     }

@@ -1,4 +1,4 @@
-//! `cargo verify pairs`: which models have which two operations of a primitive at the same time. And what the report says of it.
+//! `cargo verify pairs`: which models have which two operations of a primitive in different threads. And what the report says of it.
 
 use std::fmt::Write;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! The report: `verify.json`, a Markdown table, and one HTML page that needs no other file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use super::mutants::{self, Mutant};
 use super::{Evidence, defects, matrix, pairs, table};
-use crate::row::Row;
+use crate::row::{Agreement, Row};
 
 /// Writes all three into `folder`, and `mutants.json` and `defects.json` if there are any.
 ///
@@ -75,19 +75,31 @@ fn processor_time(rows: &[Row]) -> String {
     format!("{:.0} min in {} rows", seconds / 60.0, rows.len())
 }
 
-/// What each mode cannot see.
+/// What each mode cannot see. (Of a litmus row that deviates it is of that program alone.)
 fn blind_spots(rows: &[Row]) -> BTreeMap<(&str, &str), &str> {
-    let spots = rows
-        .iter()
+    let of_the_mode = |row: &&Row| row.agreement != Some(Agreement::BlindSpot);
+    let spots = (rows.iter().filter(of_the_mode))
         .map(|row| ((&*row.checker, &*row.mode), &*row.blind_spot));
     spots.collect()
 }
 
-/// What each property says.
-fn claims(rows: &[Row]) -> BTreeMap<&str, &str> {
-    rows.iter()
-        .map(|row| (&*row.property, &*row.claim))
-        .collect()
+/// What each property says: in lines, with the primitives where it says different things of different ones.
+fn claims(rows: &[Row]) -> Vec<String> {
+    let mut claims: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
+    for row in rows {
+        let of_it = claims.entry(&row.property).or_default();
+        of_it.entry(&row.claim).or_default().insert(&row.primitive);
+    }
+    let lines = claims.iter().flat_map(|(property, of_it)| {
+        of_it.iter().map(move |(claim, primitives)| {
+            let primitives: Vec<_> = primitives.iter().copied().collect();
+            match of_it.len() {
+                1 => format!("{property}: {claim}"),
+                _ => format!("{property} of {}: {claim}", primitives.join(", ")),
+            }
+        })
+    });
+    lines.collect()
 }
 
 fn markdown(rows: &[Row], evidence: &Evidence) -> String {
@@ -106,8 +118,8 @@ fn markdown(rows: &[Row], evidence: &Evidence) -> String {
         text.push_str(&pairs::markdown(&evidence.tables));
     }
     let _ = writeln!(text, "\n## What each property says\n");
-    for (property, claim) in claims(rows) {
-        let _ = writeln!(text, "- {property}: {claim}");
+    for line in claims(rows) {
+        let _ = writeln!(text, "- {line}");
     }
     let _ = writeln!(text, "\n## What a mode cannot see\n");
     for ((checker, mode), spot) in blind_spots(rows) {
@@ -314,6 +326,32 @@ fn start_table(text: &mut String, name: &str, head: &[&str]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn row(primitive: &str, claim: &str, more: &str) -> Row {
+        let run = r#"{"selection": "", "rows": 1, "partition": "1/1", "version": "", "commit": "", "rustc": "", "machine": "", "date": ""}"#;
+        let text = format!(
+            r#"{{"name": "", "number": 1, "primitive": "{primitive}", "property": "exclusion", "claim": "{claim}", "checker": "loom",
+            "checker_version": "", "mode": "weak", "threads": 2, "operations": 2, "bound": null, "spin_cap": null, "faults": [],
+            "executions": 1, "committed": 1, "seconds": 0.0, "verdict": "EXHAUSTED", "outcomes": 1, "outcome_hash": "", "agrees": false,
+            "replay": "", {more} "run": {run}}}"#
+        );
+        serde_json::from_str(&text).expect("a row")
+    }
+
+    #[test]
+    fn what_is_said_of_one_is_not_said_of_all() {
+        let of_mode = r#""blind_spot": "load buffering","#;
+        let of_program = r#""blind_spot": "misses 10", "agreement": "blind-spot","#;
+        let mut rows = vec![row("a", "ranges", of_mode), row("b", "ranges", of_program)];
+        assert_eq!(claims(&rows), ["exclusion: ranges"]);
+        rows.push(row("c", "lanes", of_mode));
+        let claims = claims(&rows);
+        assert_eq!(
+            claims,
+            ["exclusion of c: lanes", "exclusion of a, b: ranges"]
+        );
+        assert_eq!(blind_spots(&rows[..2])[&("loom", "weak")], "load buffering");
+    }
 
     #[test]
     fn what_is_wrong_on_purpose_has_its_sections() {

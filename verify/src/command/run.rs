@@ -32,6 +32,8 @@ pub struct Ended {
     pub elapsed: Duration,
     /// Why it did not run at all, if it did not.
     pub skipped: Option<String>,
+    /// Why it could not be run, though it should: a tool that is broken.
+    pub broken: Option<String>,
 }
 
 /// Runs one row, with further arguments of the binary `model`, for at most `limit`.
@@ -44,7 +46,9 @@ pub fn explore(built: &Built, job: &Job, more: &[&str], limit: Option<Duration>)
     }
     let binary = built.binary(job.mode.checker());
     let binary = binary.with_context(|| format!("{}: its checker is not built", job.name()))?;
-    let scratch = tempfile::tempdir().context("cannot create a temporary folder")?;
+    // Loom writes a file there before each execution. Where it is made anew on a disk, that waits for the disk.
+    let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let scratch = scratch.context("cannot create a temporary folder")?;
     let mut command = Command::new(binary);
     command
         .args(["--row", &job.name()])
@@ -96,6 +100,7 @@ pub(super) fn ended(mut command: Command, limit: Option<Duration>) -> Result<(En
         stderr: text(&mut stderr)?,
         elapsed,
         skipped: None,
+        broken: None,
     };
     Ok((ended, text(&mut stdout)?))
 }
@@ -114,14 +119,23 @@ pub(super) fn run_all(
     counts: &Counts,
     workers: usize,
     limit: Duration,
-) -> Result<Vec<Ended>> {
+) -> Vec<Ended> {
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     // So that none of those is left for the end.
     order.sort_by_key(|&i| std::cmp::Reverse(counts.cost(&jobs[i])));
     let in_order: Vec<&Job> = order.iter().map(|&i| &jobs[i]).collect();
     let name = |job: &&Job| job.name();
     let ended = at_the_same_time(&in_order, workers, "rows", name, |job| {
-        explore(built, job, &[], Some(limit))
+        let start = Instant::now();
+        // One row that cannot be run is no reason to lose what the others find.
+        explore(built, job, &[], Some(limit)).unwrap_or_else(|error| Ended {
+            status: None,
+            found: None,
+            stderr: String::new(),
+            elapsed: start.elapsed(),
+            skipped: None,
+            broken: Some(format!("{error:#}")),
+        })
     });
     let mut ended: Vec<_> = order.into_iter().zip(ended).collect();
     ended.sort_by_key(|&(i, _)| i);

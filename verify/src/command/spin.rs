@@ -36,6 +36,7 @@ pub fn check(twin: &Twin, macros: &[&str], trace: bool, limit: Option<Duration>)
             stderr: String::new(),
             elapsed: start.elapsed(),
             skipped: Some(MISSING.to_owned()),
+            broken: None,
         });
     }
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
@@ -89,7 +90,9 @@ pub fn check(twin: &Twin, macros: &[&str], trace: bool, limit: Option<Duration>)
 
 /// What a search without errors found: how many states. None if it failed, or did not see all.
 fn judge(printed: &str) -> Option<Found> {
-    let whole = printed.contains("errors: 0") && !printed.contains("search depth too small");
+    // Who stops for want of memory or depth has found no error either, and ends with status 0.
+    let stopped = ["search depth too small", "Search not completed"];
+    let whole = printed.contains("errors: 0") && !stopped.iter().any(|why| printed.contains(why));
     let mut lines = printed.lines().filter(|_| whole);
     let states = lines.find(|line| line.contains("states, stored"))?;
     Some(Found {
@@ -110,4 +113,21 @@ fn run(folder: &Path, program: &str, args: &[&str]) -> Result<Output> {
         bail!("{program}: {}", String::from_utf8_lossy(&said).trim());
     }
     Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_that_was_cut_off_has_found_nothing() {
+        let end = "State-vector 64 byte, depth reached 9061, errors: 0\n   233919 states, stored (1.01555e+06 visited)\n";
+        assert_eq!(judge(end).map(|found| found.executions), Some(233_919));
+        for why in [
+            "error: max search depth too small\n",
+            "pan: reached -DMEMLIM bound\nWarning: Search not completed\n",
+        ] {
+            assert!(judge(&format!("{why}{end}")).is_none(), "{why}");
+        }
+    }
 }

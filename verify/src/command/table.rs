@@ -151,9 +151,9 @@ pub(super) fn drifts(rows: &[Row]) -> String {
 pub(super) fn summary(rows: &[Row]) -> String {
     let count = |verdict: Verdict| rows.iter().filter(|row| row.verdict == verdict).count();
     let executions: u64 = rows.iter().map(|row| row.executions).sum();
-    let searches = rows
-        .iter()
-        .filter(|row| row.mode == "dfs" && row.agreement.is_none());
+    // Litmus rows have more to show, and scenarios are shuttle's alone.
+    let searches = (rows.iter())
+        .filter(|row| row.mode == "dfs" && row.agreement.is_none() && row.scenarios.is_none());
     let agreeing = rows.iter().filter(|row| row.agrees).count();
     let mut text = format!(
         "{} rows, {executions} executions: {} EXHAUSTED, {} BOUNDED, {} TRUNCATED, {} SKIPPED, {} FAILED. Programs whose \

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use spanlock::Access::{self, Read, Upgradable, Write};
 
+use super::history::THREADS;
 use crate::primitives::{Power, Primitive};
 
 /// How a place is asked for.
@@ -210,6 +211,21 @@ pub fn threads(ops: &[Op], most: usize) -> Vec<Thread> {
 pub struct Scenario(pub Vec<Thread>);
 
 impl Scenario {
+    /// Whether a lock can run it.
+    ///
+    /// # Errors
+    /// What it has too many of, or what the lock cannot do.
+    pub fn check(&self, primitive: &Primitive) -> Result<(), String> {
+        if self.0.len() > THREADS {
+            return Err(format!("{} threads, of {THREADS} at most", self.0.len()));
+        }
+        let ops = Alphabet::All.ops(primitive);
+        match self.0.iter().flatten().find(|op| !ops.contains(op)) {
+            Some(op) => Err(format!("{} cannot do `{op}`", primitive.name)),
+            None => Ok(()),
+        }
+    }
+
     /// Those that are a step smaller and still well-formed: without a thread, or without an operation or two.
     pub fn smaller(&self) -> Vec<Scenario> {
         let mut smaller = Vec::new();

@@ -1,4 +1,4 @@
-//! A model for each two operations that no other model has at the same time: one thread performs the one, another the other, on ranges that overlap. Each
+//! A model for each two operations that no other model has in different threads: one thread performs the one, another the other, on ranges that overlap, or side by side if they would exclude each other there. Each
 //! does the least that performs its operation. What main cuts or changes it has taken before the other begins; what the other takes on the way to its operation counts too.
 //!
 //! So a lock that gets a power, and a property that is left out, changes these, and no cell of a table ([`crate::pairs`]) becomes empty.
@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-use spanlock::Access::{Read, Upgradable, Write};
+use spanlock::Access::{self, Read, Upgradable, Write};
 use spanlock_testkit::driven;
 
 use super::bare::Bare;
@@ -73,7 +73,51 @@ fn smallest(operation: Operation) -> Option<&'static [Step]> {
     })
 }
 
-/// Makes what is to be reclaimed.
+/// The hold that an operation on a hold needs; none if it is not one.
+fn needs(operation: Operation) -> Option<Access> {
+    match operation {
+        Operation::Split => Some(Read),
+        Operation::TryUpgrade | Operation::Upgrade => Some(Upgradable),
+        Operation::Downgrade | Operation::Shrink => Some(Write),
+        _ => None,
+    }
+}
+
+/// Such an operation on other positions.
+fn elsewhere(operation: Operation) -> Option<&'static [Step]> {
+    Some(match operation {
+        Operation::Split => &[Take(0..2, Read), Split(1), Give, Give],
+        Operation::TryUpgrade => &[Take(1..2, Upgradable), TryUpgrade, Give],
+        Operation::Upgrade => &[Take(1..2, Upgradable), Upgrade, Give],
+        Operation::Downgrade => &[Take(1..2, Write), Downgrade, Give],
+        Operation::Shrink => &[Take(0..2, Write), Shrink(0..1), Give],
+        _ => return None,
+    })
+}
+
+/// What the model of a pair claims, and what the other thread does.
+///
+/// Two operations on holds that exclude each other never run at the same time on positions that both have. So the other's are beside the first's, where a lock tells them apart: there they
+/// meet in what the holds share, a word or a tree.
+fn other(primitive: &Primitive, (a, b): Pair) -> Option<(&'static str, &'static [Step])> {
+    let excluding = (needs(a).zip(needs(b))).is_some_and(|(a, b)| a.conflicts_with(b));
+    Some(match (excluding, primitive.granular) {
+        (false, _) => (
+            "the two at the same time exclude each other as they should, and leave nothing behind",
+            smallest(b)?,
+        ),
+        (true, true) => (
+            "the two at the same time on ranges side by side leave each other alone, and nothing behind",
+            elsewhere(b)?,
+        ),
+        (true, false) => (
+            "the two need holds that exclude each other: one comes after the other, sees what it did, and both leave nothing behind",
+            smallest(b)?,
+        ),
+    })
+}
+
+/// Makes what is to be reclaimed, and what takes memory.
 const LEAF: &[Step] = &[Take(2..3, Write), Give];
 
 /// A model for each pair that none of `others` has.
@@ -108,18 +152,20 @@ fn of(primitive: &'static Primitive, others: &[Program]) -> Vec<Program> {
 }
 
 fn of_pair(primitive: &'static Primitive, (a, b): Pair) -> Option<Program> {
-    let (mine, other) = (smallest(a)?, smallest(b)?);
+    let (mine, (claim, other)) = (smallest(a)?, other(primitive, (a, b))?);
     let taken = mine.iter().position(|step| !matches!(step, Take(..)));
     // If there is nothing but taking and giving back, that is what it is about.
     let changes = !matches!(mine, [Take(..), Give]);
     let (first, mine) = mine.split_at(taken.filter(|_| changes).unwrap_or(0));
-    let leaf = (b == Operation::Reclaim).then_some(LEAF);
+    // Who grows a lock whose memory does has a model of his own: here it would make the longest searches longer.
+    let grown = [a, b].contains(&Operation::Batch);
+    let leaf = (grown || b == Operation::Reclaim).then_some(LEAF);
     let first: Vec<_> = leaf.into_iter().flatten().chain(first).collect();
     let threads = [mine, other];
     Some(Program {
         primitive: primitive.name,
         property: format!("pair-{a}-{b}").leak(),
-        claim: "the two at the same time exclude each other as they should, and leave nothing behind",
+        claim,
         threads: 2,
         operations: threads.iter().map(|steps| steps.len() as u32).sum(),
         performs: performs(&threads),

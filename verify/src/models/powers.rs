@@ -17,6 +17,8 @@ struct Model {
     power: Power,
     /// As in [`super::lock`].
     granular: bool,
+    /// What main does before the others begin.
+    first: &'static [&'static Step],
     /// The steps of each thread; main's come first.
     threads: &'static [&'static [Step]],
 }
@@ -27,6 +29,7 @@ const MODELS: &[Model] = &[
         claim: "a downgrade lets no writer in: what was written is what is read",
         power: Power::downgrade,
         granular: false,
+        first: &[],
         threads: &[
             &[Take(0..2, Write), Downgrade, Give],
             &[Take(1..3, Write), Give],
@@ -37,6 +40,7 @@ const MODELS: &[Model] = &[
         claim: "a downgrade wakes readers, who see what the writer wrote while it still reads",
         power: Power::downgrade,
         granular: false,
+        first: &[],
         threads: &[
             &[Take(0..2, Write), Downgrade, Join, Give],
             &[Take(1..3, Read), Give],
@@ -47,6 +51,7 @@ const MODELS: &[Model] = &[
         claim: "an upgradable hold that becomes shared wakes the next upgradable one",
         power: Power::downgrade,
         granular: false,
+        first: &[],
         threads: &[
             &[Take(0..2, Upgradable), Downgrade, Join, Give],
             &[Take(1..3, Upgradable), Give],
@@ -57,6 +62,7 @@ const MODELS: &[Model] = &[
         claim: "of two readers at most one becomes exclusive, and nobody writes between its read and its write",
         power: Power::upgrade,
         granular: false,
+        first: &[],
         threads: &[
             &[Take(0..1, Read), TryUpgrade, Give],
             &[Take(0..1, Upgradable), TryUpgrade, Give],
@@ -67,6 +73,7 @@ const MODELS: &[Model] = &[
         claim: "nobody writes between an upgradable read and its write",
         power: Power::upgrade,
         granular: false,
+        first: &[],
         threads: &[
             &[Take(0..2, Upgradable), TryUpgrade, Give],
             &[Try(1..3, Write)],
@@ -77,6 +84,7 @@ const MODELS: &[Model] = &[
         claim: "an upgrade gets in when the readers have left, and excludes those who come",
         power: Power::upgrade_wait,
         granular: false,
+        first: &[],
         threads: &[
             &[Take(0..2, Upgradable), Upgrade, Give],
             &[Take(1..3, Read), Give],
@@ -87,6 +95,7 @@ const MODELS: &[Model] = &[
         claim: "a request that is polled is woken when its turn has come",
         power: Power::wait,
         granular: false,
+        first: &[],
         threads: &[&[Take(0..2, Write), Give], &[Ask(1..3, Write), Await, Give]],
     },
     Model {
@@ -94,6 +103,7 @@ const MODELS: &[Model] = &[
         claim: "a request that is given up leaves no trace, whether it was granted meanwhile or not",
         power: Power::wait,
         granular: false,
+        first: &[],
         threads: &[&[Take(1..2, Write), Give], &[Ask(0..2, Write), Cancel]],
     },
     Model {
@@ -101,6 +111,7 @@ const MODELS: &[Model] = &[
         claim: "nor does a shared request that is given up",
         power: Power::wait,
         granular: false,
+        first: &[],
         threads: &[&[Take(1..2, Write), Give], &[Ask(0..2, Read), Cancel]],
     },
     Model {
@@ -108,6 +119,7 @@ const MODELS: &[Model] = &[
         claim: "a waiting reader that gives up grants nothing to another while the writer holds",
         power: Power::wait,
         granular: false,
+        first: &[],
         threads: &[
             &[Take(0..2, Write), Ask(0..2, Read), Cancel, Again, Give],
             &[Take(1..3, Read), Give],
@@ -118,6 +130,7 @@ const MODELS: &[Model] = &[
         claim: "a waiting writer that gives up lets in the reader whom only it held back",
         power: Power::wait,
         granular: false,
+        first: &[],
         threads: &[
             &[Take(0..2, Read), Ask(0..2, Write), Cancel, Join, Give],
             &[Take(1..3, Read), Give],
@@ -128,49 +141,42 @@ const MODELS: &[Model] = &[
         claim: "what a hold gives back wakes those who wait for it, while the rest is held",
         power: Power::split,
         granular: true,
-        threads: &[
-            &[Take(0..2, Write), Shrink(0..1), Join, Give],
-            &[Take(1..2, Write), Give],
-        ],
+        first: &[&Take(0..2, Write)],
+        threads: &[&[Shrink(0..1), Join, Give], &[Take(1..2, Write), Give]],
     },
     Model {
         property: "shrink-keeps",
         claim: "what a hold keeps is held throughout: nobody who waits for part of it is let in",
         power: Power::split,
         granular: true,
-        threads: &[
-            &[Take(0..2, Write), Shrink(1..2), Give],
-            &[Take(1..2, Write), Give],
-        ],
+        first: &[&Take(0..2, Write)],
+        threads: &[&[Shrink(1..2), Give], &[Take(1..2, Write), Give]],
     },
     Model {
         property: "split-wakes",
         claim: "a part of a hold that is given back wakes those who wait for it, while the other is held",
         power: Power::split,
         granular: true,
-        threads: &[
-            &[Take(0..2, Write), Split(1), Give, Join, Give],
-            &[Take(1..2, Write), Give],
-        ],
+        first: &[&Take(0..2, Write)],
+        threads: &[&[Split(1), Give, Join, Give], &[Take(1..2, Write), Give]],
     },
     Model {
         property: "split-keeps",
         claim: "who waits for one part of a hold that was cut is not let in when the other is given back",
         power: Power::split,
         granular: true,
-        threads: &[
-            &[Take(0..2, Write), Split(1), Give, Give],
-            &[Take(0..1, Write), Give],
-        ],
+        first: &[&Take(0..2, Write)],
+        threads: &[&[Split(1), Give, Give], &[Take(0..1, Write), Give]],
     },
     Model {
         property: "batch",
-        claim: "ranges taken in one call are held all at once, and two calls never wait for each other in a circle",
+        claim: "a call that takes several ranges waits for each that is held, and holds all at once",
         power: Power::batch,
         granular: true,
+        first: &[&Take(1..2, Read)],
         threads: &[
+            &[Give],
             &[TakeAll(&[(0..1, Write), (1..2, Write)]), Give, Give],
-            &[TakeAll(&[(1..2, Read)]), Give],
         ],
     },
     Model {
@@ -178,6 +184,8 @@ const MODELS: &[Model] = &[
         claim: "a range that lies across those of one call never waits with it in a circle",
         power: Power::batch,
         granular: true,
+        // So that a lock whose memory grows has grown.
+        first: &[&Take(0..2, Write), &Give],
         threads: &[
             &[TakeAll(&[(0..1, Write), (1..2, Write)]), Give, Give],
             &[Take(0..2, Write), Give],
@@ -188,6 +196,7 @@ const MODELS: &[Model] = &[
         claim: "a try of several ranges takes all or none, and leaves no trace",
         power: Power::batch,
         granular: true,
+        first: &[],
         threads: &[
             &[TryAll(&[(0..1, Write), (2..3, Write)])],
             &[Take(2..4, Write), Give],
@@ -207,6 +216,7 @@ const fn overtaking(bound: u32) -> Model {
         },
         power: Power::wait,
         granular: false,
+        first: &[],
         threads: &[
             &[Take(0..1, Read), Ask(0..1, Write), Join, Give, Await, Give],
             &[Pass(0..1), Pass(0..1)],
@@ -224,7 +234,7 @@ pub fn programs() -> Vec<Program> {
             primitive.powers.contains(&model.power) && (primitive.granular || !model.granular)
         };
         for model in MODELS.iter().chain(&bounded).filter(has) {
-            let threads = model.threads;
+            let &Model { first, threads, .. } = model;
             programs.push(Program {
                 primitive: primitive.name,
                 property: model.property,
@@ -234,7 +244,7 @@ pub fn programs() -> Vec<Program> {
                 faults: &[],
                 expected: None,
                 performs: performs(threads),
-                run: Run::Once(Arc::new(move || workers(primitive, &[], threads))),
+                run: Run::Once(Arc::new(move || workers(primitive, first, threads))),
             });
         }
     }

@@ -48,10 +48,7 @@ pub fn programs() -> Vec<Program> {
             "srl-tree",
             "reclamation",
             "a leaf is given back under nobody's hold, and nobody holds a leaf that was given back",
-            &[
-                &[Op::Reclaim, Op::AcquireExclusive, Op::Release],
-                &[Op::AcquireExclusive, Op::Release],
-            ],
+            &[&[Op::Reclaim], &[Op::AcquireExclusive, Op::Release]],
             3,
             reclamation,
         ),
@@ -166,7 +163,7 @@ fn growth() {
     assert_eq!(shared.1.sum(&(0..1)), 2, "each held a leaf of its own");
 }
 
-/// The leaf is there, and free, when both begin: main gives it back while the other takes it, then takes it too.
+/// The leaf is there, and free, when both begin: main gives it back while the other takes it; afterwards it takes it too.
 fn reclamation() {
     let shared = Arc::new((tree(), Data::new()));
     drop(shared.0.write(0..1).expect("in range"));
@@ -177,8 +174,8 @@ fn reclamation() {
     let freed = shared.0.shrink();
     perform(Op::Reclaim);
     note(0, if freed > 0 { "freed" } else { "in use" });
-    write(&shared.0, &shared.1);
     other.join().expect("gets a leaf");
+    write(&shared.0, &shared.1);
     assert_eq!(shared.1.sum(&(0..1)), 2, "a write was lost");
 }
 

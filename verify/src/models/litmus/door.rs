@@ -109,6 +109,36 @@ fn mutexes() -> Vec<Model> {
         ),
         model(
             Litmus {
+                name: "mutex-store-buffering",
+                claim: "locks of different mutexes are no fences: both may read what was before the other's store",
+                reason: "only operations on one mutex are in one order (thread.mutex.requirements.mutex)",
+                allowed: "00 01 10 11",
+                deviations: const {
+                    &[
+                        misses(RmwLoad, "00", STALE_READS),
+                        misses(Dfs, "00", STALE_READS),
+                    ]
+                },
+            },
+            "T0:y=_ T1:x=_",
+            "T0: x.store(1, Relaxed); lock a; unlock a; y.load(Relaxed)\nT1: y.store(1, Relaxed); lock b; unlock b; x.load(Relaxed)",
+            2,
+            || {
+                let shared = [(); 2].map(|()| Arc::new((AtomicU32::new(0), Mutex::new(()))));
+                let one = |me: usize, [mine, its]: [&Arc<(AtomicU32, Mutex<()>)>; 2]| {
+                    mine.0.store(1, Relaxed);
+                    drop(mine.1.lock());
+                    note(me, format!("{}={}", ["y", "x"][me], its.0.load(Relaxed)));
+                };
+                let [a, b] = shared.clone();
+                let other = thread::spawn(move || one(1, [&b, &a]));
+                let [a, b] = &shared;
+                one(0, [a, b]);
+                other.join().expect("reads");
+            },
+        ),
+        model(
+            Litmus {
                 name: "mutex-try-lock",
                 claim: "a try fails while another thread holds the mutex",
                 reason: "`Mutex::try_lock` fails exactly then",
