@@ -335,10 +335,12 @@ fn threads_that_cannot_be_started_are_told() {
 fn help_tells_of_it() {
     let scene = Scene::new(0);
     let told = |args: &[&str]| String::from_utf8(scene.compare(args).stdout).unwrap();
-    assert!(told(&["--help"]).contains("journal"));
+    assert!(told(&["--help"]).contains("durable commits"));
     let told = told(&["journal", "--help"]);
     for wanted in [
         "cargo compare journal",
+        "durable commits",
+        "piggyback delay",
         "--think",
         "--dir",
         "modelled-1ms",
