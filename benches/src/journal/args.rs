@@ -24,7 +24,7 @@ pub const WORKLOADS: [(&str, &str); 3] = [
     (IOR, "Figure 4.3: clients with files in stripes over both"),
 ];
 
-/// The arguments of [`run`](super::run).
+/// The arguments of `compare journal`.
 #[derive(Args, Clone, Debug)]
 pub struct JournalArgs {
     /// Workloads to run, separated by commas [default: all]; fio and ior have two threads and more, no think time, and journals of blocks only
