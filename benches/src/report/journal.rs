@@ -353,7 +353,8 @@ fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
             points.collect::<Vec<_>>()
         };
         let lines: Vec<_> = plan.think.iter().map(gain).collect();
-        if lines.iter().any(|it| !it.is_empty()) {
+        let is_there = |name| plan.contestants.iter().any(|it| it.name == name);
+        if is_there("compact-rendezvous") && is_there("compact") {
             let caption = "rendezvous / plain, by threads; a line a think time";
             page.push_str(&plots::ratio_lines(caption, &lines)?);
         }
