@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod compare;
 pub mod import;
+pub mod journal;
 pub mod killed;
 pub mod load;
 pub mod locks;

@@ -1,6 +1,7 @@
 //! What a run tells: a table, JSON, a page of HTML.
 
 mod html;
+pub mod journal;
 mod machine;
 pub mod micro;
 mod outputs;

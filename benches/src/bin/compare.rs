@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use spanlock_benches::cli::Args;
-use spanlock_benches::{compare, micro, report};
+use spanlock_benches::cli::{Args, Command};
+use spanlock_benches::journal::args::JournalArgs;
+use spanlock_benches::{compare, journal, micro, report};
 
 fn main() -> ExitCode {
     match run(&Args::of_process()) {
@@ -20,7 +21,6 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    let outputs = report::Outputs::check(args)?;
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}, {eta} left")
             .expect("a constant template"),
@@ -30,10 +30,17 @@ fn run(args: &Args) -> Result<()> {
         terminal
             .say("a build without optimisation: these figures mean nothing, use `cargo compare`");
     }
-    if args.micro {
-        run_micro(args, &outputs, &bar, &terminal)?;
-    } else {
-        run_files(args, &outputs, &bar, &terminal)?;
+    match &args.command {
+        Some(Command::Journal(args)) => run_journal(args, &bar, &terminal)?,
+        None => {
+            let json = args.json.as_deref();
+            let outputs = report::Outputs::check(&args.report, json, args.volume.as_deref())?;
+            if args.micro {
+                run_micro(args, &outputs, &bar, &terminal)?;
+            } else {
+                run_files(args, &outputs, &bar, &terminal)?;
+            }
+        }
     }
     terminal.end()
 }
@@ -74,6 +81,19 @@ fn run_micro(
     terminal.say(&report::micro::losses(&outcome));
     terminal.say(&outcome.others.to_string());
     let page = report::micro::page(&outcome, &command())?;
+    terminal.say(&outputs.write(&outcome.rows, &page)?);
+    Ok(())
+}
+
+fn run_journal(args: &JournalArgs, bar: &ProgressBar, terminal: &Terminal) -> Result<()> {
+    let outputs = report::Outputs::check(&args.report, args.json.as_deref(), None)?;
+    let outcome = journal::run(&args.plan(), bar, |line| {
+        bar.suspend(|| terminal.say(line));
+    })?;
+    bar.finish_and_clear();
+    terminal.say(&report::journal::told(&outcome));
+    terminal.say(&outcome.others.to_string());
+    let page = report::journal::page(&outcome, &command())?;
     terminal.say(&outputs.write(&outcome.rows, &page)?);
     Ok(())
 }

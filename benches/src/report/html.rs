@@ -163,6 +163,29 @@ fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
+/// A table with a title; each row has a class and its cells.
+pub(super) fn html_table<C: AsRef<str>, R: IntoIterator<Item = String>>(
+    page: &mut String,
+    title: &str,
+    columns: impl IntoIterator<Item = C>,
+    rows: impl Iterator<Item = (String, R)>,
+) -> Result<()> {
+    writeln!(page, "<h2>{title}</h2>\n<table>\n<tr>")?;
+    for column in columns {
+        write!(page, "<th>{}</th>", column.as_ref())?;
+    }
+    page.push_str("</tr>\n");
+    for (class, cells) in rows {
+        write!(page, "<tr class=\"{}\">", class.trim_end())?;
+        for cell in cells {
+            write!(page, "<td>{}</td>", escaped(&cell))?;
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table>\n");
+    Ok(())
+}
+
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
