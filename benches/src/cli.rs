@@ -73,7 +73,9 @@ pub struct Args {
 /// What else can be compared.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// See there.
+    /// Compares durable commits: our journal of blocks in its ways to commit, our compact log, okaywal, raft-engine and wal-db, on a modelled flush of 1 ms and
+    /// on a disk; and runs the patterns of the thesis that cooperative commit is from
+    #[command(after_help = JournalArgs::lists())]
     Journal(JournalArgs),
     /// Makes every write and every flush of a run fail once, in our journals and those that others make: eight threads append numbered records, and what was acknowledged
     /// is looked for in what a power cut would leave. Fails if one of ours is not clean

@@ -9,19 +9,12 @@ use common::scene::*;
 use serde_json::Value;
 use spanlock_benches::journal::contestants::CONTESTANTS;
 
+const SHORT: [&str; 2] = ["--seconds", "0.01"];
 const DEVICES: [&str; 2] = ["modelled-1ms", "disk"];
 
 /// Runs it with its disk in the scene's folder, and returns what it said and its rows.
 fn measured(scene: &Scene, args: &[&str]) -> (String, Vec<Value>) {
-    let always = [
-        "journal",
-        "--seconds",
-        "0.01",
-        "--dir",
-        ".",
-        "--json",
-        "rows.json",
-    ];
+    let always = ["journal", "--dir", ".", "--json", "rows.json"];
     let output = scene.compare(&[&always, args].concat());
     let told = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -37,6 +30,14 @@ fn positive(row: &Value, key: &str) -> f64 {
     value
 }
 
+/// Whether anything ended while the row was measured: on a machine that is busy with other things it may not. Then there are no latencies.
+fn did_something(row: &Value) -> bool {
+    let some = row["commits_per_s"].as_f64().unwrap() > 0.0;
+    assert_eq!(row["p50_us"].is_number(), some, "{row}");
+    assert_eq!(row["p99_us"].is_number(), some, "{row}");
+    some
+}
+
 fn names() -> Vec<&'static str> {
     CONTESTANTS.iter().map(|it| it.name).collect()
 }
@@ -45,7 +46,7 @@ fn names() -> Vec<&'static str> {
 fn every_contestant_has_a_row_in_every_cell() {
     let scene = Scene::new(0);
     let args = ["--workload", "commit", "--threads", "2,1", "--think", "0,1"];
-    let (told, rows) = measured(&scene, &args);
+    let (told, rows) = measured(&scene, &[&args[..], &SHORT].concat());
     let mut wanted = Vec::new();
     for device in DEVICES {
         for threads in [1, 2] {
@@ -75,12 +76,15 @@ fn every_contestant_has_a_row_in_every_cell() {
     for wanted in names().iter().chain(&DEVICES) {
         assert!(told.contains(wanted), "no {wanted:?} in: {told}");
     }
-    for wanted in [
-        "commits a second, times cooperative-on-the-fly ≥ 1.8",
+    let mut wanted = vec![
+        "commits/s, times cooperative-on-the-fly ≥ 1.8",
         "not measured: compact-rendezvous",
-        "coalesced writes ",
-        "more than 2 % slower than plain group commit",
-    ] {
+    ];
+    if rows.iter().all(did_something) {
+        wanted.push("coalesced writes ");
+        wanted.push("more than 2 % slower than plain group commit");
+    }
+    for wanted in wanted {
         assert!(told.contains(wanted), "no {wanted:?} in: {told}");
     }
     the_page_shows_all(&scene, 2 * (2 * 2 + 1));
@@ -93,26 +97,33 @@ fn every_contestant_has_a_row_in_every_cell() {
 
 fn figures_follow_from_each_other(row: &Value) {
     assert_eq!(row["workload"], "commit");
+    let version = row["version"].as_str();
+    let others = ["okaywal", "raft-engine", "wal-db"];
+    let contestant = row["contestant"].as_str().unwrap();
+    assert_eq!(version.is_some(), others.contains(&contestant), "{row}");
+    if !did_something(row) {
+        return;
+    }
     let threads = row["threads"].as_f64().unwrap();
     let per_second = positive(row, "commits_per_s");
     let rounds = row["rounds"].as_array().unwrap();
     assert!((rounds[0].as_f64().unwrap() / per_second - 1.0).abs() < 1e-9);
     let (p50, p99) = (positive(row, "p50_us"), positive(row, "p99_us"));
     assert!(p50 <= p99, "{row}");
+    // No flush ended meanwhile, but a commit before it.
+    if row["flush_us"].is_null() {
+        assert!(row["commits_per_flush"].is_null(), "{row}");
+        return;
+    }
     let flush = positive(row, "flush_us");
-    // Both are counted in one window; what began before it or ends behind it may add a flush or two's commits.
+    // A flush is for one commit of each thread; at the beginning each may have one of a flush that has ended.
     let per_flush = positive(row, "commits_per_flush");
-    assert!(per_flush < 2.0 * threads + 1.0, "{row}");
-    if row["device"] == "modelled-1ms" {
-        assert!(flush >= 990.0, "{row}");
+    assert!(per_flush <= 2.0 * threads, "{row}");
+    if row["device"] == DEVICES[0] {
         // No commit is durable without a whole flush, and a thread has one at a time. (Histograms round.)
-        assert!(p50 >= 990.0, "{row}");
+        assert!(flush >= 990.0 && p50 >= 990.0, "{row}");
         assert!(per_second <= 1010.0 * threads + 100.0, "{row}");
     }
-    let version = row["version"].as_str();
-    let others = ["okaywal", "raft-engine", "wal-db"];
-    let contestant = row["contestant"].as_str().unwrap();
-    assert_eq!(version.is_some(), others.contains(&contestant), "{row}");
 }
 
 /// Nothing of the verdicts is written down beforehand but the limits.
@@ -128,15 +139,21 @@ fn targets_follow_from_the_rows(rows: &[Value]) {
                     .iter()
                     .all(|&key| it[key] == row[key])
         });
-        let plain = positive(plain.unwrap(), "commits_per_s");
+        let plain = plain.unwrap();
         let target = &row["targets"][0];
-        let measured = positive(target, "measured");
-        assert!((measured - positive(row, "commits_per_s") / plain).abs() < 1e-9);
         assert_eq!(
             (&target["bound"], &target["asked"]),
             (&"at-least".into(), &0.98.into())
         );
-        assert_eq!(target["met"], measured >= 0.98);
+        if did_something(plain) {
+            let measured = target["measured"].as_f64().unwrap();
+            let per_second = row["commits_per_s"].as_f64().unwrap();
+            let wanted = per_second / positive(plain, "commits_per_s");
+            assert!((measured - wanted).abs() < 1e-9);
+            assert_eq!(target["met"], measured >= 0.98);
+        } else {
+            assert!(target["measured"].is_null() && target["met"].is_null());
+        }
         seen += 1;
     }
     assert_eq!(seen, 8);
@@ -182,9 +199,13 @@ fn flushes_are_counted_where_they_are_known() {
         } else {
             1.0
         };
-        let found = positive(row, "commits_per_flush");
-        // Rounds cut flushes and commits at their ends.
-        assert!((found / wanted - 1.0).abs() < 0.15, "{row}");
+        if !did_something(row) || row["commits_per_flush"].is_null() {
+            continue;
+        }
+        let commits = positive(row, "commits_per_s") * 0.3;
+        let flushes = commits / positive(row, "commits_per_flush");
+        // A round cuts a commit off from its flushes at each end, and okaywal's first has a folder to flush.
+        assert!((commits - wanted * flushes).abs() <= 7.5, "{row}");
     }
 }
 
@@ -199,7 +220,7 @@ fn the_thesis_is_beside_its_patterns() {
         "--contestant",
         "serial,cooperative-on-the-fly,compact",
     ];
-    let (told, rows) = measured(&scene, &args);
+    let (told, rows) = measured(&scene, &[&args[..], &SHORT].concat());
     // Five sizes of fio and one of ior, under two journals.
     assert_eq!(rows.len(), 2 * (5 + 1) * 2);
     for row in &rows {
@@ -207,12 +228,16 @@ fn the_thesis_is_beside_its_patterns() {
         assert_eq!((&row["threads"], &row["think"]), (&2.into(), &Value::Null));
         let transfers = &row["transfers"];
         let bytes = positive(transfers, "block_bytes");
-        let mb = positive(transfers, "mb_per_s");
-        let wanted = positive(row, "commits_per_s") * bytes / 1e6;
-        assert!((mb / wanted - 1.0).abs() < 1e-9, "{row}");
-        assert!(positive(transfers, "transactions_per_write") < 2.0, "{row}");
-        let delay = transfers["startup_delay"].as_f64().unwrap();
-        assert!((0.0..=100.0).contains(&delay), "{row}");
+        let mb = transfers["mb_per_s"].as_f64().unwrap();
+        let wanted = row["commits_per_s"].as_f64().unwrap() * bytes / 1e6;
+        assert!((mb - wanted).abs() < 1e-9, "{row}");
+        assert_eq!(
+            transfers["transactions_per_write"].is_number(),
+            did_something(row)
+        );
+        if let Some(delay) = transfers["startup_delay"].as_f64() {
+            assert!((0.0..=100.0).contains(&delay), "{row}");
+        }
         assert!(row["targets"].as_array().unwrap().is_empty());
     }
     for wanted in [
@@ -235,7 +260,6 @@ fn arguments_that_mean_nothing() {
     for (args, wanted) in [
         (&["--threads", "0"][..], "--threads"),
         (&["--threads", "x"], "--threads 1,2"),
-        (&["--think", "-1"], "--think"),
         (&["--think=-1"], "0 to 100 flushes"),
         (&["--think", "nan"], "0 to 100 flushes"),
         (&["--seconds", "0"], "0.01 to 3600"),
@@ -311,10 +335,12 @@ fn threads_that_cannot_be_started_are_told() {
 fn help_tells_of_it() {
     let scene = Scene::new(0);
     let told = |args: &[&str]| String::from_utf8(scene.compare(args).stdout).unwrap();
-    assert!(told(&["--help"]).contains("journal"));
+    assert!(told(&["--help"]).contains("durable commits"));
     let told = told(&["journal", "--help"]);
     for wanted in [
         "cargo compare journal",
+        "durable commits",
+        "piggyback delay",
         "--think",
         "--dir",
         "modelled-1ms",

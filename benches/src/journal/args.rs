@@ -24,8 +24,7 @@ pub const WORKLOADS: [(&str, &str); 3] = [
     (IOR, "Figure 4.3: clients with files in stripes over both"),
 ];
 
-/// Compares durable commits: our journal of blocks in its ways to commit, our compact log, okaywal, raft-engine and wal-db, on a modelled flush of 1 ms and on a disk;
-/// and the patterns of the thesis that cooperative commit is from
+/// The arguments of `compare journal`.
 #[derive(Args, Clone, Debug)]
 pub struct JournalArgs {
     /// Workloads to run, separated by commas [default: all]; fio and ior have two threads and more, no think time, and journals of blocks only
@@ -66,6 +65,22 @@ pub struct JournalArgs {
 }
 
 impl JournalArgs {
+    /// Everything that can be chosen, each with what it is.
+    pub(crate) fn lists() -> String {
+        let lists = [
+            ("Workloads", WORKLOADS.to_vec()),
+            ("Contestants", all_contestants()),
+            ("Devices", DEVICES.to_vec()),
+        ];
+        let list = |(title, all): (&str, Vec<(&str, &str)>)| {
+            let lines = all
+                .iter()
+                .map(|(name, about)| format!("\n  {name}: {about}"));
+            format!("{title}:{}", lines.collect::<String>())
+        };
+        lists.map(list).join("\n\n")
+    }
+
     /// What contradicts what, and what to do.
     pub(crate) fn contradiction(&self) -> Option<String> {
         if self.plan().steps() > 0 {

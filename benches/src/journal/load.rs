@@ -1,5 +1,6 @@
 //! The closed loop: each thread commits, waits until it is durable, thinks, and commits again.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -79,24 +80,24 @@ pub fn round(
 ) -> Result<()> {
     let from = Instant::now() + load.time.mul_f64(WARM_UP);
     let end = from + load.time;
+    for meter in meters {
+        meter.count(from..end);
+    }
     let commit = &commit;
     let done = std::thread::scope(|scope| {
         let threads: Result<Vec<_>> = (0..load.threads)
-            .map(|it| measure::spawn(scope, it, move || work(load, from, end, || commit(it))))
+            .map(|it| measure::spawn(scope, it, move || work(load, from..end, || commit(it))))
             .collect();
-        sleep_until(from);
-        counted();
-        for meter in meters {
-            meter.take();
-        }
-        sleep_until(end);
-        counted();
-        for meter in meters {
-            figures.flushes += meter.take();
+        for time in [from, end] {
+            std::thread::sleep(time.saturating_duration_since(Instant::now()));
+            counted();
         }
         let done = threads?.into_iter().map(measure::joined);
         done.collect::<Result<Vec<_>>>()
     })?;
+    for meter in meters {
+        figures.flushes += meter.took();
+    }
     let before = figures.commits();
     for latencies in done {
         figures.latencies += latencies;
@@ -108,30 +109,21 @@ pub fn round(
 }
 
 /// One thread's part: the latencies of the commits that count.
-fn work(
-    load: Load,
-    from: Instant,
-    end: Instant,
-    commit: impl Fn() -> Result<()>,
-) -> Result<Latencies> {
+fn work(load: Load, counted: Range<Instant>, commit: impl Fn() -> Result<()>) -> Result<Latencies> {
     let mut latencies = measure::latencies();
     loop {
         let began = Instant::now();
-        if began >= end {
+        if began >= counted.end {
             return Ok(latencies);
         }
         commit()?;
         let now = Instant::now();
-        if now >= from && now < end {
+        if counted.contains(&now) {
             measure::record(&mut latencies, now - began);
         }
-        if !load.think.is_zero() && now < end {
+        if !load.think.is_zero() && now < counted.end {
             let part = 1.0 + JITTER * (2.0 * fastrand::f64() - 1.0);
             std::thread::sleep(load.think.mul_f64(part));
         }
     }
-}
-
-fn sleep_until(time: Instant) {
-    std::thread::sleep(time.saturating_duration_since(Instant::now()));
 }

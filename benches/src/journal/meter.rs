@@ -1,6 +1,7 @@
 //! Flushes: counted, timed, and on a modelled device as long as it says.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,22 +18,38 @@ use crate::measure::{self, Latencies};
 pub struct Meter {
     /// How long each takes, instead of reaching a disk.
     modelled: Option<Duration>,
-    /// How long those took that have ended.
-    took: Mutex<Latencies>,
+    counted: Mutex<Counted>,
+}
+
+/// Those that end in a stretch of time, as the commits that are counted do.
+#[derive(Debug)]
+struct Counted {
+    time: Range<Instant>,
+    took: Latencies,
 }
 
 impl Meter {
     /// No flush yet. With `modelled`, a flush waits for so long and does nothing else.
     pub fn new(modelled: Option<Duration>) -> Arc<Self> {
+        let now = Instant::now();
         Arc::new(Meter {
             modelled,
-            took: Mutex::new(measure::latencies()),
+            counted: Mutex::new(Counted {
+                time: now..now,
+                took: measure::latencies(),
+            }),
         })
     }
 
-    /// How long those took, in nanoseconds, that have ended since this was called before.
-    pub fn take(&self) -> Latencies {
-        std::mem::replace(&mut self.took.lock(), measure::latencies())
+    /// From now on counts those that end in this time, and no others.
+    pub fn count(&self, time: Range<Instant>) {
+        let took = measure::latencies();
+        *self.counted.lock() = Counted { time, took };
+    }
+
+    /// How long those took that were counted, in nanoseconds.
+    pub fn took(&self) -> Latencies {
+        self.counted.lock().took.clone()
     }
 
     /// A flush, which `real` makes.
@@ -42,7 +59,11 @@ impl Meter {
             Some(takes) => std::thread::sleep(takes),
             None => real()?,
         }
-        measure::record(&mut self.took.lock(), began.elapsed());
+        let now = Instant::now();
+        let mut counted = self.counted.lock();
+        if counted.time.contains(&now) {
+            measure::record(&mut counted.took, now - began);
+        }
         Ok(())
     }
 }

@@ -101,12 +101,14 @@ fn faster(rows: &[Row], of: Place, others: &[&'static str], asked: f64) -> Targe
     };
     let rivals: Option<Vec<f64>> = others.iter().map(|&it| per_second(it)).collect();
     let best = rivals.and_then(|it| it.into_iter().reduce(f64::max));
+    // Who did nothing while it was measured is no measure.
+    let best = best.filter(|&it| it > 0.0);
     let measured = per_second(of.contestant)
         .zip(best)
         .map(|(own, best)| own / best);
     let what = match others {
-        [one] => format!("commits a second, times {one}"),
-        more => format!("commits a second, times the best of {}", more.join(", ")),
+        [one] => format!("commits/s, times {one}"),
+        more => format!("commits/s, times the best of {}", more.join(", ")),
     };
     let missing = [of.contestant].into_iter().chain(others.iter().copied());
     let missing = missing.filter(|&it| per_second(it).is_none()).collect();
@@ -160,7 +162,7 @@ impl Coalesced {
         let of_device = places.filter(|it| it.contestant == "coalesced" && it.device == device);
         let ratios: Vec<f64> = of_device
             .filter_map(|of| faster(rows, of, &["cooperative"], 1.0).measured)
-            .filter(|it| it.is_finite() && *it > 0.0)
+            .filter(|&it| it > 0.0)
             .collect();
         (!ratios.is_empty()).then_some(Coalesced { device, ratios })
     }

@@ -347,12 +347,14 @@ fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
             let points = plan.threads.iter().filter_map(move |&threads| {
                 let [with, without] = ["compact-rendezvous", "compact"]
                     .map(|name| of_cell(name, threads, think).map(|it| it.commits_per_s));
-                Some((threads as f64, with? / without?))
+                let ratio = with? / without.filter(|&it| it > 0.0)?;
+                Some((threads as f64, ratio))
             });
             points.collect::<Vec<_>>()
         };
         let lines: Vec<_> = plan.think.iter().map(gain).collect();
-        if lines.iter().any(|it| !it.is_empty()) {
+        let is_there = |name| plan.contestants.iter().any(|it| it.name == name);
+        if is_there("compact-rendezvous") && is_there("compact") {
             let caption = "rendezvous / plain, by threads; a line a think time";
             page.push_str(&plots::ratio_lines(caption, &lines)?);
         }

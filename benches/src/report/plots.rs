@@ -53,7 +53,7 @@ pub(super) fn throughput(rows: &[&Row], locks: &[&str]) -> Result<String> {
     amounts("operations a second, by threads", &lines)
 }
 
-/// Lines in the colours of their places, from zero; the unit of what they count is put before the caption.
+/// Lines of finite points in the colours of their places, from zero; the unit of what they count is put before the caption.
 ///
 /// # Errors
 /// It cannot be drawn.

@@ -117,7 +117,7 @@ fn other(primitive: &Primitive, (a, b): Pair) -> Option<(&'static str, &'static 
     })
 }
 
-/// Makes what is to be reclaimed.
+/// Makes what is to be reclaimed, and what takes memory.
 const LEAF: &[Step] = &[Take(2..3, Write), Give];
 
 /// A model for each pair that none of `others` has.
@@ -157,7 +157,9 @@ fn of_pair(primitive: &'static Primitive, (a, b): Pair) -> Option<Program> {
     // If there is nothing but taking and giving back, that is what it is about.
     let changes = !matches!(mine, [Take(..), Give]);
     let (first, mine) = mine.split_at(taken.filter(|_| changes).unwrap_or(0));
-    let leaf = (b == Operation::Reclaim).then_some(LEAF);
+    // Who grows a lock whose memory does has a model of his own: here it would make the longest searches longer.
+    let grown = [a, b].contains(&Operation::Batch);
+    let leaf = (grown || b == Operation::Reclaim).then_some(LEAF);
     let first: Vec<_> = leaf.into_iter().flatten().chain(first).collect();
     let threads = [mine, other];
     Some(Program {

@@ -170,13 +170,13 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "batch",
-        claim: "ranges taken in one call are held all at once, and two calls never wait for each other in a circle",
+        claim: "a call that takes several ranges waits for each that is held, and holds all at once",
         power: Power::batch,
         granular: true,
-        first: &[],
+        first: &[&Take(1..2, Read)],
         threads: &[
+            &[Give],
             &[TakeAll(&[(0..1, Write), (1..2, Write)]), Give, Give],
-            &[TakeAll(&[(1..2, Read)]), Give],
         ],
     },
     Model {
@@ -184,7 +184,8 @@ const MODELS: &[Model] = &[
         claim: "a range that lies across those of one call never waits with it in a circle",
         power: Power::batch,
         granular: true,
-        first: &[],
+        // So that a lock whose memory grows has grown.
+        first: &[&Take(0..2, Write), &Give],
         threads: &[
             &[TakeAll(&[(0..1, Write), (1..2, Write)]), Give, Give],
             &[Take(0..2, Write), Give],

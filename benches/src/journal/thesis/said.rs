@@ -1,15 +1,16 @@
 //! What the thesis says in numbers, and the same of a run.
 
 use super::{CLIENTS, FIO, IOR, Pattern, SMALL};
+use crate::journal::contestants::CONTESTANTS;
 use crate::journal::rows::Row;
 
 /// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// Bytes a second, times those of `serial` under the same load.
-    Throughput,
     /// Transactions for as many writes, times those of `serial`.
     Transactions,
+    /// Bytes a second, times those of `serial` under the same load.
+    Throughput,
     /// Percent.
     StartupDelay,
 }
@@ -164,18 +165,20 @@ pub fn comparisons(rows: &[Row], devices: &[&'static str]) -> Vec<Comparison> {
         if all.iter().any(same) {
             return;
         }
-        let ours: Vec<_> = devices
+        if rows
             .iter()
-            .map(|device| measured(rows, device, pattern, contestant, measure))
-            .collect();
-        if ours.iter().any(Option::is_some) {
+            .any(|row| row.contestant == contestant && pattern_of(row) == Some(pattern))
+        {
             all.push(Comparison {
                 place,
                 pattern,
                 contestant,
                 measure,
                 thesis,
-                ours,
+                ours: devices
+                    .iter()
+                    .map(|device| measured(rows, device, pattern, contestant, measure))
+                    .collect(),
             });
         }
     };
@@ -200,7 +203,16 @@ pub fn comparisons(rows: &[Row], devices: &[&'static str]) -> Vec<Comparison> {
         };
         add(place, pattern, row.contestant, Measure::Throughput, None);
     }
-    all.sort_by_key(|it| (it.place, it.pattern.clients, it.pattern.block_bytes));
+    let place_of = |name| CONTESTANTS.iter().position(|it| it.name == name);
+    all.sort_by_key(|it| {
+        let Pattern {
+            clients,
+            block_bytes,
+            ..
+        } = it.pattern;
+        let who = place_of(it.contestant);
+        (it.place, clients, block_bytes, it.measure, who)
+    });
     all
 }
 
@@ -229,13 +241,15 @@ fn measured(
             .transfers
             .as_ref()
     };
-    let own = transfers(contestant)?;
-    let existing = || transfers(EXISTING);
+    let (own, existing) = (transfers(contestant)?, transfers(EXISTING));
+    // Who did nothing while it was measured is no measure.
+    let times = |own: f64, existing: f64| (existing > 0.0).then(|| own / existing);
     match measure {
         Measure::StartupDelay => own.startup_delay,
-        Measure::Throughput => Some(own.mb_per_s / existing()?.mb_per_s),
-        Measure::Transactions => {
-            Some(own.transactions_per_write? / existing()?.transactions_per_write?)
-        }
+        Measure::Throughput => times(own.mb_per_s, existing?.mb_per_s),
+        Measure::Transactions => times(
+            own.transactions_per_write?,
+            existing?.transactions_per_write?,
+        ),
     }
 }
