@@ -1,6 +1,6 @@
 //! Every write and every flush of a run fails once: what journals and logs, ours and others', do then. `cargo compare failures`.
 //!
-//! Eight threads append numbered records and note what is acknowledged; one [plan](plan::Plan) of failure a run, in a [child](child), over a [medium] that
+//! Eight threads append numbered records and note what is acknowledged; one [plan](plan::Plan) of failure a run, in a [child], over a [medium] that
 //! knows what a power cut would leave. That is read by another child. A record that was acknowledged and is not there is a *false acknowledgement*.
 
 pub mod args;
