@@ -337,6 +337,8 @@ fn nothing_is_acknowledged_after_a_failure() {
     in_all(&model, &[""], "");
 }
 
+// Not under loom: it switches threads while one unwinds, and its mutexes are then poisoned for others. What is asked is which interleavings there are, and these shuttle shows.
+#[cfg(spanlock_shuttle)]
 #[test]
 fn a_panic_reaches_all() {
     let model = Model::new("a_panic_reaches_all", file!(), || {

@@ -222,7 +222,7 @@ const MANY_SCHEDULES: u64 = 112_000;
 /// Programs of three threads that the full run searches without bound, in loom's `weak`: one of each primitive.
 const UNBOUNDED: &[&str] = &["tries-3", "grace-3"];
 
-/// Searches of two threads that take more than twenty seconds or so: those are for the full run, and the others go up to a number of preemptions, or draw schedules. Beginnings of names.
+/// Searches of two threads that take more than twenty seconds or so: the full run makes them; the normal one goes up to a number of preemptions there, or draws schedules. Beginnings of names.
 const LONG: &[&str] = &[
     // Two requests that each go through words, gate, entries and scan.
     "srl-array/batch-across/loom/rmw-load",

@@ -4,7 +4,7 @@
 use std::env;
 use std::process::{Command, exit};
 
-use spanlock_sync::check::{self, Config, Fault, Mode};
+use spanlock_sync::check::{self, Config, Fault, Mode, Occasion};
 
 const VARIABLE: &str = "SPANLOCK_JOURNAL_MODEL";
 
@@ -105,6 +105,7 @@ impl Model {
 
 fn config(settings: &str) -> Config {
     let mut config = Config::default();
+    let mut plan = Vec::new();
     for setting in settings.split(' ').filter(|setting| !setting.is_empty()) {
         if setting == "rmw-load" {
             config.mode = Mode::RmwLoad;
@@ -112,15 +113,18 @@ fn config(settings: &str) -> Config {
             config.weaken = Some(site.parse().expect("a weakening"));
         } else {
             let (kind, nth) = setting.split_once('@').expect("a fault");
-            let kind = match kind {
+            let fault = match kind {
                 "weak-cas" => Fault::WeakCas,
                 "spurious-wake" => Fault::SpuriousWake,
                 "time-out" => Fault::TimeOut,
                 _ => panic!("no fault is called {kind}"),
             };
-            config.faults.push((kind, nth.parse().expect("a number")));
+            let nth = nth.parse().expect("a number");
+            // In whatever thread: these models are of two or three.
+            plan.extend((0..3).map(|thread| Occasion { fault, thread, nth }));
         }
     }
+    check::set_faults(plan);
     config
 }
 
