@@ -8,6 +8,7 @@
 
 mod models;
 
+#[cfg(spanlock_shuttle)]
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
