@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::failures::args::{Child, FailuresArgs};
+use crate::journal::args::JournalArgs;
 use crate::{locks, measure, micro, workloads};
 
 /// Compares range locks on the same work: FxMark's workloads on a shared file, and the import of a
@@ -16,9 +18,14 @@ use crate::{locks, measure, micro, workloads};
     name = "compare",
     bin_name = "cargo compare",
     version,
-    max_term_width = 100
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true
 )]
 pub struct Args {
+    /// Something else to compare than locks.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Measure lock and unlock alone, without files, beside locks that others make: uncontended, and with more threads
     /// than cores
     #[arg(long)]
@@ -61,6 +68,21 @@ pub struct Args {
     /// Size of a new volume in bytes, or with a unit: 64M, 1G [default: as much as the runs need]
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub size: Option<Size>,
+}
+
+/// What else can be compared.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Compares durable commits: our journal of blocks in its ways to commit, our compact log, okaywal, raft-engine and wal-db, on a modelled flush of 1 ms and
+    /// on a disk; and runs the patterns of the thesis that cooperative commit is from
+    #[command(after_help = JournalArgs::lists())]
+    Journal(JournalArgs),
+    /// Makes every write and every flush of a run fail once, in our journals and those that others make: eight threads append numbered records, and what was acknowledged
+    /// is looked for in what a power cut would leave. Fails if one of ours is not clean
+    Failures(FailuresArgs),
+    /// What `failures` starts.
+    #[command(hide = true, subcommand)]
+    FailuresChild(Child),
 }
 
 /// The size of a volume.
@@ -106,6 +128,9 @@ impl Args {
 
     /// What contradicts what, and what to do.
     fn contradiction(&self) -> Option<String> {
+        if let Some(Command::Journal(args)) = &self.command {
+            return args.contradiction();
+        }
         if self.micro {
             let of_files = [
                 ("--threads", !self.threads.is_empty()),
@@ -176,7 +201,7 @@ fn most_threads() -> usize {
     (16 * measure::cores()).max(64)
 }
 
-fn threads(text: &str) -> Result<usize, String> {
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
     let most = most_threads();
     match text.trim().parse() {
         Ok(threads) if (1..=most).contains(&threads) => Ok(threads),
@@ -185,7 +210,7 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.trim().parse() {
         Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("give a number of seconds from 0.01 to 3600".to_owned()),
@@ -221,12 +246,15 @@ fn micro_locks() -> Vec<(&'static str, &'static str)> {
     all.map(|it| (it.name, it.about)).collect()
 }
 
-fn names(all: Vec<(&'static str, &'static str)>) -> PossibleValuesParser {
+pub(crate) fn names(all: Vec<(&'static str, &'static str)>) -> PossibleValuesParser {
     PossibleValuesParser::new(all.into_iter().map(|(name, _)| name))
 }
 
 /// Those of `all` that are `chosen`, or all if none is.
-fn selected(all: Vec<(&'static str, &'static str)>, chosen: &[String]) -> Vec<&'static str> {
+pub(crate) fn selected(
+    all: Vec<(&'static str, &'static str)>,
+    chosen: &[String],
+) -> Vec<&'static str> {
     let names = all.into_iter().map(|(name, _)| name);
     names
         .filter(|&name| chosen.is_empty() || chosen.iter().any(|it| it == name))

@@ -2,7 +2,9 @@
 
 pub mod cli;
 pub mod compare;
+pub mod failures;
 pub mod import;
+pub mod journal;
 pub mod killed;
 pub mod load;
 pub mod locks;

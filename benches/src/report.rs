@@ -1,6 +1,8 @@
 //! What a run tells: a table, JSON, a page of HTML.
 
+pub mod failures;
 mod html;
+pub mod journal;
 mod machine;
 pub mod micro;
 mod outputs;

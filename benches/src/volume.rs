@@ -347,8 +347,8 @@ fn size_told(bytes: u64) -> String {
     format!("{number:.digits$} {}", units[unit])
 }
 
-/// The folder for a temporary volume of `size` bytes.
-fn temporary_folder(size: u64) -> PathBuf {
+/// The folder for temporary files of `size` bytes.
+pub(crate) fn temporary_folder(size: u64) -> PathBuf {
     let shared_memory = Path::new("/dev/shm");
     let room =
         rustix::fs::statvfs(shared_memory).map_or(0, |it| it.f_bavail.saturating_mul(it.f_frsize));
@@ -360,7 +360,7 @@ fn temporary_folder(size: u64) -> PathBuf {
 }
 
 /// The type of the file system that `path` lies in, as the kernel's table of mounts names it.
-fn file_system(path: &Path) -> String {
+pub(crate) fn file_system(path: &Path) -> String {
     let unknown = || "unknown file system".to_owned();
     let (Ok(path), Ok(mounts)) = (
         fs::canonicalize(path),

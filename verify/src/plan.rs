@@ -237,7 +237,7 @@ const UNBOUNDED: &[&str] = &[
     "third",
 ];
 
-/// Searches of two threads that take more than twenty seconds or so: those are for the full run, and the others go up to a number of preemptions, or draw schedules. Beginnings of names.
+/// Searches of two threads that take more than twenty seconds or so: the full run makes them; the normal one goes up to a number of preemptions there, or draws schedules. Beginnings of names.
 const LONG: &[&str] = &[
     // Two requests that each go through words, gate, entries and scan.
     "srl-array/batch-across/loom/rmw-load",

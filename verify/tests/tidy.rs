@@ -64,7 +64,7 @@ fn links_lead_somewhere() {
                 heading
                     .to_lowercase()
                     .replace(' ', "-")
-                    .replace([',', '\''], "")
+                    .replace([',', '\'', ':', '`'], "")
             };
             assert!(
                 headings.any(|h| slug(h) == heading),

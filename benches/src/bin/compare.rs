@@ -4,10 +4,12 @@ use std::cell::Cell;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use spanlock_benches::cli::Args;
-use spanlock_benches::{compare, micro, report};
+use spanlock_benches::cli::{Args, Command};
+use spanlock_benches::failures::args::FailuresArgs;
+use spanlock_benches::journal::args::JournalArgs;
+use spanlock_benches::{compare, failures, journal, micro, report};
 
 fn main() -> ExitCode {
     match run(&Args::of_process()) {
@@ -20,20 +22,31 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    let outputs = report::Outputs::check(args)?;
+    if let Some(Command::FailuresChild(child)) = &args.command {
+        return child.run();
+    }
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}, {eta} left")
             .expect("a constant template"),
     );
     let terminal = Terminal::default();
-    if cfg!(debug_assertions) {
+    let is_measured = !matches!(args.command, Some(Command::Failures(_)));
+    if cfg!(debug_assertions) && is_measured {
         terminal
             .say("a build without optimisation: these figures mean nothing, use `cargo compare`");
     }
-    if args.micro {
-        run_micro(args, &outputs, &bar, &terminal)?;
-    } else {
-        run_files(args, &outputs, &bar, &terminal)?;
+    match &args.command {
+        Some(Command::Journal(args)) => run_journal(args, &bar, &terminal)?,
+        Some(Command::Failures(args)) => return run_failures(args, &bar, terminal),
+        Some(Command::FailuresChild(_)) | None => {
+            let json = args.json.as_deref();
+            let outputs = report::Outputs::check(&args.report, json, args.volume.as_deref())?;
+            if args.micro {
+                run_micro(args, &outputs, &bar, &terminal)?;
+            } else {
+                run_files(args, &outputs, &bar, &terminal)?;
+            }
+        }
     }
     terminal.end()
 }
@@ -75,6 +88,34 @@ fn run_micro(
     terminal.say(&outcome.others.to_string());
     let page = report::micro::page(&outcome, &command())?;
     terminal.say(&outputs.write(&outcome.rows, &page)?);
+    Ok(())
+}
+
+fn run_journal(args: &JournalArgs, bar: &ProgressBar, terminal: &Terminal) -> Result<()> {
+    let outputs = report::Outputs::check(&args.report, args.json.as_deref(), None)?;
+    let outcome = journal::run(&args.plan(), bar, |line| {
+        bar.suspend(|| terminal.say(line));
+    })?;
+    bar.finish_and_clear();
+    terminal.say(&report::journal::told(&outcome));
+    terminal.say(&outcome.others.to_string());
+    let page = report::journal::page(&outcome, &command())?;
+    terminal.say(&outputs.write(&outcome.rows, &page)?);
+    Ok(())
+}
+
+/// Fails if one of ours is not clean, when all is written.
+fn run_failures(args: &FailuresArgs, bar: &ProgressBar, terminal: Terminal) -> Result<()> {
+    let outputs = report::Outputs::check(&args.report, args.json.as_deref(), None)?;
+    let rows = failures::run(&args.task(), bar)?;
+    bar.finish_and_clear();
+    terminal.say(&report::failures::table(&rows));
+    terminal.say(&report::failures::unclean(&rows));
+    let page = report::failures::page(&rows, &command())?;
+    terminal.say(&outputs.write(&rows, &page)?);
+    terminal.end()?;
+    let failed = failures::failed(&rows);
+    ensure!(failed.is_empty(), "not clean: {}", failed.join(", "));
     Ok(())
 }
 

@@ -56,26 +56,10 @@ pub(super) fn begun(
     others: Others,
     own: &[(&str, String)],
 ) -> Result<String> {
-    let machine = Machine::this();
-    let processor = format!("{}, {} cores", machine.processor, machine.cores);
-    let mut facts = vec![
-        ("processor", processor),
-        ("system", machine.kernel),
-        ("date", now()),
-        ("versions", VERSIONS.to_owned()),
-        ("command", command.to_owned()),
-        ("meanwhile", others.to_string()),
-    ];
-    facts.extend_from_slice(own);
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <h1>{title}</h1>\n<table class=\"facts\">\n"
-    );
-    for (what, value) in facts {
-        writeln!(page, "<tr><th>{what}</th><td>{}</td></tr>", escaped(&value))?;
-    }
-    page.push_str("</table>\n");
+    let mut all: Vec<(&str, String)> = facts(command);
+    all.push(("meanwhile", others.to_string()));
+    all.extend_from_slice(own);
+    let mut page = head(title, &all)?;
     if cfg!(debug_assertions) {
         page.push_str(
             "<p class=\"warning\">A build without optimisation: these figures mean nothing.</p>\n",
@@ -85,6 +69,33 @@ pub(super) fn begun(
         let told = escaped(&others.to_string());
         writeln!(page, "<p class=\"warning\">{told}.</p>")?;
     }
+    Ok(page)
+}
+
+/// Where and when something was run, and how.
+pub(super) fn facts(command: &str) -> Vec<(&'static str, String)> {
+    let machine = Machine::this();
+    let processor = format!("{}, {} cores", machine.processor, machine.cores);
+    vec![
+        ("processor", processor),
+        ("system", machine.kernel),
+        ("date", now()),
+        ("versions", VERSIONS.to_owned()),
+        ("command", command.to_owned()),
+    ]
+}
+
+/// A page as far as a table of facts.
+pub(super) fn head(title: &str, facts: &[(&str, String)]) -> Result<String> {
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <h1>{title}</h1>\n<table class=\"facts\">\n"
+    );
+    for (what, value) in facts {
+        writeln!(page, "<tr><th>{what}</th><td>{}</td></tr>", escaped(value))?;
+    }
+    page.push_str("</table>\n");
     Ok(page)
 }
 
@@ -160,6 +171,29 @@ fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
         page.push_str(&plots::ratios(&rows, &names)?.unwrap_or_default());
         page.push_str("</div>\n");
     }
+    Ok(())
+}
+
+/// A table with a title; each row has a class and its cells.
+pub(super) fn html_table<C: AsRef<str>, R: IntoIterator<Item = String>>(
+    page: &mut String,
+    title: &str,
+    columns: impl IntoIterator<Item = C>,
+    rows: impl Iterator<Item = (String, R)>,
+) -> Result<()> {
+    writeln!(page, "<h2>{title}</h2>\n<table>\n<tr>")?;
+    for column in columns {
+        write!(page, "<th>{}</th>", column.as_ref())?;
+    }
+    page.push_str("</tr>\n");
+    for (class, cells) in rows {
+        write!(page, "<tr class=\"{}\">", class.trim_end())?;
+        for cell in cells {
+            write!(page, "<td>{}</td>", escaped(&cell))?;
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table>\n");
     Ok(())
 }
 

@@ -3,12 +3,10 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
 
-use super::html::{END, begun, escaped};
+use super::html::{END, begun, escaped, html_table};
 use super::plots;
-use super::text::{LOSS_MARK, time};
+use super::text::{LOSS_MARK, drawn, time};
 use crate::micro::{
     Absent, CASES, CONTENDED, LARGEST, Outcome, PEER, ROUNDS, Row, Target, candidates,
 };
@@ -28,7 +26,7 @@ const TARGET_COLUMNS: [&str; 5] = ["case", "lock", "target", "measured", "met"];
 
 /// The table of all rows.
 pub fn table(rows: &[Row]) -> String {
-    drawn(COLUMNS, rows.iter().map(cells))
+    drawn(COLUMNS, 2, rows.iter().map(cells))
 }
 
 /// What has no row, a line a lock and reason; empty if all have.
@@ -42,7 +40,7 @@ pub fn absent(absent: &[Absent]) -> String {
 pub fn targets(outcome: &Outcome) -> String {
     let cells = outcome.targets.iter();
     let cells = cells.map(|it| target_cells(it, &outcome.rows));
-    format!("Targets\n{}", drawn(TARGET_COLUMNS, cells))
+    format!("Targets\n{}", drawn(TARGET_COLUMNS, 2, cells))
 }
 
 /// How often parking_lot is faster than the registry's locks, and a line a lock that names where.
@@ -73,18 +71,6 @@ pub fn losses(outcome: &Outcome) -> String {
             "Losses: {PEER}, which locks everything at once, is faster in {lost} of {compared} rows.{lines}"
         ),
     }
-}
-
-fn drawn<const N: usize>(columns: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(columns);
-    for row in rows {
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.to_string()
 }
 
 fn cells(row: &Row) -> [String; 8] {
@@ -211,28 +197,6 @@ fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
         outcome.cores,
         escaped(&losses(outcome)).replace('\n', "<br>\n")
     )?;
-    Ok(())
-}
-
-fn html_table<const N: usize>(
-    page: &mut String,
-    title: &str,
-    columns: [&str; N],
-    rows: impl Iterator<Item = (String, [String; N])>,
-) -> Result<()> {
-    writeln!(page, "<h2>{title}</h2>\n<table>\n<tr>")?;
-    for column in columns {
-        write!(page, "<th>{column}</th>")?;
-    }
-    page.push_str("</tr>\n");
-    for (class, cells) in rows {
-        write!(page, "<tr class=\"{}\">", class.trim_end())?;
-        for cell in cells {
-            write!(page, "<td>{}</td>", escaped(&cell))?;
-        }
-        page.push_str("</tr>\n");
-    }
-    page.push_str("</table>\n");
     Ok(())
 }
 

@@ -6,7 +6,6 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use crate::cli::Args;
 use crate::result_file::ResultFile;
 
 /// Where the report and the JSON go. Both can be written to, as far as one can know.
@@ -17,14 +16,13 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Looks at the files, and leaves everything as it was.
+    /// Looks at the files, and leaves everything as it was. None may be the volume, if there is one.
     ///
     /// # Errors
     /// One cannot be written, or is the volume, or both are one.
-    pub fn check(args: &Args) -> Result<Self> {
-        let report = check("--report", &args.report, args)?;
-        let json = args.json.as_deref();
-        let json = json.map(|path| check("--json", path, args)).transpose()?;
+    pub fn check(report: &Path, json: Option<&Path>, volume: Option<&Path>) -> Result<Self> {
+        let report = check("--report", report, volume)?;
+        let json = json.map(|path| check("--json", path, volume)).transpose()?;
         if let Some(json) = &json {
             ensure!(
                 !json.is_at(report.path()),
@@ -52,14 +50,14 @@ impl Outputs {
     }
 }
 
-fn check(option: &str, path: &Path, args: &Args) -> Result<ResultFile> {
+fn check(option: &str, path: &Path, volume: Option<&Path>) -> Result<ResultFile> {
     let file = ResultFile::check(path).with_context(|| {
         format!(
             "{option} {}: cannot be written, so nothing was run; give a file in a folder that exists and may be written to",
             path.display()
         )
     })?;
-    if let Some(volume) = &args.volume {
+    if let Some(volume) = volume {
         ensure!(
             !file.is_at(volume),
             "{option} {}: that is the volume; give another file",

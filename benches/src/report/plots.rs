@@ -13,8 +13,8 @@ use crate::micro;
 const SIZE: (u32, u32) = (460, 300);
 const TEXT: (&str, u32) = ("sans-serif", 15);
 
-/// Told apart by the colour-blind, too (Okabe and Ito); the baseline is grey.
-const COLORS: [RGBColor; 7] = [
+/// Told apart by the colour-blind, too (Okabe and Ito); the baseline is grey. The last three are darker.
+const COLORS: [RGBColor; 10] = [
     RGBColor(110, 110, 110),
     RGBColor(230, 159, 0),
     RGBColor(0, 114, 178),
@@ -22,6 +22,9 @@ const COLORS: [RGBColor; 7] = [
     RGBColor(204, 121, 167),
     RGBColor(86, 180, 233),
     RGBColor(213, 94, 0),
+    RGBColor(0, 0, 0),
+    RGBColor(120, 70, 0),
+    RGBColor(90, 0, 110),
 ];
 
 /// The colour of the `place`th lock.
@@ -40,35 +43,73 @@ pub(super) fn html_color(place: usize) -> String {
 /// # Errors
 /// It cannot be drawn.
 pub(super) fn throughput(rows: &[&Row], locks: &[&str]) -> Result<String> {
+    let line = |lock: &&str| {
+        let of_lock = rows.iter().filter(|row| row.lock == *lock);
+        of_lock
+            .map(|row| (row.threads as f64, row.ops_per_s))
+            .collect()
+    };
+    let lines: Vec<Vec<_>> = locks.iter().map(line).collect();
+    amounts("operations a second, by threads", &lines)
+}
+
+/// Lines of finite points in the colours of their places, from zero; the unit of what they count is put before the caption.
+///
+/// # Errors
+/// It cannot be drawn.
+pub(super) fn amounts(caption: &str, lines: &[Vec<(f64, f64)>]) -> Result<String> {
+    let top = lines.iter().flatten().map(|it| it.1).fold(1.0, f64::max) * 1.1;
+    let (unit, name) = unit(top);
+    let scaled: Vec<Vec<_>> = lines
+        .iter()
+        .map(|line| line.iter().map(|&(x, y)| (x, y / unit)).collect())
+        .collect();
+    plotted(&format!("{name}{caption}"), top / unit, &scaled, None)
+}
+
+/// The same for ratios, with a line at one.
+///
+/// # Errors
+/// It cannot be drawn.
+pub(super) fn ratio_lines(caption: &str, lines: &[Vec<(f64, f64)>]) -> Result<String> {
+    let top = lines.iter().flatten().map(|it| it.1).fold(1.0, f64::max) * 1.1;
+    plotted(caption, top, lines, Some(1.0))
+}
+
+fn plotted(
+    caption: &str,
+    top: f64,
+    lines: &[Vec<(f64, f64)>],
+    even: Option<f64>,
+) -> Result<String> {
     draw(|root| {
-        let most = rows.iter().map(|it| it.threads).max().unwrap_or(1);
-        let top = rows.iter().map(|it| it.ops_per_s).fold(1.0, f64::max) * 1.1;
-        let (unit, name) = unit(top);
+        let most = lines.iter().flatten().map(|it| it.0).fold(0.0, f64::max);
+        let most = if most > 0.0 { most } else { 1.0 };
         let mut chart = ChartBuilder::on(root)
-            .caption(format!("{name}operations a second, by threads"), TEXT)
+            .caption(caption, TEXT)
             .margin(10)
             .x_label_area_size(26)
             .y_label_area_size(52)
-            .build_cartesian_2d(0.0..most as f64 * 1.08, 0.0..top / unit)?;
+            .build_cartesian_2d(0.0..most * 1.08, 0.0..top)?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
-            .x_labels(most.min(9) + 1)
+            .x_labels((most as usize).min(9) + 1)
             .x_label_formatter(&|x| whole(*x))
             .y_labels(6)
             .label_style(TEXT)
             .draw()?;
-        for (place, lock) in locks.iter().enumerate() {
-            let of_lock = rows.iter().filter(|row| row.lock == *lock);
-            let points: Vec<_> = of_lock
-                .map(|row| (row.threads as f64, row.ops_per_s / unit))
-                .collect();
+        for (place, points) in lines.iter().enumerate() {
             let style = color(place).stroke_width(2);
             chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
             let dots = points
                 .iter()
                 .map(|&at| Circle::new(at, 4, color(place).filled()));
             chart.draw_series(dots)?;
+        }
+        if let Some(even) = even {
+            let line = PathElement::new([(0.0, even), (most * 1.08, even)], BLACK);
+            chart.plotting_area().draw(&line)?;
         }
         Ok(())
     })

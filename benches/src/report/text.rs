@@ -1,7 +1,7 @@
 //! The table on the terminal, and the sentence about losses.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, Row as TableRow, Table};
 
 use crate::compare::Row;
 use crate::locks::BASELINE;
@@ -16,12 +16,21 @@ pub(super) const LOSS_MARK: &str = "▼";
 
 /// The table of all rows.
 pub fn table(rows: &[Row]) -> String {
+    drawn(COLUMNS, 2, rows.iter().map(cells))
+}
+
+/// A table; after the first `names` columns all are aligned as numbers are.
+pub(super) fn drawn<R: Into<TableRow>>(
+    columns: impl Into<TableRow>,
+    names: usize,
+    rows: impl Iterator<Item = R>,
+) -> String {
     let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(COLUMNS);
+    table.load_style(UTF8_FULL_CONDENSED).set_header(columns);
     for row in rows {
-        table.add_row(cells(row));
+        table.add_row(row);
     }
-    for column in table.column_iter_mut().skip(2) {
+    for column in table.column_iter_mut().skip(names) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.to_string()

@@ -1,0 +1,119 @@
+//! Every write and every flush of a run fails once: what journals and logs, ours and others', do then. `cargo compare failures`.
+//!
+//! Eight threads append numbered records and note what is acknowledged; one [plan](plan::Plan) of failure a run, in a [child], over a [medium] that
+//! knows what a power cut would leave. That is read by another child. A record that was acknowledged and is not there is a *false acknowledgement*.
+
+pub mod args;
+pub mod child;
+pub mod contestants;
+pub mod medium;
+mod ours;
+pub mod plan;
+pub mod record;
+pub mod rows;
+pub mod trial;
+mod wrong;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use indicatif::ProgressBar;
+use parking_lot::Mutex;
+
+use contestants::{Contestant, Maker};
+use plan::Plan;
+use rows::Row;
+use trial::{Conditions, Outcome, trial};
+
+/// What is to be run.
+pub struct Task {
+    /// Whom, in the order of the table.
+    pub contestants: Vec<Contestant>,
+    /// Only this plan (`None` within: no failure), so many times; otherwise all, each once.
+    pub only: Option<(Option<Plan>, u32)>,
+    /// How.
+    pub conditions: Conditions,
+    /// Trials at once.
+    pub jobs: usize,
+}
+
+/// Runs all plans for all contestants.
+///
+/// # Errors
+/// A child cannot be run; a contestant of others is not clean even without a failure, so that nothing could be said about failures.
+pub fn run(task: &Task, bar: &ProgressBar) -> Result<Vec<Row>> {
+    let mut plans = Vec::new();
+    for contestant in &task.contestants {
+        plans.push(plans_of(contestant, task)?);
+    }
+    bar.set_length(plans.iter().map(Vec::len).sum::<usize>() as u64);
+    let mut rows = Vec::new();
+    for (contestant, plans) in task.contestants.iter().zip(plans) {
+        bar.set_message(contestant.name);
+        let outcomes = all(contestant, &plans, task, bar)?;
+        rows.push(Row::new(contestant, plans.into_iter().zip(outcomes)));
+    }
+    Ok(rows)
+}
+
+/// The plans for a contestant. How many there are is known after a run without a failure.
+fn plans_of(contestant: &Contestant, task: &Task) -> Result<Vec<Option<Plan>>> {
+    if let Some((plan, times)) = task.only {
+        return Ok(vec![plan; times as usize]);
+    }
+    let name = contestant.name;
+    let smooth = trial(contestant, None, &task.conditions).with_context(|| name.to_owned())?;
+    let all = task.conditions.size.threads * task.conditions.size.records;
+    let is_whole = smooth.acknowledged.len() as u32 == all && smooth.told.is_empty();
+    ensure!(
+        is_whole && smooth.is_clean(),
+        "{name} is not clean without any failure, so that nothing can be said about failures: see --contestant {name} --plan none"
+    );
+    let (writes, flushes) = smooth.counts.unwrap_or_default();
+    let plans = Plan::all(writes, flushes).into_iter().map(Some);
+    Ok(plans.collect())
+}
+
+/// All trials of a contestant, some at once.
+fn all(
+    contestant: &Contestant,
+    plans: &[Option<Plan>],
+    task: &Task,
+    bar: &ProgressBar,
+) -> Result<Vec<Outcome>> {
+    // Relaxed: a number that no other has; the outcomes are handed over by the mutex.
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::new());
+    let work = || -> Result<()> {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(plan) = plans.get(number) else {
+                return Ok(());
+            };
+            let outcome = trial(contestant, *plan, &task.conditions).inspect_err(|_| {
+                next.store(plans.len(), Ordering::Relaxed);
+            })?;
+            outcomes.lock().push((number, outcome));
+            bar.inc(1);
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..task.jobs).map(|_| scope.spawn(work)).collect();
+        let joined = workers.into_iter().map(|it| match it.join() {
+            Ok(result) => result,
+            Err(payload) => std::panic::resume_unwind(payload),
+        });
+        joined.collect::<Result<()>>()
+    })?;
+    let mut outcomes = outcomes.into_inner();
+    outcomes.sort_by_key(|(number, _)| *number);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+}
+
+/// The names of ours that are not clean, if any.
+pub fn failed(rows: &[Row]) -> Vec<&'static str> {
+    let ours = rows.iter().filter(|row| row.maker != Maker::Others);
+    ours.filter(|row| !row.is_clean())
+        .map(|row| row.contestant)
+        .collect()
+}

@@ -1,0 +1,195 @@
+//! Our journal and our log, in files.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use spanlock_journal::jbd2::{
+    CommitWay, Delay, Extent, Flushes, FormatOptions, Journal, Options, Place, format,
+};
+use spanlock_journal::storage::{FileMode, FileStorage};
+use spanlock_journal::{Storage, compact};
+
+use super::medium::Medium;
+use super::record::{Id, RECORD};
+use crate::journal::peers::Peer;
+
+/// Opens one of ours in a folder, with this medium below.
+pub(super) type Open = fn(&Path, &Arc<Medium>) -> Result<Box<dyn Peer>>;
+
+/// One of ours.
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) open: Open,
+    pub(super) records: fn(&Path) -> Result<Vec<Vec<u8>>>,
+}
+
+pub(super) const KINDS: [Kind; 3] = [
+    Kind {
+        name: "jbd2-v3",
+        about: "a block a record, two flushes a commit, cooperative with rendezvous; log and blocks in one file",
+        open: |folder, medium| Blocks::open(folder, medium, Flushes::Two),
+        records: blocks,
+    },
+    Kind {
+        name: "jbd2-v1-async",
+        about: "the same with one flush a commit",
+        open: |folder, medium| Blocks::open(folder, medium, Flushes::One),
+        records: blocks,
+    },
+    Kind {
+        name: "compact",
+        about: "a record each, group commit with rendezvous",
+        open: |folder, medium| Ok(Box::new(Records(log(storage(folder, medium, LOG_LEN)?)?))),
+        records,
+    },
+];
+
+const FILE: &str = "log";
+const LOG_LEN: u64 = 1 << 20;
+
+/// A file whose durable writes, which no function of libc makes, ask the medium too.
+struct Watched {
+    file: FileStorage,
+    /// The same file.
+    direct: File,
+    medium: Arc<Medium>,
+}
+
+impl Storage for Watched {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(data, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.file.flush()
+    }
+
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        (self.medium).write_durably(Path::new(FILE), offset, data, &|data, at| {
+            Ok(rustix::io::pwrite(&self.direct, data, at)?)
+        })
+    }
+}
+
+/// Opens the file, or makes it.
+fn storage(folder: &Path, medium: &Arc<Medium>, len: u64) -> Result<Watched> {
+    let path = folder.join(FILE);
+    if !path.exists() {
+        FileStorage::create(&path, len, FileMode::Buffered).context("making the file")?;
+    }
+    Ok(Watched {
+        file: FileStorage::open(&path, FileMode::Buffered).context("opening the file")?,
+        direct: OpenOptions::new().write(true).open(&path)?,
+        medium: medium.clone(),
+    })
+}
+
+fn opened(folder: &Path) -> Result<FileStorage> {
+    FileStorage::open(folder.join(FILE), FileMode::Buffered).context("opening the file")
+}
+
+struct Records<S: Storage>(compact::Log<S>);
+
+impl<S: Storage> Peer for Records<S> {
+    fn append_durable(&self, record: &[u8]) -> Result<()> {
+        self.0.append_durable(record)?;
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.0.close()?)
+    }
+}
+
+fn log<S: Storage>(storage: S) -> Result<compact::Log<S>> {
+    let options = compact::Options::new();
+    let mut start = [0; 8];
+    storage.read_at(&mut start, 0)?;
+    if start == [0; 8] {
+        Ok(compact::Log::create(storage, &options)?)
+    } else {
+        Ok(compact::Log::open(storage, &options)?)
+    }
+}
+
+fn records(folder: &Path) -> Result<Vec<Vec<u8>>> {
+    let log = compact::Log::open(opened(folder)?, &compact::Options::new())?;
+    let records = log.records().map(|it| Ok(it?.data));
+    records.collect()
+}
+
+const BLOCK: u32 = 1024;
+/// A block for each record that can be.
+const HOME: u64 = (Id::THREADS * Id::RECORDS) as u64;
+/// So few that a run comes round, and writes blocks home.
+const LOG_BLOCKS: u64 = 64;
+
+struct Blocks(Journal);
+
+impl Blocks {
+    fn open(folder: &Path, medium: &Arc<Medium>, flushes: Flushes) -> Result<Box<dyn Peer>> {
+        let is_new = !folder.join(FILE).exists();
+        let len = (HOME + LOG_BLOCKS) * u64::from(BLOCK);
+        let storage = Arc::new(storage(folder, medium, len)?);
+        if is_new {
+            let options = FormatOptions::new(BLOCK).place(place()).flushes(flushes);
+            format(storage.clone(), &options)?;
+        }
+        Ok(Box::new(Blocks(journal(storage)?)))
+    }
+}
+
+impl Peer for Blocks {
+    fn append_durable(&self, record: &[u8]) -> Result<()> {
+        let id = Id::of(record).context("no numbered record")?;
+        let mut handle = self.0.begin(1)?;
+        let mut block = handle.get_write(id.place())?;
+        block[..RECORD].copy_from_slice(record);
+        block.dirty()?;
+        handle.stop_durable()?;
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.0.close()?)
+    }
+}
+
+fn place() -> Place {
+    Place::extents([Extent {
+        first: HOME,
+        blocks: LOG_BLOCKS,
+    }])
+}
+
+fn journal(storage: Arc<impl Storage + 'static>) -> Result<Journal> {
+    let options = Options::new(BLOCK).place(place());
+    let options = options.way(CommitWay::Cooperative).delay(Delay::Rendezvous);
+    Ok(Journal::open(storage.clone(), storage, options)?)
+}
+
+/// Every block that is not empty.
+fn blocks(folder: &Path) -> Result<Vec<Vec<u8>>> {
+    let journal = journal(Arc::new(opened(folder)?))?;
+    let mut block = vec![0; BLOCK as usize];
+    let mut records = Vec::new();
+    for number in 0..HOME {
+        journal.read(number, &mut block)?;
+        if block.iter().any(|byte| *byte != 0) {
+            records.push(block[..RECORD].to_vec());
+        }
+    }
+    Ok(records)
+}

@@ -1,0 +1,118 @@
+//! Flushes: counted, timed, and on a modelled device as long as it says.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use spanlock_journal::Storage;
+use spanlock_journal::storage::FileStorage;
+
+use super::calls::Hook;
+use crate::measure::{self, Latencies};
+
+/// The flushes of one contestant.
+#[derive(Debug)]
+pub struct Meter {
+    /// How long each takes, instead of reaching a disk.
+    modelled: Option<Duration>,
+    counted: Mutex<Counted>,
+}
+
+/// Those that end in a stretch of time, as the commits that are counted do.
+#[derive(Debug)]
+struct Counted {
+    time: Range<Instant>,
+    took: Latencies,
+}
+
+impl Meter {
+    /// No flush yet. With `modelled`, a flush waits for so long and does nothing else.
+    pub fn new(modelled: Option<Duration>) -> Arc<Self> {
+        let now = Instant::now();
+        Arc::new(Meter {
+            modelled,
+            counted: Mutex::new(Counted {
+                time: now..now,
+                took: measure::latencies(),
+            }),
+        })
+    }
+
+    /// From now on counts those that end in this time, and no others.
+    pub fn count(&self, time: Range<Instant>) {
+        let took = measure::latencies();
+        *self.counted.lock() = Counted { time, took };
+    }
+
+    /// How long those took that were counted, in nanoseconds.
+    pub fn took(&self) -> Latencies {
+        self.counted.lock().took.clone()
+    }
+
+    /// A flush, which `real` makes.
+    fn flush(&self, real: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let began = Instant::now();
+        match self.modelled {
+            Some(takes) => std::thread::sleep(takes),
+            None => real()?,
+        }
+        let now = Instant::now();
+        let mut counted = self.counted.lock();
+        if counted.time.contains(&now) {
+            measure::record(&mut counted.took, now - began);
+        }
+        Ok(())
+    }
+}
+
+impl Hook for Meter {
+    fn sees_writes(&self) -> bool {
+        false
+    }
+
+    fn flush(&self, _: BorrowedFd<'_>, flush: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
+        self.flush(flush)
+    }
+}
+
+/// A file of ours whose flushes are metered. A durable write counts as a flush: it takes as long.
+#[derive(Debug)]
+pub struct Metered {
+    file: FileStorage,
+    meter: Arc<Meter>,
+}
+
+impl Metered {
+    /// Puts the meter under a file.
+    pub fn new(file: FileStorage, meter: Arc<Meter>) -> Self {
+        Metered { file, meter }
+    }
+}
+
+impl Storage for Metered {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(data, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.meter.flush(|| self.file.flush())
+    }
+
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        if self.meter.modelled.is_some() {
+            self.file.write_at(data, offset)?;
+        }
+        self.meter.flush(|| self.file.write_fua(data, offset))
+    }
+}

@@ -1,0 +1,33 @@
+//! wal-db: one file that grows, writers that write side by side, and one sync for all that wait.
+
+use std::path::Path;
+
+use anyhow::Result;
+use wal_db::Wal;
+
+use super::{Kind, Peer};
+
+pub(super) const KIND: Kind = Kind {
+    name: "wal-db",
+    version: "1.1.0",
+    about: "a record of one file",
+    open: |folder| Ok(Box::new(Log(Wal::open(folder.join(FILE))?))),
+    records,
+};
+
+const FILE: &str = "log";
+
+struct Log(Wal);
+
+impl Peer for Log {
+    fn append_durable(&self, record: &[u8]) -> Result<()> {
+        let _offset = self.0.append_and_sync(record)?;
+        Ok(())
+    }
+}
+
+fn records(folder: &Path) -> Result<Vec<Vec<u8>>> {
+    let wal = Wal::open(folder.join(FILE))?;
+    let records = wal.iter()?.map(|it| Ok(it?.data().to_vec()));
+    records.collect()
+}

@@ -1,0 +1,265 @@
+//! What the journal and the log are to reach, and whether they do: computed from the rows of a run.
+
+use serde::Serialize;
+
+use super::peers::PEERS;
+use super::rows::{Place, Row, find};
+
+/// How much slower than plain group commit the rendezvous may be.
+const AT_LEAST_OF_PLAIN: f64 = 0.98;
+
+/// A row is to reach something.
+#[derive(Clone, Debug, Serialize)]
+pub struct Target {
+    /// Which row.
+    #[serde(skip)]
+    pub of: Place,
+    /// What of it.
+    pub what: String,
+    /// At least, or at most.
+    pub bound: Bound,
+    /// How much.
+    pub asked: f64,
+    /// In this run; `None` if a row for it was not measured.
+    pub measured: Option<f64>,
+    /// `None` likewise.
+    pub met: Option<bool>,
+    /// The contestants whose rows are not there.
+    #[serde(skip)]
+    pub missing: Vec<&'static str>,
+    /// One of many of the same kind, which are told together.
+    #[serde(skip)]
+    pub everywhere: bool,
+}
+
+/// Which side is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// More is better.
+    AtLeast,
+    /// Less is better.
+    AtMost,
+}
+
+/// All targets on these devices.
+pub(super) fn targets(rows: &[Row], devices: &[&'static str]) -> Vec<Target> {
+    let of_device = |&device: &&'static str| {
+        let place = |contestant, threads| Place {
+            contestant,
+            device,
+            threads,
+            think: 0.0,
+        };
+        let mut all = vec![
+            faster(rows, place("cooperative-on-the-fly", 8), &["serial"], 1.3),
+            faster(
+                rows,
+                place("one-flush", 1),
+                &["cooperative-on-the-fly"],
+                1.8,
+            ),
+        ];
+        for threads in [8, 16] {
+            let of = place("compact-rendezvous", threads);
+            all.push(faster(rows, of, &PEERS.map(|it| it.name), 1.5));
+            let row = find(rows, of);
+            let per_flush = row.and_then(|it| it.commits_per_flush);
+            let asked = 0.9 * threads as f64;
+            all.push(judged(
+                of,
+                "commits a flush",
+                Bound::AtLeast,
+                asked,
+                per_flush,
+            ));
+            let p50 = row.and_then(Row::p50_flushes);
+            all.push(judged(of, "p50 in flushes", Bound::AtMost, 1.4, p50));
+        }
+        all.extend(everywhere(rows, device));
+        all
+    };
+    devices.iter().flat_map(of_device).collect()
+}
+
+/// The rendezvous beside plain group commit, in each cell of the grid.
+fn everywhere(rows: &[Row], device: &'static str) -> Vec<Target> {
+    let places = rows.iter().filter_map(Row::place);
+    let places = places.filter(|it| it.contestant == "compact-rendezvous" && it.device == device);
+    let each = places.map(|of| Target {
+        everywhere: true,
+        ..faster(rows, of, &["compact"], AT_LEAST_OF_PLAIN)
+    });
+    each.collect()
+}
+
+/// Its commits a second beside the best of others under the same load.
+fn faster(rows: &[Row], of: Place, others: &[&'static str], asked: f64) -> Target {
+    let per_second = |contestant| {
+        let place = Place { contestant, ..of };
+        find(rows, place).map(|it| it.commits_per_s)
+    };
+    let rivals: Option<Vec<f64>> = others.iter().map(|&it| per_second(it)).collect();
+    let best = rivals.and_then(|it| it.into_iter().reduce(f64::max));
+    // Who did nothing while it was measured is no measure.
+    let best = best.filter(|&it| it > 0.0);
+    let measured = per_second(of.contestant)
+        .zip(best)
+        .map(|(own, best)| own / best);
+    let what = match others {
+        [one] => format!("commits/s, times {one}"),
+        more => format!("commits/s, times the best of {}", more.join(", ")),
+    };
+    let missing = [of.contestant].into_iter().chain(others.iter().copied());
+    let missing = missing.filter(|&it| per_second(it).is_none()).collect();
+    Target {
+        missing,
+        ..judged(of, what, Bound::AtLeast, asked, measured)
+    }
+}
+
+fn judged(
+    of: Place,
+    what: impl Into<String>,
+    bound: Bound,
+    asked: f64,
+    measured: Option<f64>,
+) -> Target {
+    let met = measured.map(|it| match bound {
+        Bound::AtLeast => it >= asked,
+        Bound::AtMost => it <= asked,
+    });
+    let missing = if measured.is_none() {
+        vec![of.contestant]
+    } else {
+        Vec::new()
+    };
+    Target {
+        of,
+        what: what.into(),
+        bound,
+        asked,
+        measured,
+        met,
+        missing,
+        everywhere: false,
+    }
+}
+
+/// Whether writing in one piece beats writing by many, on a device: commits a second of `coalesced`, divided by those of `cooperative`.
+#[derive(Clone, Debug)]
+pub struct Coalesced {
+    /// Which.
+    pub device: &'static str,
+    /// In each cell of the grid.
+    pub ratios: Vec<f64>,
+}
+
+impl Coalesced {
+    /// Of the cells on this device that have both; `None` if there is none.
+    pub fn on(rows: &[Row], device: &'static str) -> Option<Self> {
+        let places = rows.iter().filter_map(Row::place);
+        let of_device = places.filter(|it| it.contestant == "coalesced" && it.device == device);
+        let ratios: Vec<f64> = of_device
+            .filter_map(|of| faster(rows, of, &["cooperative"], 1.0).measured)
+            .filter(|&it| it > 0.0)
+            .collect();
+        (!ratios.is_empty()).then_some(Coalesced { device, ratios })
+    }
+
+    /// The geometric mean.
+    pub fn mean(&self) -> f64 {
+        let sum: f64 = self.ratios.iter().map(|it| it.ln()).sum();
+        (sum / self.ratios.len() as f64).exp()
+    }
+
+    /// In how many cells it is faster.
+    pub fn wins(&self) -> usize {
+        self.ratios.iter().filter(|&&it| it > 1.0).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::Figures;
+    use super::super::rows::COMMIT;
+    use super::*;
+
+    fn row(contestant: &'static str, threads: usize, per_second: f64) -> Row {
+        let load = (threads, Some(0.0));
+        Row {
+            commits_per_s: per_second,
+            commits_per_flush: Some(7.5),
+            p50_us: Some(1200.0),
+            flush_us: Some(1000.0),
+            ..Row::new(
+                COMMIT,
+                (contestant, None),
+                "disk",
+                load,
+                &Figures::default(),
+            )
+        }
+    }
+
+    fn of<'a>(all: &'a [Target], contestant: &str, threads: usize) -> Vec<&'a Target> {
+        let is = |it: &&Target| (it.of.contestant, it.of.threads) == (contestant, threads);
+        all.iter().filter(is).collect()
+    }
+
+    #[test]
+    fn verdicts_follow_the_rows() {
+        let mut rows = vec![
+            row("serial", 8, 1000.0),
+            row("cooperative-on-the-fly", 8, 1290.0),
+            row("compact", 8, 100.0),
+            row("compact-rendezvous", 8, 97.0),
+            row("okaywal", 8, 60.0),
+            row("raft-engine", 8, 50.0),
+        ];
+        let all = targets(&rows, &["disk"]);
+        let on_the_fly = of(&all, "cooperative-on-the-fly", 8)[0];
+        assert_eq!(
+            (on_the_fly.measured, on_the_fly.met),
+            (Some(1.29), Some(false))
+        );
+        let compact = of(&all, "compact-rendezvous", 8);
+        // One of the three is not there.
+        assert_eq!(
+            (compact[0].met, &*compact[0].missing),
+            (None, &["wal-db"][..])
+        );
+        assert_eq!(
+            (compact[1].measured, compact[1].met),
+            (Some(7.5), Some(true))
+        );
+        assert_eq!(
+            (compact[2].measured, compact[2].met),
+            (Some(1.2), Some(true))
+        );
+        let last = compact[3];
+        assert!(last.everywhere && last.met == Some(false), "{last:?}");
+        assert_eq!(of(&all, "one-flush", 1)[0].missing.len(), 2);
+
+        rows.push(row("wal-db", 8, 64.0));
+        let all = targets(&rows, &["disk"]);
+        let compact = of(&all, "compact-rendezvous", 8);
+        assert_eq!(compact[0].measured, Some(97.0 / 64.0));
+        assert_eq!(compact[0].met, Some(true));
+    }
+
+    #[test]
+    fn coalesced_beside_cooperative() {
+        let rows = [
+            row("coalesced", 1, 200.0),
+            row("cooperative", 1, 100.0),
+            row("coalesced", 8, 100.0),
+            row("cooperative", 8, 200.0),
+            row("coalesced", 16, 100.0),
+        ];
+        let coalesced = Coalesced::on(&rows, "disk").unwrap();
+        assert_eq!((coalesced.ratios.len(), coalesced.wins()), (2, 1));
+        assert!((coalesced.mean() - 1.0).abs() < 1e-9);
+        assert!(Coalesced::on(&rows, "modelled-1ms").is_none());
+    }
+}

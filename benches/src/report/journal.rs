@@ -1,0 +1,377 @@
+//! What a run of `compare journal` tells, on the terminal and as a page.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+
+use super::html::{END, begun, escaped, html_table};
+use super::plots;
+use super::text::{LOSS_MARK, drawn, grouped};
+use crate::journal::Outcome;
+use crate::journal::rows::{COMMIT, Place, Row, find};
+use crate::journal::targets::{Bound, Coalesced, Target};
+use crate::journal::thesis::{Comparison, Measure, comparisons};
+
+const COLUMNS: [&str; 10] = [
+    "device",
+    "threads",
+    "think",
+    "contestant",
+    "commits/s",
+    "a flush",
+    "p50",
+    "p99",
+    "p50 in flushes",
+    "flush",
+];
+
+const TARGET_COLUMNS: [&str; 5] = ["device", "contestant", "asked", "measured", ""];
+
+/// Everything, as tables and sentences.
+pub fn told(outcome: &Outcome) -> String {
+    let mut told = String::new();
+    for (title, columns, lines) in grids(outcome) {
+        let _ = writeln!(told, "{title}\n{}", drawn(columns, 2, lines.into_iter()));
+    }
+    let comparisons = comparisons(&outcome.rows, &outcome.plan.devices);
+    if !comparisons.is_empty() {
+        let cells = comparisons.iter().map(thesis_cells);
+        let table = drawn(thesis_columns(outcome), 4, cells);
+        let _ = writeln!(told, "{THESIS}.\n{table}");
+    }
+    if !outcome.targets.is_empty() {
+        let cells = told_targets(outcome).into_iter().map(|(_, cells)| cells);
+        let _ = writeln!(told, "Targets\n{}", drawn(TARGET_COLUMNS, 2, cells));
+    }
+    told.push_str(&sentences(outcome).join("\n"));
+    told
+}
+
+const THESIS: &str = "The thesis beside this run: ratios to its existing system, our serial; a start-up delay in percent of a transaction's time. \
+     Its flush was an Optane disk's behind a network";
+
+/// For each device a title, columns and lines: one for each think time and contestant, with a column for each number of threads.
+fn grids(outcome: &Outcome) -> Vec<(String, Vec<String>, Vec<Vec<String>>)> {
+    let plan = &outcome.plan;
+    let mut columns = vec!["think".to_owned(), "contestant".to_owned()];
+    columns.extend(plan.threads.iter().map(|&it| super::threads_told(it)));
+    let line = |device, think: f64, contestant| {
+        let cell = |&threads: &usize| {
+            let place = Place {
+                contestant,
+                device,
+                threads,
+                think,
+            };
+            find(&outcome.rows, place).map_or_else(String::new, short)
+        };
+        let mut line = vec![think.to_string(), contestant.to_owned()];
+        line.extend(plan.threads.iter().map(cell));
+        line
+    };
+    let is_measured = outcome.rows.iter().any(|row| row.workload == COMMIT);
+    let devices = plan.devices.iter().filter(|_| is_measured);
+    let grid = |&device: &&'static str| {
+        let title = format!("{device}: commits a second | commits a flush | p50 in flushes");
+        let mut lines = Vec::new();
+        for &think in &plan.think {
+            let contestants = plan.contestants.iter();
+            lines.extend(contestants.map(|it| line(device, think, it.name)));
+        }
+        (title, columns.clone(), lines)
+    };
+    devices.map(grid).collect()
+}
+
+/// A row in a few characters.
+fn short(row: &Row) -> String {
+    format!(
+        "{} | {} | {}",
+        grouped(row.commits_per_s.round() as u64),
+        number(row.commits_per_flush, 2),
+        number(row.p50_flushes(), 1)
+    )
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |it| format!("{it:.digits$}"))
+}
+
+/// Microseconds as milliseconds.
+fn millis(micros: Option<f64>) -> String {
+    micros.map_or_else(|| "–".to_owned(), |it| format!("{:.3} ms", it / 1e3))
+}
+
+fn cells(row: &Row) -> [String; 10] {
+    [
+        row.device.to_owned(),
+        row.threads.to_string(),
+        row.think.unwrap_or_default().to_string(),
+        row.contestant.to_owned(),
+        grouped(row.commits_per_s.round() as u64),
+        number(row.commits_per_flush, 2),
+        millis(row.p50_us),
+        millis(row.p99_us),
+        number(row.p50_flushes(), 2),
+        millis(row.flush_us),
+    ]
+}
+
+/// All targets, those of every cell as one, with a class.
+fn told_targets(outcome: &Outcome) -> Vec<(String, [String; 5])> {
+    let single = outcome.targets.iter().filter(|it| !it.everywhere);
+    let mut all: Vec<_> = single.map(target_cells).collect();
+    for &device in &outcome.plan.devices {
+        let each: Vec<_> = of_every_cell(outcome, device).collect();
+        let worst = each
+            .iter()
+            .filter_map(|it| Some((it.measured?, it)))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some((_, worst)) = worst {
+            let (class, mut cells) = target_cells(worst);
+            cells[1] = format!("{}, every cell", worst.of.contestant);
+            cells[3].push_str(" at worst");
+            all.push((class, cells));
+        }
+    }
+    all
+}
+
+fn of_every_cell<'a>(
+    outcome: &'a Outcome,
+    device: &'static str,
+) -> impl Iterator<Item = &'a Target> {
+    let all = outcome.targets.iter();
+    all.filter(move |it| it.everywhere && it.of.device == device)
+}
+
+fn target_cells(target: &Target) -> (String, [String; 5]) {
+    let sign = match target.bound {
+        Bound::AtLeast => "≥",
+        Bound::AtMost => "≤",
+    };
+    let (class, verdict) = match target.met {
+        Some(true) => ("", "met".to_owned()),
+        Some(false) => ("loss", "MISSED".to_owned()),
+        None => ("", format!("not measured: {}", target.missing.join(", "))),
+    };
+    let threads = super::threads_told(target.of.threads);
+    let cells = [
+        target.of.device.to_owned(),
+        format!("{}, {threads}", target.of.contestant),
+        format!("{} {sign} {}", target.what, target.asked),
+        number(target.measured, 3),
+        verdict,
+    ];
+    (class.to_owned(), cells)
+}
+
+/// Where the rendezvous loses, and whether coalesced writes win, on each device.
+fn sentences(outcome: &Outcome) -> Vec<String> {
+    let mut all = Vec::new();
+    for &device in &outcome.plan.devices {
+        all.extend(losses(outcome, device));
+        all.extend(Coalesced::on(&outcome.rows, device).map(|it| coalesced(&it)));
+    }
+    all
+}
+
+fn losses(outcome: &Outcome, device: &'static str) -> Option<String> {
+    let each: Vec<_> = of_every_cell(outcome, device)
+        .filter(|it| it.met.is_some())
+        .collect();
+    let lost: Vec<_> = each
+        .iter()
+        .filter(|it| it.met == Some(false))
+        .map(|it| {
+            let percent = 100.0 * (1.0 - it.measured.unwrap_or_default());
+            let threads = super::threads_told(it.of.threads);
+            format!("{threads}, think {} ({percent:.1} %)", it.of.think)
+        })
+        .collect();
+    let told = match (each.len(), lost.len()) {
+        (0, _) => return None,
+        (cells, 0) => format!(
+            "{device}: the rendezvous is in none of {cells} cells more than 2 % slower than plain group commit."
+        ),
+        (cells, some) => format!(
+            "{LOSS_MARK} {device}: the rendezvous is in {some} of {cells} cells more than 2 % slower than plain group commit: {}.",
+            lost.join("; ")
+        ),
+    };
+    Some(told)
+}
+
+fn coalesced(it: &Coalesced) -> String {
+    let (device, mean, cells) = (it.device, it.mean(), it.ratios.len());
+    let verdict = if mean > 1.0 { "beat" } else { "do not beat" };
+    format!(
+        "{device}: coalesced writes {verdict} cooperative submission: {mean:.3} times its commits a second (geometric mean), faster in {} of {cells} cells.",
+        it.wins()
+    )
+}
+
+fn thesis_columns(outcome: &Outcome) -> Vec<String> {
+    let mut columns = ["", "load", "contestant", "what", "thesis"]
+        .map(str::to_owned)
+        .to_vec();
+    columns.extend(outcome.plan.devices.iter().map(|&it| it.to_owned()));
+    columns
+}
+
+fn thesis_cells(comparison: &Comparison) -> Vec<String> {
+    let pattern = comparison.pattern;
+    let (what, digits) = match comparison.measure {
+        Measure::Throughput => ("throughput", 3),
+        Measure::Transactions => ("transactions for as many writes", 3),
+        Measure::StartupDelay => ("start-up delay, %", 1),
+    };
+    let mut cells = vec![
+        comparison.place.to_owned(),
+        format!(
+            "{}, {} clients, {} KiB",
+            pattern.workload,
+            pattern.clients,
+            pattern.block_bytes >> 10
+        ),
+        comparison.contestant.to_owned(),
+        what.to_owned(),
+        number(comparison.thesis, digits),
+    ];
+    cells.extend(comparison.ours.iter().map(|&it| number(it, digits)));
+    cells
+}
+
+/// The page. `command` is the command line that made it.
+///
+/// # Errors
+/// A plot cannot be drawn.
+pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
+    let peers = outcome.plan.contestants.iter();
+    let peers: Vec<_> = peers.filter_map(|it| it.of_others()).collect();
+    let own = [
+        ("devices", outcome.devices.join("; ")),
+        ("others' logs", peers.join(", ")),
+    ];
+    let title = "Spanlock: durable commits compared";
+    let mut page = begun(title, command, outcome.others, &own)?;
+    reading(&mut page, outcome)?;
+    let targets = told_targets(outcome).into_iter();
+    html_table(&mut page, "Targets", TARGET_COLUMNS, targets)?;
+    contestants(&mut page, outcome)?;
+    all_plots(&mut page, outcome)?;
+    thesis(&mut page, outcome)?;
+    let rows = outcome.rows.iter().filter(|row| row.workload == COMMIT);
+    let mut last = None;
+    let rows = rows.map(|row| {
+        let cell = (row.device, row.threads, row.think);
+        let first = last.replace(cell).is_some_and(|it| it != cell);
+        (if first { "first" } else { "" }.to_owned(), cells(row))
+    });
+    html_table(&mut page, "Figures", COLUMNS, rows)?;
+    page.push_str(END);
+    Ok(page)
+}
+
+/// What the figures are.
+fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
+    writeln!(
+        page,
+        "<p>Each thread commits 256 bytes (in a journal of blocks: a changed block), waits until they are durable, thinks, and goes on. The contestants take \
+         turns, in rounds, {} s a row in all. A flush is whatever the contestant itself makes, durable writes among them; think times are in flushes as they took before \
+         the cell was measured, medians in the row's own. Latencies are of all commits.</p>",
+        outcome.plan.seconds
+    )?;
+    for sentence in sentences(outcome) {
+        writeln!(page, "<p>{}</p>", escaped(&sentence))?;
+    }
+    Ok(())
+}
+
+fn contestants(page: &mut String, outcome: &Outcome) -> Result<()> {
+    page.push_str("<h2>Contestants</h2>\n<ul>\n");
+    for (place, contestant) in outcome.plan.contestants.iter().enumerate() {
+        let (color, name) = (plots::html_color(place), contestant.name);
+        writeln!(
+            page,
+            "<li><span class=\"key\" style=\"background: {color}\"></span><code>{name}</code>: {}</li>",
+            escaped(contestant.about)
+        )?;
+    }
+    page.push_str("</ul>\n");
+    Ok(())
+}
+
+/// For each device and think time: commits a second and a flush by threads; and what the rendezvous brings.
+fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
+    let (rows, plan) = (&outcome.rows, &outcome.plan);
+    for &device in &plan.devices {
+        let of_cell = |contestant, threads, think| {
+            let place = Place {
+                contestant,
+                device,
+                threads,
+                think,
+            };
+            find(rows, place)
+        };
+        if !rows
+            .iter()
+            .any(|it| it.device == device && it.workload == COMMIT)
+        {
+            continue;
+        }
+        writeln!(page, "<h2>{device}</h2>\n<div class=\"plots\">")?;
+        for &think in &plan.think {
+            let lines = |value: fn(&Row) -> Option<f64>| -> Vec<Vec<(f64, f64)>> {
+                let line = |name| {
+                    let points = plan.threads.iter().filter_map(move |&threads| {
+                        Some((threads as f64, value(of_cell(name, threads, think)?)?))
+                    });
+                    points.collect()
+                };
+                plan.contestants.iter().map(|it| line(it.name)).collect()
+            };
+            let caption = format!("commits a second, by threads; think {think}");
+            page.push_str(&plots::amounts(
+                &caption,
+                &lines(|it| Some(it.commits_per_s)),
+            )?);
+            let caption = format!("commits a flush, by threads; think {think}");
+            page.push_str(&plots::amounts(
+                &caption,
+                &lines(|it| it.commits_per_flush),
+            )?);
+        }
+        let gain = |&think: &f64| {
+            let points = plan.threads.iter().filter_map(move |&threads| {
+                let [with, without] = ["compact-rendezvous", "compact"]
+                    .map(|name| of_cell(name, threads, think).map(|it| it.commits_per_s));
+                let ratio = with? / without.filter(|&it| it > 0.0)?;
+                Some((threads as f64, ratio))
+            });
+            points.collect::<Vec<_>>()
+        };
+        let lines: Vec<_> = plan.think.iter().map(gain).collect();
+        let is_there = |name| plan.contestants.iter().any(|it| it.name == name);
+        if is_there("compact-rendezvous") && is_there("compact") {
+            let caption = "rendezvous / plain, by threads; a line a think time";
+            page.push_str(&plots::ratio_lines(caption, &lines)?);
+        }
+        page.push_str("</div>\n");
+    }
+    Ok(())
+}
+
+fn thesis(page: &mut String, outcome: &Outcome) -> Result<()> {
+    let comparisons = comparisons(&outcome.rows, &outcome.plan.devices);
+    if comparisons.is_empty() {
+        return Ok(());
+    }
+    let cells = comparisons
+        .iter()
+        .map(|it| (String::new(), thesis_cells(it)));
+    html_table(page, "The thesis", thesis_columns(outcome), cells)?;
+    writeln!(page, "<p>{THESIS}.</p>")?;
+    Ok(())
+}

@@ -1,0 +1,351 @@
+//! `compare journal` as a command: its rows, targets and pages, at tiny sizes, and what is said about bad input.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use common::scene::*;
+use serde_json::Value;
+use spanlock_benches::journal::contestants::CONTESTANTS;
+
+const SHORT: [&str; 2] = ["--seconds", "0.01"];
+const DEVICES: [&str; 2] = ["modelled-1ms", "disk"];
+
+/// Runs it with its disk in the scene's folder, and returns what it said and its rows.
+fn measured(scene: &Scene, args: &[&str]) -> (String, Vec<Value>) {
+    let always = ["journal", "--dir", ".", "--json", "rows.json"];
+    let output = scene.compare(&[&always, args].concat());
+    let told = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}{said}");
+    let rows = fs::read_to_string(scene.path("rows.json")).unwrap();
+    (told, serde_json::from_str(&rows).unwrap())
+}
+
+fn positive(row: &Value, key: &str) -> f64 {
+    let value = row[key].as_f64();
+    let value = value.unwrap_or_else(|| panic!("no {key} in {row}"));
+    assert!(value > 0.0, "{key} in {row}");
+    value
+}
+
+/// Whether anything ended while the row was measured: on a machine that is busy with other things it may not. Then there are no latencies.
+fn did_something(row: &Value) -> bool {
+    let some = row["commits_per_s"].as_f64().unwrap() > 0.0;
+    assert_eq!(row["p50_us"].is_number(), some, "{row}");
+    assert_eq!(row["p99_us"].is_number(), some, "{row}");
+    some
+}
+
+fn names() -> Vec<&'static str> {
+    CONTESTANTS.iter().map(|it| it.name).collect()
+}
+
+#[test]
+fn every_contestant_has_a_row_in_every_cell() {
+    let scene = Scene::new(0);
+    let args = ["--workload", "commit", "--threads", "2,1", "--think", "0,1"];
+    let (told, rows) = measured(&scene, &[&args[..], &SHORT].concat());
+    let mut wanted = Vec::new();
+    for device in DEVICES {
+        for threads in [1, 2] {
+            for think in [0.0, 1.0] {
+                wanted.extend(names().into_iter().map(|it| (it, device, threads, think)));
+            }
+        }
+    }
+    let cell = |row: &Value| {
+        (
+            row["contestant"].as_str().unwrap().to_owned(),
+            row["device"].as_str().unwrap().to_owned(),
+            row["threads"].as_u64().unwrap(),
+            row["think"].as_f64().unwrap(),
+        )
+    };
+    let found: Vec<_> = rows.iter().map(cell).collect();
+    let found: Vec<_> = found
+        .iter()
+        .map(|it| (&*it.0, &*it.1, it.2, it.3))
+        .collect();
+    assert_eq!(found, wanted);
+    for row in &rows {
+        figures_follow_from_each_other(row);
+    }
+    targets_follow_from_the_rows(&rows);
+    for wanted in names().iter().chain(&DEVICES) {
+        assert!(told.contains(wanted), "no {wanted:?} in: {told}");
+    }
+    let mut wanted = vec![
+        "commits/s, times cooperative-on-the-fly ≥ 1.8",
+        "not measured: compact-rendezvous",
+    ];
+    if rows.iter().all(did_something) {
+        wanted.push("coalesced writes ");
+        wanted.push("more than 2 % slower than plain group commit");
+    }
+    for wanted in wanted {
+        assert!(told.contains(wanted), "no {wanted:?} in: {told}");
+    }
+    the_page_shows_all(&scene, 2 * (2 * 2 + 1));
+    // The disk's files are gone.
+    let left = fs::read_dir(scene.folder.path()).unwrap();
+    let left: BTreeSet<_> = left.map(|it| it.unwrap().file_name()).collect();
+    let wanted = ["report.html", "rows.json", "source"].map(Into::into);
+    assert!(left.is_subset(&BTreeSet::from(wanted)), "{left:?}");
+}
+
+fn figures_follow_from_each_other(row: &Value) {
+    assert_eq!(row["workload"], "commit");
+    let version = row["version"].as_str();
+    let others = ["okaywal", "raft-engine", "wal-db"];
+    let contestant = row["contestant"].as_str().unwrap();
+    assert_eq!(version.is_some(), others.contains(&contestant), "{row}");
+    if !did_something(row) {
+        return;
+    }
+    let threads = row["threads"].as_f64().unwrap();
+    let per_second = positive(row, "commits_per_s");
+    let rounds = row["rounds"].as_array().unwrap();
+    assert!((rounds[0].as_f64().unwrap() / per_second - 1.0).abs() < 1e-9);
+    let (p50, p99) = (positive(row, "p50_us"), positive(row, "p99_us"));
+    assert!(p50 <= p99, "{row}");
+    // No flush ended meanwhile, but a commit before it.
+    if row["flush_us"].is_null() {
+        assert!(row["commits_per_flush"].is_null(), "{row}");
+        return;
+    }
+    let flush = positive(row, "flush_us");
+    // A flush is for one commit of each thread; at the beginning each may have one of a flush that has ended.
+    let per_flush = positive(row, "commits_per_flush");
+    assert!(per_flush <= 2.0 * threads, "{row}");
+    if row["device"] == DEVICES[0] {
+        // No commit is durable without a whole flush, and a thread has one at a time. (Histograms round.)
+        assert!(flush >= 990.0 && p50 >= 990.0, "{row}");
+        assert!(per_second <= 1010.0 * threads + 100.0, "{row}");
+    }
+}
+
+/// Nothing of the verdicts is written down beforehand but the limits.
+fn targets_follow_from_the_rows(rows: &[Value]) {
+    let mut seen = 0;
+    for row in rows
+        .iter()
+        .filter(|it| it["contestant"] == "compact-rendezvous")
+    {
+        let plain = rows.iter().find(|it| {
+            it["contestant"] == "compact"
+                && ["device", "threads", "think"]
+                    .iter()
+                    .all(|&key| it[key] == row[key])
+        });
+        let plain = plain.unwrap();
+        let target = &row["targets"][0];
+        assert_eq!(
+            (&target["bound"], &target["asked"]),
+            (&"at-least".into(), &0.98.into())
+        );
+        if did_something(plain) {
+            let measured = target["measured"].as_f64().unwrap();
+            let per_second = row["commits_per_s"].as_f64().unwrap();
+            let wanted = per_second / positive(plain, "commits_per_s");
+            assert!((measured - wanted).abs() < 1e-9);
+            assert_eq!(target["met"], measured >= 0.98);
+        } else {
+            assert!(target["measured"].is_null() && target["met"].is_null());
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 8);
+}
+
+fn the_page_shows_all(scene: &Scene, plots: usize) {
+    let page = fs::read_to_string(scene.path("report.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), plots);
+    for name in names() {
+        assert!(page.contains(&format!("<td>{name}</td>")), "no {name}");
+    }
+    for wanted in ["cargo compare journal", "<h2>Targets</h2>", "okaywal 0.3.1"] {
+        assert!(page.contains(wanted), "no {wanted:?}");
+    }
+    for outside in [
+        "<script", "<link", "<img", "src=", "href=", "url(", "@import",
+    ] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+/// Of one flush, two, and a flush for all, the figures know.
+#[test]
+fn flushes_are_counted_where_they_are_known() {
+    let scene = Scene::new(0);
+    let few = "cooperative-on-the-fly,one-flush,compact,okaywal,raft-engine,wal-db";
+    let args = [
+        "--workload",
+        "commit",
+        "--threads",
+        "1",
+        "--think",
+        "0",
+        "--device",
+        DEVICES[0],
+    ];
+    let args = [&args[..], &["--seconds", "0.3", "--contestant", few]].concat();
+    let (_, rows) = measured(&scene, &args);
+    assert_eq!(rows.len(), 6);
+    for row in &rows {
+        let wanted = if row["contestant"] == "cooperative-on-the-fly" {
+            0.5
+        } else {
+            1.0
+        };
+        if !did_something(row) || row["commits_per_flush"].is_null() {
+            continue;
+        }
+        let commits = positive(row, "commits_per_s") * 0.3;
+        let flushes = commits / positive(row, "commits_per_flush");
+        // A round cuts a commit off from its flushes at each end, and okaywal's first has a folder to flush.
+        assert!((commits - wanted * flushes).abs() <= 7.5, "{row}");
+    }
+}
+
+#[test]
+fn the_thesis_is_beside_its_patterns() {
+    let scene = Scene::new(0);
+    let args = [
+        "--workload",
+        "fio,ior",
+        "--threads",
+        "1,2",
+        "--contestant",
+        "serial,cooperative-on-the-fly,compact",
+    ];
+    let (told, rows) = measured(&scene, &[&args[..], &SHORT].concat());
+    // Five sizes of fio and one of ior, under two journals.
+    assert_eq!(rows.len(), 2 * (5 + 1) * 2);
+    for row in &rows {
+        assert!(["fio", "ior"].contains(&row["workload"].as_str().unwrap()));
+        assert_eq!((&row["threads"], &row["think"]), (&2.into(), &Value::Null));
+        let transfers = &row["transfers"];
+        let bytes = positive(transfers, "block_bytes");
+        let mb = transfers["mb_per_s"].as_f64().unwrap();
+        let wanted = row["commits_per_s"].as_f64().unwrap() * bytes / 1e6;
+        assert!((mb - wanted).abs() < 1e-9, "{row}");
+        assert_eq!(
+            transfers["transactions_per_write"].is_number(),
+            did_something(row)
+        );
+        if let Some(delay) = transfers["startup_delay"].as_f64() {
+            assert!((0.0..=100.0).contains(&delay), "{row}");
+        }
+        assert!(row["targets"].as_array().unwrap().is_empty());
+    }
+    for wanted in [
+        "Figure 4.1",
+        "Figure 4.2",
+        "Figure 4.3",
+        "1.301",
+        "ior, 2 clients, 4 KiB",
+        "64 KiB",
+    ] {
+        assert!(told.contains(wanted), "no {wanted:?} in: {told}");
+    }
+    let page = fs::read_to_string(scene.path("report.html")).unwrap();
+    assert!(page.contains("<h2>The thesis</h2>") && !page.contains("<svg"));
+}
+
+#[test]
+fn arguments_that_mean_nothing() {
+    let scene = Scene::new(0);
+    for (args, wanted) in [
+        (&["--threads", "0"][..], "--threads"),
+        (&["--threads", "x"], "--threads 1,2"),
+        (&["--think=-1"], "0 to 100 flushes"),
+        (&["--think", "nan"], "0 to 100 flushes"),
+        (&["--seconds", "0"], "0.01 to 3600"),
+        (&["--device", "tape"], "modelled-1ms, disk"),
+        (&["--contestant", "rocksdb"], "okaywal"),
+        (&["--workload", "tpcc"], "commit, fio, ior"),
+        (
+            &["--workload", "fio", "--threads", "1"],
+            "two threads and more",
+        ),
+        (
+            &["--workload", "ior", "--contestant", "compact"],
+            "journals of blocks",
+        ),
+        (&["--micro"], "--micro"),
+    ] {
+        scene.fails(&[&["journal"], args].concat(), &[wanted]);
+    }
+    scene.fails(&["--micro", "journal"], &["--micro"]);
+    scene.fails(&["--seconds", "1", "journal"], &["--seconds"]);
+}
+
+#[test]
+fn places_are_looked_at_first() {
+    let scene = Scene::new(1);
+    let nowhere = ["journal", "--device", "disk", "--dir", "nowhere"];
+    scene.fails(&nowhere, &["nowhere", "with --dir"]);
+    let file = [
+        "journal",
+        "--device",
+        "disk",
+        "--dir",
+        "source/folder-0/file-0",
+    ];
+    scene.fails(&file, &["file-0", "with --dir"]);
+    scene.fails(
+        &["journal", "--json", "source"],
+        &["--json source", "nothing was run"],
+    );
+    scene.fails(
+        &["journal", "--json", "x", "--report", "./x"],
+        &["both x", "two different files"],
+    );
+    assert!(!scene.path("x").exists());
+}
+
+#[test]
+fn threads_that_cannot_be_started_are_told() {
+    let scene = Scene::new(0);
+    let args = [
+        "journal",
+        "--workload",
+        "commit",
+        "--contestant",
+        "compact",
+        "--device",
+        DEVICES[0],
+    ];
+    let args = [
+        &args[..],
+        &["--seconds", "0.01", "--think", "0", "--threads", "8"],
+    ]
+    .concat();
+    fails_in_little_memory(
+        &scene,
+        &args,
+        &["compact on modelled-1ms", "cannot be started"],
+    );
+    assert!(!scene.path("report.html").exists());
+}
+
+#[test]
+fn help_tells_of_it() {
+    let scene = Scene::new(0);
+    let told = |args: &[&str]| String::from_utf8(scene.compare(args).stdout).unwrap();
+    assert!(told(&["--help"]).contains("durable commits"));
+    let told = told(&["journal", "--help"]);
+    for wanted in [
+        "cargo compare journal",
+        "durable commits",
+        "piggyback delay",
+        "--think",
+        "--dir",
+        "modelled-1ms",
+        "compact-rendezvous",
+    ] {
+        assert!(told.contains(wanted), "no {wanted:?} in: {told}");
+    }
+}
