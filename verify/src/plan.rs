@@ -1,5 +1,6 @@
 //! Which program runs under which checker, in which mode, with which bound.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use crate::linear::scenario::Alphabet;
@@ -219,8 +220,8 @@ const PREEMPTIONS: u64 = 3;
 /// Random schedules of a program.
 const SCHEDULES: u64 = 20_000;
 
-/// Schedules of a program in the full run: of each of the random modes. Every lock has three such programs, so over a million in all.
-const MANY_SCHEDULES: u64 = 112_000;
+/// Schedules of a primitive in the full run, at the least: its programs share them, and the random modes.
+const MANY_SCHEDULES: u64 = 1_000_000;
 
 /// Programs of three threads that the full run searches without bound, in loom's `weak`: one of each primitive.
 const UNBOUNDED: &[&str] = &[
@@ -267,9 +268,6 @@ const ENDLESS: &[&str] = &[
     "srl-array/batch-across/loom/weak",
     "srl-packed/batch-across/loom/weak",
     "srl-tree/batch-across/loom/weak",
-    // A whole journal, in every mode: its machines, each by itself, are searched to their end.
-    "journal/commit",
-    "journal/next",
 ];
 
 /// Preemptions in those.
@@ -319,11 +317,21 @@ const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
 
 /// Every row, the long ones too.
 pub fn jobs() -> Vec<Job> {
-    programs().iter().flat_map(rows).collect()
+    let programs = programs();
+    let is_drawn = |it: &&Program| matches!(it.run, Run::Once(_)) && !it.is_searched();
+    let mut drawn: HashMap<&str, u64> = HashMap::new();
+    for program in programs.iter().filter(is_drawn) {
+        *drawn.entry(program.primitive).or_default() += 1;
+    }
+    let beside = |it: &Program| drawn.get(it.primitive).copied().unwrap_or_default();
+    programs
+        .iter()
+        .flat_map(|it| rows(it, beside(it)))
+        .collect()
 }
 
-/// The rows of a program.
-fn rows(program: &Program) -> Vec<Job> {
+/// The rows of a program, of a primitive that has so many programs under random schedules alone.
+fn rows(program: &Program, drawn: u64) -> Vec<Job> {
     let row = |mode, bound| Job {
         program: program.clone(),
         mode,
@@ -355,12 +363,10 @@ fn rows(program: &Program) -> Vec<Job> {
         }
         Run::Twin(_) => vec![row(Mode::Ltl, None)],
         Run::Once(_) if !program.is_searched() => {
-            let modes = [Mode::Random, Mode::Pct, Mode::Urw].into_iter();
-            let both = |mode| {
-                let many = long(row(mode, Some(MANY_SCHEDULES)));
-                [row(mode, Some(SCHEDULES)), many]
-            };
-            modes.flat_map(both).collect()
+            let modes = [Mode::Random, Mode::Pct, Mode::Urw];
+            let many = MANY_SCHEDULES.div_ceil(drawn * modes.len() as u64);
+            let both = |mode| [row(mode, Some(SCHEDULES)), long(row(mode, Some(many)))];
+            modes.into_iter().flat_map(both).collect()
         }
         Run::Once(_) => searches(program, row),
     }
