@@ -276,7 +276,6 @@ const FEW_PREEMPTIONS: u64 = 3;
 /// Programs of which a search has over 500 executions or so, and under faults as often again as there are plans: beginnings of names. Single faults are searched
 /// with few preemptions, and without bound in the full run; double ones with few.
 const COSTLY: &[&str] = &[
-    "compact-log/",
     "journal-submission/beside-a-failure",
     "journal-submission/help",
     "packed-word/exclusion-whole-word",
