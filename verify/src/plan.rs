@@ -268,6 +268,10 @@ const ENDLESS: &[&str] = &[
     "srl-array/batch-across/loom/weak",
     "srl-packed/batch-across/loom/weak",
     "srl-tree/batch-across/loom/weak",
+    // A whole journal, in every mode. Each of the machines it is made of is searched to its end.
+    "journal/close",
+    "journal/commit",
+    "journal/next",
 ];
 
 /// Preemptions in those.
@@ -400,13 +404,14 @@ fn searches(program: &Program, row: impl Fn(Mode, Option<u64>) -> Job) -> Vec<Jo
         return rows;
     }
     let whole = row(Mode::Dfs, None);
-    if exact && !whole.is_among(LONG) {
+    let (is_long, is_endless) = (whole.is_among(LONG), whole.is_among(ENDLESS));
+    if exact && !is_long && !is_endless {
         rows.push(whole);
         return rows;
     }
     rows.push(row(Mode::Random, Some(SCHEDULES)));
     rows.push(row(Mode::Pct, Some(SCHEDULES)));
-    if exact {
+    if is_long {
         rows.push(Job {
             long: true,
             ..whole

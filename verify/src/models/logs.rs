@@ -25,14 +25,35 @@ pub fn programs() -> Vec<Program> {
     let record =
         "a record that is acknowledged is there after a crash, and one that was truncated is not";
     vec![
-        // The other thread is the journal's own. What follows is too long to be searched: of what it is made of, each machine is.
+        // The other thread is the journal's own. What follows is too long to be searched to its end: each of the machines it is made of is.
         program(JOURNAL, "open", durable, [&[], &[]], || {
             let devices = devices();
             drop(open(&devices, CommitWay::Coalesced));
             assert_eq!(after_a_crash(&devices), ([0, 0, 0], 0));
         }),
-        crowd(JOURNAL, "crowd-4", durable, 4, commit_three),
-        crowd(JOURNAL, "crowd-8", durable, 8, next),
+        program(JOURNAL, "close", durable, [&[], &[]], || {
+            let devices = devices();
+            let journal = open(&devices, CommitWay::Coalesced);
+            change(&journal, 0).stop();
+            finished();
+            close(Arc::new(journal));
+            assert_eq!(after_a_crash(&devices), ([1, 0, 0], 0));
+        }),
+        program(JOURNAL, "commit", durable, [&[], &[]], || {
+            let devices = devices();
+            let journal = open(&devices, CommitWay::Coalesced);
+            commit(0, &journal);
+            assert_eq!(after_a_crash(&devices), ([1, 0, 0], 1));
+        }),
+        program(JOURNAL, "next", durable, [&[], &[]], || {
+            let devices = devices();
+            let journal = open(&devices, CommitWay::Coalesced);
+            ask(0, &journal);
+            commit(1, &journal);
+            assert_eq!(after_a_crash(&devices).0, [1, 2, 0]);
+        }),
+        crowd(JOURNAL, "crowd-4", durable, 4, commit_each),
+        crowd(JOURNAL, "crowd-8", durable, 8, commit_some),
         program(
             LOG,
             "commit-each",
@@ -137,7 +158,7 @@ fn after_a_crash([log, home]: &[Arc<Recorded>; 2]) -> ([u8; 3], u64) {
 }
 
 /// Three commit, and the journal's thread is the fourth, which they help.
-fn commit_three() {
+fn commit_each() {
     let devices = devices();
     let journal = Arc::new(open(&devices, CommitWay::Cooperative));
     finished();
@@ -148,7 +169,7 @@ fn commit_three() {
 }
 
 /// Transactions are committed while others begin, or join them: three ask for it and wait, three ask alone, and one gives its change to whoever commits next.
-fn next() {
+fn commit_some() {
     let devices = devices();
     let journal = Arc::new(open(&devices, CommitWay::Coalesced));
     finished();
