@@ -11,9 +11,9 @@ const TOO_MUCH: f64 = 0.05;
 struct Ticks {
     /// All cores, whether they had something to do or not.
     all: u64,
-    /// Cores that had something to do.
-    busy: u64,
-    /// This process.
+    /// Programs' own, and what the machine itself was not given. Not the kernel's: writing files for this process is work of its threads.
+    programs: u64,
+    /// This process', likewise.
     own: u64,
 }
 
@@ -30,19 +30,13 @@ impl Ticks {
         let fields = system.lines().next()?.split_whitespace().skip(1).take(8);
         let fields: Vec<u64> = fields.map(|it| it.parse().ok()).collect::<Option<_>>()?;
         let all: u64 = fields.iter().sum();
-        // The process's name is in parentheses, and may hold anything; utime and stime are the 12th
-        // and 13th field behind it.
+        // The process's name is in parentheses, and may hold anything; utime is the 12th field behind it.
         let (_, own) = own.rsplit_once(')')?;
-        let own: Option<Vec<u64>> = own
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .map(|it| it.parse().ok())
-            .collect();
+        let own = own.split_whitespace().nth(11)?.parse().ok()?;
         Some(Ticks {
             all,
-            busy: all - fields.get(3)? - fields.get(4)?,
-            own: own?.iter().sum(),
+            programs: fields.first()? + fields.get(1)? + fields.get(7)?,
+            own,
         })
     }
 }
@@ -61,9 +55,9 @@ impl Watch {
     pub fn others(self) -> Others {
         Others(self.0.zip(Ticks::now()).and_then(|(from, to)| {
             let all = to.all.checked_sub(from.all).filter(|&it| it > 0)?;
-            let busy = to.busy.saturating_sub(from.busy);
+            let programs = to.programs.saturating_sub(from.programs);
             let own = to.own.saturating_sub(from.own);
-            Some(busy.saturating_sub(own) as f64 / all as f64)
+            Some(programs.saturating_sub(own) as f64 / all as f64)
         }))
     }
 }
@@ -110,7 +104,7 @@ mod tests {
         let system = "cpu  100 10 20 1000 50 1 2 7 3 4\ncpu0 1 2 3\n";
         let own = "42 (a) b) S 1 2 3 4 5 6 7 8 9 10 60 5 0 0";
         let ticks = Ticks::parse(system, own).unwrap();
-        assert_eq!((ticks.all, ticks.busy, ticks.own), (1190, 140, 65));
+        assert_eq!((ticks.all, ticks.programs, ticks.own), (1190, 117, 60));
         assert!(Ticks::parse("", own).is_none());
         assert!(Ticks::parse(system, "42 (a").is_none());
     }

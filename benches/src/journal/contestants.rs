@@ -44,8 +44,8 @@ const fn contestant(name: &'static str, about: &'static str, way: Way) -> Contes
     Contestant { name, about, way }
 }
 
-/// All, in the order in which they are reported. Each of the first five differs from the one that it names in one switch.
-pub const CONTESTANTS: [Contestant; 10] = [
+/// All, in the order in which they are reported. Each of the first six differs from the one that it names in one switch.
+pub const CONTESTANTS: [Contestant; 11] = [
     contestant(
         "serial",
         "journal of blocks: a thread prepares all, then writes block by block; piggyback delay, two flushes, as in Linux",
@@ -65,6 +65,11 @@ pub const CONTESTANTS: [Contestant; 10] = [
         "cooperative-on-the-fly",
         "cooperative, but without a delay",
         Way::Blocks(CommitWay::Cooperative, Delay::OnTheFly, Flushes::Two),
+    ),
+    contestant(
+        "cooperative-rendezvous",
+        "cooperative-on-the-fly, but a commit waits for those whom the last one woke, if that pays",
+        Way::Blocks(CommitWay::Cooperative, Delay::Rendezvous, Flushes::Two),
     ),
     contestant(
         "one-flush",

@@ -53,6 +53,7 @@ pub(super) fn targets(rows: &[Row], devices: &[&'static str]) -> Vec<Target> {
         };
         let mut all = vec![
             faster(rows, place("cooperative-on-the-fly", 8), &["serial"], 1.3),
+            faster(rows, place("cooperative-rendezvous", 8), &["serial"], 1.3),
             faster(
                 rows,
                 place("one-flush", 1),

@@ -13,8 +13,8 @@ use crate::micro;
 const SIZE: (u32, u32) = (460, 300);
 const TEXT: (&str, u32) = ("sans-serif", 15);
 
-/// Told apart by the colour-blind, too (Okabe and Ito); the baseline is grey. The last three are darker.
-const COLORS: [RGBColor; 10] = [
+/// Told apart by the colour-blind, too (Okabe and Ito); the baseline is grey. The last four are darker.
+const COLORS: [RGBColor; 11] = [
     RGBColor(110, 110, 110),
     RGBColor(230, 159, 0),
     RGBColor(0, 114, 178),
@@ -25,6 +25,7 @@ const COLORS: [RGBColor; 10] = [
     RGBColor(0, 0, 0),
     RGBColor(120, 70, 0),
     RGBColor(90, 0, 110),
+    RGBColor(0, 90, 90),
 ];
 
 /// The colour of the `place`th lock.

@@ -222,7 +222,8 @@ fn perform<'a>(me: usize, op: Op, lock: &'a Driven, holds: &mut Vec<Option<Hold<
         Op::TryUpgrade if hold.access() != Write => {
             noted(me, op, || answer(hold.try_upgrade()));
         }
-        Op::Upgrade => noted(me, op, || {
+        // A try before it may have done it already.
+        Op::Upgrade if hold.access() != Write => noted(me, op, || {
             hold.upgrade();
             Answer::Done
         }),
