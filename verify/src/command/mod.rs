@@ -31,7 +31,7 @@ pub use args::{Args, DefectsArgs, MergeArgs, MutantsArgs, PairsArgs, Subcommand}
 pub use build::{Built, build};
 use counts::Counts;
 pub use partition::Partition;
-pub use run::{Ended, explore};
+pub use run::{End, Ended, explore};
 
 use crate::models::linear::SCENARIO;
 use crate::pairs::{Table, problems, tables};
@@ -235,7 +235,7 @@ fn replay(name: &str, args: &Args) -> Result<ExitCode> {
         ended.push(explore(&built, job, &[trace, &change].concat(), None)?);
     }
     print!("{}", ended[0].stderr);
-    let found = ended[0].found.as_ref();
+    let found = ended[0].found();
     if !change.is_empty() && found.is_some_and(|found| found.weakened + found.seeded == 0) {
         println!("{}: no execution gets there", change.join(" "));
     }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::Counts;
 use super::kill::{self, FEW, Search};
-use super::{Built, MutantsArgs, build, explore, run, table, writable, write_json};
+use super::{Built, End, MutantsArgs, build, explore, run, table, writable, write_json};
 use crate::plan::{Checker, Job, Mode, jobs};
 use sites::Site;
 
@@ -133,7 +133,7 @@ fn reached(built: &Built, counts: &Counts, workers: usize) -> Result<Sites> {
     let mut sites = Sites::new();
     for (job, ended) in rows.into_iter().zip(found) {
         let ended = ended?;
-        let Some(found) = ended.found else {
+        let End::Found(found) = ended.end else {
             bail!("{}: {}", job.name(), ended.stderr.trim());
         };
         for site in found.sites.iter().filter_map(|site| site.parse().ok()) {
