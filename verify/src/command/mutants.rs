@@ -90,9 +90,8 @@ pub(super) fn mutants(args: &MutantsArgs) -> Result<ExitCode> {
     }
     let mutants = matrix(&args.filter, workers)?;
     println!("{}\n{}", rows(&mutants), told(&mutants));
-    if let (Some(file), Some(path)) = (file, &args.json) {
-        write_json(file, path, &mutants)?;
-        println!("Rows written to {}.", path.display());
+    if let Some(file) = file {
+        write_json(&file, "Rows", &mutants)?;
     }
     Ok(if all_well(&mutants) {
         ExitCode::SUCCESS
