@@ -193,6 +193,13 @@ fn merge_joins_and_refuses() {
     refuses(&["merge", &a, &o], &["version", "9.9.9"]);
     change(&second, &other, |row| row.run.selection = "--quick".into());
     refuses(&["merge", &a, &o], &["options", "--quick"]);
+    for (partition, why) in [("5/2", "there is no part 5 of 2"), ("2", "write K/N")] {
+        change(&second, &other, |row| row.run.partition = partition.into());
+        refuses(
+            &["merge", &a, &o],
+            &[&o, &format!("partition `{partition}`"), why],
+        );
+    }
     std::fs::write(&other, "[\n  {\"name\": 7}\n]").expect("can write");
     refuses(&["merge", &a, &o], &["other.json:2:13", "not what"]);
     std::fs::write(&other, &json[..json.len() / 2]).expect("can write");
