@@ -5,7 +5,7 @@
 //! wake that loom cannot tell through shuttle's.
 //!
 //! A mutant that survives is a model that is missing or an ordering that is stronger than it need be; or it is equivalent, which the
-//! source says above the site: `// equivalent(Relaxed): why` for an ordering, `equivalent(drop)` for a fence or a wake.
+//! source says right above the site's statement: `// equivalent(Relaxed): why` for an ordering, `equivalent(drop)` for a fence or a wake.
 
 mod sites;
 
