@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_file_that_may_not_be_written_is_an_error() {
         if rustix::process::geteuid().is_root() {
-            return; // Who may write everything; `tests/cli.rs` looks as somebody else.
+            return; // Who may write everything; `benches/tests/cli.rs` looks as somebody else.
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

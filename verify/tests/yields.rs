@@ -48,9 +48,8 @@ fn a_loop_may_yield() {
     };
     let change = |words: &[AtomicU32; 2]| {
         words[0].store(1, Release);
-        SEEN.lock()
-            .expect("nobody panics")
-            .push(words[1].load(Acquire));
+        let seen = words[1].load(Acquire);
+        SEEN.lock().expect("nobody panics").push(seen);
     };
     search(wait, change).expect("waits");
     let mut seen = SEEN.lock().expect("nobody panics").clone();
