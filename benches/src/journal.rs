@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `args.rs` | the arguments |
-//! | `devices.rs`, `meter.rs` | where files lie; flushes that are counted, timed, and modelled |
+//! | `devices.rs`, `meter.rs`, `over.rs` | where files lie; flushes that are counted, timed, and modelled; what is put under a file of ours |
 //! | `calls.rs` | how others' flushes are seen |
 //! | `peers.rs` | what others make |
 //! | `contestants.rs` | everybody, behind one trait |
@@ -18,6 +18,7 @@ pub mod contestants;
 pub mod devices;
 pub mod load;
 pub mod meter;
+pub mod over;
 pub mod peers;
 pub mod rows;
 mod run;

@@ -11,6 +11,5 @@ pub mod locks;
 pub mod measure;
 pub mod micro;
 pub mod report;
-pub mod result_file;
 pub mod volume;
 pub mod workloads;

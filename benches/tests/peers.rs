@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use spanlock_benches::journal::calls::{self, Hook};
+use spanlock_benches::journal::calls::{self, FlushCall, Hook, WriteCall};
 use spanlock_benches::journal::peers::{Kind, PEERS};
 
 /// Counts, and fails flushes when told.
@@ -19,24 +18,18 @@ struct Counting {
 }
 
 impl Hook for Counting {
-    fn write(
-        &self,
-        _: BorrowedFd<'_>,
-        _: u64,
-        data: &[u8],
-        write: &dyn Fn(&[u8]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
+    fn write(&self, call: &WriteCall<'_>) -> io::Result<usize> {
         self.writes.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(data.len(), Ordering::Relaxed);
-        write(data)
+        self.bytes.fetch_add(call.data.len(), Ordering::Relaxed);
+        call.make(call.data)
     }
 
-    fn flush(&self, _: BorrowedFd<'_>, flush: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
+    fn flush(&self, call: &FlushCall<'_>) -> io::Result<()> {
         self.flushes.fetch_add(1, Ordering::Relaxed);
         if self.fails.load(Ordering::Relaxed) {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
-        flush()
+        call.make()
     }
 }
 

@@ -38,7 +38,8 @@
 //! - **Sleeps, joins, starts**: they come after the wake, the end, the spawning, and are in no race with these.
 //! - **Yields**: a thread that yields has looked in vain at something in a loop, and need not run again before somebody has changed what it looked at since
 //!   it yielded last: the round between would be the same. (So a loop that yields must have no effect but looking.) If nobody else can run,
-//!   it does.
+//!   it does, and nothing is searched behind that. A yield elsewhere than in such a loop would so cut off what comes behind it, and nobody would be told: who has yielded and does
+//!   not first look again at something that it looked at before panics. (What looks again for another reason is taken for a loop.)
 //!
 //! Every replayed step must have the footprint that it had the first time: a model whose executions differ for another reason than the schedule panics.
 
@@ -106,6 +107,8 @@ struct Thread {
     looked: Vec<(u64, At)>,
     /// It has yielded, after looking at these.
     yielded: Option<Vec<(u64, At)>>,
+    /// It has yielded, and is to look at one of these before it touches anything else.
+    again: Option<Vec<u64>>,
     begun: bool,
 }
 
@@ -122,6 +125,8 @@ pub struct Reduced {
     seen: HashMap<u64, Seen>,
     /// Who sleeps at the next node.
     asleep: Vec<(usize, Footprint)>,
+    /// Who makes the present step.
+    running: usize,
     begun: bool,
     /// This execution has come where the search has been, or where nobody can run, and is only run to its end.
     leave: bool,
@@ -167,11 +172,12 @@ impl Reduced {
     /// Takes the footprint of the step that has just ended, finds what it depends on, and what other orders are to be tried.
     fn end_step(&mut self) {
         let mut touched = footprint::take();
+        self.look_again(&touched);
         if self.leave || self.at == 0 {
             return;
         }
         let at = self.at as At;
-        let thread = self.node(at).thread;
+        let thread = self.running;
         let state = &mut self.threads[thread];
         let yielded = state.yielded.take();
         // The first step is the thread's own code alone; that behind a yield may be.
@@ -210,6 +216,23 @@ impl Reduced {
             races.into_iter().for_each(|race| self.reverse(race, at));
         }
         self.see(thread, at, &touched);
+    }
+
+    /// Sees to it that who has yielded is in a loop.
+    fn look_again(&mut self, touched: &[Touch]) {
+        // That behind a yield may be the thread's own code alone.
+        if touched.is_empty() {
+            return;
+        }
+        let Some(looked) = self.threads[self.running].again.take() else {
+            return;
+        };
+        assert!(
+            touched.iter().any(|touch| looked.contains(&touch.object)),
+            "T{} has yielded, and what it does then does not begin with a look at anything that it looked at before: a model or a lock may yield only \
+             in a loop that looks at atomics until another thread changes one. Leave the yield out, or wait by the door's parking (`spanlock_sync`)",
+            self.running
+        );
     }
 
     /// The clock of a step, its own number not yet in it, and the earlier steps that it is in a race with.
@@ -397,8 +420,12 @@ impl Scheduler for Reduced {
             state.locking = locking;
             // Who parks says that it yields too, and may go on by itself at any time.
             let parked = |task: &&&Task| usize::from(task.id()) == current && task.blocked();
-            if yields && !runnable.iter().any(|task| parked(&task)) {
-                state.yielded = Some(std::mem::take(&mut state.looked));
+            // Where the search has been, nobody notes what is looked at.
+            if yields && !self.leave && !runnable.iter().any(|task| parked(&task)) {
+                let looked = std::mem::take(&mut state.looked);
+                let objects = looked.iter().map(|&(object, _)| object);
+                state.again = Some(objects.filter(|&object| object != EVERYTHING).collect());
+                state.yielded = Some(looked);
             }
         }
         let threads: Vec<usize> = runnable.iter().map(|task| task.id().into()).collect();
@@ -409,6 +436,7 @@ impl Scheduler for Reduced {
                 self.at += 1;
                 order::begin_step(self.at as u32);
                 self.threads[thread].locking = None;
+                self.running = thread;
                 return Some(thread.into());
             }
             self.leave = true;
@@ -417,8 +445,9 @@ impl Scheduler for Reduced {
         let other = threads
             .iter()
             .find(|&&thread| !yields || Some(thread) != current);
-        let other = other.or(threads.first());
-        other.map(|&thread| thread.into())
+        let other = *other.or(threads.first())?;
+        self.running = other;
+        Some(other.into())
     }
 
     fn next_u64(&mut self) -> u64 {

@@ -193,6 +193,13 @@ fn merge_joins_and_refuses() {
     refuses(&["merge", &a, &o], &["version", "9.9.9"]);
     change(&second, &other, |row| row.run.selection = "--quick".into());
     refuses(&["merge", &a, &o], &["options", "--quick"]);
+    for (partition, why) in [("5/2", "there is no part 5 of 2"), ("2", "write K/N")] {
+        change(&second, &other, |row| row.run.partition = partition.into());
+        refuses(
+            &["merge", &a, &o],
+            &[&o, &format!("partition `{partition}`"), why],
+        );
+    }
     std::fs::write(&other, "[\n  {\"name\": 7}\n]").expect("can write");
     refuses(&["merge", &a, &o], &["other.json:2:13", "not what"]);
     std::fs::write(&other, &json[..json.len() / 2]).expect("can write");
@@ -311,14 +318,28 @@ fn json_that_cannot_be_written() {
 /// It would take the place of all that a row is about, and the row would not tell.
 #[test]
 fn a_scenario_left_in_the_environment() {
-    let output = Command::new(env!("CARGO_BIN_EXE_verify"))
-        .args(["--filter", "litmus/time-out"])
-        .env("SPANLOCK_SCENARIO", "write(0..1)")
-        .output()
-        .expect("the command runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("SPANLOCK_SCENARIO is set"), "{said}");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = |json: &Path| {
+        let output = Command::new(env!("CARGO_BIN_EXE_verify"))
+            .args(["--filter", "litmus/time-out", "--json"])
+            .arg(json)
+            .env("SPANLOCK_SCENARIO", "write(0..1)")
+            .output()
+            .expect("the command runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("SPANLOCK_SCENARIO is set"), "{said}");
+    };
+    // Whatever ends a run before its end, nothing new is at the place of its rows.
+    let (new, old) = (
+        folder.path().join("new.json"),
+        folder.path().join("old.json"),
+    );
+    std::fs::write(&old, "of another run").expect("can write");
+    run(&new);
+    run(&old);
+    assert!(!new.exists());
+    assert_eq!(std::fs::read(&old).expect("still there"), b"of another run");
 }
 
 #[test]

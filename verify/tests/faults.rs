@@ -40,7 +40,10 @@ fn a_second_fault_adds_plans() {
         let found = |faults: &str| {
             let name = format!("rw-word/give-up/loom/{mode}{faults}");
             let ended = run(&built, &name, &[]);
-            (ended.found).unwrap_or_else(|| panic!("{name}: {}", ended.stderr))
+            ended
+                .found()
+                .cloned()
+                .unwrap_or_else(|| panic!("{name}: {}", ended.stderr))
         };
         let (none, single, double) = (
             found(""),

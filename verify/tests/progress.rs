@@ -15,7 +15,10 @@ fn run(built: &Built, name: &str, more: &[&str]) -> Ended {
 
 fn found(built: &Built, name: &str, more: &[&str]) -> Found {
     let ended = run(built, name, more);
-    (ended.found).unwrap_or_else(|| panic!("{name} {more:?}: {}", ended.stderr))
+    ended
+        .found()
+        .cloned()
+        .unwrap_or_else(|| panic!("{name} {more:?}: {}", ended.stderr))
 }
 
 /// The bound is on the steps to the next operation that is finished, not on all of an execution, and exceeding it fails the row.

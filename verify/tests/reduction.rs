@@ -32,7 +32,10 @@ fn run(built: &Built, job: &Job, more: &[&str]) -> Ended {
 
 fn found(built: &Built, job: &Job, more: &[&str]) -> Found {
     let ended = run(built, job, more);
-    (ended.found).unwrap_or_else(|| panic!("{job:?} {more:?}: {}", ended.stderr))
+    ended
+        .found()
+        .cloned()
+        .unwrap_or_else(|| panic!("{job:?} {more:?}: {}", ended.stderr))
 }
 
 #[test]

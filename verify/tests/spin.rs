@@ -29,13 +29,13 @@ fn twins_hold_and_find_every_seeded_defect() {
         // Two threads: `cargo verify` searches more.
         let ended = check(twin, &["N=2"], false, None).expect("Spin runs");
         let found = ended
-            .found
+            .found()
             .unwrap_or_else(|| panic!("{}: {}", twin.file, ended.stderr));
         assert!(found.executions > 1_000, "{}: {found:?}", twin.file);
         for defect in twin.defects {
             let ended = check(twin, &[defect], true, None).expect("Spin runs");
             let told = format!("{} {defect}: {}", twin.file, ended.stderr);
-            assert!(ended.found.is_none(), "{told}");
+            assert!(ended.found().is_none(), "{told}");
             // An error of the model, not of Spin, and the way there.
             let failure = [": acceptance cycle", ": assertion violated"];
             let failure = failure.map(|what| told.contains(what));

@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use parking_lot::Mutex;
 
 use super::plan::{Dirty, Fault, Plan};
-use crate::journal::calls::Hook;
+use crate::journal::calls::{FlushCall, Hook, WriteCall};
 
 /// What a flush takes.
 const FLUSH_TAKES: Duration = Duration::from_micros(300);
@@ -150,7 +150,8 @@ impl Medium {
         (state.writes, state.flushes)
     }
 
-    /// A write that is durable when it returns, which the functions of libc do not have. `write` does it, with an offset, and is seen by no hook.
+    /// A write that is durable when it returns, which the functions of libc do not have. `write` does it, with an offset. To be called [unseen](crate::journal::calls::unseen), as
+    /// a hook is.
     ///
     /// # Errors
     /// As planned, or the file's.
@@ -298,7 +299,7 @@ impl Medium {
         state.plan.is_some_and(|plan| plan.dirty != Dirty::Kept)
     }
 
-    /// A failure takes dirty data of this file with it, if that is planned.
+    /// A failure takes dirty data of this file with it, if that is planned. Its own writes must be unseen.
     fn lose(&self, state: &mut State, name: &Path) -> io::Result<()> {
         if !self.takes_data(state) {
             return Ok(());
@@ -325,11 +326,7 @@ impl Medium {
                     some => at += some,
                 }
             }
-            // Not by a function of libc: it would come back here.
-            let mut done = 0;
-            while done < old.len() {
-                done += rustix::io::pwrite(&file, &old[done..], write.offset + done as u64)?;
-            }
+            file.write_all_at(&old, write.offset)?;
         }
         Ok(())
     }
@@ -348,24 +345,19 @@ impl Medium {
 
 /// Its own calls are not seen: so its files are the kernel's.
 impl Hook for Medium {
-    fn write(
-        &self,
-        file: BorrowedFd<'_>,
-        offset: u64,
-        data: &[u8],
-        write: &dyn Fn(&[u8]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
+    fn write(&self, call: &WriteCall<'_>) -> io::Result<usize> {
         if !self.is_armed() {
-            return write(data);
+            return call.make(call.data);
         }
-        self.write(&self.name(file)?, offset, data, write)
+        let name = self.name(call.file)?;
+        self.write(&name, call.offset, call.data, &|data| call.make(data))
     }
 
-    fn flush(&self, file: BorrowedFd<'_>, _: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
+    fn flush(&self, call: &FlushCall<'_>) -> io::Result<()> {
         if !self.is_armed() {
             return Ok(());
         }
-        self.flush(&self.name(file)?)
+        self.flush(&self.name(call.file)?)
     }
 }
 

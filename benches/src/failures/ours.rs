@@ -1,6 +1,5 @@
 //! Our journal and our log, in files.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +13,8 @@ use spanlock_journal::{Storage, compact};
 
 use super::medium::Medium;
 use super::record::{Id, RECORD};
+use crate::journal::calls;
+use crate::journal::over::{Below, Over};
 use crate::journal::peers::Peer;
 
 /// Opens one of ours in a folder, with this medium below.
@@ -51,49 +52,21 @@ pub(super) const KINDS: [Kind; 3] = [
 const FILE: &str = "log";
 const LOG_LEN: u64 = 1 << 20;
 
-/// A file whose durable writes, which no function of libc makes, ask the medium too.
-struct Watched {
-    file: FileStorage,
-    /// The same file.
-    direct: File,
-    medium: Arc<Medium>,
-}
-
-impl Storage for Watched {
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_at(buf, offset)
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_at(data, offset)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.file.flush()
-    }
-
-    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        (self.medium).write_durably(Path::new(FILE), offset, data, &|data, at| {
-            Ok(rustix::io::pwrite(&self.direct, data, at)?)
-        })
+/// Writes and flushes of a file come by libc. A durable write does not: it asks the medium.
+impl Below for Medium {
+    fn write_fua(&self, file: &FileStorage, data: &[u8], offset: u64) -> io::Result<()> {
+        let write = |data: &[u8], at| file.write_at(data, at).map(|()| data.len());
+        calls::unseen(|| self.write_durably(Path::new(FILE), offset, data, &write))
     }
 }
 
 /// Opens the file, or makes it.
-fn storage(folder: &Path, medium: &Arc<Medium>, len: u64) -> Result<Watched> {
+fn storage(folder: &Path, medium: &Arc<Medium>, len: u64) -> Result<Over<Medium>> {
     let path = folder.join(FILE);
     if !path.exists() {
         FileStorage::create(&path, len, FileMode::Buffered).context("making the file")?;
     }
-    Ok(Watched {
-        file: FileStorage::open(&path, FileMode::Buffered).context("opening the file")?,
-        direct: OpenOptions::new().write(true).open(&path)?,
-        medium: medium.clone(),
-    })
+    Ok(Over::new(opened(folder)?, medium.clone()))
 }
 
 fn opened(folder: &Path) -> Result<FileStorage> {

@@ -27,22 +27,46 @@ pub trait Hook: Send + Sync {
         true
     }
 
-    /// `data` is to be written to `file` at `offset`. `write` does it, with what it is given, and says how much went; what is returned is what the caller is told.
-    fn write(
-        &self,
-        file: BorrowedFd<'_>,
-        offset: u64,
-        data: &[u8],
-        write: &dyn Fn(&[u8]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        let _ = (file, offset);
-        write(data)
+    /// A file is to be written to; what is returned is what the caller is told.
+    fn write(&self, call: &WriteCall<'_>) -> io::Result<usize> {
+        call.make(call.data)
     }
 
-    /// `file`, or a folder, is to be made durable. `flush` does it; what is returned is what the caller is told.
-    fn flush(&self, file: BorrowedFd<'_>, flush: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
-        let _ = file;
-        flush()
+    /// A file, or a folder, is to be made durable; what is returned is what the caller is told.
+    fn flush(&self, call: &FlushCall<'_>) -> io::Result<()> {
+        call.make()
+    }
+}
+
+/// A write that a file's code wants made.
+pub struct WriteCall<'a> {
+    /// What is written to.
+    pub file: BorrowedFd<'a>,
+    /// Where, in bytes.
+    pub offset: u64,
+    /// What.
+    pub data: &'a [u8],
+    make: &'a dyn Fn(&[u8]) -> io::Result<usize>,
+}
+
+impl WriteCall<'_> {
+    /// Makes it, with this data in the stead of its own; says how much went.
+    pub fn make(&self, data: &[u8]) -> io::Result<usize> {
+        (self.make)(data)
+    }
+}
+
+/// A flush that a file's code wants made.
+pub struct FlushCall<'a> {
+    /// What is to be durable.
+    pub file: BorrowedFd<'a>,
+    make: &'a dyn Fn() -> io::Result<()>,
+}
+
+impl FlushCall<'_> {
+    /// Makes it.
+    pub fn make(&self) -> io::Result<()> {
+        (self.make)()
     }
 }
 
@@ -64,7 +88,7 @@ static FLUSHES_SEEN: AtomicUsize = AtomicUsize::new(0);
 static WRITES_SEEN: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// This thread is in a hook.
+    /// This thread is in a hook, or [unseen].
     static WITHIN: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -120,20 +144,14 @@ impl Drop for Watch {
 struct Probe(AtomicBool, AtomicBool);
 
 impl Hook for Probe {
-    fn write(
-        &self,
-        _: BorrowedFd<'_>,
-        _: u64,
-        data: &[u8],
-        write: &dyn Fn(&[u8]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
+    fn write(&self, call: &WriteCall<'_>) -> io::Result<usize> {
         self.0.store(true, Ordering::Relaxed);
-        write(data)
+        call.make(call.data)
     }
 
-    fn flush(&self, _: BorrowedFd<'_>, flush: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
+    fn flush(&self, call: &FlushCall<'_>) -> io::Result<()> {
         self.1.store(true, Ordering::Relaxed);
-        flush()
+        call.make()
     }
 }
 
@@ -149,11 +167,11 @@ fn hook_of(file: BorrowedFd<'_>) -> Option<Arc<Watched>> {
     of_file.next().cloned()
 }
 
-/// Calls a hook; its own calls go to the kernel.
-fn within<T>(call: impl FnOnce() -> T) -> T {
-    WITHIN.set(true);
+/// No hook is asked about what `call` writes and flushes on this thread.
+pub fn unseen<T>(call: impl FnOnce() -> T) -> T {
+    let was = WITHIN.replace(true);
     let result = call();
-    WITHIN.set(false);
+    WITHIN.set(was);
     result
 }
 
@@ -197,7 +215,7 @@ mod instead_of_libc {
         // SAFETY: the caller has it open for as long as its call takes; if not, the kernel says so to all that is done with it.
         let file = unsafe { BorrowedFd::borrow_raw(fd) };
         match hook_of(file) {
-            Some(watched) => tell(within(|| hook(&watched, file))),
+            Some(watched) => tell(unseen(|| hook(&watched, file))),
             None => call() as ssize_t,
         }
     }
@@ -219,7 +237,12 @@ mod instead_of_libc {
             // SAFETY: the caller gives so many bytes to read.
             let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
             let go = |bytes: &[u8]| told(raw(bytes.as_ptr().cast(), bytes.len()));
-            watched.hook.write(file, at.max(0) as u64, bytes, &go)
+            watched.hook.write(&WriteCall {
+                file,
+                offset: at.max(0) as u64,
+                data: bytes,
+                make: &go,
+            })
         };
         asked(&WRITES_SEEN, fd, hook, || raw(data, len))
     }
@@ -239,7 +262,12 @@ mod instead_of_libc {
             // SAFETY: as in `write`.
             let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
             let go = |bytes: &[u8]| told(raw(bytes.as_ptr().cast(), bytes.len()));
-            watched.hook.write(file, at as u64, bytes, &go)
+            watched.hook.write(&WriteCall {
+                file,
+                offset: at as u64,
+                data: bytes,
+                make: &go,
+            })
         };
         asked(&WRITES_SEEN, fd, hook, || raw(data, len))
     }
@@ -276,7 +304,8 @@ mod instead_of_libc {
         let raw = || unsafe { libc::syscall(call, fd) };
         let hook = |watched: &Watched, file: BorrowedFd<'_>| {
             let go = || told(raw()).map(drop);
-            watched.hook.flush(file, &go).map(|()| 0)
+            let call = FlushCall { file, make: &go };
+            watched.hook.flush(&call).map(|()| 0)
         };
         asked(&FLUSHES_SEEN, fd, hook, raw) as c_int
     }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,8 @@ use parking_lot::Mutex;
 use spanlock_journal::Storage;
 use spanlock_journal::storage::FileStorage;
 
-use super::calls::Hook;
+use super::calls::{FlushCall, Hook};
+use super::over::{Below, Over};
 use crate::measure::{self, Latencies};
 
 /// The flushes of one contestant.
@@ -73,46 +73,24 @@ impl Hook for Meter {
         false
     }
 
-    fn flush(&self, _: BorrowedFd<'_>, flush: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
-        self.flush(flush)
+    fn flush(&self, call: &FlushCall<'_>) -> io::Result<()> {
+        self.flush(|| call.make())
     }
 }
 
-/// A file of ours whose flushes are metered. A durable write counts as a flush: it takes as long.
-#[derive(Debug)]
-pub struct Metered {
-    file: FileStorage,
-    meter: Arc<Meter>,
-}
+/// A file of ours whose flushes are metered.
+pub type Metered = Over<Meter>;
 
-impl Metered {
-    /// Puts the meter under a file.
-    pub fn new(file: FileStorage, meter: Arc<Meter>) -> Self {
-        Metered { file, meter }
-    }
-}
-
-impl Storage for Metered {
-    fn len(&self) -> u64 {
-        self.file.len()
+/// A durable write counts as a flush: it takes as long.
+impl Below for Meter {
+    fn flush(&self, file: &FileStorage) -> io::Result<()> {
+        self.flush(|| file.flush())
     }
 
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_at(buf, offset)
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_at(data, offset)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.meter.flush(|| self.file.flush())
-    }
-
-    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        if self.meter.modelled.is_some() {
-            self.file.write_at(data, offset)?;
+    fn write_fua(&self, file: &FileStorage, data: &[u8], offset: u64) -> io::Result<()> {
+        if self.modelled.is_some() {
+            file.write_at(data, offset)?;
         }
-        self.meter.flush(|| self.file.write_fua(data, offset))
+        self.flush(|| file.write_fua(data, offset))
     }
 }

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
-
-use crate::result_file::ResultFile;
+use spanlock_result_file::ResultFile;
 
 /// Where the report and the JSON go. Both can be written to, as far as one can know.
 #[derive(Debug)]

@@ -37,7 +37,7 @@ pub struct Args {
     /// Write the rows to FILE as a JSON array
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub json: Option<PathBuf>,
-    /// Write verify.json, verify.md and verify.html to FOLDER [default: `.` with --full, if it is not a part of it]
+    /// Write verify.json, verify.md and verify.html to FOLDER, with --full of all rows also mutants.json and defects.json [default: `.` with --full, if it is not a part of it]
     #[arg(long, value_name = "FOLDER", conflicts_with = "list")]
     pub report: Option<PathBuf>,
     /// Commit the executions found: writes them to verify/executions.tsv

@@ -76,9 +76,8 @@ pub(super) fn defects(args: &DefectsArgs) -> Result<ExitCode> {
     let file = args.json.as_deref().map(writable).transpose()?;
     let cases = judge_all(&chosen, run::workers(args.jobs))?;
     println!("{}\n{}", rows(&cases), told(&cases));
-    if let (Some(file), Some(path)) = (file, &args.json) {
-        write_json(file, path, &cases)?;
-        println!("Rows written to {}.", path.display());
+    if let Some(file) = file {
+        write_json(&file, "Rows", &cases)?;
     }
     Ok(if all_well(&cases) {
         ExitCode::SUCCESS

@@ -1,9 +1,10 @@
 //! Turns what the processes found into verdicts.
 
 use std::collections::BTreeSet;
+use std::process::ExitStatus;
 
 use super::counts::Counts;
-use super::{Built, Ended, Selection, set_of, spin};
+use super::{Built, End, Ended, Selection, set_of, spin};
 use crate::plan::{Checker, Job, Mode};
 use crate::row::{Agreement, Circumstances, EVENTS, FAILURE, Found, Overtaking, Row, Verdict};
 use crate::trace;
@@ -33,10 +34,7 @@ pub(super) fn judge(
     {
         let of = |mode: Mode| {
             let at = jobs.iter().position(|other| is_beside(other, job, mode))?;
-            ended[at]
-                .found
-                .as_ref()
-                .filter(|_| rows[at].verdict.passes())
+            ended[at].found().filter(|_| rows[at].verdict.passes())
         };
         if let (Some(weak), Some(rmw_load), Some(dfs)) =
             (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs))
@@ -86,7 +84,7 @@ fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -
     let checker = job.mode.checker();
     let (verdict, failure) = verdict(job, ended);
     let none = Found::default();
-    let found = ended.found.as_ref().unwrap_or(&none);
+    let found = ended.found().unwrap_or(&none);
     Row {
         name: job.name(),
         number: 0,
@@ -129,38 +127,44 @@ fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -
 }
 
 fn verdict(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
-    let failed = |why: String| (Verdict::Failed, Some(why));
-    if let Some(why) = &ended.skipped {
-        // Nobody reads the table of a CI job that succeeds.
-        let verdict = match std::env::var_os("CI") {
-            Some(_) => Verdict::Failed,
-            None => Verdict::Skipped,
-        };
-        return (verdict, Some(why.clone()));
-    }
-    if let Some(why) = &ended.broken {
-        return failed(why.clone());
-    }
-    let Some(status) = ended.status else {
-        let why = format!("stopped after {:.0} s", ended.elapsed.as_secs_f64());
-        return (Verdict::Truncated, Some(why));
-    };
-    let Some(found) = ended.found.as_ref().filter(|_| status.success()) else {
-        let mut told: Vec<_> = ended
-            .stderr
-            .lines()
-            .filter_map(|line| line.strip_prefix(FAILURE))
-            .collect();
-        // Further failures are the checker's unwinding of the first.
-        if let Some(last) = told.iter().position(|line| line.starts_with(EVENTS)) {
-            told.truncate(last + 1);
+    match &ended.end {
+        End::Found(found) => judged(job, found),
+        End::Failed(status) => (Verdict::Failed, Some(failure(*status, &ended.stderr))),
+        End::Stopped => {
+            let why = format!("stopped after {:.0} s", ended.elapsed.as_secs_f64());
+            (Verdict::Truncated, Some(why))
         }
-        let why = match &told[..] {
-            [] => format!("{status}: {}", ended.stderr.trim()),
-            told => told.join("\n"),
-        };
-        return failed(why);
-    };
+        End::Skipped(why) => {
+            // Nobody reads the table of a CI job that succeeds.
+            let verdict = match std::env::var_os("CI") {
+                Some(_) => Verdict::Failed,
+                None => Verdict::Skipped,
+            };
+            (verdict, Some(why.clone()))
+        }
+        End::Broken(why) => (Verdict::Failed, Some(why.clone())),
+    }
+}
+
+/// What the process of a row says that failed.
+fn failure(status: ExitStatus, stderr: &str) -> String {
+    let mut told: Vec<_> = stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix(FAILURE))
+        .collect();
+    // Further failures are the checker's unwinding of the first.
+    if let Some(last) = told.iter().position(|line| line.starts_with(EVENTS)) {
+        told.truncate(last + 1);
+    }
+    match &told[..] {
+        [] => format!("{status}: {}", stderr.trim()),
+        told => told.join("\n"),
+    }
+}
+
+/// Of a search in which no execution failed.
+fn judged(job: &Job, found: &Found) -> (Verdict, Option<String>) {
+    let failed = |why: String| (Verdict::Failed, Some(why));
     if !job.program.faults.is_empty() && found.injected == 0 {
         return failed("the fault is never reached: the plan says nothing".to_owned());
     }

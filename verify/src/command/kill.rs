@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::counts::Counts;
-use super::{Built, explore};
+use super::{Built, End, explore};
 use crate::plan::{Job, Mode};
 use crate::row::FAILURE;
 
@@ -80,7 +80,7 @@ pub(super) fn first_failure(
             return Ok(Some(kill));
         }
         // A model that fails says so. Whatever else ends a process is no kill.
-        if ended.status.is_some_and(|status| !status.success()) {
+        if let End::Failed(_) = ended.end {
             bail!("{} with {}: {}", job.name(), change[1], ended.stderr.trim());
         }
     }

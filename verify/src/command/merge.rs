@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::partition::Partition;
 use crate::row::{Circumstances, Row};
 
 /// Reads the rows that `--json` wrote to `path`.
@@ -28,12 +29,13 @@ pub(super) fn read(path: &Path) -> Result<Vec<Row>> {
 /// The rows of all `files`, in the order of a run that is not split.
 ///
 /// # Errors
-/// A file cannot be read; they are not of one commit, version and selection; they overlap; a part is missing.
+/// A file cannot be read; they are not of one commit, version and selection; a part cannot be; they overlap; a part is missing.
 pub(super) fn merge(files: &[PathBuf]) -> Result<Vec<Row>> {
     let mut rows: BTreeMap<usize, (Row, &Path)> = BTreeMap::new();
     let mut names = BTreeSet::new();
     for path in files {
         for row in read(path)? {
+            part(&row, path)?;
             if let Some((first, its)) = rows.first_key_value().map(|(_, (row, its))| (row, its)) {
                 one_run(&first.run, its, &row.run, path)?;
             }
@@ -69,11 +71,22 @@ pub(super) fn merge(files: &[PathBuf]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// Looks whether a row is of a part that can be.
+fn part(row: &Row, path: &Path) -> Result<()> {
+    let text = &row.run.partition;
+    let parsed = text.parse::<Partition>();
+    parsed.map_err(|why| {
+        let path = path.display();
+        anyhow!("{path}: {}: partition `{text}`: {why}", row.name)
+    })?;
+    Ok(())
+}
+
 /// Partitions of one run agree in all but the part, the machine and the time.
 fn one_run(first: &Circumstances, its: &Path, other: &Circumstances, path: &Path) -> Result<()> {
-    let parts = |run: &Circumstances| match run.partition.split_once('/') {
-        Some((_, count)) => format!("{count} partitions of {} rows", run.rows),
-        None => run.partition.clone(),
+    let parts = |run: &Circumstances| {
+        let count = run.partition.rsplit('/').next().unwrap_or_default();
+        format!("{count} partitions of {} rows", run.rows)
     };
     let pairs = [
         ("version", first.version.clone(), other.version.clone()),

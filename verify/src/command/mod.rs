@@ -18,20 +18,19 @@ pub mod spin;
 mod table;
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use spanlock_result_file::ResultFile;
 
 pub use args::{Args, DefectsArgs, MergeArgs, MutantsArgs, PairsArgs, Subcommand};
 pub use build::{Built, build};
 use counts::Counts;
 pub use partition::Partition;
-pub use run::{Ended, explore};
+pub use run::{End, Ended, explore};
 
 use crate::models::linear::SCENARIO;
 use crate::pairs::{Table, problems, tables};
@@ -235,7 +234,7 @@ fn replay(name: &str, args: &Args) -> Result<ExitCode> {
         ended.push(explore(&built, job, &[trace, &change].concat(), None)?);
     }
     print!("{}", ended[0].stderr);
-    let found = ended[0].found.as_ref();
+    let found = ended[0].found();
     if !change.is_empty() && found.is_some_and(|found| found.weakened + found.seeded == 0) {
         println!("{}: no execution gets there", change.join(" "));
     }
@@ -261,7 +260,7 @@ fn replay(name: &str, args: &Args) -> Result<ExitCode> {
 
 /// Where the result goes, besides the terminal.
 struct Outputs {
-    json: Option<(File, PathBuf)>,
+    json: Option<ResultFile>,
     report: Option<PathBuf>,
 }
 
@@ -279,17 +278,13 @@ impl Outputs {
         {
             bail!("--report {}: there is no such folder", folder.display());
         }
-        let json = json.map(|path| writable(&path).map(|file| (file, path)));
-        Ok(Outputs {
-            json: json.transpose()?,
-            report,
-        })
+        let json = json.as_deref().map(writable).transpose()?;
+        Ok(Outputs { json, report })
     }
 
     fn write(self, rows: &[Row], evidence: &Evidence) -> Result<()> {
-        if let Some((file, path)) = self.json {
-            write_json(file, &path, rows)?;
-            println!("Rows written to {}.", path.display());
+        if let Some(file) = self.json {
+            write_json(&file, "Rows", rows)?;
         }
         let Some(folder) = self.report else {
             return Ok(());
@@ -298,27 +293,21 @@ impl Outputs {
     }
 }
 
-/// `path` opened for writing, with what it has so far.
-fn writable(path: &Path) -> Result<File> {
-    let file = File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path);
+/// What `--json` writes to, if it can be written. Until then what is there stays as it is.
+fn writable(path: &Path) -> Result<ResultFile> {
+    let file = ResultFile::check(path);
     file.with_context(|| format!("--json {}: cannot write there", path.display()))
 }
 
-fn write_json(mut file: File, path: &Path, rows: &[impl Serialize]) -> Result<()> {
+/// Writes them, and says that `what` is written, and where.
+fn write_json(file: &ResultFile, what: &str, rows: &[impl Serialize]) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(rows)?;
     text.push(b'\n');
-    let write = |file: &mut File| {
-        // What is no regular file, a pipe for example, has no length to set.
-        if file.metadata()?.is_file() {
-            file.set_len(0)?;
-        }
-        file.write_all(&text)
-    };
-    write(&mut file).with_context(|| format!("--json {}: cannot write", path.display()))
+    let path = file.path().display();
+    file.write(&text)
+        .with_context(|| format!("--json {path}: cannot write"))?;
+    println!("{what} written to {path}.");
+    Ok(())
 }
 
 fn set_of(outcomes: &[String]) -> BTreeSet<&str> {

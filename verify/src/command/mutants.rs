@@ -5,7 +5,7 @@
 //! wake that loom cannot tell through shuttle's.
 //!
 //! A mutant that survives is a model that is missing or an ordering that is stronger than it need be; or it is equivalent, which the
-//! source says above the site: `// equivalent(Relaxed): why` for an ordering, `equivalent(drop)` for a fence or a wake.
+//! source says right above the site's statement: `// equivalent(Relaxed): why` for an ordering, `equivalent(drop)` for a fence or a wake.
 
 mod sites;
 
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::Counts;
 use super::kill::{self, FEW, Search};
-use super::{Built, MutantsArgs, build, explore, run, table, writable, write_json};
+use super::{Built, End, MutantsArgs, build, explore, run, table, writable, write_json};
 use crate::plan::{Checker, Job, Mode, jobs};
 use sites::Site;
 
@@ -90,9 +90,8 @@ pub(super) fn mutants(args: &MutantsArgs) -> Result<ExitCode> {
     }
     let mutants = matrix(&args.filter, workers)?;
     println!("{}\n{}", rows(&mutants), told(&mutants));
-    if let (Some(file), Some(path)) = (file, &args.json) {
-        write_json(file, path, &mutants)?;
-        println!("Rows written to {}.", path.display());
+    if let Some(file) = file {
+        write_json(&file, "Rows", &mutants)?;
     }
     Ok(if all_well(&mutants) {
         ExitCode::SUCCESS
@@ -133,7 +132,7 @@ fn reached(built: &Built, counts: &Counts, workers: usize) -> Result<Sites> {
     let mut sites = Sites::new();
     for (job, ended) in rows.into_iter().zip(found) {
         let ended = ended?;
-        let Some(found) = ended.found else {
+        let End::Found(found) = ended.end else {
             bail!("{}: {}", job.name(), ended.stderr.trim());
         };
         for site in found.sites.iter().filter_map(|site| site.parse().ok()) {

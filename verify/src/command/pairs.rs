@@ -34,10 +34,9 @@ pub(super) fn pairs(args: &PairsArgs) -> Result<ExitCode> {
     let problems = problems(&tables);
     println!("{}", told(&tables));
     problems.iter().for_each(|problem| println!("{problem}"));
-    if let (Some(file), Some(path)) = (file, &args.json) {
+    if let Some(file) = file {
         let cells: Vec<&Cell> = tables.iter().flat_map(|table| &table.cells).collect();
-        write_json(file, path, &cells)?;
-        println!("Cells written to {}.", path.display());
+        write_json(&file, "Cells", &cells)?;
     }
     Ok(if problems.is_empty() {
         ExitCode::SUCCESS

@@ -19,21 +19,40 @@ use crate::plan::Job;
 use crate::program::Run;
 use crate::row::Found;
 
-/// How the process of a row ended.
+/// How a row ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit status; none if it was stopped because its time was over.
-    pub status: Option<ExitStatus>,
-    /// What it found, if it came to its end.
-    pub found: Option<Found>,
-    /// What it wrote to standard error.
+    /// In which way.
+    pub end: End,
+    /// What its process wrote to standard error.
     pub stderr: String,
     /// How long it took.
     pub elapsed: Duration,
-    /// Why it did not run at all, if it did not.
-    pub skipped: Option<String>,
-    /// Why it could not be run, though it should: a tool that is broken.
-    pub broken: Option<String>,
+}
+
+/// The ways in which a row ends.
+#[derive(Debug)]
+pub enum End {
+    /// Its process came to its end, and found this.
+    Found(Found),
+    /// Its process ended with this status, and has no finding: it says on standard error what failed.
+    Failed(ExitStatus),
+    /// It was stopped: its time was over.
+    Stopped,
+    /// It did not run, and why: its checker is not installed.
+    Skipped(String),
+    /// It could not be run, though it should, and why: a tool that is broken.
+    Broken(String),
+}
+
+impl Ended {
+    /// What it found, if it came to its end.
+    pub fn found(&self) -> Option<&Found> {
+        match &self.end {
+            End::Found(found) => Some(found),
+            _ => None,
+        }
+    }
 }
 
 /// Runs one row, with further arguments of the binary `model`, for at most `limit`.
@@ -63,13 +82,32 @@ pub fn explore(built: &Built, job: &Job, more: &[&str], limit: Option<Duration>)
         .env_remove("LOOM_MAX_PREEMPTIONS")
         .env_remove("LOOM_MAX_BRANCHES")
         .env_remove("LOOM_CHECKPOINT_FILE");
-    let (mut ended, printed) = ended(command, limit)?;
-    ended.found = serde_json::from_str(printed.trim()).ok();
-    Ok(ended)
+    let exited = exited(command, limit)?;
+    let end = match exited.status {
+        None => End::Stopped,
+        Some(status) => match serde_json::from_str(exited.stdout.trim()) {
+            Ok(found) if status.success() => End::Found(found),
+            _ => End::Failed(status),
+        },
+    };
+    Ok(Ended {
+        end,
+        stderr: exited.stderr,
+        elapsed: exited.elapsed,
+    })
 }
 
-/// Runs a command for at most `limit`: how it ended, nothing found yet, and what it wrote to standard output.
-pub(super) fn ended(mut command: Command, limit: Option<Duration>) -> Result<(Ended, String)> {
+/// A process that has ended.
+pub(super) struct Exited {
+    /// None if it was stopped because its time was over.
+    pub(super) status: Option<ExitStatus>,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+    elapsed: Duration,
+}
+
+/// Runs a command for at most `limit`.
+pub(super) fn exited(mut command: Command, limit: Option<Duration>) -> Result<Exited> {
     // Files, not pipes: nobody need read while it runs.
     let mut stdout = tempfile::tempfile().context("cannot create a temporary file")?;
     let mut stderr = tempfile::tempfile().context("cannot create a temporary file")?;
@@ -94,15 +132,12 @@ pub(super) fn ended(mut command: Command, limit: Option<Duration>) -> Result<(En
         pause = (pause * 2).min(Duration::from_millis(50));
     };
     let elapsed = start.elapsed();
-    let ended = Ended {
+    Ok(Exited {
         status,
-        found: None,
+        stdout: text(&mut stdout)?,
         stderr: text(&mut stderr)?,
         elapsed,
-        skipped: None,
-        broken: None,
-    };
-    Ok((ended, text(&mut stdout)?))
+    })
 }
 
 fn text(file: &mut File) -> Result<String> {
@@ -129,12 +164,9 @@ pub(super) fn run_all(
         let start = Instant::now();
         // One row that cannot be run is no reason to lose what the others find.
         explore(built, job, &[], Some(limit)).unwrap_or_else(|error| Ended {
-            status: None,
-            found: None,
+            end: End::Broken(format!("{error:#}")),
             stderr: String::new(),
             elapsed: start.elapsed(),
-            skipped: None,
-            broken: Some(format!("{error:#}")),
         })
     });
     let mut ended: Vec<_> = order.into_iter().zip(ended).collect();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::run::{Ended, ended};
+use super::run::{End, Ended, Exited, exited};
 use crate::models::twins::Twin;
 use crate::row::{EVENTS, FAILURE, Found};
 
@@ -31,12 +31,9 @@ pub fn check(twin: &Twin, macros: &[&str], trace: bool, limit: Option<Duration>)
     let start = Instant::now();
     if version().is_none() {
         return Ok(Ended {
-            status: None,
-            found: None,
+            end: End::Skipped(MISSING.to_owned()),
             stderr: String::new(),
             elapsed: start.elapsed(),
-            skipped: Some(MISSING.to_owned()),
-            broken: None,
         });
     }
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
@@ -66,26 +63,36 @@ pub fn check(twin: &Twin, macros: &[&str], trace: bool, limit: Option<Duration>)
     // Acceptance cycles under weak fairness; no list of code never reached; so deep, and so large a table to begin with.
     pan.args(["-a", "-f", "-n", "-m4000000", "-w22"])
         .current_dir(folder.path());
-    let (mut ended, printed) = ended(pan, limit)?;
-    ended.elapsed = start.elapsed();
-    ended.found = Some(judge(&printed)).flatten();
-    if ended.status.is_some() && ended.found.is_none() {
-        for line in printed.lines().filter(|line| line.starts_with("pan:")) {
-            let _ = writeln!(ended.stderr, "{FAILURE}{line}");
+    let Exited {
+        status,
+        stdout,
+        mut stderr,
+        ..
+    } = exited(pan, limit)?;
+    let end = match (status, judge(&stdout)) {
+        (None, _) => End::Stopped,
+        (Some(status), Some(found)) if status.success() => End::Found(found),
+        (Some(status), _) => End::Failed(status),
+    };
+    if let End::Failed(_) = end {
+        for line in stdout.lines().filter(|line| line.starts_with("pan:")) {
+            let _ = writeln!(stderr, "{FAILURE}{line}");
         }
-        let _ = writeln!(ended.stderr, "{FAILURE}{EVENTS}the steps of --replay");
+        let _ = writeln!(stderr, "{FAILURE}{EVENTS}the steps of --replay");
         if trace {
             let steps = run(
                 folder.path(),
                 "spin",
                 &with(&[], &["-t", "-p", "-g", twin.file]),
             )?;
-            ended
-                .stderr
-                .push_str(&String::from_utf8_lossy(&steps.stdout));
+            stderr.push_str(&String::from_utf8_lossy(&steps.stdout));
         }
     }
-    Ok(ended)
+    Ok(Ended {
+        end,
+        stderr,
+        elapsed: start.elapsed(),
+    })
 }
 
 /// What a search without errors found: how many states. None if it failed, or did not see all.

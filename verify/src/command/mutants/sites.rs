@@ -8,9 +8,6 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use walkdir::WalkDir;
 
-/// Lines above a site in which its reason may stand.
-const ABOVE: usize = 12;
-
 /// Lines that a call may go on for, from where it is reported to its last ordering.
 const CALL: usize = 8;
 
@@ -108,7 +105,7 @@ fn source(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("{}: cannot read", file.display()))
 }
 
-/// Why no model can kill this mutant, if the source says so above the site.
+/// Why no model can kill this mutant, if the source says so above the statement of the site, or in it above the site.
 pub(super) fn reason(site: &Site, mutation: &str) -> Result<Option<String>> {
     let text = source(&root().join(&site.file))?;
     Ok(reason_in(&text, site.line, mutation))
@@ -116,12 +113,12 @@ pub(super) fn reason(site: &Site, mutation: &str) -> Result<Option<String>> {
 
 fn reason_in(text: &str, line: usize, mutation: &str) -> Option<String> {
     let start = format!("equivalent({mutation}): ");
-    let above: Vec<&str> = text.lines().take(line).collect();
+    let above: Vec<&str> = text.lines().take(line.saturating_sub(1)).collect();
+    let earlier = above.iter().rposition(|line| ends_statement(line));
+    let above = &above[earlier.map_or(0, |at| at + 1)..];
     let said = |line: &&str| line.trim().strip_prefix("// ").map(str::to_owned);
-    let from = above.len().saturating_sub(ABOVE);
-    let first = (from..above.len())
-        .rev()
-        .find(|&i| said(&above[i]).is_some_and(|said| said.starts_with(&start)))?;
+    let first =
+        (above.iter()).rposition(|line| said(line).is_some_and(|said| said.starts_with(&start)))?;
     let mut lines = above[first..].iter().map_while(said);
     let mut reason = lines.next()?[start.len()..].to_owned();
     for more in lines.take_while(|line| !line.starts_with("equivalent(")) {
@@ -129,6 +126,13 @@ fn reason_in(text: &str, line: usize, mutation: &str) -> Option<String> {
         reason.push_str(&more);
     }
     Some(reason)
+}
+
+/// Whether what stands below a line is not of the same statement, or arm of a match.
+fn ends_statement(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default().trim_end();
+    let is_arm = code.contains("=>") && code.ends_with(',');
+    line.trim().is_empty() || code.ends_with([';', '{', '}']) || is_arm
 }
 
 /// Where the locks' sources name an ordering that is not Relaxed, and none of `sites` is near.
@@ -207,6 +211,39 @@ mod tests {
         assert_eq!(reason_in(text, 6, "Acquire"), None);
         // Not what stands below.
         assert_eq!(reason_in(text, 2, "Relaxed"), None);
+    }
+
+    #[test]
+    fn reasons_are_of_one_statement() {
+        let text = "\
+fn f() {
+    // equivalent(Relaxed): of the first.
+    let one = x.load(Acquire); // why
+    let two = x
+        .load(Acquire);
+    // Both orderings.
+    // equivalent(Relaxed): of the exchange.
+    let three = x.compare_exchange(
+        y.load(Acquire),
+        AcqRel,
+        Acquire,
+    );
+
+    match z {
+        // equivalent(Relaxed): of the arm.
+        A => x.load(Acquire),
+        B => x.load(Acquire),
+    }
+}
+";
+        let of = |line| reason_in(text, line, "Relaxed");
+        assert_eq!(of(3).as_deref(), Some("of the first."));
+        assert_eq!((of(4), of(5)), (None, None));
+        for line in 8..12 {
+            assert_eq!(of(line).as_deref(), Some("of the exchange."), "{line}");
+        }
+        assert_eq!(of(16).as_deref(), Some("of the arm."));
+        assert_eq!(of(17), None);
     }
 
     #[test]

@@ -1,18 +1,4 @@
-//! A file that a command writes its result to: looked at before the work, written when it is done.
-//!
-//! Knows nothing of this package; needs `rustix` and `tempfile`.
-//!
-//! | at the path there is | before the work | when it is done |
-//! |---|---|---|
-//! | nothing | the folder must take a new file | a new file, mode `0666` less the umask, appears whole |
-//! | a file | must be writable by its mode | it is replaced whole, and keeps its mode |
-//! | a file with other names or another owner | likewise | it is overwritten in place, which keeps both |
-//! | a device, a pipe | must be writable by its mode; it is *not* opened | it is opened and written; a pipe waits for its reader |
-//! | a folder, a socket | error | error |
-//!
-//! Symbolic links are followed, also to where nothing is yet, and stay. "Whole" is by renaming: no reader ever sees
-//! a part, and work that is interrupted leaves what was there before. Where renaming is refused (a file that is
-//! a mount of its own, a folder that takes no new file) the file is overwritten in place.
+#![doc = include_str!("../README.md")]
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -295,7 +281,7 @@ mod tests {
     #[test]
     fn a_file_that_may_not_be_written_is_an_error() {
         if rustix::process::geteuid().is_root() {
-            return; // Who may write everything; `tests/cli.rs` looks as somebody else.
+            return; // Who may write everything; `benches/tests/cli.rs` looks as somebody else.
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

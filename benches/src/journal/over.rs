@@ -1,0 +1,54 @@
+//! A file of ours with something below it that makes it durable.
+
+use std::io;
+use std::sync::Arc;
+
+use spanlock_journal::Storage;
+use spanlock_journal::storage::FileStorage;
+
+/// What makes a file durable, in the stead of the file itself.
+pub trait Below: Send + Sync {
+    /// As [`Storage::flush`] of `file`.
+    fn flush(&self, file: &FileStorage) -> io::Result<()> {
+        file.flush()
+    }
+
+    /// As [`Storage::write_fua`] of `file`.
+    fn write_fua(&self, file: &FileStorage, data: &[u8], offset: u64) -> io::Result<()>;
+}
+
+/// A file over `B`.
+#[derive(Debug)]
+pub struct Over<B> {
+    file: FileStorage,
+    below: Arc<B>,
+}
+
+impl<B: Below> Over<B> {
+    /// Puts `below` under a file.
+    pub fn new(file: FileStorage, below: Arc<B>) -> Self {
+        Over { file, below }
+    }
+}
+
+impl<B: Below> Storage for Over<B> {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(data, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.below.flush(&self.file)
+    }
+
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.below.write_fua(&self.file, data, offset)
+    }
+}
