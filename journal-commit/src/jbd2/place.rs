@@ -126,6 +126,10 @@ impl Blocks {
     pub(crate) fn read(&self, block: u32, into: &mut [u8]) -> io::Result<()> {
         self.storage.read_at(into, self.find(block)?.0)
     }
+
+    pub(crate) fn write(&self, block: u32, content: &[u8]) -> io::Result<()> {
+        self.storage.write_at(content, self.find(block)?.0)
+    }
 }
 
 impl fmt::Debug for Blocks {
