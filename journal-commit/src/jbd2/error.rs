@@ -103,6 +103,22 @@ pub enum Error {
         /// Blocks on the device.
         blocks: u64,
     },
+    /// A block whose number does not fit into the journal's tags.
+    #[error(
+        "block {block} has a number of more than 32 bits, and this journal none of so many: format it anew, or set its feature 64BIT"
+    )]
+    TooFar {
+        /// Its number.
+        block: u64,
+    },
+    /// A buffer that has not the size of a block.
+    #[error("a buffer of {found} bytes: the journal's blocks have {expected}")]
+    BufferSize {
+        /// Its length.
+        found: usize,
+        /// A block's.
+        expected: usize,
+    },
     /// A handle asked for more credits than a transaction can have.
     #[error(
         "{asked} credits for one handle: a transaction of this journal has at most {most}; split the work, or make a larger journal"
