@@ -99,6 +99,21 @@ fn what_is_no_journal_of_ours_is_refused() {
     assert!(matches!(both, BadSuperblock { .. }), "{both}");
 }
 
+/// Its log would be written over the superblock.
+#[test]
+fn an_external_log_begins_behind_its_superblock() {
+    for first in [1_u32, 2] {
+        let device = Arc::new(Recorded::new(64 * BLOCK as usize));
+        let place = Place::external(BLOCK);
+        let options = FormatOptions::new(BLOCK).flushes(Flushes::One);
+        format(device.clone(), &options.place(place.clone())).unwrap();
+        let at = 2 * u64::from(BLOCK) + 0x14;
+        device.write_at(&first.to_be_bytes(), at).unwrap();
+        let error = recover(device, Recorded::new(0), BLOCK, &place).unwrap_err();
+        assert!(matches!(error, Error::BadSuperblock { .. }), "{error}");
+    }
+}
+
 #[test]
 fn places_are_checked() {
     let device = || Recorded::new(100 * BLOCK as usize);
