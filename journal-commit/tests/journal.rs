@@ -452,7 +452,7 @@ fn files_and_persistent_memory() {
     let region = |name: &str| {
         let options = spanlock_pmem::Options::new();
         let region = spanlock_pmem::MappedFile::create(path(name), 1 << 18, options).unwrap();
-        Arc::new(PmemStorage::new(region))
+        Arc::new(PmemStorage::sectors(region).unwrap())
     };
     used(region("pm-log"), region("pm-home"));
 }
