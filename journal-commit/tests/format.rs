@@ -133,6 +133,15 @@ fn places_are_checked() {
     );
     let wraps = made(Place::extents([extent(u64::MAX, 2)])).unwrap_err();
     assert!(matches!(wraps, Error::BadPlace { .. }), "{wraps}");
+    for (one, two) in [((0, 50), (49, 20)), ((60, 20), (20, 70)), ((7, 9), (7, 9))] {
+        let extents = [extent(one.0, one.1), extent(two.0, two.1)];
+        let overlap = made(Place::extents(extents)).unwrap_err();
+        let both = (one.0.max(two.0), (one.0 + one.1).min(two.0 + two.1));
+        assert!(
+            matches!(overlap, Error::Overlap { first, end } if (first, end) == both),
+            "{overlap}"
+        );
+    }
     let small = made(Place::extents([extent(0, 32)])).unwrap_err();
     assert!(
         matches!(

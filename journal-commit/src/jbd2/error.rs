@@ -77,6 +77,14 @@ pub enum Error {
         /// Blocks in the storage.
         blocks: u64,
     },
+    /// Two extents of the place share blocks.
+    #[error("extents of the journal's place overlap: blocks {first} to {end} are in two of them")]
+    Overlap {
+        /// First block that is in both.
+        first: u64,
+        /// One past the last.
+        end: u64,
+    },
     /// The journal has a checksum, or a field, that no crash explains.
     #[error(
         "the journal is damaged: {what}, in block {block} of the log, transaction {tid}; nothing was replayed"

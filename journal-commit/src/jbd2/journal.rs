@@ -159,7 +159,8 @@ pub struct Stats {
 impl Journal {
     /// Opens the journal in `log` for the blocks of `home`, and recovers it. Starts a thread.
     ///
-    /// For a journal inside of what it protects, `log` and `home` are the same storage, as two `Arc`s of it.
+    /// For a journal inside of what it protects, `log` and `home` are the same storage, as two `Arc`s of it. No handle may change the journal's own blocks
+    /// then: that is not checked.
     ///
     /// # Errors
     /// As [`recover`](super::recover()). The journal must have the superblock that has features (version 2).

@@ -45,7 +45,7 @@ pub enum FileMode {
 ///
 /// # When writing back fails
 /// The first failure of a flush or a durable write is final: all later ones give it again, until the file is opened anew. Linux marks pages that it
-/// failed to write as clean, so trying again would prove nothing.
+/// failed to write as clean, so trying again would prove nothing. (In [`FileMode::Dsync`] there are no such pages, and each write tells of itself.)
 pub struct FileStorage {
     file: File,
     len: u64,
