@@ -1,8 +1,10 @@
 //! Crash images of runs that go around a small log many times, checkpoints included: what was acknowledged is there, and every handle is there as a whole
 //! or not at all. Recovery itself crashes too.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 
+use spanlock_journal::Storage;
 use spanlock_journal::jbd2::{
     CommitWay, Extent, Flushes, FormatOptions, Handle, Journal, Options, Place, format, recover,
 };
@@ -235,24 +237,74 @@ fn a_commit_that_is_in_the_cache_only() {
             _ => FaultAt::Flush(flushed - 1),
         };
         let device = commit_of_two(flushes, Some(at));
+        // What is in the cache is taken for clean, and never written.
+        let clean = Arc::new(Clean {
+            seen: Mutex::new(device.visible()),
+            medium: Recorded::from_image(device.medium()),
+        });
+        opened(clean.clone());
+        all_or_nothing(&clean.medium.history(), 0);
+        // It is dirty still, and may be written at any time.
         let reopened = device.now();
-        let options = Options::new(BLOCK as u32).place(place());
-        let journal = Journal::open(device.clone(), device.clone(), options).unwrap();
-        assert_eq!(journal.recovery().transactions, 1, "it is in the cache");
-        drop(journal);
+        opened(device.clone());
+        all_or_nothing(&device.history(), reopened);
+    }
+}
 
-        let history = device.history();
-        for cut in reopened..=history.len() {
-            for seed in 0..32 {
-                let image = history.image(cut, Loss::Writes(seed));
-                let device = recovered(image, "after the second crash").visible();
-                let found = [device[0], device[BLOCK]];
-                assert!(
-                    found == [0, 0] || found == [7, 7],
-                    "half: {found:?}, {flushes:?}, cut {cut}, seed {seed}"
-                );
-            }
+fn opened(device: Arc<impl Storage + 'static>) {
+    let options = Options::new(BLOCK as u32).place(place());
+    let journal = Journal::open(device.clone(), device, options).unwrap();
+    assert_eq!(journal.recovery().transactions, 1, "it is in the cache");
+}
+
+fn all_or_nothing(history: &History, from: usize) {
+    for cut in from..=history.len() {
+        for seed in 0..32 {
+            let image = history.image(cut, Loss::Writes(seed));
+            let device = recovered(image, "after the second crash").visible();
+            let found = [device[0], device[BLOCK]];
+            assert!(
+                found == [0, 0] || found == [7, 7],
+                "half: {found:?}, cut {cut}, seed {seed}"
+            );
         }
+    }
+}
+
+/// A device that reads what it has not.
+struct Clean {
+    seen: Mutex<Vec<u8>>,
+    medium: Recorded,
+}
+
+impl Clean {
+    fn see(&self, data: &[u8], offset: u64) {
+        self.seen.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
+    }
+}
+
+impl Storage for Clean {
+    fn len(&self) -> u64 {
+        self.medium.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        buf.copy_from_slice(&self.seen.lock().unwrap()[offset as usize..][..buf.len()]);
+        Ok(())
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.see(data, offset);
+        self.medium.write_at(data, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.medium.flush()
+    }
+
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.see(data, offset);
+        self.medium.write_fua(data, offset)
     }
 }
 
