@@ -40,7 +40,8 @@ pub enum FileMode {
 
 /// A file or a block device as a [`Storage`].
 ///
-/// A file is allocated and zeroed when it is made: so a later write meets no full disk, and a flush has no metadata to write. It is locked
+/// A file is allocated and zeroed when it is made: so a later write meets no full disk, and a flush has no metadata to write; but on a file system that never writes in place (btrfs, ZFS,
+/// bcachefs), where each write is an allocation and a full disk a failed write. It is locked
 /// exclusively (`flock`) as long as it is open: a second opener gets an error, if it asks.
 ///
 /// # When writing back fails
