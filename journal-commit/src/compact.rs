@@ -335,7 +335,7 @@ impl<S: Storage> Log<S> {
 
     /// Gives up the records before `lsn`, durably. Their room is free again, but for up to a 256th of the log, which is freed with the next.
     ///
-    /// To give up all, ask for [`durable`](Self::durable)`().next()`. Records that were given up already are no error. Commits go on meanwhile. It takes two durable writes of 512 bytes:
+    /// To give up all, ask for [`durable`](Self::durable)`().next()`. Records that were given up already are no error. Commits go on meanwhile. It takes two durable writes of a block:
     /// not for every record.
     ///
     /// # Errors

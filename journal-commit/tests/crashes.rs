@@ -1,12 +1,14 @@
 //! Crash images of runs that go around a small log many times, checkpoints included: what was acknowledged is there, and every handle is there as a whole
 //! or not at all. Recovery itself crashes too.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 
+use spanlock_journal::Storage;
 use spanlock_journal::jbd2::{
     CommitWay, Extent, Flushes, FormatOptions, Handle, Journal, Options, Place, format, recover,
 };
-use spanlock_journal::testing::{History, Loss, Recorded};
+use spanlock_journal::testing::{Fault, FaultAt, FaultKind, History, Loss, Recorded};
 
 const BLOCK: usize = 1024;
 const LOG_BLOCKS: u64 = 48;
@@ -219,4 +221,116 @@ fn torn_revokes() {
         }
         assert!(seen[1] > 40 && seen[2] > 40, "{seen:?}");
     }
+}
+
+/// A commit that reached the cache and not the medium, then a recovery that crashes: still all of it or nothing.
+#[test]
+fn a_commit_that_is_in_the_cache_only() {
+    for flushes in [Flushes::Two, Flushes::One] {
+        // The commit block is the last write; with one flush, that flush is the last thing.
+        let (writes, flushed) = {
+            let device = commit_of_two(flushes, None);
+            (device.writes(), device.flushes())
+        };
+        let at = match flushes {
+            Flushes::Two => FaultAt::Write(writes - 1),
+            _ => FaultAt::Flush(flushed - 1),
+        };
+        let device = commit_of_two(flushes, Some(at));
+        // What is in the cache is taken for clean, and never written.
+        let clean = Arc::new(Clean {
+            seen: Mutex::new(device.visible()),
+            medium: Recorded::from_image(device.medium()),
+        });
+        opened(clean.clone());
+        all_or_nothing(&clean.medium.history(), 0);
+        // It is dirty still, and may be written at any time.
+        let reopened = device.now();
+        opened(device.clone());
+        all_or_nothing(&device.history(), reopened);
+    }
+}
+
+fn opened(device: Arc<impl Storage + 'static>) {
+    let options = Options::new(BLOCK as u32).place(place());
+    let journal = Journal::open(device.clone(), device, options).unwrap();
+    assert_eq!(journal.recovery().transactions, 1, "it is in the cache");
+}
+
+fn all_or_nothing(history: &History, from: usize) {
+    for cut in from..=history.len() {
+        for seed in 0..32 {
+            let image = history.image(cut, Loss::Writes(seed));
+            let device = recovered(image, "after the second crash").visible();
+            let found = [device[0], device[BLOCK]];
+            assert!(
+                found == [0, 0] || found == [7, 7],
+                "half: {found:?}, cut {cut}, seed {seed}"
+            );
+        }
+    }
+}
+
+/// A device that reads what it has not.
+struct Clean {
+    seen: Mutex<Vec<u8>>,
+    medium: Recorded,
+}
+
+impl Clean {
+    fn see(&self, data: &[u8], offset: u64) {
+        self.seen.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
+    }
+}
+
+impl Storage for Clean {
+    fn len(&self) -> u64 {
+        self.medium.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        buf.copy_from_slice(&self.seen.lock().unwrap()[offset as usize..][..buf.len()]);
+        Ok(())
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.see(data, offset);
+        self.medium.write_at(data, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.medium.flush()
+    }
+
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.see(data, offset);
+        self.medium.write_fua(data, offset)
+    }
+}
+
+/// One handle that fills blocks 0 and 1 with sevens, on a new device; a failure keeps what was written in the cache.
+fn commit_of_two(flushes: Flushes, fault: Option<FaultAt>) -> Arc<Recorded> {
+    let device = Arc::new(Recorded::new((BLOCKS + LOG_BLOCKS) as usize * BLOCK));
+    let new = FormatOptions::new(BLOCK as u32).place(place());
+    format(device.clone(), &new.flushes(flushes)).unwrap();
+    let options = Options::new(BLOCK as u32).place(place());
+    let journal = Journal::open(device.clone(), device.clone(), options).unwrap();
+    if let Some(at) = fault {
+        device.plan(Fault {
+            at,
+            // Of the commit block the half that counts.
+            kind: FaultKind::Short,
+            for_ever: false,
+            drop_dirty: false,
+        });
+    }
+    let mut handle = journal.begin(2).unwrap();
+    for number in 0..2 {
+        let mut block = handle.get_write(number).unwrap();
+        block.fill(7);
+        block.dirty().unwrap();
+    }
+    assert_eq!(handle.stop_durable().is_err(), fault.is_some());
+    drop(journal);
+    device
 }

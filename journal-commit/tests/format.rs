@@ -99,6 +99,21 @@ fn what_is_no_journal_of_ours_is_refused() {
     assert!(matches!(both, BadSuperblock { .. }), "{both}");
 }
 
+/// Its log would be written over the superblock.
+#[test]
+fn an_external_log_begins_behind_its_superblock() {
+    for first in [1_u32, 2] {
+        let device = Arc::new(Recorded::new(64 * BLOCK as usize));
+        let place = Place::external(BLOCK);
+        let options = FormatOptions::new(BLOCK).flushes(Flushes::One);
+        format(device.clone(), &options.place(place.clone())).unwrap();
+        let at = 2 * u64::from(BLOCK) + 0x14;
+        device.write_at(&first.to_be_bytes(), at).unwrap();
+        let error = recover(device, Recorded::new(0), BLOCK, &place).unwrap_err();
+        assert!(matches!(error, Error::BadSuperblock { .. }), "{error}");
+    }
+}
+
 #[test]
 fn places_are_checked() {
     let device = || Recorded::new(100 * BLOCK as usize);
@@ -118,6 +133,15 @@ fn places_are_checked() {
     );
     let wraps = made(Place::extents([extent(u64::MAX, 2)])).unwrap_err();
     assert!(matches!(wraps, Error::BadPlace { .. }), "{wraps}");
+    for (one, two) in [((0, 50), (49, 20)), ((60, 20), (20, 70)), ((7, 9), (7, 9))] {
+        let extents = [extent(one.0, one.1), extent(two.0, two.1)];
+        let overlap = made(Place::extents(extents)).unwrap_err();
+        let both = (one.0.max(two.0), (one.0 + one.1).min(two.0 + two.1));
+        assert!(
+            matches!(overlap, Error::Overlap { first, end } if (first, end) == both),
+            "{overlap}"
+        );
+    }
     let small = made(Place::extents([extent(0, 32)])).unwrap_err();
     assert!(
         matches!(

@@ -378,6 +378,35 @@ fn panics_leave_it_usable_or_poisoned() {
     assert_eq!(byte(&devices.crashed().open(options()), 1), 2);
 }
 
+/// Its transaction waits for it for ever; dropping the journal does not.
+#[test]
+fn a_forgotten_handle_does_not_hold_up_a_drop() {
+    let devices = Devices::new(64, Flushes::Two);
+    let journal = devices.open(options());
+    journal.wait(fill(&journal, &[1], 5)).unwrap();
+    let mut handle = journal.begin(1).unwrap();
+    handle.get_write(1).unwrap().dirty().unwrap();
+    let tid = handle.tid();
+    std::mem::forget(handle);
+    journal.commit(tid).unwrap();
+    // The journal's thread is waiting for the handle by then, or soon.
+    std::thread::sleep(Duration::from_millis(20));
+    drop(journal);
+    assert_eq!(byte(&devices.crashed().open(options()), 1), 5);
+}
+
+#[test]
+fn a_buffer_has_the_size_of_a_block() {
+    let journal = Devices::new(64, Flushes::Two).open(options());
+    for len in [0, BLOCK - 1, BLOCK + 1] {
+        let error = journal.read(1, &mut vec![0; len]).unwrap_err();
+        assert!(
+            matches!(error, Error::BufferSize { found, expected: BLOCK } if found == len),
+            "{error}"
+        );
+    }
+}
+
 #[test]
 fn ids_wrap_around() {
     let devices = Devices::new(64, Flushes::One);
@@ -423,7 +452,7 @@ fn files_and_persistent_memory() {
     let region = |name: &str| {
         let options = spanlock_pmem::Options::new();
         let region = spanlock_pmem::MappedFile::create(path(name), 1 << 18, options).unwrap();
-        Arc::new(PmemStorage::new(region))
+        Arc::new(PmemStorage::sectors(region).unwrap())
     };
     used(region("pm-log"), region("pm-home"));
 }

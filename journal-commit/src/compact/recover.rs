@@ -218,9 +218,10 @@ fn is_torn<S: Storage>(
     Ok(Header::decode(&bytes).is_some_and(begun))
 }
 
-/// Writes both copies, one after the other, durably.
+/// Writes both copies, one after the other, durably: with zeros to the end of a block, for a device with large sectors writes no less.
 pub(super) fn write<S: Storage>(storage: &S, superblock: &Superblock) -> std::io::Result<()> {
-    let bytes = superblock.encode();
+    let mut bytes = superblock.encode().to_vec();
+    bytes.resize(superblock.block as usize, 0);
     SLOTS.into_iter().try_for_each(|at| {
         if is_flush_left_out() {
             return storage.write_at(&bytes, at);

@@ -60,7 +60,9 @@ impl Inner {
 
     fn commit_one(&self, transaction: &Transaction) -> Result<(), Failure> {
         self.rendezvous();
-        let locked = self.lock_running(transaction);
+        let Some(locked) = self.lock_running(transaction) else {
+            return Ok(());
+        };
         let one_flush = self.format.checksums == Checksums::First
             && self.format.async_commit
             && locked.whole.revokes.is_empty();
@@ -113,10 +115,14 @@ impl Inner {
         self.gathering.gather(commit_takes, is_over);
     }
 
-    /// LOCKED, until all handles have left; then FLUSH: its blocks and its place in the log are fixed, and another one may run.
-    fn lock_running(&self, transaction: &Transaction) -> Locked {
+    /// LOCKED, until all handles have left; then FLUSH: its blocks and its place in the log are fixed, and another one may run. `None` if the journal is dropped
+    /// and a handle was forgotten: it will not leave.
+    fn lock_running(&self, transaction: &Transaction) -> Option<Locked> {
         let began = Instant::now();
-        transaction.updates.lock_and_drain();
+        let is_over = || self.state.lock().stopping;
+        if !transaction.updates.lock_and_drain_unless(is_over) {
+            return None;
+        }
         let draining = began.elapsed();
         let changes = transaction.take();
         let blocks = self
@@ -143,11 +149,11 @@ impl Inner {
             blocks: Mutex::new(changes.blocks.clone()),
             revokes: changes.revokes.into_iter().collect(),
         };
-        Locked {
+        Some(Locked {
             whole: Arc::new(whole),
             copies: changes.blocks,
             start,
-        }
+        })
     }
 
     /// Makes the transaction's blocks, one after the other: `emit` gets each as soon as it is final, the commit block before the last of the others.

@@ -77,6 +77,14 @@ pub enum Error {
         /// Blocks in the storage.
         blocks: u64,
     },
+    /// Two extents of the place share blocks.
+    #[error("extents of the journal's place overlap: blocks {first} to {end} are in two of them")]
+    Overlap {
+        /// First block that is in both.
+        first: u64,
+        /// One past the last.
+        end: u64,
+    },
     /// The journal has a checksum, or a field, that no crash explains.
     #[error(
         "the journal is damaged: {what}, in block {block} of the log, transaction {tid}; nothing was replayed"
@@ -102,6 +110,22 @@ pub enum Error {
         block: u64,
         /// Blocks on the device.
         blocks: u64,
+    },
+    /// A block whose number does not fit into the journal's tags.
+    #[error(
+        "block {block} has a number of more than 32 bits, and this journal none of so many: format it anew, or set its feature 64BIT"
+    )]
+    TooFar {
+        /// Its number.
+        block: u64,
+    },
+    /// A buffer that has not the size of a block.
+    #[error("a buffer of {found} bytes: the journal's blocks have {expected}")]
+    BufferSize {
+        /// Its length.
+        found: usize,
+        /// A block's.
+        expected: usize,
     },
     /// A handle asked for more credits than a transaction can have.
     #[error(

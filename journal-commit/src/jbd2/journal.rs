@@ -159,7 +159,8 @@ pub struct Stats {
 impl Journal {
     /// Opens the journal in `log` for the blocks of `home`, and recovers it. Starts a thread.
     ///
-    /// For a journal inside of what it protects, `log` and `home` are the same storage, as two `Arc`s of it.
+    /// For a journal inside of what it protects, `log` and `home` are the same storage, as two `Arc`s of it. No handle may change the journal's own blocks
+    /// then: that is not checked.
     ///
     /// # Errors
     /// As [`recover`](super::recover()). The journal must have the superblock that has features (version 2).
@@ -203,6 +204,10 @@ impl Journal {
     /// Reads a block's newest content, which need not be committed yet. `into` has the size of a block.
     pub fn read(&self, block: u64, into: &mut [u8]) -> Result<(), Error> {
         self.inner.check_block(block)?;
+        let (found, expected) = (into.len(), self.inner.format.block_bytes);
+        if found != expected {
+            return Err(Error::BufferSize { found, expected });
+        }
         loop {
             let (newest, version) = self.inner.buffers.newest(block);
             if let Some(content) = newest {
@@ -257,8 +262,16 @@ impl Journal {
     }
 
     fn stop(&mut self) {
-        self.inner.state.lock().stopping = true;
+        let running = {
+            let mut state = self.inner.state.lock();
+            state.stopping = true;
+            state.running.clone()
+        };
         self.inner.work.wake_all();
+        if let Some(running) = running {
+            // Nobody has a handle any more; one that was forgotten holds up nobody.
+            running.updates.wake();
+        }
         if let Some(thread) = self.thread.take() {
             // It catches its panics, and a failure poisons the journal.
             let _ = thread.join();
@@ -341,6 +354,9 @@ impl Inner {
         let blocks = self.home.len() / self.format.block_bytes as u64;
         if block >= blocks {
             return Err(Error::OutOfDevice { block, blocks });
+        }
+        if !self.format.wide && block > u64::from(u32::MAX) {
+            return Err(Error::TooFar { block });
         }
         Ok(())
     }

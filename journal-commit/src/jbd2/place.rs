@@ -92,6 +92,7 @@ impl Blocks {
             runs.push((count, *extent));
             count += extent.blocks;
         }
+        check_apart(runs.iter().map(|(_, extent)| *extent).collect())?;
         Ok(Blocks {
             storage,
             block_bytes: block_bytes as usize,
@@ -126,6 +127,23 @@ impl Blocks {
     pub(crate) fn read(&self, block: u32, into: &mut [u8]) -> io::Result<()> {
         self.storage.read_at(into, self.find(block)?.0)
     }
+
+    pub(crate) fn write(&self, block: u32, content: &[u8]) -> io::Result<()> {
+        self.storage.write_at(content, self.find(block)?.0)
+    }
+}
+
+/// Whether no block is in two of them; none reaches beyond the storage.
+fn check_apart(mut extents: Vec<Extent>) -> Result<(), Error> {
+    extents.sort_unstable_by_key(|extent| extent.first);
+    for pair in extents.windows(2) {
+        let first = pair[1].first;
+        let end = (pair[0].first + pair[0].blocks).min(first + pair[1].blocks);
+        if first < end {
+            return Err(Error::Overlap { first, end });
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Blocks {

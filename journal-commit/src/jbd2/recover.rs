@@ -20,7 +20,11 @@
 //!
 //! What is refused no crash can leave, if the medium keeps its promises: [`Error::Damaged`], and the log stays as it is, for other tools to look at.
 //!
-//! Recovery can crash and be repeated: until the superblock says that the log is empty, which is written last, it does the same again.
+//! # Twice crashed
+//! Recovery can crash and be repeated: until the superblock says that the log is empty, which is written last, it does the same again. So what it
+//! takes from the log must be there again. All transactions but the last were acknowledged before the next was written; the last one may be in a cache only,
+//! of a process that was killed, or of a system that failed to write it back and took it for clean. So before the first block goes home the last transaction is written
+//! once more where it is, and flushed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,6 +35,7 @@ use super::blocks::{
 use super::checksum::{FIRST_SEED, crc32_be};
 use super::error::Error;
 use super::format::*;
+use super::log::Log;
 use super::place::{Blocks, Place};
 use super::superblock::{Superblock, check_block_bytes};
 use crate::storage::Storage;
@@ -107,10 +112,14 @@ pub(crate) fn replay(
     let replay = Replay {
         blocks,
         format: superblock.format(),
+        log: Log::new(superblock),
         home,
     };
     for (data, tid) in &newest {
         replay.check(data, *tid)?;
+    }
+    if let Some(last) = scan.found.last().filter(|_| !newest.is_empty()) {
+        (replay.write_again(last)).map_err(Error::io("writing the last transaction once more"))?;
     }
     for (data, _) in &newest {
         replay.bring_home(data)?;
@@ -131,6 +140,9 @@ struct Data {
 #[derive(Debug)]
 struct Found {
     tid: Tid,
+    /// Its first block in the log, and its commit block.
+    start: u32,
+    commit: u32,
     data: Vec<Data>,
     revokes: Vec<u64>,
     /// A block that is not what was written: which, and what is wrong.
@@ -140,9 +152,11 @@ struct Found {
 }
 
 impl Found {
-    fn new(tid: Tid) -> Self {
+    fn new(tid: Tid, start: u32) -> Self {
         Found {
             tid,
+            start,
+            commit: start,
             data: Vec::new(),
             revokes: Vec::new(),
             bad: None,
@@ -185,7 +199,7 @@ impl<'a> Scan<'a> {
 
     fn run(&mut self) -> Result<(), Error> {
         let mut block = vec![0; self.format.block_bytes];
-        let mut open = Found::new(self.tid);
+        let mut open = Found::new(self.tid, self.at);
         while self.steps < self.end - self.first {
             let at = self.step(&mut block)?;
             let Some((kind, tid)) = header(&block) else {
@@ -198,7 +212,8 @@ impl<'a> Scan<'a> {
                 Kind::Descriptor => self.descriptor(at, &block, &mut open)?,
                 Kind::Revoke => self.revoke(at, &block, &mut open),
                 Kind::Commit => {
-                    let whole = std::mem::replace(&mut open, Found::new(self.tid.next()));
+                    let next = Found::new(self.tid.next(), self.at);
+                    let whole = std::mem::replace(&mut open, next);
                     if !self.commit(at, &block, whole)? {
                         return Ok(());
                     }
@@ -288,7 +303,10 @@ impl<'a> Scan<'a> {
             return Ok(true);
         }
         self.seconds = seconds;
-        self.found.push(whole);
+        self.found.push(Found {
+            commit: at,
+            ..whole
+        });
         Ok(true)
     }
 }
@@ -326,6 +344,7 @@ fn newest(found: &[Found], last_revokes: &HashMap<u64, Tid>) -> (Vec<(Data, Tid)
 struct Replay<'a> {
     blocks: &'a Blocks,
     format: Format,
+    log: Log,
     home: &'a dyn Storage,
 }
 
@@ -346,6 +365,20 @@ impl Replay<'_> {
             });
         }
         Ok(())
+    }
+
+    /// Makes a transaction durable that may be in a cache only. A flush alone would not do: Linux takes pages that it failed to write for clean.
+    fn write_again(&self, last: &Found) -> std::io::Result<()> {
+        let mut block = vec![0; self.format.block_bytes];
+        let mut at = last.start;
+        loop {
+            self.blocks.read(at, &mut block)?;
+            self.blocks.write(at, &block)?;
+            if at == last.commit {
+                return self.blocks.storage.flush();
+            }
+            at = self.log.after(at, 1);
+        }
     }
 
     fn bring_home(&self, data: &Data) -> Result<(), Error> {

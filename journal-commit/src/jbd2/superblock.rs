@@ -11,7 +11,8 @@ use super::format::*;
 use super::place::{Blocks, Place};
 use crate::storage::Storage;
 
-/// The first 1024 bytes of the superblock's block. What this crate does not know in it stays as it was.
+/// The superblock's block, of which the first 1024 bytes count; it is written as a whole, for the sake of devices with large sectors. What this crate does not
+/// know in it stays as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     bytes: Vec<u8>,
@@ -22,12 +23,12 @@ impl Superblock {
     pub(crate) fn read(blocks: &Blocks, place: &Place) -> Result<Self, Error> {
         let bad_place = Error::io("looking for the journal's superblock");
         let (offset, _) = blocks.find(place.superblock()).map_err(bad_place)?;
-        let mut bytes = vec![0; SUPER_BYTES];
+        let mut bytes = vec![0; blocks.block_bytes];
         (blocks.storage.read_at(&mut bytes, offset))
             .map_err(Error::io("reading the journal's superblock"))?;
         let found = Superblock { bytes };
         found.check(offset, blocks.block_bytes as u32)?;
-        found.check_size(blocks.count())?;
+        found.check_size(blocks.count(), place)?;
         Ok(found)
     }
 
@@ -68,9 +69,9 @@ impl Superblock {
         Ok(())
     }
 
-    fn check_size(&self, blocks: u64) -> Result<(), Error> {
+    fn check_size(&self, blocks: u64, place: &Place) -> Result<(), Error> {
         let (first, end) = (u64::from(self.first()), u64::from(self.end()));
-        if first == 0 || first >= end {
+        if first <= u64::from(place.superblock()) || first >= end {
             return Err(bad("its first block is not in the log"));
         }
         if self.start() != 0 && !(first..end).contains(&u64::from(self.start())) {
@@ -146,7 +147,7 @@ impl Superblock {
     }
 
     fn checksum(&self) -> u32 {
-        crc32c_without(!0, &self.bytes, SUPER_CHECKSUM_AT)
+        crc32c_without(!0, &self.bytes[..SUPER_BYTES], SUPER_CHECKSUM_AT)
     }
 
     /// Says where the log begins. `start` 0: it is empty, and `sequence` comes next.
@@ -273,7 +274,7 @@ pub fn format(storage: impl Storage + 'static, options: &FormatOptions) -> Resul
 }
 
 fn fresh(options: &FormatOptions, first: u32, end: u32) -> Superblock {
-    let mut bytes = vec![0; SUPER_BYTES];
+    let mut bytes = vec![0; options.block_bytes as usize];
     let (compat, incompat) = match options.flushes {
         Flushes::Two => (0, INCOMPAT_CSUM_V3),
         Flushes::One => (COMPAT_CHECKSUM, INCOMPAT_ASYNC_COMMIT),

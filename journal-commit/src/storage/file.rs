@@ -17,8 +17,10 @@ use spanlock_sync::Mutex;
 
 use super::{Storage, check_bounds};
 
-/// What direct transfers are a multiple of, in memory and in the file.
-const ALIGN: usize = 512;
+/// What direct writes are a multiple of in the file, at least.
+const SECTOR: usize = 512;
+/// What direct transfers are a multiple of in memory, and direct reads in the file: no device's sector is larger.
+const ALIGN: usize = 4096;
 /// How much is zeroed at a time when a file is made.
 const ZEROS: usize = 1 << 20;
 
@@ -29,20 +31,22 @@ pub enum FileMode {
     /// Through the page cache; `flush` is `fdatasync`.
     #[default]
     Buffered,
-    /// Past the page cache (`O_DIRECT`); `flush` is `fdatasync`. Offsets and lengths of writes are multiples of 512.
+    /// Past the page cache (`O_DIRECT`); `flush` is `fdatasync`. Offsets and lengths of writes are multiples of 512, and of the device's sector if that is larger:
+    /// so choose blocks no smaller than it.
     Direct,
-    /// Past the page cache and durable at once (`O_DIRECT | O_DSYNC`): `flush` has nothing to do. Multiples of 512, as above.
+    /// Past the page cache and durable at once (`O_DIRECT | O_DSYNC`): `flush` has nothing to do. Multiples, as above.
     Dsync,
 }
 
 /// A file or a block device as a [`Storage`].
 ///
-/// A file is allocated and zeroed when it is made: so a later write meets no full disk, and a flush has no metadata to write. It is locked
+/// A file is allocated and zeroed when it is made: so a later write meets no full disk, and a flush has no metadata to write; but on a file system that never writes in place (btrfs, ZFS,
+/// bcachefs), where each write is an allocation and a full disk a failed write. It is locked
 /// exclusively (`flock`) as long as it is open: a second opener gets an error, if it asks.
 ///
 /// # When writing back fails
 /// The first failure of a flush or a durable write is final: all later ones give it again, until the file is opened anew. Linux marks pages that it
-/// failed to write as clean, so trying again would prove nothing.
+/// failed to write as clean, so trying again would prove nothing. (In [`FileMode::Dsync`] there are no such pages, and each write tells of itself.)
 pub struct FileStorage {
     file: File,
     len: u64,
@@ -101,6 +105,20 @@ impl FileStorage {
         write_back().inspect_err(|error| *failure = Some((error.kind(), error.to_string())))
     }
 
+    /// Fills `end` bytes of `aligned`, from `first`: the rest may lie beyond the end of the file.
+    fn read_up_to(&self, aligned: &mut [u8], first: u64, end: usize) -> io::Result<()> {
+        let mut done = 0;
+        while done < end {
+            match self.file.read_at(&mut aligned[done..], first + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Calls `write` with the data where the mode wants it.
     fn placed(
         &self,
@@ -116,7 +134,7 @@ impl FileStorage {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!(
-                    "a direct write of {} bytes at {offset}: both must be multiples of {ALIGN}",
+                    "a direct write of {} bytes at {offset}: both must be multiples of {SECTOR}",
                     data.len()
                 ),
             ));
@@ -142,9 +160,10 @@ impl Storage for FileStorage {
         }
         let first = offset - offset % ALIGN as u64;
         let skip = (offset - first) as usize;
-        let mut aligned = Aligned::new((skip + buf.len()).next_multiple_of(ALIGN));
-        self.file.read_exact_at(aligned.bytes(), first)?;
-        buf.copy_from_slice(&aligned.bytes()[skip..skip + buf.len()]);
+        let end = skip + buf.len();
+        let mut aligned = Aligned::new(end.next_multiple_of(ALIGN));
+        self.read_up_to(aligned.bytes(), first, end)?;
+        buf.copy_from_slice(&aligned.bytes()[skip..end]);
         Ok(())
     }
 
@@ -206,7 +225,7 @@ impl Aligned {
 }
 
 fn is_aligned(len: usize, offset: u64) -> bool {
-    len.is_multiple_of(ALIGN) && offset.is_multiple_of(ALIGN as u64)
+    len.is_multiple_of(SECTOR) && offset.is_multiple_of(SECTOR as u64)
 }
 
 fn options(mode: FileMode) -> OpenOptions {

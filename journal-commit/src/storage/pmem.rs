@@ -2,13 +2,18 @@
 
 use std::io;
 
-use spanlock_pmem::Pmem;
+use spanlock_pmem::{Durable, Pmem};
 use spanlock_sync::{Mutex, MutexGuard};
 
 use super::{Storage, check_bounds};
 
 /// Bytes that share a lock.
 const STRIPE_BYTES: u64 = 64 << 10;
+/// What is written whole, if it is to be.
+const SECTOR_BYTES: u64 = 512;
+/// A mark that says which sector has a copy begins so; the rest is the sector's number.
+const MARK: u64 = 0x5370 << 48;
+const MARKED: u64 = u64::MAX >> 16;
 /// Locks; stripes further on use them again.
 const STRIPES: u64 = 64;
 
@@ -20,27 +25,115 @@ const STRIPES: u64 = 64;
 /// Threads that touch the same 64 KiB take turns, so that overlapping calls are orderly, whatever the caller does.
 ///
 /// # What tears
-/// Persistent memory tears at 8 bytes, not at 512. Checksums find that out, except for one case: the commit block of JBD2's *first* checksums counts as
-/// unchecked when its checksum's fields are zero. So on persistent memory use the format with two flushes: they cost nothing there.
+/// Persistent memory tears at 8 bytes, not at 512. In the compact log checksums find that out, and of superblocks there are two. A journal of blocks has one superblock: torn between its
+/// tail and its checksum, by a power cut or a killed process, it is refused when the journal is opened again. So for such a journal use [`sectors`](PmemStorage::sectors); and the
+/// format with two flushes, which cost nothing here: the commit block of JBD2's *first* checksums counts as unchecked when its checksum's fields are zero.
 ///
 /// # Panics
 /// When the region refuses a write-back, which it cannot report otherwise (a mapped file with msync, on a failing disk).
 #[derive(Debug)]
 pub struct PmemStorage<P> {
     region: P,
+    len: u64,
     stripes: Box<[Mutex<()>]>,
+    /// Where a copy of a sector is while it is written durably.
+    spare: Option<Spare>,
+}
+
+/// A sector's copy: in the second half; the first begins with which sector it is of, or 0 if the copy does not count.
+#[derive(Debug)]
+struct Spare {
+    at: u64,
+    turn: Mutex<()>,
 }
 
 impl<P: Pmem> PmemStorage<P> {
     /// The whole region.
     pub fn new(region: P) -> Self {
+        let len = region.len();
         let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
-        PmemStorage { region, stripes }
+        PmemStorage {
+            region,
+            len,
+            stripes,
+            spare: None,
+        }
+    }
+
+    /// The region but for its last 1024 bytes, which hold a copy of each sector that is written durably, while it is: after a crash each such sector of 512 bytes is old or
+    /// new. (Other writes tear as before.) A region is used so from the first time on, or never.
+    ///
+    /// # Errors
+    /// The region is too small, or has something else at its end: nothing is changed.
+    pub fn sectors(region: P) -> io::Result<Self> {
+        let sectors = region.len() / SECTOR_BYTES;
+        let Some(len) = sectors.checked_sub(2).map(|it| it * SECTOR_BYTES) else {
+            let what = "a region of less than 1024 bytes";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        };
+        let turn = Mutex::new(());
+        let storage = PmemStorage {
+            len,
+            spare: Some(Spare { at: len, turn }),
+            ..Self::new(region)
+        };
+        storage.finish_sector(len)?;
+        Ok(storage)
+    }
+
+    /// Writes the sector whose copy counts, if a crash has left one.
+    fn finish_sector(&self, spare: u64) -> io::Result<()> {
+        let mark = self.region.load(spare);
+        if mark == 0 {
+            return Ok(());
+        }
+        let sector = (mark & MARKED) * SECTOR_BYTES;
+        if mark & !MARKED != MARK || sector >= self.len {
+            let what = "the region's end has something else than a sector's copy";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let mut copy = [0; SECTOR_BYTES as usize];
+        // SAFETY: nobody else has this storage yet.
+        unsafe { self.region.read(spare + SECTOR_BYTES, &mut copy) };
+        // SAFETY: as above.
+        let written = unsafe { self.region.write(sector, &copy) };
+        self.mark(spare, 0, self.region.persist(written));
+        Ok(())
+    }
+
+    /// Says which sector the copy is of.
+    fn mark(&self, spare: u64, mark: u64, after: Durable) {
+        let marked = self.region.publish(spare, mark, after);
+        self.region.persist(marked);
+    }
+
+    /// Writes the part of `data`, which begins at `offset`, that lies in a sector; the caller holds its stripe and the spare.
+    fn write_sector(&self, spare: u64, sector: u64, data: &[u8], offset: u64) {
+        let mut now = [0; SECTOR_BYTES as usize];
+        let at = sector * SECTOR_BYTES;
+        // SAFETY: the caller holds the stripe, and no streaming write is made at all.
+        unsafe { self.region.read(at, &mut now) };
+        let mut new = now;
+        let (from, to) = (
+            at.max(offset),
+            (at + SECTOR_BYTES).min(offset + data.len() as u64),
+        );
+        new[(from - at) as usize..(to - at) as usize]
+            .copy_from_slice(&data[(from - offset) as usize..(to - offset) as usize]);
+        if new == now {
+            return;
+        }
+        // SAFETY: the caller holds the spare.
+        let copy = unsafe { self.region.write(spare + SECTOR_BYTES, &new) };
+        self.mark(spare, MARK | sector, self.region.persist(copy));
+        // SAFETY: the caller holds the stripe.
+        let written = unsafe { self.region.write(at, &new) };
+        self.mark(spare, 0, self.region.persist(written));
     }
 
     /// Locks all stripes of the bytes, in ascending order, so that two callers never wait for each other in a circle.
     fn hold(&self, offset: u64, len: usize) -> io::Result<Vec<MutexGuard<'_, ()>>> {
-        check_bounds(offset, len, self.region.len())?;
+        check_bounds(offset, len, self.len)?;
         let first = offset / STRIPE_BYTES;
         let last = (offset + len as u64).saturating_sub(1).max(offset) / STRIPE_BYTES;
         let mut stripes: Vec<u64> = (first..=last.min(first + STRIPES - 1))
@@ -56,7 +149,7 @@ impl<P: Pmem> PmemStorage<P> {
 
 impl<P: Pmem> Storage for PmemStorage<P> {
     fn len(&self) -> u64 {
-        self.region.len()
+        self.len
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
@@ -79,6 +172,15 @@ impl<P: Pmem> Storage for PmemStorage<P> {
     }
 
     fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.write_at(data, offset)
+        let Some(spare) = &self.spare else {
+            return self.write_at(data, offset);
+        };
+        let _held = self.hold(offset, data.len())?;
+        let _turn = spare.turn.lock();
+        let end = offset + data.len() as u64;
+        for sector in offset / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES) {
+            self.write_sector(spare.at, sector, data, offset);
+        }
+        Ok(())
     }
 }

@@ -110,12 +110,24 @@ impl Updates {
 
     /// Lets nobody join any more, and sleeps until all have left.
     pub fn lock_and_drain(&self) {
+        let drained = self.lock_and_drain_unless(|| false);
+        debug_assert!(drained, "it does not give up");
+    }
+
+    /// The same; false if some are in and `give_up` says so. Who makes it say so [wakes](Self::wake) the drainer.
+    pub fn lock_and_drain_unless(&self, give_up: impl Fn() -> bool) -> bool {
         // Relaxed: it publishes nothing. It and the joins are read-modify-writes of one word: each join sees it or was before it.
         self.word.fetch_or(LOCKED, Relaxed);
         self.drained.wait_until(|| {
             // Acquire [A→B]: U3. All the leaves are one release sequence.
-            (self.word.load(Acquire) & UPDATES == 0).then_some(())
-        });
+            let is_drained = self.word.load(Acquire) & UPDATES == 0;
+            (is_drained || give_up()).then_some(is_drained)
+        })
+    }
+
+    /// The drainer looks again whether to give up.
+    pub fn wake(&self) {
+        self.drained.wake_all();
     }
 }
 

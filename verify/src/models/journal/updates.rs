@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use spanlock_journal::jbd2::raw::updates::{Refused, Updates};
+use spanlock_sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{Cells, at_once, crowd, program};
 use crate::pairs::Operation as Op;
@@ -24,6 +25,13 @@ pub(super) fn programs() -> Vec<Program> {
             "two who join have no more credits together than there are, and give them back",
             [handle, handle],
             credits,
+        ),
+        program(
+            NAME,
+            "give-up",
+            "a commit that waits for one who never leaves gives up when it is told to, and is woken for it",
+            [&[Op::Drain], &[Op::Join]],
+            give_up,
         ),
         program(
             NAME,
@@ -99,4 +107,28 @@ fn credits() {
     updates.leave(0);
     updates.lock_and_drain();
     assert_eq!(updates.join(0, 3), Err(Refused::Locked));
+}
+
+/// One joins and never leaves; then the journal is dropped.
+fn give_up() {
+    let scene = Arc::new((Updates::new(), AtomicBool::new(false)));
+    let drain = |me: usize, (updates, is_over): &(Updates, AtomicBool)| {
+        // Relaxed, here and below: the signal's own lock orders it.
+        let drained = updates.lock_and_drain_unless(|| is_over.load(Relaxed));
+        perform(Op::Drain);
+        note(me, if drained { "all have left" } else { "given up" });
+        drained
+    };
+    let join = |me: usize, (updates, is_over): &(Updates, AtomicBool)| {
+        let joined = updates.join(1, 8);
+        perform(Op::Join);
+        is_over.store(true, Relaxed);
+        updates.wake();
+        note(me, if joined.is_ok() { "in" } else { "too late" });
+        joined.is_err()
+    };
+    let [drained, is_out] = at_once(&scene, &[drain, join])[..] else {
+        unreachable!("two threads");
+    };
+    assert_eq!(drained, is_out, "it gives up for who is in only");
 }

@@ -1,0 +1,176 @@
+//! Where devices end: sectors of 4096 bytes, numbers of 32 bits, files whose end is in a sector.
+
+use std::io;
+use std::sync::Arc;
+
+use spanlock_journal::Storage;
+use spanlock_journal::compact;
+use spanlock_journal::jbd2::Place;
+use spanlock_journal::jbd2::{
+    CommitWay, Error, Flushes, FormatOptions, Journal, Options, format, recover,
+};
+use spanlock_journal::storage::{FileMode, FileStorage};
+use spanlock_journal::testing::Recorded;
+
+const BLOCK: usize = 4096;
+
+/// A device of 2³³ blocks, of zeros.
+struct Vast;
+
+impl Storage for Vast {
+    fn len(&self) -> u64 {
+        (BLOCK as u64) << 33
+    }
+
+    fn read_at(&self, buf: &mut [u8], _: u64) -> io::Result<()> {
+        buf.fill(0);
+        Ok(())
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write_fua(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Its number would be cut to 32 bits, and another block be replayed over.
+#[test]
+fn far_blocks_need_numbers_of_64_bits() {
+    const FAR: u64 = 1 << 32;
+    let log = Arc::new(Recorded::new(64 * BLOCK));
+    format(
+        log.clone(),
+        &FormatOptions::new(BLOCK as u32).flushes(Flushes::One),
+    )
+    .unwrap();
+    let options = Options::new(BLOCK as u32);
+    let wide = Journal::open(log.clone(), Vast, options.clone()).unwrap();
+    let mut handle = wide.begin(1).unwrap();
+    handle.get_write(FAR).unwrap().dirty().unwrap();
+    handle.stop_durable().unwrap();
+    wide.close().unwrap();
+    // The same without the feature 64BIT, as mke2fs makes them for small file systems.
+    let features = 5_u32.to_be_bytes();
+    log.write_fua(&features, 0x28).unwrap();
+    let narrow = Journal::open(log, Vast, options).unwrap();
+    let mut handle = narrow.begin(2).unwrap();
+    handle.get_write(FAR - 1).unwrap().dirty().unwrap();
+    let errors = [
+        handle.get_write(FAR).map(|_| ()).unwrap_err(),
+        handle.revoke(FAR).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::TooFar { block: FAR }), "{error}");
+    }
+    handle.stop_durable().unwrap();
+}
+
+/// A device that writes whole sectors of 4096 bytes and nothing else, as one of that sector size does when written past the page cache.
+struct Sectors(Recorded);
+
+impl Sectors {
+    fn new(blocks: usize) -> Arc<Self> {
+        Arc::new(Sectors(Recorded::new(blocks * BLOCK)))
+    }
+
+    fn check(data: &[u8], offset: u64) -> io::Result<()> {
+        if data.len().is_multiple_of(BLOCK) && offset.is_multiple_of(BLOCK as u64) {
+            return Ok(());
+        }
+        let what = format!("{} bytes at {offset}: not whole sectors", data.len());
+        Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+    }
+}
+
+impl Storage for Sectors {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_at(buf, offset)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        Self::check(data, offset)?;
+        self.0.write_at(data, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        Self::check(data, offset)?;
+        self.0.write_fua(data, offset)
+    }
+}
+
+#[test]
+fn a_journal_on_sectors_of_4096_bytes() {
+    for flushes in [Flushes::Two, Flushes::One] {
+        for way in [
+            CommitWay::Serial,
+            CommitWay::Coalesced,
+            CommitWay::Cooperative,
+        ] {
+            let (log, home) = (Sectors::new(64), Sectors::new(64));
+            let new = FormatOptions::new(BLOCK as u32).flushes(flushes);
+            format(log.clone(), &new).unwrap();
+            let options = Options::new(BLOCK as u32).way(way);
+            let journal = Journal::open(log.clone(), home.clone(), options).unwrap();
+            for number in 0..40 {
+                let mut handle = journal.begin(2).unwrap();
+                handle.get_write(number).unwrap().dirty().unwrap();
+                handle.revoke(63).unwrap();
+                handle.stop_durable().unwrap();
+            }
+            assert!(journal.stats().checkpoints > 0);
+            drop(journal);
+            recover(log, home, BLOCK as u32, &Place::whole()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_compact_log_on_sectors_of_4096_bytes() {
+    let device = Sectors::new(64);
+    let options = compact::Options::new().block_bytes(BLOCK as u64);
+    let log = compact::Log::create(device.clone(), &options).unwrap();
+    let lsn = log.append_durable(b"record").unwrap();
+    log.truncate(lsn).unwrap();
+    log.close().unwrap();
+    let log = compact::Log::open(device.clone(), &options).unwrap();
+    assert_eq!(log.records().count(), 1);
+    drop(log);
+    compact::Log::<Arc<Sectors>>::wipe(device).unwrap();
+}
+
+/// The last bytes of a file whose length is no multiple of a sector.
+#[test]
+fn the_end_of_a_file_is_read_past_the_cache_too() {
+    let folder = tempfile::tempdir().unwrap();
+    for mode in [FileMode::Buffered, FileMode::Direct, FileMode::Dsync] {
+        for len in [1000_u64, 4096, 5000] {
+            let path = folder.path().join(format!("{mode:?}-{len}"));
+            let storage = match FileStorage::create(path, len, mode) {
+                Ok(storage) => storage,
+                Err(error) => {
+                    println!("SKIPPED {mode:?}: {error}");
+                    break;
+                }
+            };
+            let mut all = vec![1; len as usize];
+            storage.read_at(&mut all, 0).unwrap();
+            assert!(all.iter().all(|byte| *byte == 0), "{mode:?}, {len}");
+            storage.read_at(&mut all[..1], len - 1).unwrap();
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A process that is killed between two stores to persistent memory, of 8 bytes each: what the journal of blocks makes of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use spanlock_journal::Storage;
+use spanlock_journal::jbd2::{Extent, FormatOptions, Journal, Options, Place, format};
+use spanlock_journal::storage::PmemStorage;
+use spanlock_pmem::{Durable, Flushed, Pmem, RegionId, Written};
+
+const BLOCK: usize = 1024;
+const BLOCKS: u64 = 8;
+const LOG_BLOCKS: u64 = 36;
+const ROUNDS: u8 = 12;
+
+/// Memory that keeps so many more stores, and none after them.
+struct Mortal {
+    id: RegionId,
+    words: Vec<AtomicU64>,
+    left: AtomicI64,
+}
+
+impl Mortal {
+    fn new(image: &[u64], stores: i64) -> Arc<Self> {
+        Arc::new(Mortal {
+            id: RegionId::new(),
+            words: image.iter().copied().map(AtomicU64::new).collect(),
+            left: stores.into(),
+        })
+    }
+
+    fn is_alive(&self) -> bool {
+        self.left.load(Relaxed) > 0
+    }
+
+    fn image(&self) -> Vec<u64> {
+        self.words.iter().map(|word| word.load(Relaxed)).collect()
+    }
+}
+
+// SAFETY: it survives what the test says; slice indexing checks every range, and all accesses are atomic.
+unsafe impl Pmem for Mortal {
+    fn len(&self) -> u64 {
+        self.words.len() as u64 * 8
+    }
+
+    unsafe fn read(&self, at: u64, into: &mut [u8]) {
+        for (byte, at) in into.iter_mut().zip(at as usize..) {
+            *byte = self.words[at / 8].load(Relaxed).to_le_bytes()[at % 8];
+        }
+    }
+
+    unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
+        assert!(at.is_multiple_of(8) && data.len().is_multiple_of(8));
+        let words = &self.words[at as usize / 8..][..data.len() / 8];
+        for (word, bytes) in words.iter().zip(data.chunks_exact(8)) {
+            if self.left.fetch_sub(1, Relaxed) > 0 {
+                word.store(u64::from_le_bytes(bytes.try_into().unwrap()), Relaxed);
+            }
+        }
+        // SAFETY: stored above, inside.
+        unsafe { Written::new(self.id, at..at + data.len() as u64) }
+    }
+
+    unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
+        // SAFETY: the caller's promise is the same.
+        self.flush(unsafe { self.write(at, data) })
+    }
+
+    fn flush(&self, written: Written) -> Flushed {
+        written.into_range(self.id);
+        // SAFETY: there is nothing to write back.
+        unsafe { Flushed::new() }
+    }
+
+    fn fence(&self, _: Flushed) -> Durable {
+        // SAFETY: there is nothing to wait for.
+        unsafe { Durable::new() }
+    }
+
+    fn publish(&self, at: u64, value: u64, _: Durable) -> Written {
+        // SAFETY: all accesses are atomic.
+        unsafe { self.write(at, &value.to_le_bytes()) }
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        self.words[at as usize / 8].load(Relaxed)
+    }
+}
+
+fn storage(region: &Arc<Mortal>) -> Arc<PmemStorage<Arc<Mortal>>> {
+    Arc::new(PmemStorage::sectors(region.clone()).unwrap())
+}
+
+fn place() -> Place {
+    Place::extents([Extent {
+        first: BLOCKS,
+        blocks: LOG_BLOCKS,
+    }])
+}
+
+fn open(region: &Arc<Mortal>) -> Journal {
+    let storage = storage(region);
+    let options = Options::new(BLOCK as u32).place(place());
+    Journal::open(storage.clone(), storage, options).unwrap()
+}
+
+/// Rounds, each of which fills two blocks; the last one that was acknowledged while the memory was alive.
+fn run(region: &Arc<Mortal>) -> u8 {
+    let journal = open(region);
+    let mut acknowledged = 0;
+    for round in 1..=ROUNDS {
+        let mut handle = journal.begin(2).unwrap();
+        for number in 0..2 {
+            let mut block = handle.get_write(number).unwrap();
+            block.fill(round);
+            block.dirty().unwrap();
+        }
+        handle.stop_durable().unwrap();
+        if region.is_alive() {
+            acknowledged = round;
+        }
+    }
+    assert!(journal.stats().checkpoints > 0);
+    journal.close().unwrap();
+    acknowledged
+}
+
+#[test]
+fn a_journal_that_is_killed_between_two_stores() {
+    let region = Mortal::new(
+        &vec![0; (BLOCKS + LOG_BLOCKS + 1) as usize * BLOCK / 8],
+        i64::MAX,
+    );
+    format(
+        storage(&region),
+        &FormatOptions::new(BLOCK as u32).place(place()),
+    )
+    .unwrap();
+    let formatted = region.image();
+    let region = Mortal::new(&formatted, i64::MAX);
+    assert_eq!(run(&region), ROUNDS);
+    let stores = i64::MAX - region.left.load(Relaxed);
+    for stores in (0..stores).step_by(13) {
+        let region = Mortal::new(&formatted, stores);
+        let acknowledged = run(&region);
+        let region = Mortal::new(&region.image(), i64::MAX);
+        let journal = open(&region);
+        let mut found = [[0; BLOCK]; 2];
+        for (block, into) in (0..).zip(&mut found) {
+            journal.read(block, into).unwrap();
+        }
+        assert!(found[0].iter().all(|byte| *byte == found[0][0]), "{stores}");
+        assert_eq!(found[0], found[1], "half of a handle, after {stores}");
+        assert!(found[0][0] >= acknowledged, "{stores}");
+        journal.close().unwrap();
+    }
+}
+
+#[test]
+fn a_sector_is_old_or_new() {
+    let old = Mortal::new(&[0x1111; 512], i64::MAX);
+    old.words[384].store(0, Relaxed); // where the spare's mark is
+    let image = old.image();
+    for stores in 0..300 {
+        let region = Mortal::new(&image, stores);
+        storage(&region).write_fua(&[9; 1000], 24).unwrap();
+        let region = Mortal::new(&region.image(), i64::MAX);
+        let mut now = vec![0; 1536];
+        storage(&region).read_at(&mut now, 0).unwrap();
+        for (sector, range) in [24..512, 512..1024].into_iter().enumerate() {
+            let news = now[range.clone()].iter().filter(|byte| **byte == 9).count();
+            assert!(
+                news == 0 || news == range.len(),
+                "sector {sector}, {stores}: {news}"
+            );
+        }
+        assert!(now[..24].iter().chain(&now[1024..]).all(|byte| *byte != 9));
+    }
+    // Something else is there.
+    old.words[384].store(5, Relaxed);
+    assert!(PmemStorage::sectors(old).is_err());
+    assert!(PmemStorage::sectors(Mortal::new(&[0; 64], i64::MAX)).is_err());
+}
