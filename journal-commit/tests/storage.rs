@@ -83,6 +83,7 @@ fn a_file_has_one_opener() {
     let first = FileStorage::create(&path, 4096, FileMode::Buffered).unwrap();
     let second = FileStorage::open(&path, FileMode::Buffered).unwrap_err();
     assert_eq!(second.kind(), ErrorKind::ResourceBusy, "{second}");
+    assert!(second.to_string().contains("journal: another opener"), "{second}");
     drop(first);
     assert_eq!(
         FileStorage::open(&path, FileMode::Buffered).unwrap().len(),
@@ -90,7 +91,9 @@ fn a_file_has_one_opener() {
     );
     let again = FileStorage::create(&path, 4096, FileMode::Buffered).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::AlreadyExists);
-    assert!(FileStorage::open(folder.path().join("none"), FileMode::Buffered).is_err());
+    let none = FileStorage::open(folder.path().join("none"), FileMode::Buffered).unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::NotFound);
+    assert!(none.to_string().contains("none: "), "{none}");
     assert!(FileStorage::open(folder.path(), FileMode::Buffered).is_err());
 }
 

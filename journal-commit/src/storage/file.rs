@@ -60,9 +60,14 @@ impl FileStorage {
     /// behind.
     pub fn create(path: impl AsRef<Path>, len: u64, mode: FileMode) -> io::Result<Self> {
         let path = path.as_ref();
+        Self::made(path, len, mode).map_err(|error| at(path, error))
+    }
+
+    fn made(path: &Path, len: u64, mode: FileMode) -> io::Result<Self> {
         let file = options(mode).create_new(true).open(path)?;
-        let made = lock(&file).and_then(|()| zero(path, &file, len));
-        match made {
+        // If another opener was quicker, it is its file.
+        lock(&file)?;
+        match zero(path, &file, len) {
             Ok(()) => Self::new(file, len, mode),
             Err(error) => {
                 // The error that brought us here is the one to tell.
@@ -74,6 +79,11 @@ impl FileStorage {
 
     /// Opens a file or block device as it is. Its length is what it has now.
     pub fn open(path: impl AsRef<Path>, mode: FileMode) -> io::Result<Self> {
+        let path = path.as_ref();
+        Self::opened(path, mode).map_err(|error| at(path, error))
+    }
+
+    fn opened(path: &Path, mode: FileMode) -> io::Result<Self> {
         let mut file = options(mode).open(path)?;
         let kind = file.metadata()?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
@@ -240,6 +250,11 @@ fn options(mode: FileMode) -> OpenOptions {
         .write(true)
         .custom_flags(flags.bits().cast_signed());
     options
+}
+
+/// The error, with the file that it is about.
+fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn lock(file: &File) -> io::Result<()> {
