@@ -83,7 +83,10 @@ fn a_file_has_one_opener() {
     let first = FileStorage::create(&path, 4096, FileMode::Buffered).unwrap();
     let second = FileStorage::open(&path, FileMode::Buffered).unwrap_err();
     assert_eq!(second.kind(), ErrorKind::ResourceBusy, "{second}");
-    assert!(second.to_string().contains("journal: another opener"), "{second}");
+    assert!(
+        second.to_string().contains("journal: another opener"),
+        "{second}"
+    );
     drop(first);
     assert_eq!(
         FileStorage::open(&path, FileMode::Buffered).unwrap().len(),
