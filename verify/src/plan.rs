@@ -230,12 +230,14 @@ const UNBOUNDED: &[&str] = &[
     // Of a journal's commit.
     "wake-3",
     "hand-over-3",
-    "hand-on-3",
+    "let-go-3",
     "drain-3",
-    "beside-a-failure-3",
+    "fail-3",
+    "wait-3",
     "gather-3",
     "commit-3",
     "third",
+    "truncate-3",
 ];
 
 /// Searches of two threads that take more than twenty seconds or so: the full run makes them; the normal one goes up to a number of preemptions there, or draws schedules. Beginnings of names.

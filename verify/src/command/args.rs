@@ -22,7 +22,7 @@ pub struct Args {
     /// Only the searches of some thousand executions
     #[arg(long)]
     pub quick: bool,
-    /// Also the long rows, three threads without bound and a million schedules a lock, the mutants and the defects; writes a report
+    /// Also the long rows, three threads without bound and a million schedules of each primitive, the mutants and the defects; writes a report
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// Only rows whose name contains TEXT; may be given several times

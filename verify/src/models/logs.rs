@@ -75,6 +75,13 @@ pub fn programs() -> Vec<Program> {
             [&[Op::Truncate], &[Op::Truncate]],
             || records(&[truncate, truncate], 2..2),
         ),
+        program(
+            LOG,
+            "truncate-3",
+            record,
+            [&[Op::Truncate], &[Op::Truncate], &[Op::Truncate]],
+            || records(&[truncate, truncate, truncate], 2..2),
+        ),
         crowd(LOG, "crowd-4", record, 4, || {
             records(&[truncate, append, append, append], 2..5);
         }),

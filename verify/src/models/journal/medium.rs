@@ -70,6 +70,13 @@ pub(super) fn programs() -> Vec<Program> {
             [flush, &[Op::Begin, Op::End], &[Op::Begin, Op::End]],
             || poisoned(&[acknowledge, lose, write]),
         ),
+        program(
+            NAME,
+            "fail-3",
+            beside,
+            [&[Op::Fail], flush, &[Op::Begin, Op::End]],
+            || poisoned(&[fail, acknowledge, write]),
+        ),
         crowd(NAME, "crowd-4", beside, 4, || {
             poisoned(&[lose, acknowledge, acknowledge, wait_for_ever]);
         }),

@@ -68,6 +68,17 @@ pub(super) fn programs() -> Vec<Program> {
             ],
             || owned(&[take_over, open_and_die, seal_at_once]),
         ),
+        program(
+            NAME,
+            "let-go-3",
+            one,
+            [
+                &[Op::Open, Op::Own, Op::LetGo],
+                &[Op::Own, Op::LetGo],
+                &[Op::Own, Op::LetGo],
+            ],
+            || owned(&[open_and_die, die, die]),
+        ),
         crowd(NAME, "crowd-4", one, 4, || {
             owned(&[take_over, open_and_die, die, seal]);
         }),

@@ -57,6 +57,13 @@ pub(super) fn programs() -> Vec<Program> {
             [main, &[Op::Help, Op::Wait], &[Op::Help, Op::Wait]],
             || works(scene(1, true), &[commit, help_and_wait, help_and_wait]),
         ),
+        program(
+            NAME,
+            "wait-3",
+            durable,
+            [main, &[Op::Wait], &[Op::Wait]],
+            || works(scene(1, true), &[commit, wait, wait]),
+        ),
         crowd(NAME, "crowd-4", durable, 4, || {
             works(
                 scene(2, true),
