@@ -236,7 +236,7 @@ const UNBOUNDED: &[&str] = &[
     "wait-3",
     "gather-3",
     "commit-3",
-    "third",
+    "nobody-comes-3",
     "truncate-3",
 ];
 

@@ -114,6 +114,18 @@ fn gathering() -> Vec<Program> {
             )
         },
         Program {
+            faults: alone,
+            ..program(
+                RENDEZVOUS,
+                "nobody-comes-3",
+                "who waits and whom nobody meets leads when its deadline has passed",
+                [COMMIT, &[Op::Join], &[Op::Join]],
+                || {
+                    at_once(&Log::new(3), &[commit, join, join]);
+                },
+            )
+        },
+        Program {
             faults: all,
             ..program(
                 RENDEZVOUS,
