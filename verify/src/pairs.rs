@@ -280,7 +280,12 @@ const JOURNAL: &[(&str, &[Operation])] = &[
     ),
     (
         "compact-rendezvous",
-        &[Operation::Join, Operation::Fail, Operation::Wait],
+        &[
+            Operation::Join,
+            Operation::Fail,
+            Operation::Wait,
+            Operation::Look,
+        ],
     ),
     ("compact-log", &[Operation::Commit, Operation::Truncate]),
     // Main's other thread is the journal's own, which does nothing that somebody asks for: no two operations.

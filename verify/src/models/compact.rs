@@ -101,6 +101,15 @@ fn gathering() -> Vec<Program> {
                 Log::failing_of(2, &[fail, commit_or_learn]);
             },
         ),
+        program(
+            RENDEZVOUS,
+            "fail-look",
+            "the first failure stays, and what was durable stays so",
+            [&[Op::Fail, Op::Look], &[Op::Fail, Op::Look]],
+            || {
+                Log::failing_of(2, &[fail, fail]);
+            },
+        ),
         Program {
             faults: alone,
             ..program(
