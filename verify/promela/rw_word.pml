@@ -11,10 +11,10 @@
  * | here | mirrors |
  * |---|---|
  * | take | range-lock/src/rw_word.rs: take, admits |
- * | arrive | range-lock/src/words.rs: arrive, take_at_once, arrive_among_waiters; sync/src/wait.rs: may_be_occupied, pass, first_against |
+ * | arrive | range-lock/src/words.rs: arrive, take_at_once, arrive_among_waiters; sync/src/wait.rs: may_be_occupied, pass; sync/src/wait/bucket.rs: first_against |
  * | join, is_in_front, leave | range-lock/src/words/progress.rs: poll, drive, look; sync/src/wait.rs: join, is_in_front, leave |
  * | sleep | sync/src/parker.rs: park, wake_by_ref |
- * | give_back | range-lock/src/rw_word.rs: give_back; range-lock/src/words.rs: unlock, wake, wake_fronts; sync/src/wait.rs: is_occupied, wake, calls |
+ * | give_back | range-lock/src/rw_word.rs: give_back; range-lock/src/words.rs: unlock, wake, wake_fronts; sync/src/wait.rs: is_occupied, wake; sync/src/wait/bucket.rs: calls |
  *
  * Claims: exclusion (assertions), and `granted`: thread 0, which is as good as any, gets what it waits for. (So there is no deadlock: somebody
  * would wait in it.)
