@@ -227,7 +227,7 @@ const MANY_SCHEDULES: u64 = 1_000_000;
 const UNBOUNDED: &[&str] = &[
     "tries-3",
     "grace-3",
-    // Of a journal's commit.
+    // Of a journal's commit, machine by machine; a whole journal has none that ends.
     "wake-3",
     "hand-over-3",
     "let-go-3",

@@ -120,7 +120,7 @@ impl Inner {
     fn lock_running(&self, transaction: &Transaction) -> Option<Locked> {
         let began = Instant::now();
         let is_over = || self.state.lock().stopping;
-        if !transaction.updates.lock_and_drain_unless(is_over) {
+        if !transaction.updates.lock_and_drain(is_over) {
             return None;
         }
         let draining = began.elapsed();

@@ -79,6 +79,7 @@ impl Tickets {
                 return None;
             }
             if defect(Defect::TicketTwice) {
+                // Relaxed: wrong on purpose, and not by its ordering.
                 self.next.store(next + 1, Relaxed);
                 return Some(next);
             }

@@ -108,14 +108,8 @@ impl Updates {
         }
     }
 
-    /// Lets nobody join any more, and sleeps until all have left.
-    pub fn lock_and_drain(&self) {
-        let drained = self.lock_and_drain_unless(|| false);
-        debug_assert!(drained, "it does not give up");
-    }
-
-    /// The same; false if some are in and `give_up` says so. Who makes it say so [wakes](Self::wake) the drainer.
-    pub fn lock_and_drain_unless(&self, give_up: impl Fn() -> bool) -> bool {
+    /// Lets nobody join any more, and sleeps until all have left; false if some are in and `give_up` says so. Who makes it say so [wakes](Self::wake) the drainer.
+    pub fn lock_and_drain(&self, give_up: impl Fn() -> bool) -> bool {
         // Relaxed: it publishes nothing. It and the joins are read-modify-writes of one word: each join sees it or was before it.
         self.word.fetch_or(LOCKED, Relaxed);
         self.drained.wait_until(|| {
@@ -147,7 +141,7 @@ mod tests {
         assert_eq!(updates.join(1, 10), Err(Refused::Full));
         updates.leave(0);
         updates.leave(0);
-        updates.lock_and_drain();
+        updates.lock_and_drain(|| false);
         assert_eq!(updates.join(0, 10), Err(Refused::Locked));
     }
 
@@ -174,7 +168,7 @@ mod tests {
                         }
                     });
                 }
-                updates.lock_and_drain();
+                updates.lock_and_drain(|| false);
                 // SAFETY: nobody is in, and nobody joins any more.
                 let all: u32 = shared.0.with(|all| unsafe { (*all).iter().sum() });
                 assert_eq!(u64::from(all), updates.word.load(Relaxed) & CREDITS);

@@ -67,7 +67,7 @@ fn commit(works: &[fn(usize, &Scene) -> Vec<u32>]) {
 
 /// What the commit sees of each thread.
 fn drain(me: usize, (updates, done): &Scene) -> Vec<u32> {
-    updates.lock_and_drain();
+    updates.lock_and_drain(|| false);
     perform(Op::Drain);
     note(me, format!("{:?}", done.all()));
     done.all().to_vec()
@@ -105,7 +105,7 @@ fn credits() {
     assert_eq!(updates.join(4 - used, 3), Err(Refused::Full));
     assert_eq!(updates.join(3 - used, 3), Ok(()));
     updates.leave(0);
-    updates.lock_and_drain();
+    updates.lock_and_drain(|| false);
     assert_eq!(updates.join(0, 3), Err(Refused::Locked));
 }
 
@@ -114,7 +114,7 @@ fn give_up() {
     let scene = Arc::new((Updates::new(), AtomicBool::new(false)));
     let drain = |me: usize, (updates, is_over): &(Updates, AtomicBool)| {
         // Relaxed, here and below: the signal's own lock orders it.
-        let drained = updates.lock_and_drain_unless(|| is_over.load(Relaxed));
+        let drained = updates.lock_and_drain(|| is_over.load(Relaxed));
         perform(Op::Drain);
         note(me, if drained { "all have left" } else { "given up" });
         drained
