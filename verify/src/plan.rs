@@ -322,6 +322,18 @@ const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
 
 /// Every row, the long ones too.
 pub fn jobs() -> Vec<Job> {
+    jobs_of(|_| true)
+}
+
+/// The row of this name, without planning all the others: a process that runs one row needs no more.
+pub fn job(name: &str) -> Option<Job> {
+    let beginning = |it: &Program| format!("{}/{}/", it.primitive, it.property);
+    let mut rows = jobs_of(|it| name.starts_with(&beginning(it))).into_iter();
+    rows.find(|job| job.name() == name)
+}
+
+/// The rows of some programs.
+fn jobs_of(chosen: impl Fn(&Program) -> bool) -> Vec<Job> {
     let programs = programs();
     let is_drawn = |it: &&Program| matches!(it.run, Run::Once(_)) && !it.is_searched();
     let mut drawn: HashMap<&str, u64> = HashMap::new();
@@ -329,10 +341,8 @@ pub fn jobs() -> Vec<Job> {
         *drawn.entry(program.primitive).or_default() += 1;
     }
     let beside = |it: &Program| drawn.get(it.primitive).copied().unwrap_or_default();
-    programs
-        .iter()
-        .flat_map(|it| rows(it, beside(it)))
-        .collect()
+    let chosen = programs.iter().filter(|it| chosen(it));
+    chosen.flat_map(|it| rows(it, beside(it))).collect()
 }
 
 /// The rows of a program, of a primitive that has so many programs under random schedules alone.
@@ -443,5 +453,41 @@ fn under_faults(plain: Job) -> Vec<Job> {
         false => vec![row(1, None, false), row(2, None, true)],
         true if has_long => vec![row(1, few, false), row(1, None, true), row(2, few, true)],
         true => vec![row(1, few, false), row(2, few, true)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_primitive_has_three_threads_at_bound_three_or_more_in_both_modes_of_loom() {
+        let jobs = jobs();
+        let is_ours =
+            |job: &&Job| job.program.primitive != "litmus" && job.mode.checker().cfg().is_some();
+        let primitives: BTreeSet<_> = jobs
+            .iter()
+            .filter(is_ours)
+            .map(|job| job.program.primitive)
+            .collect();
+        let three = |job: &&Job| {
+            job.program.threads == 3
+                && job.bound.is_none_or(|bound| bound >= 3)
+                && job.faults == 0
+                && !job.long
+        };
+        let there: BTreeSet<_> = jobs
+            .iter()
+            .filter(three)
+            .map(|job| (job.program.primitive, job.mode.name()))
+            .collect();
+        let pairs = primitives
+            .into_iter()
+            .flat_map(|it| [(it, "weak"), (it, "rmw-load")]);
+        let missing: Vec<_> = pairs.filter(|pair| !there.contains(pair)).collect();
+        // A whole journal's three threads are drawn alone: the machines it is made of are searched.
+        assert_eq!(missing, [("journal", "weak"), ("journal", "rmw-load")]);
     }
 }

@@ -1,11 +1,10 @@
 //! Single and double faults are found by running.
 
 use spanlock_verify::command::{Built, Ended, build, explore};
-use spanlock_verify::plan::{Checker, Job, jobs};
+use spanlock_verify::plan::{self, Checker, Job, jobs};
 
 fn job(name: &str) -> Job {
-    let found = jobs().into_iter().find(|job| job.name() == name);
-    found.unwrap_or_else(|| panic!("no row is called {name}"))
+    plan::job(name).unwrap_or_else(|| panic!("no row is called {name}"))
 }
 
 fn run(built: &Built, name: &str, more: &[&str]) -> Ended {

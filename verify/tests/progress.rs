@@ -1,12 +1,11 @@
 //! Rows tell how long nobody gets on, and how many pass one that waits; and fail by it.
 
 use spanlock_verify::command::{Built, Ended, build, explore};
-use spanlock_verify::plan::{Checker, Job, jobs};
+use spanlock_verify::plan::{self, Checker, Job, jobs};
 use spanlock_verify::row::{FAILURE, Found, Overtaking};
 
 fn job(name: &str) -> Job {
-    let found = jobs().into_iter().find(|job| job.name() == name);
-    found.unwrap_or_else(|| panic!("no row is called {name}"))
+    plan::job(name).unwrap_or_else(|| panic!("no row is called {name}"))
 }
 
 fn run(built: &Built, name: &str, more: &[&str]) -> Ended {

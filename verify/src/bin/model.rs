@@ -29,7 +29,7 @@ mod checked {
     use spanlock_testkit::Driven;
     #[cfg(spanlock_shuttle)]
     use spanlock_verify::models::linear::Scenarios;
-    use spanlock_verify::plan::{Job, Mode, jobs};
+    use spanlock_verify::plan::{Job, Mode, job};
     use spanlock_verify::program::Run;
     #[cfg(spanlock_loom)]
     use spanlock_verify::program::{Fault, FaultKind};
@@ -119,8 +119,7 @@ mod checked {
         }
         MISTAKES.set(mistakes).unwrap_or_default();
         let name = name.unwrap_or_else(|| refuse("no --row"));
-        let job = jobs().into_iter().find(|job| job.name() == name);
-        let mut job = job.unwrap_or_else(|| refuse(&format!("no row is called {name}")));
+        let mut job = job(&name).unwrap_or_else(|| refuse(&format!("no row is called {name}")));
         if let Some(few) = preemptions {
             job.bound = Some(job.bound.map_or(few, |bound| bound.min(few)));
         }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -53,29 +52,21 @@ pub fn build(checkers: &[Checker]) -> Result<Built> {
     let progress = ProgressBar::new_spinner();
     progress.set_message(format!("building the models under {}", names.join(" and ")));
     progress.enable_steady_tick(Duration::from_millis(100));
-    // At the same time: each ends with one large crate, which a single core builds.
-    let binaries: Vec<_> = thread::scope(|scope| {
-        let start = |&checker: &Checker| {
-            let folder = target.join("verify").join(checker.name());
-            scope.spawn(move || build_one(checker, &folder))
-        };
-        let builds: Vec<_> = checkers.iter().map(start).collect();
-        builds
-            .into_iter()
-            .map(thread::ScopedJoinHandle::join)
-            .collect()
+    // One after the other: cargo uses all cores, and two at once are slower.
+    let builds = checkers.iter().map(|&checker| {
+        let binary = build_one(checker, &target.join("verify").join(checker.name()));
+        let name = checker.name();
+        binary.with_context(|| format!("the models do not build under {name}"))
     });
+    let binaries: Result<Vec<_>> = builds.collect();
     progress.finish_and_clear();
     let mut built = Built {
         binaries: HashMap::new(),
         versions: HashMap::new(),
     };
-    for (&checker, binary) in checkers.iter().zip(binaries) {
-        let name = checker.name();
-        let binary = binary.expect("a build does not panic");
-        let binary = binary.with_context(|| format!("the models do not build under {name}"))?;
+    for (&checker, binary) in checkers.iter().zip(binaries?) {
         built.binaries.insert(checker, binary);
-        if let Some(version) = version_of(&metadata, name) {
+        if let Some(version) = version_of(&metadata, checker.name()) {
             built.versions.insert(checker, version);
         }
     }

@@ -14,11 +14,8 @@ use crate::plan::Job;
 use crate::program::Run;
 use crate::row::Row;
 
-/// A row of more executions is not for `--quick`.
-const QUICK: u64 = 10_000;
-
-/// Nor is one of more under faults, of which there are many.
-const QUICK_UNDER_FAULTS: u64 = 1_000;
+/// A row of more executions is not for `--quick`: three minutes on two cores, of which the builds of the models take most.
+const QUICK: u64 = 500;
 
 /// Programs that are drawn until a million operations were done: about that many schedules.
 const HISTORIES: u64 = 100_000;
@@ -83,11 +80,7 @@ impl Counts {
     pub(super) fn is_quick(&self, job: &Job) -> bool {
         let search = !job.long && job.mode.is_counted();
         let cut = job.program.threads == 2 && job.bound.is_some();
-        let most = match job.faults {
-            0 => QUICK,
-            _ => QUICK_UNDER_FAULTS,
-        };
-        search && !cut && self.of(job).is_some_and(|executions| executions <= most)
+        search && !cut && self.of(job).is_some_and(|executions| executions <= QUICK)
     }
 
     /// Takes the executions of `rows` for right, forgets rows that are in no plan any more, and writes the file.

@@ -278,13 +278,12 @@ fn list<'a>(outcomes: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::jobs;
+    use crate::plan;
 
     #[test]
     fn what_is_claimed_and_never_performed_is_told() {
         let name = "srl-array/exclusion/loom/weak";
-        let job = jobs().into_iter().find(|job| job.name() == name);
-        let job = job.expect("a row");
+        let job = plan::job(name).expect("a row");
         let mut found = Found::default();
         let why = unperformed(&job, &found);
         assert!(why.is_some_and(|why| why.contains("thread 0 never performs `acquire-exclusive`")));
