@@ -15,7 +15,7 @@ use crate::program::Run;
 use crate::row::Row;
 
 /// A row of more executions is not for `--quick`: three minutes on two cores, of which the builds of the models take most.
-const QUICK: u64 = 500;
+const QUICK: u64 = 300;
 
 /// Programs that are drawn until a million operations were done: about that many schedules.
 const HISTORIES: u64 = 100_000;
