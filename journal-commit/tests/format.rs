@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use spanlock_journal::Storage;
-use spanlock_journal::jbd2::{Error, Extent, Flushes, FormatOptions, Place, format, recover};
+use spanlock_journal::jbd2::{
+    Error, Extent, Flushes, FormatOptions, Journal, Options, Place, format, recover,
+};
 use spanlock_journal::testing::Recorded;
 
 const BLOCK: u32 = 1024;
@@ -97,6 +99,23 @@ fn what_is_no_journal_of_ours_is_refused() {
     assert!(matches!(sum, BadSuperblock { .. }), "{sum}");
     let both = changed(Two, 0x24, &big_endian(1));
     assert!(matches!(both, BadSuperblock { .. }), "{both}");
+}
+
+/// As Linux leaves it in the superblock of a journal that it aborted; `dumpe2fs` shows it as "Journal errno".
+#[test]
+fn the_error_that_aborted_a_journal_is_told_until_somebody_clears_it() {
+    let device = formatted(Flushes::One);
+    let recovered =
+        || recover(device.clone(), Recorded::new(4096), BLOCK, &Place::whole()).unwrap();
+    assert_eq!(recovered().errno, 0);
+    device.write_at(&(-5_i32).to_be_bytes(), 0x20).unwrap();
+    for _ in 0..2 {
+        assert_eq!(recovered().errno, -5);
+        let home = Recorded::new(64 * BLOCK as usize);
+        let journal = Journal::open(device.clone(), home, Options::new(BLOCK)).unwrap();
+        assert_eq!(journal.recovery().errno, -5);
+        journal.close().unwrap();
+    }
 }
 
 /// Its log would be written over the superblock.

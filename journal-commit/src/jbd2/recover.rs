@@ -54,6 +54,11 @@ pub struct Recovery {
     pub dropped: Option<Tid>,
     /// The next transaction's number.
     pub next: Tid,
+    /// What Linux left in the superblock when it gave the journal up: an error of `errno.h`, negative; 0 if it did not.
+    ///
+    /// The log is recovered all the same, and the number stays. What the journal protects may be inconsistent by something that no log mends: have it
+    /// checked, by what wrote it (`e2fsck` does, and clears the number).
+    pub errno: i32,
 }
 
 /// Recovers the journal at `place` in `log`, with blocks of `block_bytes`, and empties it: `home` is then as after the last committed transaction,
@@ -95,6 +100,7 @@ pub(crate) fn replay(
         revoked: 0,
         dropped: None,
         next: superblock.sequence().next(),
+        errno: superblock.errno(),
     };
     if superblock.start() == 0 {
         return Ok(done);

@@ -120,6 +120,11 @@ impl Superblock {
         self.get(START_AT)
     }
 
+    /// What made Linux give the journal up: negative, or 0.
+    pub(crate) fn errno(&self) -> i32 {
+        self.get(ERRNO_AT).cast_signed()
+    }
+
     pub(crate) fn uuid(&self) -> [u8; UUID_BYTES] {
         let uuid = &self.bytes[UUID_AT..UUID_AT + UUID_BYTES];
         uuid.try_into().expect("sixteen bytes")
