@@ -7,6 +7,8 @@
 //!   granted anything by another's leaving.
 //! - `wake-before-change`: in the interval tree whom to wake comes out of the change itself.
 //! - `no-aging`: `rw-distributed` does not bound it as a whole.
+//! - `waiter-stays`: the other locks wait by the word's queue, or by the interval tree's.
+//! - `srl-gate` is `srl-array` with a wide range: its words are taken and given back by the same lines.
 //! - `try-keeps`: who finds all that he wants in one word or one tree takes it in one step.
 
 use spanlock_sync::Defect::{self, *};

@@ -195,6 +195,9 @@ pub struct Overtaking {
     pub refused: bool,
 }
 
+/// The exit status of that process if it does not take what it was asked for.
+pub const REFUSES: i32 = 2;
+
 /// How its lines on standard error begin that tell what failed.
 pub const FAILURE: &str = "failure: ";
 

@@ -221,6 +221,48 @@ fn merge_joins_and_refuses() {
     let output = verify(&["merge", &text(&another), &o]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(told.contains("cargo verify mutants"), "{told}");
+    // Once they were judged they can be given.
+    let survivor = r#"[{"site": "a.rs:1:2:load", "mutation": "Acquire->Relaxed", "verdict": "SURVIVED", "model": null,
+        "executions": null, "reason": null, "replay": null}]"#;
+    let found = r#"[{"defect": "no-aging", "what": "", "lock": "srl-array", "expected": [], "verdict": "KILLED",
+        "model": "srl-array/bounded-overtaking/loom/weak", "executions": 7, "failure": "it fails", "replay": null}]"#;
+    let written = |name: &str, json: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, json).expect("can write");
+        text(&path)
+    };
+    let (mutants, defects) = (written("m.json", survivor), written("d.json", found));
+    let both = [
+        "merge",
+        &text(&another),
+        &o,
+        "--mutants",
+        &mutants,
+        "--defects",
+        &defects,
+    ];
+    let output = verify(&[&both[..], &["--report", &text(folder.path())]].concat());
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("SURVIVED: a.rs:1:2:load Acquire->Relaxed"),
+        "{told}"
+    );
+    assert!(told.contains("1 seeded defects: 1 KILLED"), "{told}");
+    assert!(!told.contains("are in no part"), "{told}");
+    assert!(
+        report("verify.md").contains("## Seeded defects")
+            && report("mutants.json").contains("a.rs:1:2")
+    );
+    refuses(
+        &["merge", &a, &b, "--mutants", &defects],
+        &["d.json:2:", "not what `cargo verify mutants --json` writes"],
+    );
+    let none = written("none.json", "[]");
+    refuses(
+        &["merge", &a, &b, "--defects", &none],
+        &["none.json: there is nothing in it"],
+    );
 
     // What does not pass in a part does not pass in the whole.
     change(&second, &other, |row| row.verdict = Verdict::Truncated);
@@ -278,31 +320,26 @@ fn defects_that_there_are_not() {
 }
 
 #[test]
-fn a_defect_that_a_row_never_gets_to_is_told() {
+fn a_change_that_a_row_never_gets_to_is_refused() {
     let row = "litmus/message-passing/loom/weak";
-    let output = verify(&["--replay", row, "--defect", "no-recheck"]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}");
-    assert!(
-        told.contains("--defect no-recheck: no execution gets there"),
-        "{told}"
+    refuses(
+        &["--replay", row, "--defect", "no-recheck"],
+        &[
+            "--defect no-recheck: no execution of litmus/message-passing/loom/weak gets there",
+            "defects --list",
+        ],
     );
-}
-
-#[test]
-fn replay_of_a_mutant_shows_its_failure() {
-    let row = "litmus/message-passing/loom/weak";
-    let output = verify(&["--replay", row, "--weaken", "nowhere.rs:1:2:load=Relaxed"]);
-    assert!(
-        output.status.success(),
-        "a site that is not there changes nothing"
+    // As the command of a mutant is, once somebody has changed the file.
+    refuses(
+        &["--replay", row, "--weaken", "nowhere.rs:1:2:load=Relaxed"],
+        &[
+            "nowhere.rs:1:2:load=Relaxed: no execution of",
+            "mutants --sites",
+        ],
     );
-    let output = verify(&["--replay", row, "--weaken", "nowhere.rs=Relaxed"]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(
-        told.contains("write file:line:column:op=ordering"),
-        "{told}"
+    refuses(
+        &["--replay", row, "--weaken", "nowhere.rs=Relaxed"],
+        &["write file:line:column:op=ordering"],
     );
 }
 
@@ -315,20 +352,42 @@ fn json_that_cannot_be_written() {
     refuses(&["--json", "/"], &["--json /", "directory"]);
 }
 
-/// It would take the place of all that a row is about, and the row would not tell.
 #[test]
-fn a_scenario_left_in_the_environment() {
+fn a_report_that_cannot_be_written() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().to_str().expect("text");
+    let row = "litmus/time-out";
+    refuses(
+        &["--filter", row, "--report", "/no/such/folder"],
+        &["--report /no/such/folder: there is no such folder"],
+    );
+    std::fs::create_dir(folder.path().join("verify.html")).expect("can create");
+    refuses(
+        &["--filter", row, "--report", path],
+        &["--report: cannot write", "verify.html"],
+    );
+}
+
+/// They would change what a row is about or draws, and the row would not tell.
+#[test]
+fn what_was_left_in_the_environment() {
+    for name in ["SPANLOCK_SCENARIO", "SPANLOCK_SEED"] {
+        left_in_the_environment(name);
+    }
+}
+
+fn left_in_the_environment(name: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = |json: &Path| {
         let output = Command::new(env!("CARGO_BIN_EXE_verify"))
             .args(["--filter", "litmus/time-out", "--json"])
             .arg(json)
-            .env("SPANLOCK_SCENARIO", "write(0..1)")
+            .env(name, "7")
             .output()
             .expect("the command runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("SPANLOCK_SCENARIO is set"), "{said}");
+        assert!(said.contains(&format!("{name} is set")), "{said}");
     };
     // Whatever ends a run before its end, nothing new is at the place of its rows.
     let (new, old) = (
@@ -348,6 +407,7 @@ fn wrong_flags() {
     refuses(&["--limit", "soon"], &["--limit"]);
     refuses(&["--fast"], &["--fast"]);
     refuses(&["--list", "--json", "x"], &["cannot be used with"]);
+    refuses(&["--list", "--jobs", "2"], &["cannot be used with"]);
 }
 
 #[test]

@@ -35,7 +35,7 @@ mod checked {
     use spanlock_verify::program::{Fault, FaultKind};
     #[cfg(spanlock_shuttle)]
     use spanlock_verify::reduce::Reduced;
-    use spanlock_verify::row::{EVENTS, FAILURE, Found};
+    use spanlock_verify::row::{EVENTS, FAILURE, Found, REFUSES};
     use spanlock_verify::trace;
     #[cfg(spanlock_loom)]
     use spanlock_verify::{faults::every_plan, prune};
@@ -58,10 +58,10 @@ mod checked {
     #[cfg_attr(spanlock_shuttle, allow(dead_code))]
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
 
-    /// Ends the process with status 2 and the reason.
+    /// Ends the process with the reason.
     fn refuse(reason: &str) -> ! {
         eprintln!("model: {reason}");
-        exit(2)
+        exit(REFUSES)
     }
 
     #[cfg(spanlock_loom)]

@@ -19,7 +19,7 @@ pub struct Args {
     /// What to do instead of running rows
     #[command(subcommand)]
     pub command: Option<Subcommand>,
-    /// Only the searches of some thousand executions
+    /// Only the searches of at most 300 executions
     #[arg(long)]
     pub quick: bool,
     /// Also the long rows, three threads without bound and a million schedules of each primitive, the mutants and the defects; writes a report
@@ -37,14 +37,14 @@ pub struct Args {
     /// Write the rows to FILE as a JSON array
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub json: Option<PathBuf>,
-    /// Write verify.json, verify.md and verify.html to FOLDER, with --full of all rows also mutants.json and defects.json [default: `.` with --full, if it is not a part of it]
+    /// Write verify.json, verify.md and verify.html to FOLDER, with --full of all rows also mutants.json and defects.json [default: `.` with --full of all rows]
     #[arg(long, value_name = "FOLDER", conflicts_with = "list")]
     pub report: Option<PathBuf>,
-    /// Commit the executions found: writes them to verify/executions.tsv
+    /// Take the executions found for right: writes them to verify/executions.tsv
     #[arg(long, conflicts_with = "list")]
     pub accept: bool,
     /// Run one row by its full name, and show every step of the execution that fails
-    #[arg(long, value_name = "ROW", conflicts_with_all = ["quick", "full", "filter", "partition", "list", "json", "report", "accept", "limit"])]
+    #[arg(long, value_name = "ROW", conflicts_with_all = ["quick", "full", "filter", "partition", "list", "json", "report", "accept", "limit", "jobs"])]
     pub replay: Option<String>,
     /// Change one site while replaying: file:line:column:operation=Ordering, or =drop
     #[arg(long, value_name = "SITE=CHANGE", requires = "replay")]
@@ -53,10 +53,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", requires = "replay")]
     pub defect: Option<Defect>,
     /// Rows that run at the same time [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "list")]
     pub jobs: Option<NonZeroUsize>,
     /// Stop a row after SECONDS; it is TRUNCATED then [default: 900, and 5400 with --full]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "list")]
     pub limit: Option<u64>,
 }
 
@@ -90,10 +90,16 @@ pub struct MergeArgs {
     /// What --json wrote, of each partition
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// What `cargo verify mutants --json` wrote, once for all partitions
+    #[arg(long, value_name = "FILE")]
+    pub mutants: Option<PathBuf>,
+    /// What `cargo verify defects --json` wrote, once for all partitions
+    #[arg(long, value_name = "FILE")]
+    pub defects: Option<PathBuf>,
     /// Write the rows to FILE as a JSON array
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write verify.json, verify.md and verify.html to FOLDER
+    /// Write verify.json, verify.md and verify.html to FOLDER, and mutants.json and defects.json if they are given
     #[arg(long, value_name = "FOLDER")]
     pub report: Option<PathBuf>,
 }

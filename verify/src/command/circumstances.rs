@@ -11,7 +11,20 @@ use crate::row::Circumstances;
 
 /// Those of a run that begins now and was asked for `rows` rows.
 pub(super) fn now(args: &Args, rows: usize) -> Circumstances {
-    let unknown = || "unknown".to_owned();
+    Circumstances {
+        selection: selection(args),
+        rows,
+        partition: args.partition.unwrap_or(Partition::WHOLE).to_string(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: commit(),
+        rustc: first_line("rustc", &["--version"]).unwrap_or_else(unknown),
+        machine: machine(),
+        date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+    }
+}
+
+/// The commit of these sources, with `-dirty` if they were changed since; `unknown` without git.
+pub(super) fn commit() -> String {
     let git = [
         "describe",
         "--always",
@@ -19,20 +32,19 @@ pub(super) fn now(args: &Args, rows: usize) -> Circumstances {
         "--abbrev=12",
         "--exclude=*",
     ];
-    Circumstances {
-        selection: selection(args),
-        rows,
-        partition: args.partition.unwrap_or(Partition::WHOLE).to_string(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: first_line("git", &git).unwrap_or_else(unknown),
-        rustc: first_line("rustc", &["--version"]).unwrap_or_else(unknown),
-        machine: machine(),
-        date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-    }
+    first_line("git", &git).unwrap_or_else(unknown)
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
 }
 
 fn selection(args: &Args) -> String {
-    let depth = [("--quick", args.quick), ("--full", args.full)];
+    let depth = [
+        ("--quick", args.quick),
+        ("--full", args.full),
+        ("--accept", args.accept),
+    ];
     let depth = depth.into_iter().filter(|(_, is)| *is);
     let mut words: Vec<String> = depth.map(|(name, _)| name.to_owned()).collect();
     let mut filters = args.filter.clone();

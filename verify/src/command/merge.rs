@@ -6,24 +6,37 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use serde::de::DeserializeOwned;
 
 use super::partition::Partition;
 use crate::row::{Circumstances, Row};
 
-/// Reads the rows that `--json` wrote to `path`.
+/// Reads what `command` wrote to `path`.
 ///
 /// # Errors
 /// It cannot be read, or is something else: with line and column.
-pub(super) fn read(path: &Path) -> Result<Vec<Row>> {
+fn read<T: DeserializeOwned>(path: &Path, command: &str) -> Result<Vec<T>> {
     let file = File::open(path).with_context(|| format!("{}: cannot read", path.display()))?;
     serde_json::from_reader(BufReader::new(file)).map_err(|error| {
         anyhow!(
-            "{}:{}:{}: not what `cargo verify --json` writes: {error}",
+            "{}:{}:{}: not what `{command}` writes: {error}",
             path.display(),
             error.line(),
             error.column()
         )
     })
+}
+
+/// The same, of which there must be some.
+///
+/// # Errors
+/// There are none; and those of reading.
+pub(super) fn some<T: DeserializeOwned>(path: &Path, command: &str) -> Result<Vec<T>> {
+    let all = read(path, command)?;
+    if all.is_empty() {
+        bail!("{}: there is nothing in it", path.display());
+    }
+    Ok(all)
 }
 
 /// The rows of all `files`, in the order of a run that is not split.
@@ -34,7 +47,7 @@ pub(super) fn merge(files: &[PathBuf]) -> Result<Vec<Row>> {
     let mut rows: BTreeMap<usize, (Row, &Path)> = BTreeMap::new();
     let mut names = BTreeSet::new();
     for path in files {
-        for row in read(path)? {
+        for row in read::<Row>(path, "cargo verify --json")? {
             part(&row, path)?;
             if let Some((first, its)) = rows.first_key_value().map(|(_, (row, its))| (row, its)) {
                 one_run(&first.run, its, &row.run, path)?;

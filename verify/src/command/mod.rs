@@ -32,10 +32,12 @@ use counts::Counts;
 pub use partition::Partition;
 pub use run::{End, Ended, explore};
 
+use spanlock_testkit::histories::SEED;
+
 use crate::models::linear::SCENARIO;
 use crate::pairs::{Table, problems, tables};
 use crate::plan::{Checker, Job, jobs};
-use crate::row::{Circumstances, Row};
+use crate::row::{Circumstances, REFUSES, Row};
 
 /// Runs the command: exit code 0 if every row passes and no pair of operations is without a model, 1 if not.
 ///
@@ -59,10 +61,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let outputs = Outputs::of(args)?;
-    if std::env::var_os(SCENARIO).is_some() {
-        bail!(
-            "{SCENARIO} is set: a row would run that scenario and none of its own; it goes with --replay"
-        );
+    for (name, what) in [
+        (SCENARIO, "that scenario and none of its own"),
+        (
+            SEED,
+            "what that seed draws, and its command would not say so",
+        ),
+    ] {
+        if std::env::var_os(name).is_some() {
+            bail!("{name} is set: a row would run {what}; it goes with --replay");
+        }
     }
     // Of some rows they would say what others show.
     let whole = args.filter.is_empty();
@@ -82,11 +90,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     // Of a part these are no part: they are for the machine that has the whole.
-    if args.full && whole && args.partition.is_none() {
-        evidence.mutants = mutants::matrix(&[], workers)?;
-        evidence.defects = defects::all(workers)?;
-    }
+    let made_wrong = match args.full && whole && args.partition.is_none() {
+        true => evidence.make_wrong(workers),
+        false => Ok(()),
+    };
+    // The rows are told whatever became of these.
     let code = conclude(&rows, &evidence, outputs)?;
+    made_wrong.context("the rows are written; the mutants and defects could not be judged")?;
     if args.full && args.partition.is_some() {
         println!("{NOT_SHARED}");
     }
@@ -94,7 +104,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// What a whole run has, and the parts of one together have not.
-const NOT_SHARED: &str = "Mutants and seeded defects are in no part: `cargo verify mutants` and `cargo verify defects`, once, on one machine.";
+const NOT_SHARED: &str = "Mutants and seeded defects are in no part: `cargo verify mutants --json` and `cargo verify defects --json`, once, on one machine; `merge` takes them.";
 
 /// What is shown beside the rows. What is empty was not looked for.
 #[derive(Default)]
@@ -102,6 +112,15 @@ struct Evidence {
     tables: Vec<Table>,
     mutants: Vec<mutants::Mutant>,
     defects: Vec<defects::Case>,
+}
+
+impl Evidence {
+    /// Adds the mutants and the defects: as many as could be judged before an error.
+    fn make_wrong(&mut self, workers: usize) -> Result<()> {
+        self.mutants = mutants::matrix(&[], workers)?;
+        self.defects = defects::all(workers)?;
+        Ok(())
+    }
 }
 
 /// Shows the rows and writes them, with what stands beside them; exit code 0 if all is well.
@@ -144,11 +163,24 @@ fn merge(args: &MergeArgs) -> Result<ExitCode> {
     if whole {
         evidence.tables = tables();
     }
+    if let Some(path) = &args.mutants {
+        evidence.mutants = merge::some(path, "cargo verify mutants --json")?;
+    }
+    if let Some(path) = &args.defects {
+        evidence.defects = merge::some(path, "cargo verify defects --json")?;
+    }
     let outputs = Outputs::new(args.json.clone(), args.report.clone())?;
     let code = conclude(&rows, &evidence, outputs)?;
     let run = &rows[0].run;
-    if run.selection.contains("--full") {
+    if run.selection.contains("--full") && (args.mutants.is_none() || args.defects.is_none()) {
         println!("{NOT_SHARED}");
+    }
+    let ours = circumstances::commit();
+    if whole && run.commit != ours {
+        println!(
+            "The pairs of operations are of this build, commit {ours}; the rows are of commit {}.",
+            run.commit
+        );
     }
     if run.commit.ends_with("-dirty") || run.commit == "unknown" {
         println!(
@@ -233,10 +265,20 @@ fn replay(name: &str, args: &Args) -> Result<ExitCode> {
         let trace: &[&str] = if i == 0 { &["--trace"] } else { &[] };
         ended.push(explore(&built, job, &[trace, &change].concat(), None)?);
     }
+    // What a model does not take, it says so itself.
+    if let End::Failed(status) = &ended[0].end
+        && status.code() == Some(REFUSES)
+    {
+        bail!("{}", ended[0].stderr.trim_end());
+    }
     print!("{}", ended[0].stderr);
     let found = ended[0].found();
     if !change.is_empty() && found.is_some_and(|found| found.weakened + found.seeded == 0) {
-        println!("{}: no execution gets there", change.join(" "));
+        bail!(
+            "{}: no execution of {name} gets there: it may be of other sources\n  `cargo verify mutants --sites` and \
+             `cargo verify defects --list` show those of these",
+            change.join(" ")
+        );
     }
     let args = <Args as clap::Parser>::parse_from(["verify"]);
     let selection = Selection {
@@ -266,17 +308,18 @@ struct Outputs {
 
 impl Outputs {
     fn of(args: &Args) -> Result<Self> {
-        let whole = args.full && args.partition.is_none();
+        let whole = args.full && args.partition.is_none() && args.filter.is_empty();
         let here = || whole.then(|| PathBuf::from("."));
         Outputs::new(args.json.clone(), args.report.clone().or_else(here))
     }
 
     /// Looks whether it can be written, so that a run is not in vain.
     fn new(json: Option<PathBuf>, report: Option<PathBuf>) -> Result<Self> {
-        if let Some(folder) = &report
-            && !folder.is_dir()
-        {
-            bail!("--report {}: there is no such folder", folder.display());
+        if let Some(folder) = &report {
+            if !folder.is_dir() {
+                bail!("--report {}: there is no such folder", folder.display());
+            }
+            report::check(folder)?;
         }
         let json = json.as_deref().map(writable).transpose()?;
         Ok(Outputs { json, report })

@@ -1,7 +1,7 @@
 //! `cargo verify mutants`: each ordering weakened, each fence, each wake and each flush left out, one at a time and at run time. A model must fail.
 //!
 //! The sites are found by running: every program under loom, with few preemptions. A mutant then goes through the models that reach its
-//! site, the cheap ones first, until one fails: first with few preemptions too, then through the quick ones as they are, and a
+//! site, the cheap ones first, until one fails: first with few preemptions too, then through those of up to 20,000 executions as they are, and a
 //! wake that loom cannot tell through shuttle's.
 //!
 //! A mutant that survives is a model that is missing or an ordering that is stronger than it need be; or it is equivalent, which the
@@ -200,7 +200,7 @@ fn judge(
 
 /// What a mutant goes through, in order.
 ///
-/// One that the source says to be equivalent is not looked at as it were a survivor: that would take minutes each time.
+/// One that the source says to be equivalent goes through the short searches alone, which would tell most stale reasons: all would take minutes each time.
 fn searches(counts: &Counts, models: &[Job], is_wake: bool, thorough: bool) -> Vec<Search> {
     let mut searches = kill::short(models);
     if thorough {

@@ -2,43 +2,67 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use serde::Serialize;
+use spanlock_result_file::ResultFile;
 
 use super::mutants::{self, Mutant};
 use super::{Evidence, defects, matrix, pairs, table};
 use crate::row::{Agreement, Row};
+
+/// The files of a report, in their order.
+const FILES: [&str; 5] = [
+    "verify.json",
+    "verify.md",
+    "verify.html",
+    "mutants.json",
+    "defects.json",
+];
+
+/// Looks whether a report can be written to `folder`.
+///
+/// # Errors
+/// A file of it cannot: which, and why.
+pub(super) fn check(folder: &Path) -> Result<()> {
+    FILES
+        .iter()
+        .try_for_each(|name| file(folder, name).map(drop))
+}
+
+fn file(folder: &Path, name: &str) -> Result<ResultFile> {
+    let path = folder.join(name);
+    ResultFile::check(&path).with_context(|| format!("--report: cannot write {}", path.display()))
+}
 
 /// Writes all three into `folder`, and `mutants.json` and `defects.json` if there are any.
 ///
 /// # Errors
 /// A file cannot be written.
 pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<()> {
-    let json = serde_json::to_string_pretty(rows)? + "\n";
-    let mut files = vec![
-        ("verify.json", json),
-        ("verify.md", markdown(rows, evidence)),
-        ("verify.html", html(rows, evidence)),
-    ];
     let Evidence {
         mutants, defects, ..
     } = evidence;
-    if !mutants.is_empty() {
-        let json = serde_json::to_string_pretty(mutants)? + "\n";
-        files.push(("mutants.json", json));
-    }
-    if !defects.is_empty() {
-        let json = serde_json::to_string_pretty(defects)? + "\n";
-        files.push(("defects.json", json));
-    }
-    for (name, text) in files {
-        let path = folder.join(name);
-        fs::write(&path, text).with_context(|| format!("{}: cannot write", path.display()))?;
-        println!("Written: {}", path.display());
+    let texts = [
+        Some(json(rows)?),
+        Some(markdown(rows, evidence)),
+        Some(html(rows, evidence)),
+        (!mutants.is_empty()).then(|| json(mutants)).transpose()?,
+        (!defects.is_empty()).then(|| json(defects)).transpose()?,
+    ];
+    for (name, text) in FILES.iter().zip(texts) {
+        let Some(text) = text else { continue };
+        let file = file(folder, name)?;
+        let path = file.path().display();
+        (file.write(text.as_bytes())).with_context(|| format!("{path}: cannot write"))?;
+        println!("Written: {path}");
     }
     Ok(())
+}
+
+fn json(rows: &[impl Serialize]) -> Result<String> {
+    Ok(serde_json::to_string_pretty(rows)? + "\n")
 }
 
 /// What one has to know of the run, in lines.
@@ -83,6 +107,31 @@ fn blind_spots(rows: &[Row]) -> BTreeMap<(&str, &str), &str> {
     spots.collect()
 }
 
+/// What it is of each litmus row that deviates.
+fn deviations(rows: &[Row]) -> impl Iterator<Item = (&str, &str)> {
+    let deviating = |row: &&Row| row.agreement == Some(Agreement::BlindSpot);
+    let deviating = rows.iter().filter(deviating);
+    deviating.map(|row| (&*row.name, &*row.blind_spot))
+}
+
+/// Of each primitive the row of shuttle's that came nearest to its bound on steps, and the rows about overtaking.
+fn progress(rows: &[Row]) -> Vec<[String; 2]> {
+    let share = |row: &Row| Some(row.longest? as f64 / row.step_bound? as f64);
+    let mut nearest: Vec<&Row> = Vec::new();
+    for row in rows.iter().filter(|row| share(row).is_some()) {
+        match nearest.iter_mut().find(|it| it.primitive == row.primitive) {
+            Some(it) if share(it) < share(row) => *it = row,
+            Some(_) => {}
+            None => nearest.push(row),
+        }
+    }
+    let overtaken = rows.iter().filter(|row| row.overtaken.is_some());
+    let shown = nearest.into_iter().chain(overtaken);
+    shown
+        .map(|row| [row.name.clone(), table::progress(row)])
+        .collect()
+}
+
 /// What each property says: in lines, with the primitives where it says different things of different ones.
 fn claims(rows: &[Row]) -> Vec<String> {
     let mut claims: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
@@ -112,8 +161,23 @@ fn markdown(rows: &[Row], evidence: &Evidence) -> String {
         let _ = writeln!(text, "- {name}: {value}");
     }
     let _ = writeln!(text, "\n{}\n{}", table::summary(rows), table::drifts(rows));
+    let failures = table::failures(rows);
+    if !failures.is_empty() {
+        let _ = writeln!(text, "## What failed\n\n````text\n{failures}````\n");
+    }
     let _ = writeln!(text, "## Rows\n");
     text.push_str(&matrix::markdown(rows));
+    let progress = progress(rows);
+    if !progress.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n## Progress\n\nOf each primitive the row with the most steps between two finished operations, of those that its bound \
+             allows; and all rows that tell how many pass one that waits.\n\n| row | the most that there were |\n|---|---|"
+        );
+        for [name, most] in progress {
+            let _ = writeln!(text, "| {name} | {most} |");
+        }
+    }
     if !evidence.tables.is_empty() {
         text.push_str(&pairs::markdown(&evidence.tables));
     }
@@ -124,6 +188,9 @@ fn markdown(rows: &[Row], evidence: &Evidence) -> String {
     let _ = writeln!(text, "\n## What a mode cannot see\n");
     for ((checker, mode), spot) in blind_spots(rows) {
         let _ = writeln!(text, "- {checker}, {mode}: {spot}");
+    }
+    for (name, spot) in deviations(rows) {
+        let _ = writeln!(text, "- {name}: {spot}");
     }
     for section in sections(evidence) {
         let told = section.told.replace('\n', "  \n");
@@ -174,15 +241,16 @@ fn sections(evidence: &Evidence) -> impl Iterator<Item = Section> {
 }
 
 /// A row's cells, but for its command.
-fn cells(row: &Row) -> [String; 9] {
+fn cells(row: &Row) -> [String; 10] {
     [
         row.name.clone(),
         row.threads.to_string(),
         row.operations.to_string(),
         table::bound(row.bound, &row.mode),
+        row.faults.join(" "),
         row.executions.to_string(),
         format!("{:.2}", row.seconds),
-        row.outcomes.to_string(),
+        format!("{} ({})", row.outcomes, row.outcome_hash),
         table::progress(row),
         table::verdict(row),
     ]
@@ -251,6 +319,7 @@ fn html(rows: &[Row], evidence: &Evidence) -> String {
         "threads",
         "operations",
         "bound",
+        "faults",
         "executions",
         "seconds",
         "outcomes",
@@ -258,18 +327,19 @@ fn html(rows: &[Row], evidence: &Evidence) -> String {
         "verdict",
         "again",
     ];
-    start_table(&mut text, "Rows", &head);
+    let _ = writeln!(text, "<h2>Rows</h2>");
+    start_table(&mut text, &head);
     for row in rows {
         let cells = cells(row);
         let _ = write!(text, "<tr title=\"{}\">", escaped(&row.claim));
         for (i, cell) in cells.iter().enumerate() {
             let class = match i {
-                0 | 7 => "",
-                8 => row.verdict.name(),
+                0 | 4 | 8 => "",
+                9 => row.verdict.name(),
                 _ => "n",
             };
             let _ = write!(text, "<td class=\"{class}\">{}", escaped(cell));
-            if i == 8 && row.drifts() {
+            if i == 9 && row.drifts() {
                 let _ = write!(text, " <span class=\"DRIFT\">DRIFT</span>");
             }
         }
@@ -285,7 +355,13 @@ fn html(rows: &[Row], evidence: &Evidence) -> String {
     }
     let _ = writeln!(text, "</tbody></table>");
     for section in sections(evidence) {
-        start_table(&mut text, section.title, &section.head);
+        let _ = write!(text, "<h2>{}</h2>", section.title);
+        let _ = writeln!(
+            text,
+            "<p>{}</p>",
+            escaped(&section.told).replace('\n', "<br>")
+        );
+        start_table(&mut text, &section.head);
         for cells in &section.rows {
             let _ = write!(text, "<tr>");
             for (i, cell) in cells.iter().enumerate() {
@@ -307,14 +383,17 @@ fn html(rows: &[Row], evidence: &Evidence) -> String {
     for ((checker, mode), spot) in blind_spots(rows) {
         let _ = writeln!(text, "<dt>{checker}, {mode}</dt><dd>{}</dd>", escaped(spot));
     }
+    for (name, spot) in deviations(rows) {
+        let _ = writeln!(text, "<dt>{name}</dt><dd>{}</dd>", escaped(spot));
+    }
     let _ = writeln!(text, "</dl>");
     text + TAIL
 }
 
-fn start_table(text: &mut String, name: &str, head: &[&str]) {
+fn start_table(text: &mut String, head: &[&str]) {
     let _ = write!(
         text,
-        "<h2>{name}</h2>\n<input type=\"search\" placeholder=\"only those that contain\">"
+        "<input type=\"search\" placeholder=\"only those that contain\">"
     );
     let _ = writeln!(
         text,
@@ -351,6 +430,40 @@ mod tests {
             ["exclusion of c: lanes", "exclusion of a, b: ranges"]
         );
         assert_eq!(blind_spots(&rows[..2])[&("loom", "weak")], "load buffering");
+        assert_eq!(deviations(&rows).collect::<Vec<_>>(), [("", "misses 10")]);
+    }
+
+    #[test]
+    fn what_failed_is_told_with_its_reason() {
+        let rows = [row(
+            "a",
+            "ranges",
+            r#""blind_spot": "", "failure": "two hold one range","#,
+        )];
+        let markdown = markdown(&rows, &Evidence::default());
+        assert!(markdown.contains("## What failed"), "{markdown}");
+        assert!(
+            markdown.contains("  two hold one range\n  again: "),
+            "{markdown}"
+        );
+    }
+
+    #[test]
+    fn the_longest_way_of_each_primitive_is_told() {
+        let steps =
+            |n, bound| format!(r#""blind_spot": "", "longest": {n}, "step_bound": {bound},"#);
+        let rows = [
+            row("a", "", &steps(3, 10)),
+            row("a", "", &steps(4, 100)),
+            row("b", "", &steps(1, 10)),
+            row(
+                "b",
+                "",
+                r#""blind_spot": "", "overtakes": 1, "overtaken": 0,"#,
+            ),
+        ];
+        let told: Vec<_> = progress(&rows).into_iter().map(|[_, most]| most).collect();
+        assert_eq!(told, ["3 of 10 steps", "1 of 10 steps", "0 of 1 passes"]);
     }
 
     #[test]
@@ -365,7 +478,10 @@ mod tests {
         assert!(markdown.contains("## Seeded defects"), "{markdown}");
         let row = "| no-aging | srl-array | WRONG MODEL | a\\|b | 7 | 1 < 2 |";
         assert!(markdown.contains(row), "{markdown}");
-        assert!(html.contains("<h2>Seeded defects</h2>"), "{html}");
+        assert!(
+            html.contains("<h2>Seeded defects</h2><p>1 seeded defects: 0 KILLED"),
+            "{html}"
+        );
         assert!(html.contains("<td class=\"WRONG MODEL\">WRONG MODEL<td class=\"\">a|b<td class=\"n\">7<td class=\"\">1 &lt; 2"), "{html}");
         // Nothing of what was not done.
         assert!(!markdown.contains("## Mutants") && !html.contains("<h2>Mutants"));

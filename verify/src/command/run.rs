@@ -81,7 +81,8 @@ pub fn explore(built: &Built, job: &Job, more: &[&str], limit: Option<Duration>)
         .env_remove("LOOM_MAX_PERMUTATIONS")
         .env_remove("LOOM_MAX_PREEMPTIONS")
         .env_remove("LOOM_MAX_BRANCHES")
-        .env_remove("LOOM_CHECKPOINT_FILE");
+        .env_remove("LOOM_CHECKPOINT_FILE")
+        .env_remove("SHUTTLE_RANDOM_SEED");
     let exited = exited(command, limit)?;
     let end = match exited.status {
         None => End::Stopped,
