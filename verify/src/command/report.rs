@@ -125,7 +125,8 @@ fn progress(rows: &[Row]) -> Vec<[String; 2]> {
             None => nearest.push(row),
         }
     }
-    let overtaken = rows.iter().filter(|row| row.overtaken.is_some());
+    let is_about = |row: &&Row| row.overtaken.is_some() && row.faults.is_empty();
+    let overtaken = rows.iter().filter(is_about);
     let shown = nearest.into_iter().chain(overtaken);
     shown
         .map(|row| [row.name.clone(), table::progress(row)])
@@ -172,7 +173,7 @@ fn markdown(rows: &[Row], evidence: &Evidence) -> String {
         let _ = writeln!(
             text,
             "\n## Progress\n\nOf each primitive the row with the most steps between two finished operations, of those that its bound \
-             allows; and all rows that tell how many pass one that waits.\n\n| row | the most that there were |\n|---|---|"
+             allows; and the rows without faults that tell how many pass one that waits.\n\n| row | the most that there were |\n|---|---|"
         );
         for [name, most] in progress {
             let _ = writeln!(text, "| {name} | {most} |");
