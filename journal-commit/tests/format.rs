@@ -109,13 +109,23 @@ fn the_error_that_aborted_a_journal_is_told_until_somebody_clears_it() {
         || recover(device.clone(), Recorded::new(4096), BLOCK, &Place::whole()).unwrap();
     assert_eq!(recovered().errno, 0);
     device.write_at(&(-5_i32).to_be_bytes(), 0x20).unwrap();
-    for _ in 0..2 {
+    // Through an empty log and one to recover, by a journal and without.
+    let home = Arc::new(Recorded::new(4 * BLOCK as usize));
+    for recoveries in 0..2 {
         assert_eq!(recovered().errno, -5);
-        let home = Recorded::new(64 * BLOCK as usize);
-        let journal = Journal::open(device.clone(), home, Options::new(BLOCK)).unwrap();
+        let options = Options::new(BLOCK);
+        let journal = Journal::open(device.clone(), home.clone(), options).unwrap();
         assert_eq!(journal.recovery().errno, -5);
-        journal.close().unwrap();
+        let mut handle = journal.begin(1).unwrap();
+        handle.get_write(2).unwrap().dirty().unwrap();
+        handle.stop_durable().unwrap();
+        if recoveries == 0 {
+            journal.close().unwrap();
+        }
     }
+    let last = recovered();
+    assert_eq!((last.errno, last.transactions), (-5, 1));
+    assert_eq!(recovered().errno, -5);
 }
 
 /// Its log would be written over the superblock.

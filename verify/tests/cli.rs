@@ -5,11 +5,17 @@ use std::process::{Command, Output};
 
 use spanlock_verify::row::{Row, Verdict};
 
+/// The command, with nothing in its environment that it would refuse.
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_verify"));
+    command
+        .env_remove("SPANLOCK_SEED")
+        .env_remove("SPANLOCK_SCENARIO");
+    command
+}
+
 fn verify(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_verify"))
-        .args(args)
-        .output()
-        .expect("the command runs")
+    command().args(args).output().expect("the command runs")
 }
 
 /// Exit code 2, and every one of `words` on standard error.
@@ -106,7 +112,7 @@ fn parts_make_up_the_whole() {
 fn partitions(folder: &Path) -> [PathBuf; 2] {
     [1, 2].map(|part| {
         let file = folder.join(format!("{part}.json"));
-        let output = Command::new(env!("CARGO_BIN_EXE_verify"))
+        let output = command()
             .args([
                 "--filter",
                 "litmus/time-out",
@@ -222,46 +228,77 @@ fn merge_joins_and_refuses() {
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(told.contains("cargo verify mutants"), "{told}");
     // Once they were judged they can be given.
-    let survivor = r#"[{"site": "a.rs:1:2:load", "mutation": "Acquire->Relaxed", "verdict": "SURVIVED", "model": null,
-        "executions": null, "reason": null, "replay": null}]"#;
-    let found = r#"[{"defect": "no-aging", "what": "", "lock": "srl-array", "expected": [], "verdict": "KILLED",
-        "model": "srl-array/bounded-overtaking/loom/weak", "executions": 7, "failure": "it fails", "replay": null}]"#;
-    let written = |name: &str, json: &str| {
+    let run = serde_json::to_string(&rows[0].run).expect("the run");
+    let run_of_all = run.replace(&rows[0].run.selection, "");
+    let written = |name: &str, json: &str, run: &str| {
         let path = folder.path().join(name);
+        let run = run.replace(&format!(r#""rows":{}"#, rows.len()), r#""rows":1"#);
+        let json = json.replace('}', &format!(r#", "run": {run}}}"#));
         std::fs::write(&path, json).expect("can write");
         text(&path)
     };
-    let (mutants, defects) = (written("m.json", survivor), written("d.json", found));
-    let both = [
-        "merge",
-        &text(&another),
-        &o,
-        "--mutants",
-        &mutants,
-        "--defects",
-        &defects,
-    ];
-    let output = verify(&[&both[..], &["--report", &text(folder.path())]].concat());
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let killed = r#"[{"site": "a.rs:1:2:load", "mutation": "Acquire->Relaxed", "verdict": "KILLED",
+        "model": "srl-array/exclusion/loom/weak", "executions": 3, "reason": null, "replay": null}]"#;
+    let survivor = killed.replace("KILLED", "SURVIVED");
+    let survivor = survivor.replace(r#""srl-array/exclusion/loom/weak""#, "null");
+    let found = r#"[{"defect": "no-aging", "what": "", "lock": "srl-array", "expected": [], "verdict": "KILLED",
+        "model": "srl-array/bounded-overtaking/loom/weak", "executions": 7, "failure": "it fails", "replay": null}]"#;
+    let mutants = written("m.json", killed, &run_of_all);
+    let survivor = written("s.json", &survivor, &run_of_all);
+    let defects = written("d.json", found, &run_of_all);
+    let merged = |mutants: &str, defects: &str| {
+        let both = ["--mutants", mutants, "--defects", defects, "--report"];
+        let parts = ["merge", &text(&another), &o];
+        let output = verify(&[&parts[..], &both[..], &[&text(folder.path())]].concat());
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), told)
+    };
+    let (code, told) = merged(&mutants, &defects);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("1 mutants: 1 KILLED") && told.contains("1 seeded defects: 1 KILLED"));
+    assert!(!told.contains("are in no part"), "{told}");
+    assert!(report("verify.md").contains("## Seeded defects"));
+    assert!(report("mutants.json").contains("a.rs:1:2"));
+    let (code, told) = merged(&survivor, &defects);
+    assert_eq!(code, Some(1), "{told}");
     assert!(
         told.contains("SURVIVED: a.rs:1:2:load Acquire->Relaxed"),
         "{told}"
     );
-    assert!(told.contains("1 seeded defects: 1 KILLED"), "{told}");
-    assert!(!told.contains("are in no part"), "{told}");
-    assert!(
-        report("verify.md").contains("## Seeded defects")
-            && report("mutants.json").contains("a.rs:1:2")
+    let given =
+        |flag: &str, file: &str, words: &[&str]| refuses(&["merge", &a, &b, flag, file], words);
+    given(
+        "--mutants",
+        &defects,
+        &["d.json:", "not what `cargo verify mutants --json` writes"],
     );
-    refuses(
-        &["merge", &a, &b, "--mutants", &defects],
-        &["d.json:2:", "not what `cargo verify mutants --json` writes"],
+    let some = written("some.json", found, &run);
+    given(
+        "--defects",
+        &some,
+        &["some.json: 1 of 1 are there", "with no filter"],
     );
-    let none = written("none.json", "[]");
+    let lost = written(
+        "lost.json",
+        found,
+        &run_of_all.replace(r#""rows":"#, r#""rows":1"#),
+    );
+    given("--defects", &lost, &["lost.json: 1 of 1", "are there"]);
+    let old = run_of_all.replace(&rows[0].run.commit, "0123456789ab");
+    let old = written("old.json", found, &old);
+    given(
+        "--defects",
+        &old,
+        &["not of one run: commit", "0123456789ab", "old.json"],
+    );
+    let none = written("none.json", "[]", "");
+    given("--defects", &none, &["none.json: there is nothing in it"]);
+    let elsewhere = |row: &mut Row| row.run.commit = "0123456789ab".into();
+    change(&first, &another, elsewhere);
+    change(&second, &other, elsewhere);
     refuses(
-        &["merge", &a, &b, "--defects", &none],
-        &["none.json: there is nothing in it"],
+        &["merge", &text(&another), &o],
+        &["of commit 0123456789ab", "check that commit out"],
     );
 
     // What does not pass in a part does not pass in the whole.
@@ -379,7 +416,7 @@ fn what_was_left_in_the_environment() {
 fn left_in_the_environment(name: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = |json: &Path| {
-        let output = Command::new(env!("CARGO_BIN_EXE_verify"))
+        let output = command()
             .args(["--filter", "litmus/time-out", "--json"])
             .arg(json)
             .env(name, "7")

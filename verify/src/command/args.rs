@@ -19,7 +19,7 @@ pub struct Args {
     /// What to do instead of running rows
     #[command(subcommand)]
     pub command: Option<Subcommand>,
-    /// Only the searches of at most 300 executions
+    /// Only the searches of at most 300 executions, without those of two threads that a bound cuts short
     #[arg(long)]
     pub quick: bool,
     /// Also the long rows, three threads without bound and a million schedules of each primitive, the mutants and the defects; writes a report

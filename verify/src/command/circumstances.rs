@@ -11,10 +11,20 @@ use crate::row::Circumstances;
 
 /// Those of a run that begins now and was asked for `rows` rows.
 pub(super) fn now(args: &Args, rows: usize) -> Circumstances {
+    let part = args.partition.unwrap_or(Partition::WHOLE);
+    of(selection(args), part, rows)
+}
+
+/// Those of something else that begins now.
+pub(super) fn of_filter(filter: &[String], rows: usize) -> Circumstances {
+    of(filters(filter).join(" "), Partition::WHOLE, rows)
+}
+
+fn of(selection: String, part: Partition, rows: usize) -> Circumstances {
     Circumstances {
-        selection: selection(args),
+        selection,
         rows,
-        partition: args.partition.unwrap_or(Partition::WHOLE).to_string(),
+        partition: part.to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: commit(),
         rustc: first_line("rustc", &["--version"]).unwrap_or_else(unknown),
@@ -47,10 +57,17 @@ fn selection(args: &Args) -> String {
     ];
     let depth = depth.into_iter().filter(|(_, is)| *is);
     let mut words: Vec<String> = depth.map(|(name, _)| name.to_owned()).collect();
-    let mut filters = args.filter.clone();
-    filters.sort();
-    words.extend(filters.into_iter().map(|text| format!("--filter {text}")));
+    words.extend(filters(&args.filter));
     words.join(" ")
+}
+
+fn filters(filter: &[String]) -> Vec<String> {
+    let mut words: Vec<_> = filter
+        .iter()
+        .map(|text| format!("--filter {text}"))
+        .collect();
+    words.sort();
+    words
 }
 
 fn first_line(program: &str, args: &[&str]) -> Option<String> {

@@ -11,8 +11,9 @@ use comfy_table::{Cell, Color, Table};
 use serde::{Deserialize, Serialize};
 
 use super::counts::Counts;
+use super::evidence::judged;
 use super::kill::{self, Kill, Search};
-use super::{Built, DefectsArgs, build, run, table, writable, write_json};
+use super::{Built, DefectsArgs, build, circumstances, run, table, writable, write_json};
 use crate::defects::{Seeded, seeded};
 use crate::plan::{Checker, Job, Mode, jobs};
 
@@ -74,10 +75,11 @@ pub(super) fn defects(args: &DefectsArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let file = args.json.as_deref().map(writable).transpose()?;
-    let cases = judge_all(&chosen, run::workers(args.jobs))?;
+    let run = circumstances::of_filter(&args.filter, 0);
+    let cases = judge_all(&build(&Checker::ALL)?, &chosen, run::workers(args.jobs))?;
     println!("{}\n{}", rows(&cases), told(&cases));
     if let Some(file) = file {
-        write_json(&file, "Rows", &cases)?;
+        write_json(&file, "Rows", &judged(&cases, &run))?;
     }
     Ok(if all_well(&cases) {
         ExitCode::SUCCESS
@@ -87,8 +89,8 @@ pub(super) fn defects(args: &DefectsArgs) -> Result<ExitCode> {
 }
 
 /// Every seeded defect and its fate.
-pub(super) fn all(workers: usize) -> Result<Vec<Case>> {
-    judge_all(&selected(&[])?, workers)
+pub(super) fn all(built: &Built, workers: usize) -> Result<Vec<Case>> {
+    judge_all(built, &selected(&[])?, workers)
 }
 
 fn selected(filter: &[String]) -> Result<Vec<Seeded>> {
@@ -106,11 +108,10 @@ fn selected(filter: &[String]) -> Result<Vec<Seeded>> {
     Ok(chosen)
 }
 
-fn judge_all(chosen: &[Seeded], workers: usize) -> Result<Vec<Case>> {
-    let built = build(&Checker::ALL)?;
+fn judge_all(built: &Built, chosen: &[Seeded], workers: usize) -> Result<Vec<Case>> {
     let counts = Counts::read()?;
     let cases = run::at_the_same_time(chosen, workers, "defects", Seeded::name, |seeded| {
-        judge(&built, &counts, seeded)
+        judge(built, &counts, seeded)
     });
     cases.into_iter().collect()
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 
+use super::evidence::Judged;
 use super::partition::Partition;
 use crate::row::{Circumstances, Row};
 
@@ -27,16 +28,31 @@ fn read<T: DeserializeOwned>(path: &Path, command: &str) -> Result<Vec<T>> {
     })
 }
 
-/// The same, of which there must be some.
+/// All mutants, or all defects, of the same sources as rows from a file.
 ///
 /// # Errors
-/// There are none; and those of reading.
-pub(super) fn some<T: DeserializeOwned>(path: &Path, command: &str) -> Result<Vec<T>> {
-    let all = read(path, command)?;
+/// Not that: another commit, version or compiler, some that a filter chose, some missing; and those of reading.
+pub(super) fn judged<T: DeserializeOwned>(
+    path: &Path,
+    command: &str,
+    (rows, its): (&Circumstances, &Path),
+) -> Result<Vec<T>> {
+    let all: Vec<Judged<T>> = read(path, command)?;
     if all.is_empty() {
         bail!("{}: there is nothing in it", path.display());
     }
-    Ok(all)
+    for Judged { run, .. } in &all {
+        same(&sources(rows, run), its, path)?;
+        if !run.selection.is_empty() || run.rows != all.len() {
+            bail!(
+                "{}: {} of {} are there: write it by `{command}`, with no filter",
+                path.display(),
+                all.len(),
+                run.rows
+            );
+        }
+    }
+    Ok(all.into_iter().map(|judged| judged.what).collect())
 }
 
 /// The rows of all `files`, in the order of a run that is not split.
@@ -101,13 +117,26 @@ fn one_run(first: &Circumstances, its: &Path, other: &Circumstances, path: &Path
         let count = run.partition.rsplit('/').next().unwrap_or_default();
         format!("{count} partitions of {} rows", run.rows)
     };
-    let pairs = [
-        ("version", first.version.clone(), other.version.clone()),
-        ("commit", first.commit.clone(), other.commit.clone()),
-        ("compiler", first.rustc.clone(), other.rustc.clone()),
+    same(&sources(first, other), its, path)?;
+    let split = [
         ("options", first.selection.clone(), other.selection.clone()),
         ("split", parts(first), parts(other)),
     ];
+    same(&split, its, path)
+}
+
+/// What of two runs must be equal.
+type Equal = (&'static str, String, String);
+
+fn sources(first: &Circumstances, other: &Circumstances) -> [Equal; 3] {
+    [
+        ("version", first.version.clone(), other.version.clone()),
+        ("commit", first.commit.clone(), other.commit.clone()),
+        ("compiler", first.rustc.clone(), other.rustc.clone()),
+    ]
+}
+
+fn same(pairs: &[Equal], its: &Path, path: &Path) -> Result<()> {
     for (what, first, other) in pairs {
         if first != other {
             bail!(

@@ -5,6 +5,7 @@ mod build;
 mod circumstances;
 mod counts;
 mod defects;
+mod evidence;
 mod judge;
 mod kill;
 mod matrix;
@@ -29,15 +30,16 @@ use spanlock_result_file::ResultFile;
 pub use args::{Args, DefectsArgs, MergeArgs, MutantsArgs, PairsArgs, Subcommand};
 pub use build::{Built, build};
 use counts::Counts;
+use evidence::Evidence;
 pub use partition::Partition;
 pub use run::{End, Ended, explore};
 
 use spanlock_testkit::histories::SEED;
 
 use crate::models::linear::SCENARIO;
-use crate::pairs::{Table, problems, tables};
+use crate::pairs::{problems, tables};
 use crate::plan::{Checker, Job, jobs};
-use crate::row::{Circumstances, REFUSES, Row};
+use crate::row::{Circumstances, Found, REFUSES, Row};
 
 /// Runs the command: exit code 0 if every row passes and no pair of operations is without a model, 1 if not.
 ///
@@ -90,38 +92,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     // Of a part these are no part: they are for the machine that has the whole.
-    let made_wrong = match args.full && whole && args.partition.is_none() {
-        true => evidence.make_wrong(workers),
-        false => Ok(()),
-    };
-    // The rows are told whatever became of these.
-    let code = conclude(&rows, &evidence, outputs)?;
-    made_wrong.context("the rows are written; the mutants and defects could not be judged")?;
-    if args.full && args.partition.is_some() {
-        println!("{NOT_SHARED}");
+    if args.full && whole && args.partition.is_none() {
+        evidence.make_wrong(&built, workers);
+    } else if args.full && whole {
+        evidence.notes.push(NOT_SHARED.to_owned());
     }
-    Ok(code)
+    conclude(&rows, &evidence, outputs)
 }
 
 /// What a whole run has, and the parts of one together have not.
 const NOT_SHARED: &str = "Mutants and seeded defects are in no part: `cargo verify mutants --json` and `cargo verify defects --json`, once, on one machine; `merge` takes them.";
-
-/// What is shown beside the rows. What is empty was not looked for.
-#[derive(Default)]
-struct Evidence {
-    tables: Vec<Table>,
-    mutants: Vec<mutants::Mutant>,
-    defects: Vec<defects::Case>,
-}
-
-impl Evidence {
-    /// Adds the mutants and the defects: as many as could be judged before an error.
-    fn make_wrong(&mut self, workers: usize) -> Result<()> {
-        self.mutants = mutants::matrix(&[], workers)?;
-        self.defects = defects::all(workers)?;
-        Ok(())
-    }
-}
 
 /// Shows the rows and writes them, with what stands beside them; exit code 0 if all is well.
 fn conclude(rows: &[Row], evidence: &Evidence, outputs: Outputs) -> Result<ExitCode> {
@@ -132,6 +112,8 @@ fn conclude(rows: &[Row], evidence: &Evidence, outputs: Outputs) -> Result<ExitC
         tables,
         mutants,
         defects,
+        errors,
+        ..
     } = evidence;
     if !mutants.is_empty() {
         println!("{}", mutants::told(mutants));
@@ -144,14 +126,17 @@ fn conclude(rows: &[Row], evidence: &Evidence, outputs: Outputs) -> Result<ExitC
         println!("{}", pairs::told(tables));
     }
     problems.iter().for_each(|problem| println!("{problem}"));
+    evidence.remarks().for_each(|remark| println!("{remark}"));
     outputs.write(rows, evidence)?;
     let well = rows.iter().all(|row| row.verdict.passes() && !row.drifts());
     let made_wrong = mutants::all_well(mutants) && defects::all_well(defects);
-    Ok(if well && made_wrong && problems.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(
+        if well && made_wrong && problems.is_empty() && errors.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        },
+    )
 }
 
 fn merge(args: &MergeArgs) -> Result<ExitCode> {
@@ -163,32 +148,32 @@ fn merge(args: &MergeArgs) -> Result<ExitCode> {
     if whole {
         evidence.tables = tables();
     }
+    let run = rows[0].run.clone();
+    let ours = circumstances::commit();
+    if run.commit != ours {
+        bail!(
+            "the rows are of commit {}, and this is {ours}: its pairs of operations would stand beside them\n  check that commit out, and merge there",
+            run.commit
+        );
+    }
+    let beside = (&run, &*args.files[0]);
     if let Some(path) = &args.mutants {
-        evidence.mutants = merge::some(path, "cargo verify mutants --json")?;
+        evidence.mutants = merge::judged(path, "cargo verify mutants --json", beside)?;
     }
     if let Some(path) = &args.defects {
-        evidence.defects = merge::some(path, "cargo verify defects --json")?;
+        evidence.defects = merge::judged(path, "cargo verify defects --json", beside)?;
+    }
+    let both = args.mutants.is_some() && args.defects.is_some();
+    if run.selection.contains("--full") && !both {
+        evidence.notes.push(NOT_SHARED.to_owned());
+    }
+    if ours.ends_with("-dirty") || ours == "unknown" {
+        evidence.notes.push(format!(
+            "Commit {ours}: whether the machines had the same sources, nobody can tell."
+        ));
     }
     let outputs = Outputs::new(args.json.clone(), args.report.clone())?;
-    let code = conclude(&rows, &evidence, outputs)?;
-    let run = &rows[0].run;
-    if run.selection.contains("--full") && (args.mutants.is_none() || args.defects.is_none()) {
-        println!("{NOT_SHARED}");
-    }
-    let ours = circumstances::commit();
-    if whole && run.commit != ours {
-        println!(
-            "The pairs of operations are of this build, commit {ours}; the rows are of commit {}.",
-            run.commit
-        );
-    }
-    if run.commit.ends_with("-dirty") || run.commit == "unknown" {
-        println!(
-            "Commit {}: whether the machines had the same sources, nobody can tell.",
-            run.commit
-        );
-    }
-    Ok(code)
+    conclude(&rows, &evidence, outputs)
 }
 
 /// The rows that the arguments ask for.
@@ -273,12 +258,18 @@ fn replay(name: &str, args: &Args) -> Result<ExitCode> {
     }
     print!("{}", ended[0].stderr);
     let found = ended[0].found();
-    if !change.is_empty() && found.is_some_and(|found| found.weakened + found.seeded == 0) {
-        bail!(
-            "{}: no execution of {name} gets there: it may be of other sources\n  `cargo verify mutants --sites` and \
-             `cargo verify defects --list` show those of these",
-            change.join(" ")
-        );
+    for change in change.chunks(2) {
+        let is_reached = |found: &Found| match change[0] {
+            "--weaken" => found.weakened > 0,
+            _ => found.seeded > 0,
+        };
+        if !found.is_none_or(is_reached) {
+            bail!(
+                "{}: no execution of {name} gets there: it may be of other sources\n  `cargo verify mutants --sites` and \
+                 `cargo verify defects --list` show those of these",
+                change.join(" ")
+            );
+        }
     }
     let args = <Args as clap::Parser>::parse_from(["verify"]);
     let selection = Selection {

@@ -18,8 +18,11 @@ use comfy_table::{Cell, Color, Table};
 use serde::{Deserialize, Serialize};
 
 use super::counts::Counts;
+use super::evidence::judged;
 use super::kill::{self, FEW, Search};
-use super::{Built, End, MutantsArgs, build, explore, run, table, writable, write_json};
+use super::{
+    Built, End, MutantsArgs, build, circumstances, explore, run, table, writable, write_json,
+};
 use crate::plan::{Checker, Job, Mode, jobs};
 use sites::Site;
 
@@ -88,10 +91,11 @@ pub(super) fn mutants(args: &MutantsArgs) -> Result<ExitCode> {
         println!("{}", site_table(&selected(&sites, &args.filter)?));
         return Ok(ExitCode::SUCCESS);
     }
-    let mutants = matrix(&args.filter, workers)?;
+    let run = circumstances::of_filter(&args.filter, 0);
+    let mutants = matrix(&build(&Checker::ALL)?, &args.filter, workers)?;
     println!("{}\n{}", rows(&mutants), told(&mutants));
     if let Some(file) = file {
-        write_json(&file, "Rows", &mutants)?;
+        write_json(&file, "Rows", &judged(&mutants, &run))?;
     }
     Ok(if all_well(&mutants) {
         ExitCode::SUCCESS
@@ -101,14 +105,13 @@ pub(super) fn mutants(args: &MutantsArgs) -> Result<ExitCode> {
 }
 
 /// Every mutant whose name contains one of `filter`, or every one, and its fate.
-pub(super) fn matrix(filter: &[String], workers: usize) -> Result<Vec<Mutant>> {
-    let built = build(&Checker::ALL)?;
+pub(super) fn matrix(built: &Built, filter: &[String], workers: usize) -> Result<Vec<Mutant>> {
     let counts = Counts::read()?;
-    let sites = reached(&built, &counts, workers)?;
+    let sites = reached(built, &counts, workers)?;
     let chosen = selected(&sites, filter)?;
     let name = |(site, mutation): &(&Site, &str)| site.mutant(mutation);
     let mutants = run::at_the_same_time(&chosen, workers, "mutants", name, |&(site, mutation)| {
-        judge(&built, &counts, site, mutation, &sites[site])
+        judge(built, &counts, site, mutation, &sites[site])
     });
     let mut mutants = mutants.into_iter().collect::<Result<Vec<_>>>()?;
     if filter.is_empty() {

@@ -8,9 +8,11 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use spanlock_result_file::ResultFile;
 
+use super::evidence::{Evidence, judged};
 use super::mutants::{self, Mutant};
-use super::{Evidence, defects, matrix, pairs, table};
-use crate::row::{Agreement, Row};
+use super::partition::Partition;
+use super::{defects, matrix, pairs, table};
+use crate::row::{Agreement, Circumstances, Row};
 
 /// The files of a report, in their order.
 const FILES: [&str; 5] = [
@@ -48,8 +50,8 @@ pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<
         Some(json(rows)?),
         Some(markdown(rows, evidence)),
         Some(html(rows, evidence)),
-        (!mutants.is_empty()).then(|| json(mutants)).transpose()?,
-        (!defects.is_empty()).then(|| json(defects)).transpose()?,
+        beside(mutants, rows)?,
+        beside(defects, rows)?,
     ];
     for (name, text) in FILES.iter().zip(texts) {
         let Some(text) = text else { continue };
@@ -59,6 +61,19 @@ pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<
         println!("Written: {path}");
     }
     Ok(())
+}
+
+/// The mutants or the defects; nothing if there are none.
+fn beside(all: &[impl Serialize], rows: &[Row]) -> Result<Option<String>> {
+    let (false, Some(row)) = (all.is_empty(), rows.first()) else {
+        return Ok(None);
+    };
+    let run = Circumstances {
+        selection: String::new(),
+        partition: Partition::WHOLE.to_string(),
+        ..row.run.clone()
+    };
+    Ok(Some(json(&judged(all, &run))?))
 }
 
 fn json(rows: &[impl Serialize]) -> Result<String> {
@@ -114,7 +129,7 @@ fn deviations(rows: &[Row]) -> impl Iterator<Item = (&str, &str)> {
     deviating.map(|row| (&*row.name, &*row.blind_spot))
 }
 
-/// Of each primitive the row of shuttle's that came nearest to its bound on steps, and the rows about overtaking.
+/// Of each primitive the row of shuttle's that came nearest to its bound on steps, and the rows about overtaking without faults.
 fn progress(rows: &[Row]) -> Vec<[String; 2]> {
     let share = |row: &Row| Some(row.longest? as f64 / row.step_bound? as f64);
     let mut nearest: Vec<&Row> = Vec::new();
@@ -162,9 +177,15 @@ fn markdown(rows: &[Row], evidence: &Evidence) -> String {
         let _ = writeln!(text, "- {name}: {value}");
     }
     let _ = writeln!(text, "\n{}\n{}", table::summary(rows), table::drifts(rows));
+    for remark in evidence.remarks() {
+        let _ = writeln!(text, "**{remark}**\n");
+    }
     let failures = table::failures(rows);
     if !failures.is_empty() {
-        let _ = writeln!(text, "## What failed\n\n````text\n{failures}````\n");
+        let _ = writeln!(
+            text,
+            "## What failed, was cut off, or skipped\n\n````text\n{failures}````\n"
+        );
     }
     let _ = writeln!(text, "## Rows\n");
     text.push_str(&matrix::markdown(rows));
@@ -172,8 +193,7 @@ fn markdown(rows: &[Row], evidence: &Evidence) -> String {
     if !progress.is_empty() {
         let _ = writeln!(
             text,
-            "\n## Progress\n\nOf each primitive the row with the most steps between two finished operations, of those that its bound \
-             allows; and the rows without faults that tell how many pass one that waits.\n\n| row | the most that there were |\n|---|---|"
+            "\n## Progress\n\nOf each primitive the row whose steps between two finished operations came nearest to what its bound allows; and the rows without faults that tell how many pass one that waits.\n\n| row | the most that there were |\n|---|---|"
         );
         for [name, most] in progress {
             let _ = writeln!(text, "| {name} | {most} |");
@@ -315,6 +335,9 @@ fn html(rows: &[Row], evidence: &Evidence) -> String {
         let _ = writeln!(text, "<dt>{name}</dt><dd>{}</dd>", escaped(&value));
     }
     let _ = writeln!(text, "</dl><p>{}</p>", escaped(&table::summary(rows)));
+    for remark in evidence.remarks() {
+        let _ = writeln!(text, "<p><strong>{}</strong></p>", escaped(remark));
+    }
     let head = [
         "row",
         "threads",
@@ -406,6 +429,7 @@ fn start_table(text: &mut String, head: &[&str]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Verdict;
 
     fn row(primitive: &str, claim: &str, more: &str) -> Row {
         let run = r#"{"selection": "", "rows": 1, "partition": "1/1", "version": "", "commit": "", "rustc": "", "machine": "", "date": ""}"#;
@@ -436,13 +460,18 @@ mod tests {
 
     #[test]
     fn what_failed_is_told_with_its_reason() {
-        let rows = [row(
+        let mut rows = [row(
             "a",
             "ranges",
             r#""blind_spot": "", "failure": "two hold one range","#,
         )];
+        rows[0].verdict = Verdict::Failed;
         let markdown = markdown(&rows, &Evidence::default());
         assert!(markdown.contains("## What failed"), "{markdown}");
+        assert!(
+            markdown.contains("FAILED: a/exclusion: ranges"),
+            "{markdown}"
+        );
         assert!(
             markdown.contains("  two hold one range\n  again: "),
             "{markdown}"
@@ -450,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_way_of_each_primitive_is_told() {
+    fn what_came_nearest_to_its_bound_is_told() {
         let steps =
             |n, bound| format!(r#""blind_spot": "", "longest": {n}, "step_bound": {bound},"#);
         let rows = [

@@ -150,11 +150,13 @@ pub(super) fn drifts(rows: &[Row]) -> String {
 /// One sentence or two.
 pub(super) fn summary(rows: &[Row]) -> String {
     let count = |verdict: Verdict| rows.iter().filter(|row| row.verdict == verdict).count();
-    let executions: u64 = rows.iter().map(|row| row.executions).sum();
+    let executions = rows.iter().map(|row| row.executions);
+    let executions = executions.fold(0, u64::saturating_add);
     // Litmus rows have more to show, and scenarios are shuttle's alone.
     let searches = (rows.iter())
         .filter(|row| row.mode == "dfs" && row.agreement.is_none() && row.scenarios.is_none());
-    let agreeing = rows.iter().filter(|row| row.agrees).count();
+    let (agreeing, others): (Vec<_>, Vec<_>) = searches.partition(|row| row.agrees);
+    let (agreeing, not_compared) = (agreeing.len(), others.len());
     let mut text = format!(
         "{} rows, {executions} executions: {} EXHAUSTED, {} BOUNDED, {} TRUNCATED, {} SKIPPED, {} FAILED. Programs whose \
          outcomes under loom contain all of shuttle's exhaustive search: {agreeing}",
@@ -165,7 +167,6 @@ pub(super) fn summary(rows: &[Row]) -> String {
         count(Verdict::Skipped),
         count(Verdict::Failed),
     );
-    let not_compared = searches.count() - agreeing;
     if not_compared > 0 {
         let _ = write!(
             text,

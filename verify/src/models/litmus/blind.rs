@@ -31,7 +31,7 @@ pub(super) const LOAD_THEN_STORE: &BlindSpot = &BlindSpot {
     what: "Stock loom compares a store or a read-modify-write with the last access of the word only, and a thread's own earlier load stands \
            in for the racing one: it does not try the other order (loom issues 166 and 392).",
     consequence: "Every take of a word is a load, then a compare-exchange. `rmw-load` has no loads, and `dfs` no such reduction: both show \
-                  these interleavings, so every program of two threads runs in all three, but for those of a whole journal, and its row fails if the two modes of loom together do not show what `dfs` does.",
+                  these interleavings, so every program of two threads runs in all three, but for those of a whole journal and those with faults of their own, and its row fails if the two modes of loom together do not show what `dfs` does.",
 };
 
 pub(super) const STALE_READS: &BlindSpot = &BlindSpot {
