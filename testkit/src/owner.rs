@@ -180,6 +180,7 @@ pub struct Wakes(AtomicUsize);
 
 impl Wake for Wakes {
     fn wake(self: Arc<Self>) {
+        // Relaxed: a count, which publishes nothing.
         self.0.fetch_add(1, Relaxed);
     }
 }

@@ -94,6 +94,7 @@ impl Scene {
 
     fn leave(&self, gaps: std::ops::Range<usize>, access: Access) {
         for gap in gaps {
+            // Relaxed: what orders it is the lock that is on trial.
             self.inside[gap].fetch_sub(weight(access), Relaxed);
         }
     }
@@ -167,6 +168,7 @@ pub fn run(lock: Driven, program: &Program) -> Result<u64, String> {
     scene.expect(found == written, || {
         format!("{written} writes, of which {found} are left")
     });
+    // Relaxed: all threads have ended.
     let empty = (scene.inside.iter()).all(|inside| inside.load(Relaxed) == 0);
     scene.expect(empty, || "counts of nobody are left".to_owned());
     let mut wrong = scene.wrong.lock().unwrap_or_else(PoisonError::into_inner);

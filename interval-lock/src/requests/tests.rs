@@ -16,6 +16,7 @@ struct Counter(AtomicUsize);
 
 impl Wake for Counter {
     fn wake(self: Arc<Self>) {
+        // Relaxed: one thread.
         self.0.fetch_add(1, Relaxed);
     }
 }

@@ -111,6 +111,7 @@ fn each(mut f: impl FnMut(PackedWord, u64, u32, Holders)) {
     for lane in 0..LANES {
         for (bits, holders) in states() {
             for word in words(lane, bits) {
+                // Relaxed: one thread.
                 let before = word.0.load(Relaxed);
                 f(word, before, lane, holders);
             }

@@ -15,9 +15,9 @@ pub(super) fn now(args: &Args, rows: usize) -> Circumstances {
     of(selection(args), part, rows)
 }
 
-/// Those of something else that begins now.
-pub(super) fn of_filter(filter: &[String], rows: usize) -> Circumstances {
-    of(filters(filter).join(" "), Partition::WHOLE, rows)
+/// Those of mutants or defects that begin now; how many they are is known at their end.
+pub(super) fn of_filter(filter: &[String]) -> Circumstances {
+    of(filters(filter).join(" "), Partition::WHOLE, 0)
 }
 
 fn of(selection: String, part: Partition, rows: usize) -> Circumstances {

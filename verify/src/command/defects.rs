@@ -75,7 +75,7 @@ pub(super) fn defects(args: &DefectsArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let file = args.json.as_deref().map(writable).transpose()?;
-    let run = circumstances::of_filter(&args.filter, 0);
+    let run = circumstances::of_filter(&args.filter);
     let cases = judge_all(&build(&Checker::ALL)?, &chosen, run::workers(args.jobs))?;
     println!("{}\n{}", rows(&cases), told(&cases));
     if let Some(file) = file {

@@ -46,7 +46,7 @@ pub(super) struct Judged<T> {
     pub(super) run: Circumstances,
 }
 
-/// All of a run.
+/// All of a run, which then has their number.
 pub(super) fn judged<'a, T>(all: &'a [T], run: &Circumstances) -> Vec<Judged<&'a T>> {
     let run = Circumstances {
         rows: all.len(),

@@ -26,6 +26,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use spanlock_result_file::ResultFile;
+use spanlock_testkit::histories::SEED;
 
 pub use args::{Args, DefectsArgs, MergeArgs, MutantsArgs, PairsArgs, Subcommand};
 pub use build::{Built, build};
@@ -33,8 +34,6 @@ use counts::Counts;
 use evidence::Evidence;
 pub use partition::Partition;
 pub use run::{End, Ended, explore};
-
-use spanlock_testkit::histories::SEED;
 
 use crate::models::linear::SCENARIO;
 use crate::pairs::{problems, tables};

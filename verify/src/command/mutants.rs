@@ -91,7 +91,7 @@ pub(super) fn mutants(args: &MutantsArgs) -> Result<ExitCode> {
         println!("{}", site_table(&selected(&sites, &args.filter)?));
         return Ok(ExitCode::SUCCESS);
     }
-    let run = circumstances::of_filter(&args.filter, 0);
+    let run = circumstances::of_filter(&args.filter);
     let mutants = matrix(&build(&Checker::ALL)?, &args.filter, workers)?;
     println!("{}\n{}", rows(&mutants), told(&mutants));
     if let Some(file) = file {

@@ -123,6 +123,7 @@ mod tests {
                             let Some(buffer) = tickets.claim() else {
                                 continue;
                             };
+                            // Relaxed, both: counted, and read after the threads have ended.
                             written[buffer as usize].fetch_add(1, Relaxed);
                             lasts.fetch_add(u32::from(tickets.complete()), Relaxed);
                         }

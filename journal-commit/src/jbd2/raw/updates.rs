@@ -135,6 +135,7 @@ mod tests {
         updates.join(6, 10).unwrap();
         assert_eq!(updates.join(5, 10), Err(Refused::Full));
         updates.join(4, 10).unwrap();
+        // Relaxed: one thread.
         assert_eq!(updates.word.load(Relaxed) & UPDATES, 2 * UPDATE);
         updates.leave(3);
         updates.join(3, 10).unwrap();

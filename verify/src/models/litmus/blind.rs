@@ -37,7 +37,7 @@ pub(super) const LOAD_THEN_STORE: &BlindSpot = &BlindSpot {
 pub(super) const STALE_READS: &BlindSpot = &BlindSpot {
     name: "stale reads",
     what: "In `rmw-load` every load is a read-modify-write, and under shuttle every operation is SeqCst: a load sees the latest value.",
-    consequence: "Nothing that depends on an ordering is shown by these modes; `weak` shows it. Every program runs in `weak`, and the mutants test weakens \
+    consequence: "Nothing that depends on an ordering is shown by these modes; `weak` shows it. Every program of two threads runs in `weak`, and the mutants test weakens \
                   each ordering there.",
 };
 
