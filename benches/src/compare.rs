@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use spanlock::RawRangeLock;
+use spanlock_range_lock::RawRangeLock;
 use walkdir::DirEntry;
 
 use crate::cli::Plan;

@@ -20,9 +20,9 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use spanlock::RawRangeLock;
 use spanlock_file_core::{File, FileCore};
 use spanlock_pmem::MappedFile;
+use spanlock_range_lock::RawRangeLock;
 
 use crate::measure::{self, Latencies, Round};
 

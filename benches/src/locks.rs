@@ -7,8 +7,8 @@
 
 use std::fmt;
 
-use spanlock::{RawRangeLock, RwCounter, RwDistributed};
-use spanlock_interval::IntervalLock;
+use spanlock_interval_lock::IntervalLock;
+use spanlock_range_lock::{RawRangeLock, RwCounter, RwDistributed};
 use spanlock_srl::{SrlArray, SrlPacked, SrlTree};
 
 /// The lock that all others are compared with.

@@ -12,9 +12,9 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use spanlock::{RawRangeLock, RwCounter};
 use spanlock_file_core::{Error, FileCore, FormatOptions, RecoveryReport};
 use spanlock_pmem::{MappedFile, Options, PmemError};
+use spanlock_range_lock::{RawRangeLock, RwCounter};
 
 use crate::cli::Size;
 use crate::locks::Make;

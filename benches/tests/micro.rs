@@ -7,8 +7,8 @@ use std::fs;
 
 use common::scene::*;
 use serde_json::Value;
-use spanlock::RawRangeLock;
 use spanlock_benches::locks::{self, Entry, Visitor};
+use spanlock_range_lock::RawRangeLock;
 
 const CASES: [&str; 10] = [
     "write/1-segment",

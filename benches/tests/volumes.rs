@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 
 use common::scene::*;
 use common::{Random, random_files, write_files};
-use spanlock::RwCounter;
 use spanlock_file_core::{FileCore, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
+use spanlock_range_lock::RwCounter;
 
 #[test]
 fn files_that_are_no_volume_are_left_alone() {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use spanlock::RangeError;
+use spanlock_range_lock::RangeError;
 use thiserror::Error;
 
 use crate::layout::{MIN_PAGES, PAGE_BYTES, SLOT_BYTES};

@@ -24,8 +24,8 @@
 
 use core::fmt;
 
-use spanlock::{RangeLockExt, RawRangeLock};
 use spanlock_pmem::{Flushed, Pmem};
+use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 use spanlock_sync::Arc;
 
 use crate::alloc::{Class, Extent, ExtentList};

@@ -5,8 +5,8 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use spanlock::{RangeLockExt, RawRangeLock};
 use spanlock_pmem::Pmem;
+use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 use spanlock_sync::Arc;
 
 use crate::alloc::{Allocator, Extent};
@@ -42,7 +42,7 @@ pub(crate) struct Volume<P, L> {
 /// to that.
 ///
 /// ```
-/// use spanlock::RwCounter;
+/// use spanlock_range_lock::RwCounter;
 /// use spanlock_file_core::{FileCore, FormatOptions};
 /// use spanlock_pmem::{MappedFile, Options};
 ///

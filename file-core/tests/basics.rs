@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use common::{Mem, PAGE, content, format, open, reopen};
-use spanlock::{RangeError, RwCounter};
 use spanlock_file_core::{Error, FileCore, FormatOptions, MAX_NAME_BYTES, MAX_WRITE_BYTES};
+use spanlock_range_lock::{RangeError, RwCounter};
 
 fn options() -> FormatOptions {
     FormatOptions::new()
@@ -239,15 +239,15 @@ fn a_write_has_a_largest_length() {
 fn a_lock_that_is_too_small_is_an_error() {
     struct Small;
     // SAFETY: it never holds anything.
-    unsafe impl spanlock::RawRangeLock for Small {
+    unsafe impl spanlock_range_lock::RawRangeLock for Small {
         fn capacity(&self) -> u64 {
             0
         }
         fn lock(
             &self,
-            span: spanlock::Span,
-            _: spanlock::Access,
-        ) -> Result<spanlock::Token, RangeError> {
+            span: spanlock_range_lock::Span,
+            _: spanlock_range_lock::Access,
+        ) -> Result<spanlock_range_lock::Token, RangeError> {
             Err(RangeError::PastCapacity {
                 start: span.start(),
                 end: span.end(),
@@ -256,12 +256,18 @@ fn a_lock_that_is_too_small_is_an_error() {
         }
         fn try_lock(
             &self,
-            span: spanlock::Span,
-            access: spanlock::Access,
-        ) -> Result<spanlock::Token, spanlock::TryLockError> {
+            span: spanlock_range_lock::Span,
+            access: spanlock_range_lock::Access,
+        ) -> Result<spanlock_range_lock::Token, spanlock_range_lock::TryLockError> {
             Ok(self.lock(span, access)?)
         }
-        unsafe fn unlock(&self, _: spanlock::Span, _: spanlock::Access, _: spanlock::Token) {}
+        unsafe fn unlock(
+            &self,
+            _: spanlock_range_lock::Span,
+            _: spanlock_range_lock::Access,
+            _: spanlock_range_lock::Token,
+        ) {
+        }
     }
     let volume = FileCore::format(Mem::new(1 << 20), &options(), |_| Small).unwrap();
     let file = volume.create("a").unwrap();

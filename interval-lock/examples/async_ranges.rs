@@ -4,18 +4,18 @@
 //! that is all there is to timeouts and cancellation.
 //!
 //! ```text
-//! cargo run -p spanlock-interval --example async_ranges
+//! cargo run -p spanlock-interval-lock --example async_ranges
 //! ```
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanlock::{
+use spanlock_interval_lock::IntervalLock;
+use spanlock_range_lock::{
     OwnedRangeWriteGuard, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, RangeLock,
     RangeLockExt, TryLockError,
 };
-use spanlock_interval::IntervalLock;
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, spawn, spawn_blocking, yield_now};
 use tokio::time::timeout;
@@ -42,7 +42,7 @@ async fn many_tasks() -> Result<()> {
             }
             yield_now().await;
             mine[51..].iter_mut().for_each(|byte| *byte += 1);
-            Ok::<_, spanlock::RangeError>(())
+            Ok::<_, spanlock_range_lock::RangeError>(())
         });
     }
     while let Some(done) = tasks.join_next().await {

@@ -87,7 +87,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::task::{Poll, Waker};
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
 };
 use spanlock_sync::hint::Backoff;
@@ -100,8 +100,8 @@ use crate::tree::Index;
 /// how its waiters sleep.
 ///
 /// ```
-/// use spanlock::RangeLockExt;
-/// use spanlock_interval::IntervalLock;
+/// use spanlock_range_lock::RangeLockExt;
+/// use spanlock_interval_lock::IntervalLock;
 ///
 /// let lock = IntervalLock::new();
 /// let header = lock.write(0..100)?;
@@ -111,7 +111,7 @@ use crate::tree::Index;
 /// assert!(lock.try_read(99..100).is_ok());
 /// assert_eq!(format!("{lock:?}"), "IntervalLock { held: [(100..18446744073709551615, Write)], waiting: [] }");
 /// # drop(rest);
-/// # Ok::<(), spanlock::RangeError>(())
+/// # Ok::<(), spanlock_range_lock::RangeError>(())
 /// ```
 pub struct IntervalLock<P = DefaultPark> {
     pub(crate) core: Core,

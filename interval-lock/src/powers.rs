@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, RangeError, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
     RawRangeLockUpgrade, RawRangeLockUpgradeWait, Span, Token, TryLockError,
 };
@@ -117,9 +117,9 @@ fn hold_all(requests: &mut Requests, batch: &[(Span, Access)], tokens: &mut Vec<
 }
 
 #[cfg(feature = "statistics")]
-impl<P: Park> spanlock::RawRangeLockStatistics for IntervalLock<P> {
+impl<P: Park> spanlock_range_lock::RawRangeLockStatistics for IntervalLock<P> {
     /// Nobody is overtaken: first come, first served. An upgrade that has to wait is a wait, too.
-    fn statistics(&self) -> spanlock::Statistics {
+    fn statistics(&self) -> spanlock_range_lock::Statistics {
         self.core.counters.snapshot()
     }
 }

@@ -34,8 +34,8 @@
 use alloc::vec::Vec;
 use core::task::Waker;
 
-use spanlock::words::for_each_surely;
-use spanlock::{Access, Span};
+use spanlock_range_lock::words::for_each_surely;
+use spanlock_range_lock::{Access, Span};
 use spanlock_sync::{Defect, defect, wait};
 
 use crate::tree::{Index, Tree};

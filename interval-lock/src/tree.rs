@@ -36,7 +36,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use spanlock::Span;
+use spanlock_range_lock::Span;
 use spanlock_sync::{Defect, defect};
 
 use node::{Entry, Node, hull};

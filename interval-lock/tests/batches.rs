@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use common::{Asked, Taken};
-use spanlock::Access::{Read, Upgradable, Write};
-use spanlock::{OwnedUpgradableHold, RangeLockExt};
-use spanlock_interval::IntervalLock;
+use spanlock_interval_lock::IntervalLock;
+use spanlock_range_lock::Access::{Read, Upgradable, Write};
+use spanlock_range_lock::{OwnedUpgradableHold, RangeLockExt};
 
 fn until_waiting(lock: &IntervalLock, waiting: usize) {
     while lock.waiting() < waiting {

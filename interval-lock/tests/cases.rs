@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use common::{Asked, Taken};
-use spanlock::Access::Write;
-use spanlock::RangeLockExt;
-use spanlock_interval::IntervalLock;
+use spanlock_interval_lock::IntervalLock;
+use spanlock_range_lock::Access::Write;
+use spanlock_range_lock::RangeLockExt;
 
 /// ZFS: the end of a file was read before the range was locked, and two appends got the same place. So: lock from the end that was
 /// seen to infinity, look again, and keep what is needed.

@@ -1,4 +1,4 @@
-//! The interval tree, held to the contract of the `spanlock` crate by that crate's own suite: exact ranges.
+//! The interval tree, held to the contract of the `spanlock-range-lock` crate by that crate's own suite: exact ranges.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -13,8 +13,8 @@ mod suite {
     pub(crate) use crate::shared::*;
 
     pub(crate) mod fairness {
-        use spanlock::RangeLockExt;
-        use spanlock_interval::IntervalLock;
+        use spanlock_interval_lock::IntervalLock;
+        use spanlock_range_lock::RangeLockExt;
 
         pub(crate) use crate::shared::fairness::*;
 
@@ -42,7 +42,7 @@ mod suite {
     }
 }
 
-use spanlock_interval::IntervalLock;
+use spanlock_interval_lock::IntervalLock;
 use suite::Kind;
 
 contract!(

@@ -2,7 +2,7 @@
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
-use spanlock_interval::IntervalLock;
+use spanlock_interval_lock::IntervalLock;
 use spanlock_testkit::{Order, driven, suite};
 
 suite!(

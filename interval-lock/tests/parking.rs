@@ -9,8 +9,8 @@ mod suite;
 
 use std::thread;
 
-use spanlock::RangeLockExt;
-use spanlock_interval::IntervalLock;
+use spanlock_interval_lock::IntervalLock;
+use spanlock_range_lock::RangeLockExt;
 use suite::parking::Yields;
 
 parking!(

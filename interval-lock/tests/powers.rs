@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Asked, Taken};
-use spanlock::Access::{Read, Upgradable, Write};
-use spanlock::{Access, RangeLockExt, RawRangeLock};
-use spanlock_interval::IntervalLock;
+use spanlock_interval_lock::IntervalLock;
+use spanlock_range_lock::Access::{Read, Upgradable, Write};
+use spanlock_range_lock::{Access, RangeLockExt, RawRangeLock};
 
-fn ranges(list: Vec<(spanlock::Span, Access)>) -> Vec<(u64, u64, Access)> {
+fn ranges(list: Vec<(spanlock_range_lock::Span, Access)>) -> Vec<(u64, u64, Access)> {
     let ranges = list.into_iter();
     ranges.map(|(s, how)| (s.start(), s.end(), how)).collect()
 }

@@ -1,4 +1,4 @@
-//! The powers, by the suite of the `spanlock` crate that every lock passes.
+//! The powers, by the suite of the `spanlock-range-lock` crate that every lock passes.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -6,7 +6,7 @@
 #[macro_use]
 mod powers;
 
-use spanlock_interval::IntervalLock;
+use spanlock_interval_lock::IntervalLock;
 
 powers!(interval: IntervalLock::new; deadlines futures parts upgrades batches append owned);
 

@@ -9,8 +9,8 @@ mod suite;
 
 use std::thread;
 
-use spanlock::{Access, RangeLockExt, RawRangeLockStatistics};
-use spanlock_interval::IntervalLock;
+use spanlock_interval_lock::IntervalLock;
+use spanlock_range_lock::{Access, RangeLockExt, RawRangeLockStatistics};
 
 // Nobody is passed.
 statistics!(interval_tree, IntervalLock, |_| IntervalLock::new(), 1, 0);

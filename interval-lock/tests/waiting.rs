@@ -10,9 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Asked, Counter, Taken, span};
-use spanlock::Access::{Read, Upgradable, Write};
-use spanlock::{RangeLockExt, RawRangeLock, RawRangeLockWait};
-use spanlock_interval::{IntervalLock, IntervalRequest};
+use spanlock_interval_lock::{IntervalLock, IntervalRequest};
+use spanlock_range_lock::Access::{Read, Upgradable, Write};
+use spanlock_range_lock::{RangeLockExt, RawRangeLock, RawRangeLockWait};
 use spanlock_sync::{Park, Parker, Wakeup};
 
 #[test]

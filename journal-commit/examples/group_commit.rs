@@ -1,7 +1,7 @@
 //! Threads that append a record, wait until it is durable, and think: with plain group commit, and with the rendezvous, on a storage whose flush takes a fixed time.
 //!
 //! ```text
-//! cargo run --release -p spanlock-journal --example group_commit -- [--flush-us 1000] [--seconds 0.1] [--rounds 2] [--threads 1,2,4,8,16] [--think 0,0.5,1,2,4] [--jitter 0.1]
+//! cargo run --release -p spanlock-journal-commit --example group_commit -- [--flush-us 1000] [--seconds 0.1] [--rounds 2] [--threads 1,2,4,8,16] [--think 0,0.5,1,2,4] [--jitter 0.1]
 //! ```
 //!
 //! Rounds of the two alternate, for machines are busy now and then; figures are sums over the rounds. A think time is in flushes, and jitters: each pause is drawn evenly from so much around it.
@@ -10,8 +10,8 @@ use std::env;
 use std::io;
 use std::time::{Duration, Instant};
 
-use spanlock_journal::Storage;
-use spanlock_journal::compact::{GroupCommit, Log, Lsn, Options};
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::compact::{GroupCommit, Log, Lsn, Options};
 
 /// Writes go to memory; flushes only take their time.
 struct Modelled {

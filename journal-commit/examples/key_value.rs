@@ -1,7 +1,7 @@
 //! A map that outlives its process: each change goes into the log first, and a snapshot makes room when the log is full.
 //!
 //! ```text
-//! cargo run -p spanlock-journal --example key_value
+//! cargo run -p spanlock-journal-commit --example key_value
 //! ```
 
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use spanlock_journal::compact::{self, Log, Lsn, Options};
-use spanlock_journal::storage::{FileMode, FileStorage};
+use spanlock_journal_commit::compact::{self, Log, Lsn, Options};
+use spanlock_journal_commit::storage::{FileMode, FileStorage};
 
 type Map = BTreeMap<String, String>;
 

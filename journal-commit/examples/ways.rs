@@ -1,13 +1,13 @@
 //! How many durable handles a second each way to commit does, on a modelled device: memory, with flushes and durable writes of one millisecond.
 //!
-//! `cargo run --release -p spanlock-journal --example ways [SECONDS]` (a row; 0.1 if not said)
+//! `cargo run --release -p spanlock-journal-commit --example ways [SECONDS]` (a row; 0.1 if not said)
 
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use spanlock_journal::Storage;
-use spanlock_journal::jbd2::{
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::jbd2::{
     CommitWay, Delay, Error, Flushes, FormatOptions, Journal, Options, Stats, format,
 };
 

@@ -62,8 +62,8 @@ pub use rendezvous::Rendezvous;
 /// A write-ahead log. See the [module](self).
 ///
 /// ```
-/// use spanlock_journal::compact::{Error, Log, Options};
-/// # use spanlock_journal::testing::Recorded;
+/// use spanlock_journal_commit::compact::{Error, Log, Options};
+/// # use spanlock_journal_commit::testing::Recorded;
 ///
 /// # let storage = Recorded::new(1 << 20);
 /// let log = Log::create(&storage, &Options::new())?;

@@ -8,8 +8,8 @@
 //! Nothing here belongs into production: all is kept in memory, for ever.
 //!
 //! ```
-//! use spanlock_journal::Storage;
-//! use spanlock_journal::testing::{Loss, Recorded};
+//! use spanlock_journal_commit::Storage;
+//! use spanlock_journal_commit::testing::{Loss, Recorded};
 //!
 //! let device = Recorded::new(4096);
 //! device.write_at(&[1; 512], 0)?;

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use spanlock_journal::Storage;
-use spanlock_journal::compact::{Error, GroupCommit, Log, Lsn, Options};
-use spanlock_journal::testing::Recorded;
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::compact::{Error, GroupCommit, Log, Lsn, Options};
+use spanlock_journal_commit::testing::Recorded;
 
 fn create(storage: &Recorded) -> Log<&Recorded> {
     Log::create(storage, &Options::new()).unwrap()

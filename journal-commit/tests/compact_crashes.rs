@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use spanlock_journal::compact::{GroupCommit, Log, Lsn, Options};
-use spanlock_journal::testing::{History, Loss, Recorded};
+use spanlock_journal_commit::compact::{GroupCommit, Log, Lsn, Options};
+use spanlock_journal_commit::testing::{History, Loss, Recorded};
 
 /// What must, and may, be there after a crash.
 #[derive(Clone, Debug)]

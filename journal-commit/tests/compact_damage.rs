@@ -1,8 +1,8 @@
 //! A medium that changes what was durable: damage is told from a torn end wherever the bytes can tell, and no byte is invented.
 
-use spanlock_journal::Storage;
-use spanlock_journal::compact::{Error, Log, Lsn, Options};
-use spanlock_journal::testing::Recorded;
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::compact::{Error, Log, Lsn, Options};
+use spanlock_journal_commit::testing::Recorded;
 
 const RING: usize = 8192;
 const LEN: usize = RING + 64 * 512;

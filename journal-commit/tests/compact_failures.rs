@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use spanlock_journal::Storage;
-use spanlock_journal::compact::{Error, GroupCommit, Log, Lsn, Options};
-use spanlock_journal::testing::{Fault, FaultAt, FaultKind, Recorded};
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::compact::{Error, GroupCommit, Log, Lsn, Options};
+use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, Recorded};
 
 const THREADS: u64 = 8;
 const RECORDS: u64 = 6;

@@ -7,9 +7,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use spanlock_journal::Storage;
-use spanlock_journal::compact::{Log, Lsn, Options};
-use spanlock_journal::storage::{FileMode, FileStorage, PmemStorage};
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::compact::{Log, Lsn, Options};
+use spanlock_journal_commit::storage::{FileMode, FileStorage, PmemStorage};
 use spanlock_pmem::MappedFile;
 
 const LEN: u64 = 1 << 20;

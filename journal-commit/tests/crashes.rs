@@ -4,11 +4,11 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use spanlock_journal::Storage;
-use spanlock_journal::jbd2::{
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::jbd2::{
     CommitWay, Extent, Flushes, FormatOptions, Handle, Journal, Options, Place, format, recover,
 };
-use spanlock_journal::testing::{Fault, FaultAt, FaultKind, History, Loss, Recorded};
+use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, History, Loss, Recorded};
 
 const BLOCK: usize = 1024;
 const LOG_BLOCKS: u64 = 48;

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use ext4::Image;
-use spanlock_journal::jbd2::{Recovery, recover};
-use spanlock_journal::testing::Recorded;
+use spanlock_journal_commit::jbd2::{Recovery, recover};
+use spanlock_journal_commit::testing::Recorded;
 
 /// Transactions for `debugfs`: each a list of blocks to write from a file of its own, and of blocks to revoke.
 struct Script {

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ext4::Image;
-use spanlock_journal::Storage;
-use spanlock_journal::jbd2::{
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::jbd2::{
     CommitWay, Flushes, FormatOptions, Journal, Options, Place, Recovery, Tid, format, recover,
 };
-use spanlock_journal::testing::{History, Loss, Recorded};
+use spanlock_journal_commit::testing::{History, Loss, Recorded};
 
 /// What a handle did: in which transaction, and with which byte it filled which blocks; none if it revoked one.
 struct Step {

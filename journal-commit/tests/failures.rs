@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, Once};
 use std::time::Duration;
 
-use spanlock_journal::Storage;
-use spanlock_journal::jbd2::{
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::jbd2::{
     CommitWay, Delay, Error, Extent, Flushes, FormatOptions, Journal, Options, Place, Tid, format,
 };
-use spanlock_journal::testing::{Fault, FaultAt, FaultKind, Recorded};
+use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, Recorded};
 
 const BLOCK: usize = 1024;
 const LOG_BLOCKS: usize = 64;

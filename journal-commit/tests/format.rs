@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use spanlock_journal::Storage;
-use spanlock_journal::jbd2::{
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::jbd2::{
     Error, Extent, Flushes, FormatOptions, Journal, Options, Place, format, recover,
 };
-use spanlock_journal::testing::Recorded;
+use spanlock_journal_commit::testing::Recorded;
 
 const BLOCK: u32 = 1024;
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanlock_journal::Storage;
-use spanlock_journal::jbd2::{
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::jbd2::{
     CommitWay, Delay, Error, Flushes, FormatOptions, Journal, Options, Place, Tid, format,
 };
-use spanlock_journal::testing::Recorded;
+use spanlock_journal_commit::testing::Recorded;
 
 const BLOCK: usize = 1024;
 const WAYS: [CommitWay; 3] = [
@@ -426,7 +426,7 @@ fn ids_wrap_around() {
 
 #[test]
 fn files_and_persistent_memory() {
-    use spanlock_journal::storage::{FileMode, FileStorage, PmemStorage};
+    use spanlock_journal_commit::storage::{FileMode, FileStorage, PmemStorage};
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let used = |log: Arc<dyn Storage>, home: Arc<dyn Storage>| {

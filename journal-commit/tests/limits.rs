@@ -3,14 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
-use spanlock_journal::Storage;
-use spanlock_journal::compact;
-use spanlock_journal::jbd2::Place;
-use spanlock_journal::jbd2::{
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::compact;
+use spanlock_journal_commit::jbd2::Place;
+use spanlock_journal_commit::jbd2::{
     CommitWay, Error, Flushes, FormatOptions, Journal, Options, format, recover,
 };
-use spanlock_journal::storage::{FileMode, FileStorage};
-use spanlock_journal::testing::Recorded;
+use spanlock_journal_commit::storage::{FileMode, FileStorage};
+use spanlock_journal_commit::testing::Recorded;
 
 const BLOCK: usize = 4096;
 

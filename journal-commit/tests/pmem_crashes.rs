@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use spanlock_journal::Storage;
-use spanlock_journal::jbd2::{Extent, FormatOptions, Journal, Options, Place, format};
-use spanlock_journal::storage::PmemStorage;
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::jbd2::{Extent, FormatOptions, Journal, Options, Place, format};
+use spanlock_journal_commit::storage::PmemStorage;
 use spanlock_pmem::{Durable, Flushed, Pmem, RegionId, Written};
 
 const BLOCK: usize = 1024;

@@ -2,9 +2,9 @@
 
 use std::io::ErrorKind;
 
-use spanlock_journal::Storage;
-use spanlock_journal::storage::{FileMode, FileStorage, PmemStorage};
-use spanlock_journal::testing::{Fault, FaultAt, FaultKind, Loss, Recorded};
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::storage::{FileMode, FileStorage, PmemStorage};
+use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, Loss, Recorded};
 use spanlock_pmem::{MappedFile, Options};
 
 /// What every storage does.

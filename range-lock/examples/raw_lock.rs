@@ -1,8 +1,8 @@
 //! A raw lock of one's own: the list of all holds, behind a mutex. Forty lines, and two powers in twenty more; guards, elements and `append` come for free.
 //!
 //! ```text
-//! cargo run -p spanlock --example raw_lock
-//! cargo test -p spanlock --example raw_lock
+//! cargo run -p spanlock-range-lock --example raw_lock
+//! cargo test -p spanlock-range-lock --example raw_lock
 //! ```
 //!
 //! The second command runs the tests that every lock has to pass, by the one line in `tests`, at the end: a million random operations against a list
@@ -10,7 +10,7 @@
 
 use std::thread;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, RangeError, RangeLock, RangeLockExt, RawRangeLock, RawRangeLockDowngrade,
     RawRangeLockSplit, Span, Token, TryLockError,
 };

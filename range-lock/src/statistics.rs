@@ -17,13 +17,13 @@ use crate::rw_distributed::RwDistributed;
 /// A range lock that counts, with the feature `statistics`.
 ///
 /// ```
-/// use spanlock::{RangeLockExt, RawRangeLockStatistics, RwCounter};
+/// use spanlock_range_lock::{RangeLockExt, RawRangeLockStatistics, RwCounter};
 ///
 /// let lock = RwCounter::new();
 /// drop((lock.read(0..1)?, lock.read(5..9)?));
 /// assert_eq!(lock.statistics().acquisitions, 2);
 /// assert_eq!(lock.statistics().to_string(), "2 acquisitions, 0 waits, 0 overtakes");
-/// # Ok::<(), spanlock::RangeError>(())
+/// # Ok::<(), spanlock_range_lock::RangeError>(())
 /// ```
 pub trait RawRangeLockStatistics: RawRangeLock {
     /// What has happened to this lock since it was made. A snapshot; never blocks.

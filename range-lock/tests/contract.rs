@@ -7,7 +7,7 @@ mod suite;
 
 use std::sync::Arc;
 
-use spanlock::{RawRangeLock, RwCounter, RwDistributed};
+use spanlock_range_lock::{RawRangeLock, RwCounter, RwDistributed};
 use suite::Kind;
 
 contract!(

@@ -1,7 +1,7 @@
 //! What would hang panics, and names the places; what would not goes through.
 //!
 //! ```text
-//! cargo test -p spanlock --features deadlock-detection --test deadlock_detection
+//! cargo test -p spanlock-range-lock --features deadlock-detection --test deadlock_detection
 //! ```
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, LockId, OwnedWriteHold, RangeError, RangeLock, RangeLockExt, RawRangeLock,
     RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
     RawRangeLockUpgradeWait, RwCounter, Span, Token, TryLockError,

@@ -2,7 +2,7 @@
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
-use spanlock::{RwCounter, RwDistributed};
+use spanlock_range_lock::{RwCounter, RwDistributed};
 use spanlock_testkit::{Order, driven, suite};
 
 suite!(

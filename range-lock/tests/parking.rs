@@ -6,7 +6,7 @@
 #[allow(dead_code, unused_macros)]
 mod suite;
 
-use spanlock::{RangeLockExt, RwCounter, RwDistributed};
+use spanlock_range_lock::{RangeLockExt, RwCounter, RwDistributed};
 use spanlock_sync::Spin;
 use suite::Kind;
 use suite::parking::Yields;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
-use spanlock::{Access, RangeLockExt, RawRangeLock, RwDistributed, Span};
+use spanlock_range_lock::{Access, RangeLockExt, RawRangeLock, RwDistributed, Span};
 
 #[test]
 fn any_number_of_slots_is_brought_into_bounds() {

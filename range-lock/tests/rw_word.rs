@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use spanlock::Access::{self, Read, Write};
-use spanlock::RwWord;
-use spanlock::words::{MAX_PASSES, Run, lock_all, try_lock_all, unlock_all};
+use spanlock_range_lock::Access::{self, Read, Write};
+use spanlock_range_lock::RwWord;
+use spanlock_range_lock::words::{MAX_PASSES, Run, lock_all, try_lock_all, unlock_all};
 use spanlock_sync::wait::WaitQueue;
 
 /// A word with its queue.

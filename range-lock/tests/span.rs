@@ -4,7 +4,7 @@
 
 use std::error::Error;
 
-use spanlock::{Access, RangeError, Span, Token, TryLockError};
+use spanlock_range_lock::{Access, RangeError, Span, Token, TryLockError};
 
 fn span(start: u64, end: u64) -> Span {
     Span::new(start..end).unwrap().unwrap()
@@ -112,7 +112,7 @@ fn errors_name_the_bounds() {
 #[cfg(not(feature = "deadlock-detection"))]
 #[test]
 fn detection_that_is_off_has_no_size() {
-    use spanlock::{LockId, RwCounter, Token, WriteHold};
+    use spanlock_range_lock::{LockId, RwCounter, Token, WriteHold};
 
     assert_eq!(size_of::<LockId>(), 0);
     let parts = size_of::<(&RwCounter, Option<(Span, Token)>)>();

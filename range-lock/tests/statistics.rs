@@ -6,8 +6,8 @@
 #[allow(dead_code, unused_macros)]
 mod suite;
 
-use spanlock::words::MAX_PASSES;
-use spanlock::{RangeLockExt, RawRangeLockStatistics, RwCounter, RwDistributed};
+use spanlock_range_lock::words::MAX_PASSES;
+use spanlock_range_lock::{RangeLockExt, RawRangeLockStatistics, RwCounter, RwDistributed};
 
 const PASSES: u64 = MAX_PASSES as u64;
 

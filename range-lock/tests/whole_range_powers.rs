@@ -5,7 +5,7 @@
 #[macro_use]
 mod powers;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, RangeLockExt, RawRangeLock, RawRangeLockSplit, RwCounter, RwDistributed, Span,
 };
 
@@ -14,7 +14,7 @@ powers!(rw_distributed: || RwDistributed::with_slots(3); deadlines futures parts
 
 fn all_but_split<L>(make: fn() -> L)
 where
-    L: spanlock::RawRangeLockDowngrade + spanlock::RawRangeLockUpgrade,
+    L: spanlock_range_lock::RawRangeLockDowngrade + spanlock_range_lock::RawRangeLockUpgrade,
 {
     powers::downgrade(&make());
     powers::downgrade_wakes(&make());
@@ -70,7 +70,7 @@ fn a_forgotten_future_is_no_ghost_in_the_next_lock() {
         drop(hold);
         *place = RwCounter::new();
         // Were it still there, it would be passed so often and no more.
-        for _ in 0..2 * spanlock::words::MAX_PASSES {
+        for _ in 0..2 * spanlock_range_lock::words::MAX_PASSES {
             drop(place.try_write(0..1).expect("nobody holds, nobody waits"));
         }
     }

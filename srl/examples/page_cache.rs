@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use spanlock::{RangeError, RangeLockExt};
+use spanlock_range_lock::{RangeError, RangeLockExt};
 use spanlock_srl::SrlTree;
 
 const PAGE: u64 = 4096;

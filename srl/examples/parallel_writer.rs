@@ -20,7 +20,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use spanlock::{Access, RangeLockExt};
+use spanlock_range_lock::{Access, RangeLockExt};
 use spanlock_srl::SrlTree;
 
 const BLOCK: u64 = 4096;

@@ -7,8 +7,8 @@
 
 use alloc::boxed::Box;
 
-use spanlock::RwWord;
-use spanlock::words::Word;
+use spanlock_range_lock::RwWord;
+use spanlock_range_lock::words::Word;
 use spanlock_sync::atomic::zeroed_slice;
 use spanlock_sync::{DefaultPark, Park};
 
@@ -20,7 +20,7 @@ use crate::space::{Piece, Space, words_of};
 /// A range lock with a reader-writer word for each segment of a fixed capacity.
 ///
 /// ```
-/// use spanlock::{RangeLockExt, RangeError};
+/// use spanlock_range_lock::{RangeLockExt, RangeError};
 /// use spanlock_srl::SrlArray;
 ///
 /// let lock = SrlArray::new(1 << 20)?; // 1 MiB in segments of 4 KiB
@@ -38,7 +38,7 @@ pub type SrlArray<P = DefaultPark> = Srl<Array<RwWord>, P>;
 /// [six readers](crate::packed::MAX_READERS) hold one at a time.
 ///
 /// ```
-/// use spanlock::RangeLockExt;
+/// use spanlock_range_lock::RangeLockExt;
 /// use spanlock_srl::SrlPacked;
 ///
 /// let lock = SrlPacked::new(1 << 20)?;

@@ -7,8 +7,10 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use spanlock::words::{self, Progress};
-use spanlock::{Access, RangeError, RawRangeLock, RawRangeLockBatch, Span, Token, TryLockError};
+use spanlock_range_lock::words::{self, Progress};
+use spanlock_range_lock::{
+    Access, RangeError, RawRangeLock, RawRangeLockBatch, Span, Token, TryLockError,
+};
 use spanlock_sync::Park;
 use spanlock_sync::wait::WaitQueue;
 

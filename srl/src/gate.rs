@@ -5,7 +5,7 @@
 //! the possibility that somebody wants the whole file.
 //!
 //! # How
-//! A **wide** request takes no words. It has an entry in an interval tree ([`spanlock_interval`]) where wide requests wait for each other, first come,
+//! A **wide** request takes no words. It has an entry in an interval tree ([`spanlock_interval_lock`]) where wide requests wait for each other, first come,
 //! first served; the gate is *closed* while there is one. Once its entry is granted it *scans* the words of its range by plain loads, and
 //! waits at each that somebody holds in conflict. A **small** request takes its words, then looks at the gate: open, as a rule, and it is done. If it is closed, the
 //! small request asks the interval tree. If no entry conflicts it is done too. Otherwise it backs off: gives its words back, and gets an entry
@@ -43,8 +43,8 @@
 
 use core::ops::Range;
 
-use spanlock::Access;
-use spanlock_interval::IntervalLock;
+use spanlock_interval_lock::IntervalLock;
+use spanlock_range_lock::Access;
 use spanlock_sync::atomic::Ordering::Acquire;
 use spanlock_sync::barrier::{self, Flag};
 use spanlock_sync::{DefaultPark, Defect, Park, defect};

@@ -5,7 +5,7 @@
 //! makes even readers wait ([SRL] §II-B, §III-C). So cut the file into segments of equal size and give each a reader-writer state
 //! of its own: a request touches the states of its segments and nothing else ([SRL] §IV). Where those lie is the
 //! [`Space`]'s affair: all side by side ([`crate::Array`]), or in the leaves of a radix tree that grows ([`crate::Tree`]). What they look
-//! like is the [`Word`]'s: one a word ([`spanlock::RwWord`]), or sixteen ([`crate::PackedWord`]). How ranges of very many
+//! like is the [`Word`]'s: one a word ([`spanlock_range_lock::RwWord`]), or sixteen ([`crate::PackedWord`]). How ranges of very many
 //! segments are taken is the [gate](crate::gate)'s.
 //!
 //! # Properties
@@ -15,7 +15,7 @@
 //!   construction in the array, except for a waiter's place in the queue. A **wide** request, one of more segments than [`wide_above`](Srl::wide_above), costs a system
 //!   call and a plain load a word instead.
 //! - **Fairness**: each segment's queue is first come, first served, with at most [`MAX_PASSES`] arrivals going past a waiter
-//!   that is next in line ([`spanlock::words`]): the aging that [SRL] §IV-B leaves open. A request of *n*
+//!   that is next in line ([`spanlock_range_lock::words`]): the aging that [SRL] §IV-B leaves open. A request of *n*
 //!   segments queues at up to *n* of them, one after the other. Wide requests are first come, first served among themselves and with the small ones that they hold up.
 //! - **Waiting**: spins for about a microsecond, then sleeps.
 //!
@@ -29,7 +29,7 @@
 //! - **S-I3** A failed try has given back what it took.
 //! - **S-I4** A token is the address of the first segment's word, or a wide request's entry, and which of them it is, in the two lowest bits.
 //!
-//! It has no atomics of its own; orderings: [`spanlock::words`], [`crate::gate`].
+//! It has no atomics of its own; orderings: [`spanlock_range_lock::words`], [`crate::gate`].
 //!
 //! # Not promised
 //! A small request that waits holds its lower segments already, as in the paper: a try on those fails, though the
@@ -39,13 +39,13 @@
 //! In `verify/`, rows `srl-array/…`, `srl-packed/…`, `srl-tree/…`, and `srl-gate/…` of a lock for which three segments are wide.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
-//! [`MAX_PASSES`]: spanlock::words::MAX_PASSES
+//! [`MAX_PASSES`]: spanlock_range_lock::words::MAX_PASSES
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use spanlock::words::{self, Run, Wakes, Word};
-use spanlock::{Access, LockId, RangeError, RawRangeLock, Span, Token, TryLockError};
+use spanlock_range_lock::words::{self, Run, Wakes, Word};
+use spanlock_range_lock::{Access, LockId, RangeError, RawRangeLock, Span, Token, TryLockError};
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Defect, Park, defect};
 

@@ -29,14 +29,14 @@
 //! - **K-I3** While a writer holds *every* lane, nobody else changes the word: it gives back by a plain store. Who holds fewer gives back by a
 //!   read-modify-write.
 //!
-//! Orderings A, B, C: [`spanlock::words`].
+//! Orderings A, B, C: [`spanlock_range_lock::words`].
 //!
 //! # Models
 //! In `verify/`, rows `packed-word/…` of the word alone, whose orderings the gate around it would hide, and `srl-packed/…`; that a lane with six readers lets a seventh wait, and those who
 //! leave or are downgraded let the right ones in: `full-lane`.
 
-use spanlock::Access;
-use spanlock::words::Word;
+use spanlock_range_lock::Access;
+use spanlock_range_lock::words::Word;
 use spanlock_sync::atomic::{AtomicU64, Ordering::*, Zeroed};
 use spanlock_sync::{Defect, defect};
 

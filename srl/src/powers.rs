@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, Span, Token,
 };
 use spanlock_sync::Park;
@@ -182,10 +182,10 @@ unsafe impl<S: Space, P: Park> RawRangeLockSplit for Srl<S, P> {
 }
 
 #[cfg(feature = "statistics")]
-impl<S: Space, P: Park> spanlock::RawRangeLockStatistics for Srl<S, P> {
+impl<S: Space, P: Park> spanlock_range_lock::RawRangeLockStatistics for Srl<S, P> {
     /// A small request waits at each segment that it finds taken, and once more if a wide one stops it; a wide one for wide ones before it, and
     /// at each segment that a small one holds.
-    fn statistics(&self) -> spanlock::Statistics {
+    fn statistics(&self) -> spanlock_range_lock::Statistics {
         let mut all = self.queue.counters().snapshot();
         all.waits += self.gate.entries().statistics().waits;
         all

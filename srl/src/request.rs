@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::task::{Poll, Waker, ready};
 
-use spanlock::words::{Progress, Wakes};
-use spanlock::{Access, RangeError, RawRangeLock, RawRangeLockWait, Span, Token};
-use spanlock_interval::IntervalRequest;
+use spanlock_interval_lock::IntervalRequest;
+use spanlock_range_lock::words::{Progress, Wakes};
+use spanlock_range_lock::{Access, RangeError, RawRangeLock, RawRangeLockWait, Span, Token};
 use spanlock_sync::hint::Backoff;
 use spanlock_sync::wait::Listener;
 use spanlock_sync::{Defect, Park, defect};

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use spanlock::{RangeError, Span};
+use spanlock_range_lock::{RangeError, Span};
 use spanlock_sync::{Defect, defect};
 use thiserror::Error;
 

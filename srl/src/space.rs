@@ -1,7 +1,7 @@
 //! Where the words of segments lie: one piece in the array, many in the tree.
 
-use spanlock::Access;
-use spanlock::words::{Run, Wakes, Word};
+use spanlock_range_lock::Access;
+use spanlock_range_lock::words::{Run, Wakes, Word};
 use spanlock_sync::wait::WaitQueue;
 
 use crate::segment::Segments;

@@ -59,8 +59,8 @@
 //! # Who waits in a leaf that goes
 //! A waiter sleeps on an *address*. It holds no word there: it waits for one that somebody holds, and then the leaf stays (N-I3); or that somebody has just
 //! given back, and is awake or about to be. When it looks again it comes down the tree anew, sees that its word is elsewhere now, leaves the
-//! queue that it stood in, which wakes the next there, and comes as one who has just arrived ([`Progress`](spanlock::words::Progress)). So it may be passed
-//! by [`MAX_PASSES`](spanlock::words::MAX_PASSES) more arrivals for each time that its leaf went.
+//! queue that it stood in, which wakes the next there, and comes as one who has just arrived ([`Progress`](spanlock_range_lock::words::Progress)). So it may be passed
+//! by [`MAX_PASSES`](spanlock_range_lock::words::MAX_PASSES) more arrivals for each time that its leaf went.
 //!
 //! # Orderings
 //!
@@ -84,8 +84,8 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::marker::PhantomData;
 
-use spanlock::RwWord;
-use spanlock::words::Word;
+use spanlock_range_lock::RwWord;
+use spanlock_range_lock::words::Word;
 use spanlock_sync::atomic::{AtomicUsize, Ordering::*, Zeroed, zeroed_slice};
 use spanlock_sync::section::{Section, Sections};
 use spanlock_sync::{DefaultPark, Mutex, Park};
@@ -102,7 +102,7 @@ pub use shape::Shape;
 /// A range lock with a reader-writer word for each segment that somebody has used: for files that are sparse, or may become very large.
 ///
 /// ```
-/// use spanlock::RangeLockExt;
+/// use spanlock_range_lock::RangeLockExt;
 /// use spanlock_srl::SrlTree;
 ///
 /// const TB: u64 = 1 << 40;
@@ -120,7 +120,7 @@ pub type SrlTree<P = DefaultPark> = Srl<Tree<RwWord>, P>;
 /// As [`SrlTree`], with the states of sixteen segments in one word: as [`SrlPacked`](crate::SrlPacked) is to the array.
 ///
 /// ```
-/// use spanlock::RangeLockExt;
+/// use spanlock_range_lock::RangeLockExt;
 /// use spanlock_srl::SrlTreePacked;
 ///
 /// let lock = SrlTreePacked::new(3 << 39)?;

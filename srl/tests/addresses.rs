@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use spanlock::words::Word;
-use spanlock::{
+use spanlock_range_lock::words::Word;
+use spanlock_range_lock::{
     Access, RangeLockExt, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
     RawRangeLockUpgrade, RawRangeLockWait,
 };

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use spanlock::{RangeError, RangeLock, RangeLockExt, RawRangeLock, TryLockError};
+use spanlock_range_lock::{RangeError, RangeLock, RangeLockExt, RawRangeLock, TryLockError};
 use spanlock_srl::{SegmentError, Segments, SrlArray};
 
 #[test]

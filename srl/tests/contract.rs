@@ -1,4 +1,4 @@
-//! The segment locks, held to the contract of the `spanlock` crate by that crate's own suite, at the finest and at the
+//! The segment locks, held to the contract of the `spanlock-range-lock` crate by that crate's own suite, at the finest and at the
 //! default segment size; the tree also in a shape of the smallest nodes.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-use spanlock::RangeLockExt;
+use spanlock_range_lock::RangeLockExt;
 use spanlock_srl::SrlPacked;
 use spanlock_srl::packed::MAX_READERS;
 

@@ -7,7 +7,7 @@
 #[allow(dead_code, unused_macros)]
 mod suite;
 
-use spanlock::RangeLockExt;
+use spanlock_range_lock::RangeLockExt;
 use spanlock_srl::{SrlArray, SrlPacked, SrlTree, SrlTreePacked};
 use suite::parking::Yields;
 

@@ -1,4 +1,4 @@
-//! The powers of the segment locks, by the suite of the `spanlock` crate.
+//! The powers of the segment locks, by the suite of the `spanlock-range-lock` crate.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

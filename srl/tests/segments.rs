@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use spanlock::{RangeError, Span};
+use spanlock_range_lock::{RangeError, Span};
 use spanlock_srl::{SegmentError, Segments};
 
 fn span(start: u64, end: u64) -> Span {

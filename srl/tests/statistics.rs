@@ -7,8 +7,8 @@
 #[allow(dead_code, unused_macros)]
 mod suite;
 
-use spanlock::words::MAX_PASSES;
-use spanlock::{RangeLockExt, RawRangeLockStatistics};
+use spanlock_range_lock::words::MAX_PASSES;
+use spanlock_range_lock::{RangeLockExt, RawRangeLockStatistics};
 use spanlock_srl::{SrlArray, SrlPacked, SrlTree, SrlTreePacked};
 
 const PASSES: u64 = MAX_PASSES as u64;

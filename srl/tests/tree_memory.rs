@@ -5,7 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use spanlock::RangeLockExt;
+use spanlock_range_lock::RangeLockExt;
 use spanlock_srl::{SrlTree, SrlTreePacked};
 
 /// The system's, which counts the bytes in use.

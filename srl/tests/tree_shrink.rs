@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::task::{Poll, Wake, Waker};
 use std::thread;
 
-use spanlock::words::Word;
-use spanlock::{Access, RangeError, RangeLockExt, RawRangeLock, RawRangeLockWait, Span, Token};
+use spanlock_range_lock::words::Word;
+use spanlock_range_lock::{
+    Access, RangeError, RangeLockExt, RawRangeLock, RawRangeLockWait, Span, Token,
+};
 use spanlock_srl::{Shape, Srl, SrlRequest, SrlTree, SrlTreePacked, Tree};
 
 const LARGEST: u64 = 3 << 39;

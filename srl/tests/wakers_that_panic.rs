@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, LockFuture, OwnedReadHold, OwnedWriteHold, RangeLockExt, RawRangeLockWait, Shared,
 };
 use spanlock_srl::{Shape, SrlArray, SrlTree};

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use spanlock::Access::{Read, Upgradable, Write};
-use spanlock::words::MAX_PASSES;
-use spanlock::{Access, RangeError, RangeLock, RangeLockExt, RawRangeLock, Span, TryLockError};
+use spanlock_range_lock::Access::{Read, Upgradable, Write};
+use spanlock_range_lock::words::MAX_PASSES;
+use spanlock_range_lock::{
+    Access, RangeError, RangeLock, RangeLockExt, RawRangeLock, Span, TryLockError,
+};
 
 use crate::Driven;
 use crate::owner::{Asked, Hold, span};
@@ -309,13 +311,13 @@ pub fn case_13_readers_who_hand_a_range_on_let_a_writer_in(lock: &Driven) {
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
-/// use spanlock::{RangeLockExt, RwCounter};
+/// use spanlock_range_lock::{RangeLockExt, RwCounter};
 ///
 /// RwCounter::new().try_write(0..10);
 /// ```
 /// ```compile_fail
 /// #![deny(unused_must_use)]
-/// use spanlock::{RangeLockExt, RwCounter};
+/// use spanlock_range_lock::{RangeLockExt, RwCounter};
 ///
 /// RwCounter::new().write(0..10).unwrap();
 /// ```
@@ -349,7 +351,7 @@ pub fn case_14_who_is_refused_does_nothing(lock: &Driven) {
 ///
 /// ```
 /// mod tests {
-///     use spanlock::RwCounter;
+///     use spanlock_range_lock::RwCounter;
 ///     use spanlock_testkit::{Order, driven, suite};
 ///
 ///     suite!(rw_counter, Order::Bounded, driven!(RwCounter::new(); downgrade, upgrade));

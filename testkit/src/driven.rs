@@ -6,7 +6,7 @@ use core::task::{Poll, Waker};
 use std::sync::Arc;
 use std::time::Instant;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, Exclusive, Hold, Mode, RangeError, RawRangeLock, RawRangeLockBatch,
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
     RawRangeLockWait, Shared, Span, TimedLockError, Token, Upgradable,
@@ -85,7 +85,7 @@ impl Driven {
 /// A [`Driven`] of a lock, and of the powers named: any of `wait`, `downgrade`, `upgrade`, `upgrade_wait`, `split`, `batch`.
 ///
 /// ```
-/// use spanlock::RwCounter;
+/// use spanlock_range_lock::RwCounter;
 /// use spanlock_testkit::driven;
 ///
 /// let lock = driven!(RwCounter::new(); downgrade, upgrade);
@@ -127,7 +127,7 @@ pub trait ErasedWait: Send + Sync {
     /// As there; `request` comes from [`request`](Self::request) of this lock.
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut dyn Any);
 
-    /// Takes a span as [`spanlock::Hold::try_lock_until`] does, calls `under` while it is held, and gives it back: whether it was taken in time.
+    /// Takes a span as [`spanlock_range_lock::Hold::try_lock_until`] does, calls `under` while it is held, and gives it back: whether it was taken in time.
     ///
     /// # Errors
     /// As [`RawRangeLock::lock`].

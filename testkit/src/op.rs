@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use spanlock::{Access, Span};
+use spanlock_range_lock::{Access, Span};
 
 use crate::Driven;
 use crate::owner::span;

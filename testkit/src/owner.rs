@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Wake;
 
-use spanlock::{Access, RangeError, Span, Token, TryLockError};
+use spanlock_range_lock::{Access, RangeError, Span, Token, TryLockError};
 
 use crate::Driven;
 
@@ -38,7 +38,7 @@ impl<'a> Hold<'a> {
     /// Takes a span, blocking.
     ///
     /// # Errors
-    /// As [`spanlock::RawRangeLock::lock`].
+    /// As [`spanlock_range_lock::RawRangeLock::lock`].
     pub fn lock(lock: &'a Driven, span: Span, access: Access) -> Result<Self, RangeError> {
         let token = lock.raw.lock(span, access)?;
         Ok(Hold::of(lock, span, access, token))
@@ -47,7 +47,7 @@ impl<'a> Hold<'a> {
     /// Takes a span if that is possible at once.
     ///
     /// # Errors
-    /// As [`spanlock::RawRangeLock::try_lock`].
+    /// As [`spanlock_range_lock::RawRangeLock::try_lock`].
     pub fn try_lock(lock: &'a Driven, span: Span, access: Access) -> Result<Self, TryLockError> {
         let token = lock.raw.try_lock(span, access)?;
         Ok(Hold::of(lock, span, access, token))
@@ -59,7 +59,7 @@ impl<'a> Hold<'a> {
     /// If they are not in order, or two of them touch a common unit.
     ///
     /// # Errors
-    /// As [`spanlock::RawRangeLockBatch::lock_batch`].
+    /// As [`spanlock_range_lock::RawRangeLockBatch::lock_batch`].
     pub fn lock_all(lock: &'a Driven, batch: &[(Span, Access)]) -> Result<Vec<Self>, RangeError> {
         let mut tokens = Vec::new();
         let power = lock.batch.as_ref().expect("a lock with this power");
@@ -75,7 +75,7 @@ impl<'a> Hold<'a> {
     /// As [`lock_all`](Self::lock_all).
     ///
     /// # Errors
-    /// As [`spanlock::RawRangeLockBatch::try_lock_batch`].
+    /// As [`spanlock_range_lock::RawRangeLockBatch::try_lock_batch`].
     pub fn try_lock_all(
         lock: &'a Driven,
         batch: &[(Span, Access)],
@@ -228,7 +228,7 @@ impl<'a> Asked<'a> {
     /// Polls with the counting waker: the hold, if it is granted.
     ///
     /// # Errors
-    /// As [`spanlock::RawRangeLock::lock`].
+    /// As [`spanlock_range_lock::RawRangeLock::lock`].
     pub fn poll(&mut self) -> Result<Option<Hold<'a>>, RangeError> {
         self.seen = self.wakes();
         self.poll_with(&Waker::from(self.wakes.clone()))
@@ -237,7 +237,7 @@ impl<'a> Asked<'a> {
     /// Polls with a waker of the caller's: the hold, if it is granted.
     ///
     /// # Errors
-    /// As [`spanlock::RawRangeLock::lock`].
+    /// As [`spanlock_range_lock::RawRangeLock::lock`].
     pub fn poll_with(&mut self, waker: &Waker) -> Result<Option<Hold<'a>>, RangeError> {
         let wait = self.lock.wait.as_ref().expect("checked by `new`");
         // SAFETY: the request is given to this lock only, with this span and access.

@@ -9,7 +9,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use spanlock::{Access, RangeError, RangeLockExt, Span, TryLockError};
+use spanlock_range_lock::{Access, RangeError, RangeLockExt, Span, TryLockError};
 
 use crate::Driven;
 use crate::op::{Extent, Op, Pick, Points};

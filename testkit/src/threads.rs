@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use spanlock::{Access, Span};
+use spanlock_range_lock::{Access, Span};
 use spanlock_sync::{Park, Parker, Wakeup, thread};
 
 use crate::Driven;

@@ -6,11 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Poll, Waker};
 
-use spanlock::{
+use spanlock_interval_lock::{IntervalLock, IntervalRequest};
+use spanlock_range_lock::{
     Access, RangeError, RawRangeLock, RawRangeLockSplit, RawRangeLockWait, Span, Token,
     TryLockError,
 };
-use spanlock_interval::{IntervalLock, IntervalRequest};
 use spanlock_testkit::{Driven, Order, driven, histories};
 
 /// What is wrong with a lock.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
-use spanlock::Access;
+use spanlock_range_lock::Access;
 
 use crate::models::pairs::PARTS;
 use crate::primitives::{PRIMITIVES, Power, Primitive};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use spanlock::rw_word::MAX_READERS;
-use spanlock::words::MAX_PASSES;
-use spanlock::{RwCounter, RwDistributed};
-use spanlock_interval::IntervalLock;
+use spanlock_interval_lock::IntervalLock;
+use spanlock_range_lock::rw_word::MAX_READERS;
+use spanlock_range_lock::words::MAX_PASSES;
+use spanlock_range_lock::{RwCounter, RwDistributed};
 use spanlock_srl::packed;
 use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree};
 use spanlock_testkit::{Driven, driven};

@@ -4,7 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, RangeError, RawRangeLock, RawRangeLockDowngrade, Span, Token, TryLockError,
 };
 use spanlock_srl::SrlArray;

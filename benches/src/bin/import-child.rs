@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use rustix::process::{Signal, getpid, kill_process};
-use spanlock::RawRangeLock;
 use spanlock_benches::import::{Progress, Tree, import};
 use spanlock_benches::killed::{HOT_FILES, HOT_PAGES, Line, Overwrite, PAGE, next};
 use spanlock_benches::locks::{self, Make, Task};
 use spanlock_file_core::FileCore;
 use spanlock_pmem::{MappedFile, Options};
+use spanlock_range_lock::RawRangeLock;
 
 /// One look at the number of compactions for so many writes of a thread.
 const LOOK_EVERY: u64 = 32;

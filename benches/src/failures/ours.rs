@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use spanlock_journal::jbd2::{
+use spanlock_journal_commit::jbd2::{
     CommitWay, Delay, Extent, Flushes, FormatOptions, Journal, Options, Place, format,
 };
-use spanlock_journal::storage::{FileMode, FileStorage};
-use spanlock_journal::{Storage, compact};
+use spanlock_journal_commit::storage::{FileMode, FileStorage};
+use spanlock_journal_commit::{Storage, compact};
 
 use super::medium::Medium;
 use super::record::{Id, RECORD};

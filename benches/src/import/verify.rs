@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, ensure};
-use spanlock::RawRangeLock;
 use spanlock_file_core::FileCore;
 use spanlock_pmem::MappedFile;
+use spanlock_range_lock::RawRangeLock;
 
 use super::{CHUNK, FileProgress, Progress, Source, Tree};
 

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use spanlock_journal::compact::{self, GroupCommit, Log, Lsn};
-use spanlock_journal::jbd2::{self, CommitWay, Delay, Flushes, FormatOptions, Journal, Options};
+use spanlock_journal_commit::compact::{self, GroupCommit, Log, Lsn};
+use spanlock_journal_commit::jbd2::{
+    self, CommitWay, Delay, Flushes, FormatOptions, Journal, Options,
+};
 
 use super::calls::{self, Watch};
 use super::devices::Device;

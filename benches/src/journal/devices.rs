@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use spanlock_journal::storage::{FileMode, FileStorage};
+use spanlock_journal_commit::storage::{FileMode, FileStorage};
 use tempfile::TempDir;
 
 use super::meter::{Meter, Metered};

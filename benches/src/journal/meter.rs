@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use spanlock_journal::Storage;
-use spanlock_journal::storage::FileStorage;
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::storage::FileStorage;
 
 use super::calls::{FlushCall, Hook};
 use super::over::{Below, Over};

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use spanlock_journal::Storage;
-use spanlock_journal::storage::FileStorage;
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::storage::FileStorage;
 
 /// What makes a file durable, in the stead of the file itself.
 pub trait Below: Send + Sync {

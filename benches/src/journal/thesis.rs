@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use spanlock_journal::Storage;
-use spanlock_journal::jbd2::{Journal, Stats};
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::jbd2::{Journal, Stats};
 
 use super::contestants::{Contestant, count};
 use super::devices::Device;

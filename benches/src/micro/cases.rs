@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use spanlock::{Access, RawRangeLock};
+use spanlock_range_lock::{Access, RawRangeLock};
 
 use super::contended;
 use super::subjects::{Need, Ofd, Ours, SliceMutex, Subject, VecRange};

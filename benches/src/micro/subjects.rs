@@ -14,7 +14,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use range_lock::{VecRangeLock, VecRangeLockGuard};
 use range_mutex::{RangeMutex, RangeMutexGuard};
-use spanlock::{RangeLockExt, RawRangeLock, ReadHold, WriteHold};
+use spanlock_range_lock::{RangeLockExt, RawRangeLock, ReadHold, WriteHold};
 
 use super::cases::{SEGMENT, SEGMENTS};
 

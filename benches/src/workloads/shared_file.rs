@@ -13,9 +13,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use spanlock::RawRangeLock;
 use spanlock_file_core::{Error, File, FileCore};
 use spanlock_pmem::MappedFile;
+use spanlock_range_lock::RawRangeLock;
 
 use crate::measure::{self, Round};
 

@@ -6,10 +6,10 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use spanlock::RwCounter;
 use spanlock_benches::volume::PREFIX;
 use spanlock_file_core::{FileCore, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
+use spanlock_range_lock::RwCounter;
 
 use super::{Files, Random, random_files, write_files};
 

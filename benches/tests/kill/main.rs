@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 use common::{Files, Random, random_files, write_files};
 use files::Present;
 use pages::{History, Page, Shown};
-use spanlock::RwCounter;
 use spanlock_benches::import::CHUNK;
 use spanlock_benches::killed::{Line, PAGE};
 use spanlock_benches::locks;
 use spanlock_file_core::{FileCore, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
+use spanlock_range_lock::RwCounter;
 
 /// Of each lock, at least so many killed imports …
 const IMPORTS: usize = 45;

@@ -1,7 +1,7 @@
 //! Logs that check in every word and make no sense: forged, as no flipped bit makes one.
 
-use spanlock::RwCounter;
 use spanlock_pmem::{Durable, MappedFile, Options};
+use spanlock_range_lock::RwCounter;
 
 use super::*;
 use crate::layout::{HEAD_SEQUENCE, ROOT, ROOT_GENERATION};

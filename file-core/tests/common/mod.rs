@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spanlock::{RawRangeLock, RwCounter};
 use spanlock_file_core::{Error, File, FileCore, FormatOptions, RecoveryReport};
 use spanlock_pmem::{Durable, Flushed, Pmem, RegionId, Written};
+use spanlock_range_lock::{RawRangeLock, RwCounter};
 use spanlock_srl::SrlArray;
 
 #[allow(unused_imports, reason = "every test file uses a part of it")]

@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 
 use proptest::prelude::*;
 use proptest::sample::Index as Pick;
-use spanlock::{Access, Span};
+use spanlock_range_lock::{Access, Span};
 
 use super::{Index, Requests, Stage, Stake, Wakes};
 

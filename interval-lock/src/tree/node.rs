@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use spanlock::Span;
+use spanlock_range_lock::Span;
 
 use super::{CAPACITY, Index, NIL};
 

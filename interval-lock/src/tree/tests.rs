@@ -1,7 +1,7 @@
 //! The tree against a plain list, and its invariants after each step.
 
 use proptest::prelude::*;
-use spanlock::Span;
+use spanlock_range_lock::Span;
 
 use super::{CAPACITY, FEWEST, Index, NIL, Tree};
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Poll, Wake, Waker};
 
-use spanlock::{
+use spanlock_interval_lock::{IntervalLock, IntervalRequest};
+use spanlock_range_lock::{
     Access, RawRangeLock, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
     RawRangeLockUpgradeWait, RawRangeLockWait, Span, Token,
 };
-use spanlock_interval::{IntervalLock, IntervalRequest};
 
 pub(crate) fn span(range: Range<u64>) -> Span {
     Span::new(range).expect("in order").expect("not empty")

@@ -119,8 +119,8 @@ pub enum Failure<E> {
 /// Threads that commit together. Tickets are counted from what [`new`](Group::new) was given.
 ///
 /// ```
-/// use spanlock_journal::compact::group::{Batch, Failure, Group};
-/// use spanlock_journal::compact::rendezvous::Rendezvous;
+/// use spanlock_journal_commit::compact::group::{Batch, Failure, Group};
+/// use spanlock_journal_commit::compact::rendezvous::Rendezvous;
 ///
 /// #[derive(Default)]
 /// struct Words(Vec<&'static str>);

@@ -15,7 +15,7 @@ pub enum GroupCommit {
 /// How a log is made and used.
 ///
 /// ```
-/// use spanlock_journal::compact::{GroupCommit, Options};
+/// use spanlock_journal_commit::compact::{GroupCommit, Options};
 ///
 /// let options = Options::new().group_commit(GroupCommit::Plain).block_bytes(4096);
 /// assert_ne!(options, Options::default());

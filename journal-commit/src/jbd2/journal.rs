@@ -50,8 +50,8 @@ use crate::storage::Storage;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use spanlock_journal::jbd2::{format, FormatOptions, Journal, Options};
-/// use spanlock_journal::testing::Recorded;
+/// use spanlock_journal_commit::jbd2::{format, FormatOptions, Journal, Options};
+/// use spanlock_journal_commit::testing::Recorded;
 ///
 /// let log = Arc::new(Recorded::new(1 << 20));
 /// let home = Arc::new(Recorded::new(1 << 20));
@@ -73,7 +73,7 @@ use crate::storage::Storage;
 /// journal.read(3, &mut block)?;
 /// assert_eq!(block[0], 7);
 /// journal.close()?;
-/// # Ok::<(), spanlock_journal::jbd2::Error>(())
+/// # Ok::<(), spanlock_journal_commit::jbd2::Error>(())
 /// ```
 pub struct Journal {
     inner: Arc<Inner>,

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use spanlock_journal::jbd2::{Extent, Place};
+use spanlock_journal_commit::jbd2::{Extent, Place};
 
 /// Whether e2fsprogs is there. Where it is not the test is skipped, and says so; where everything has to run (`CI` is set) it fails.
 pub(crate) fn have_e2fsprogs() -> bool {

@@ -16,14 +16,14 @@ impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    /// use spanlock::{RangeLockExt, RwCounter};
+    /// use spanlock_range_lock::{RangeLockExt, RwCounter};
     ///
     /// let (lock, end) = (RwCounter::new(), AtomicU64::new(100));
     /// let hold = lock.append(10, || end.load(Relaxed))?;
     /// let place = hold.span().expect("not empty");
     /// assert_eq!(place.range(), 100..110);
     /// end.store(place.end(), Relaxed); // before the hold is dropped
-    /// # Ok::<(), spanlock::RangeError>(())
+    /// # Ok::<(), spanlock_range_lock::RangeError>(())
     /// ```
     ///
     /// The end may move back meanwhile (a truncate that holds what it cuts off): then everything starts again. With `len` 0 it holds

@@ -83,14 +83,14 @@ impl Readable for Upgradable {}
 ///
 /// ```
 /// use std::sync::Arc;
-/// use spanlock::{OwnedWriteHold, RangeLockExt, RwCounter};
+/// use spanlock_range_lock::{OwnedWriteHold, RangeLockExt, RwCounter};
 ///
 /// let lock = Arc::new(RwCounter::new());
 /// let hold = OwnedWriteHold::lock(lock.clone(), 0..4096)?;
 /// let writer = std::thread::spawn(move || drop(hold));
 /// writer.join().unwrap();
 /// assert!(lock.try_read(0..1).is_ok());
-/// # Ok::<(), spanlock::RangeError>(())
+/// # Ok::<(), spanlock_range_lock::RangeError>(())
 /// ```
 #[must_use = "dropping the hold at once releases the range"]
 pub struct Hold<P: LockRef, A: Mode> {

@@ -231,13 +231,13 @@ pub trait RangeLockExt: RawRangeLock {
     /// asked for in it. Threads that take all they need in one call cannot wait for each other in a circle.
     ///
     /// ```
-    /// use spanlock::{Access, RangeLockExt, RwCounter};
+    /// use spanlock_range_lock::{Access, RangeLockExt, RwCounter};
     ///
     /// let lock = RwCounter::new();
     /// let copying = lock.lock_all([(8..16, Access::Write), (0..8, Access::Read)])?;
     /// assert!(lock.try_read(0..1).is_err());
     /// # drop(copying);
-    /// # Ok::<(), spanlock::RangeError>(())
+    /// # Ok::<(), spanlock_range_lock::RangeError>(())
     /// ```
     ///
     /// # Errors

@@ -55,13 +55,13 @@ slice_ref!(Arc<RangeLock<T, L>>);
 ///
 /// ```
 /// use std::sync::Arc;
-/// use spanlock::{OwnedRangeWriteGuard, RangeLock};
+/// use spanlock_range_lock::{OwnedRangeWriteGuard, RangeLock};
 ///
 /// let pixels = Arc::new(RangeLock::new(vec![0_u8; 100]));
 /// let mut mine = OwnedRangeWriteGuard::lock(pixels.clone(), 10..20)?;
 /// std::thread::spawn(move || mine.fill(7)).join().unwrap();
 /// assert_eq!(pixels.read(9..11)?[..], [0, 7]);
-/// # Ok::<(), spanlock::RangeError>(())
+/// # Ok::<(), spanlock_range_lock::RangeError>(())
 /// ```
 #[must_use = "dropping the guard at once releases the range"]
 pub struct RangeGuard<P: LockRef, T, A: Mode> {
@@ -270,8 +270,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     /// Keeps the elements below `at`, counted within the guard, and returns the others as a guard of their own. Never blocks.
     ///
     /// ```
-    /// use spanlock::RangeLock;
-    /// # fn both(lock: &RangeLock<u32, impl spanlock::RawRangeLockSplit>) -> Result<(), Box<dyn std::error::Error>> {
+    /// use spanlock_range_lock::RangeLock;
+    /// # fn both(lock: &RangeLock<u32, impl spanlock_range_lock::RawRangeLockSplit>) -> Result<(), Box<dyn std::error::Error>> {
     /// let mut low = lock.write(0..8)?;
     /// let mut high = low.split_off(4)?;
     /// low.swap_with_slice(&mut high);

@@ -26,13 +26,13 @@ use crate::rw_counter::RwCounter;
 /// [`RwCounter`] treats every range as the whole slice, a segment lock rounds to its segments.
 ///
 /// ```
-/// use spanlock::{RangeLock, RwCounter};
+/// use spanlock_range_lock::{RangeLock, RwCounter};
 ///
 /// let pixels = RangeLock::with_lock(vec![0u8; 100], RwCounter::new())?;
 /// pixels.write(10..20)?.fill(7);
 /// assert_eq!(pixels.read(9..11)?[..], [0, 7]);
 /// assert_eq!(pixels.into_inner()[19], 7);
-/// # Ok::<(), spanlock::RangeError>(())
+/// # Ok::<(), spanlock_range_lock::RangeError>(())
 /// ```
 ///
 /// # Invariants

@@ -89,7 +89,7 @@ impl<T, L: RawRangeLock> RangeLock<T, L> {
     /// They may come in any order, overlap and repeat: an element is held with the strongest access that is asked for.
     ///
     /// ```
-    /// use spanlock::{Access, RangeLock};
+    /// use spanlock_range_lock::{Access, RangeLock};
     ///
     /// let lock = RangeLock::new([1, 2, 3, 4, 5, 6]);
     /// let mut both = lock.lock_all([(4..6, Access::Write), (0..2, Access::Write)])?;
@@ -97,7 +97,7 @@ impl<T, L: RawRangeLock> RangeLock<T, L> {
     /// low.swap_with_slice(high);
     /// drop(both);
     /// assert_eq!(lock.read(0..6)?[..], [5, 6, 3, 4, 1, 2]);
-    /// # Ok::<(), spanlock::RangeError>(())
+    /// # Ok::<(), spanlock_range_lock::RangeError>(())
     /// ```
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use spanlock::{RangeError, RangeLockExt, RawRangeLockSplit};
+use spanlock_range_lock::{RangeError, RangeLockExt, RawRangeLockSplit};
 
 use super::units;
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, BatchHold, RangeError, RangeLock, RangeLockExt, RawRangeLockBatch, TryLockError,
 };
 

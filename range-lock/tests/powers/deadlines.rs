@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use spanlock::{RangeError, RangeLockExt, RawRangeLockWait, TimedLockError};
+use spanlock_range_lock::{RangeError, RangeLockExt, RawRangeLockWait, TimedLockError};
 
 use super::units;
 

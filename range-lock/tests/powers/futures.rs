@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 
-use spanlock::{
+use spanlock_range_lock::{
     Exclusive, Hold, Mode, OwnedWriteHold, RangeError, RangeLock, RangeLockExt, RawRangeLockWait,
     Shared, Upgradable,
 };
@@ -287,7 +287,7 @@ pub(crate) fn tasks_and_threads<L: RawRangeLockWait + 'static>(lock: L) {
             thread::yield_now();
             number.store(before + 1, Relaxed);
             drop(hold);
-            let hold = spanlock::Hold::<_, Shared>::lock_async(lock.clone(), 0..1);
+            let hold = spanlock_range_lock::Hold::<_, Shared>::lock_async(lock.clone(), 0..1);
             drop(hold.await.unwrap());
         }
     };

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, RangeLockExt, RawRangeLock, RawRangeLockDowngrade, RawRangeLockSplit,
     RawRangeLockUpgrade, Span,
 };

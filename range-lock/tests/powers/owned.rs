@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, BatchHold, OwnedRangeReadGuard, OwnedRangeWriteGuard, OwnedReadHold, OwnedWriteHold,
     PartError, RangeBatchGuard, RangeLock, RangeLockExt, RawRangeLock, RawRangeLockBatch,
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,

@@ -1,6 +1,6 @@
 //! Holds that are made smaller and cut, by the guards.
 
-use spanlock::{
+use spanlock_range_lock::{
     Exclusive, Hold, Mode, PartError, RangeLockExt, RawRangeLockSplit, Shared, Upgradable,
 };
 

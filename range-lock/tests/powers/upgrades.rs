@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use spanlock::{RangeLock, RangeLockExt, RawRangeLockDowngrade, RawRangeLockUpgradeWait};
+use spanlock_range_lock::{
+    RangeLock, RangeLockExt, RawRangeLockDowngrade, RawRangeLockUpgradeWait,
+};
 
 use super::units;
 

@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use spanlock::{Access, RangeLockExt, RawRangeLock, TryLockError};
+use spanlock_range_lock::{Access, RangeLockExt, RawRangeLock, TryLockError};
 
 use super::{BOTH, Held, Kind, UNITS};
 

@@ -4,7 +4,7 @@ use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use spanlock::{RangeError, RangeLock, RawRangeLock, TryLockError};
+use spanlock_range_lock::{RangeError, RangeLock, RawRangeLock, TryLockError};
 
 use super::Kind;
 

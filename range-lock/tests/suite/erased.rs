@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use spanlock::{Access, RangeLock, RangeLockExt, RawRangeLock, RwCounter, Span};
+use spanlock_range_lock::{Access, RangeLock, RangeLockExt, RawRangeLock, RwCounter, Span};
 
 use super::Kind;
 

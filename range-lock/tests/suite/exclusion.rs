@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use fastrand::Rng;
-use spanlock::{Access, RangeLock, RangeLockExt, RawRangeLock};
+use spanlock_range_lock::{Access, RangeLock, RangeLockExt, RawRangeLock};
 
 use super::{ALL, Held, Kind, UNITS};
 

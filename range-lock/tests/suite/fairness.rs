@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use spanlock::words::MAX_PASSES;
-use spanlock::{RangeLockExt, RawRangeLock};
+use spanlock_range_lock::words::MAX_PASSES;
+use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 
 use super::{Kind, UNITS};
 

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, RangeLock, RangeLockExt, RangeReadGuard, RangeWriteGuard, RawRangeLock, ReadHold, Span,
     WriteHold,
 };

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, RangeLockExt, RawRangeLock, ReadHold, TryLockError, UpgradableHold, WriteHold,
 };
 

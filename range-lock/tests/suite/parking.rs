@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::thread::{self, ThreadId};
 
-use spanlock::{Access, RangeLockExt, RawRangeLock, RawRangeLockBatch};
+use spanlock_range_lock::{Access, RangeLockExt, RawRangeLock, RawRangeLockBatch};
 use spanlock_sync::Park;
 
 use super::Kind;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use spanlock::{RangeError, RangeLockExt, RawRangeLock, TryLockError};
+use spanlock_range_lock::{RangeError, RangeLockExt, RawRangeLock, TryLockError};
 
 use super::{BOTH, Held, Kind, UNITS};
 

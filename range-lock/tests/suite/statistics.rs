@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use spanlock::{
+use spanlock_range_lock::{
     Access, LockFuture, RangeLockExt, RawRangeLockBatch, RawRangeLockStatistics, RawRangeLockWait,
 };
 
@@ -19,7 +19,9 @@ pub(crate) fn numbers<L: RawRangeLockStatistics>(lock: &L) -> (u64, u64, u64) {
 }
 
 /// Polls once.
-fn is_ready<L: RawRangeLockWait, A: spanlock::Mode>(future: &mut LockFuture<&L, A>) -> bool {
+fn is_ready<L: RawRangeLockWait, A: spanlock_range_lock::Mode>(
+    future: &mut LockFuture<&L, A>,
+) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     std::pin::Pin::new(future).poll(&mut context).is_ready()
 }

@@ -3,7 +3,7 @@
 use std::thread;
 
 use fastrand::Rng;
-use spanlock::{Access, RangeLockExt, RawRangeLock, TryLockError};
+use spanlock_range_lock::{Access, RangeLockExt, RawRangeLock, TryLockError};
 
 use super::{ALL, BOTH, Held, Kind, UNITS};
 

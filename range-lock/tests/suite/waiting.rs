@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use spanlock::{Access, RangeLockExt, RawRangeLock};
+use spanlock_range_lock::{Access, RangeLockExt, RawRangeLock};
 
 use super::{BOTH, Held, Kind, UNITS};
 

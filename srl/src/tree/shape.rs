@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use spanlock::words::Word;
+use spanlock_range_lock::words::Word;
 
 use crate::segment::{SegmentError, Segments};
 

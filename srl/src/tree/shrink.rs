@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use spanlock::words::{Word, address_range, for_each_surely};
-use spanlock::{Access, RangeError, RawRangeLock, Span};
+use spanlock_range_lock::words::{Word, address_range, for_each_surely};
+use spanlock_range_lock::{Access, RangeError, RawRangeLock, Span};
 use spanlock_sync::Park;
 use spanlock_sync::atomic::Ordering::Relaxed;
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use shuttle::scheduler::RandomScheduler;
-use spanlock::Access::Write;
+use spanlock_range_lock::Access::Write;
 use spanlock_sync::{check, thread};
 use spanlock_testkit::Driven;
 use spanlock_testkit::owner::{Asked, Hold, span};
@@ -215,10 +215,12 @@ fn perform<'a>(me: usize, op: Op, lock: &'a Driven, holds: &mut Vec<Option<Hold<
         return;
     };
     match op {
-        Op::Downgrade if hold.access() != spanlock::Access::Read => noted(me, op, || {
-            hold.downgrade();
-            Answer::Done
-        }),
+        Op::Downgrade if hold.access() != spanlock_range_lock::Access::Read => {
+            noted(me, op, || {
+                hold.downgrade();
+                Answer::Done
+            })
+        }
         Op::TryUpgrade if hold.access() != Write => {
             noted(me, op, || answer(hold.try_upgrade()));
         }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use spanlock::Access::{self, Read, Upgradable, Write};
+use spanlock_range_lock::Access::{self, Read, Upgradable, Write};
 
 use super::history::THREADS;
 use crate::primitives::{Power, Primitive};

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use spanlock::Access::{self, Read, Write};
+use spanlock_range_lock::Access::{self, Read, Write};
 
 use super::history::{Answer, THREADS};
 use super::scenario::{Op, Place, Way};

@@ -4,8 +4,8 @@
 use std::iter::once;
 use std::task::{Poll, Waker};
 
-use spanlock::words::{self, Progress, Run};
-use spanlock::{
+use spanlock_range_lock::words::{self, Progress, Run};
+use spanlock_range_lock::{
     Access, RangeError, RawRangeLock, RawRangeLockDowngrade, RawRangeLockUpgrade, RawRangeLockWait,
     Span, Token, TryLockError,
 };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spanlock_journal::compact::Rendezvous;
-use spanlock_journal::compact::group::{Batch, Failure, Gather, Group};
+use spanlock_journal_commit::compact::Rendezvous;
+use spanlock_journal_commit::compact::group::{Batch, Failure, Gather, Group};
 use spanlock_sync::cell::UnsafeCell;
 
 use super::journal::{at_once, crowd, program};

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use spanlock::{RangeLockExt, TryLockError};
+use spanlock_range_lock::{RangeLockExt, TryLockError};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::thread;
 use spanlock_testkit::Driven;

@@ -4,12 +4,12 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use spanlock_journal::Storage;
-use spanlock_journal::compact::{GroupCommit, Log, Lsn, Options as LogOptions};
-use spanlock_journal::jbd2::{
+use spanlock_journal_commit::Storage;
+use spanlock_journal_commit::compact::{GroupCommit, Log, Lsn, Options as LogOptions};
+use spanlock_journal_commit::jbd2::{
     CommitWay, FormatOptions, Handle, Journal, Options, Place, format, recover,
 };
-use spanlock_journal::testing::Recorded;
+use spanlock_journal_commit::testing::Recorded;
 
 use super::journal::{at_once, crowd, program};
 use crate::pairs::Operation as Op;

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-use spanlock::Access::{self, Read, Upgradable, Write};
+use spanlock_range_lock::Access::{self, Read, Upgradable, Write};
 use spanlock_testkit::driven;
 
 use super::bare::Bare;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use spanlock::Access::{self, Read, Upgradable, Write};
-use spanlock::RwWord;
-use spanlock::words::{Run as Lanes, Word};
+use spanlock_range_lock::Access::{self, Read, Upgradable, Write};
+use spanlock_range_lock::RwWord;
+use spanlock_range_lock::words::{Run as Lanes, Word};
 use spanlock_srl::PackedWord;
 use spanlock_sync::atomic::Ordering::Release;
 use spanlock_sync::cell::UnsafeCell;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use spanlock::Access::{Read, Upgradable, Write};
+use spanlock_range_lock::Access::{Read, Upgradable, Write};
 
 use super::steps::{Step, Step::*, performs, workers};
 use crate::primitives::{PRIMITIVES, Power};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use spanlock::{Access, RangeLockExt, words};
+use spanlock_range_lock::{Access, RangeLockExt, words};
 use spanlock_srl::packed::MAX_READERS;
 use spanlock_srl::{PackedWord, Shape, SrlPacked, SrlTree};
 use spanlock_sync::cell::UnsafeCell;

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spanlock::Access::{self, Read, Upgradable, Write};
-use spanlock::{RangeLockExt, Span};
+use spanlock_range_lock::Access::{self, Read, Upgradable, Write};
+use spanlock_range_lock::{RangeLockExt, Span};
 use spanlock_sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use spanlock_sync::{Park, Parker, thread};
 use spanlock_testkit::Driven;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use spanlock::rw_word::MAX_READERS;
-use spanlock::words::MAX_PASSES;
-use spanlock::{Access, RwWord};
+use spanlock_range_lock::rw_word::MAX_READERS;
+use spanlock_range_lock::words::MAX_PASSES;
+use spanlock_range_lock::{Access, RwWord};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;

@@ -1,6 +1,6 @@
 //! Histories that are right, and such as are not; each with how far it has an explanation.
 
-use spanlock::Access::{Read, Upgradable, Write};
+use spanlock_range_lock::Access::{Read, Upgradable, Write};
 
 use super::super::history::{Answer, Answer::Busy, Answer::Done, End, Event, History};
 use super::super::scenario::Op::{self, Downgrade, Release, Shrink, TryUpgrade, Upgrade};
@@ -27,15 +27,15 @@ const WHOLE: Rules = rules(false, false);
 const SLOTS: Rules = rules(false, true);
 const ALL: [Rules; 4] = [EXACT, SEGMENTS, WHOLE, SLOTS];
 
-fn lock(access: spanlock::Access, place: Place) -> Op {
+fn lock(access: spanlock_range_lock::Access, place: Place) -> Op {
     Op::Take(Way::Lock, access, place)
 }
 
-fn attempt(access: spanlock::Access, place: Place) -> Op {
+fn attempt(access: spanlock_range_lock::Access, place: Place) -> Op {
     Op::Take(Way::Try, access, place)
 }
 
-fn brief(access: spanlock::Access, place: Place) -> Op {
+fn brief(access: spanlock_range_lock::Access, place: Place) -> Op {
     Op::Take(Way::Brief, access, place)
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use spanlock_journal::jbd2::raw::medium::Medium;
-use spanlock_journal::jbd2::raw::signal::Signal;
+use spanlock_journal_commit::jbd2::raw::medium::Medium;
+use spanlock_journal_commit::jbd2::raw::signal::Signal;
 use spanlock_sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{at_once, crowd, program};

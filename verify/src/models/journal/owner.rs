@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use spanlock_journal::jbd2::raw::owner::{CommitRight, Owner, Turn};
-use spanlock_journal::jbd2::raw::signal::Signal;
+use spanlock_journal_commit::jbd2::raw::owner::{CommitRight, Owner, Turn};
+use spanlock_journal_commit::jbd2::raw::signal::Signal;
 use spanlock_sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{Cells, at_once, crowd, program};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanlock_journal::jbd2::raw::rendezvous::Rendezvous;
-use spanlock_journal::jbd2::raw::signal::Signal;
+use spanlock_journal_commit::jbd2::raw::rendezvous::Rendezvous;
+use spanlock_journal_commit::jbd2::raw::signal::Signal;
 
 use super::{at_once, crowd, program};
 use crate::pairs::Operation as Op;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use spanlock_journal::jbd2::raw::signal::Signal;
+use spanlock_journal_commit::jbd2::raw::signal::Signal;
 use spanlock_sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{at_once, crowd, program};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use spanlock_journal::jbd2::raw::medium::Medium;
-use spanlock_journal::jbd2::raw::signal::Signal;
-use spanlock_journal::jbd2::raw::submission::{Steps, Submission};
+use spanlock_journal_commit::jbd2::raw::medium::Medium;
+use spanlock_journal_commit::jbd2::raw::signal::Signal;
+use spanlock_journal_commit::jbd2::raw::submission::{Steps, Submission};
 use spanlock_sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{Cells, at_once, crowd, program};

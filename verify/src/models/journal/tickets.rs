@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spanlock_journal::jbd2::raw::tickets::Tickets;
+use spanlock_journal_commit::jbd2::raw::tickets::Tickets;
 
 use super::{Cells, at_once, crowd, program};
 use crate::pairs::Operation as Op;

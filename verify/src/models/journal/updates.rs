@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spanlock_journal::jbd2::raw::updates::{Refused, Updates};
+use spanlock_journal_commit::jbd2::raw::updates::{Refused, Updates};
 use spanlock_sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{Cells, at_once, crowd, program};
