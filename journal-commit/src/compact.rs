@@ -45,6 +45,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use spanlock_sync::{Mutex, is_flush_left_out};
 
 use crate::Storage;
+use crate::unwind::OnUnwind;
 use batch::{Load, Open, Refusal};
 use format::{DATA, HEADER, RECORD, Superblock};
 use group::{Failure, Group};
@@ -441,9 +442,9 @@ impl<S: Storage> Log<S> {
         let _one_at_a_time = self.medium.lock();
         self.check()?;
         // Before `medium` is opened.
-        let unless_it_panics = PoisonOnPanic(&self.group);
+        let poison = OnUnwind::run(|| self.group.fail(Failure::Panicked));
         let written = recover::write(&self.ring.storage, &new);
-        std::mem::forget(unless_it_panics);
+        poison.disarm();
         if let Err(error) = written.map_err(Error::poisoned("writing the superblock")) {
             self.group.fail(Failure::Failed(error.clone()));
             return Err(error);
@@ -457,15 +458,6 @@ impl<S: Storage> Log<S> {
         self.group
             .failure()
             .map_or(Ok(()), |failure| Err(error(failure)))
-    }
-}
-
-/// Dropped by a panic of the storage under a superblock.
-struct PoisonOnPanic<'a>(&'a Group<Open, Error, Option<Rendezvous>>);
-
-impl Drop for PoisonOnPanic<'_> {
-    fn drop(&mut self) {
-        self.0.fail(Failure::Panicked);
     }
 }
 

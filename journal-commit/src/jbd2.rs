@@ -9,7 +9,7 @@
 //! | `place.rs` | where the log's blocks lie in a storage |
 //! | `recover.rs` | the three passes |
 //! | `journal.rs`, `handle.rs`, `transaction.rs`, `buffers.rs` | transactions, as threads see them |
-//! | `commit.rs`, `submission.rs` | from a running transaction to one in the log |
+//! | `commit.rs`, `committing.rs` | from a running transaction to one in the log |
 //! | `log.rs`, `checkpoint.rs` | the log's room; from there home |
 //! | `raw/` | the state machines of all that |
 //!
@@ -20,6 +20,7 @@ mod buffers;
 mod checkpoint;
 mod checksum;
 mod commit;
+mod committing;
 mod error;
 mod format;
 mod handle;
@@ -30,7 +31,6 @@ mod place;
 #[doc(hidden)]
 pub mod raw;
 mod recover;
-mod submission;
 mod superblock;
 mod transaction;
 

@@ -5,4 +5,6 @@ pub mod jbd2;
 pub mod storage;
 pub mod testing;
 
+mod unwind;
+
 pub use storage::Storage;

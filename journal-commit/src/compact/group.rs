@@ -75,13 +75,14 @@
 //!
 //! That a panic is a failure like others is shown by `tests/compact_failures.rs`: the checkers do not switch threads while one unwinds.
 
-use core::mem;
 use core::task::Waker;
 use std::time::Instant;
 
 use spanlock_sync::atomic::{AtomicU64, Ordering::*};
 use spanlock_sync::wait::is_wake_left_out;
 use spanlock_sync::{Defect, Mutex, MutexGuard, Park, Parker, Wakeup, defect};
+
+use crate::unwind::OnUnwind;
 
 /// What collects what joins. Its methods run under the group's mutex, and must not panic.
 pub trait Batch {
@@ -316,12 +317,15 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         let last = state.next - 1;
         state.phase = Phase::Leading;
         drop(state);
-        let unless_it_panics = Leading(self);
+        let poison = OnUnwind::run(|| {
+            // No ticket becomes durable by a panic.
+            let _ = self.finish(0, None, Err(Failure::Panicked));
+        });
         let mut result = commit(&mut load);
         if defect(Defect::FlushErrorSwallowed) {
             result = Ok(());
         }
-        mem::forget(unless_it_panics);
+        poison.disarm();
         self.finish(last, Some(load), result.map_err(Failure::Failed))
     }
 
@@ -435,16 +439,6 @@ struct Place {
     is_candidate: bool,
     /// Its deadline has passed.
     has_waited: bool,
-}
-
-/// A leader whose closure runs. Dropped only if that panics.
-struct Leading<'a, B: Batch, E: Clone, G: Gather>(&'a Group<B, E, G>);
-
-impl<B: Batch, E: Clone, G: Gather> Drop for Leading<'_, B, E, G> {
-    fn drop(&mut self) {
-        // No ticket becomes durable by it.
-        let _ = self.0.finish(0, None, Err(Failure::Panicked));
-    }
 }
 
 #[track_caller]

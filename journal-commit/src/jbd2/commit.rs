@@ -13,11 +13,11 @@ use super::blocks::{Descriptor, Tag, commit, data_checksum, must_escape, revoke}
 use super::buffers::Content;
 use super::checkpoint::Committed;
 use super::checksum::{FIRST_SEED, crc32_be};
+use super::committing::{Buffer, CommitSteps, Committing};
 use super::error::Failure;
 use super::format::{Checksums, Flushes, MAGIC_AT, put32};
 use super::journal::{Copies, Inner};
 use super::options::{CommitWay, Delay};
-use super::submission::{Buffer, Submission, Submitted};
 use super::transaction::Transaction;
 
 /// A transaction that nobody joins any more, with its place in the log.
@@ -71,38 +71,38 @@ impl Inner {
         } else {
             Flushes::Two
         };
-        let submission = Arc::new(Submission::new(
+        let committing = Arc::new(Committing::new(
             locked.whole.clone(),
             flushes,
             self.sealed.clone(),
         ));
         if self.options.way == CommitWay::Coalesced {
-            return self.commit_coalesced(&submission, &locked);
+            return self.commit_coalesced(&committing, &locked);
         }
         let helpers = self.options.way == CommitWay::Cooperative;
         if helpers {
-            *self.submission.lock() = Some(submission.clone());
+            *self.helpable.lock() = Some(committing.clone());
         }
         let mut published = 0;
         self.prepare(&locked, |buffer, is_commit_block| {
-            if is_commit_block && submission.machine.is_sealed_apart() {
-                submission.set_commit_block(buffer);
+            if is_commit_block && committing.submission.is_sealed_apart() {
+                committing.set_commit_block(buffer);
                 return;
             }
-            submission.publish(published, buffer);
+            committing.publish(published, buffer);
             published += 1;
             if helpers && published == 1 {
                 // One is ready, the others are about to be: so many threads can be of use, beside this one.
-                let useful = (submission.machine.total() as usize - 1).min(thread::cores() - 1);
+                let useful = (committing.submission.total() as usize - 1).min(thread::cores() - 1);
                 // equivalent(drop): helpers are not needed (C4).
                 self.done.wake_some(useful);
             }
         });
-        let steps = Submitted {
+        let steps = CommitSteps {
             inner: self,
-            submission: &submission,
+            committing: &committing,
         };
-        submission.machine.complete(&self.medium, &steps)
+        committing.submission.complete(&self.medium, &steps)
     }
 
     /// Lets those join the running transaction who have just been woken.
@@ -223,13 +223,13 @@ impl Inner {
     }
 
     /// COMMIT in one piece: what lies together is written by one call.
-    fn commit_coalesced(&self, submission: &Submission, locked: &Locked) -> Result<(), Failure> {
+    fn commit_coalesced(&self, committing: &Committing, locked: &Locked) -> Result<(), Failure> {
         let size = self.format.block_bytes;
-        let count = submission.machine.total() as usize;
+        let count = committing.submission.total() as usize;
         let mut all = vec![0; count * size];
         self.prepare(locked, |(block, content), is_commit_block| {
-            if is_commit_block && submission.machine.is_sealed_apart() {
-                submission.set_commit_block((block, content));
+            if is_commit_block && committing.submission.is_sealed_apart() {
+                committing.set_commit_block((block, content));
                 return;
             }
             let along = (block + self.log.len() - locked.start) % self.log.len();
@@ -247,11 +247,11 @@ impl Inner {
             self.write_log(block, &all[done * size..end * size])?;
             done = end;
         }
-        let steps = Submitted {
+        let steps = CommitSteps {
             inner: self,
-            submission,
+            committing,
         };
-        submission.machine.complete_alone(&self.medium, &steps)
+        committing.submission.complete_alone(&self.medium, &steps)
     }
 
     /// Writes blocks of the log that lie together.
@@ -263,24 +263,22 @@ impl Inner {
     }
 
     /// FINISHED: the transaction is durable, and acknowledged (C2).
-    pub(crate) fn committed(&self, submission: &Submission, flushes: u64) {
-        self.forget_revoked(&submission.whole);
-        let took = submission.began.elapsed();
-        let mut submissions = self.submission.lock();
-        *submissions = None;
-        drop(submissions);
+    pub(crate) fn committed(&self, committing: &Committing, flushes: u64) {
+        self.forget_revoked(&committing.whole);
+        let took = committing.began.elapsed();
+        *self.helpable.lock() = None;
         let mut state = self.state.lock();
         state.committing = None;
-        state.committed = submission.tid;
+        state.committed = committing.tid;
         self.gathering.committed();
-        state.queue.push_back(submission.whole.clone());
+        state.queue.push_back(committing.whole.clone());
         state.commit_takes = match state.commit_takes {
             Duration::ZERO => took,
             before => (took + 3 * before) / 4,
         };
         state.stats.commits += 1;
         state.stats.flushes += flushes;
-        state.stats.blocks += u64::from(submission.whole.log_blocks);
+        state.stats.blocks += u64::from(committing.whole.log_blocks);
         state.stats.committing += took;
         drop(state);
         self.done.wake_all();

@@ -27,6 +27,7 @@ use spanlock_sync::{Mutex, thread};
 
 use super::buffers::{Buffers, Content};
 use super::checkpoint::Committed;
+use super::committing::Committing;
 use super::error::{Error, Failure};
 use super::format::{Format, Tid};
 use super::handle::Handle;
@@ -38,7 +39,6 @@ use super::raw::rendezvous::Rendezvous;
 use super::raw::signal::Signal;
 use super::raw::updates::Refused;
 use super::recover::{Recovery, replay};
-use super::submission::Submission;
 use super::superblock::{Superblock, check_block_bytes};
 use super::transaction::Transaction;
 use crate::storage::Storage;
@@ -96,7 +96,7 @@ pub(crate) struct Inner {
     /// Who waits for which transaction. It changes under the lock of `state`.
     pub(crate) gathering: Rendezvous,
     /// What waiting threads can help with.
-    pub(crate) submission: Mutex<Option<Arc<Submission>>>,
+    pub(crate) helpable: Mutex<Option<Arc<Committing>>>,
     /// One checkpoint at a time, and none while a commit takes revoked blocks out of older transactions.
     pub(crate) checkpointing: Mutex<Superblock>,
     /// For the journal's thread: something to do.
@@ -341,7 +341,7 @@ impl Inner {
             buffers: Buffers::new(),
             medium: Medium::new(if_dropped, alarm),
             gathering: Rendezvous::new(work.clone()),
-            submission: Mutex::new(None),
+            helpable: Mutex::new(None),
             checkpointing: Mutex::new(superblock),
             work,
             joins,
@@ -448,15 +448,15 @@ impl Inner {
                 if let Some(outcome) = self.outcome(tid) {
                     return Some(Err(outcome));
                 }
-                let submission = self.submission.lock().clone()?;
-                let is_new = helped != Some(submission.tid) && submission.machine.is_open();
-                is_new.then_some(Ok(submission))
+                let committing = self.helpable.lock().clone()?;
+                let is_new = helped != Some(committing.tid) && committing.submission.is_open();
+                is_new.then_some(Ok(committing))
             });
             match found {
                 Err(outcome) => return outcome,
-                Ok(submission) => {
-                    helped = Some(submission.tid);
-                    self.help(&submission);
+                Ok(committing) => {
+                    helped = Some(committing.tid);
+                    self.help(&committing);
                 }
             }
         }

@@ -19,16 +19,16 @@ use super::format::{Flushes, Tid};
 use super::journal::{Inner, failed};
 use super::options::CommitWay;
 use super::raw::signal::Signal;
-use super::raw::submission::{self as raw, Steps};
+use super::raw::submission::{Steps, Submission};
 
 /// A block for the log: where, and what.
 pub(crate) type Buffer = (u32, Content);
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Submission {
+pub(crate) struct Committing {
     pub(crate) tid: Tid,
-    pub(crate) machine: raw::Submission,
+    pub(crate) submission: Submission,
     /// By number; each is there from its publication to its claim.
     buffers: Box<[Mutex<Option<Buffer>>]>,
     /// If it is written apart (C3).
@@ -38,14 +38,14 @@ pub(crate) struct Submission {
     pub(crate) began: Instant,
 }
 
-impl Submission {
+impl Committing {
     /// Of a transaction that is committed with so many flushes. Who waits for its end sleeps at `sealed`.
     pub(crate) fn new(whole: Arc<Committed>, flushes: Flushes, sealed: Arc<Signal>) -> Self {
         let is_sealed_apart = flushes == Flushes::Two;
         let total = whole.log_blocks - u32::from(is_sealed_apart);
-        Submission {
+        Committing {
             tid: whole.tid,
-            machine: raw::Submission::new(total, is_sealed_apart, sealed),
+            submission: Submission::new(total, is_sealed_apart, sealed),
             buffers: (0..total).map(|_| Mutex::new(None)).collect(),
             commit_block: Mutex::new(None),
             whole,
@@ -56,7 +56,7 @@ impl Submission {
     /// Puts buffer `number` in place, and publishes it: buffers come in order.
     pub(crate) fn publish(&self, number: u32, buffer: Buffer) {
         *self.buffers[number as usize].lock() = Some(buffer);
-        self.machine.publish();
+        self.submission.publish();
     }
 
     /// Puts the commit block in place that the owner is to write.
@@ -66,14 +66,14 @@ impl Submission {
 }
 
 /// A submission and the journal whose it is.
-pub(crate) struct Submitted<'a> {
+pub(crate) struct CommitSteps<'a> {
     pub(crate) inner: &'a Inner,
-    pub(crate) submission: &'a Submission,
+    pub(crate) committing: &'a Committing,
 }
 
-impl Steps<Failure> for Submitted<'_> {
+impl Steps<Failure> for CommitSteps<'_> {
     fn write(&self, buffer: u32) -> Result<(), Failure> {
-        let buffer = self.submission.buffers[buffer as usize].lock().take();
+        let buffer = self.committing.buffers[buffer as usize].lock().take();
         let (block, content) = buffer.expect("claimed once, after it was put in place (T1, T2)");
         let blocks = &self.inner.blocks;
         let found = blocks.find(block);
@@ -87,7 +87,7 @@ impl Steps<Failure> for Submitted<'_> {
 
     fn write_commit_block(&self) -> Result<(), Failure> {
         // Cloned, not taken: if this thread dies, another one writes it again.
-        let commit_block = self.submission.commit_block.lock().clone();
+        let commit_block = self.committing.commit_block.lock().clone();
         let (block, content) = commit_block.expect("in place before the last buffer (C3)");
         let blocks = &self.inner.blocks;
         let written = blocks.find(block).and_then(|(at, _)| {
@@ -100,21 +100,21 @@ impl Steps<Failure> for Submitted<'_> {
     }
 
     fn committed(&self, flushes: u64) {
-        self.inner.committed(self.submission, flushes);
+        self.inner.committed(self.committing, flushes);
     }
 }
 
 impl Inner {
     /// A waiting thread helps.
-    pub(crate) fn help(&self, submission: &Submission) {
+    pub(crate) fn help(&self, committing: &Committing) {
         if self.options.way != CommitWay::Cooperative {
             return;
         }
-        let steps = Submitted {
+        let steps = CommitSteps {
             inner: self,
-            submission,
+            committing,
         };
-        let helped = submission.machine.help(&self.medium, &steps);
+        let helped = committing.submission.help(&self.medium, &steps);
         if helped > 0 {
             self.state.lock().stats.helped += helped;
         }
