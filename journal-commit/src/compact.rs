@@ -27,7 +27,6 @@
 //! at a time, and what has failed is known before the next begins.
 
 pub mod group;
-pub mod rendezvous;
 
 mod batch;
 mod error;
@@ -58,7 +57,7 @@ pub use lsn::Lsn;
 pub use options::{GroupCommit, Options};
 pub use records::{Record, Records};
 pub use recover::Recovery;
-pub use rendezvous::Rendezvous;
+pub use crate::rendezvous::{self, Rendezvous};
 
 /// A write-ahead log. See the [module](self).
 ///

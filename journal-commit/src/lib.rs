@@ -2,6 +2,7 @@
 
 pub mod compact;
 pub mod jbd2;
+pub mod rendezvous;
 pub mod storage;
 pub mod testing;
 

@@ -82,6 +82,7 @@ use spanlock_sync::atomic::{AtomicU64, Ordering::*};
 use spanlock_sync::wait::is_wake_left_out;
 use spanlock_sync::{Defect, Mutex, MutexGuard, Park, Parker, Wakeup, defect};
 
+use crate::rendezvous::Rendezvous;
 use crate::unwind::OnUnwind;
 
 /// What collects what joins. Its methods run under the group's mutex, and must not panic.
@@ -106,6 +107,32 @@ pub trait Gather {
     fn started(&mut self);
     /// It is done, and `released` threads are about to go, itself included. Not called by a failure, after which there is nothing to gather for.
     fn finished(&mut self, released: usize);
+}
+
+/// `None` never waits: plain group commit.
+impl Gather for Option<Rendezvous> {
+    fn arrived(&mut self) {
+        if let Some(this) = self {
+            this.arrived_at(Instant::now());
+        }
+    }
+
+    fn hold(&mut self, waiting: usize) -> Option<Instant> {
+        self.as_mut()
+            .and_then(|this| this.hold_at(Instant::now(), waiting))
+    }
+
+    fn started(&mut self) {
+        if let Some(this) = self {
+            this.started_at(Instant::now());
+        }
+    }
+
+    fn finished(&mut self, released: usize) {
+        if let Some(this) = self {
+            this.finished_at(Instant::now(), released);
+        }
+    }
 }
 
 /// Why a group commits no more.

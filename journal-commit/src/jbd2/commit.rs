@@ -110,9 +110,8 @@ impl Inner {
         if self.options.delay != Delay::Rendezvous {
             return;
         }
-        let commit_takes = self.state.lock().commit_takes;
         let is_over = || self.state.lock().stopping || self.medium.check().is_err();
-        self.gathering.gather(commit_takes, is_over);
+        self.gathering.gather(is_over);
     }
 
     /// LOCKED, until all handles have left; then FLUSH: its blocks and its place in the log are fixed, and another one may run. `None` if the journal is dropped

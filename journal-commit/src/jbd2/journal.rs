@@ -34,8 +34,8 @@ use super::handle::Handle;
 use super::log::Log;
 use super::options::Options;
 use super::place::Blocks;
+use super::raw::gathering::Gathering;
 use super::raw::medium::Medium;
-use super::raw::rendezvous::Rendezvous;
 use super::raw::signal::Signal;
 use super::raw::updates::Refused;
 use super::recover::{Recovery, replay};
@@ -94,7 +94,7 @@ pub(crate) struct Inner {
     pub(crate) buffers: Buffers,
     pub(crate) medium: Medium<Failure>,
     /// Who waits for which transaction. It changes under the lock of `state`.
-    pub(crate) gathering: Rendezvous,
+    pub(crate) gathering: Gathering,
     /// What waiting threads can help with.
     pub(crate) helpable: Mutex<Option<Arc<Committing>>>,
     /// One checkpoint at a time, and none while a commit takes revoked blocks out of older transactions.
@@ -340,7 +340,7 @@ impl Inner {
             }),
             buffers: Buffers::new(),
             medium: Medium::new(if_dropped, alarm),
-            gathering: Rendezvous::new(work.clone()),
+            gathering: Gathering::new(work.clone()),
             helpable: Mutex::new(None),
             checkpointing: Mutex::new(superblock),
             work,

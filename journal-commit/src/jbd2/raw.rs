@@ -14,9 +14,9 @@
 //!
 //! `spanlock-verify` has their models, one primitive a file. Public for those alone: nothing here is stable.
 
+pub mod gathering;
 pub mod medium;
 pub mod owner;
-pub mod rendezvous;
 pub mod signal;
 pub mod submission;
 pub mod tickets;

@@ -1,10 +1,11 @@
 //! Waiting for those who are about to come.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use spanlock_journal_commit::jbd2::raw::rendezvous::Rendezvous;
+use spanlock_journal_commit::jbd2::raw::gathering::Gathering;
 use spanlock_journal_commit::jbd2::raw::signal::Signal;
+use spanlock_journal_commit::rendezvous::Rendezvous;
 
 use super::{at_once, crowd, program};
 use crate::pairs::Operation as Op;
@@ -12,6 +13,9 @@ use crate::program::Program;
 use crate::trace::{note, perform};
 
 const NAME: &str = "journal-rendezvous";
+
+/// How long the policy believes a commit to take: so long that its decisions do not depend on the clock.
+const COMMIT: Duration = Duration::from_secs(36_000);
 
 pub(super) fn programs() -> Vec<Program> {
     let called =
@@ -56,15 +60,16 @@ pub(super) fn programs() -> Vec<Program> {
 }
 
 /// So many were woken by the last commit.
-fn expecting(threads: u32) -> Arc<Rendezvous> {
-    let rendezvous = Rendezvous::new(Arc::new(Signal::new()));
+fn expecting(threads: u32) -> Arc<Gathering> {
+    let policy = Rendezvous::learnt(Instant::now(), COMMIT);
+    let rendezvous = Gathering::with_policy(Arc::new(Signal::new()), policy);
     (0..threads).for_each(|_| assert!(!rendezvous.arrive()));
     rendezvous.shut();
     rendezvous.committed();
     Arc::new(rendezvous)
 }
 
-fn meet(expected: u32, works: &[fn(usize, &Rendezvous) -> bool]) {
+fn meet(expected: u32, works: &[fn(usize, &Gathering) -> bool]) {
     let rendezvous = expecting(expected);
     at_once(&rendezvous, works);
     // Whoever came, before it was shut or after, is expected again: those of whom some wait for the next one.
@@ -79,17 +84,17 @@ fn meet(expected: u32, works: &[fn(usize, &Rendezvous) -> bool]) {
 }
 
 /// The one that commits.
-fn gather(me: usize, rendezvous: &Rendezvous) -> bool {
-    let was_worth_it = rendezvous.gather(Duration::ZERO, || false);
+fn gather(me: usize, rendezvous: &Gathering) -> bool {
+    let are_all_here = rendezvous.gather(|| false);
     perform(Op::Gather);
-    note(me, format!("{was_worth_it:?}"));
+    note(me, format!("{are_all_here:?}"));
     rendezvous.shut();
     perform(Op::Shut);
     false
 }
 
 /// Whether it is the last.
-fn arrive(me: usize, rendezvous: &Rendezvous) -> bool {
+fn arrive(me: usize, rendezvous: &Gathering) -> bool {
     let is_last = rendezvous.arrive();
     if is_last {
         rendezvous.call();

@@ -40,8 +40,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::group::Gather;
-
 mod trial;
 
 use trial::Trial;
@@ -107,6 +105,35 @@ impl Rendezvous {
         }
     }
 
+    /// Returns a policy that has learnt that whole cohorts return at once, and that waiting pays.
+    ///
+    /// For models: it decides the same whatever the clock says, as long as `flush` is long.
+    #[doc(hidden)]
+    pub fn learnt(now: Instant, flush: Duration) -> Self {
+        Rendezvous {
+            means: Some(Means {
+                flush: flush.as_secs_f64(),
+                returning: 1.0,
+                lag: 0.0,
+                late: 0.0,
+            }),
+            trial: Trial::waiting_for_good(),
+            ..Rendezvous::at(now)
+        }
+    }
+
+    /// Returns how many more threads are expected to be early.
+    pub(crate) fn missing(&self) -> usize {
+        let returning = self.means.map_or(0.0, |means| means.returning);
+        let expected = (returning * self.cycle.released as f64).round() as usize;
+        expected.saturating_sub(self.cycle.early)
+    }
+
+    /// Returns whether a commit is being held back.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.until.is_some()
+    }
+
     /// [`Gather::arrived`], at a time that is given. For models, which have no clock.
     #[doc(hidden)]
     pub fn arrived_at(&mut self, now: Instant) {
@@ -124,8 +151,7 @@ impl Rendezvous {
     #[doc(hidden)]
     pub fn hold_at(&mut self, now: Instant, waiting: usize) -> Option<Instant> {
         let means = self.means?;
-        let expected = (means.returning * self.cycle.released as f64).round() as usize;
-        let missing = expected.saturating_sub(self.cycle.early);
+        let missing = self.missing();
         if missing == 0 {
             return None;
         }
@@ -216,32 +242,6 @@ impl Means {
 
 fn mean(mean: &mut f64, newest: f64) {
     *mean += (newest - *mean) * NEWEST;
-}
-
-/// `None` never waits: plain group commit.
-impl Gather for Option<Rendezvous> {
-    fn arrived(&mut self) {
-        if let Some(this) = self {
-            this.arrived_at(Instant::now());
-        }
-    }
-
-    fn hold(&mut self, waiting: usize) -> Option<Instant> {
-        self.as_mut()
-            .and_then(|this| this.hold_at(Instant::now(), waiting))
-    }
-
-    fn started(&mut self) {
-        if let Some(this) = self {
-            this.started_at(Instant::now());
-        }
-    }
-
-    fn finished(&mut self, released: usize) {
-        if let Some(this) = self {
-            this.finished_at(Instant::now(), released);
-        }
-    }
 }
 
 #[cfg(test)]

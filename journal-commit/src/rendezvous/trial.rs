@@ -66,6 +66,15 @@ impl Trial {
         }
     }
 
+    /// Waits, and tries nothing else. For models.
+    pub(super) fn waiting_for_good() -> Self {
+        Trial {
+            is_waiting: true,
+            stage: Stage::Settled { left: u32::MAX },
+            ..Trial::new()
+        }
+    }
+
     /// Whether a wait that is due is made.
     pub(super) fn says_wait(&self) -> bool {
         self.is_waiting != self.is_other_way()
