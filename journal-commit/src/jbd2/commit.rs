@@ -1,7 +1,8 @@
-//! The journal's thread: from the running transaction to a submission.
+//! The journal's thread: commits the running transaction.
 //!
-//! The steps are JBD2's, with its names ([`transaction`](super::transaction)): LOCKED and FLUSH in `lock_running`, COMMIT in `prepare` and in what
-//! [`submission`](super::submission) does, JFLUSH in its `seal`, FINISHED in `committed`.
+//! The steps have JBD2's names (see [`transaction`](super::transaction)): LOCKED and FLUSH are
+//! `lock_running`; COMMIT is `prepare` and the writes of [`submission`](super::raw::submission);
+//! JFLUSH is its `seal`; FINISHED is `committed`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,16 +21,16 @@ use super::journal::{Copies, Inner};
 use super::options::{CommitWay, Delay};
 use super::transaction::Transaction;
 
-/// A transaction that nobody joins any more, with its place in the log.
+/// A locked transaction, with its place in the log.
 struct Locked {
     whole: Arc<Committed>,
     copies: Copies,
-    /// The first block of the log that it takes.
+    /// Its first block in the log.
     start: u32,
 }
 
 impl Inner {
-    /// The journal's thread: commits what is wanted until it is told to stop, or something fails.
+    /// Runs the journal's thread: commits what is requested until it is told to stop.
     pub(crate) fn run(&self) {
         while let Some(transaction) = self.next_wanted() {
             let commit = catch_unwind(AssertUnwindSafe(|| self.commit_one(&transaction)));
@@ -42,7 +43,7 @@ impl Inner {
         }
     }
 
-    /// Sleeps until the running transaction is wanted; `None` to stop.
+    /// Blocks until the commit of the running transaction is requested. Returns `None` to stop.
     fn next_wanted(&self) -> Option<Arc<Transaction>> {
         self.work.wait_until(|| {
             let state = self.state.lock();
@@ -53,7 +54,7 @@ impl Inner {
             let running = (state.running.as_ref()).filter(|it| !wanted.is_before(it.tid));
             let running = running.cloned();
             drop(state);
-            // A poisoned journal commits nothing; its thread waits for the end.
+            // A poisoned journal commits nothing; its thread only waits to be stopped.
             running.filter(|_| self.medium.check().is_ok()).map(Some)
         })
     }
@@ -92,7 +93,8 @@ impl Inner {
             committing.publish(published, buffer);
             published += 1;
             if helpers && published == 1 {
-                // One is ready, the others are about to be: so many threads can be of use, beside this one.
+                // One buffer is ready and the others follow soon: this many threads are useful
+                // beside this one.
                 let useful = (committing.submission.total() as usize - 1).min(thread::cores() - 1);
                 // equivalent(drop): helpers are not needed (C4).
                 self.done.wake_some(useful);
@@ -105,7 +107,7 @@ impl Inner {
         committing.submission.complete(&self.medium, &steps)
     }
 
-    /// Lets those join the running transaction who have just been woken.
+    /// Lets the threads that were just woken join the running transaction.
     fn rendezvous(&self) {
         if self.options.delay != Delay::Rendezvous {
             return;
@@ -114,8 +116,9 @@ impl Inner {
         self.gathering.gather(is_over);
     }
 
-    /// LOCKED, until all handles have left; then FLUSH: its blocks and its place in the log are fixed, and another one may run. `None` if the journal is dropped
-    /// and a handle was forgotten: it will not leave.
+    /// Locks the transaction and waits until all handles have left (LOCKED). Then fixes its blocks
+    /// and its place in the log, and lets another transaction run (FLUSH). Returns `None` if the
+    /// journal is being dropped and a handle was forgotten, so that it never leaves.
     fn lock_running(&self, transaction: &Transaction) -> Option<Locked> {
         let began = Instant::now();
         let is_over = || self.state.lock().stopping;
@@ -155,7 +158,8 @@ impl Inner {
         })
     }
 
-    /// Makes the transaction's blocks, one after the other: `emit` gets each as soon as it is final, the commit block before the last of the others.
+    /// Makes the transaction's blocks, one after the other. `emit` gets each block as soon as it is
+    /// final, and the commit block before the last of the others.
     fn prepare(&self, locked: &Locked, mut emit: impl FnMut(Buffer, bool)) {
         let format = &self.format;
         let tid = locked.whole.tid;
@@ -165,7 +169,8 @@ impl Inner {
             at = self.log.after(at, 1);
             block
         };
-        // The last block but the commit block is held back, so that the commit block comes before it (C3).
+        // Hold back the last block before the commit block, so that the commit block comes before
+        // it (C3).
         let mut held: Option<Buffer> = None;
         let mut sum = FIRST_SEED;
         for names in locked.whole.revokes.chunks(format.revokes_per_block()) {
@@ -221,7 +226,7 @@ impl Inner {
         }
     }
 
-    /// COMMIT in one piece: what lies together is written by one call.
+    /// Does COMMIT from one buffer: one call writes all blocks that are adjacent.
     fn commit_coalesced(&self, committing: &Committing, locked: &Locked) -> Result<(), Failure> {
         let size = self.format.block_bytes;
         let count = committing.submission.total() as usize;
@@ -253,7 +258,7 @@ impl Inner {
         committing.submission.complete_alone(&self.medium, &steps)
     }
 
-    /// Writes blocks of the log that lie together.
+    /// Writes adjacent blocks of the log.
     fn write_log(&self, block: u32, content: &[u8]) -> Result<(), Failure> {
         self.on_medium("writing the log", || {
             let (at, _) = self.blocks.find(block)?;
@@ -261,7 +266,7 @@ impl Inner {
         })
     }
 
-    /// FINISHED: the transaction is durable, and acknowledged (C2).
+    /// Acknowledges the transaction, which is durable (FINISHED, C2).
     pub(crate) fn committed(&self, committing: &Committing, flushes: u64) {
         self.forget_revoked(&committing.whole);
         let took = committing.began.elapsed();
