@@ -1,12 +1,22 @@
-//! The rendezvous: a leader that waits briefly for the threads that the last flush woke.
+//! The rendezvous: a commit waits briefly for the threads that the previous commit woke.
+//!
+//! Both the compact log ([`Group`](crate::compact::group::Group)) and the journal of blocks
+//! ([`Gathering`](crate::jbd2::raw::gathering::Gathering)) use this policy. It contains neither
+//! locks nor sleeps. "Flush" below means the flush of a batch, or the whole commit of a
+//! transaction.
 //!
 //! # The problem
-//! After a flush its *cohort* goes off and comes back with new records. Who is there first, or was waiting already, can start the next flush at once, and
-//! then the rest of the cohort waits for two; or it waits for the rest, and delays those who are there. Which is better depends on how soon the cohort
-//! comes back, and how much of it: on what the threads do between commits (their *think time*), on how many there are, and on how long a flush takes.
+//! After a flush, the threads it woke, its *cohort*, leave and return with new records. A thread
+//! that returns first, or was waiting already, could start the next flush at once; the rest of the
+//! cohort then waits for two flushes. Or it could wait for the rest, which delays the threads that
+//! are present.
+//!
+//! The better choice depends on how soon the cohort returns, and how much of it. That in turn
+//! depends on the work between commits (the *think time*), on the number of threads, and on the
+//! length of a flush.
 //!
 //! ```text
-//!   four threads that only commit; each line a thread, ▒ waits, █ is being flushed
+//!   four threads that only commit; each line is a thread, ▒ waits, █ is being flushed
 //!
 //!      at once                                   rendezvous
 //!   1  ████████▒▒▒▒▒▒▒▒████████▒▒▒▒▒▒▒▒          ████████▒████████▒████████▒
@@ -16,27 +26,49 @@
 //!      2 records a flush, two flushes each       4 records a flush, a little more than one each
 //! ```
 //!
-//! The piggyback of JBD2 is the same thought without a measurement: it sleeps a fixed time for whoever may come (Cui, "An Efficient Journaling Mechanism in Lustre File
-//! System for Fast Storage Devices", 2018, §3.2, switches it off).
+//! JBD2's piggyback rests on the same idea without a measurement: it sleeps a fixed time for any
+//! thread that may come. Cui, "An Efficient Journaling Mechanism in Lustre File System for Fast
+//! Storage Devices", 2018, §3.2, switches it off.
 //!
-//! # How it decides
-//! It counts whether it waits or not: who comes within a quarter of a flush after the last one (the *window*) was early, the others late. From that, as moving means:
-//! the part of a cohort that is early, when the last of it comes, and how many are late. A leader is held if
+//! # The decision
+//! The policy counts arrivals whether it waits or not. A thread that arrives within a quarter of a
+//! flush after the last flush (the *window*) is early; the others are late. The policy keeps moving
+//! means of three values: the fraction of a cohort that is early, the time at which the last early
+//! thread arrives, and the number of late threads. It holds a commit back if
 //!
-//! > those missing × (flush − wait) > (those waiting + those late) × wait
+//! > missing × (flush − wait) > (waiting + late) × wait
 //!
-//! on the left what those save who are waited for (a flush, less what is waited), on the right what those lose who are delayed: those who wait, and those who come too late and find
-//! the flush so much later. For a stream of independent arrivals the right side is always larger, for threads that come back at once the left one.
-//! It is held until as many have come as were expected, at most to the end of the window, and no longer than twice the usual time.
+//! The left side is the time saved by the missing threads: a flush each, less the wait. The right
+//! side is the time lost by the threads that wait, and by those that come too late and find the
+//! flush delayed. For independent arrivals the right side is always larger; for threads that return
+//! at once the left side is.
 //!
-//! A prediction can be wrong, so it is put to the *trial* (`trial.rs`). At first it waits for nobody, and only counts when it would have. After some sixteen flushes it makes the waits, for about
-//! twenty more; and if that brings at least a tenth more commits a second than those before and after, it goes on. Later it tries the other way from time to time, whichever that is: after 64
-//! waits (made, or left out), and after four times as many each time that a trial says the same, up to 4096. What is clear sooner ends a trial sooner.
+//! The hold ends when the expected number of threads has arrived, at the end of the window at the
+//! latest, and after no more than twice the usual time.
 //!
-//! # Not promised
-//! - A part of a cohort that comes back after more than a quarter of a flush is never waited for, though it could pay (it would at think times up to about half a flush).
-//! - Nobody is waited for on devices whose flushes take less than 120 µs: a sleep that short is not to be had.
-//! - What brings less than a tenth is left.
+//! # The trial
+//! A prediction can be wrong, so a *trial* checks it (`trial.rs`):
+//!
+//! ```text
+//!   part 0: as it is ──16 flushes──► part 1: the other way ──4 + 16──► part 2: as it is ──4 + 16──┐
+//!     ▲                                     │ clearly better, or hopeless: judge at once          │
+//!     │                                     ▼                                                     ▼
+//!     └──── 64 to 4096 waits later ──── settled: waits, or does not ◄───────── judge ─────────────┘
+//! ```
+//!
+//! At first the policy does not wait and only counts when it would have. After some sixteen flushes
+//! it makes the waits, for about twenty more. If that brings at least a tenth more commits per
+//! second than the flushes before and after, it keeps waiting.
+//!
+//! Later it tries the other way from time to time: after 64 waits (made or left out), and after
+//! four times as many each time a trial confirms the current way, up to 4096. A clear result ends a
+//! trial early.
+//!
+//! # Not guaranteed
+//! - Threads that return after more than a quarter of a flush are never waited for, although
+//!   waiting could pay for think times up to about half a flush.
+//! - No commit waits if flushes take less than 120 µs: no system can sleep for so short a time.
+//! - A gain of less than a tenth is not pursued.
 
 use std::time::{Duration, Instant};
 
@@ -44,26 +76,28 @@ mod trial;
 
 use trial::Trial;
 
-/// A part of a flush: waits end so much after the last one at the latest.
+/// The window, as a fraction of a flush. No wait lasts longer after the last flush.
 const WINDOW: f64 = 0.25;
-/// Seconds that a window has at least: a sleep much shorter is not to be had, Linux ends one some 50 µs late.
+/// The shortest usable window in seconds. Linux ends a sleep some 50 µs late, so much shorter
+/// sleeps are impossible.
 const LEAST_WINDOW: f64 = 30e-6;
-/// The weight of the newest in a moving mean.
+/// The weight of the newest value in a moving mean.
 const NEWEST: f64 = 0.125;
-/// From the end of a flush to the end of the next a trial counts so many flushes at most: a pause of the program or the machine is nobody's fault.
+/// The longest time, in flushes, that a trial counts from the end of one flush to the end of the
+/// next. A longer pause has another cause.
 const LONGEST_CYCLE: f64 = 3.0;
 
-/// Waits for the cohort that was just woken where that has paid. See the module.
+/// Decides whether a commit waits for the cohort that was just woken. See the [module](self).
 #[derive(Debug)]
 pub struct Rendezvous {
     cycle: Cycle,
     means: Option<Means>,
     trial: Trial,
-    /// Until when somebody waits.
+    /// The deadline, while a commit is held back.
     until: Option<Instant>,
 }
 
-/// From the end of a flush to the end of the next.
+/// The time from the end of a flush to the end of the next.
 #[derive(Debug)]
 struct Cycle {
     since: Instant,
@@ -72,29 +106,29 @@ struct Cycle {
     late: usize,
     last_early: Duration,
     started: Instant,
-    /// Waiting seemed right, whether it was left out or not.
+    /// Waiting seemed right, whether or not it was left out.
     was_wait_due: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Means {
-    /// Seconds of a flush.
+    /// The length of a flush in seconds.
     flush: f64,
-    /// The part of a cohort that is early, from 0 to 1.
+    /// The fraction of a cohort that is early, from 0 to 1.
     returning: f64,
-    /// Seconds after which the last of them comes.
+    /// The seconds until its last early thread arrives.
     lag: f64,
-    /// How many are late.
+    /// The number of late threads.
     late: f64,
 }
 
 impl Rendezvous {
-    /// Knows nothing, and waits for nobody until it does.
+    /// Creates a policy that has seen nothing, and does not wait until it has.
     pub fn new() -> Self {
         Rendezvous::at(Instant::now())
     }
 
-    /// As [`new`](Self::new), at a time that is given. For models, which have no clock.
+    /// Creates a policy at a given time, for models, which have no clock.
     #[doc(hidden)]
     pub fn at(now: Instant) -> Self {
         Rendezvous {
@@ -105,9 +139,9 @@ impl Rendezvous {
         }
     }
 
-    /// Returns a policy that has learnt that whole cohorts return at once, and that waiting pays.
+    /// Creates a policy that has learnt that whole cohorts return at once, and that waiting pays.
     ///
-    /// For models: it decides the same whatever the clock says, as long as `flush` is long.
+    /// For models: if `flush` is long, it decides the same whatever the clock says.
     #[doc(hidden)]
     pub fn learnt(now: Instant, flush: Duration) -> Self {
         Rendezvous {
@@ -122,7 +156,7 @@ impl Rendezvous {
         }
     }
 
-    /// Returns how many more threads are expected to be early.
+    /// Returns how many more threads are expected to arrive early.
     pub(crate) fn missing(&self) -> usize {
         let returning = self.means.map_or(0.0, |means| means.returning);
         let expected = (returning * self.cycle.released as f64).round() as usize;
@@ -134,7 +168,7 @@ impl Rendezvous {
         self.until.is_some()
     }
 
-    /// [`Gather::arrived`], at a time that is given. For models, which have no clock.
+    /// Notes that a thread has arrived to wait for a commit.
     #[doc(hidden)]
     pub fn arrived_at(&mut self, now: Instant) {
         let after = now.saturating_duration_since(self.cycle.since);
@@ -147,7 +181,8 @@ impl Rendezvous {
         }
     }
 
-    /// [`Gather::hold`], at a time that is given. For models, which have no clock.
+    /// Returns until when to hold a commit back, or `None` if it should start now. `waiting`
+    /// threads wait for it.
     #[doc(hidden)]
     pub fn hold_at(&mut self, now: Instant, waiting: usize) -> Option<Instant> {
         let means = self.means?;
@@ -175,14 +210,14 @@ impl Rendezvous {
         self.until
     }
 
-    /// [`Gather::started`], at a time that is given. For models, which have no clock.
+    /// Notes that a commit starts.
     #[doc(hidden)]
     pub fn started_at(&mut self, now: Instant) {
         self.cycle.started = now;
         self.until = None;
     }
 
-    /// [`Gather::finished`], at a time that is given. For models, which have no clock.
+    /// Notes that a commit has ended, and that `released` threads are about to continue.
     #[doc(hidden)]
     pub fn finished_at(&mut self, now: Instant, released: usize) {
         let cycle = std::mem::replace(&mut self.cycle, Cycle::new(now, released));
@@ -199,7 +234,8 @@ impl Rendezvous {
         };
         let took = took.min(LONGEST_CYCLE * means.flush);
         self.trial.cycle(cycle.was_wait_due, released, took);
-        // One that took for ever, because the machine or the device stood still, says little about the next.
+        // A flush that lasts long because the machine or the device stalled says little about the
+        // next.
         let most = 4.0 * means.flush;
         mean(&mut means.flush, flush.min(most));
         mean(&mut means.late, cycle.late as f64);
@@ -234,7 +270,8 @@ impl Cycle {
 }
 
 impl Means {
-    /// What all together save if `waiting` threads wait for so many seconds, and `missing` come by it.
+    /// Returns the time that all threads together save if `waiting` threads wait for `wait`
+    /// seconds, and `missing` threads arrive meanwhile.
     fn gain(&self, missing: usize, waiting: usize, wait: f64) -> f64 {
         missing as f64 * (self.flush - wait) - (waiting as f64 + self.late) * wait
     }
