@@ -70,12 +70,12 @@ use marks::{Mark, Marks};
 use options::is_block;
 use ring::Ring;
 
+pub use crate::rendezvous::{self, Rendezvous};
 pub use error::Error;
 pub use lsn::Lsn;
 pub use options::{GroupCommit, Options};
 pub use records::{Record, Records};
 pub use recover::Recovery;
-pub use crate::rendezvous::{self, Rendezvous};
 
 /// A write-ahead log. See the [module](self).
 ///

@@ -50,10 +50,10 @@
 //! A prediction can be wrong, so a *trial* checks it (`trial.rs`):
 //!
 //! ```text
-//!   part 0: as it is ──16 flushes──► part 1: the other way ──4 + 16──► part 2: as it is ──4 + 16──┐
-//!     ▲                                     │ clearly better, or hopeless: judge at once          │
-//!     │                                     ▼                                                     ▼
-//!     └──── 64 to 4096 waits later ──── settled: waits, or does not ◄───────── judge ─────────────┘
+//!   part 0: as it is ──16 flushes──► part 1: the other way ──4 + 16──► part 2: as it is
+//!     ▲                                       │ clear result                 │ 4 + 16
+//!     │                                       ▼                              ▼
+//!     └──── 64 to 4096 waits later ──── settled: waits, or does not ◄───── judge
 //! ```
 //!
 //! At first the policy does not wait and only counts when it would have. After some sixteen flushes

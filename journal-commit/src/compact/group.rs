@@ -44,13 +44,13 @@
 //! | phase | who may change it |
 //! |---|---|
 //! | `Idle` | a waiter whose ticket is not durable; it asks the [`Gather`] |
-//! | `Gathering` | an arriving waiter, if the [`Gather`] has seen enough; the candidate after its deadline |
+//! | `Gathering` | an arriving waiter, if enough have come; the candidate, after its deadline |
 //! | `Leading` | the leader, when its closure has returned or panicked |
 //!
 //! | word | changed by | how |
 //! |---|---|---|
 //! | `next`, the next ticket to give | a thread that joins | rises |
-//! | `durable`, the last durable ticket | the leader, unless something failed | rises to the last ticket taken |
+//! | `durable`, the last durable ticket | the leader, unless something failed | rises |
 //! | `failed` | the leader, or [`fail`](Group::fail) | `None` to `Some`, once |
 //! | `sleepers` | waiters enter, the leader removes those it wakes for good | in order of entry |
 //!

@@ -69,7 +69,7 @@ mod tests {
     /// With any number of batches there are few marks. None lies behind the record it was asked
     /// for, nor too far before it.
     #[test]
-    fn few_marks_and_near() {
+    fn marks_are_few_and_near() {
         const RING: u64 = 1 << 20;
         let mut marks = Marks::new(0, 1, RING);
         let mut ends = Vec::from([(0, 1)]);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn all_can_be_cut() {
+    fn all_marks_can_be_cut() {
         let mut marks = Marks::new(0, 1, 1 << 20);
         marks.advance(512, 8);
         assert_eq!(

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_come_back_however_full() {
+    fn descriptors_survive_encoding_however_full() {
         for format in formats() {
             let most = format.tags_per_descriptor();
             for count in [1, 2, most - 1, most] {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn revokes_come_back_however_full() {
+    fn revoke_blocks_survive_encoding_however_full() {
         for format in formats() {
             for count in [0, 1, format.revokes_per_block()] {
                 let homes: Vec<u64> = (0..count as u64).map(|i| i * 77).collect();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn commit_blocks_are_checked() {
+    fn a_wrong_commit_block_is_detected() {
         for format in formats() {
             let time = UNIX_EPOCH + std::time::Duration::new(5, 6);
             let block = commit(&format, Tid(3), time, 0xABCD);

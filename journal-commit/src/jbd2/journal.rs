@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   begin ──► handles ──► running ──LOCKED──► committing ──► checkpoint queue ──► home
-//!                                               │  log: descriptors, data, commit block       │
-//!                                               ▼                                             ▼
-//!   superblock │ tail ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ head │         free          │        tail moves on
+//!                                               │  log: descriptors, data, commit block  │
+//!                                               ▼                                        ▼
+//!   superblock │ tail ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ head │       free        │       tail moves on
 //! ```
 //!
 //! # Invariants

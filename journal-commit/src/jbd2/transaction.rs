@@ -5,7 +5,7 @@
 //!
 //! | state | what happens | who may join | ends when |
 //! |---|---|---|---|
-//! | RUNNING | handles join, change blocks, leave | all, if there is room | its commit is requested |
+//! | RUNNING | handles join, change blocks, leave | if there is room | its commit is requested |
 //! | LOCKED | handles inside continue | none: joiners wait | the last one has left |
 //! | FLUSH | blocks and place in the log are fixed | joiners begin the next | at once |
 //! | COMMIT | blocks are prepared and written | | all are written |

@@ -276,7 +276,7 @@ fn ratio(scene: Scene, flushes: u64) -> f64 {
 
 /// The grid of the crate's comparison: think times of up to four flushes.
 #[test]
-fn never_slower_than_at_once_on_the_grid() {
+fn the_rendezvous_is_never_slower_on_the_grid() {
     for threads in THREADS {
         for mean in [0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0] {
             for jitter in [0.0, 0.1] {
@@ -291,7 +291,7 @@ fn never_slower_than_at_once_on_the_grid() {
 /// Fast and slow devices, threads that differ from each other and change over time. The only losses
 /// are trials and chance.
 #[test]
-fn never_much_slower_than_at_once() {
+fn the_rendezvous_is_never_much_slower() {
     let mut thinks = Vec::new();
     for mean in [0.1, 0.25, 0.5, 1.0, 3.0] {
         thinks.push(Think::Even { mean, jitter: 0.5 });
@@ -317,7 +317,7 @@ fn never_much_slower_than_at_once() {
 }
 
 #[test]
-fn nearly_all_threads_a_flush() {
+fn nearly_all_threads_share_a_flush() {
     for threads in [1, 2, 4, 8, 16, 32, 64] {
         let scene = scene(
             threads,
@@ -343,7 +343,7 @@ fn nearly_all_threads_a_flush() {
 
 /// The rendezvous does not wait on a device too fast for sleeps.
 #[test]
-fn no_waits_on_a_fast_device() {
+fn a_fast_device_is_never_waited_for() {
     for threads in THREADS {
         let scene = Scene {
             flush: 100 * MICROSECOND,

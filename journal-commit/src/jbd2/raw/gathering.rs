@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `here` | threads that wait for the running transaction | `arrive` adds one, `shut` takes all |
 //! | `away` | threads that wait for the committing transaction | `shut` sets it, `committed` takes it |
-//! | `expected` | `here` + `away` when the last commit ended: the threads that wait if all return | `committed` |
+//! | `expected` | `here` + `away` at the end of the last commit | `committed` |
 //! | `policy` | when to wait, and for how long | all of them |
 //!
 //! # Invariants

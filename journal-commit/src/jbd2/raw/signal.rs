@@ -6,11 +6,11 @@
 //! again, and then sleeps. A wake holds the mutex only briefly and never waits for a sleeper.
 //!
 //! ```text
-//!                        true                                    true
-//!          ┌──────────────────────────► return ◄──────────────────────────────┐
-//!   ───► check ──false──► register ──► check again ──false──► sleep ──► woken ┤
-//!                            ▲                                               │
-//!                            └───────────────────────────────────────────────┘ register again
+//!   check ──false──► register ──► check again ──false──► sleep ──woken──┐
+//!     │                 ▲             │                                 │
+//!     │ true            │             │ true                            │
+//!     ▼                 └─────────────┼─────────────────────────────────┘
+//!   return ◄──────────────────────────┘
 //! ```
 //!
 //! # Invariants
