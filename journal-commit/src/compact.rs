@@ -221,7 +221,7 @@ impl<S: Storage> Log<S> {
         let ring = Ring::new(storage, &superblock);
         let (scan, damage) = recover::scan(&ring, &superblock)?;
         let recovery = scan.report(&superblock, damage.map(accept).transpose()?);
-        // R-I4: the batch may be in a cache only.
+        // C-R4: the batch may be in a cache only.
         if let Some(last) = &scan.last {
             (ring.write(&last.bytes, last.header.position))
                 .and_then(|()| ring.storage.flush())
@@ -413,7 +413,7 @@ impl<S: Storage> Log<S> {
         self.change(&mut self.superblock.lock(), |new| {
             new.closed = true;
             new.settled = settled;
-            // Settled batches belong to earlier epochs (R-I2).
+            // Settled batches belong to earlier epochs (C-R2).
             new.epoch += 1;
         })
     }

@@ -5,15 +5,15 @@
 //! the end or damage; "case 8" below refers to that list.
 //!
 //! # Invariants
-//! - **R-I1** Both superblocks describe the ring correctly at any time, and either one suffices.
+//! - **C-R1** Both superblocks describe the ring correctly at any time, and either one suffices.
 //!   They are written durably, one after the other, and room that a change frees is used only after
 //!   both are written.
-//! - **R-I2** Batches before *settled* are durable, and belong to epochs before the superblock's.
+//! - **C-R2** Batches before *settled* are durable, and belong to epochs before the superblock's.
 //!   Batches after it belong to the superblock's epoch.
-//! - **R-I3** A batch is written once all batches before it are durable. So all batches but the
+//! - **C-R3** A batch is written once all batches before it are durable. So all batches but the
 //!   last are durable.
-//! - **R-I4** Recovery returns only durable records: it writes and flushes the last batch again,
-//!   which R-I3 does not cover.
+//! - **C-R4** Recovery returns only durable records: it writes and flushes the last batch again,
+//!   which C-R3 does not cover.
 
 use spanlock_sync::is_flush_left_out;
 

@@ -78,7 +78,8 @@ pub(crate) struct CommitSteps<'a> {
 impl Steps<Failure> for CommitSteps<'_> {
     fn write(&self, buffer: u32) -> Result<(), Failure> {
         let buffer = self.committing.buffers[buffer as usize].lock().take();
-        let (block, content) = buffer.expect("claimed once, after it was put in place (T1, T2)");
+        let (block, content) =
+            buffer.expect("claimed once, after it was put in place (J-T1, J-T2)");
         let blocks = &self.inner.blocks;
         let found = blocks.find(block);
         let written = found.and_then(|(at, _)| blocks.storage.write_at(&content, at));

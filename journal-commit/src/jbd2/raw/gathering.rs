@@ -3,8 +3,8 @@
 //! # The problem
 //! Threads that commit continuously and share commits split into two halves. While one half waits
 //! for its commit, the other half joins the next transaction, which closes as soon as the first
-//! commit ends. Each commit then carries half of the threads, and each thread waits for two commits.
-//! If the next commit first lets the woken threads join, all of them share every commit.
+//! commit ends. Each commit then carries half of the threads, and each thread waits for two
+//! commits. If the next commit first lets the woken threads join, all of them share every commit.
 //!
 //! The [`Rendezvous`] decides whether that wait pays and how long it may last; the compact log uses
 //! the same policy. This file counts the threads and puts the journal's thread to sleep.
@@ -14,14 +14,14 @@
 //! | field | meaning | changed by |
 //! |---|---|---|
 //! | `here` | threads that wait for the running transaction | `arrive` adds one, `shut` takes all |
-//! | `away` | threads that wait for the committing transaction | `shut` sets it, `committed` takes it |
+//! | `away` | threads that wait for the committing one | `shut` sets it, `committed` takes it |
 //! | `expected` | `here` + `away` at the end of the last commit | `committed` |
 //! | `policy` | when to wait, and for how long | all of them |
 //!
 //! # Invariants
-//! - **R1** The journal's thread does not sleep once every expected thread has arrived: the thread
-//!   that completes the number calls it, after it has been counted.
-//! - **R2** The journal's thread sleeps until a deadline at most, so a thread that never returns
+//! - **J-R1** The journal's thread does not sleep once every expected thread has arrived: the
+//!   thread that completes the number calls it, after it has been counted.
+//! - **J-R2** The journal's thread sleeps until a deadline at most, so a thread that never returns
 //!   delays the commit no longer than that.
 
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Gathering {
         self.counts.lock().arrive(now)
     }
 
-    /// Wakes the journal's thread: every expected thread has arrived (R1).
+    /// Wakes the journal's thread: every expected thread has arrived (J-R1).
     pub fn call(&self) {
         self.comes.wake_all();
     }

@@ -23,13 +23,13 @@
 //! | `done` | buffers written | the thread that wrote one |
 //!
 //! # Invariants
-//! - **T1** Each buffer is claimed once: a compare-exchange raises `next` by one, below `ready`.
-//! - **T2** A thread that claims a buffer sees it prepared.
-//! - **T3** Exactly one thread completes the last buffer, and it sees all that the others did for
+//! - **J-T1** Each buffer is claimed once: a compare-exchange raises `next` by one, below `ready`.
+//! - **J-T2** A thread that claims a buffer sees it prepared.
+//! - **J-T3** Exactly one thread completes the last buffer, and it sees all that the others did for
 //!   theirs.
-//! - **T4** If a claimed buffer is never completed (its writer failed or died), `done` stays below
-//!   `total` for ever, and no thread is the last. The writer poisons the journal, which wakes the
-//!   waiters.
+//! - **J-T4** If a claimed buffer is never completed (its writer failed or died), `done` stays
+//!   below `total` for ever, and no thread is the last. The writer poisons the journal, which wakes
+//!   the waiters.
 //!
 //! # Orderings
 //!
@@ -74,7 +74,7 @@ impl Tickets {
 
     /// Publishes the next buffer, which is in place. Only the journal's thread calls it.
     pub fn publish(&self) {
-        // Release [A→B]: T2.
+        // Release [A→B]: J-T2.
         self.ready.fetch_add(1, Release);
     }
 
@@ -83,7 +83,7 @@ impl Tickets {
         // Relaxed: the compare-exchange checks the value.
         let mut next = self.next.load(Relaxed);
         loop {
-            // Acquire [B→A]: T2.
+            // Acquire [B→A]: J-T2.
             if next >= self.ready.load(Acquire) {
                 return None;
             }
@@ -92,7 +92,7 @@ impl Tickets {
                 self.next.store(next + 1, Relaxed);
                 return Some(next);
             }
-            // Relaxed, both: T1 concerns this word only.
+            // Relaxed, both: J-T1 concerns this word only.
             match (self.next).compare_exchange_weak(next, next + 1, Relaxed, Relaxed) {
                 Ok(_) => return Some(next),
                 Err(now) => next = now,
@@ -108,7 +108,7 @@ impl Tickets {
 
     /// Marks a claimed buffer as written. Returns true for the last one.
     pub fn complete(&self) -> bool {
-        // AcqRel [C→C]: T3, by the release sequence of all completions.
+        // AcqRel [C→C]: J-T3, by the release sequence of all completions.
         self.done.fetch_add(1, AcqRel) + 1 == self.total
     }
 }

@@ -17,8 +17,8 @@
 //! | field | meaning | raised by | lowered by |
 //! |---|---|---|---|
 //! | `LOCKED` | no thread may join any more | the journal's thread, once | never |
-//! | `UPDATES` | threads inside | a joining thread, if not `LOCKED` | the same thread, once |
-//! | `CREDITS` | blocks used or reserved | a joining thread | a leaving thread, by its unused ones |
+//! | `UPDATES` | threads inside | a joiner, if not `LOCKED` | the same thread, once |
+//! | `CREDITS` | blocks used or reserved | a joiner | a leaver, by its unused ones |
 //!
 //! # Invariants
 //! - **U1** After `LOCKED` is set, `UPDATES` only falls: a join is a compare-exchange from a word
