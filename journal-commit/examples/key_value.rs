@@ -57,7 +57,7 @@ impl Store {
 
     fn append(&self, key: &str, value: &str) -> Result<Lsn, Box<dyn Error + Send + Sync>> {
         let record = format!("{key}\t{value}");
-        let mut map = self.map.lock().expect("nobody panics");
+        let mut map = self.map.lock().expect("no thread panics with the lock");
         let number = match self.log.append(record.as_bytes()) {
             Err(compact::Error::Full { .. }) => {
                 self.snapshot(&map)?;
@@ -107,11 +107,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     let stats = store.log.stats();
     println!("{} changes, {} flushes", stats.records, stats.flushes);
-    let before = store.map.lock().expect("nobody panics").clone();
+    let before = store
+        .map
+        .lock()
+        .expect("no thread panics with the lock")
+        .clone();
     drop(store); // As if the process had died.
 
     let store = Store::open(&folder)?;
-    assert_eq!(*store.map.lock().expect("nobody panics"), before);
+    assert_eq!(
+        *store.map.lock().expect("no thread panics with the lock"),
+        before
+    );
     assert_eq!(before.len(), 80);
     assert_eq!(before["7/9"], "99");
     println!("recovered {} keys", before.len());

@@ -67,7 +67,7 @@
 //! # Not guaranteed
 //! - Threads that return after more than a quarter of a flush are never waited for, although
 //!   waiting could pay for think times up to about half a flush.
-//! - No commit waits if flushes take less than 120 µs: no system can sleep for so short a time.
+//! - No commit waits if flushes take less than 120 µs: a sleep cannot be that short.
 //! - A gain of less than a tenth is not pursued.
 
 use std::time::{Duration, Instant};

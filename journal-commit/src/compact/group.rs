@@ -33,15 +33,15 @@
 //! Under the mutex:
 //!
 //! ```text
-//!              a waiter, no hold
-//!    ┌─────────────────────────────────────────┐
-//!    │                                         ▼
-//!   Idle ──a waiter, hold──► Gathering ──► Leading ──the closure returns or panics──► Idle
-//!                                an arrival ends the hold,
-//!                                or the candidate's deadline passes
+//!            a waiter asks the Gather: no hold
+//!    ┌─────────────────────────────────────────────┐
+//!    │                                             ▼
+//!   Idle ──hold──► Gathering ──enough arrive, ──► Leading ──the closure returns or panics──► Idle
+//!                              or the deadline
+//!                              passes
 //! ```
 //!
-//! | phase | who may change it |
+//! | phase | changed by |
 //! |---|---|
 //! | `Idle` | a waiter whose ticket is not durable; it asks the [`Gather`] |
 //! | `Gathering` | an arriving waiter, if enough have come; the candidate, after its deadline |

@@ -364,7 +364,7 @@ fn a_fast_device_is_never_waited_for() {
 /// On a busy machine some flushes and wakes take several times as long. Short trials are not misled
 /// by that.
 #[test]
-fn noise_misleads_nobody() {
+fn noise_does_not_mislead_a_trial() {
     for noise in [0.03, 0.1] {
         for threads in [8, 16] {
             for (mean, least) in [(0.0, 1.3), (1.0, 0.95), (2.0, 0.95), (4.0, 0.95)] {
