@@ -213,3 +213,11 @@ impl Error {
         }
     }
 }
+
+/// Turns a storage's error into a failure of the operation `doing`.
+pub(crate) fn failed(doing: &'static str, result: io::Result<()>) -> Result<(), Failure> {
+    result.map_err(|source| Failure {
+        doing,
+        source: Some(Arc::new(source)),
+    })
+}
