@@ -115,7 +115,7 @@ use crate::unwind::OnUnwind;
 
 /// Collects what joins. Its methods run under the group's mutex and must not panic.
 pub trait Batch {
-    /// What a leader takes to the medium.
+    /// The load that a leader takes to the medium.
     type Load;
     /// Takes everything that has joined, and leaves the batch empty.
     fn take(&mut self) -> Self::Load;
@@ -231,7 +231,7 @@ struct Sleeper {
     waker: Waker,
 }
 
-/// What a waiter does next.
+/// The next step of a waiter.
 enum NextStep {
     Lead,
     Sleep { until: Option<Instant> },

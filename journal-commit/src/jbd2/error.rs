@@ -93,7 +93,7 @@ pub enum Error {
          nothing was replayed"
     )]
     Damaged {
-        /// What is wrong.
+        /// A description of the damage.
         what: &'static str,
         /// The block of the log; 0 or 1 is the superblock.
         block: u32,
@@ -103,7 +103,7 @@ pub enum Error {
     /// The superblock's checksum or one of its fields is wrong.
     #[error("the journal's superblock is damaged: {what}")]
     BadSuperblock {
-        /// What is wrong.
+        /// A description of the damage.
         what: &'static str,
     },
     /// The block is not on the device.

@@ -98,7 +98,7 @@ pub(crate) struct State {
     pub(crate) stopping: bool,
 }
 
-/// What a journal has done since it was opened.
+/// Counters of a journal since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

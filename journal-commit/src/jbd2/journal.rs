@@ -141,7 +141,7 @@ impl Journal {
         self.inner.wait(tid)
     }
 
-    /// Returns what the journal has done.
+    /// Returns counters of the journal since it was opened.
     pub fn stats(&self) -> Stats {
         self.inner.state.lock().stats
     }

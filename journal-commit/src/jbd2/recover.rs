@@ -51,7 +51,7 @@ use super::place::{Blocks, Place};
 use super::superblock::{Superblock, check_block_bytes};
 use crate::storage::Storage;
 
-/// What a recovery did.
+/// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
