@@ -18,7 +18,9 @@ use spanlock::{
 /// only where its bound holds.
 macro_rules! implements {
     ($lock:ty: $trait:path) => {{
-        struct Probe<L>(#[allow(dead_code)] PhantomData<L>);
+        #[allow(dead_code)]
+        struct Probe<L>(PhantomData<L>);
+        #[allow(dead_code)]
         trait Otherwise {
             const FOUND: bool = false;
         }
@@ -159,7 +161,11 @@ fn table() -> String {
     for (row, name) in ROWS.iter().enumerate() {
         write!(text, "\n| {name} |").unwrap();
         for column in &columns {
-            text += if column.has[row] { " yes |" } else { " **no** |" };
+            text += if column.has[row] {
+                " yes |"
+            } else {
+                " **no** |"
+            };
         }
     }
     text

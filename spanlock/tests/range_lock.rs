@@ -27,8 +27,16 @@ fn a_try_for_an_overlapping_range_fails() {
     let lock = RangeLock::new(vec![0_u8; 100]);
     let _held = lock.write(10..20).unwrap();
     for range in [0..11, 19..30, 10..20, 12..13, 0..100] {
-        assert_eq!(lock.try_write(range.clone()).err(), Some(TryLockError::WouldBlock), "{range:?}");
-        assert_eq!(lock.try_read(range.clone()).err(), Some(TryLockError::WouldBlock), "{range:?}");
+        assert_eq!(
+            lock.try_write(range.clone()).err(),
+            Some(TryLockError::WouldBlock),
+            "{range:?}"
+        );
+        assert_eq!(
+            lock.try_read(range.clone()).err(),
+            Some(TryLockError::WouldBlock),
+            "{range:?}"
+        );
     }
     assert!(lock.try_write(0..10).is_ok());
     assert!(lock.try_write(20..100).is_ok());
@@ -47,7 +55,11 @@ fn the_alias_is_the_type_that_owned_guards_take() {
 fn no_elements_and_elements_without_size() {
     let none = RangeLock::<u8>::new([]);
     assert!(none.write(0..0).is_ok());
-    let past = RangeError::PastCapacity { start: 0, end: 1, capacity: 0 };
+    let past = RangeError::PastCapacity {
+        start: 0,
+        end: 1,
+        capacity: 0,
+    };
     assert_eq!(none.read(0..1).err(), Some(past));
     let units = RangeLock::new(vec![(); 10]);
     assert_eq!(units.read(3..7).unwrap().len(), 4);
