@@ -14,8 +14,8 @@ use spanlock::{
     SrlTree, SrlTreePacked, UpgradableHold,
 };
 
-/// Returns whether a type implements a trait. An inherent constant goes before a trait's, and exists
-/// only where its bound holds.
+/// Returns whether a type implements a trait. An inherent constant takes precedence over a trait's,
+/// and exists only where its bound holds.
 macro_rules! implements {
     ($lock:ty: $trait:path) => {{
         #[allow(dead_code)]
@@ -33,10 +33,10 @@ macro_rules! implements {
     }};
 }
 
-/// What a method returns that a lock does not have.
+/// The result of a method that a lock does not have.
 struct Missing;
 
-/// Whether a method was found.
+/// Tells whether a method was found.
 trait Outcome {
     const FOUND: bool = true;
 }
@@ -49,7 +49,7 @@ fn found<R: Outcome>(_: R) -> bool {
     R::FOUND
 }
 
-/// A method of the lock's own goes before this one.
+/// An inherent method of the lock takes precedence over this one.
 trait MayReclaim {
     fn shrink_range(&self, _: Range<u64>) -> Missing {
         Missing
@@ -57,8 +57,8 @@ trait MayReclaim {
 }
 impl<L: RawRangeLock> MayReclaim for L {}
 
-/// Methods that no lock has yet. When one is added to the locks, the call below is ambiguous and does
-/// not compile: probe its trait then, as the other rows do.
+/// Methods that no lock has yet. Once the locks have one, the call below is ambiguous and does not
+/// compile: probe its capability trait instead, as the other rows do.
 trait MissingFromLocks {
     fn lock_all_for(&self) -> Missing {
         Missing
@@ -69,8 +69,8 @@ trait MissingFromLocks {
 }
 impl<L: RangeLockExt> MissingFromLocks for L {}
 
-/// As [`MissingFromLocks`], of upgradable holds. A method of the hold's own goes before these, and
-/// returns something else than `Missing`.
+/// As [`MissingFromLocks`], for upgradable holds. An inherent method of the hold takes precedence and
+/// does not return `Missing`.
 trait MissingFromHolds {
     fn upgrade_for(&self) -> Missing {
         Missing
