@@ -69,8 +69,8 @@ trait MissingFromLocks {
 }
 impl<L: RangeLockExt> MissingFromLocks for L {}
 
-/// As [`MissingFromLocks`], for upgradable holds. An inherent method of the hold takes precedence and
-/// does not return `Missing`.
+/// As [`MissingFromLocks`], for upgradable holds. An inherent method of the hold takes precedence
+/// and does not return `Missing`.
 trait MissingFromHolds {
     fn upgrade_for(&self) -> Missing {
         Missing
