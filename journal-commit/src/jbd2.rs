@@ -16,7 +16,7 @@
 //! | `log.rs`, `checkpoint.rs` | free space in the log; writing blocks home |
 //! | `raw/` | the state machines behind all of these |
 //!
-//! [`docs/format.md`]: https://github.com/spanlock/spanlock/blob/main/journal-commit/docs/format.md
+//! [`docs/format.md`]: https://docs.rs/crate/spanlock-journal-commit/latest/source/docs/format.md
 
 mod blocks;
 mod buffers;
