@@ -170,36 +170,40 @@ pub struct Found {
     pub weakened: u64,
     /// How many faults were injected.
     pub injected: u64,
-    /// How many plans of faults were sought and run, besides none.
+    /// How many plans of faults were found and run, besides none.
     pub plans: u64,
     /// The most steps of all threads between two finished operations, under shuttle.
     pub longest: Option<u64>,
-    /// What was seen of later arrivals that pass one who waits, if the program is about that.
+    /// What was seen of arrivals that overtake a waiter, if the program is about that.
     pub overtaking: Option<Overtaking>,
-    /// How often the seeded defect was made.
-    pub seeded: u64,
-    /// What each thread performed in some execution: `1:cancel`.
+    /// How often the injected bug fired.
+    pub bug_fired: u64,
+    /// The operations that each thread performed in some execution: `1:cancel`.
     pub performed: Vec<String>,
+    /// Whether the facade saw any operation of the threads.
+    pub uses_facade: bool,
     /// The sites that were reached: `file:line:column:op=Ordering`.
     pub sites: Vec<String>,
+    /// The sites of injected bugs that were reached.
+    pub bugs: Vec<crate::info::BugSite>,
 }
 
-/// How many later arrivals passed one that waits.
+/// How many later arrivals overtook a waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overtaking {
     /// As many as may.
     pub bound: u32,
     /// The most that did, in any execution.
     pub most: u32,
-    /// Whether somebody tried to and could not: else nothing is known of the bound.
+    /// Whether an arrival tried to and could not: else nothing is known of the bound.
     pub refused: bool,
 }
 
-/// The exit status of that process if it does not take what it was asked for.
+/// The exit status of that process if it does not accept its arguments.
 pub const REFUSES: i32 = 2;
 
-/// How its lines on standard error begin that tell what failed.
+/// The start of its lines on standard error that tell what failed.
 pub const FAILURE: &str = "failure: ";
 
-/// How the last of them goes on, the one with what the threads saw until then.
+/// How the last of them goes on: with what the threads saw until then.
 pub const EVENTS: &str = "seen until then: ";
