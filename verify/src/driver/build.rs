@@ -1,148 +1,130 @@
-//! Builds the binary `model` once for each checker, in a target folder of its own: the checkers' cfgs would
-//! otherwise rebuild everything each time one builds without them.
+//! Builds the models once for each checker, in a target folder of its own: the checkers' cfgs
+//! would otherwise rebuild everything each time a build goes without them.
 
 use std::collections::HashMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use cargo_metadata::{Message, PackageId};
 use indicatif::ProgressBar;
 
-use crate::plan::Checker;
+use super::workspace::{Package, Workspace};
+use crate::mode::Checker;
 
-/// The built models.
+/// The binaries of models, built so far.
 #[derive(Debug)]
 pub struct Built {
-    binaries: HashMap<Checker, PathBuf>,
-    versions: HashMap<Checker, String>,
+    /// The workspace that they are of.
+    pub workspace: Workspace,
+    /// The packages that have them.
+    pub packages: Vec<Arc<Package>>,
+    target: &'static str,
+    binaries: HashMap<Checker, HashMap<PackageId, PathBuf>>,
 }
 
 impl Built {
-    /// The binary that runs rows under `checker`; none if it was not asked for.
-    pub fn binary(&self, checker: Checker) -> Option<&Path> {
-        self.binaries.get(&checker).map(PathBuf::as_path)
+    /// Finds the packages with a test target of this name, and builds none so far.
+    ///
+    /// # Errors
+    /// There are no such packages.
+    pub fn none_of(workspace: Workspace, target: &'static str) -> Result<Self> {
+        Ok(Built {
+            packages: workspace.packages(target)?,
+            workspace,
+            target,
+            binaries: HashMap::new(),
+        })
     }
 
-    /// The version of `checker` that the models are built with.
-    pub fn version(&self, checker: Checker) -> &str {
-        self.versions
-            .get(&checker)
-            .map_or("unknown", String::as_str)
+    /// Builds the binaries for these checkers, unless they are built.
+    ///
+    /// # Errors
+    /// Cargo is missing, or a build fails: with cargo's own words.
+    pub fn add(&mut self, checkers: impl IntoIterator<Item = Checker>) -> Result<()> {
+        // One after the other: cargo uses all cores, and two builds at once are slower.
+        for checker in checkers {
+            if checker.cfg().is_none() || self.binaries.contains_key(&checker) {
+                continue;
+            }
+            let name = checker.name();
+            let progress = ProgressBar::new_spinner();
+            progress.set_message(format!("building the {} under {name}", self.target));
+            progress.enable_steady_tick(Duration::from_millis(100));
+            let built = self.build(checker);
+            progress.finish_and_clear();
+            let binaries = built
+                .with_context(|| format!("the {} do not build under {name}", self.target))?;
+            self.binaries.insert(checker, binaries);
+        }
+        Ok(())
+    }
+
+    /// Returns the binary that runs a package's rows under `checker`; none if it is not built.
+    pub fn binary(&self, checker: Checker, package: &Package) -> Option<&Path> {
+        let of_package = self.binaries.get(&checker)?.get(&package.id)?;
+        Some(of_package)
+    }
+
+    /// Returns the version of `checker` that the models are built with.
+    pub fn version(&self, checker: Checker) -> String {
+        let version = self.workspace.version_of(checker.name());
+        version.unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    fn build(&self, checker: Checker) -> Result<HashMap<PackageId, PathBuf>> {
+        let cfg = checker.cfg().context("the checker does not run Rust code")?;
+        let folder = self.workspace.target.join("verify").join(checker.name());
+        let given = env::var("RUSTFLAGS").unwrap_or_default();
+        let (profile, checks) = self.workspace.profile();
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo
+            .current_dir(&self.workspace.root)
+            .args(["test", "--no-run", "--test", self.target])
+            .args(["--profile", profile])
+            .args(["--message-format", "json-render-diagnostics"])
+            .arg("--target-dir")
+            .arg(folder);
+        for package in &self.packages {
+            cargo.args(["--package", &package.name]);
+            for feature in &package.features {
+                cargo.arg(format!("--features={}/{feature}", package.name));
+            }
+        }
+        let output = cargo
+            .env("RUSTFLAGS", format!("{given} --cfg {cfg}"))
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .envs(checks.iter().copied())
+            .output()
+            .context("cannot run cargo: is Rust installed, and on the path?")?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
+        }
+        let binaries = executables(&output.stdout, self.target)?;
+        for package in &self.packages {
+            if !binaries.contains_key(&package.id) {
+                bail!("cargo built no executable `{}` of {}", self.target, package.name);
+            }
+        }
+        Ok(binaries)
     }
 }
 
-/// The cargo that runs this, or the one on the path.
-fn cargo() -> Command {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")));
-    cargo
-}
-
-/// Builds the models under each of `checkers`.
-///
-/// # Errors
-/// Cargo is not there, or a build fails: with cargo's own words.
-pub fn build(checkers: &[Checker]) -> Result<Built> {
-    let metadata = metadata()?;
-    let target = metadata["target_directory"].as_str();
-    let target = Path::new(target.context("`cargo metadata` names no target directory")?);
-    let names: Vec<_> = checkers.iter().map(|checker| checker.name()).collect();
-    let progress = ProgressBar::new_spinner();
-    progress.set_message(format!("building the models under {}", names.join(" and ")));
-    progress.enable_steady_tick(Duration::from_millis(100));
-    // One after the other: cargo uses all cores, and two at once are slower.
-    let builds = checkers.iter().map(|&checker| {
-        let binary = build_one(checker, &target.join("verify").join(checker.name()));
-        let name = checker.name();
-        binary.with_context(|| format!("the models do not build under {name}"))
-    });
-    let binaries: Result<Vec<_>> = builds.collect();
-    progress.finish_and_clear();
-    let mut built = Built {
-        binaries: HashMap::new(),
-        versions: HashMap::new(),
-    };
-    for (&checker, binary) in checkers.iter().zip(binaries?) {
-        built.binaries.insert(checker, binary);
-        if let Some(version) = version_of(&metadata, checker.name()) {
-            built.versions.insert(checker, version);
+/// Returns where cargo says that it put the binaries. Their place depends on settings, and an
+/// older binary at a guessed place would run unnoticed.
+fn executables(messages: &[u8], target: &str) -> Result<HashMap<PackageId, PathBuf>> {
+    let mut found = HashMap::new();
+    for message in Message::parse_stream(messages) {
+        if let Message::CompilerArtifact(artifact) = message?
+            && artifact.target.name == target
+            && artifact.target.is_test()
+            && let Some(executable) = artifact.executable
+        {
+            found.insert(artifact.package_id, executable.into());
         }
     }
-    Ok(built)
-}
-
-fn build_one(checker: Checker, folder: &Path) -> Result<PathBuf> {
-    let cfg = checker.cfg().context("it does not run our code")?;
-    let given = env::var("RUSTFLAGS").unwrap_or_default();
-    let output = cargo()
-        .args(["build", "--profile", "checked", "--bin", "model"])
-        .args([
-            "--message-format",
-            "json-render-diagnostics",
-            "--target-dir",
-        ])
-        .arg(folder)
-        .env("RUSTFLAGS", format!("{given} --cfg {cfg}"))
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .output()
-        .context("cannot run cargo: is Rust installed, and on the path?")?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
-    }
-    let path = executable(&String::from_utf8_lossy(&output.stdout));
-    path.context("cargo built the models and does not say where they are")
-}
-
-/// Where cargo says that it put the models: asked, not guessed. It depends on settings (a target triple, for one), and an older
-/// binary where we look would be run in its stead.
-fn executable(messages: &str) -> Option<PathBuf> {
-    let mut messages = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok());
-    messages.find_map(|message: serde_json::Value| {
-        let is_model = message["target"]["name"] == "model";
-        message["executable"]
-            .as_str()
-            .filter(|_| is_model)
-            .map(PathBuf::from)
-    })
-}
-
-fn metadata() -> Result<serde_json::Value> {
-    let output = cargo()
-        .args(["metadata", "--format-version", "1"])
-        .output()
-        .context("cannot run cargo: is Rust installed, and on the path?")?;
-    if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        bail!("`cargo metadata` fails: {}", words.trim_end());
-    }
-    serde_json::from_slice(&output.stdout)
-        .context("`cargo metadata` printed something else than JSON")
-}
-
-fn version_of(metadata: &serde_json::Value, package: &str) -> Option<String> {
-    let packages = metadata["packages"].as_array()?;
-    let found = packages.iter().find(|found| found["name"] == package)?;
-    Some(found["version"].as_str()?.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_runs_is_what_cargo_says_it_built() {
-        let messages = r#"
-            {"reason":"compiler-artifact","target":{"name":"loom"},"executable":null}
-            words that are no message
-            {"reason":"compiler-artifact","target":{"name":"verify"},"executable":"/t/triple/checked/verify"}
-            {"reason":"compiler-artifact","target":{"name":"model"},"executable":"/t/triple/checked/model"}
-            {"reason":"build-finished","success":true}"#;
-        let path = executable(messages).expect("the model is named");
-        assert_eq!(path, Path::new("/t/triple/checked/model"));
-        assert_eq!(executable(r#"{"reason":"build-finished"}"#), None);
-    }
+    Ok(found)
 }

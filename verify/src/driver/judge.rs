@@ -2,43 +2,42 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitStatus;
+use std::time::Duration;
 
-use super::counts::Counts;
-use super::{Built, End, Ended, Selection, set_of, spin};
-use crate::plan::{Checker, Job, Mode};
-use crate::row::{Agreement, Circumstances, EVENTS, FAILURE, Found, Overtaking, Row, Verdict};
-use crate::trace;
+use super::build::Built;
+use super::models::Task;
+use super::process::{End, Ended};
+use super::spin;
+use crate::mode::{Checker, Mode};
+use crate::plan::Job;
+use crate::rows::row::{Agreement, Circumstances, Found, Row, Verdict};
+use crate::rows::verdict;
 
 /// Judges each row by itself, then the rows of a program against each other.
 pub(super) fn judge(
-    selection: &Selection,
-    ended: &[Ended],
+    ran: &[(Task, Ended)],
+    numbers: &[usize],
     built: &Built,
-    counts: &Counts,
+    circumstances: &Circumstances,
 ) -> Vec<Row> {
-    let jobs = &selection.jobs;
-    let mut rows: Vec<Row> = jobs
-        .iter()
-        .zip(ended)
-        .map(|(job, ended)| row(job, ended, built, &selection.circumstances))
-        .collect();
-    for ((row, job), number) in rows.iter_mut().zip(jobs).zip(&selection.numbers) {
-        row.number = *number;
-        row.committed = counts.of(job);
+    let mut rows: Vec<Row> = Vec::new();
+    for ((task, ended), &number) in ran.iter().zip(numbers) {
+        rows.push(Row {
+            number,
+            committed: task.recorded().map(|count| count.executions),
+            ..row(&task.job, ended, built, circumstances)
+        });
     }
-    for (i, job) in jobs
-        .iter()
-        .enumerate()
-        // What a litmus program has to show in each mode is known exactly.
-        .filter(|(_, job)| job.mode == Mode::Dfs && job.program.expected.is_none())
-    {
+    for (i, (task, _)) in ran.iter().enumerate() {
+        if !is_compared(&task.job) {
+            continue;
+        }
         let of = |mode: Mode| {
-            let at = jobs.iter().position(|other| is_beside(other, job, mode))?;
-            ended[at].found().filter(|_| rows[at].verdict.passes())
+            let at = ran.iter().position(|(other, _)| is_beside(&other.job, &task.job, mode))?;
+            ran[at].1.found().filter(|_| rows[at].verdict.passes())
         };
-        if let (Some(weak), Some(rmw_load), Some(dfs)) =
-            (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs))
-        {
+        let found = (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs));
+        if let (Some(weak), Some(rmw_load), Some(dfs)) = found {
             match disagreement(weak, rmw_load, dfs) {
                 None => rows[i].agrees = rows[i].verdict.passes(),
                 Some(failure) => {
@@ -51,54 +50,68 @@ pub(super) fn judge(
     rows
 }
 
-/// Whether it is the same program in another mode, which an exhaustive search of interleavings is compared with.
-fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
-    other.program.primitive == job.program.primitive
-        && other.program.property == job.program.property
-        && other.faults == job.faults
-        && other.mode == mode
+/// Whether a row's outcomes are compared with those of loom's modes. The outcomes of a litmus
+/// program are known exactly in each mode.
+fn is_compared(job: &Job) -> bool {
+    job.mode == Mode::Dfs && job.program.expected.is_none()
 }
 
-/// The rows that a row is compared with, of `all`: in the full run, if it is one of the full run.
-pub(super) fn beside(job: &Job, all: &[Job]) -> Vec<Job> {
+/// Whether `other` is the same program in another mode, with which `job` is compared.
+fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
+    other.mode == mode
+        && other.faults == job.faults
+        && other.program.name == job.program.name
+        && other.program.suite == job.program.suite
+}
+
+/// Returns the rows that a row is compared with, of `all`: long ones only for a long row.
+pub(super) fn beside(task: &Task, all: &[Task]) -> Vec<Task> {
     let modes = [Mode::Weak, Mode::RmwLoad].into_iter();
-    let modes = modes.filter(|_| job.mode == Mode::Dfs && job.program.expected.is_none());
+    let modes = modes.filter(|_| is_compared(&task.job));
     let of = |mode| {
-        let its = all.iter().filter(move |other| is_beside(other, job, mode));
-        let there = its.filter(|other| job.long || !other.long);
-        there.max_by_key(|other| other.long).cloned()
+        let its = all.iter().filter(move |it| is_beside(&it.job, &task.job, mode));
+        let there = its.filter(|it| task.job.long || !it.job.long);
+        there.max_by_key(|it| it.job.long).cloned()
     };
     modes.filter_map(of).collect()
 }
 
-/// Loom's two modes together must show every outcome that the exhaustive search of interleavings shows.
+/// Returns the outcomes that shuttle's search shows and neither mode of loom does.
 fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
-    let mut loom = set_of(&weak.outcomes);
-    loom.extend(set_of(&rmw_load.outcomes));
-    let missing = list(set_of(&dfs.outcomes).difference(&loom).copied());
-    (!missing.is_empty())
-        .then(|| format!("neither mode of loom shows what this search shows: {missing}"))
+    let loom = weak.outcomes.iter().chain(&rmw_load.outcomes);
+    let loom: BTreeSet<&String> = loom.collect();
+    let missing = dfs.outcomes.iter().filter(|it| !loom.contains(it));
+    let missing = list(missing.map(String::as_str));
+    (!missing.is_empty()).then(|| {
+        format!(
+            "neither mode of loom shows these outcomes of this search: {missing}\n  loom misses \
+             executions, or a thread notes something that depends on time, addresses or earlier \
+             executions"
+        )
+    })
 }
 
 fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -> Row {
     let checker = job.mode.checker();
-    let (verdict, failure) = verdict(job, ended);
+    let program = &job.program;
+    let (verdict, failure) = verdict_on(job, ended);
     let none = Found::default();
     let found = ended.found().unwrap_or(&none);
+    let outcomes = found.outcomes.len() as u64;
     Row {
         name: job.name(),
         number: 0,
-        primitive: job.program.primitive.to_owned(),
-        property: job.program.property.to_owned(),
-        claim: job.program.claim.to_owned(),
+        primitive: program.suite.clone(),
+        property: program.name.clone(),
+        claim: program.claim.clone(),
         checker: checker.name().to_owned(),
         checker_version: match checker {
             Checker::Spin => spin::version().unwrap_or_else(|| "none".to_owned()),
-            _ => built.version(checker).to_owned(),
+            _ => built.version(checker),
         },
         mode: job.mode.name().to_owned(),
-        threads: job.program.threads,
-        operations: job.program.operations,
+        threads: program.threads,
+        operations: program.operations,
         bound: job.bound,
         spin_cap: job.spin_cap(),
         faults: faults(job, found),
@@ -111,12 +124,9 @@ fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -
         overtakes: found.overtaking.map(|seen| seen.bound),
         overtaken: found.overtaking.map(|seen| seen.most),
         verdict,
-        outcomes: (found.explained).map_or(found.outcomes.len() as u64, |(_, histories)| histories),
+        outcomes: found.explained.map_or(outcomes, |(_, histories)| histories),
         scenarios: found.explained.map(|(scenarios, _)| scenarios),
-        outcome_hash: format!(
-            "{:08x}",
-            crc32c::crc32c(found.outcomes.join("\n").as_bytes())
-        ),
+        outcome_hash: hash(&found.outcomes),
         agreement: agreement(job),
         agrees: false,
         blind_spot: blind_spot(job),
@@ -126,16 +136,18 @@ fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -
     }
 }
 
-fn verdict(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
+fn hash(outcomes: &[String]) -> String {
+    format!("{:08x}", crc32c::crc32c(outcomes.join("\n").as_bytes()))
+}
+
+/// Returns the verdict on a row, and what went wrong if anything did.
+pub(super) fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
     match &ended.end {
-        End::Found(found) => judged(job, found),
+        End::Found(found) => verdict::verdict(job, found),
         End::Failed(status) => (Verdict::Failed, Some(failure(*status, &ended.stderr))),
-        End::Stopped => {
-            let why = format!("stopped after {:.0} s", ended.elapsed.as_secs_f64());
-            (Verdict::Truncated, Some(why))
-        }
+        End::Stopped => (Verdict::Truncated, Some(stopped(job, ended.elapsed))),
         End::Skipped(why) => {
-            // Nobody reads the table of a CI job that succeeds.
+            // A CI job that succeeds is not read.
             let verdict = match std::env::var_os("CI") {
                 Some(_) => Verdict::Failed,
                 None => Verdict::Skipped,
@@ -146,48 +158,28 @@ fn verdict(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
     }
 }
 
-/// What the process of a row says that failed.
-fn failure(status: ExitStatus, stderr: &str) -> String {
-    let mut told: Vec<_> = stderr
-        .lines()
-        .filter_map(|line| line.strip_prefix(FAILURE))
-        .collect();
-    // Further failures are the checker's unwinding of the first.
-    if let Some(last) = told.iter().position(|line| line.starts_with(EVENTS)) {
-        told.truncate(last + 1);
+fn stopped(job: &Job, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64();
+    let head = format!("stopped after {seconds:.0} s: the search had not ended (--limit)");
+    match job.mode {
+        Mode::Weak | Mode::RmwLoad | Mode::Dfs => format!(
+            "{head}\n  If the program spins, call `spanlock_sync::hint::pause` in each round, so \
+             that other threads run.\n  If it has too many executions, use fewer operations, or \
+             state a bound on the program: `.bounded(3, \"why\")`."
+        ),
+        _ => head,
     }
-    match &told[..] {
+}
+
+/// Returns what the process of a row says that failed.
+fn failure(status: ExitStatus, stderr: &str) -> String {
+    match &verdict::told(stderr)[..] {
         [] => format!("{status}: {}", stderr.trim()),
         told => told.join("\n"),
     }
 }
 
-/// Of a search in which no execution failed.
-fn judged(job: &Job, found: &Found) -> (Verdict, Option<String>) {
-    let failed = |why: String| (Verdict::Failed, Some(why));
-    if !job.program.faults.is_empty() && found.injected == 0 {
-        return failed("the fault is never reached: the plan says nothing".to_owned());
-    }
-    if let Some(why) = unperformed(job, found) {
-        return failed(why);
-    }
-    // The other search misses readers that look, then come in, while the writer queues.
-    let sees_all = job.mode != Mode::Weak;
-    if let Some(why) = found.overtaking.filter(|_| sees_all).and_then(loose) {
-        return failed(why);
-    }
-    if let Some(why) = unexpected(job, found) {
-        return failed(why);
-    }
-    let verdict = if job.bound.is_some() {
-        Verdict::Bounded
-    } else {
-        Verdict::Exhausted
-    };
-    (verdict, None)
-}
-
-/// The faults of every execution, or how many plans of them were run.
+/// Returns the faults of every execution, or how many plans of them were run.
 fn faults(job: &Job, found: &Found) -> Vec<String> {
     let plans = found.plans;
     match job.faults {
@@ -197,55 +189,7 @@ fn faults(job: &Job, found: &Found) -> Vec<String> {
     }
 }
 
-/// What is wrong with a bound on overtaking that is kept, if anything is: it is not the lowest, or nobody has tried to go beyond it.
-fn loose(seen: Overtaking) -> Option<String> {
-    let Overtaking {
-        bound,
-        most,
-        refused,
-    } = seen;
-    if most < bound {
-        return Some(format!(
-            "{bound} may pass one that waits, and no more than {most} do: the bound is not the lowest"
-        ));
-    }
-    (!refused).then(|| {
-        format!("nobody who tried to pass one that waits was refused: is {bound} a bound?")
-    })
-}
-
-/// An operation that a thread is said to perform, and that it performs in no execution.
-fn unperformed(job: &Job, found: &Found) -> Option<String> {
-    for (thread, operations) in job.program.performs.iter().enumerate() {
-        for &operation in operations {
-            if !found
-                .performed
-                .contains(&trace::performed_by(thread, operation))
-            {
-                return Some(format!(
-                    "thread {thread} never performs `{operation}`, which the table of pairs counts on"
-                ));
-            }
-        }
-    }
-    None
-}
-
-/// What is wrong with the outcomes of a litmus program, if anything is.
-fn unexpected(job: &Job, found: &Found) -> Option<String> {
-    let expected = job.program.expected.as_ref()?;
-    let wanted = expected.shown_by(job.mode);
-    let seen = set_of(&found.outcomes);
-    let missing = list(wanted.difference(&seen).copied());
-    let surplus = list(seen.difference(&wanted).copied());
-    (wanted != seen).then(|| {
-        format!(
-            "not the known outcomes: missing [{missing}], not expected [{surplus}]; has the checker changed?"
-        )
-    })
-}
-
-/// How a mode is known to deviate from what is allowed, if the program says what is.
+/// Returns how a mode is known to deviate from what is allowed, if the program says what is.
 fn agreement(job: &Job) -> Option<Agreement> {
     let expected = job.program.expected.as_ref()?;
     Some(match expected.deviations.contains_key(&job.mode) {
@@ -254,7 +198,7 @@ fn agreement(job: &Job) -> Option<Agreement> {
     })
 }
 
-/// What a row cannot see: what its mode cannot, or, in a litmus row, which outcomes exactly.
+/// Returns what a row cannot see: what its mode cannot, or which outcomes of a litmus program.
 fn blind_spot(job: &Job) -> String {
     let expected = job.program.expected.as_ref();
     let Some(deviation) = expected.and_then(|expected| expected.deviations.get(&job.mode)) else {
@@ -273,24 +217,4 @@ fn blind_spot(job: &Job) -> String {
 
 fn list<'a>(outcomes: impl Iterator<Item = &'a str>) -> String {
     outcomes.collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan;
-
-    #[test]
-    fn what_is_claimed_and_never_performed_is_told() {
-        let name = "srl-array/exclusion/loom/weak";
-        let job = plan::job(name).expect("a row");
-        let mut found = Found::default();
-        let why = unperformed(&job, &found);
-        assert!(why.is_some_and(|why| why.contains("thread 0 never performs `acquire-exclusive`")));
-        for thread in ["0", "1"] {
-            found.performed.push(format!("{thread}:acquire-exclusive"));
-            found.performed.push(format!("{thread}:release"));
-        }
-        assert_eq!(unperformed(&job, &found), None);
-    }
 }

@@ -1,36 +1,41 @@
-//! `cargo verify mutants`: each ordering weakened, each fence, each wake and each flush left out, one at a time and at run time. A model must fail.
+//! `cargo verify mutants`: weakens each ordering, and omits each fence, wake and flush, one at a
+//! time and at run time. A program must fail.
 //!
-//! The sites are found by running: every program under loom, with few preemptions. A mutant then goes through the models that reach its
-//! site, the cheap ones first, until one fails: first with few preemptions too, then through those of up to 20,000 executions as they are, and a
-//! wake that loom cannot tell through shuttle's.
+//! The sites are found by running: every program under loom, with few preemptions. A mutant then
+//! goes through the programs that reach its site, the cheap ones first, until one fails: first with
+//! few preemptions too, then through those of up to 20,000 executions as they are. A wake whose
+//! absence loom cannot show also goes through shuttle's searches.
 //!
-//! A mutant that survives is a model that is missing or an ordering that is stronger than it need be; or it is equivalent, which the
-//! source says right above the site's statement: `// equivalent(Relaxed): why` for an ordering, `equivalent(drop)` for a fence or a wake.
+//! A mutant that survives shows that a program is missing, or that an ordering is stronger than
+//! needed. Or it is equivalent, and the source says so above the site's statement:
+//! `// equivalent(Relaxed): why` for an ordering, `equivalent(drop)` for a fence or a wake.
 
-mod sites;
+pub(super) mod sites;
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use comfy_table::{Cell, Color, Table};
+use comfy_table::{Color, Table};
 use serde::{Deserialize, Serialize};
 
-use super::counts::Counts;
+use super::args::MutantsArgs;
+use super::build::Built;
 use super::evidence::judged;
-use super::kill::{self, FEW, Search};
-use super::{
-    Built, End, MutantsArgs, build, circumstances, explore, run, table, writable, write_json,
-};
-use crate::plan::{Checker, Job, Mode, jobs};
+use super::kill::{self, Reached, Search};
+use super::models::{Plan, Task, describe};
+use super::output::{json_at, write_json};
+use super::pool::{at_the_same_time, workers};
+use super::workspace::{MODELS, Workspace};
+use super::{circumstances, exit_code, table};
+use crate::mode::{Checker, Mode};
 use sites::Site;
 
 /// What became of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum Fate {
-    /// A model failed.
+    /// A program failed.
     Killed,
     /// None did.
     Survived,
@@ -39,6 +44,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
+    /// Returns its name in tables.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Fate::Killed => "KILLED",
@@ -48,26 +54,26 @@ impl Fate {
     }
 }
 
-/// A row of the matrix.
+/// A mutant and its fate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Mutant {
     /// `file:line:column:operation`
     pub(super) site: String,
-    /// `Acquire->Relaxed`, or `drop`; `unreached`, if no model comes there at all.
+    /// `Acquire->Relaxed`, or `drop`; `unreached`, if no program reaches the site.
     pub(super) mutation: String,
     pub(super) verdict: Fate,
     /// The row that failed.
     pub(super) model: Option<String>,
-    /// In which execution it did.
+    /// The execution in which it failed.
     pub(super) executions: Option<u64>,
-    /// Why none can, from the source.
+    /// Why no program can fail, from the source.
     pub(super) reason: Option<String>,
     /// The command that shows the failure.
     pub(super) replay: Option<String>,
 }
 
 impl Mutant {
-    /// Killed, or equivalent; and no reason stands in the source for what is killed.
+    /// Whether it is killed, or equivalent; a reason above a killed one is stale.
     fn is_well(&self) -> bool {
         match self.verdict {
             Fate::Killed => self.reason.is_none(),
@@ -83,114 +89,93 @@ pub(super) fn all_well(mutants: &[Mutant]) -> bool {
 
 /// Runs the command: exit code 0 if no mutant survives without a reason.
 pub(super) fn mutants(args: &MutantsArgs) -> Result<ExitCode> {
-    let file = args.json.as_deref().map(writable).transpose()?;
-    let workers = run::workers(args.jobs);
+    let file = json_at(args.json.as_deref())?;
+    let workers = workers(args.jobs);
+    let mut built = Built::none_of(Workspace::find(&args.scope)?, MODELS)?;
+    let run = circumstances::of_filter(&args.filter, &args.scope, &built.workspace);
+    let plan = Plan::of(&describe(&mut built)?);
+    let reached = Reached::by(&plan, &built, workers)?;
     if args.sites {
-        let built = build(&[Checker::Loom])?;
-        let sites = reached(&built, &Counts::read()?, workers)?;
-        println!("{}", site_table(&selected(&sites, &args.filter)?));
+        println!("{}", site_table(&selected(&reached, &args.filter)?));
         return Ok(ExitCode::SUCCESS);
     }
-    let run = circumstances::of_filter(&args.filter);
-    let mutants = matrix(&build(&Checker::ALL)?, &args.filter, workers)?;
+    built.add(Checker::OF_CODE)?;
+    let mutants = matrix(&built, &plan, &reached, &args.filter, workers)?;
     println!("{}\n{}", rows(&mutants), told(&mutants));
-    if let Some(file) = file {
-        write_json(&file, "Rows", &judged(&mutants, &run))?;
-    }
-    Ok(if all_well(&mutants) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    write_json(file.as_ref(), "Rows", &judged(&mutants, &run))?;
+    Ok(exit_code(all_well(&mutants)))
 }
 
-/// Every mutant whose name contains one of `filter`, or every one, and its fate.
-pub(super) fn matrix(built: &Built, filter: &[String], workers: usize) -> Result<Vec<Mutant>> {
-    let counts = Counts::read()?;
-    let sites = reached(built, &counts, workers)?;
-    let chosen = selected(&sites, filter)?;
+/// Returns every mutant whose name contains one of `filter`, or every one, and its fate.
+///
+/// # Errors
+/// A filter that no mutant's name contains, or a process that does not end as it should.
+pub(super) fn matrix(
+    built: &Built,
+    plan: &Plan,
+    reached: &Reached,
+    filter: &[String],
+    workers: usize,
+) -> Result<Vec<Mutant>> {
+    let chosen = selected(reached, filter)?;
     let name = |(site, mutation): &(&Site, &str)| site.mutant(mutation);
-    let mutants = run::at_the_same_time(&chosen, workers, "mutants", name, |&(site, mutation)| {
-        judge(built, &counts, site, mutation, &sites[site])
+    let mutants = at_the_same_time(&chosen, workers, "mutants", name, |&(site, mutation)| {
+        judge(built, plan, site, mutation, &reached.sites[site])
     });
     let mut mutants = mutants.into_iter().collect::<Result<Vec<_>>>()?;
     if filter.is_empty() {
-        mutants.extend(sites::unreached(sites.keys())?.into_iter().map(unreached));
+        let missed = sites::unreached(built, reached.sites.keys())?;
+        mutants.extend(missed.into_iter().map(unreached));
     }
     Ok(mutants)
 }
 
-/// The sites of the locks, and the models that reach each, the cheap ones first.
-type Sites = BTreeMap<Site, Vec<Job>>;
-
-fn reached(built: &Built, counts: &Counts, workers: usize) -> Result<Sites> {
-    let mut rows = jobs();
-    rows.retain(|job| job.mode == Mode::Weak && !job.long && job.program.primitive != "litmus");
-    // What two faults show, one and three threads show sooner.
-    rows.retain(|job| job.faults < 2);
-    kill::by_cost(&mut rows, counts);
-    let found = run::at_the_same_time(&rows, workers, "models asked for sites", Job::name, |job| {
-        explore(built, job, &["--sites", "--preemptions", FEW], None)
-    });
-    let mut sites = Sites::new();
-    for (job, ended) in rows.into_iter().zip(found) {
-        let ended = ended?;
-        let End::Found(found) = ended.end else {
-            bail!("{}: {}", job.name(), ended.stderr.trim());
-        };
-        for site in found.sites.iter().filter_map(|site| site.parse().ok()) {
-            sites.entry(site).or_default().push(job.clone());
-        }
-    }
-    Ok(sites)
-}
-
-fn selected<'a>(sites: &'a Sites, filter: &[String]) -> Result<Vec<(&'a Site, &'static str)>> {
-    let all = sites.keys().flat_map(|site| {
+fn selected<'a>(
+    reached: &'a Reached,
+    filter: &[String],
+) -> Result<Vec<(&'a Site, &'static str)>> {
+    let all = reached.sites.keys().flat_map(|site| {
         let weaker = site.mutations().iter();
         weaker.map(move |&mutation| (site, mutation))
     });
-    let all: Vec<_> = all.collect();
-    let is_meant = |text: &String, (site, mutation): (&Site, &str)| {
-        site.mutant(mutation).contains(text.as_str())
-    };
+    let mut all: Vec<_> = all.collect();
+    let is_meant =
+        |text: &String, (site, mutation): (&Site, &str)| site.mutant(mutation).contains(text);
     for text in filter {
         if !all.iter().any(|&mutant| is_meant(text, mutant)) {
             bail!(
-                "no mutant's name contains `{text}`\n  names look like srl/src/gate.rs:89:19:rmw=Relaxed; \
-                 `cargo verify mutants --sites` shows them all"
+                "no mutant's name contains `{text}`\n  names look like \
+                 src/ring.rs:89:19:rmw=Relaxed; `cargo verify mutants --sites` shows them all"
             );
         }
     }
-    let mut chosen = all;
-    chosen.retain(|&mutant| filter.is_empty() || filter.iter().any(|text| is_meant(text, mutant)));
-    Ok(chosen)
+    all.retain(|&mutant| filter.is_empty() || filter.iter().any(|text| is_meant(text, mutant)));
+    Ok(all)
 }
 
-/// Runs the models that reach `site`, until one fails.
+/// Runs the programs that reach `site`, until one fails.
 fn judge(
     built: &Built,
-    counts: &Counts,
+    plan: &Plan,
     site: &Site,
     mutation: &'static str,
-    models: &[Job],
+    models: &[&Task],
 ) -> Result<Mutant> {
-    let reason = sites::reason(site, mutation)?;
+    let reason = sites::reason(&built.workspace.root, site, mutation)?;
     let weaken = site.mutant(mutation);
     let mut mutant = Mutant {
         site: site.place.clone(),
         mutation: site.change(mutation),
-        verdict: if reason.is_some() {
-            Fate::Equivalent
-        } else {
-            Fate::Survived
+        verdict: match reason {
+            Some(_) => Fate::Equivalent,
+            None => Fate::Survived,
         },
         model: None,
         executions: None,
         reason,
         replay: None,
     };
-    let searches = searches(counts, models, site.is_wake(), mutant.reason.is_none());
+    let searches = searches(plan, models, site.is_wake(), mutant.reason.is_none());
     if let Some(kill) = kill::first_failure(built, &searches, ["--weaken", &weaken])? {
         let model = &kill.model;
         mutant.replay = Some(format!("cargo verify --replay {model} --weaken {weaken}"));
@@ -201,16 +186,22 @@ fn judge(
     Ok(mutant)
 }
 
-/// What a mutant goes through, in order.
+/// Returns the searches that a mutant goes through, in order.
 ///
-/// One that the source says to be equivalent goes through the short searches alone, which would tell most stale reasons: all would take minutes each time.
-fn searches(counts: &Counts, models: &[Job], is_wake: bool, thorough: bool) -> Vec<Search> {
-    let mut searches = kill::short(models);
+/// One that the source says to be equivalent goes through the short searches alone, which show most
+/// stale reasons: all of them would take minutes each time.
+fn searches<'a>(
+    plan: &'a Plan,
+    models: &[&'a Task],
+    is_wake: bool,
+    thorough: bool,
+) -> Vec<Search<'a>> {
+    let mut searches = kill::short(plan, models);
     if thorough {
-        searches.extend(kill::long(models, &[Mode::Weak, Mode::RmwLoad], counts));
+        searches.extend(kill::long(plan, models, &[Mode::Weak, Mode::RmwLoad]));
     }
     if thorough && is_wake {
-        searches.extend(kill::long(models, &[Mode::Dfs], counts));
+        searches.extend(kill::long(plan, models, &[Mode::Dfs]));
     }
     searches
 }
@@ -235,36 +226,31 @@ fn site_table(chosen: &[(&Site, &str)]) -> Table {
     table
 }
 
-/// The matrix, for a terminal.
+/// The columns of a table of mutants.
+pub(super) const HEAD: [&str; 6] = ["site", "mutation", "verdict", "model", "execution", "reason"];
+
+/// Returns the cells of a mutant.
+pub(super) fn cells(mutant: &Mutant) -> [String; 6] {
+    [
+        mutant.site.clone(),
+        mutant.mutation.clone(),
+        mutant.verdict.name().to_owned(),
+        mutant.model.clone().unwrap_or_default(),
+        mutant.executions.map_or(String::new(), |n| n.to_string()),
+        mutant.reason.clone().unwrap_or_default(),
+    ]
+}
+
 fn rows(mutants: &[Mutant]) -> Table {
-    let head = [
-        "site",
-        "mutation",
-        "verdict",
-        "model",
-        "execution",
-        "reason",
-    ];
-    let mut table = table::table(&head);
+    let mut table = table::table(&HEAD);
     for mutant in mutants {
-        let color = if mutant.is_well() {
-            Color::Green
-        } else {
-            Color::Red
-        };
-        table.add_row([
-            Cell::new(&mutant.site),
-            Cell::new(&mutant.mutation),
-            Cell::new(mutant.verdict.name()).fg(color),
-            Cell::new(mutant.model.as_deref().unwrap_or_default()),
-            table::number(mutant.executions.map_or(String::new(), |n| n.to_string())),
-            Cell::new(mutant.reason.as_deref().unwrap_or_default()),
-        ]);
+        let color = if mutant.is_well() { Color::Green } else { Color::Red };
+        table.add_row(table::colored(cells(mutant), color));
     }
     table
 }
 
-/// How many there are of each fate, and what is wrong.
+/// Returns how many there are of each fate, and what is wrong.
 pub(super) fn told(mutants: &[Mutant]) -> String {
     let count = |fate: Fate| mutants.iter().filter(|it| it.verdict == fate).count();
     let mut text = format!(
@@ -279,7 +265,8 @@ pub(super) fn told(mutants: &[Mutant]) -> String {
         let _ = match &mutant.model {
             Some(model) => write!(
                 text,
-                "\nSTALE REASON: {site} {mutation}: the source says that it is equivalent, and {model} fails"
+                "\nSTALE REASON: {site} {mutation}: the source says that it is equivalent, and \
+                 {model} fails"
             ),
             None => write!(text, "\nSURVIVED: {site} {mutation}"),
         };

@@ -1,87 +1,90 @@
-//! `cargo verify pairs`: which models have which two operations of a primitive in different threads. And what the report says of it.
+//! `cargo verify pairs`: the programs in which different threads perform each two operations of a
+//! primitive. And their chapters of the report.
 
 use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use super::{PairsArgs, report, table, writable, write_json};
-use crate::pairs::{Cell, Operation, Table, problems, tables};
+use super::args::PairsArgs;
+use super::build::Built;
+use super::exit_code;
+use super::models::{describe, suites};
+use super::output::{json_at, write_json};
+use super::report::html::escaped;
+use super::table;
+use super::workspace::{MODELS, Workspace};
+use crate::rows::pairs::{Cell, Table, problems, tables};
 
 /// Runs the command: exit code 0 if no cell is empty without a reason.
 ///
 /// # Errors
-/// A filter that no primitive's name contains, a file that cannot be written.
+/// A filter that no primitive's name contains, a file that cannot be written, a failed build.
 pub(super) fn pairs(args: &PairsArgs) -> Result<ExitCode> {
-    let file = args.json.as_deref().map(writable).transpose()?;
-    let mut tables = tables();
+    let file = json_at(args.json.as_deref())?;
+    let mut built = Built::none_of(Workspace::find(&args.scope)?, MODELS)?;
+    let mut suites = suites(&describe(&mut built)?);
+    let mut tables = tables(&suites);
     for text in &args.filter {
         if !tables.iter().any(|table| table.primitive.contains(text)) {
-            let names: Vec<_> = tables.iter().map(|table| table.primitive).collect();
-            let names = names.join(", ");
-            bail!("no primitive's name contains `{text}`\n  they are {names}");
+            let names: Vec<_> = tables.iter().map(|table| &*table.primitive).collect();
+            bail!(
+                "no primitive's name contains `{text}`\n  they are {}",
+                names.join(", ")
+            );
         }
     }
-    let is_meant = |table: &Table| args.filter.iter().any(|it| table.primitive.contains(it));
-    tables.retain(|table| args.filter.is_empty() || is_meant(table));
+    let is_meant =
+        |name: &str| args.filter.is_empty() || args.filter.iter().any(|it| name.contains(it));
+    tables.retain(|table| is_meant(&table.primitive));
     for table in &tables {
         println!("{}\n\n{}\n", table.primitive, matrix(table));
-        for cell in &table.cells {
-            println!("{}", line(cell));
-        }
+        table.cells.iter().for_each(|cell| println!("{}", line(cell)));
         println!();
     }
-    let problems = problems(&tables);
     println!("{}", told(&tables));
-    problems.iter().for_each(|problem| println!("{problem}"));
-    if let Some(file) = file {
-        let cells: Vec<&Cell> = tables.iter().flat_map(|table| &table.cells).collect();
-        write_json(&file, "Cells", &cells)?;
+    // Suites that are left out may still cover the pairs of others.
+    for suite in &mut suites {
+        suite.has_pairs &= is_meant(&suite.name);
     }
-    Ok(if problems.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let problems = problems(&suites);
+    problems.iter().for_each(|problem| println!("{problem}"));
+    let cells: Vec<&Cell> = tables.iter().flat_map(|table| &table.cells).collect();
+    write_json(file.as_ref(), "Cells", &cells)?;
+    Ok(exit_code(problems.is_empty()))
 }
 
-/// A sentence.
+/// Returns how many pairs there are and how many have programs.
 pub(super) fn told(tables: &[Table]) -> String {
     let cells = || tables.iter().flat_map(|table| &table.cells);
-    let (models, empty) = (
-        cells().filter(|cell| !cell.models.is_empty()).count(),
-        cells().filter(|cell| cell.models.is_empty() && cell.reason.is_none()),
-    );
+    let models = cells().filter(|cell| !cell.models.is_empty()).count();
     let reasons = cells().filter(|cell| cell.reason.is_some()).count();
+    let empty = cells().filter(|cell| cell.models.is_empty() && cell.reason.is_none());
     format!(
-        "{} pairs of operations of {} primitives: {models} have models, {reasons} need none for a reason, {} are EMPTY.",
+        "{} pairs of operations of {} primitives: {models} have models, {reasons} need none for a \
+         reason, {} are EMPTY.",
         cells().count(),
         tables.len(),
         empty.count(),
     )
 }
 
-/// How many models each cell has; the half of the table that says all.
+/// Returns how many programs each cell has, in the lower half of the table.
 fn matrix(of: &Table) -> String {
     let mut head = vec![""];
-    head.extend(of.operations.iter().map(|operation| operation.name()));
+    head.extend(of.operations.iter().map(String::as_str));
     let mut matrix = table::table(&head);
-    for &row in &of.operations {
-        let mut cells = vec![table::text(row.name())];
-        cells.extend(columns(of, row).map(|column| table::number(short(of, row, column))));
+    for (i, row) in of.operations.iter().enumerate() {
+        let mut cells = vec![comfy_table::Cell::new(row)];
+        let columns = of.operations[..=i].iter();
+        cells.extend(columns.map(|column| table::number(short(of, row, column))));
         matrix.add_row(cells);
     }
     matrix.to_string()
 }
 
-/// The columns of a row: up to itself.
-fn columns(of: &Table, row: Operation) -> impl Iterator<Item = Operation> {
-    let operations = of.operations.iter().copied();
-    operations.take_while(move |&column| column <= row)
-}
-
-/// A cell, as short as can be.
-fn short(of: &Table, row: Operation, column: Operation) -> String {
+/// Returns a cell in a word.
+fn short(of: &Table, row: &str, column: &str) -> String {
     match of.cell(row, column) {
         Some(cell) if !cell.models.is_empty() => cell.models.len().to_string(),
         Some(cell) if cell.reason.is_some() => "reason".to_owned(),
@@ -89,10 +92,10 @@ fn short(of: &Table, row: Operation, column: Operation) -> String {
     }
 }
 
-/// A cell, and its models.
+/// Returns a cell and its programs.
 fn line(cell: &Cell) -> String {
     let Cell { first, second, .. } = cell;
-    let what = match (&cell.models[..], cell.reason) {
+    let what = match (&cell.models[..], &cell.reason) {
         ([], Some(reason)) => format!("none: {reason}"),
         ([], None) => "EMPTY".to_owned(),
         (models, _) => models.join(", "),
@@ -100,18 +103,17 @@ fn line(cell: &Cell) -> String {
     format!("{first} × {second}: {what}")
 }
 
-/// The chapter of the Markdown report.
+const EXPLAINED: &str = "A number says how many models have one thread perform the one operation \
+    and another thread the other. Only models that are searched count. The upper half of each table \
+    would be the same as the lower.";
+
+/// Returns the chapter of the Markdown report.
 pub(super) fn markdown(tables: &[Table]) -> String {
-    let mut text = format!(
-        "\n## Pairs of operations\n\n{}\n\n{EXPLAINED}\n",
-        told(tables)
-    );
+    let told = told(tables);
+    let mut text = format!("\n## Pairs of operations\n\n{told}\n\n{EXPLAINED}\n");
     for table in tables {
         let _ = writeln!(text, "\n### {}\n\n{}\n", table.primitive, matrix(table));
-        let _ = writeln!(
-            text,
-            "<details><summary>the models of each cell</summary>\n"
-        );
+        let _ = writeln!(text, "<details><summary>the models of each cell</summary>\n");
         for cell in &table.cells {
             let _ = writeln!(text, "- {}", line(cell));
         }
@@ -120,43 +122,33 @@ pub(super) fn markdown(tables: &[Table]) -> String {
     text
 }
 
-/// The chapter of the HTML report.
+/// Returns the chapter of the HTML report.
 pub(super) fn html(tables: &[Table]) -> String {
-    let mut text = format!(
-        "<h2>Pairs of operations</h2>\n<p>{} {EXPLAINED}</p>\n",
-        told(tables)
-    );
+    let told = told(tables);
+    let mut text = format!("<h2>Pairs of operations</h2>\n<p>{told} {EXPLAINED}</p>\n");
     for table in tables {
-        let _ = write!(
+        let head = table.operations.join("<th>");
+        let _ = writeln!(
             text,
-            "<h3>{}</h3>\n<table class=\"pairs\"><thead><tr><th>",
+            "<h3>{}</h3>\n<table class=\"pairs\"><thead><tr><th><th>{head}</tr></thead><tbody>",
             table.primitive
         );
-        for operation in &table.operations {
-            let _ = write!(text, "<th>{operation}");
-        }
-        let _ = writeln!(text, "</tr></thead><tbody>");
-        for &row in &table.operations {
+        for (i, row) in table.operations.iter().enumerate() {
             let _ = write!(text, "<tr><td>{row}");
-            for column in columns(table, row) {
+            for column in &table.operations[..=i] {
                 let cell = short(table, row, column);
                 let names = table.cell(row, column).map_or(String::new(), line);
-                let names = report::escaped(&names);
+                let names = escaped(&names);
                 let _ = write!(text, "<td class=\"n {cell}\" title=\"{names}\">{cell}");
             }
             let _ = writeln!(text, "</tr>");
         }
-        let _ = writeln!(
-            text,
-            "</tbody></table><details><summary>the models of each cell</summary><ul>"
-        );
+        let _ = writeln!(text, "</tbody></table>");
+        let _ = writeln!(text, "<details><summary>the models of each cell</summary><ul>");
         for cell in &table.cells {
-            let _ = writeln!(text, "<li>{}", report::escaped(&line(cell)));
+            let _ = writeln!(text, "<li>{}", escaped(&line(cell)));
         }
         let _ = writeln!(text, "</ul></details>");
     }
     text
 }
-
-const EXPLAINED: &str = "A number says how many models have one thread perform the one operation and another thread the other; only models that are searched count. \
-                         Of two halves that would be the same, the lower is shown.";
