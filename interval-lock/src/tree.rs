@@ -37,7 +37,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use spanlock_range_lock::Span;
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
 
 use node::{Entry, Node, hull};
 
@@ -149,7 +149,13 @@ impl<T: Default> Tree<T> {
             let late = |entry: &Entry| entry.span.end() > span.start();
             if let Some(entry) = entries[at..].iter().find(|&entry| late(entry)) {
                 // If the first that ends late enough starts too late, so do all after it.
-                if !entry.span.overlaps(span) && !defect(Defect::NoEndStop) {
+                if !entry.span.overlaps(span)
+                    && !injected_bug!(
+                        "no-end-stop",
+                        "a search of the tree does not stop at the end of its range",
+                        killed_by = "disjoint"
+                    )
+                {
                     return None;
                 }
                 if self.node(node).is_leaf() {
@@ -181,8 +187,14 @@ impl<T: Default> Tree<T> {
             let (before, furthest) = node.before(span.start());
             let later = node.entries().get(before);
             gap.free &= furthest <= span.start();
-            gap.free &=
-                later.is_none_or(|it| it.span.start() >= span.end() && !defect(Defect::NoEndStop));
+            gap.free &= later.is_none_or(|it| {
+                it.span.start() >= span.end()
+                    && !injected_bug!(
+                        "no-end-stop",
+                        "a search of the tree does not stop at the end of its range",
+                        killed_by = "disjoint"
+                    )
+            });
             // Who starts before all belongs to the first.
             let last = node.entries()[before.saturating_sub(1)];
             if node.is_leaf() {

@@ -1,4 +1,4 @@
-//! What a model can ask of the door: the mode, faults, one weakened site, and one [defect](Defect). Only under a checker.
+//! What a model can ask of the door: the mode, faults, one weakened site, and one [injected bug](crate::injected_bug). Only under a checker.
 //!
 //! A process runs one model: [`configure`] once, then [`begin_execution`] at the start of every execution. Faults may be [set](set_faults) anew for each search.
 //! Everything here is plain std state: both checkers run all threads of an execution on one system thread. So
@@ -9,7 +9,6 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::Defect;
 use crate::atomic::Ordering;
 
 mod faults;
@@ -60,6 +59,21 @@ pub struct Site {
     pub op: Op,
     /// Its ordering, by name; empty for a wake or a flush.
     pub ordering: &'static str,
+}
+
+/// A place in the source where a bug can be injected: see [`injected_bug!`](crate::injected_bug).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BugSite {
+    /// The bug's name: `no-recheck`. Several sites can have the same name.
+    pub name: &'static str,
+    /// What is done wrong.
+    pub what: &'static str,
+    /// The properties of which one must fail: comma-separated, each `property` or `suite/property`.
+    pub killed_by: &'static str,
+    /// The file, as the compiler names it.
+    pub file: &'static str,
+    /// The line, from 1.
+    pub line: u32,
 }
 
 /// What to do to one site instead of what is written there.
@@ -140,8 +154,8 @@ pub struct Config {
     pub mode: Mode,
     /// The site to weaken, if any.
     pub weaken: Option<Weakening>,
-    /// The mistake to make, if any.
-    pub defect: Option<Defect>,
+    /// The name of the [bug](crate::injected_bug) to inject, if any.
+    pub bug: Option<String>,
     /// Whether to keep what each thread does, for [`steps`].
     pub trace: bool,
     /// Threads of the model, main included, if it says: there are counters of [sections](crate::section) for so many. Else 4.
@@ -150,6 +164,7 @@ pub struct Config {
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 static SITES: Mutex<Vec<Site>> = Mutex::new(Vec::new());
+static BUGS: Mutex<Vec<&'static BugSite>> = Mutex::new(Vec::new());
 static STEPS: Mutex<Vec<Step>> = Mutex::new(Vec::new());
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 static EXECUTIONS: AtomicUsize = AtomicUsize::new(0);
@@ -158,7 +173,7 @@ static WEAKENED: AtomicUsize = AtomicUsize::new(0);
 static FINISHED: AtomicUsize = AtomicUsize::new(0);
 #[cfg(spanlock_shuttle)]
 static LONGEST: AtomicUsize = AtomicUsize::new(0);
-static SEEDED: AtomicUsize = AtomicUsize::new(0);
+static BUG_FIRED: AtomicUsize = AtomicUsize::new(0);
 
 /// What a thread did, one step of an execution.
 #[derive(Clone, Debug)]
@@ -220,9 +235,18 @@ pub fn longest() -> usize {
     LONGEST.load(StdOrdering::Relaxed)
 }
 
-/// How often the defect was made. 0 at the end means that the model never gets there.
-pub fn seeded() -> usize {
-    SEEDED.load(StdOrdering::Relaxed)
+/// Counts how often the configured bug was injected. 0 at the end means that no execution reaches
+/// one of its sites.
+pub fn bug_fired() -> usize {
+    BUG_FIRED.load(StdOrdering::Relaxed)
+}
+
+/// Returns the sites of injected bugs that were reached so far, in order of their names.
+pub fn bugs() -> Vec<BugSite> {
+    let mut bugs: Vec<BugSite> = locked(&BUGS).iter().map(|&site| *site).collect();
+    bugs.sort();
+    bugs.dedup();
+    bugs
 }
 
 /// Every site that was reached, in order of file, line and column.
@@ -260,17 +284,26 @@ fn config() -> &'static Config {
     CONFIG.get_or_init(Config::default)
 }
 
-/// Whether `defect` is the one to make. Counts it.
-#[track_caller]
-pub(crate) fn is_made(defect: Defect) -> bool {
-    let made = config().defect == Some(defect);
-    if made {
-        SEEDED.fetch_add(1, StdOrdering::Relaxed);
+/// Notes a site of an injected bug, and returns whether the configuration asks for its bug.
+#[doc(hidden)]
+pub fn is_injected(site: &'static BugSite) -> bool {
+    let mut bugs = locked(&BUGS);
+    if !bugs.iter().any(|&known| std::ptr::eq(known, site)) {
+        bugs.push(site);
     }
-    if made {
-        trace(&format!("DEFECT {}", defect.name()));
+    drop(bugs);
+    let is_injected = config().bug.as_deref() == Some(site.name);
+    if is_injected {
+        BUG_FIRED.fetch_add(1, StdOrdering::Relaxed);
+        if config().trace && !std::thread::panicking() {
+            step(
+                crate::thread::index(),
+                &format!("BUG {}", site.name),
+                || format!("{}:{}", site.file, site.line),
+            );
+        }
     }
-    made
+    is_injected
 }
 
 /// Adds what the calling thread does to the [`steps`], where that is no [site](Site).

@@ -10,10 +10,10 @@ compile_error!("the checkers need the feature `std`");
 
 pub mod atomic;
 pub mod barrier;
+mod bug;
 pub mod cell;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub mod check;
-mod defect;
 mod flush;
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub mod footprint;
@@ -36,9 +36,6 @@ pub mod wait;
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 pub use alloc::sync::Arc;
-// Not for users: the locks name it, and `verify`.
-#[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), doc(hidden))]
-pub use defect::{Defect, defect};
 #[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), doc(hidden))]
 pub use flush::is_flush_left_out;
 #[cfg(feature = "std")]

@@ -50,7 +50,7 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering::*};
-use crate::{Defect, barrier, defect, thread};
+use crate::{barrier, injected_bug, thread};
 
 /// Sections that protect the same memory: a handle to the counters of the process's threads, or, under a checker, counters of its own.
 #[derive(Debug)]
@@ -111,7 +111,11 @@ impl Sections {
         self.stamp.store(world::new_stamp(), Release);
         // Heavy [G→F].
         barrier::heavy();
-        if defect(Defect::NodeFreedTooEarly) {
+        if injected_bug!(
+            "node-freed-too-early",
+            "synchronize returns without waiting for the read-side critical sections",
+            killed_by = "reclamation, grace, recall"
+        ) {
             return;
         }
         self.counters.for_each(|counter| {

@@ -6,8 +6,8 @@
 use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 
+use spanlock_sync::injected_bug;
 use spanlock_sync::wait::{Calls, Class, Listener, Place, WaitQueue};
-use spanlock_sync::{Defect, defect};
 
 use super::{Run, Word, for_each_surely};
 use crate::raw::Access;
@@ -130,7 +130,11 @@ impl Progress {
                         let spot = rest.after(done).first_spot();
                         let place = queue.join(spot, class(access), self.listener());
                         self.place = Some(place);
-                        if defect(Defect::NoRecheck) {
+                        if injected_bug!(
+                            "no-recheck",
+                            "a future that has joined the queue returns without rechecking the word",
+                            killed_by = "wakeup, poll, give-up, full-count"
+                        ) {
                             self.taken += u64::from(done);
                             return Poll::Pending;
                         }
@@ -191,7 +195,11 @@ impl Progress {
     /// Leaves the queue, if it stands in one; it is not to wait any more. What it took stays taken.
     pub fn leave<P>(&mut self, queue: &WaitQueue<P>) {
         if let Some(place) = self.place.take()
-            && !defect(Defect::WaiterStays)
+            && !injected_bug!(
+                "waiter-stays",
+                "a request that gives up stays in the queue",
+                killed_by = "give-up, give-up-writer"
+            )
         {
             // The next may be one whom only this waiter held up.
             self.call(queue.leave(place, true));

@@ -19,7 +19,9 @@ pub(crate) struct Outcome {
     pub(crate) injected: usize,
     /// Of executions with the whole plan.
     pub(crate) occasions: Vec<String>,
-    pub(crate) seeded: usize,
+    pub(crate) bug_fired: usize,
+    /// Every site of an injected bug: `file:line name (killed by): what`.
+    pub(crate) bugs: Vec<String>,
     /// Every site of the model's own file: `file:line:column:op`, and the ordering.
     pub(crate) sites: Vec<(String, String)>,
     /// All output.
@@ -48,7 +50,14 @@ impl Model {
             for occasion in check::occasions() {
                 println!("occasion {occasion}");
             }
-            println!("seeded {}", check::seeded());
+            println!("bug-fired {}", check::bug_fired());
+            for bug in check::bugs() {
+                let (name, killed_by) = (bug.name, bug.killed_by);
+                println!(
+                    "bug {}:{} {name} ({killed_by}): {}",
+                    bug.file, bug.line, bug.what
+                );
+            }
             for site in check::sites().iter().filter(|site| site.file == file) {
                 let op = format!("{:?}", site.op).to_lowercase();
                 let (line, column) = (site.line, site.column);
@@ -61,7 +70,7 @@ impl Model {
     }
 
     /// Runs the model in a process of its own. Settings, split by spaces: `rmw-load`, `weaken:SITE=ORDERING`,
-    /// `defect:NAME`, `weak-cas@T.N`, `spurious-wake@T.N`, `time-out@T.N`;
+    /// `bug:NAME`, `weak-cas@T.N`, `spurious-wake@T.N`, `time-out@T.N`;
     /// under shuttle `steps:N`, the bound on steps between two finished operations.
     pub(crate) fn run(&self, settings: &str) -> Outcome {
         let output = Command::new(env::current_exe().expect("this program"))
@@ -83,7 +92,8 @@ impl Model {
                 ["weakened", _] => outcome.weakened = number(),
                 ["injected", _] => outcome.injected = number(),
                 ["occasion", occasion] => outcome.occasions.push(occasion.to_owned()),
-                ["seeded", _] => outcome.seeded = number(),
+                ["bug-fired", _] => outcome.bug_fired = number(),
+                ["bug", ref bug @ ..] => outcome.bugs.push(bug.join(" ")),
                 ["site", site, ordering] => {
                     outcome.sites.push((site.to_owned(), ordering.to_owned()));
                 }
@@ -117,8 +127,8 @@ fn configured(settings: &str) -> (Config, FaultPlan) {
             config.mode = Mode::RmwLoad;
         } else if let Some(site) = setting.strip_prefix("weaken:") {
             config.weaken = Some(site.parse().expect("a weakening"));
-        } else if let Some(name) = setting.strip_prefix("defect:") {
-            config.defect = Some(name.parse().expect("a defect"));
+        } else if let Some(name) = setting.strip_prefix("bug:") {
+            config.bug = Some(name.to_owned());
         } else if !setting.starts_with("steps:") {
             let (kind, at) = setting.split_once('@').expect("a fault");
             let (thread, nth) = at.split_once('.').expect("a thread and a number");
