@@ -131,7 +131,8 @@ impl Suite {
                     "`{suite}/{name}`: no name may contain a slash, a space or a tab"
                 ));
             }
-            if matches!(program.body, Body::None) && !matches!(program.info.kind, Kind::Promela(_)) {
+            if matches!(program.body, Body::None) && !matches!(program.info.kind, Kind::Promela(_))
+            {
                 return Err(format!(
                     "`{suite}/{name}` (program {i} of its suite) has nothing to run: give it a \
                      scene with threads, or `run`"

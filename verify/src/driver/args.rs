@@ -95,23 +95,26 @@ pub enum Subcommand {
     Bugs(BugsArgs),
     /// Show, for each two operations of a primitive, the models in which different threads
     /// perform them; run nothing
-    Pairs(PairsArgs),
+    Pairs(Common),
     /// Find known bugs of other projects again: each buggy form must fail, each fixed form pass
     KnownBugs(KnownBugsArgs),
 }
 
-/// The arguments of `pairs`.
+/// Options that most subcommands have.
 #[derive(clap::Args, Debug)]
-pub struct PairsArgs {
+pub struct Common {
     /// Which packages
     #[command(flatten)]
     pub scope: Scope,
-    /// Only primitives whose name contains TEXT; may be given several times
+    /// Only those whose name contains TEXT; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub filter: Vec<String>,
-    /// Write the cells to FILE as a JSON array
+    /// Write the result to FILE as a JSON array
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Models that run at the same time [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
 }
 
 /// The arguments of `merge`.
@@ -141,59 +144,32 @@ pub struct MergeArgs {
 /// The arguments of `mutants`.
 #[derive(clap::Args, Debug)]
 pub struct MutantsArgs {
-    /// Which packages
+    /// Which ones
     #[command(flatten)]
-    pub scope: Scope,
-    /// Only mutants whose name contains TEXT; may be given several times
-    #[arg(long, value_name = "TEXT")]
-    pub filter: Vec<String>,
+    pub common: Common,
     /// Show the sites and their mutations, and change nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub sites: bool,
-    /// Write the mutants to FILE as a JSON array
-    #[arg(long, value_name = "FILE", conflicts_with = "sites")]
-    pub json: Option<PathBuf>,
-    /// Models that run at the same time [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
-    pub jobs: Option<NonZeroUsize>,
 }
 
 /// The arguments of `bugs`.
 #[derive(clap::Args, Debug)]
 pub struct BugsArgs {
-    /// Which packages
+    /// Which ones
     #[command(flatten)]
-    pub scope: Scope,
-    /// Only bugs whose name, `bug/primitive`, contains TEXT; may be given several times
-    #[arg(long, value_name = "TEXT")]
-    pub filter: Vec<String>,
+    pub common: Common,
     /// Show the bugs and the properties that have to find them, and inject none
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub list: bool,
-    /// Write the bugs to FILE as a JSON array
-    #[arg(long, value_name = "FILE", conflicts_with = "list")]
-    pub json: Option<PathBuf>,
-    /// Models that run at the same time [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
-    pub jobs: Option<NonZeroUsize>,
 }
 
 /// The arguments of `known-bugs`.
 #[derive(clap::Args, Debug)]
 pub struct KnownBugsArgs {
-    /// Which packages
+    /// Which ones
     #[command(flatten)]
-    pub scope: Scope,
-    /// Only bugs whose name contains TEXT; may be given several times
-    #[arg(long, value_name = "TEXT")]
-    pub filter: Vec<String>,
-    /// Write the rows to FILE as a JSON array
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    pub common: Common,
     /// Run one row by its full name, and show every step of the execution that fails
     #[arg(long, value_name = "ROW", conflicts_with_all = ["filter", "json", "jobs"])]
     pub replay: Option<String>,
-    /// Rows that run at the same time [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
-    pub jobs: Option<NonZeroUsize>,
 }

@@ -111,16 +111,16 @@ impl Injected<'_> {
 
 /// Runs the command: exit code 0 if the right program finds each bug.
 pub(super) fn bugs(args: &BugsArgs) -> Result<ExitCode> {
-    let file = json_at(args.json.as_deref())?;
-    let workers = workers(args.jobs);
-    let mut built = Built::none_of(Workspace::find(&args.scope)?, MODELS)?;
-    let run = circumstances::of_filter(&args.filter, &args.scope, &built.workspace);
+    let file = json_at(args.common.json.as_deref())?;
+    let workers = workers(args.common.jobs);
+    let mut built = Built::none_of(Workspace::find(&args.common.scope)?, MODELS)?;
+    let run = circumstances::of_filter(&args.common.filter, &args.common.scope, &built.workspace);
     let plan = Plan::of(&describe(&mut built)?);
     let reached = Reached::by(&plan, &built, workers)?;
     let (mut chosen, mut errors) = injected(&built, &plan, &reached)?;
-    select(&mut chosen, &args.filter)?;
+    select(&mut chosen, &args.common.filter)?;
     // Other packages may have the programs that a bug names.
-    if !args.filter.is_empty() || !args.scope.package.is_empty() {
+    if !args.common.filter.is_empty() || !args.common.scope.package.is_empty() {
         errors.clear();
     }
     if args.list {
@@ -174,7 +174,10 @@ fn injected<'a>(
     let mut programs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for task in &plan.tasks {
         let program = &task.job.program;
-        programs.entry(&program.suite).or_default().insert(&program.name);
+        programs
+            .entry(&program.suite)
+            .or_default()
+            .insert(&program.name);
     }
     let mut errors = Vec::new();
     let mut found: BTreeMap<(String, String), Injected> = BTreeMap::new();
@@ -199,7 +202,9 @@ fn injected<'a>(
             if !of_suites.contains(suite) && !site.killed_by.iter().any(is_stated) {
                 continue;
             }
-            let right = its.iter().filter(|program| site.is_killed_by(suite, program));
+            let right = its
+                .iter()
+                .filter(|program| site.is_killed_by(suite, program));
             let right: BTreeSet<String> = right.map(ToString::to_string).collect();
             if right.is_empty() {
                 continue;
@@ -275,24 +280,27 @@ fn of_promela(plan: &Plan) -> Vec<Injected<'_>> {
     injected
 }
 
-fn judge_all(
-    built: &Built,
-    plan: &Plan,
-    chosen: &[Injected],
-    workers: usize,
-) -> Result<Vec<Case>> {
-    let cases = at_the_same_time(chosen, workers, "bugs", Injected::full_name, |injected| {
-        match injected.promela {
-            Some(task) => judge_promela(built, injected, task),
-            None => judge(built, plan, injected),
-        }
-    });
+fn judge_all(built: &Built, plan: &Plan, chosen: &[Injected], workers: usize) -> Result<Vec<Case>> {
+    let cases =
+        at_the_same_time(
+            chosen,
+            workers,
+            "bugs",
+            Injected::full_name,
+            |injected| match injected.promela {
+                Some(task) => judge_promela(built, injected, task),
+                None => judge(built, plan, injected),
+            },
+        );
     cases.into_iter().collect()
 }
 
 /// Runs the programs of a suite with a bug, first those that have to find it, until one fails.
 fn judge(built: &Built, plan: &Plan, injected: &Injected) -> Result<Case> {
-    let of_suite = plan.tasks.iter().filter(|it| it.job.program.suite == injected.suite);
+    let of_suite = plan
+        .tasks
+        .iter()
+        .filter(|it| it.job.program.suite == injected.suite);
     let of_suite: Vec<&Task> = of_suite.collect();
     let is_right = |task: &Task| injected.expected.contains(&task.job.program.name);
     let mut models: Vec<&Task> = of_suite.clone();
@@ -307,9 +315,8 @@ fn judge(built: &Built, plan: &Plan, injected: &Injected) -> Result<Case> {
         is_right(task) && !is_weak && task.job.mode.checker() == Checker::Shuttle
     });
     of_right.extend(of_shuttle.map(|task| (task, false)));
-    let look = |searches: &[Search]| {
-        kill::first_failure(built, searches, ["--bug", &injected.name])
-    };
+    let look =
+        |searches: &[Search]| kill::first_failure(built, searches, ["--bug", &injected.name]);
     let (verdict, kill) = match look(&of_right)? {
         Some(kill) => (Fate::Killed, Some(kill)),
         None => match look(&searches(plan, &others))? {
@@ -370,7 +377,14 @@ fn list(chosen: &[Injected]) -> Table {
 }
 
 /// The columns of a table of bugs.
-pub(super) const HEAD: [&str; 6] = ["bug", "primitive", "verdict", "model", "execution", "failure"];
+pub(super) const HEAD: [&str; 6] = [
+    "bug",
+    "primitive",
+    "verdict",
+    "model",
+    "execution",
+    "failure",
+];
 
 /// Returns the cells of a bug.
 pub(super) fn cells(case: &Case) -> [String; 6] {
@@ -387,7 +401,11 @@ pub(super) fn cells(case: &Case) -> [String; 6] {
 fn rows(cases: &[Case]) -> Table {
     let mut table = table::table(&HEAD);
     for case in cases {
-        let color = if case.verdict.is_well() { Color::Green } else { Color::Red };
+        let color = if case.verdict.is_well() {
+            Color::Green
+        } else {
+            Color::Red
+        };
         table.add_row(table::colored(cells(case), color));
     }
     table
@@ -411,7 +429,10 @@ pub(super) fn told(cases: &[Case]) -> String {
     for case in cases.iter().filter(|case| !case.verdict.is_well()) {
         let (verdict, bug, suite) = (case.verdict.name(), &case.bug, &case.primitive);
         let expected = case.expected.join(", ");
-        let _ = write!(text, "\n{verdict}: {bug} in {suite}: none of {expected} fails");
+        let _ = write!(
+            text,
+            "\n{verdict}: {bug} in {suite}: none of {expected} fails"
+        );
         if let Some(model) = &case.model {
             let _ = write!(text, ", but {model} does");
         }

@@ -56,8 +56,8 @@ impl Built {
             progress.enable_steady_tick(Duration::from_millis(100));
             let built = self.build(checker);
             progress.finish_and_clear();
-            let binaries = built
-                .with_context(|| format!("the {} do not build under {name}", self.target))?;
+            let binaries =
+                built.with_context(|| format!("the {} do not build under {name}", self.target))?;
             self.binaries.insert(checker, binaries);
         }
         Ok(())
@@ -76,7 +76,9 @@ impl Built {
     }
 
     fn build(&self, checker: Checker) -> Result<HashMap<PackageId, PathBuf>> {
-        let cfg = checker.cfg().context("the checker does not run Rust code")?;
+        let cfg = checker
+            .cfg()
+            .context("the checker does not run Rust code")?;
         let folder = self.workspace.target.join("verify").join(checker.name());
         let given = env::var("RUSTFLAGS").unwrap_or_default();
         let (profile, checks) = self.workspace.profile();
@@ -106,7 +108,11 @@ impl Built {
         let binaries = executables(&output.stdout, self.target)?;
         for package in &self.packages {
             if !binaries.contains_key(&package.id) {
-                bail!("cargo built no executable `{}` of {}", self.target, package.name);
+                bail!(
+                    "cargo built no executable `{}` of {}",
+                    self.target,
+                    package.name
+                );
             }
         }
         Ok(binaries)

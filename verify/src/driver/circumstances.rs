@@ -39,7 +39,13 @@ fn of(selection: String, part: Partition, workspace: &Workspace, rows: usize) ->
 /// Returns the commit of the workspace, with `-dirty` if files were changed since; `unknown`
 /// without git.
 pub(super) fn commit(workspace: &Workspace) -> String {
-    let git = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"];
+    let git = [
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=12",
+        "--exclude=*",
+    ];
     first_line("git", &git, &workspace.root).unwrap_or_else(unknown)
 }
 

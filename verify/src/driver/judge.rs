@@ -33,7 +33,9 @@ pub(super) fn judge(
             continue;
         }
         let of = |mode: Mode| {
-            let at = ran.iter().position(|(other, _)| is_beside(&other.job, &task.job, mode))?;
+            let at = ran
+                .iter()
+                .position(|(other, _)| is_beside(&other.job, &task.job, mode))?;
             ran[at].1.found().filter(|_| rows[at].verdict.passes())
         };
         let found = (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs));
@@ -69,7 +71,9 @@ pub(super) fn beside(task: &Task, all: &[Task]) -> Vec<Task> {
     let modes = [Mode::Weak, Mode::RmwLoad].into_iter();
     let modes = modes.filter(|_| is_compared(&task.job));
     let of = |mode| {
-        let its = all.iter().filter(move |it| is_beside(&it.job, &task.job, mode));
+        let its = all
+            .iter()
+            .filter(move |it| is_beside(&it.job, &task.job, mode));
         let there = its.filter(|it| task.job.long || !it.job.long);
         there.max_by_key(|it| it.job.long).cloned()
     };

@@ -123,12 +123,10 @@ pub(super) fn long<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> V
     tasks.filter(affordable).map(|task| (task, false)).collect()
 }
 
-fn in_mode<'a>(
-    plan: &'a Plan,
-    models: &[&'a Task],
-    mode: Mode,
-) -> impl Iterator<Item = &'a Task> {
-    models.iter().filter_map(move |task| plan.in_mode(task, mode))
+fn in_mode<'a>(plan: &'a Plan, models: &[&'a Task], mode: Mode) -> impl Iterator<Item = &'a Task> {
+    models
+        .iter()
+        .filter_map(move |task| plan.in_mode(task, mode))
 }
 
 /// Runs `searches` in order, with a change of the code under test, until one fails.

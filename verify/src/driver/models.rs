@@ -73,7 +73,9 @@ pub fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
 }
 
 fn ask(built: &Built, package: &Package) -> Result<Description> {
-    let binary = built.binary(Checker::Loom, package).context("it is built")?;
+    let binary = built
+        .binary(Checker::Loom, package)
+        .context("it is built")?;
     let output = Command::new(binary)
         .arg("--describe")
         .current_dir(&package.folder)

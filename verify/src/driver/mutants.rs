@@ -89,18 +89,18 @@ pub(super) fn all_well(mutants: &[Mutant]) -> bool {
 
 /// Runs the command: exit code 0 if no mutant survives without a reason.
 pub(super) fn mutants(args: &MutantsArgs) -> Result<ExitCode> {
-    let file = json_at(args.json.as_deref())?;
-    let workers = workers(args.jobs);
-    let mut built = Built::none_of(Workspace::find(&args.scope)?, MODELS)?;
-    let run = circumstances::of_filter(&args.filter, &args.scope, &built.workspace);
+    let file = json_at(args.common.json.as_deref())?;
+    let workers = workers(args.common.jobs);
+    let mut built = Built::none_of(Workspace::find(&args.common.scope)?, MODELS)?;
+    let run = circumstances::of_filter(&args.common.filter, &args.common.scope, &built.workspace);
     let plan = Plan::of(&describe(&mut built)?);
     let reached = Reached::by(&plan, &built, workers)?;
     if args.sites {
-        println!("{}", site_table(&selected(&reached, &args.filter)?));
+        println!("{}", site_table(&selected(&reached, &args.common.filter)?));
         return Ok(ExitCode::SUCCESS);
     }
     built.add(Checker::OF_CODE)?;
-    let mutants = matrix(&built, &plan, &reached, &args.filter, workers)?;
+    let mutants = matrix(&built, &plan, &reached, &args.common.filter, workers)?;
     println!("{}\n{}", rows(&mutants), told(&mutants));
     write_json(file.as_ref(), "Rows", &judged(&mutants, &run))?;
     Ok(exit_code(all_well(&mutants)))
@@ -130,10 +130,7 @@ pub(super) fn matrix(
     Ok(mutants)
 }
 
-fn selected<'a>(
-    reached: &'a Reached,
-    filter: &[String],
-) -> Result<Vec<(&'a Site, &'static str)>> {
+fn selected<'a>(reached: &'a Reached, filter: &[String]) -> Result<Vec<(&'a Site, &'static str)>> {
     let all = reached.sites.keys().flat_map(|site| {
         let weaker = site.mutations().iter();
         weaker.map(move |&mutation| (site, mutation))
@@ -227,7 +224,14 @@ fn site_table(chosen: &[(&Site, &str)]) -> Table {
 }
 
 /// The columns of a table of mutants.
-pub(super) const HEAD: [&str; 6] = ["site", "mutation", "verdict", "model", "execution", "reason"];
+pub(super) const HEAD: [&str; 6] = [
+    "site",
+    "mutation",
+    "verdict",
+    "model",
+    "execution",
+    "reason",
+];
 
 /// Returns the cells of a mutant.
 pub(super) fn cells(mutant: &Mutant) -> [String; 6] {
@@ -244,7 +248,11 @@ pub(super) fn cells(mutant: &Mutant) -> [String; 6] {
 fn rows(mutants: &[Mutant]) -> Table {
     let mut table = table::table(&HEAD);
     for mutant in mutants {
-        let color = if mutant.is_well() { Color::Green } else { Color::Red };
+        let color = if mutant.is_well() {
+            Color::Green
+        } else {
+            Color::Red
+        };
         table.add_row(table::colored(cells(mutant), color));
     }
     table

@@ -47,7 +47,10 @@ impl Output {
     pub(super) fn write(&self, content: &[u8]) -> io::Result<()> {
         let there = fs::metadata(&self.path);
         if there.is_ok_and(|it| !it.is_file()) {
-            return OpenOptions::new().write(true).open(&self.path)?.write_all(content);
+            return OpenOptions::new()
+                .write(true)
+                .open(&self.path)?
+                .write_all(content);
         }
         let path = followed(&self.path);
         let mut file = temporary(&path)?;

@@ -1,17 +1,16 @@
 //! `cargo verify pairs`: the programs in which different threads perform each two operations of a
-//! primitive. And their chapters of the report.
+//! primitive. And their chapter of the report.
 
 use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use super::args::PairsArgs;
+use super::args::Common;
 use super::build::Built;
 use super::exit_code;
 use super::models::{describe, suites};
 use super::output::{json_at, write_json};
-use super::report::html::escaped;
 use super::table;
 use super::workspace::{MODELS, Workspace};
 use crate::rows::pairs::{Cell, Table, problems, tables};
@@ -20,7 +19,7 @@ use crate::rows::pairs::{Cell, Table, problems, tables};
 ///
 /// # Errors
 /// A filter that no primitive's name contains, a file that cannot be written, a failed build.
-pub(super) fn pairs(args: &PairsArgs) -> Result<ExitCode> {
+pub(super) fn pairs(args: &Common) -> Result<ExitCode> {
     let file = json_at(args.json.as_deref())?;
     let mut built = Built::none_of(Workspace::find(&args.scope)?, MODELS)?;
     let mut suites = suites(&describe(&mut built)?);
@@ -39,7 +38,10 @@ pub(super) fn pairs(args: &PairsArgs) -> Result<ExitCode> {
     tables.retain(|table| is_meant(&table.primitive));
     for table in &tables {
         println!("{}\n\n{}\n", table.primitive, matrix(table));
-        table.cells.iter().for_each(|cell| println!("{}", line(cell)));
+        table
+            .cells
+            .iter()
+            .for_each(|cell| println!("{}", line(cell)));
         println!();
     }
     println!("{}", told(&tables));
@@ -113,42 +115,14 @@ pub(super) fn markdown(tables: &[Table]) -> String {
     let mut text = format!("\n## Pairs of operations\n\n{told}\n\n{EXPLAINED}\n");
     for table in tables {
         let _ = writeln!(text, "\n### {}\n\n{}\n", table.primitive, matrix(table));
-        let _ = writeln!(text, "<details><summary>the models of each cell</summary>\n");
+        let _ = writeln!(
+            text,
+            "<details><summary>the models of each cell</summary>\n"
+        );
         for cell in &table.cells {
             let _ = writeln!(text, "- {}", line(cell));
         }
         let _ = writeln!(text, "\n</details>");
-    }
-    text
-}
-
-/// Returns the chapter of the HTML report.
-pub(super) fn html(tables: &[Table]) -> String {
-    let told = told(tables);
-    let mut text = format!("<h2>Pairs of operations</h2>\n<p>{told} {EXPLAINED}</p>\n");
-    for table in tables {
-        let head = table.operations.join("<th>");
-        let _ = writeln!(
-            text,
-            "<h3>{}</h3>\n<table class=\"pairs\"><thead><tr><th><th>{head}</tr></thead><tbody>",
-            table.primitive
-        );
-        for (i, row) in table.operations.iter().enumerate() {
-            let _ = write!(text, "<tr><td>{row}");
-            for column in &table.operations[..=i] {
-                let cell = short(table, row, column);
-                let names = table.cell(row, column).map_or(String::new(), line);
-                let names = escaped(&names);
-                let _ = write!(text, "<td class=\"n {cell}\" title=\"{names}\">{cell}");
-            }
-            let _ = writeln!(text, "</tr>");
-        }
-        let _ = writeln!(text, "</tbody></table>");
-        let _ = writeln!(text, "<details><summary>the models of each cell</summary><ul>");
-        for cell in &table.cells {
-            let _ = writeln!(text, "<li>{}", escaped(&line(cell)));
-        }
-        let _ = writeln!(text, "</ul></details>");
     }
     text
 }

@@ -73,10 +73,19 @@ impl Ended {
 ///
 /// # Errors
 /// The process cannot be started or waited for.
-pub fn explore(built: &Built, task: &Task, more: &[&str], limit: Option<Duration>) -> Result<Ended> {
+pub fn explore(
+    built: &Built,
+    task: &Task,
+    more: &[&str],
+    limit: Option<Duration>,
+) -> Result<Ended> {
     let (package, job) = (&task.models.package, &task.job);
     if let Kind::Promela(model) = &job.program.kind {
-        let macros: Vec<&str> = more.windows(2).filter(|it| it[0] == "--bug").map(|it| it[1]).collect();
+        let macros: Vec<&str> = more
+            .windows(2)
+            .filter(|it| it[0] == "--bug")
+            .map(|it| it[1])
+            .collect();
         let file = package.folder.join(&model.file);
         return spin::check(&file, &macros, more.contains(&"--trace"), limit);
     }

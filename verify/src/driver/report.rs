@@ -1,10 +1,9 @@
 //! The report: `verify.json`, a page in Markdown, and one in HTML that needs no other file.
 
-pub(super) mod html;
 mod markdown;
 mod matrix;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -13,7 +12,7 @@ use serde::Serialize;
 use super::evidence::{Evidence, judged};
 use super::output::Output;
 use super::partition::Partition;
-use super::{bugs, mutants, table};
+use super::{bugs, mutants, pairs, table};
 use crate::rows::row::{Agreement, Circumstances, Row};
 
 /// The files of a report, in their order.
@@ -45,13 +44,11 @@ fn file(folder: &Path, name: &str) -> Result<Output> {
 /// # Errors
 /// A file cannot be written.
 pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<()> {
-    let Evidence {
-        mutants, bugs, ..
-    } = evidence;
+    let Evidence { mutants, bugs, .. } = evidence;
     let texts = [
         Some(json(rows)?),
         Some(markdown::page(rows, evidence)),
-        Some(html::page(rows, evidence)),
+        Some(html(rows, evidence)),
         beside(mutants, rows)?,
         beside(bugs, rows)?,
     ];
@@ -124,50 +121,28 @@ fn blind_spots(rows: &[Row]) -> BTreeMap<(&str, &str), &str> {
     spots.collect()
 }
 
-/// Returns the litmus rows that deviate, and how.
-fn deviations(rows: &[Row]) -> impl Iterator<Item = (&str, &str)> {
-    let deviating = |row: &&Row| row.agreement == Some(Agreement::BlindSpot);
-    let deviating = rows.iter().filter(deviating);
-    deviating.map(|row| (&*row.name, &*row.blind_spot))
-}
-
-/// Returns for each primitive shuttle's row that came nearest to its bound on steps, and the rows
-/// about overtaking without faults.
-fn progress(rows: &[Row]) -> Vec<[String; 2]> {
-    let share = |row: &Row| Some(row.longest? as f64 / row.step_bound? as f64);
-    let mut nearest: Vec<&Row> = Vec::new();
-    for row in rows.iter().filter(|row| share(row).is_some()) {
-        match nearest.iter_mut().find(|it| it.primitive == row.primitive) {
-            Some(it) if share(it) < share(row) => *it = row,
-            Some(_) => {}
-            None => nearest.push(row),
-        }
-    }
-    let is_about = |row: &&Row| row.overtaken.is_some() && row.faults.is_empty();
-    let overtaken = rows.iter().filter(is_about);
-    let shown = nearest.into_iter().chain(overtaken);
-    shown
-        .map(|row| [row.name.clone(), table::progress(row)])
-        .collect()
-}
-
-/// Returns what each property claims, with the primitives where its claims differ.
-fn claims(rows: &[Row]) -> Vec<String> {
-    let mut claims: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
-    for row in rows {
-        let of_it = claims.entry(&row.property).or_default();
-        of_it.entry(&row.claim).or_default().insert(&row.primitive);
-    }
-    let lines = claims.iter().flat_map(|(property, of_it)| {
-        of_it.iter().map(move |(claim, primitives)| {
-            let primitives: Vec<_> = primitives.iter().copied().collect();
-            match of_it.len() {
-                1 => format!("{property}: {claim}"),
-                _ => format!("{property} of {}: {claim}", primitives.join(", ")),
-            }
-        })
+/// Returns the page in HTML: a script in it makes the tables from the data.
+fn html(rows: &[Row], evidence: &Evidence) -> String {
+    let cells = evidence.tables.iter().flat_map(|table| &table.cells);
+    let blind_spots = blind_spots(rows).into_iter();
+    let blind_spots =
+        blind_spots.map(|((checker, mode), spot)| [format!("{checker}, {mode}"), spot.to_owned()]);
+    let data = serde_json::json!({
+        "circumstances": circumstances(rows),
+        "summary": table::summary(rows),
+        "remarks": evidence.remarks().collect::<Vec<_>>(),
+        "rows": rows,
+        "mutants": evidence.mutants,
+        "mutants_told": mutants::told(&evidence.mutants),
+        "bugs": evidence.bugs,
+        "bugs_told": bugs::told(&evidence.bugs),
+        "cells": cells.collect::<Vec<_>>(),
+        "pairs_told": pairs::told(&evidence.tables),
+        "blind_spots": blind_spots.collect::<Vec<_>>(),
     });
-    lines.collect()
+    // A `</script>` in a text would end the data.
+    let data = data.to_string().replace("</", "<\\/");
+    include_str!("../../assets/report.html").replace("/* DATA */", &data)
 }
 
 /// A table of mutants or bugs: the third column is the verdict, the fifth a number.
@@ -215,43 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_names_its_primitives_where_claims_differ() {
-        let of_mode = r#""blind_spot": "load buffering","#;
-        let of_program = r#""blind_spot": "misses 10", "agreement": "blind-spot","#;
-        let mut rows = vec![row("a", "ranges", of_mode), row("b", "ranges", of_program)];
-        assert_eq!(claims(&rows), ["exclusion: ranges"]);
-        rows.push(row("c", "lanes", of_mode));
-        let expected = ["exclusion of c: lanes", "exclusion of a, b: ranges"];
-        assert_eq!(claims(&rows), expected);
-        assert_eq!(blind_spots(&rows[..2])[&("loom", "weak")], "load buffering");
-        let deviating: Vec<_> = deviations(&rows).collect();
-        assert_eq!(deviating, [("b/exclusion", "misses 10")]);
-    }
-
-    #[test]
     fn a_failure_is_shown_with_its_reason() {
         let failed = r#""blind_spot": "", "failure": "two hold one range","#;
         let mut rows = [row("a", "ranges", failed)];
         rows[0].verdict = Verdict::Failed;
         let page = markdown::page(&rows, &Evidence::default());
-        for words in ["## What failed", "FAILED: a/exclusion: ranges", "  two hold one range\n  again"] {
+        for words in [
+            "## What failed",
+            "FAILED: a/exclusion: ranges",
+            "  two hold one range\n  again",
+        ] {
             assert!(page.contains(words), "{words}: {page}");
         }
-    }
-
-    #[test]
-    fn the_row_nearest_to_its_bound_is_shown() {
-        let steps =
-            |n, bound| format!(r#""blind_spot": "", "longest": {n}, "step_bound": {bound},"#);
-        let overtakes = r#""blind_spot": "", "overtakes": 1, "overtaken": 0,"#;
-        let rows = [
-            row("a", "", &steps(3, 10)),
-            row("a", "", &steps(4, 100)),
-            row("b", "", &steps(1, 10)),
-            row("b", "", overtakes),
-        ];
-        let told: Vec<_> = progress(&rows).into_iter().map(|[_, most]| most).collect();
-        assert_eq!(told, ["3 of 10 steps", "1 of 10 steps", "0 of 1 passes"]);
     }
 
     #[test]
@@ -264,10 +214,9 @@ mod tests {
             ..Evidence::default()
         };
         let markdown = markdown::page(&[], &evidence);
-        let html = html::page(&[], &evidence);
+        let html = html(&[], &evidence);
         assert!(markdown.contains("| no-aging | word | WRONG MODEL | a\\|b | 7 | 1 < 2 |"));
-        assert!(html.contains("<h2>Injected bugs</h2><p>1 injected bugs: 0 KILLED"));
-        assert!(html.contains("<td class=\"n\">7<td class=\"\">1 &lt; 2"), "{html}");
-        assert!(!markdown.contains("## Mutants") && !html.contains("<h2>Mutants"));
+        assert!(html.contains("1 injected bugs: 0 KILLED") && html.contains("1 < 2"));
+        assert!(!markdown.contains("## Mutants"));
     }
 }

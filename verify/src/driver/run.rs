@@ -54,7 +54,9 @@ pub(super) fn run_all(tasks: &[Task], built: &Built, way: &Way) -> Vec<(Task, En
     let ran = at_the_same_time(&in_order, way.workers, "rows", name, |task| {
         let ran = match fallbacks.get(&task.job.name()) {
             Some(fallback) => measure(built, task, fallback, way.limit),
-            None => explore(built, task, &[], Some(way.limit)).map(|ended| ((*task).clone(), ended)),
+            None => {
+                explore(built, task, &[], Some(way.limit)).map(|ended| ((*task).clone(), ended))
+            }
         };
         // The other rows' findings are worth keeping if one row cannot be run.
         ran.unwrap_or_else(|error| ((*task).clone(), Ended::broken(&error)))

@@ -81,11 +81,7 @@ pub(super) fn check(
         }
         let _ = writeln!(stderr, "{FAILURE}{EVENTS}the steps of --replay");
         if trace {
-            let steps = run(
-                folder.path(),
-                "spin",
-                &with(&[], &["-t", "-p", "-g", name]),
-            )?;
+            let steps = run(folder.path(), "spin", &with(&[], &["-t", "-p", "-g", name]))?;
             stderr.push_str(&String::from_utf8_lossy(&steps.stdout));
         }
     }

@@ -91,7 +91,8 @@ impl Workspace {
     pub fn packages(&self, target: &str) -> Result<Vec<Arc<Package>>> {
         let mut packages = Vec::new();
         for package in self.metadata.workspace_packages() {
-            let is_chosen = self.chosen.is_empty() || self.chosen.iter().any(|it| package.name == it.as_str());
+            let is_chosen =
+                self.chosen.is_empty() || self.chosen.iter().any(|it| package.name == it.as_str());
             let mut targets = package.targets.iter();
             let models = targets.find(|it| it.is_test() && it.name == target);
             let Some(models) = models.filter(|_| is_chosen) else {
@@ -139,7 +140,6 @@ impl Workspace {
         ("release", checks)
     }
 }
-
 
 fn no_target(whose: &str, target: &str) -> String {
     format!(

@@ -173,10 +173,14 @@ pub(in crate::driver) fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     let is_test = |file: &Path| {
         let below = file.strip_prefix(folder).unwrap_or(file);
-        below.components().any(|it| matches!(it.as_os_str().to_str(), Some("tests" | "tests.rs")))
+        below
+            .components()
+            .any(|it| matches!(it.as_os_str().to_str(), Some("tests" | "tests.rs")))
     };
     let is_exempt = |file: &Path| exempt.iter().any(|it| file.starts_with(it)) || is_test(file);
-    let explored = files.into_iter().filter(|file| is_rust(file) && !is_exempt(file));
+    let explored = files
+        .into_iter()
+        .filter(|file| is_rust(file) && !is_exempt(file));
     Ok(explored.collect())
 }
 
@@ -198,7 +202,8 @@ fn ordered_lines(text: &str) -> Vec<usize> {
         if start.starts_with("#[cfg(test)]") || start.starts_with("#[cfg(all(test") {
             let indent = &code[..code.len() - start.len()];
             let ends = |line: &str| {
-                line.strip_prefix(indent).is_some_and(|rest| rest.starts_with('}'))
+                line.strip_prefix(indent)
+                    .is_some_and(|rest| rest.starts_with('}'))
                     || (line.ends_with(';') && !line[indent.len()..].starts_with(' '))
             };
             lines.find(|(_, line)| ends(line));

@@ -2,14 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{blind_spots, circumstances, claims, deviations, matrix, progress, sections};
+use super::{blind_spots, circumstances, matrix, sections};
 use crate::driver::evidence::Evidence;
 use crate::driver::{pairs, table};
 use crate::rows::row::Row;
-
-const PROGRESS: &str = "\n## Progress\n\nFor each primitive the row whose steps between two finished \
-    operations came nearest to its bound, and the rows without faults that say how many arrivals \
-    overtake a waiter.\n\n| row | the most |\n|---|---|";
 
 /// Returns the page.
 pub(super) fn page(rows: &[Row], evidence: &Evidence) -> String {
@@ -31,26 +27,12 @@ pub(super) fn page(rows: &[Row], evidence: &Evidence) -> String {
     }
     let _ = writeln!(text, "## Rows\n");
     text.push_str(&matrix::markdown(rows));
-    let progress = progress(rows);
-    if !progress.is_empty() {
-        let _ = writeln!(text, "{PROGRESS}");
-        for [name, most] in progress {
-            let _ = writeln!(text, "| {name} | {most} |");
-        }
-    }
     if !evidence.tables.is_empty() {
         text.push_str(&pairs::markdown(&evidence.tables));
-    }
-    let _ = writeln!(text, "\n## What each property says\n");
-    for line in claims(rows) {
-        let _ = writeln!(text, "- {line}");
     }
     let _ = writeln!(text, "\n## What a mode cannot see\n");
     for ((checker, mode), spot) in blind_spots(rows) {
         let _ = writeln!(text, "- {checker}, {mode}: {spot}");
-    }
-    for (name, spot) in deviations(rows) {
-        let _ = writeln!(text, "- {name}: {spot}");
     }
     for section in sections(evidence) {
         let told = section.told.replace('\n', "  \n");
@@ -64,4 +46,3 @@ pub(super) fn page(rows: &[Row], evidence: &Evidence) -> String {
     }
     text
 }
-
