@@ -145,7 +145,11 @@ impl Model {
             .operations(self.operations as usize)
             .expects(expected)
             .run(move || run());
-        let program = if self.is_bare { program.without_facade() } else { program };
+        let program = if self.is_bare {
+            program.without_facade()
+        } else {
+            program
+        };
         self.faults
             .iter()
             .fold(program, |it, &fault| it.fault(fault))

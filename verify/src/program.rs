@@ -6,9 +6,7 @@ use std::sync::Arc;
 use proptest::strategy::Strategy;
 use spanlock_sync::thread;
 
-use crate::info::{
-    Bound, Expected, Fault, Form, Injection, Kind, ProgramInfo, Promela,
-};
+use crate::info::{Bound, Expected, Fault, Form, Injection, Kind, ProgramInfo, Promela};
 use crate::mode::Mode;
 use crate::oracles::linearizability::{Model, SCHEDULES_OF_EACH, Scenario, Scenarios};
 use crate::trace::perform;
@@ -254,7 +252,12 @@ impl Program {
         };
         let model = Arc::new(model);
         self.body = Body::Many(Arc::new(move |search| {
-            Some(worlds::scenarios(search, &model, scenarios, SCHEDULES_OF_EACH))
+            Some(worlds::scenarios(
+                search,
+                &model,
+                scenarios,
+                SCHEDULES_OF_EACH,
+            ))
         }));
         self.threads(threads).operations(threads * operations)
     }

@@ -1,11 +1,11 @@
-//! One part of the rows, for machines that share them: `--partition 2/3`, as cargo-nextest has it.
+//! One part of the rows, for machines that share them: `--partition 2/3`, as in cargo-nextest.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::counts::Counts;
-use crate::plan::Job;
+use super::models::Task;
 
 /// The `index`-th of `count` parts, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// All in one.
+    /// Everything in one part.
     pub const WHOLE: Partition = Partition { index: 1, count: 1 };
 }
 
@@ -41,25 +41,23 @@ impl fmt::Display for Partition {
     }
 }
 
-/// The indices of the jobs of this part, in order.
+/// Returns the indices of the rows of this part, in order.
 ///
-/// The rows of a program stay together, since they are compared. Programs are dealt in turns, the costly ones first.
-pub(super) fn part(jobs: &[Job], counts: &Counts, partition: Partition) -> Vec<usize> {
+/// The rows of a program stay together, since they are compared. Programs are dealt in turns, the
+/// costly ones first.
+pub(super) fn part(tasks: &[Task], partition: Partition) -> Vec<usize> {
     let mut programs: BTreeMap<(&str, &str), (u64, Vec<usize>)> = BTreeMap::new();
-    for (i, job) in jobs.iter().enumerate() {
-        let key = (job.program.primitive, job.program.property);
-        let (cost, rows) = programs.entry(key).or_default();
-        *cost = cost.saturating_add(counts.cost(job));
+    for (i, task) in tasks.iter().enumerate() {
+        let program = &task.job.program;
+        let (cost, rows) = programs.entry((&program.suite, &program.name)).or_default();
+        *cost = cost.saturating_add(task.cost());
         rows.push(i);
     }
     let mut programs: Vec<_> = programs.into_values().collect();
-    programs.sort_by_key(|&(cost, _)| std::cmp::Reverse(cost));
+    programs.sort_by_key(|&(cost, _)| Reverse(cost));
     let mine = programs.iter().skip(partition.index - 1);
-    let mut rows: Vec<usize> = mine
-        .step_by(partition.count)
-        .flat_map(|(_, rows)| rows)
-        .copied()
-        .collect();
+    let mine = mine.step_by(partition.count).flat_map(|(_, rows)| rows);
+    let mut rows: Vec<usize> = mine.copied().collect();
     rows.sort_unstable();
     rows
 }

@@ -1,25 +1,18 @@
-//! The rows of a run in Markdown: a table for each primitive, a line for each program, a column for each mode.
+//! The rows of a run in Markdown: a table for each primitive, a line for each program, a column for
+//! each mode.
 
 use std::fmt::Write;
 
-use super::table;
-use crate::plan::Mode;
-use crate::row::{Row, Verdict};
+use crate::driver::table;
+use crate::mode::Mode;
+use crate::rows::row::{Row, Verdict};
 
-/// The columns.
-const MODES: [Mode; 7] = [
-    Mode::Weak,
-    Mode::RmwLoad,
-    Mode::Dfs,
-    Mode::Random,
-    Mode::Pct,
-    Mode::Urw,
-    Mode::Ltl,
-];
-
-const LEGEND: &str = "A number is that of the executions: alone, every one was explored (EXHAUSTED); `≤ 3`: every one with at most three \
-preemptions, `drawn`: so many schedules (both BOUNDED). What does not pass is in capitals. To see a cell again: `cargo verify --replay PRIMITIVE/PROGRAM/CHECKER/MODE`, the program's last part, if it has \
-one, behind the mode: `cargo verify --replay srl-array/exclusion/loom/weak/single-faults`. The checker of `weak` and `rmw-load` is loom, of `ltl` Spin, of all others shuttle.\n";
+const LEGEND: &str = "A number is that of the executions. Alone: every one was explored (EXHAUSTED). \
+    `≤ 3`: every one with at most three preemptions, and `drawn`: so many schedules (both BOUNDED). \
+    Verdicts that do not pass are in capitals. To see a cell again: `cargo verify --replay \
+    PRIMITIVE/PROGRAM/CHECKER/MODE`, with the program's last part, if it has one, behind the mode: \
+    `.../loom/weak/single-faults`. The checker of `weak` and `rmw-load` is loom, of `ltl` Spin, of \
+    all others shuttle.\n";
 
 /// A program under certain faults, in all its modes.
 struct Line<'a> {
@@ -27,7 +20,7 @@ struct Line<'a> {
     rows: Vec<&'a Row>,
 }
 
-/// All rows, in their order.
+/// Returns all rows, in their order.
 pub(super) fn markdown(rows: &[Row]) -> String {
     let mut text = LEGEND.to_owned();
     let mut primitives: Vec<&str> = rows.iter().map(|row| &*row.primitive).collect();
@@ -39,7 +32,7 @@ pub(super) fn markdown(rows: &[Row]) -> String {
         }
         told.push(primitive);
         let of_it = || rows.iter().filter(|row| row.primitive == primitive);
-        let modes = MODES.map(Mode::name);
+        let modes = Mode::ALL.map(Mode::name);
         let columns: Vec<_> = modes
             .into_iter()
             .filter(|mode| of_it().any(|row| row.mode == *mode))
@@ -79,7 +72,7 @@ fn lines<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<Line<'a>> {
     lines
 }
 
-/// Its property, and what stands behind the mode in its name.
+/// Returns a row's property, and the parts behind the mode in its name.
 fn program(row: &Row) -> String {
     let parts: Vec<&str> = row.name.splitn(5, '/').collect();
     match parts[..] {

@@ -1,18 +1,69 @@
-//! `cargo verify merge`: the rows of all partitions, from the files that `--json` wrote.
+//! `cargo verify merge`: the rows of all partitions, from their `--json` files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 
-use super::evidence::Judged;
+use super::args::MergeArgs;
+use super::build::Built;
+use super::circumstances;
+use super::evidence::{Evidence, Judged, SHARED_BY_NONE};
+use super::models::{describe, suites};
 use super::partition::Partition;
-use crate::row::{Circumstances, Row};
+use super::verify::{Outputs, conclude};
+use super::workspace::{MODELS, Workspace};
+use crate::rows::pairs::tables;
+use crate::rows::row::{Circumstances, Row};
 
-/// Reads what `command` wrote to `path`.
+/// Runs the command: exit code 0 if the run passes as a whole.
+///
+/// # Errors
+/// The files are not of one run, or not of this commit.
+pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
+    let rows = joined(&args.files)?;
+    let run = rows[0].run.clone();
+    let workspace = Workspace::find(&args.scope)?;
+    let ours = circumstances::commit(&workspace);
+    if run.commit != ours {
+        bail!(
+            "the rows are of commit {}, and this is {ours}: its pairs of operations would stand \
+             beside them\n  check that commit out, and merge there",
+            run.commit
+        );
+    }
+    let mut evidence = Evidence::default();
+    let beside = (&run, &*args.files[0]);
+    if let Some(path) = &args.mutants {
+        evidence.mutants = judged(path, "cargo verify mutants --json", beside)?;
+    }
+    if let Some(path) = &args.bugs {
+        evidence.bugs = judged(path, "cargo verify bugs --json", beside)?;
+    }
+    let both = args.mutants.is_some() && args.bugs.is_some();
+    if run.selection.contains("--full") && !both {
+        evidence.notes.push(SHARED_BY_NONE.to_owned());
+    }
+    if ours.ends_with("-dirty") || ours == "unknown" {
+        evidence.notes.push(format!(
+            "Commit {ours}: it cannot be told whether the machines had the same sources."
+        ));
+    }
+    let outputs = Outputs::new(args.json.as_deref(), args.report.clone())?;
+    let mut of_models = Vec::new();
+    if circumstances::is_whole(&run) {
+        let mut built = Built::none_of(workspace, MODELS)?;
+        of_models = suites(&describe(&mut built)?);
+        evidence.tables = tables(&of_models);
+    }
+    conclude(&rows, &evidence, &of_models, outputs)
+}
+
+/// Reads the file that `command` wrote.
 ///
 /// # Errors
 /// It cannot be read, or is something else: with line and column.
@@ -28,18 +79,18 @@ fn read<T: DeserializeOwned>(path: &Path, command: &str) -> Result<Vec<T>> {
     })
 }
 
-/// All mutants, or all defects, of the same sources as rows from a file.
+/// Returns all mutants, or all bugs, from a file: of the same sources as the rows.
 ///
 /// # Errors
-/// Not that: another commit, version or compiler, some that a filter chose, some missing; and those of reading.
-pub(super) fn judged<T: DeserializeOwned>(
+/// It is of another commit, version or compiler, or not complete, or cannot be read.
+fn judged<T: DeserializeOwned>(
     path: &Path,
     command: &str,
     (rows, its): (&Circumstances, &Path),
 ) -> Result<Vec<T>> {
     let all: Vec<Judged<T>> = read(path, command)?;
     if all.is_empty() {
-        bail!("{}: there is nothing in it", path.display());
+        bail!("{}: it is empty", path.display());
     }
     for Judged { run, .. } in &all {
         same(&sources(rows, run), its, path)?;
@@ -55,11 +106,12 @@ pub(super) fn judged<T: DeserializeOwned>(
     Ok(all.into_iter().map(|judged| judged.what).collect())
 }
 
-/// The rows of all `files`, in the order of a run that is not split.
+/// Returns the rows of all `files`, in the order of a run that is not split.
 ///
 /// # Errors
-/// A file cannot be read; they are not of one commit, version and selection; a part cannot be; they overlap; a part is missing.
-pub(super) fn merge(files: &[PathBuf]) -> Result<Vec<Row>> {
+/// A file cannot be read. The files are not of one commit, version and selection. Partitions
+/// overlap, or one is missing.
+fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     let mut rows: BTreeMap<usize, (Row, &Path)> = BTreeMap::new();
     let mut names = BTreeSet::new();
     for path in files {
@@ -100,7 +152,7 @@ pub(super) fn merge(files: &[PathBuf]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Looks whether a row is of a part that can be.
+/// Checks that a row's partition is one.
 fn part(row: &Row, path: &Path) -> Result<()> {
     let text = &row.run.partition;
     let parsed = text.parse::<Partition>();
@@ -111,7 +163,7 @@ fn part(row: &Row, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Partitions of one run agree in all but the part, the machine and the time.
+/// Checks that two rows are of one run: alike in all but partition, machine and time.
 fn one_run(first: &Circumstances, its: &Path, other: &Circumstances, path: &Path) -> Result<()> {
     let parts = |run: &Circumstances| {
         let count = run.partition.rsplit('/').next().unwrap_or_default();
@@ -125,7 +177,7 @@ fn one_run(first: &Circumstances, its: &Path, other: &Circumstances, path: &Path
     same(&split, its, path)
 }
 
-/// What of two runs must be equal.
+/// Something that must be equal in two runs.
 type Equal = (&'static str, String, String);
 
 fn sources(first: &Circumstances, other: &Circumstances) -> [Equal; 3] {
@@ -149,9 +201,9 @@ fn same(pairs: &[Equal], its: &Path, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every row from 1 to the last is there.
+/// Checks that every row from 1 to the last is there.
 fn complete(rows: &[Row], run: &Circumstances) -> Result<()> {
-    // They are different numbers from 1 to that.
+    // Their numbers differ, and lie between 1 and that.
     if rows.len() == run.rows {
         return Ok(());
     }

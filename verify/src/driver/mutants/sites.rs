@@ -1,4 +1,4 @@
-//! Places where the door is used, as models report them, and what the source says there.
+//! Sites of the facade, as binaries of models report them, and what the source says there.
 
 use std::fmt;
 use std::fs;
@@ -8,24 +8,22 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use walkdir::WalkDir;
 
+use crate::driver::build::Built;
+
 /// Lines that a call may go on for, from where it is reported to its last ordering.
 const CALL: usize = 8;
 
-/// The crates whose every ordering must be reached.
-const LOCKS: [&str; 4] = [
-    "range-lock/src",
-    "srl/src",
-    "interval-lock/src",
-    "journal-commit/src",
-];
+/// The start of a line by which a module exempts its file, and the files below it, from the search
+/// for orderings that no program reaches.
+const EXEMPT: &str = "//! Not explored under a checker:";
 
-/// A site of a lock.
+/// A site of the facade: an atomic operation, a fence, a wake or a flush.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Site {
-    file: String,
+pub(in crate::driver) struct Site {
+    pub(in crate::driver) file: String,
     line: usize,
     /// `file:line:column:operation`
-    pub(super) place: String,
+    pub(in crate::driver) place: String,
     /// As written there; empty for a wake or a flush.
     ordering: String,
 }
@@ -33,15 +31,12 @@ pub(super) struct Site {
 impl FromStr for Site {
     type Err = ();
 
-    /// What a model reports, `file:line:column:operation=Ordering`. The models' own sites prove nothing of a lock, and are none.
+    /// Parses what a model reports: `file:line:column:operation=Ordering`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (place, ordering) = text.rsplit_once('=').ok_or(())?;
         let mut parts = place.rsplitn(4, ':').skip(2);
         let line = parts.next().and_then(|line| line.parse().ok()).ok_or(())?;
         let file = parts.next().ok_or(())?.to_owned();
-        if file.starts_with("verify/") {
-            return Err(());
-        }
         Ok(Site {
             file,
             line,
@@ -56,12 +51,12 @@ impl Site {
         self.place.rsplit(':').next().unwrap_or_default()
     }
 
-    pub(super) fn is_wake(&self) -> bool {
+    pub(in crate::driver) fn is_wake(&self) -> bool {
         self.operation() == "wake"
     }
 
-    /// Everything weaker by one step, and leaving it out.
-    pub(super) fn mutations(&self) -> &'static [&'static str] {
+    /// Returns everything weaker by one step, and its omission.
+    pub(in crate::driver) fn mutations(&self) -> &'static [&'static str] {
         match (self.operation(), &*self.ordering) {
             ("wake" | "flush", _) => &["drop"],
             ("fence", "SeqCst") => &["drop", "AcqRel"],
@@ -76,13 +71,13 @@ impl Site {
         }
     }
 
-    /// What `--weaken` takes.
-    pub(super) fn mutant(&self, mutation: &str) -> String {
+    /// Returns the argument of `--weaken`.
+    pub(in crate::driver) fn mutant(&self, mutation: &str) -> String {
         format!("{}={mutation}", self.place)
     }
 
-    /// `Acquire->Relaxed`, or `drop`.
-    pub(super) fn change(&self, mutation: &str) -> String {
+    /// Returns `Acquire->Relaxed`, or `drop`.
+    pub(in crate::driver) fn change(&self, mutation: &str) -> String {
         match mutation {
             "drop" => mutation.to_owned(),
             weaker => format!("{}->{weaker}", self.ordering),
@@ -96,18 +91,18 @@ impl fmt::Display for Site {
     }
 }
 
-fn root() -> &'static Path {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    root.expect("in the workspace")
-}
-
 fn source(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("{}: cannot read", file.display()))
 }
 
-/// Why no model can kill this mutant, if the source says so above the statement of the site, or in it above the site.
-pub(super) fn reason(site: &Site, mutation: &str) -> Result<Option<String>> {
-    let text = source(&root().join(&site.file))?;
+/// Returns why no program can kill this mutant, if the source says so above the site: above its
+/// statement, or in it.
+pub(in crate::driver) fn reason(
+    root: &Path,
+    site: &Site,
+    mutation: &str,
+) -> Result<Option<String>> {
+    let text = source(&root.join(&site.file))?;
     Ok(reason_in(&text, site.line, mutation))
 }
 
@@ -128,54 +123,95 @@ fn reason_in(text: &str, line: usize, mutation: &str) -> Option<String> {
     Some(reason)
 }
 
-/// Whether what stands below a line is not of the same statement, or arm of a match.
+/// Whether the next line begins another statement, or another arm of a match.
 fn ends_statement(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default().trim_end();
     let is_arm = code.contains("=>") && code.ends_with(',');
     line.trim().is_empty() || code.ends_with([';', '{', '}']) || is_arm
 }
 
-/// Where the locks' sources name an ordering that is not Relaxed, and none of `sites` is near.
-pub(super) fn unreached<'a>(sites: impl Iterator<Item = &'a Site> + Clone) -> Result<Vec<String>> {
+/// Returns the places in the packages' sources that name an ordering other than Relaxed, with none
+/// of `sites` near.
+pub(in crate::driver) fn unreached<'a>(
+    built: &Built,
+    sites: impl Iterator<Item = &'a Site> + Clone,
+) -> Result<Vec<String>> {
+    let root = &built.workspace.root;
     let mut missed = Vec::new();
-    for file in LOCKS.iter().flat_map(|folder| sources(folder)) {
-        let name = file.strip_prefix(root()).unwrap_or(&file);
-        for line in ordered_lines(&source(&file)?) {
-            let near = |site: &Site| {
-                Path::new(&site.file) == name && (site.line..site.line + CALL).contains(&line)
-            };
-            if !sites.clone().any(near) {
-                missed.push(format!("{}:{line}", name.display()));
+    for package in &built.packages {
+        for file in sources(&root.join(&package.sources))? {
+            let name = file.strip_prefix(root).unwrap_or(&file);
+            for line in ordered_lines(&source(&file)?) {
+                let near = |site: &Site| {
+                    Path::new(&site.file) == name && (site.line..site.line + CALL).contains(&line)
+                };
+                if !sites.clone().any(near) {
+                    missed.push(format!("{}:{line}", name.display()));
+                }
             }
         }
     }
     Ok(missed)
 }
 
-fn sources(folder: &str) -> Vec<PathBuf> {
-    let files = WalkDir::new(root().join(folder)).sort_by_file_name();
+/// Returns the files below `folder` that are explored under a checker.
+pub(in crate::driver) fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let files = WalkDir::new(folder).sort_by_file_name();
     let files = files.into_iter().filter_map(Result::ok);
-    let files = files.map(walkdir::DirEntry::into_path);
-    let is_source = |file: &PathBuf| {
-        file.extension().is_some_and(|it| it == "rs") && !file.ends_with("tests.rs")
+    let files: Vec<PathBuf> = files.map(walkdir::DirEntry::into_path).collect();
+    let mut exempt = Vec::new();
+    for file in files.iter().filter(|file| is_rust(file)) {
+        if source(file)?.lines().any(|line| line.starts_with(EXEMPT)) {
+            exempt.push(file.clone());
+            // Files below `a.rs` lie in `a/`, and those below `a/mod.rs` beside it.
+            let is_mod = file.ends_with("mod.rs") || file.ends_with("lib.rs");
+            exempt.push(match file.parent() {
+                Some(folder) if is_mod => folder.to_owned(),
+                _ => file.with_extension(""),
+            });
+        }
+    }
+    let is_test = |file: &Path| {
+        let below = file.strip_prefix(folder).unwrap_or(file);
+        below
+            .components()
+            .any(|it| matches!(it.as_os_str().to_str(), Some("tests" | "tests.rs")))
     };
-    files.filter(is_source).collect()
+    let is_exempt = |file: &Path| exempt.iter().any(|it| file.starts_with(it)) || is_test(file);
+    let explored = files
+        .into_iter()
+        .filter(|file| is_rust(file) && !is_exempt(file));
+    Ok(explored.collect())
 }
 
-/// Numbers of the lines whose code names such an ordering, up to the tests.
+fn is_rust(file: &Path) -> bool {
+    file.extension().is_some_and(|it| it == "rs")
+}
+
+/// Returns the numbers of the lines whose code names such an ordering, outside tests.
 fn ordered_lines(text: &str) -> Vec<usize> {
-    let code = text
-        .lines()
-        .take_while(|line| !line.starts_with("#[cfg(all(test"))
-        .map(|line| line.split("//").next().unwrap_or_default());
     let names = |line: &str| {
         let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
         words.any(|word| matches!(word, "Acquire" | "Release" | "AcqRel" | "SeqCst"))
     };
-    let lines = code
-        .enumerate()
-        .filter(|(_, line)| names(line) && !line.trim_start().starts_with("use "));
-    lines.map(|(i, _)| i + 1).collect()
+    let mut found = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((i, line)) = lines.next() {
+        let code = line.split("//").next().unwrap_or_default();
+        let start = code.trim_start();
+        if start.starts_with("#[cfg(test)]") || start.starts_with("#[cfg(all(test") {
+            let indent = &code[..code.len() - start.len()];
+            let ends = |line: &str| {
+                line.strip_prefix(indent)
+                    .is_some_and(|rest| rest.starts_with('}'))
+                    || (line.ends_with(';') && !line[indent.len()..].starts_with(' '))
+            };
+            lines.find(|(_, line)| ends(line));
+        } else if names(code) && !start.starts_with("use ") {
+            found.push(i + 1);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -183,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sites_and_what_is_weaker() {
+    fn a_site_has_weaker_mutations() {
         let site: Site = "srl/src/gate.rs:89:19:rmw=AcqRel".parse().expect("a site");
         assert_eq!(site.mutations(), ["Acquire", "Release"]);
         assert_eq!(site.mutant("Acquire"), "srl/src/gate.rs:89:19:rmw=Acquire");
@@ -192,16 +228,11 @@ mod tests {
         assert_eq!((wake.mutations(), wake.is_wake()), (&["drop"][..], true));
         let relaxed: Site = "a.rs:1:2:load=Relaxed".parse().expect("a site");
         assert!(relaxed.mutations().is_empty());
-        assert!(
-            "verify/src/models/lock.rs:1:2:load=Acquire"
-                .parse::<Site>()
-                .is_err()
-        );
         assert!("no site".parse::<Site>().is_err());
     }
 
     #[test]
-    fn reasons_stand_above_their_site() {
+    fn a_reason_stands_above_its_site() {
         let text = "fn f() {\n    // Acquire [A].\n    // equivalent(Relaxed): nobody\n    // writes.\n    // equivalent(drop): it is.\n    x.load(Acquire);\n}\n";
         assert_eq!(
             reason_in(text, 6, "Relaxed").as_deref(),
@@ -214,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_of_one_statement() {
+    fn a_reason_belongs_to_one_statement() {
         let text = "\
 fn f() {
     // equivalent(Relaxed): of the first.
@@ -247,8 +278,10 @@ fn f() {
     }
 
     #[test]
-    fn orderings_in_code_are_found() {
-        let text = "use a::Ordering::Acquire;\n// Acquire\nx.load(Acquire); // why\nx.load(Relaxed);\n#[cfg(all(test, y))]\nx.load(SeqCst)";
-        assert_eq!(ordered_lines(text), [3]);
+    fn orderings_in_code_are_found_outside_tests() {
+        let text = "use a::Ordering::Acquire;\n// Acquire\nx.load(Acquire); // why\nx.load(Relaxed);\n\
+                    #[cfg(test)]\nmod tests;\nx.load(SeqCst)\n#[cfg(all(test, y))]\nmod tests {\n    \
+                    x.load(SeqCst);\n}\nx.load(Acquire)";
+        assert_eq!(ordered_lines(text), [3, 7, 12]);
     }
 }

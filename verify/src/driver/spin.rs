@@ -1,4 +1,5 @@
-//! Runs the Promela twins by Spin: translates one to C, compiles that, and searches every state, for claims of what happens eventually.
+//! Runs Promela models by Spin: translates one to C, compiles that, and searches every state for
+//! claims of the form *eventually*.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,27 +8,30 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::run::{End, Ended, Exited, exited};
-use crate::models::twins::Twin;
-use crate::row::{EVENTS, FAILURE, Found};
+use super::process::{End, Ended, Exited, exited};
+use crate::rows::row::{EVENTS, FAILURE, Found};
 
-/// What to do where there is no Spin.
 const MISSING: &str =
     "Spin is not installed: `apt-get install spin` (Debian, Ubuntu), or https://spinroot.com";
 
-/// The version of Spin; none if it is not installed.
-pub fn version() -> Option<String> {
+/// Returns the version of Spin; none if it is not installed.
+pub(super) fn version() -> Option<String> {
     let output = Command::new("spin").arg("-V").output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout);
     said.split_whitespace().nth(2).map(str::to_owned)
 }
 
-/// Searches every state of `twin` for at most `limit`. `macros` are defined in it: a defect, or `N=2` for fewer threads. `trace`: tell every step to a
-/// failure, if there is one.
+/// Searches every state of the model in `file` for at most `limit`, with `macros` defined: injected
+/// bugs. With `trace`, tells every step to a failure.
 ///
 /// # Errors
-/// Spin or the C compiler cannot be run, or does not understand the twin.
-pub fn check(twin: &Twin, macros: &[&str], trace: bool, limit: Option<Duration>) -> Result<Ended> {
+/// Spin or the C compiler cannot be run, or does not understand the model.
+pub(super) fn check(
+    file: &Path,
+    macros: &[&str],
+    trace: bool,
+    limit: Option<Duration>,
+) -> Result<Ended> {
     let start = Instant::now();
     if version().is_none() {
         return Ok(Ended {
@@ -36,31 +40,28 @@ pub fn check(twin: &Twin, macros: &[&str], trace: bool, limit: Option<Duration>)
             elapsed: start.elapsed(),
         });
     }
+    let name = file.file_name().and_then(|it| it.to_str());
+    let name = name.with_context(|| format!("{}: not the name of a file", file.display()))?;
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("promela")
-        .join(twin.file);
-    // Where it runs, so that what it writes goes there.
-    std::fs::copy(&source, folder.path().join(twin.file))
-        .with_context(|| format!("cannot copy {}", source.display()))?;
+    // Spin writes its files where it runs.
+    std::fs::copy(file, folder.path().join(name))
+        .with_context(|| format!("cannot copy {}", file.display()))?;
     let defines: Vec<_> = macros.iter().map(|name| format!("-D{name}")).collect();
-    let with = |head: &[&'static str], tail: &[&'static str]| {
-        let defines = defines.iter().map(String::as_str);
-        head.iter()
-            .copied()
-            .chain(defines)
-            .chain(tail.iter().copied())
-            .collect::<Vec<_>>()
+    let with = |head: &[&str], tail: &[&str]| -> Vec<String> {
+        let head = head.iter().map(ToString::to_string);
+        let tail = tail.iter().map(ToString::to_string);
+        head.chain(defines.iter().cloned()).chain(tail).collect()
     };
-    run(folder.path(), "spin", &with(&["-a"], &[twin.file]))?;
-    // Fairness needs a bit for each thread and two more, in bytes.
+    run(folder.path(), "spin", &with(&["-a"], &[name]))?;
+    // Weak fairness needs a bit for each thread and two more, in bytes.
     run(
         folder.path(),
         "cc",
-        &["-w", "-O2", "-DNFAIR=2", "-o", "pan", "pan.c"],
+        &["-w", "-O2", "-DNFAIR=2", "-o", "pan", "pan.c"].map(str::to_owned),
     )?;
     let mut pan = Command::new(folder.path().join("pan"));
-    // Acceptance cycles under weak fairness; no list of code never reached; so deep, and so large a table to begin with.
+    // Acceptance cycles under weak fairness, without the list of unreached code; the depth, and
+    // the logarithm of the table's first size.
     pan.args(["-a", "-f", "-n", "-m4000000", "-w22"])
         .current_dir(folder.path());
     let Exited {
@@ -80,11 +81,7 @@ pub fn check(twin: &Twin, macros: &[&str], trace: bool, limit: Option<Duration>)
         }
         let _ = writeln!(stderr, "{FAILURE}{EVENTS}the steps of --replay");
         if trace {
-            let steps = run(
-                folder.path(),
-                "spin",
-                &with(&[], &["-t", "-p", "-g", twin.file]),
-            )?;
+            let steps = run(folder.path(), "spin", &with(&[], &["-t", "-p", "-g", name]))?;
             stderr.push_str(&String::from_utf8_lossy(&steps.stdout));
         }
     }
@@ -95,9 +92,9 @@ pub fn check(twin: &Twin, macros: &[&str], trace: bool, limit: Option<Duration>)
     })
 }
 
-/// What a search without errors found: how many states. None if it failed, or did not see all.
+/// Returns the states that a search found; none if it failed, or did not see all.
 fn judge(printed: &str) -> Option<Found> {
-    // Who stops for want of memory or depth has found no error either, and ends with status 0.
+    // A search that runs out of memory or depth also reports no error, and ends with status 0.
     let stopped = ["search depth too small", "Search not completed"];
     let whole = printed.contains("errors: 0") && !stopped.iter().any(|why| printed.contains(why));
     let mut lines = printed.lines().filter(|_| whole);
@@ -108,13 +105,13 @@ fn judge(printed: &str) -> Option<Found> {
     })
 }
 
-fn run(folder: &Path, program: &str, args: &[&str]) -> Result<Output> {
+fn run(folder: &Path, program: &str, args: &[String]) -> Result<Output> {
     let output = Command::new(program)
         .args(args)
         .current_dir(folder)
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("cannot run {program}, which the twins need"))?;
+        .with_context(|| format!("cannot run {program}, which Promela models need"))?;
     if !output.status.success() {
         let said = [&output.stdout[..], &output.stderr[..]].concat();
         bail!("{program}: {}", String::from_utf8_lossy(&said).trim());
@@ -127,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_that_was_cut_off_has_found_nothing() {
+    fn a_search_that_was_cut_off_has_no_finding() {
         let end = "State-vector 64 byte, depth reached 9061, errors: 0\n   233919 states, stored (1.01555e+06 visited)\n";
         assert_eq!(judge(end).map(|found| found.executions), Some(233_919));
         for why in [
