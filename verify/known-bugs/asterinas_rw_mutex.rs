@@ -86,8 +86,11 @@ impl RwMutex {
     }
 
     fn write(&self) {
-        self.waiters
-            .wait_until(|| self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok());
+        self.waiters.wait_until(|| {
+            self.word
+                .compare_exchange(0, WRITER, Acquire, Relaxed)
+                .is_ok()
+        });
     }
 
     fn unlock_write(&self) {

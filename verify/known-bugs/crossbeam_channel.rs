@@ -17,10 +17,10 @@
 //! - Fix (0.5.15): swap in the loop too, <https://github.com/crossbeam-rs/crossbeam/pull/1187>
 //!
 //! It is an interleaving of three threads that frees twice: loom and shuttle find it. The program
-//! leaves out what sender A does after step 4, and the channel has a single block.
+//! leaves out what sender A does after step 4, and the channel has a single block. A receiver that
+//! would have to wait longer ends.
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
-use spanlock_sync::hint;
 use spanlock_verify::{Form, KnownBug, Program};
 
 use crate::support::Block;
@@ -52,7 +52,8 @@ struct Channel {
     tail: AtomicU32,
     tail_block: AtomicU32,
     head_block: AtomicU32,
-    /// One word: whether the message has been written.
+    /// Whether the message has been written into the block.
+    written: AtomicU32,
     block: Block,
 }
 
@@ -63,13 +64,16 @@ impl Channel {
             tail: AtomicU32::new(0),
             tail_block: AtomicU32::new(NULL),
             head_block: AtomicU32::new(NULL),
-            block: Block::new([0]),
+            written: AtomicU32::new(0),
+            block: Block::new(),
         }
     }
 
     /// The first step of the first sender.
     fn install(&self) {
-        let installed = self.tail_block.compare_exchange(NULL, BLOCK, Release, Relaxed);
+        let installed = self
+            .tail_block
+            .compare_exchange(NULL, BLOCK, Release, Relaxed);
         if installed.is_ok() {
             self.head_block.store(BLOCK, Release);
         }
@@ -78,8 +82,13 @@ impl Channel {
     fn send(&self) {
         self.install();
         // Fails if the receiver has left.
-        if self.tail.compare_exchange(0, MESSAGE, AcqRel, Relaxed).is_ok() {
-            self.block.word(0).store(1, Release);
+        if self
+            .tail
+            .compare_exchange(0, MESSAGE, AcqRel, Relaxed)
+            .is_ok()
+        {
+            self.block.touch();
+            self.written.store(1, Release);
         }
     }
 
@@ -87,19 +96,14 @@ impl Channel {
     fn discard_all(&self) {
         let tail = self.tail.fetch_or(MARK, AcqRel);
         let mut block = self.head_block.swap(NULL, AcqRel);
-        if tail == MESSAGE {
-            while block == NULL {
-                hint::pause();
-                block = match self.form {
-                    Form::Buggy => self.head_block.load(Acquire),
-                    Form::Fixed => self.head_block.swap(NULL, AcqRel),
-                };
-            }
-            while self.block.word(0).load(Acquire) == 0 {
-                hint::pause();
-            }
+        if tail == MESSAGE && block == NULL {
+            block = match self.form {
+                Form::Buggy => self.head_block.load(Acquire),
+                Form::Fixed => self.head_block.swap(NULL, AcqRel),
+            };
         }
-        if block == BLOCK {
+        let must_wait = tail == MESSAGE && self.written.load(Acquire) == 0;
+        if block == BLOCK && !must_wait {
             self.block.free();
         }
     }

@@ -29,11 +29,14 @@ pub(crate) fn bug() -> KnownBug {
         "the cancellation of a waiting reader grants the range to another while a writer holds it",
     )
     .program(|form| {
-        Program::new("cancelled-reader", "a reader is granted after the writer's release")
-            .scene(move || RangeLock::written(form))
-            .thread(["unlock"], |lock| lock.leave(0, Kind::Writer))
-            .thread(["read cancelled"], |lock| lock.read_and_cancel(1))
-            .thread(["read"], |lock| lock.read(2))
+        Program::new(
+            "cancelled-reader",
+            "a reader is granted after the writer's release",
+        )
+        .scene(move || RangeLock::written(form))
+        .thread(["unlock"], |lock| lock.leave(0, Kind::Writer))
+        .thread(["read cancelled"], |lock| lock.read_and_cancel(1))
+        .thread(["read"], |lock| lock.read(2))
     })
 }
 
@@ -78,7 +81,11 @@ impl RangeLock {
         let writers = requests.iter().filter(|other| other.kind == Kind::Writer);
         let blocked_by = writers.count() as u32;
         let kind = Kind::Reader;
-        requests.push(Request { id, kind, blocked_by });
+        requests.push(Request {
+            id,
+            kind,
+            blocked_by,
+        });
     }
 
     fn read(&self, id: u32) {
@@ -103,7 +110,10 @@ impl RangeLock {
     /// Removes a request and unblocks those that it blocked, as a request of `kind`.
     fn leave(&self, id: u32, kind: Kind) {
         let mut requests = self.requests.lock();
-        let at = requests.iter().position(|it| it.id == id).expect("a request");
+        let at = requests
+            .iter()
+            .position(|it| it.id == id)
+            .expect("a request");
         requests.remove(at);
         let later = match self.form {
             Form::Buggy => 0,
@@ -111,6 +121,7 @@ impl RangeLock {
         };
         for other in &mut requests[later..] {
             if kind == Kind::Writer || other.kind == Kind::Writer {
+                // Saturating: in the buggy form the writer comes after the reader that took its place.
                 other.blocked_by = other.blocked_by.saturating_sub(1);
             }
         }

@@ -1,7 +1,7 @@
 //! `oneshot`: three ways to free the channel while the other end still uses it.
 //!
-//! The channel is a heap block with a state and a slot for the receiver's waker. The end that leaves
-//! second frees it. A receiver that was polled has written its waker and set the state to `RECEIVING`.
+//! The channel is a heap block with a state and a slot for the receiver's waker. (Here the state lies
+//! beside the block.) The end that leaves second frees it. A receiver that was polled has written its waker and set the state to `RECEIVING`.
 //! The sender takes the waker in state `UNPARKING`, which it ends itself.
 //!
 //! **A polled receiver is dropped (0.1.11).** The receiver gives up its end first and drops its waker
@@ -38,6 +38,7 @@
 //! The first two are interleavings that use freed memory: loom and shuttle find them. The third frees
 //! after the use in every interleaving, but without synchronization: only loom sees that.
 
+use spanlock_sync::atomic::AtomicU32;
 use spanlock_sync::atomic::Ordering::{self, *};
 use spanlock_sync::hint;
 use spanlock_verify::{Form, KnownBug, Program};
@@ -57,7 +58,7 @@ pub(crate) fn bugs() -> [KnownBug; 3] {
         "a polled receiver drops its waker after it has given up the channel",
     )
     .program(|form| {
-        both_drop("polled-drop", RECEIVING, move |channel| Channel {
+        both_drop("polled-drop", move |channel| Channel {
             waker_first: form,
             ..channel
         })
@@ -68,7 +69,7 @@ pub(crate) fn bugs() -> [KnownBug; 3] {
         "a receiver frees the channel while the sender takes the waker out of it",
     )
     .program(|form| {
-        both_drop("unparking", RECEIVING, move |channel| Channel {
+        both_drop("unparking", move |channel| Channel {
             waits_first: form,
             ..channel
         })
@@ -79,7 +80,7 @@ pub(crate) fn bugs() -> [KnownBug; 3] {
         "the last end frees the channel without synchronizing with the first",
     )
     .program(|form| {
-        both_drop("orderings", EMPTY, move |channel| Channel {
+        both_drop("orderings", move |channel| Channel {
             orderings: form,
             ..channel
         })
@@ -87,33 +88,31 @@ pub(crate) fn bugs() -> [KnownBug; 3] {
     [polled, unparking, orderings]
 }
 
-/// Both ends are dropped. `of` says what is wrong with the channel.
+/// Both ends of a polled channel are dropped. `of` says what is wrong with the channel.
 fn both_drop(
     name: &'static str,
-    state: u32,
     of: impl Fn(Channel) -> Channel + Send + Sync + 'static,
 ) -> impl Into<Program> {
     Program::new(name, "the end that leaves second frees the channel")
-        .scene(move || of(Channel::new(state)))
+        .scene(move || of(Channel::polled()))
         .thread(["drop receiver"], |channel| channel.drop_receiver())
         .thread(["drop sender"], |channel| channel.drop_sender())
 }
 
 struct Channel {
-    /// Words: the state, and whether the slot holds a waker.
+    state: AtomicU32,
+    /// Holds the waker.
     block: Block,
     waker_first: Form,
     waits_first: Form,
     orderings: Form,
 }
 
-const STATE: usize = 0;
-const WAKER: usize = 1;
-
 impl Channel {
-    fn new(state: u32) -> Self {
+    fn polled() -> Self {
         Channel {
-            block: Block::new([state, u32::from(state == RECEIVING)]),
+            state: AtomicU32::new(RECEIVING),
+            block: Block::new(),
             waker_first: Form::Fixed,
             waits_first: Form::Fixed,
             orderings: Form::Fixed,
@@ -128,18 +127,12 @@ impl Channel {
         }
     }
 
-    fn take_waker(&self) {
-        // Relaxed: stands for the access to a plain slot.
-        let waker = self.block.word(WAKER).swap(0, Relaxed);
-        assert_eq!(waker, 1, "the slot holds no waker");
-    }
-
     fn drop_sender(&self) {
-        let state = self.block.word(STATE);
-        match state.fetch_xor(1, self.leaving(Relaxed)) {
+        match self.state.fetch_xor(1, self.leaving(Relaxed)) {
             RECEIVING => {
-                self.take_waker();
-                state.swap(DISCONNECTED, AcqRel);
+                // Takes the waker.
+                self.block.touch();
+                self.state.swap(DISCONNECTED, AcqRel);
             }
             DISCONNECTED => self.block.free(),
             _ => {}
@@ -147,15 +140,20 @@ impl Channel {
     }
 
     fn drop_receiver(&self) {
-        let state = self.block.word(STATE);
-        let leaves_receiving = || state.compare_exchange(RECEIVING, EMPTY, Relaxed, Relaxed);
-        if self.waker_first == Form::Fixed && leaves_receiving().is_ok() {
-            self.take_waker();
+        let leave_receiving = || {
+            let left = self
+                .state
+                .compare_exchange(RECEIVING, EMPTY, Relaxed, Relaxed);
+            left.is_ok()
+        };
+        if self.waker_first == Form::Fixed && leave_receiving() {
+            // Drops the waker, and so do the lines below.
+            self.block.touch();
         }
         match self.disconnect() {
-            RECEIVING => self.take_waker(),
+            RECEIVING => self.block.touch(),
             UNPARKING => {
-                while state.load(Acquire) == UNPARKING {
+                while self.state.load(Acquire) == UNPARKING {
                     hint::pause();
                 }
                 self.block.free();
@@ -167,7 +165,7 @@ impl Channel {
 
     /// Gives up the receiver's end; returns the state before.
     fn disconnect(&self) -> u32 {
-        let state = self.block.word(STATE);
+        let state = &self.state;
         let order = self.leaving(Acquire);
         if self.waits_first == Form::Buggy {
             return state.swap(DISCONNECTED, order);
@@ -176,7 +174,10 @@ impl Channel {
             let old = state.load(Relaxed);
             if old == UNPARKING {
                 hint::pause();
-            } else if state.compare_exchange(old, DISCONNECTED, order, Relaxed).is_ok() {
+            } else if state
+                .compare_exchange(old, DISCONNECTED, order, Relaxed)
+                .is_ok()
+            {
                 return old;
             }
         }

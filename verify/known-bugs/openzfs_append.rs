@@ -9,8 +9,8 @@
 //! | 2 | locks 0..1, writes, moves the end to 1, unlocks | |
 //! | 3 | | locks 0..1, overwrites A's byte |
 //!
-//! - Issue: <https://github.com/openzfs/zfs/issues/6136> (the file is too short after concurrent
-//!   appends; the offset is not updated under the range lock)
+//! - Issue (open): <https://github.com/openzfs/zfs/issues/6136>. After concurrent appends the file is
+//!   too short; the report suspects that the offset is not updated under the range lock.
 //!
 //! The fixed form locks "from the end" and learns the offset from the lock, as ZFS's `RL_APPEND` does.
 //!

@@ -68,7 +68,10 @@ impl Lazy {
             Form::Fixed => Acquire,
         };
         let table = Box::into_raw(table);
-        match self.table.compare_exchange(ptr::null_mut(), table, Release, failure) {
+        match self
+            .table
+            .compare_exchange(ptr::null_mut(), table, Release, failure)
+        {
             Ok(_) => table,
             Err(winner) => {
                 // SAFETY: made above, and not published.

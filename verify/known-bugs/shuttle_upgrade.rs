@@ -50,7 +50,10 @@ impl RwLock {
     fn new(form: Form) -> Self {
         RwLock {
             form,
-            state: Mutex::new(State { permits: ALL, value: 0 }),
+            state: Mutex::new(State {
+                permits: ALL,
+                value: 0,
+            }),
             released: Condvar::new(),
         }
     }

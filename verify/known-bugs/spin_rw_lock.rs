@@ -53,7 +53,11 @@ impl RwLock {
     }
 
     fn increment(&self) {
-        while self.word.compare_exchange(0, WRITER, SeqCst, SeqCst).is_err() {
+        while self
+            .word
+            .compare_exchange(0, WRITER, SeqCst, SeqCst)
+            .is_err()
+        {
             hint::pause();
         }
         // SAFETY: the lock is held.

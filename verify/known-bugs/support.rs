@@ -38,10 +38,12 @@ impl Waiters {
     }
 }
 
-/// A heap block of words that several threads reach by its address and one of them frees.
+/// A heap block, of one word, that several threads reach by its address and one of them frees.
 ///
-/// The checker fails an execution that uses a word after [`free`](Block::free), frees twice, or uses
-/// a word without ordering that use before the freeing.
+/// The checker fails an execution that uses the word after [`free`](Block::free), frees twice, or
+/// uses the word without ordering that use before the freeing. The word by which a thread gives up
+/// the block must lie outside: loom is told of a use after the operation, which would then come too
+/// late.
 pub(crate) struct Block(*mut [AtomicU32]);
 
 // SAFETY: the words are atomics.
@@ -50,25 +52,23 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// Allocates a block of the given words.
-    pub(crate) fn new<const N: usize>(words: [u32; N]) -> Self {
-        let block = zeroed_slice::<AtomicU32>(N).expect("a few bytes");
-        for (word, value) in block.iter().zip(words) {
-            word.store(value, Relaxed);
-        }
-        Block(Box::into_raw(block))
+    /// Allocates a block.
+    pub(crate) fn new() -> Self {
+        Block(Box::into_raw(zeroed_slice(1).expect("a few bytes")))
     }
 
-    /// Returns word `index`.
-    pub(crate) fn word(&self, index: usize) -> &AtomicU32 {
+    /// Uses the word: stands for any access to what the block holds.
+    pub(crate) fn touch(&self) {
         // SAFETY: under a checker, freed memory stays allocated until the execution ends.
-        unsafe { &(&*self.0)[index] }
+        let word = unsafe { &(&*self.0)[0] };
+        // Relaxed: a plain access.
+        word.load(Relaxed);
     }
 
     /// Frees the block.
     pub(crate) fn free(&self) {
-        // Relaxed: the checker fails this use if the block was freed before.
-        self.word(0).load(Relaxed);
+        // The checker fails this use if the block was freed before.
+        self.touch();
         // SAFETY: the block was not freed before, or the line above has failed the execution.
         free_slice(unsafe { Box::from_raw(self.0) });
     }

@@ -80,7 +80,10 @@ impl Channel {
         }
         let mut state = self.state.load(Relaxed);
         while state & CLOSED == 0 {
-            match self.state.compare_exchange(state, state | SENT, AcqRel, Acquire) {
+            match self
+                .state
+                .compare_exchange(state, state | SENT, AcqRel, Acquire)
+            {
                 Ok(_) => break,
                 Err(now) => state = now,
             }
