@@ -1,7 +1,8 @@
 //! `affinitypool`: a task is queued and no worker is woken.
 //!
-//! A worker registers itself as parked, looks once more for a task, and parks. A producer queues its
-//! task, and looks for a parked worker to wake. Each side writes one word and reads the other's.
+//! A worker registers itself as parked, looks once more for a task, and parks. A producer queues
+//! its task, and looks for a parked worker to wake. Each side writes one word and reads the
+//! other's.
 //!
 //! | step | worker | producer |
 //! |---|---|---|

@@ -1,8 +1,8 @@
 //! Asterinas: a waiter for a file range sleeps on the queue of a lock that no longer exists.
 //!
-//! In Asterinas, a kernel in Rust, each held range of a file owns a wait queue. A thread that finds a
-//! conflicting range sleeps on that range's queue. An owner that locks its range again in another
-//! mode *replaces* the range, and the queue with it.
+//! In Asterinas, a kernel in Rust, each held range of a file owns a wait queue. A thread that
+//! finds a conflicting range sleeps on that range's queue. An owner that locks its range again in
+//! another mode *replaces* the range, and the queue with it.
 //!
 //! | step | owner | waiter |
 //! |---|---|---|

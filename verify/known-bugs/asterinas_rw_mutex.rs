@@ -1,11 +1,11 @@
 //! Asterinas `RwMutex`: two releases that wake nobody.
 //!
-//! The lock is one word: a writer bit, an upgradeable-reader bit and a count of readers. A thread that
-//! cannot lock sleeps in a wait queue and retries when it is woken.
+//! The lock is one word: a writer bit, an upgradeable-reader bit and a count of readers. A thread
+//! that cannot lock sleeps in a wait queue and retries when it is woken.
 //!
-//! **The old value compared with the new one.** Dropping the upgradeable guard subtracts its bit and
-//! wakes the queue if the result of `fetch_sub` is 0. But `fetch_sub` returns the *previous* value,
-//! which holds the bit.
+//! **The old value compared with the new one.** Dropping the upgradeable guard subtracts its bit
+//! and wakes the queue if the result of `fetch_sub` is 0. But `fetch_sub` returns the *previous*
+//! value, which holds the bit.
 //!
 //! | step | upgradeable reader | writer |
 //! |---|---|---|
@@ -16,10 +16,10 @@
 //! - Issue: <https://github.com/asterinas/asterinas/issues/1303>
 //! - Fix: <https://github.com/asterinas/asterinas/pull/1309>
 //!
-//! **A failed try that holds up a writer.** `try_read` counts itself as a reader first, and takes that
-//! back without a wake if a writer holds the lock. Whether this can lose a wakeup was a hypothesis; the
-//! program shows that it does. The code is still so; a related report says that the passing reader can
-//! make a downgrade spin.
+//! **A failed try that holds up a writer.** `try_read` counts itself as a reader first, and takes
+//! that back without a wake if a writer holds the lock. Whether this can lose a wakeup was a
+//! hypothesis; the program shows that it does. The code is still so; a related report says that
+//! the passing reader can make a downgrade spin.
 //!
 //! | step | writer A | `try_read` | writer B |
 //! |---|---|---|---|

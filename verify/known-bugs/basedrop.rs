@@ -1,11 +1,11 @@
 //! `basedrop`: `SharedCell::get` and `SharedCell::replace` miss each other.
 //!
-//! A reader announces itself in a counter, loads the pointer, and takes a reference. A writer swaps the
-//! pointer, waits until no reader is announced, and gives up the old reference.
+//! A reader announces itself in a counter, loads the pointer, and takes a reference. A writer
+//! swaps the pointer, waits until no reader is announced, and gives up the old reference.
 //!
-//! **Store buffering (open).** Each side writes one word and then reads the other. Only the reader's
-//! operations are SeqCst; the writer's swap is AcqRel and its load Relaxed. So both reads may miss the
-//! other side's write.
+//! **Store buffering (open).** Each side writes one word and then reads the other. Only the
+//! reader's operations are SeqCst; the writer's swap is AcqRel and its load Relaxed. So both reads
+//! may miss the other side's write.
 //!
 //! | step | reader | writer |
 //! |---|---|---|
@@ -20,11 +20,11 @@
 //! Every interleaving is correct under sequential consistency, so shuttle and mode `rmw-load` pass
 //! both forms. Loom in mode `weak` finds it.
 //!
-//! **The reader's departure (the same lines).** The reader increments the count Relaxed and leaves with
-//! a Relaxed `fetch_sub`. Nothing orders the two. So the writer may see the reader gone and give up the
-//! last reference before the increment takes effect. This is load buffering: each read-modify-write
-//! reads from one that comes later in program order on the other side. Loom executes operations in
-//! program order, and cannot show it.
+//! **The reader's departure (the same lines).** The reader increments the count Relaxed and leaves
+//! with a Relaxed `fetch_sub`. Nothing orders the two. So the writer may see the reader gone and
+//! give up the last reference before the increment takes effect. This is load buffering: each
+//! read-modify-write reads from one that comes later in program order on the other side. Loom
+//! executes operations in program order, and cannot show it.
 
 use spanlock_sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
 use spanlock_verify::{Form, KnownBug, Program};

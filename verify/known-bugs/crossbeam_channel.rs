@@ -1,8 +1,8 @@
 //! `crossbeam-channel` 0.5.12 to 0.5.14: an unbounded channel frees its first block twice.
 //!
-//! The first sender installs a block in `tail_block` and then in `head_block`. When the last receiver
-//! leaves, it takes the block out of `head_block`, leaving null, and frees it with its messages. The
-//! channel's `Drop` frees whatever `head_block` still holds.
+//! The first sender installs a block in `tail_block` and then in `head_block`. When the last
+//! receiver leaves, it takes the block out of `head_block`, leaving null, and frees it with its
+//! messages. The channel's `Drop` frees whatever `head_block` still holds.
 //!
 //! | step | sender A | sender B | last receiver |
 //! |---|---|---|---|

@@ -1,9 +1,9 @@
 //! Linux range lock (patches of 2019): cancelling one waiting reader grants another.
 //!
-//! Each request counts the conflicting requests that came before it. It is granted when the count is
-//! 0. A request that leaves subtracts itself from the requests that it conflicts with. A reader that
-//! is cancelled by a signal forgets first that it is a reader, and so subtracts itself from readers
-//! that never counted it.
+//! Each request counts the conflicting requests that came before it. It is granted when the count
+//! is 0. A request that leaves subtracts itself from the requests that it conflicts with. A reader
+//! that is cancelled by a signal forgets first that it is a reader, and so subtracts itself from
+//! readers that never counted it.
 //!
 //! | step | writer W | reader R1 | reader R2 |
 //! |---|---|---|---|
@@ -16,8 +16,8 @@
 //!
 //! - Background: <https://lwn.net/Articles/724502/>. The patches were not merged.
 //!
-//! It is an interleaving bug: loom and shuttle find it. (The other bug of these patches, a `try` that
-//! fails in a free gap, needs no second thread and is no entry here.)
+//! It is an interleaving bug: loom and shuttle find it. (The other bug of these patches, a `try`
+//! that fails in a free gap, needs no second thread and is no entry here.)
 
 use spanlock_sync::{Condvar, Mutex};
 use spanlock_verify::{Form, KnownBug, Program};
@@ -121,7 +121,8 @@ impl RangeLock {
         };
         for other in &mut requests[later..] {
             if kind == Kind::Writer || other.kind == Kind::Writer {
-                // Saturating: in the buggy form the writer comes after the reader that took its place.
+                // Saturating: in the buggy form the writer comes after the reader that took its
+                // place.
                 other.blocked_by = other.blocked_by.saturating_sub(1);
             }
         }

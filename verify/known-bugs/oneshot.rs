@@ -1,11 +1,12 @@
 //! `oneshot`: three ways to free the channel while the other end still uses it.
 //!
-//! The channel is a heap block with a state and a slot for the receiver's waker. (Here the state lies
-//! beside the block.) The end that leaves second frees it. A receiver that was polled has written its waker and set the state to `RECEIVING`.
-//! The sender takes the waker in state `UNPARKING`, which it ends itself.
+//! The channel is a heap block with a state and a slot for the receiver's waker. (Here the state
+//! lies beside the block.) The end that leaves second frees it. A receiver that was polled has
+//! written its waker and set the state to `RECEIVING`. The sender takes the waker in state
+//! `UNPARKING`, which it ends itself.
 //!
-//! **A polled receiver is dropped (0.1.11).** The receiver gives up its end first and drops its waker
-//! afterwards.
+//! **A polled receiver is dropped (0.1.11).** The receiver gives up its end first and drops its
+//! waker afterwards.
 //!
 //! | step | receiver's drop | sender's drop |
 //! |---|---|---|
@@ -14,11 +15,12 @@
 //! | 3 | drops the waker in the freed channel | |
 //!
 //! - Advisory: RUSTSEC-2026-0005, <https://github.com/faern/oneshot/issues/73>
-//! - Fix (0.1.12): <https://github.com/faern/oneshot/pull/74>: leave `RECEIVING` for `EMPTY`, drop the
-//!   waker, then disconnect.
+//! - Fix (0.1.12): <https://github.com/faern/oneshot/pull/74>: leave `RECEIVING` for `EMPTY`, drop
+//!   the waker, then disconnect.
 //!
-//! **A receiver is dropped while the sender takes its waker (0.1.11 to 0.2.1, open).** The receiver
-//! overwrites `UNPARKING` with `DISCONNECTED`, and then takes its own value for the sender's.
+//! **A receiver is dropped while the sender takes its waker (0.1.11 to 0.2.1, open).** The
+//! receiver overwrites `UNPARKING` with `DISCONNECTED`, and then takes its own value for the
+//! sender's.
 //!
 //! | step | receiver's drop | sender's drop |
 //! |---|---|---|
@@ -30,13 +32,14 @@
 //! - Issue: <https://github.com/faern/oneshot/issues/87>
 //! - The fixed form waits until the state is no longer `UNPARKING` before it writes to it.
 //!
-//! **The orderings of both drops (0.1.11).** The sender's `fetch_xor` was Relaxed and the receiver's
-//! swap only Acquire. So the end that frees is not ordered after the other end's last use.
+//! **The orderings of both drops (0.1.11).** The sender's `fetch_xor` was Relaxed and the
+//! receiver's swap only Acquire. So the end that frees is not ordered after the other end's last
+//! use.
 //!
 //! - Fix (0.1.12): AcqRel on both sides, <https://github.com/faern/oneshot/pull/72>
 //!
-//! The first two are interleavings that use freed memory: loom and shuttle find them. The third frees
-//! after the use in every interleaving, but without synchronization: only loom sees that.
+//! The first two are interleavings that use freed memory: loom and shuttle find them. The third
+//! frees after the use in every interleaving, but without synchronization: only loom sees that.
 
 use spanlock_sync::atomic::AtomicU32;
 use spanlock_sync::atomic::Ordering::{self, *};

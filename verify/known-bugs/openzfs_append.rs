@@ -1,7 +1,8 @@
 //! OpenZFS: two appends choose the same offset.
 //!
-//! A write in append mode goes to the end of the file. The offset must be chosen under the range lock;
-//! code that chooses it first and then locks the range at that offset overwrites another append.
+//! A write in append mode goes to the end of the file. The offset must be chosen under the range
+//! lock; code that chooses it first and then locks the range at that offset overwrites another
+//! append.
 //!
 //! | step | writer A | writer B |
 //! |---|---|---|
@@ -9,10 +10,11 @@
 //! | 2 | locks 0..1, writes, moves the end to 1, unlocks | |
 //! | 3 | | locks 0..1, overwrites A's byte |
 //!
-//! - Issue (open): <https://github.com/openzfs/zfs/issues/6136>. After concurrent appends the file is
-//!   too short; the report suspects that the offset is not updated under the range lock.
+//! - Issue (open): <https://github.com/openzfs/zfs/issues/6136>. After concurrent appends the file
+//!   is too short; the report suspects that the offset is not updated under the range lock.
 //!
-//! The fixed form locks "from the end" and learns the offset from the lock, as ZFS's `RL_APPEND` does.
+//! The fixed form locks "from the end" and learns the offset from the lock, as ZFS's `RL_APPEND`
+//! does.
 //!
 //! It is an interleaving bug: loom and shuttle find it.
 

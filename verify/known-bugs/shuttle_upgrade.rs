@@ -1,8 +1,8 @@
 //! `shuttle-parking_lot`: a writer enters in the middle of an upgrade.
 //!
-//! The model of `parking_lot`'s `RwLock` in shuttle itself upgraded an upgradeable read by releasing
-//! its permit and then acquiring all of them. A writer that waits gets the lock in between, though an
-//! upgradeable reader relies on the value that it has read.
+//! The model of `parking_lot`'s `RwLock` in shuttle itself upgraded an upgradeable read by
+//! releasing its permit and then acquiring all of them. A writer that waits gets the lock in
+//! between, though an upgradeable reader relies on the value that it has read.
 //!
 //! | step | upgradeable reader | writer |
 //! |---|---|---|
@@ -12,7 +12,8 @@
 //! | 4 | | is granted, writes 1, unlocks |
 //! | 5 | is granted for writing, and finds 1 | |
 //!
-//! - Fix: keep the permit and acquire the missing ones, <https://github.com/awslabs/shuttle/pull/351>
+//! - Fix: keep the permit and acquire the missing ones,
+//!   <https://github.com/awslabs/shuttle/pull/351>
 //!
 //! It is an interleaving bug: loom and shuttle find it.
 

@@ -1,7 +1,7 @@
 //! `spin`: `downgrade_to_upgradeable` believes that no other thread changes the word.
 //!
-//! The word has a writer bit, an upgradeable bit and a count of readers. `try_upgradeable_read` and
-//! `try_read` first change the word and then look whether they were allowed to. A failed
+//! The word has a writer bit, an upgradeable bit and a count of readers. `try_upgradeable_read`
+//! and `try_read` first change the word and then look whether they were allowed to. A failed
 //! `try_upgradeable_read` even leaves its bit behind, for the writer to clear.
 //!
 //! **The assertion (open).** The downgrade asserts that the upgradeable bit is clear.
@@ -14,8 +14,9 @@
 //!
 //! - Issue: <https://github.com/zesterer/spin-rs/issues/169>
 //!
-//! **The plain store.** The same function stores the upgradeable bit over the whole word, and so loses
-//! the count of a failing `try_read`. This was seen while the issue was re-created; it is not reported.
+//! **The plain store.** The same function stores the upgradeable bit over the whole word, and so
+//! loses the count of a failing `try_read`. This was seen while the issue was re-created; it is
+//! not reported.
 //!
 //! | step | writer | `try_read` |
 //! |---|---|---|

@@ -42,8 +42,8 @@ impl Waiters {
 ///
 /// The checker fails an execution that uses the word after [`free`](Block::free), frees twice, or
 /// uses the word without ordering that use before the freeing. The word by which a thread gives up
-/// the block must lie outside: loom is told of a use after the operation, which would then come too
-/// late.
+/// the block must lie outside: loom is told of a use after the operation, which would then come
+/// too late.
 pub(crate) struct Block(*mut [AtomicU32]);
 
 // SAFETY: the words are atomics.

@@ -13,8 +13,8 @@
 //! - Advisory: RUSTSEC-2022-0006, <https://github.com/Amanieu/thread_local-rs/issues/33>
 //! - Fix (1.1.4): an Acquire load, <https://github.com/Amanieu/thread_local-rs/pull/34>
 //!
-//! Only the ordering is wrong. Loom finds the race on the entry, in both modes; shuttle passes both
-//! forms.
+//! Only the ordering is wrong. Loom finds the race on the entry, in both modes; shuttle passes
+//! both forms.
 
 use std::ptr;
 

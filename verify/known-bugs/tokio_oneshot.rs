@@ -10,8 +10,8 @@
 //! - Fix (1.13.1): do not set `SENT` once the channel is closed,
 //!   <https://github.com/tokio-rs/tokio/pull/4226>
 //!
-//! Loom sees a race on the cell. Shuttle does not look at cells, but finds the interleaving in which
-//! the sender comes second and has nothing left to return.
+//! Loom sees a race on the cell. Shuttle does not look at cells, but finds the interleaving in
+//! which the sender comes second and has nothing left to return.
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
