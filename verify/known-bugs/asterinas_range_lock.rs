@@ -12,7 +12,8 @@
 //! | 4 | | wakes, still finds a conflict, sleeps on the *old* queue |
 //! | 5 | unlocks; wakes the *new* queue | sleeps forever |
 //!
-//! The fix looks up the conflicting range anew on each attempt and enqueues on its current queue.
+//! Since the fix, the waiter looks up the conflicting range on each attempt and enqueues on its
+//! current queue.
 //!
 //! - Issue: <https://github.com/asterinas/asterinas/issues/1464>
 //! - Fix: <https://github.com/asterinas/asterinas/pull/1466>
