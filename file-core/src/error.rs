@@ -52,7 +52,7 @@ impl fmt::Display for Place {
 #[non_exhaustive]
 pub enum Error {
     /// The region does not hold a volume of this crate.
-    #[error("no volume here: {}", why_no_volume(*.len))]
+    #[error("no volume here: {}", not_a_volume_reason(*.len))]
     NotAVolume {
         /// The region's size in bytes.
         len: u64,
@@ -195,7 +195,7 @@ pub enum Error {
 }
 
 /// The rest of [`Error::NotAVolume`].
-fn why_no_volume(len: u64) -> String {
+fn not_a_volume_reason(len: u64) -> String {
     let least = MIN_PAGES * PAGE_BYTES;
     if len < least {
         return format!(

@@ -1,4 +1,4 @@
-//! The volume: formatting, opening, names, numbers.
+//! The volume: formatting, opening, file names, and statistics.
 
 use core::convert::Infallible;
 use core::fmt;
@@ -22,10 +22,10 @@ use crate::medium::{Medium, Space};
 use crate::options::{CheckReport, DamagedPage, FormatOptions, RecoveryReport, Stats};
 use crate::recover::Recovery;
 
-/// Makes the range lock of a file that must have the given capacity in bytes, or says why not.
+/// Creates the range lock of a file, given its capacity in bytes, or returns the reason it cannot.
 type LockFactory<L> = Box<dyn Fn(u64) -> Result<L, String> + Send + Sync>;
 
-/// What all handles to a volume share.
+/// The state shared by all handles to a volume.
 pub(crate) struct Volume<P, L> {
     pub(crate) medium: Medium<P>,
     directory: Directory<L>,
@@ -34,12 +34,13 @@ pub(crate) struct Volume<P, L> {
 
 /// A volume: a flat directory of files in a region of persistent memory.
 ///
-/// Clones are handles to the same volume, for any number of threads. Nothing needs to be done at
-/// the end: what has returned is durable, and dropping the last handle writes nothing.
+/// Clones are handles to the same volume and may be used by any number of threads. A volume needs
+/// no shutdown: every operation is durable when it returns, and dropping the last handle writes
+/// nothing.
 ///
-/// `P` is the region, `L` the range lock of each file; `Box<dyn RawRangeLock>` is one, for a choice
-/// at run time. At most one volume may be open on a region at a time; the region's type has to see
-/// to that.
+/// `P` is the region and `L` is the type of each file's range lock. To choose the lock at run time,
+/// use `Box<dyn RawRangeLock>`. At most one volume may be open on a region at a time; the region's
+/// type must ensure that.
 ///
 /// ```
 /// use spanlock_range_lock::RwCounter;
@@ -65,19 +66,23 @@ pub struct FileCore<P: Pmem, L: RawRangeLock> {
 }
 
 impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
-    /// Makes an empty volume of the whole region; what the region held is lost.
+    /// Formats the whole region as an empty volume. The previous content of the region is lost.
     ///
-    /// `locks` makes the range lock of a file. It is called for each file that the volume opens or
-    /// creates, with the capacity in bytes that the lock must have: the volume's
-    /// [`max_file_size`](Self::max_file_size). It is called while nothing is locked and before
-    /// anything is changed: so it may take its time, use the volume, and panic, and then the file was
-    /// not created. If two threads create one file at once, the slower one's lock is dropped. For
-    /// locks that can fail there is [`try_format`](Self::try_format).
+    /// `locks` creates the range lock of a file. It is called for each file that the volume opens
+    /// or creates, with the capacity in bytes that the lock must have
+    /// ([`max_file_size`](Self::max_file_size)).
     ///
-    /// A crash before this returns leaves what was there before, no volume, or the empty volume.
+    /// No lock is held during the call and nothing has been changed yet. So `locks` may block and
+    /// may use the volume. If it panics, the file is not created. If two threads create the same
+    /// file at once, the slower thread's lock is dropped. For locks whose creation can fail, use
+    /// [`try_format`](Self::try_format).
+    ///
+    /// After a crash during this call, the region holds its previous volume, no volume, or the
+    /// empty volume.
     ///
     /// # Errors
-    /// [`Error::BadFormat`]: the region has less than 64 KiB or too much, or an option does not fit it. Nothing was written.
+    /// [`Error::BadFormat`] if the region is smaller than 64 KiB or too large, or if an option does
+    /// not fit it. Nothing has been written then.
     pub fn format(
         pmem: P,
         options: &FormatOptions,
@@ -88,11 +93,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         })
     }
 
-    /// As [`format`](Self::format), with a factory that may fail: creating a file then returns
-    /// [`Error::NoLock`], with what its error prints.
+    /// Formats like [`format`](Self::format), with a lock factory that may fail. Creating a file
+    /// then returns [`Error::NoLock`] with the factory's error message.
     ///
     /// # Errors
-    /// As [`format`](Self::format): this makes no lock yet.
+    /// Same as [`format`](Self::format): formatting itself creates no lock.
     pub fn try_format<E: fmt::Display>(
         pmem: P,
         options: &FormatOptions,
@@ -101,7 +106,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         let geometry = format::plan(pmem.len(), options)?;
         format::write(&pmem, &geometry);
         let alloc = Allocator::new(geometry.data_start(), geometry.data_pages());
-        alloc.give(Extent {
+        alloc.release(Extent {
             start: geometry.data_start(),
             len: geometry.data_pages(),
         });
@@ -124,12 +129,12 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         Ok(Self::assemble(medium, directory, boxed(locks)))
     }
 
-    /// Opens a formatted volume: everything that has returned before is there, nothing that has not
-    /// is there in part.
+    /// Opens a formatted volume. All operations that returned before are present; every other
+    /// operation is present as a whole or not at all.
     ///
-    /// `locks` as in [`format`](Self::format); for locks that can fail there is
-    /// [`try_open`](Self::try_open). Reads all logs, in time proportional to their size. Writes
-    /// nothing, except one superblock over the other if one is damaged.
+    /// `locks` is the same as in [`format`](Self::format); for locks whose creation can fail, use
+    /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
+    /// size. It writes nothing, except that it repairs a damaged superblock from the other one.
     ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], [`Error::Corrupt`].
@@ -140,11 +145,11 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         Self::try_open(pmem, move |capacity| Ok::<_, Infallible>(locks(capacity)))
     }
 
-    /// As [`open`](Self::open), with a factory that may fail.
+    /// Opens like [`open`](Self::open), with a lock factory that may fail.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and [`Error::NoLock`] for the first file that the factory makes no
-    /// lock for. Later, creating a file may return it.
+    /// Same as [`open`](Self::open), and [`Error::NoLock`] for the first file whose lock the
+    /// factory fails to create. Creating a file later may also return it.
     pub fn try_open<E: fmt::Display>(
         pmem: P,
         locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
@@ -178,7 +183,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
                 return Err(Error::corrupt("two files of one name", number, at));
             }
         }
-        recovery.free_extents(&mut |extent| space.alloc.give(extent));
+        recovery.free_extents(&mut |extent| space.alloc.release(extent));
         space.count_log_pages(recovery.report.log_pages);
         let mut report = recovery.report;
         report.files = files.len() as u64;
@@ -207,7 +212,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
     }
 
-    /// Creates an empty file, durably. Blocks while another operation on names is under way.
+    /// Creates an empty file, durably. Blocks while another thread creates, opens, removes or lists
+    /// files.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NameInvalid`], [`Error::NameTooLong`], [`Error::NoInodes`],
@@ -220,7 +226,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         if self.exists(name) {
             return Err(exists());
         }
-        // The factory is the caller's: not under the directory's mutex.
+        // The factory is user code, so it must not run under the directory's mutex.
         let lock = self.make_lock(name)?;
         let mut state = self.volume.directory.lock();
         if state.files.contains_key(name) {
@@ -229,7 +235,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         self.add(&mut state, name, lock)
     }
 
-    /// Opens a file. Blocks while another operation on names is under way.
+    /// Opens a file. Blocks while another thread creates, opens, removes or lists files.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NameInvalid`], [`Error::NameTooLong`].
@@ -243,16 +249,16 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
     }
 
-    /// Opens a file, and creates it first if there is none.
+    /// Opens a file, creating it first if it does not exist.
     ///
     /// # Errors
-    /// As [`create`](Self::create), except [`Error::Exists`].
+    /// Same as [`create`](Self::create), except [`Error::Exists`].
     pub fn open_or_create(&self, name: &str) -> Result<File<P, L>, Error> {
         match self.open_file(name) {
             Err(Error::NotFound { .. }) => {}
             found => return found,
         }
-        // As in `create`.
+        // User code must not run under the mutex, as in `create`.
         let lock = self.make_lock(name)?;
         let mut state = self.volume.directory.lock();
         if let Some(entry) = state.files.get(name) {
@@ -263,12 +269,13 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
 
     /// Removes a file, durably.
     ///
-    /// As in POSIX, handles that are open keep working, on a file without a name: its pages and its
-    /// inode become free when the last of them is dropped, or when the volume is opened again. The
-    /// name can be used at once. Blocks while another operation on names is under way.
+    /// As in POSIX, open handles keep working on the unnamed file. Its pages and its inode become
+    /// free when the last handle is dropped, or when the volume is next opened. The name can be
+    /// reused at once. Blocks while another thread creates, opens, removes or lists files.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NameInvalid`], [`Error::NameTooLong`]. A full volume is none: removing takes no space.
+    /// [`Error::NotFound`], [`Error::NameInvalid`], [`Error::NameTooLong`], [`Error::Poisoned`].
+    /// Removal works on a full volume because it takes no space.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         check_name(name)?;
         let mut state = self.volume.directory.lock();
@@ -276,19 +283,19 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             .volume
             .directory
             .remove(&mut state, &self.volume.medium, name)?;
-        // Freeing a large file takes a while: not under the directory's lock.
+        // Freeing a large file takes a while, so release the directory's mutex first.
         drop(state);
         drop(inode);
         Ok(())
     }
 
-    /// Whether there is a file of this name.
+    /// Returns whether a file of this name exists.
     pub fn exists(&self, name: &str) -> bool {
         self.volume.directory.lock().files.contains_key(name)
     }
 
-    /// All files with their sizes in bytes, in the order of their names' bytes. The names are of
-    /// one instant.
+    /// Returns all files with their sizes in bytes, sorted by the bytes of their names. The set of
+    /// names is a consistent snapshot; the sizes are not.
     pub fn list(&self) -> Vec<(String, u64)> {
         let state = self.volume.directory.lock();
         state
@@ -298,7 +305,7 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
             .collect()
     }
 
-    /// The volume's numbers.
+    /// Returns the volume's statistics.
     pub fn stats(&self) -> Stats {
         let Medium {
             geometry, space, ..
@@ -316,14 +323,15 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         }
     }
 
-    /// Reads every data page of every file and compares it with its checksum. (Metadata needs no
-    /// such pass: opening checks all of it.)
+    /// Reads every data page of every file and compares it with its checksum. Metadata needs no
+    /// such pass, because opening the volume checks all of it.
     ///
-    /// Runs beside readers and writers; holds one page at a time. In a volume without data
-    /// checksums it reads nothing.
+    /// The check runs concurrently with readers and writers and locks one page at a time. In a
+    /// volume without data checksums it reads nothing.
     ///
     /// # Errors
-    /// [`Error::Lock`] if a file's range lock is too small. Damaged pages are no error, but in the report.
+    /// [`Error::Lock`] if a file's range lock is too small. Damaged pages are listed in the report
+    /// and are not an error.
     pub fn check(&self) -> Result<CheckReport, Error> {
         let mut report = CheckReport::default();
         if !self.volume.medium.geometry.data_checksums {
@@ -349,8 +357,8 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         inode: &Inode<L>,
         report: &mut CheckReport,
     ) -> Result<(), Error> {
-        // Which pages there are is a hint, as nothing is held yet. Holes of a sparse file cost
-        // nothing so.
+        // Nothing is locked yet, so the list of pages is only a hint. Collecting it first avoids
+        // visiting the holes of a sparse file.
         let mut pages = Vec::new();
         inode
             .index
@@ -376,12 +384,13 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
         Ok(())
     }
 
-    /// The region.
+    /// Returns the region.
     pub fn pmem(&self) -> &P {
         &self.volume.medium.pmem
     }
 
-    /// The size in bytes that no file of this volume can exceed; chosen when it was formatted.
+    /// Returns the largest size in bytes that a file of this volume can have. It was chosen when
+    /// the volume was formatted.
     pub fn max_file_size(&self) -> u64 {
         self.volume.medium.geometry.max_file_size
     }
@@ -417,14 +426,14 @@ impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
     }
 }
 
-/// A factory that may fail, as a volume keeps it.
+/// Boxes a factory, converting its error to a message.
 fn boxed<L, E: fmt::Display>(
     locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
 ) -> LockFactory<L> {
     Box::new(move |capacity| locks(capacity).map_err(|error| error.to_string()))
 }
 
-/// The lock of the file `name`.
+/// Creates the range lock of the file `name`.
 fn make_lock<L>(locks: &LockFactory<L>, geometry: &Geometry, name: &str) -> Result<L, Error> {
     let capacity = geometry.max_file_size;
     locks(capacity).map_err(|why| Error::NoLock {

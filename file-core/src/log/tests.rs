@@ -30,7 +30,7 @@ fn medium() -> Medium<MappedFile> {
     let geometry = format::plan(16 << 12, &FormatOptions::new()).unwrap();
     let (start, len) = (geometry.data_start(), geometry.data_pages());
     let alloc = Allocator::new(start, len);
-    alloc.give(Extent { start, len });
+    alloc.release(Extent { start, len });
     Medium {
         pmem,
         geometry,
