@@ -132,7 +132,7 @@ impl FromStr for Line {
             "end" => Some(Line::End),
             _ => None,
         };
-        read().ok_or_else(|| format!("no line of the child: {line:?}"))
+        read().ok_or_else(|| format!("not a line of the child: {line:?}"))
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_as_they_were_written() {
+    fn a_displayed_line_parses_to_itself() {
         let file = "a folder/a file".to_owned();
         let overwrite = Overwrite {
             seed: u64::MAX,

@@ -29,7 +29,7 @@
 //!
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
-//! | A | [`Index::publish_root`], [`Inner::child_or_insert`]: CAS, Release | B | a new node's content |
+//! | A | CAS in [`Index::publish_root`], [`Inner::child_or_insert`], Release | B | a new node |
 //! | B | loads of root and children, and the CAS's failure, Acquire | A | |
 //!
 //! Value words are Relaxed because X3 orders every access. A reader holds the range lock shared, so

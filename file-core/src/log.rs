@@ -20,7 +20,7 @@
 //!   appends after all earlier conflicting holders.
 //!
 //! ```text
-//!   inode ──head──► page ──next──► page ──next──► page        one chain: (inode, generation, epoch)
+//!   inode ──head──► page ──next──► page ──next──► page       one chain: (inode, generation, epoch)
 //!                   │ 63 slots │   │ 63 slots │   │ 63 slots │    numbered throughout: 0, 1 …
 //!                     ██░███████     █████░░███     ██·······
 //!                        ▲                ▲           ▲

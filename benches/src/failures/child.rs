@@ -1,6 +1,6 @@
-//! A run in a process of its own, since it may hang or die; and the look at what is left.
+//! A run in a separate process, because it may hang or die, and the check of what is left.
 //!
-//! Each line is one write to a pipe, so it is there as a whole or not at all.
+//! Each line of output is a single write to a pipe, so it arrives whole or not at all.
 
 use std::fmt;
 use std::io::Write;
@@ -20,38 +20,38 @@ use super::record::Id;
 use crate::journal::calls;
 use crate::journal::peers::Peer;
 
-/// Where the contestant's files are, in the folder of a run.
+/// Subfolder of the contestant's files in the folder of a run.
 pub const FILES: &str = "files";
-/// Where what is durable of them is.
+/// Subfolder of the durable content of these files.
 pub const DURABLE: &str = "durable";
 
-/// What a child tells.
+/// A line of output from a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// The planned failure happened.
     Failed,
-    /// This record is durable, says the contestant.
+    /// The contestant reported this record as durable.
     Acknowledged(Id),
-    /// A caller was told an error.
+    /// A caller received an error.
     Told(String),
     /// A thread panicked.
     Panicked(String),
-    /// The log was opened again, as its documentation wants.
+    /// The log was reopened, as its documentation requires after an error.
     Reopened,
-    /// It could not be.
+    /// Reopening failed.
     NotReopened(String),
-    /// All went its way: so many writes and flushes.
+    /// The run ended normally, after this many writes and flushes.
     Ended {
-        /// Of all files.
+        /// Writes to all files.
         writes: u64,
-        /// Of all files.
+        /// Flushes of all files.
         flushes: u64,
     },
-    /// This record is there after a power cut.
+    /// This record exists after a power cut.
     Found(Id),
-    /// Something is there that was never appended.
+    /// The log contains a record that was never appended.
     Foreign,
-    /// All that is there has been told.
+    /// Everything that exists has been reported.
     Read,
 }
 
@@ -99,18 +99,18 @@ impl FromStr for Line {
             "read" => Some(Line::Read),
             _ => None,
         };
-        read.ok_or_else(|| format!("no line of a child: {line:?}"))
+        read.ok_or_else(|| format!("not a line of a child: {line:?}"))
     }
 }
 
-/// Tells the parent. If it is gone, nobody is there to be told so.
+/// Sends a line to the parent. Errors are ignored, because they mean that the parent is gone.
 fn tell(line: Line) {
     let mut text = line.to_string().replace('\n', " ");
     text.push('\n');
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// What a run is.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Threads that append at once.
@@ -119,7 +119,7 @@ pub struct Size {
     pub records: u32,
 }
 
-/// What goes on in both kinds of children: they end with their parent, and tell of panics.
+/// Prepares a child of either kind: it ends with its parent and reports panics.
 fn begin(panics_abort: bool) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     std::panic::set_hook(Box::new(move |panic| {
@@ -132,7 +132,8 @@ fn begin(panics_abort: bool) -> Result<()> {
     Ok(())
 }
 
-/// What a panic says, and where: of the path so much that one sees whose file it is.
+/// Returns the message and location of a panic, with the path shortened to what identifies the
+/// file.
 fn message(panic: &PanicHookInfo<'_>) -> String {
     let text = panic.payload_as_str().unwrap_or("no message");
     let Some(place) = panic.location() else {
@@ -146,11 +147,11 @@ fn message(panic: &PanicHookInfo<'_>) -> String {
 /// Runs a contestant in `folder` under a plan.
 ///
 /// # Errors
-/// It cannot be made, before anything fails; the folder cannot be used.
+/// The contestant cannot be created, or the folder cannot be used.
 pub fn run(contestant: Contestant, plan: Option<Plan>, folder: &Path, size: Size) -> Result<()> {
     begin(contestant.panics_abort)?;
     let files = folder.join(FILES);
-    std::fs::create_dir_all(&files).context("making the folder of files")?;
+    std::fs::create_dir_all(&files).context("creating the folder of files")?;
     let medium = Medium::new(&files, &folder.join(DURABLE), || tell(Line::Failed))?;
     let medium = Arc::new(medium);
     let _watch = calls::watch(&files, medium.clone())?;
@@ -171,7 +172,7 @@ pub fn run(contestant: Contestant, plan: Option<Plan>, folder: &Path, size: Size
             scope.spawn(move || run.thread(thread, size.records));
         }
     });
-    // Whoever closes it is a caller, too.
+    // Closing counts as a caller too: its errors and panics are reported.
     if let Some(log) = run.log.into_inner().log {
         let closed = catch_unwind(AssertUnwindSafe(|| log.close()));
         if let Ok(Err(error)) = closed {
@@ -191,7 +192,7 @@ struct Run<'a> {
 }
 
 struct Opened {
-    /// Nothing if it could not be opened again.
+    /// `None` if it could not be reopened.
     log: Option<Box<dyn Peer>>,
     times: u32,
 }
@@ -203,13 +204,13 @@ impl Run<'_> {
             let appended = catch_unwind(AssertUnwindSafe(|| self.append(id)));
             match appended {
                 Ok(true) => {}
-                // Without a log, or after a panic: the thread is gone.
+                // There is no log any more, or the thread panicked.
                 Ok(false) | Err(_) => return,
             }
         }
     }
 
-    /// Appends a record. False if there is no log any more.
+    /// Appends a record. Returns false if there is no log any more.
     fn append(&self, id: Id) -> bool {
         let opened = self.log.read();
         let Some(log) = &opened.log else {
@@ -228,7 +229,7 @@ impl Run<'_> {
         true
     }
 
-    /// Opens the log again, unless another thread has done so since it was opened the `times`th time.
+    /// Reopens the log, unless another thread has done so since it was opened the `times`th time.
     fn reopen(&self, times: u32) {
         let mut opened = self.log.write();
         if opened.times != times {
@@ -236,7 +237,8 @@ impl Run<'_> {
         }
         opened.times += 1;
         opened.log = None;
-        // The first flush after a loss tells of it, perhaps to whoever opens the log: so once more.
+        // The first flush after a loss reports it, possibly while the log is being opened, so try
+        // twice.
         for is_last in [false, true] {
             match self.contestant.open(self.files, self.medium) {
                 Ok(log) => {
@@ -250,10 +252,11 @@ impl Run<'_> {
     }
 }
 
-/// Reads what a power cut has left in `folder`. What the contestant says when it cannot be opened there is told as a line.
+/// Reads what a power cut has left in `folder`. If the contestant cannot be opened there, its error
+/// is reported as a line.
 ///
 /// # Errors
-/// The system's.
+/// The error of the operating system.
 pub fn read(contestant: &Contestant, folder: &Path) -> Result<()> {
     begin(contestant.panics_abort)?;
     match (contestant.records)(folder) {
@@ -273,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_as_they_were_written() {
+    fn a_displayed_line_parses_to_itself() {
         let id = Id { thread: 3, nth: 4 };
         let text = || "a message".to_owned();
         let ended = Line::Ended {
