@@ -1,4 +1,4 @@
-//! What a run tells: a table, JSON, a page of HTML.
+//! The output of a run: a table, JSON, and an HTML page.
 
 pub mod failures;
 mod html;
@@ -15,7 +15,7 @@ pub use outputs::Outputs;
 pub(crate) use text::threads_told;
 pub use text::{losses, table};
 
-/// What made the figures: this package and the compiler.
+/// The versions behind the figures: this package and the compiler.
 pub const VERSIONS: &str = concat!(
     "spanlock ",
     env!("CARGO_PKG_VERSION"),

@@ -113,9 +113,9 @@ fn tell(line: Line) {
 /// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Threads that append at once.
+    /// The number of threads that append concurrently.
     pub threads: u32,
-    /// Records that each appends.
+    /// The number of records that each thread appends.
     pub records: u32,
 }
 

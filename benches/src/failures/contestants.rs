@@ -75,7 +75,7 @@ pub fn all() -> Vec<Contestant> {
         if peer.name == "raft-engine" {
             let mut aborts = of_others(peer, true);
             aborts.name = "raft-engine-abort";
-            aborts.about = "the same in a process that a panic ends, as in TiKV";
+            aborts.about = "the same in a process that aborts on panic, as TiKV does";
             all.push(aborts);
         }
     }

@@ -11,9 +11,9 @@ use super::trial::Outcome;
 /// The results of a contestant under all plans.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// The contestant's name.
     pub contestant: &'static str,
-    /// That was run.
+    /// The version that was run.
     pub version: &'static str,
     /// The number of runs, each with one planned failure.
     pub runs: usize,
