@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, default_value = "1.8", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 
-    /// Locks to compare, separated by commas; those from parking_lot on need --micro [default: all]
+    /// Locks to compare, separated by commas; those from parking_lot on only with --micro [default: all]
     #[arg(long, value_delimiter = ',', value_parser = names(micro_locks()), value_name = "LOCK,…")]
     pub locks: Vec<String>,
 
@@ -143,7 +143,7 @@ impl Args {
             ];
             let (option, _) = of_files.into_iter().find(|(_, given)| *given)?;
             return Some(format!(
-                "--micro measures only lock and unlock, with a number of threads fixed by each case: leave {option} out, or --micro"
+                "--micro measures only lock and unlock, without files and with fixed thread counts: leave {option} out, or --micro"
             ));
         }
         let of_registry = locks::all();

@@ -187,7 +187,7 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
             };
             on_disk.read_exact_at(content, range.start).map_err(|error| match error.kind() {
                 std::io::ErrorKind::UnexpectedEof => anyhow!(
-                    "it is shorter than the {} bytes that it had when the run began: leave the folder as it is while it is imported",
+                    "it has become shorter than the {} bytes it had when the run began: do not change the folder during the import",
                     source.size
                 ),
                 _ => error.into(),

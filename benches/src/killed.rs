@@ -37,7 +37,7 @@ pub enum Line {
     Wrote(u64),
     /// The number of logs compacted since the volume was opened.
     Compactions(u64),
-    /// The import is done.
+    /// The import is complete.
     End,
 }
 

@@ -100,7 +100,8 @@ where
     E: Into<anyhow::Error> + Send,
 {
     let phase = AtomicU8::new(WARM_UP);
-    // The threads wait here until all of them are ready. Not a barrier: some may never come.
+    // The threads wait here until all of them are ready. A barrier would hang if a thread could not
+    // be started.
     let gate = RwLock::new(());
     let (ready, all_ready) = mpsc::channel();
     let work = |worker, ready: mpsc::Sender<()>| {

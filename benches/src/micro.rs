@@ -119,19 +119,19 @@ pub struct Absent {
 /// The result of a whole run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// By case, then lock.
+    /// The rows by case, then lock.
     pub rows: Vec<Row>,
-    /// What a lock has no part in.
+    /// The rows that could not be measured.
     pub absent: Vec<Absent>,
-    /// What is to be reached, and what is.
+    /// The targets, with verdicts.
     pub targets: Vec<Target>,
     /// The locks of the registry that were measured.
     pub ours: Vec<&'static str>,
-    /// What each row was measured for.
+    /// The seconds for which each row was measured.
     pub seconds: f64,
-    /// Cores of the contended cases.
+    /// The number of cores in contended cases.
     pub cores: usize,
-    /// What else ran.
+    /// The load caused by other programs.
     pub others: Others,
 }
 

@@ -1,4 +1,4 @@
-//! wal-db: one file that grows, writers that write side by side, and one sync for all that wait.
+//! wal-db: one growing file, concurrent writers, and one sync for all waiting threads.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::{Kind, Peer};
 pub(super) const KIND: Kind = Kind {
     name: "wal-db",
     version: "1.1.0",
-    about: "a record of one file",
+    about: "one record per append, in one file",
     open: |folder| Ok(Box::new(Log(Wal::open(folder.join(FILE))?))),
     records,
 };
