@@ -40,7 +40,8 @@ pub struct Args {
     #[arg(long, default_value = "1.8", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 
-    /// Locks to compare, separated by commas; those from parking_lot on only with --micro [default: all]
+    /// Locks to compare, separated by commas; those from parking_lot on only with --micro [default:
+    /// all]
     #[arg(long, value_delimiter = ',', value_parser = names(micro_locks()), value_name = "LOCK,…")]
     pub locks: Vec<String>,
 
@@ -239,7 +240,9 @@ fn size(text: &str) -> Result<Size, String> {
         .and_then(|bytes| bytes.checked_next_multiple_of(4096))
         .filter(|&bytes| bytes > 0)
         .map(|bytes| Size { bytes, typed })
-        .ok_or_else(|| "expected a size above zero in bytes or with a unit: 65536, 64M, 1G".to_owned())
+        .ok_or_else(|| {
+            "expected a size above zero in bytes or with a unit: 65536, 64M, 1G".to_owned()
+        })
 }
 
 /// Returns the names of all locks that `--micro` measures, each with a description.

@@ -4,7 +4,9 @@
 //! | file | contents |
 //! |---|---|
 //! | `args.rs` | the arguments |
-//! | `devices.rs`, `meter.rs`, `over.rs` | where files are stored; flushes that are counted, timed, and modelled; the layer beneath our files |
+//! | `devices.rs` | where files are stored |
+//! | `meter.rs` | flushes that are counted, timed, and modelled |
+//! | `over.rs` | the layer beneath our files |
 //! | `calls.rs` | how the flushes of other projects' code are intercepted |
 //! | `peers.rs` | the logs of other projects |
 //! | `contestants.rs` | all contestants, behind one trait |

@@ -257,11 +257,9 @@ impl Volume {
                 "remove {}, which this run has created, and create a larger one with --size",
                 self.path.display()
             ),
-            Kind::Existing => {
-                "its size is fixed: remove some of your files from it, \
+            Kind::Existing => "its size is fixed: remove some of your files from it, \
                  or choose an unused path with --volume, where a large enough volume is created"
-                    .to_owned()
-            }
+                .to_owned(),
         }
     }
 

@@ -15,7 +15,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = folder.path().join("volume");
 
     let region = MappedFile::create(&path, 16 << 20, Options::default())?;
-    println!("durable bytes in this region survive: {:?}", region.durability());
+    println!(
+        "durable bytes in this region survive: {:?}",
+        region.durability()
+    );
     // The range lock of each file has one word per page.
     let volume = FileCore::try_format(region, &FormatOptions::new(), SrlArray::new)?;
 

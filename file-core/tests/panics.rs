@@ -41,7 +41,10 @@ fn each_operation(writes: u64, act: fn(&Volume) -> Result<(), Error>) {
         volume.pmem().panic_at(0);
         if let Ok(result) = result {
             result.unwrap();
-            assert!(operation > 4, "the operation touched the region too few times");
+            assert!(
+                operation > 4,
+                "the operation touched the region too few times"
+            );
             return;
         }
         let what = format!("operation {operation}");

@@ -32,8 +32,9 @@ fn run(args: &Args) -> Result<()> {
     let terminal = Terminal::default();
     let is_measured = !matches!(args.command, Some(Command::Failures(_)));
     if cfg!(debug_assertions) && is_measured {
-        terminal
-            .say("this build is not optimized, so its figures are meaningless: use `cargo compare`");
+        terminal.say(
+            "this build is not optimized, so its figures are meaningless: use `cargo compare`",
+        );
     }
     match &args.command {
         Some(Command::Journal(args)) => run_journal(args, &bar, &terminal)?,

@@ -189,7 +189,11 @@ fn watch(
     mut heard: impl FnMut(Line),
 ) -> Result<Option<ExitStatus>> {
     let mut child = Reaped(command.spawn().context("starting a child")?);
-    let stdout = child.0.stdout.take().context("the child has no standard output")?;
+    let stdout = child
+        .0
+        .stdout
+        .take()
+        .context("the child has no standard output")?;
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines() {

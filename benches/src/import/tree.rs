@@ -103,7 +103,10 @@ impl Tree {
         let found = std::fs::metadata(root)
             .with_context(|| format!("reading the folder {} to import", root.display()))?;
         if !found.is_dir() {
-            bail!("{}: cannot be imported because it is not a folder", root.display());
+            bail!(
+                "{}: cannot be imported because it is not a folder",
+                root.display()
+            );
         }
         let entries = WalkDir::new(root).sort_by_file_name().into_iter();
         for entry in entries.filter_entry(|entry| !leave_out(entry)) {

@@ -21,7 +21,10 @@ pub const WORKLOADS: [(&str, &str); 3] = [
         FIO,
         "Figures 4.1 and 4.2 and Table 3.1 of the thesis: each client has a file on one of two servers",
     ),
-    (IOR, "Figure 4.3: each client has a file striped over both servers"),
+    (
+        IOR,
+        "Figure 4.3: each client has a file striped over both servers",
+    ),
 ];
 
 /// The arguments of `compare journal`.
