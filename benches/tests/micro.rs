@@ -132,7 +132,7 @@ fn every_row_is_there_and_follows_from_its_samples() {
     ] {
         assert!(told.contains(reason), "no {reason:?} in: {told}");
     }
-    ranges_are_told(&rows);
+    rows_report_the_length_of_their_range(&rows);
     ratios_are_to_parking_lot(&rows);
     targets_follow_from_the_rows(&rows, &told);
     the_page_shows_all(&scene, &rows);

@@ -226,7 +226,7 @@ mod instead_of_libc {
         // rejects every use of the number.
         let file = unsafe { BorrowedFd::borrow_raw(fd) };
         match hook_of(file) {
-            Some(watched) => tell(unseen(|| hook(&watched, file))),
+            Some(watched) => libc_result(unseen(|| hook(&watched, file))),
             None => call() as ssize_t,
         }
     }

@@ -277,7 +277,7 @@ fn reported_operations_survive_200_kills() {
     let mut random = Random::new(seed);
     let mut kills = 0;
     for (lock, _) in locks::all() {
-        let tally = kill_again_and_again(lock, seed, &mut random);
+        let tally = kill_repeatedly(lock, seed, &mut random);
         println!(
             "{lock}: {} imports killed, {} of them with a part committed, {} chunks reported, all found; {} overwriters killed, {} of them \
              with a write under way, {} logs compacted; {} killed when a compaction was due; {} overwrites reported, none lost",
