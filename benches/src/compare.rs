@@ -16,7 +16,7 @@ use walkdir::DirEntry;
 
 use crate::cli::Plan;
 use crate::import::{self, Progress, Tree};
-use crate::load::{Others, Watch};
+use crate::load::{LoadWatch, Others};
 use crate::locks::{self, BASELINE, Make, Task};
 use crate::measure::{self, Round, median};
 use crate::report;
@@ -27,7 +27,7 @@ use crate::workloads::{self, IMPORT, PAGES_APART, SHARED_FILE, SharedFile};
 pub const ROUNDS: usize = 7;
 
 /// The most rounds of an import. A large folder gets as many as fit the time, but at least one.
-pub const MOST_IMPORTS: usize = 21;
+pub const MAX_IMPORTS: usize = 21;
 
 /// The result for a cell.
 #[derive(Clone, Debug, Serialize)]
@@ -84,7 +84,7 @@ pub struct Outcome {
 /// The folder cannot be read, or the volume cannot be created or opened or is full. Also if data
 /// read back differs from the data written.
 pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome> {
-    let watch = Watch::start();
+    let watch = LoadWatch::start();
     let tree = if plan.workloads.contains(&IMPORT) {
         Some(read_tree(plan)?)
     } else {
@@ -106,7 +106,7 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
         Some(path) => Volume::at(path, plan.size.as_ref(), &needs)?,
         None => Volume::temporary(plan.size.as_ref(), &needs)?,
     };
-    say(&format!("volume: {}", volume.told()));
+    say(&format!("volume: {}", volume.description()));
     volume.check_largest_file(&needs)?;
     let left_behind = volume.clean()?;
     if left_behind > 0 {
@@ -135,7 +135,7 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
     rows.sort_by_key(order);
     Ok(Outcome {
         rows,
-        volume: volume.told().to_owned(),
+        volume: volume.description().to_owned(),
         imported,
         seconds: plan.seconds,
         others: watch.others(),
@@ -217,7 +217,7 @@ impl Run<'_> {
     /// Runs the imports and returns a one-sentence summary.
     fn import_all(&mut self, tree: &Tree, needs: &Needs) -> Result<String> {
         for &threads in &self.plan.threads {
-            self.interleaved(IMPORT, threads, MOST_IMPORTS, |lock, volume| {
+            self.interleaved(IMPORT, threads, MAX_IMPORTS, |lock, volume| {
                 let task = ImportRound {
                     tree,
                     volume,
@@ -247,7 +247,7 @@ impl Run<'_> {
     ) -> Result<()> {
         let locks = &self.plan.locks;
         self.bar
-            .set_message(format!("{workload}, {}", report::threads_told(threads)));
+            .set_message(format!("{workload}, {}", report::thread_count(threads)));
         // A round on the shared file lasts exactly as planned, so this limit never cuts such rounds
         // short.
         let limit = Duration::from_secs_f64(self.plan.seconds * locks.len() as f64);
@@ -262,7 +262,7 @@ impl Run<'_> {
                     format!(
                         "{workload} under {}, {}",
                         locks[lock],
-                        report::threads_told(threads)
+                        report::thread_count(threads)
                     )
                 })?;
                 done[lock].push(measured);

@@ -2,7 +2,7 @@
 //! of other projects react: `cargo compare failures`.
 //!
 //! Eight threads append numbered records and note which ones are acknowledged. Each run has one
-//! [plan](plan::Plan) of failure. It takes place in a [child] process, over a [medium] that knows
+//! [plan](plan::FailurePlan) of failure. It takes place in a [child] process, over a [medium] that knows
 //! what a power cut would leave. Another child then reads what is left. A record that was
 //! acknowledged but is missing is a *false acknowledgement*.
 
@@ -23,18 +23,18 @@ use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 use parking_lot::Mutex;
 
-use contestants::{Contestant, Maker};
-use plan::Plan;
+use contestants::{FailureContestant, Maker};
+use plan::FailurePlan;
 use rows::Row;
-use trial::{Conditions, Outcome, trial};
+use trial::{Conditions, TrialOutcome, trial};
 
 /// The trials to run.
-pub struct Task {
+pub struct Trials {
     /// The contestants, in table order.
-    pub contestants: Vec<Contestant>,
+    pub contestants: Vec<FailureContestant>,
     /// Run only this plan (an inner `None`: no failure), this many times. Otherwise run every plan
     /// once.
-    pub only: Option<(Option<Plan>, u32)>,
+    pub only: Option<(Option<FailurePlan>, u32)>,
     /// The conditions of each trial.
     pub conditions: Conditions,
     /// The number of concurrent trials.
@@ -46,7 +46,7 @@ pub struct Task {
 /// # Errors
 /// A child cannot be run. Also if a contestant of another project is not clean even without a
 /// failure, because its results would then be meaningless.
-pub fn run(task: &Task, bar: &ProgressBar) -> Result<Vec<Row>> {
+pub fn run(task: &Trials, bar: &ProgressBar) -> Result<Vec<Row>> {
     let mut plans = Vec::new();
     for contestant in &task.contestants {
         plans.push(plans_of(contestant, task)?);
@@ -62,7 +62,7 @@ pub fn run(task: &Task, bar: &ProgressBar) -> Result<Vec<Row>> {
 }
 
 /// Returns the plans for a contestant. Their number is known after a run without a failure.
-fn plans_of(contestant: &Contestant, task: &Task) -> Result<Vec<Option<Plan>>> {
+fn plans_of(contestant: &FailureContestant, task: &Trials) -> Result<Vec<Option<FailurePlan>>> {
     if let Some((plan, times)) = task.only {
         return Ok(vec![plan; times as usize]);
     }
@@ -75,17 +75,17 @@ fn plans_of(contestant: &Contestant, task: &Task) -> Result<Vec<Option<Plan>>> {
         "{name} is not clean even without a failure, so its results would be meaningless: investigate with --contestant {name} --plan none"
     );
     let (writes, flushes) = smooth.counts.unwrap_or_default();
-    let plans = Plan::all(writes, flushes).into_iter().map(Some);
+    let plans = FailurePlan::all(writes, flushes).into_iter().map(Some);
     Ok(plans.collect())
 }
 
 /// Runs all trials of a contestant, some of them concurrently.
 fn all(
-    contestant: &Contestant,
-    plans: &[Option<Plan>],
-    task: &Task,
+    contestant: &FailureContestant,
+    plans: &[Option<FailurePlan>],
+    task: &Trials,
     bar: &ProgressBar,
-) -> Result<Vec<Outcome>> {
+) -> Result<Vec<TrialOutcome>> {
     // Relaxed: only hands out unique numbers; the mutex hands over the outcomes.
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::new());

@@ -46,12 +46,12 @@ impl Ticks {
 
 /// Measures other programs' load from its creation on.
 #[derive(Clone, Copy, Debug)]
-pub struct Watch(Option<Ticks>);
+pub struct LoadWatch(Option<Ticks>);
 
-impl Watch {
+impl LoadWatch {
     /// Starts measuring.
     pub fn start() -> Self {
-        Watch(Ticks::now())
+        LoadWatch(Ticks::now())
     }
 
     /// Returns the load of other programs since the start.

@@ -8,6 +8,7 @@
 
 mod cases;
 mod contended;
+mod ranges;
 mod subjects;
 mod targets;
 
@@ -17,13 +18,12 @@ use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-pub use cases::{
-    CASES, Candidate, Case, Contestant, LARGEST, Runner, SEGMENT, SEGMENTS, candidates,
-};
+pub use cases::{CASES, Candidate, Case, MeasuredLock, Runner, candidates};
 pub use contended::{CONTENDED, CORES, Contended};
+pub use ranges::{LARGEST, SEGMENT, SEGMENTS};
 pub use targets::{Cell, Target};
 
-use crate::load::{Others, Watch};
+use crate::load::{LoadWatch, Others};
 use crate::measure;
 
 /// The lock that rows are compared with.
@@ -140,7 +140,7 @@ pub struct Outcome {
 /// # Errors
 /// No thread can be started, or a lock admitted two threads at once.
 pub fn run(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
-    let watch = Watch::start();
+    let watch = LoadWatch::start();
     let candidates: Vec<Candidate> = candidates()
         .into_iter()
         .filter(|it| plan.locks.contains(&it.name))
@@ -219,7 +219,7 @@ struct Run<'a> {
 struct Made {
     case: &'static Case,
     name: &'static str,
-    lock: Box<dyn Contestant>,
+    lock: Box<dyn MeasuredLock>,
 }
 
 /// A row that is being measured.
@@ -321,7 +321,7 @@ impl Run<'_> {
     fn contended_rounds(
         &self,
         case: Contended,
-        locks: &[(&'static str, Box<dyn Contestant>)],
+        locks: &[(&'static str, Box<dyn MeasuredLock>)],
     ) -> Result<Vec<Vec<f64>>> {
         let duration = Duration::from_secs_f64(self.plan.seconds / ROUNDS as f64);
         let mut samples = vec![Vec::new(); locks.len()];

@@ -12,7 +12,7 @@ mod text;
 pub use html::page;
 pub use machine::Machine;
 pub use outputs::Outputs;
-pub(crate) use text::threads_told;
+pub(crate) use text::thread_count;
 pub use text::{losses, table};
 
 /// The versions behind the figures: this package and the compiler.

@@ -16,7 +16,7 @@ use spanlock_file_core::{Error, FileCore, FormatOptions, RecoveryReport};
 use spanlock_pmem::{MappedFile, Options, PmemError};
 use spanlock_range_lock::{RawRangeLock, RwCounter};
 
-use crate::cli::Size;
+use crate::args::Size;
 use crate::locks::Make;
 
 /// The prefix of the names of all files that a run creates.
@@ -39,9 +39,9 @@ pub struct Needs {
 #[derive(Debug)]
 pub struct Volume {
     path: PathBuf,
-    kind: Kind,
+    kind: Origin,
     /// A description of the volume and its location.
-    told: String,
+    description: String,
     largest_file: u64,
     /// Keeps other runs from using the volume while it exists.
     _alone: Option<UnixListener>,
@@ -49,7 +49,7 @@ pub struct Volume {
 
 /// The origin of the volume.
 #[derive(Debug)]
-enum Kind {
+enum Origin {
     /// A temporary file without a name, reached through a path that leads to this open file. It
     /// disappears however the process ends.
     Temporary { _file: File },
@@ -81,7 +81,7 @@ impl Volume {
         named.close().with_context(place)?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let what = format!("temporary, in {}", folder.display());
-        Self::described(path, Kind::Temporary { _file: file }, what, &folder)
+        Self::described(path, Origin::Temporary { _file: file }, what, &folder)
     }
 
     /// Opens the volume at `path`, or creates one if the path is unused.
@@ -103,7 +103,7 @@ impl Volume {
                 let format = FormatOptions::new().inodes(u32::try_from(inodes).unwrap_or(u32::MAX));
                 create(path, size, needs, &format)
                     .with_context(|| format!("creating the volume {}", path.display()))?;
-                (Kind::New, "new")
+                (Origin::New, "new")
             }
             // Opening the volume reports all other problems.
             found => {
@@ -115,7 +115,7 @@ impl Volume {
                         path.display()
                     );
                 }
-                (Kind::Existing, "existing")
+                (Origin::Existing, "existing")
             }
         };
         let what = format!("{}, {what}", path.display());
@@ -123,15 +123,15 @@ impl Volume {
     }
 
     /// Returns the volume, after opening it once to learn its properties.
-    fn described(path: PathBuf, kind: Kind, what: String, lies_in: &Path) -> Result<Self> {
+    fn described(path: PathBuf, kind: Origin, what: String, lies_in: &Path) -> Result<Self> {
         let alone = match kind {
-            Kind::Temporary { .. } => None,
-            Kind::New | Kind::Existing => alone_with(&path)?,
+            Origin::Temporary { .. } => None,
+            Origin::New | Origin::Existing => alone_with(&path)?,
         };
         let mut volume = Volume {
             path,
             kind,
-            told: String::new(),
+            description: String::new(),
             largest_file: 0,
             _alone: alone,
         };
@@ -143,13 +143,13 @@ impl Volume {
             None => "not flushed".to_owned(),
         };
         let (len, durability) = (spanlock_pmem::Pmem::len(region), region.durability());
-        volume.told = format!(
+        volume.description = format!(
             "{what} ({}, {}); durable bytes there {durability}; {flush}",
             file_system(lies_in),
-            size_told(len),
+            size_text(len),
         );
         if report.superblock_repaired {
-            volume.told.push_str(
+            volume.description.push_str(
                 "; one of its two superblocks was damaged and has been rewritten from the other: \
                  check the medium, and back up your data",
             );
@@ -197,8 +197,8 @@ impl Volume {
         make: Make<L>,
     ) -> Result<(FileCore<MappedFile, L>, RecoveryReport)> {
         let opening = || match self.kind {
-            Kind::Temporary { .. } => "opening the temporary volume".to_owned(),
-            Kind::New | Kind::Existing => format!(
+            Origin::Temporary { .. } => "opening the temporary volume".to_owned(),
+            Origin::New | Origin::Existing => format!(
                 "opening the volume {} (an existing file is never formatted: give the path of a volume, or an unused path)",
                 self.path.display()
             ),
@@ -252,12 +252,12 @@ impl Volume {
     /// Returns advice on how to get a larger volume.
     fn larger(&self) -> String {
         match self.kind {
-            Kind::Temporary { .. } => "create a larger one with --size".to_owned(),
-            Kind::New => format!(
+            Origin::Temporary { .. } => "create a larger one with --size".to_owned(),
+            Origin::New => format!(
                 "remove {}, which this run has created, and create a larger one with --size",
                 self.path.display()
             ),
-            Kind::Existing => "its size is fixed: remove some of your files from it, \
+            Origin::Existing => "its size is fixed: remove some of your files from it, \
                  or choose an unused path with --volume, where a large enough volume is created"
                 .to_owned(),
         }
@@ -265,12 +265,12 @@ impl Volume {
 
     /// Returns whether the volume is removed when this value is dropped.
     pub fn is_temporary(&self) -> bool {
-        matches!(self.kind, Kind::Temporary { .. })
+        matches!(self.kind, Origin::Temporary { .. })
     }
 
     /// Returns a description: what the volume is, where it lies, and what survives there.
-    pub fn told(&self) -> &str {
-        &self.told
+    pub fn description(&self) -> &str {
+        &self.description
     }
 }
 
@@ -335,7 +335,7 @@ fn create(path: &Path, size: Option<&Size>, needs: &Needs, format: &FormatOption
 }
 
 /// Formats a number of bytes with a suitable unit.
-fn size_told(bytes: u64) -> String {
+fn size_text(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     let mut number = bytes as f64 / 1024.0;
     let mut unit = 0;
@@ -383,11 +383,15 @@ pub(crate) fn file_system(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::size_told;
+    use super::size_text;
 
     #[test]
     fn sizes_are_formatted_with_a_suitable_unit() {
-        let told = [64 << 10, 1 << 20, (1 << 20) + (1 << 19), 3 << 30, 1 << 50].map(size_told);
-        assert_eq!(told, ["64 KiB", "1 MiB", "1.5 MiB", "3 GiB", "1024 TiB"]);
+        let description =
+            [64 << 10, 1 << 20, (1 << 20) + (1 << 19), 3 << 30, 1 << 50].map(size_text);
+        assert_eq!(
+            description,
+            ["64 KiB", "1 MiB", "1.5 MiB", "3 GiB", "1024 TiB"]
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use spanlock_benches::journal::calls::{self, FlushCall, Hook, WriteCall};
-use spanlock_benches::journal::peers::{Kind, PEERS};
+use spanlock_benches::journal::peers::{PEERS, PeerKind};
 
 /// Counts calls, and fails flushes on request.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Hook for Counting {
     }
 }
 
-fn each_peer(test: impl Fn(&Kind)) {
+fn each_peer(test: impl Fn(&PeerKind)) {
     for kind in &PEERS {
         println!("{} {}", kind.name, kind.version);
         test(kind);

@@ -30,14 +30,12 @@
 use spanlock_pmem::Pmem;
 
 use crate::alloc::Class;
+use crate::chain::{LogState, MIN_COMPACTED_PAGES, store_chain};
 use crate::error::Error;
 use crate::layout::{Chain, HEAD_SEQUENCE, PAGE_SLOTS, SLOT_BYTES, WORD_BYTES, mark_of};
-use crate::log::{State, store_chain};
 use crate::medium::Medium;
 use crate::record::{GroupWriter, slots_for};
 
-/// Logs with fewer pages are not compacted unless the volume is full.
-pub(crate) const MIN_PAGES: usize = 8;
 /// The size limit of a log, as a multiple of the pages that its live groups need.
 const FACTOR: u64 = 4;
 /// On a full volume, a compaction must free at least this many slots. Otherwise every append would
@@ -103,7 +101,7 @@ impl Fresh {
 
 /// Returns the most pages that a log with `live_slots` live slots may have.
 pub(crate) fn bound(live_slots: u64) -> u64 {
-    (live_slots.div_ceil(PAGE_SLOTS as u64) * FACTOR).max(MIN_PAGES as u64)
+    (live_slots.div_ceil(PAGE_SLOTS as u64) * FACTOR).max(MIN_COMPACTED_PAGES as u64)
 }
 
 /// Compacts if the log exceeds its size limit. The log must be quiet.
@@ -111,7 +109,7 @@ pub(crate) fn bound(live_slots: u64) -> u64 {
 /// # Errors
 /// [`Error::NoSpace`] if there is no room for the new chain; nothing has changed.
 pub(crate) fn if_due<P: Pmem>(
-    state: &mut State,
+    state: &mut LogState,
     medium: &Medium<P>,
     slots: u32,
     live: &dyn Live,
@@ -132,7 +130,7 @@ pub(crate) fn if_due<P: Pmem>(
 /// # Errors
 /// [`Error::NoSpace`] if there is no room for the new chain; nothing has changed.
 pub(crate) fn if_it_helps<P: Pmem>(
-    state: &mut State,
+    state: &mut LogState,
     medium: &Medium<P>,
     slots: u32,
     live: &dyn Live,
@@ -147,7 +145,7 @@ pub(crate) fn if_it_helps<P: Pmem>(
 
 /// Stores the fresh chain, with room for `slots` more slots, and makes it the log.
 fn switch<P: Pmem>(
-    state: &mut State,
+    state: &mut LogState,
     medium: &Medium<P>,
     slots: u32,
     fresh: &Fresh,

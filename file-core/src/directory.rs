@@ -53,7 +53,7 @@ use crate::record::{GroupWriter, add_bytes, put_add, slots_for};
 /// The directory of a volume.
 pub(crate) struct Directory<L> {
     log: Log,
-    state: Mutex<State<L>>,
+    state: Mutex<DirectoryState<L>>,
 }
 
 /// A file in the directory.
@@ -64,7 +64,7 @@ pub(crate) struct Entry<L> {
 }
 
 /// The state that the mutex guards.
-pub(crate) struct State<L> {
+pub(crate) struct DirectoryState<L> {
     /// All files; see D1. They are sorted, so a compaction writes them in a fixed order.
     pub(crate) files: BTreeMap<String, Entry<L>>,
     /// Slots that the groups of `files` occupy.
@@ -75,11 +75,11 @@ pub(crate) struct State<L> {
     next_generation: u64,
 }
 
-impl<L> State<L> {
+impl<L> DirectoryState<L> {
     /// Creates a directory with `files`, whose slot numbers belong to the log's `epoch`.
     pub(crate) fn new(files: BTreeMap<String, Entry<L>>, epoch: u64, last_generation: u64) -> Self {
         let live_slots = files.keys().map(|name| slots_of(name) as u64).sum();
-        State {
+        DirectoryState {
             files,
             live_slots,
             epoch,
@@ -133,7 +133,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
 }
 
 impl<L> Directory<L> {
-    pub(crate) fn new(log: Log, state: State<L>) -> Self {
+    pub(crate) fn new(log: Log, state: DirectoryState<L>) -> Self {
         Directory {
             log,
             state: Mutex::new(state),
@@ -141,7 +141,7 @@ impl<L> Directory<L> {
     }
 
     /// Locks the directory.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<L>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, DirectoryState<L>> {
         self.state.lock()
     }
 
@@ -152,7 +152,7 @@ impl<L> Directory<L> {
     /// [`Error::NoInodes`], [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
     pub(crate) fn add<P: Pmem>(
         &self,
-        state: &mut State<L>,
+        state: &mut DirectoryState<L>,
         medium: &Medium<P>,
         name: &str,
         new_inode: impl FnOnce(u32, u64) -> Inode<L>,
@@ -204,7 +204,7 @@ impl<L> Directory<L> {
     /// [`Error::NotFound`], [`Error::Poisoned`]; nothing has changed.
     pub(crate) fn remove<P: Pmem>(
         &self,
-        state: &mut State<L>,
+        state: &mut DirectoryState<L>,
         medium: &Medium<P>,
         name: &str,
     ) -> Result<Arc<Inode<L>>, Error> {
@@ -232,7 +232,7 @@ impl<L> Directory<L> {
     }
 }
 
-impl<L> Live for State<L> {
+impl<L> Live for DirectoryState<L> {
     fn each(&self, emit: &mut EmitGroup<'_>) -> u64 {
         for (name, Entry { inode, .. }) in &self.files {
             emit(add_bytes(name), &|group| {

@@ -223,4 +223,12 @@ impl Error {
             },
         }
     }
+
+    /// Returns an error that reports damage to a superblock at byte `at`.
+    pub(crate) fn corrupt_superblock(what: &'static str, at: u64) -> Error {
+        Error::Corrupt {
+            what,
+            place: Place { at, inode: None },
+        }
+    }
 }

@@ -5,7 +5,7 @@ use spanlock_pmem::Pmem;
 use crate::error::Error;
 use crate::layout::{
     Geometry, INODES_PER_PAGE, MAX_FILE_BYTES, MIN_DATA_PAGES, MIN_PAGES, PAGE, PAGE_BYTES, ROOT,
-    ROOT_GENERATION, RawInode, SUPER_BYTES, Superblock, corrupt_superblock,
+    ROOT_GENERATION, RawInode, SUPER_BYTES, Superblock,
 };
 use crate::options::FormatOptions;
 
@@ -132,7 +132,7 @@ pub(crate) fn read<P: Pmem>(pmem: &P) -> Result<(Geometry, bool), Error> {
         (_, Superblock::Valid(geometry)) if geometry.replica_at() == last_at => (geometry, Some(0)),
         (_, Superblock::OtherVersion(found)) => return Err(other_version(found)),
         (Superblock::Absent, Superblock::Absent) => return Err(Error::NotAVolume { len }),
-        _ => return Err(corrupt_superblock(BOTH_UNREADABLE, 0)),
+        _ => return Err(Error::corrupt_superblock(BOTH_UNREADABLE, 0)),
     };
     if let Some(at) = repair_at {
         store(pmem, at, &geometry.encode());

@@ -30,8 +30,6 @@
 
 use crc32c::{crc32c, crc32c_append};
 
-use crate::error::Error;
-
 /// Bytes in a page, the unit of allocation, of data, and of the log.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 /// [`PAGE_BYTES`] as a `usize`, for indexing.
@@ -425,14 +423,6 @@ pub(crate) const WRITE_HEADER_BYTES: usize = 24;
 pub(crate) const EXTENT_BYTES: usize = 8;
 /// Bytes of a directory record before its name.
 pub(crate) const NAME_HEADER_BYTES: usize = 16;
-
-/// Returns an error that reports damage to a superblock at byte `at`.
-pub(crate) fn corrupt_superblock(what: &'static str, at: u64) -> Error {
-    Error::Corrupt {
-        what,
-        place: crate::error::Place { at, inode: None },
-    }
-}
 
 #[cfg(test)]
 mod tests {

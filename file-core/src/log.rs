@@ -81,11 +81,10 @@ use spanlock_sync::atomic::{AtomicU64, Ordering};
 use spanlock_sync::{Condvar, Mutex, MutexGuard};
 
 use crate::alloc::Class;
+use crate::chain::{LogState, Slots, extend};
 use crate::compact::{self, Live};
 use crate::error::Error;
-use crate::layout::{
-    Chain, HEAD_SEQUENCE, PAGE, PAGE_SLOTS, SLOT_BYTES, WORD_BYTES, mark_of, page_at,
-};
+use crate::layout::{Chain, PAGE_SLOTS, SLOT_BYTES, WORD_BYTES, mark_of, page_at};
 use crate::medium::Medium;
 
 /// Added to `flight` while a compaction waits for it to drain.
@@ -100,90 +99,18 @@ const IN_FLIGHT: u64 = 2;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Log {
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     /// The reservations in flight; see L3.
     flight: AtomicU64,
     /// Notified when `flight` drains and when `quiescing` ends.
     settled: Condvar,
 }
 
-/// The state that the mutex guards.
-#[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) chain: Chain,
-    /// `chain.seed()`.
-    seed: u32,
-    /// The chain's pages in order.
-    pub(crate) pages: Vec<u32>,
-    /// The first slot that is not reserved.
-    pub(crate) next: u32,
-    /// Whether a thread compacts the log or waits to do so.
-    quiescing: bool,
-    /// Whether an operation panicked midway; see L5.
-    pub(crate) poisoned: bool,
-    /// The number of pages from which it is worth computing how much of the log is live.
-    pub(crate) compact_at: usize,
-}
-
-impl State {
-    pub(crate) fn new(chain: Chain, pages: Vec<u32>, next: u32) -> Self {
-        State {
-            chain,
-            seed: chain.seed(),
-            pages,
-            next,
-            quiescing: false,
-            poisoned: false,
-            compact_at: compact::MIN_PAGES,
-        }
-    }
-
-    /// Returns the state after a compaction into `chain`.
-    pub(crate) fn follow(&self, chain: Chain, pages: Vec<u32>, next: u32) -> Self {
-        State {
-            quiescing: self.quiescing,
-            compact_at: self.compact_at,
-            ..State::new(chain, pages, next)
-        }
-    }
-
-    /// Checks for poison (L5). Called after every wait, because an operation in flight may have
-    /// panicked.
-    fn check_poison(&self) -> Result<(), Error> {
-        match self.poisoned {
-            true => Err(Error::Poisoned {
-                inode: self.chain.inode,
-            }),
-            false => Ok(()),
-        }
-    }
-
-    /// Returns the number of slots that can be reserved without adding a page.
-    fn room(&self) -> u64 {
-        self.pages.len() as u64 * PAGE_SLOTS as u64 - self.next as u64
-    }
-
-    /// Takes the next `slots` slots. There must be room for them.
-    fn take(&mut self, slots: u32) -> Slots {
-        let index = self.next;
-        self.next += slots;
-        let first = (index / PAGE_SLOTS) as usize;
-        let last = ((self.next - 1) / PAGE_SLOTS) as usize;
-        Slots {
-            index,
-            count: slots,
-            seed: self.seed,
-            first_page: self.pages[first],
-            further_pages: self.pages[first + 1..=last].to_vec(),
-        }
-    }
-}
-
 impl Log {
     /// Creates a log whose chain has `pages` and whose first free slot is `next`.
     pub(crate) fn new(chain: Chain, pages: Vec<u32>, next: u32) -> Self {
         Log {
-            state: Mutex::new(State::new(chain, pages, next)),
+            state: Mutex::new(LogState::new(chain, pages, next)),
             flight: AtomicU64::new(0),
             settled: Condvar::new(),
         }
@@ -226,12 +153,12 @@ impl Log {
     #[cold]
     fn make_room<'l, P: Pmem>(
         &'l self,
-        mut state: MutexGuard<'l, State>,
+        mut state: MutexGuard<'l, LogState>,
         medium: &Medium<P>,
         slots: u32,
         class: Class,
         live: &dyn Live,
-    ) -> Result<MutexGuard<'l, State>, Error> {
+    ) -> Result<MutexGuard<'l, LogState>, Error> {
         if state.pages.len() >= state.compact_at {
             state = self.quiesce(state);
             let quiet = Quiet {
@@ -263,7 +190,7 @@ impl Log {
 
     /// Blocks new reservations and waits until none is in flight. Dropping a [`Quiet`] ends this
     /// state.
-    fn quiesce<'l>(&'l self, mut state: MutexGuard<'l, State>) -> MutexGuard<'l, State> {
+    fn quiesce<'l>(&'l self, mut state: MutexGuard<'l, LogState>) -> MutexGuard<'l, LogState> {
         state.quiescing = true;
         // Relaxed: the wakeup only needs atomicity; see the module's orderings.
         self.flight.fetch_or(WAITED_FOR, Ordering::Relaxed);
@@ -345,7 +272,7 @@ impl Drop for PoisonOnUnwind<'_> {
 /// The period during which the log is quiet. Dropping it ends that period, also in a panic.
 struct Quiet<'a> {
     log: &'a Log,
-    state: &'a mut State,
+    state: &'a mut LogState,
 }
 
 impl Drop for Quiet<'_> {
@@ -355,78 +282,6 @@ impl Drop for Quiet<'_> {
         self.state.quiescing = false;
         self.log.settled.notify_all();
     }
-}
-
-/// Adds as many pages to the chain as `slots` more slots need.
-fn extend<P: Pmem>(
-    state: &mut State,
-    medium: &Medium<P>,
-    slots: u32,
-    class: Class,
-) -> Result<(), Error> {
-    let lacking = slots as u64 - state.room();
-    let count = lacking.div_ceil(PAGE_SLOTS as u64) as u32;
-    let new = medium
-        .space
-        .alloc
-        .take(state.chain.inode as u64, count, class)?;
-    let new: Vec<u32> = new.pages().collect();
-    let sequence = state.pages.len() as u32;
-    // L5 demands this flag. It is conservative here: the next page's link would simply overwrite
-    // this one's.
-    state.poisoned = true;
-    let stored = store_chain(medium, &state.chain, sequence, &new, &[]);
-    let durable = medium.pmem.fence(stored);
-    // The link is stored after the pages' fence and is durable before any thread can reserve on
-    // them (L2).
-    let (at, position) = match state.pages.last() {
-        Some(&last) => (medium.next_at(last), sequence - 1),
-        None => (medium.head_at(state.chain.inode), HEAD_SEQUENCE),
-    };
-    medium.publish(at, state.chain.seal(position, new[0]), durable);
-    medium.space.count_log_pages(new.len() as u64);
-    state.pages.extend(new);
-    state.poisoned = false;
-    Ok(())
-}
-
-/// Stores log pages of `chain` starting at position `sequence`, linked to each other. They hold
-/// `slots`, followed by zero slots, so that no mark from an earlier use of the pages remains (L1).
-/// The pages are private (M2).
-pub(crate) fn store_chain<P: Pmem>(
-    medium: &Medium<P>,
-    chain: &Chain,
-    sequence: u32,
-    pages: &[u32],
-    slots: &[u8],
-) -> Flushed {
-    let mut slots = slots.chunks(PAGE_SLOTS as usize * SLOT_BYTES);
-    let mut stored = Flushed::nothing();
-    for (i, &page) in pages.iter().enumerate() {
-        let position = sequence + i as u32;
-        let mut image = [0; PAGE];
-        if let Some(slots) = slots.next() {
-            image[..slots.len()].copy_from_slice(slots);
-        }
-        let next = pages
-            .get(i + 1)
-            .map_or(0, |&next| chain.seal(position, next));
-        chain.put_tail(&mut image, position, next);
-        stored = stored.and(medium.store_page(page, &image));
-    }
-    stored
-}
-
-/// The slots that belong to a reservation.
-#[derive(Debug)]
-struct Slots {
-    /// The number of the first slot in the chain.
-    index: u32,
-    count: u32,
-    /// The chain's seed.
-    seed: u32,
-    first_page: u32,
-    further_pages: Vec<u32>,
 }
 
 /// Reserved slots at the end of a log, to be filled and committed by one operation.

@@ -7,12 +7,12 @@ use anyhow::{Context, Result, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
 
-use super::child::{self, Size};
-use super::contestants::{self, Contestant, Maker};
-use super::plan::Plan;
+use super::child::{self, RunSize};
+use super::contestants::{self, FailureContestant, Maker};
+use super::plan::FailurePlan;
 use super::record::Id;
 use super::trial::Conditions;
-use super::{Task, contestants::named};
+use super::{Trials, contestants::named};
 
 /// The contestants, and how to run them.
 #[derive(Args, Clone, Debug)]
@@ -58,23 +58,23 @@ pub struct FailuresArgs {
 
 /// A plan from the command line, possibly without a failure.
 #[derive(Clone, Copy, Debug)]
-pub struct OnePlan(Option<Plan>);
+pub struct OnePlan(Option<FailurePlan>);
 
 impl FailuresArgs {
     /// Returns the trials to run.
-    pub fn task(&self) -> Task {
-        let is_chosen = |it: &Contestant| {
+    pub fn task(&self) -> Trials {
+        let is_chosen = |it: &FailureContestant| {
             if self.contestant.is_empty() {
                 it.maker != Maker::WrongOnPurpose
             } else {
                 self.contestant.iter().any(|name| name == it.name)
             }
         };
-        Task {
+        Trials {
             contestants: contestants::all().into_iter().filter(is_chosen).collect(),
             only: self.plan.map(|plan| (plan.0, self.times)),
             conditions: Conditions {
-                size: Size {
+                size: RunSize {
                     threads: self.threads,
                     records: self.records,
                 },
@@ -101,7 +101,7 @@ pub enum Child {
         /// The number of records per thread.
         records: u32,
         /// The planned failure.
-        plan: Option<Plan>,
+        plan: Option<FailurePlan>,
     },
     /// Reads what is left after the run.
     Read {
@@ -131,7 +131,7 @@ impl Child {
                     *threads <= Id::THREADS && *records <= Id::RECORDS,
                     "too many threads or records"
                 );
-                let size = Size {
+                let size = RunSize {
                     threads: *threads,
                     records: *records,
                 };

@@ -13,9 +13,9 @@ use anyhow::{Context, Result};
 use parking_lot::RwLock;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::contestants::{AfterError, Contestant};
+use super::contestants::{AfterError, FailureContestant};
 use super::medium::Medium;
-use super::plan::Plan;
+use super::plan::FailurePlan;
 use super::record::Id;
 use crate::journal::calls;
 use crate::journal::peers::Peer;
@@ -27,7 +27,7 @@ pub const DURABLE: &str = "durable";
 
 /// A line of output from a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum ChildLine {
     /// The planned failure happened.
     Failed,
     /// The contestant reported this record as durable.
@@ -55,24 +55,24 @@ pub enum Line {
     Read,
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for ChildLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Line::Failed => write!(f, "failed"),
-            Line::Acknowledged(id) => write!(f, "acknowledged {} {}", id.thread, id.nth),
-            Line::Told(error) => write!(f, "told {error}"),
-            Line::Panicked(message) => write!(f, "panicked {message}"),
-            Line::Reopened => write!(f, "reopened"),
-            Line::NotReopened(error) => write!(f, "not-reopened {error}"),
-            Line::Ended { writes, flushes } => write!(f, "ended {writes} {flushes}"),
-            Line::Found(id) => write!(f, "found {} {}", id.thread, id.nth),
-            Line::Foreign => write!(f, "foreign"),
-            Line::Read => write!(f, "read"),
+            ChildLine::Failed => write!(f, "failed"),
+            ChildLine::Acknowledged(id) => write!(f, "acknowledged {} {}", id.thread, id.nth),
+            ChildLine::Told(error) => write!(f, "told {error}"),
+            ChildLine::Panicked(message) => write!(f, "panicked {message}"),
+            ChildLine::Reopened => write!(f, "reopened"),
+            ChildLine::NotReopened(error) => write!(f, "not-reopened {error}"),
+            ChildLine::Ended { writes, flushes } => write!(f, "ended {writes} {flushes}"),
+            ChildLine::Found(id) => write!(f, "found {} {}", id.thread, id.nth),
+            ChildLine::Foreign => write!(f, "foreign"),
+            ChildLine::Read => write!(f, "read"),
         }
     }
 }
 
-impl FromStr for Line {
+impl FromStr for ChildLine {
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {
@@ -84,19 +84,19 @@ impl FromStr for Line {
         let id = || two().map(|(thread, nth)| Id { thread, nth });
         let text = || rest.to_owned();
         let read = match word {
-            "failed" => Some(Line::Failed),
-            "acknowledged" => id().map(Line::Acknowledged),
-            "told" => Some(Line::Told(text())),
-            "panicked" => Some(Line::Panicked(text())),
-            "reopened" => Some(Line::Reopened),
-            "not-reopened" => Some(Line::NotReopened(text())),
-            "ended" => two().map(|(writes, flushes)| Line::Ended {
+            "failed" => Some(ChildLine::Failed),
+            "acknowledged" => id().map(ChildLine::Acknowledged),
+            "told" => Some(ChildLine::Told(text())),
+            "panicked" => Some(ChildLine::Panicked(text())),
+            "reopened" => Some(ChildLine::Reopened),
+            "not-reopened" => Some(ChildLine::NotReopened(text())),
+            "ended" => two().map(|(writes, flushes)| ChildLine::Ended {
                 writes: writes.into(),
                 flushes: flushes.into(),
             }),
-            "found" => id().map(Line::Found),
-            "foreign" => Some(Line::Foreign),
-            "read" => Some(Line::Read),
+            "found" => id().map(ChildLine::Found),
+            "foreign" => Some(ChildLine::Foreign),
+            "read" => Some(ChildLine::Read),
             _ => None,
         };
         read.ok_or_else(|| format!("not a line of a child: {line:?}"))
@@ -104,7 +104,7 @@ impl FromStr for Line {
 }
 
 /// Sends a line to the parent. Errors are ignored, because they mean that the parent is gone.
-fn tell(line: Line) {
+fn tell(line: ChildLine) {
     let mut text = line.to_string().replace('\n', " ");
     text.push('\n');
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
@@ -112,7 +112,7 @@ fn tell(line: Line) {
 
 /// The size of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Size {
+pub struct RunSize {
     /// The number of threads that append concurrently.
     pub threads: u32,
     /// The number of records that each thread appends.
@@ -124,7 +124,7 @@ fn begin(panics_abort: bool) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     std::panic::set_hook(Box::new(move |panic| {
         eprintln!("{panic}");
-        tell(Line::Panicked(message(panic)));
+        tell(ChildLine::Panicked(message(panic)));
         if panics_abort {
             std::process::abort();
         }
@@ -148,16 +148,21 @@ fn message(panic: &PanicHookInfo<'_>) -> String {
 ///
 /// # Errors
 /// The contestant cannot be created, or the folder cannot be used.
-pub fn run(contestant: Contestant, plan: Option<Plan>, folder: &Path, size: Size) -> Result<()> {
+pub fn run(
+    contestant: FailureContestant,
+    plan: Option<FailurePlan>,
+    folder: &Path,
+    size: RunSize,
+) -> Result<()> {
     begin(contestant.panics_abort)?;
     let files = folder.join(FILES);
     std::fs::create_dir_all(&files).context("creating the folder of files")?;
-    let medium = Medium::new(&files, &folder.join(DURABLE), || tell(Line::Failed))?;
+    let medium = Medium::new(&files, &folder.join(DURABLE), || tell(ChildLine::Failed))?;
     let medium = Arc::new(medium);
     let _watch = calls::watch(&files, medium.clone())?;
     let log = contestant.open(&files, &medium)?;
     medium.arm(plan)?;
-    let run = Run {
+    let run = ChildRun {
         contestant,
         files: &files,
         medium: &medium,
@@ -176,16 +181,16 @@ pub fn run(contestant: Contestant, plan: Option<Plan>, folder: &Path, size: Size
     if let Some(log) = run.log.into_inner().log {
         let closed = catch_unwind(AssertUnwindSafe(|| log.close()));
         if let Ok(Err(error)) = closed {
-            tell(Line::Told(format!("{error:#}")));
+            tell(ChildLine::Told(format!("{error:#}")));
         }
     }
     let (writes, flushes) = medium.counts();
-    tell(Line::Ended { writes, flushes });
+    tell(ChildLine::Ended { writes, flushes });
     Ok(())
 }
 
-struct Run<'a> {
-    contestant: Contestant,
+struct ChildRun<'a> {
+    contestant: FailureContestant,
     files: &'a Path,
     medium: &'a Arc<Medium>,
     log: RwLock<Opened>,
@@ -197,7 +202,7 @@ struct Opened {
     times: u32,
 }
 
-impl Run<'_> {
+impl ChildRun<'_> {
     fn thread(&self, thread: u32, records: u32) {
         for nth in 0..records {
             let id = Id { thread, nth };
@@ -217,12 +222,12 @@ impl Run<'_> {
             return false;
         };
         let Err(error) = log.append_durable(&id.record()) else {
-            tell(Line::Acknowledged(id));
+            tell(ChildLine::Acknowledged(id));
             return true;
         };
         let times = opened.times;
         drop(opened);
-        tell(Line::Told(format!("{error:#}")));
+        tell(ChildLine::Told(format!("{error:#}")));
         if self.contestant.after_error == AfterError::Reopen {
             self.reopen(times);
         }
@@ -243,10 +248,10 @@ impl Run<'_> {
             match self.contestant.open(self.files, self.medium) {
                 Ok(log) => {
                     opened.log = Some(log);
-                    return tell(Line::Reopened);
+                    return tell(ChildLine::Reopened);
                 }
-                Err(error) if is_last => tell(Line::NotReopened(format!("{error:#}"))),
-                Err(error) => tell(Line::Told(format!("{error:#}"))),
+                Err(error) if is_last => tell(ChildLine::NotReopened(format!("{error:#}"))),
+                Err(error) => tell(ChildLine::Told(format!("{error:#}"))),
             }
         }
     }
@@ -257,16 +262,16 @@ impl Run<'_> {
 ///
 /// # Errors
 /// The error of the operating system.
-pub fn read(contestant: &Contestant, folder: &Path) -> Result<()> {
+pub fn read(contestant: &FailureContestant, folder: &Path) -> Result<()> {
     begin(contestant.panics_abort)?;
     match (contestant.records)(folder) {
         Ok(records) => {
             for record in records {
-                tell(Id::of(&record).map_or(Line::Foreign, Line::Found));
+                tell(Id::of(&record).map_or(ChildLine::Foreign, ChildLine::Found));
             }
-            tell(Line::Read);
+            tell(ChildLine::Read);
         }
-        Err(error) => tell(Line::NotReopened(format!("{error:#}"))),
+        Err(error) => tell(ChildLine::NotReopened(format!("{error:#}"))),
     }
     Ok(())
 }
@@ -279,24 +284,24 @@ mod tests {
     fn a_displayed_line_parses_to_itself() {
         let id = Id { thread: 3, nth: 4 };
         let text = || "a message".to_owned();
-        let ended = Line::Ended {
+        let ended = ChildLine::Ended {
             writes: 5,
             flushes: 6,
         };
         for line in [
-            Line::Failed,
-            Line::Acknowledged(id),
-            Line::Told(text()),
-            Line::Panicked(text()),
-            Line::Reopened,
-            Line::NotReopened(text()),
+            ChildLine::Failed,
+            ChildLine::Acknowledged(id),
+            ChildLine::Told(text()),
+            ChildLine::Panicked(text()),
+            ChildLine::Reopened,
+            ChildLine::NotReopened(text()),
             ended,
-            Line::Found(id),
-            Line::Foreign,
-            Line::Read,
+            ChildLine::Found(id),
+            ChildLine::Foreign,
+            ChildLine::Read,
         ] {
             assert_eq!(line.to_string().parse(), Ok(line));
         }
-        assert!("acknowledged 1".parse::<Line>().is_err() && "".parse::<Line>().is_err());
+        assert!("acknowledged 1".parse::<ChildLine>().is_err() && "".parse::<ChildLine>().is_err());
     }
 }

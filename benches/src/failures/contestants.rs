@@ -11,7 +11,7 @@ use super::{ours, wrong};
 use crate::journal::peers::{self, Peer};
 
 /// A log or journal that is not open yet.
-pub struct Contestant {
+pub struct FailureContestant {
     /// The name for the command line and the table.
     pub name: &'static str,
     /// The version that is run.
@@ -54,7 +54,7 @@ enum Open {
     Plain(fn(&Path) -> Result<Box<dyn Peer>>),
 }
 
-impl Contestant {
+impl FailureContestant {
     /// Opens or creates the contestant in a folder, on top of this medium.
     ///
     /// # Errors
@@ -68,8 +68,8 @@ impl Contestant {
 }
 
 /// Returns all contestants, in table order. Those that are wrong on purpose come last.
-pub fn all() -> Vec<Contestant> {
-    let mut all: Vec<Contestant> = ours::KINDS.iter().map(of_ours).collect();
+pub fn all() -> Vec<FailureContestant> {
+    let mut all: Vec<FailureContestant> = ours::KINDS.iter().map(of_ours).collect();
     for peer in peers::PEERS {
         all.push(of_others(peer, false));
         if peer.name == "raft-engine" {
@@ -84,12 +84,12 @@ pub fn all() -> Vec<Contestant> {
 }
 
 /// Returns the contestant of this name.
-pub fn named(name: &str) -> Option<Contestant> {
+pub fn named(name: &str) -> Option<FailureContestant> {
     all().into_iter().find(|it| it.name == name)
 }
 
-fn of_ours(kind: &ours::Kind) -> Contestant {
-    Contestant {
+fn of_ours(kind: &ours::OurKind) -> FailureContestant {
+    FailureContestant {
         name: kind.name,
         version: env!("CARGO_PKG_VERSION"),
         about: kind.about,
@@ -101,8 +101,8 @@ fn of_ours(kind: &ours::Kind) -> Contestant {
     }
 }
 
-fn of_others(peer: peers::Kind, panics_abort: bool) -> Contestant {
-    Contestant {
+fn of_others(peer: peers::PeerKind, panics_abort: bool) -> FailureContestant {
+    FailureContestant {
         name: peer.name,
         version: peer.version,
         about: peer.about,
@@ -119,8 +119,8 @@ fn of_others(peer: peers::Kind, panics_abort: bool) -> Contestant {
     }
 }
 
-fn of_wrong(kind: &wrong::Kind) -> Contestant {
-    Contestant {
+fn of_wrong(kind: &wrong::WrongKind) -> FailureContestant {
+    FailureContestant {
         name: kind.name,
         version: env!("CARGO_PKG_VERSION"),
         about: kind.about,

@@ -27,7 +27,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 
-use super::plan::{Dirty, Fault, Plan};
+use super::plan::{Dirty, FailurePlan, Fault};
 use crate::journal::calls::{FlushCall, Hook, WriteCall};
 
 /// The duration of a flush.
@@ -49,7 +49,7 @@ pub struct Medium {
 #[derive(Default)]
 struct State {
     is_armed: bool,
-    plan: Option<Plan>,
+    plan: Option<FailurePlan>,
     writes: u64,
     flushes: u64,
     /// Writes that are not durable, by file.
@@ -141,7 +141,7 @@ impl Medium {
     ///
     /// # Errors
     /// A file cannot be copied.
-    pub fn arm(&self, plan: Option<Plan>) -> Result<()> {
+    pub fn arm(&self, plan: Option<FailurePlan>) -> Result<()> {
         let mut state = self.state.lock();
         for entry in fs::read_dir(&self.files)? {
             let entry = entry?;

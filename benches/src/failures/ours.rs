@@ -21,27 +21,27 @@ use crate::journal::peers::Peer;
 pub(super) type Open = fn(&Path, &Arc<Medium>) -> Result<Box<dyn Peer>>;
 
 /// A contestant of ours.
-pub(super) struct Kind {
+pub(super) struct OurKind {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) open: Open,
     pub(super) records: fn(&Path) -> Result<Vec<Vec<u8>>>,
 }
 
-pub(super) const KINDS: [Kind; 3] = [
-    Kind {
+pub(super) const KINDS: [OurKind; 3] = [
+    OurKind {
         name: "jbd2-v3",
         about: "one block per record, two flushes per commit, cooperative with rendezvous; log and blocks in one file",
         open: |folder, medium| Blocks::open(folder, medium, Flushes::Two),
         records: blocks,
     },
-    Kind {
+    OurKind {
         name: "jbd2-v1-async",
         about: "the same with one flush per commit",
         open: |folder, medium| Blocks::open(folder, medium, Flushes::One),
         records: blocks,
     },
-    Kind {
+    OurKind {
         name: "compact",
         about: "one record per append, group commit with rendezvous",
         open: |folder, medium| Ok(Box::new(Records(log(storage(folder, medium, LOG_LEN)?)?))),

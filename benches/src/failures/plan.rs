@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// The single failure of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct FailurePlan {
     /// The operation that fails.
     pub fault: Fault,
     /// The index of that operation, counted from 0 since the log was opened.
@@ -37,11 +37,11 @@ pub enum Dirty {
     Cached,
 }
 
-impl Plan {
+impl FailurePlan {
     /// Returns all plans for a run of this many writes and flushes. There is no plan in which a
     /// write fails and dirty data stays in the cache. A flush would report that loss, so the plans
     /// for flushes cover it.
-    pub fn all(writes: u64, flushes: u64) -> Vec<Plan> {
+    pub fn all(writes: u64, flushes: u64) -> Vec<FailurePlan> {
         let of_writes = [Fault::Write, Fault::ShortWrite]
             .into_iter()
             .flat_map(|fault| [Dirty::Kept, Dirty::Lost].map(|dirty| (fault, dirty)));
@@ -53,7 +53,7 @@ impl Plan {
             } else {
                 writes
             };
-            (0..count).map(move |index| Plan {
+            (0..count).map(move |index| FailurePlan {
                 fault,
                 index,
                 dirty,
@@ -91,14 +91,14 @@ impl Dirty {
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for FailurePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (fault, dirty) = (self.fault.name(), self.dirty.suffix());
         write!(f, "{fault}-{}{dirty}", self.index)
     }
 }
 
-impl FromStr for Plan {
+impl FromStr for FailurePlan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -110,7 +110,7 @@ impl FromStr for Plan {
             let end = rest.find('-').unwrap_or(rest.len());
             let all = [Dirty::Kept, Dirty::Lost, Dirty::Cached];
             let dirty = all.into_iter().find(|it| it.suffix() == &rest[end..])?;
-            Some(Plan {
+            Some(FailurePlan {
                 fault,
                 index: rest[..end].parse().ok()?,
                 dirty,
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_displayed_plan_parses_to_itself() {
-        let all = Plan::all(2, 3);
+        let all = FailurePlan::all(2, 3);
         assert_eq!(all.len(), 2 * 2 * 2 + 3 * 3);
         for plan in all {
             assert_eq!(plan.to_string().parse(), Ok(plan));
@@ -142,7 +142,7 @@ mod tests {
             "read-1",
             "write--1",
         ] {
-            assert!(wrong.parse::<Plan>().is_err(), "{wrong}");
+            assert!(wrong.parse::<FailurePlan>().is_err(), "{wrong}");
         }
     }
 }

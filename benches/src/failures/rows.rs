@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::contestants::{Contestant, Maker};
-use super::plan::Plan;
-use super::trial::Outcome;
+use super::contestants::{FailureContestant, Maker};
+use super::plan::FailurePlan;
+use super::trial::TrialOutcome;
 
 /// The results of a contestant under all plans.
 #[derive(Clone, Debug, Serialize)]
@@ -50,7 +50,7 @@ pub struct Row {
 pub struct Unclean {
     /// The plan, in the syntax of `--plan`.
     pub plan: String,
-    /// The kind of plan; see [`Plan::kind`].
+    /// The kind of plan; see [`FailurePlan::kind`].
     #[serde(skip)]
     pub kind: String,
     /// Missing records, each as thread and number.
@@ -68,8 +68,8 @@ pub struct Unclean {
 impl Row {
     /// Creates the row from the outcomes of all plans.
     pub fn new(
-        contestant: &Contestant,
-        outcomes: impl Iterator<Item = (Option<Plan>, Outcome)>,
+        contestant: &FailureContestant,
+        outcomes: impl Iterator<Item = (Option<FailurePlan>, TrialOutcome)>,
     ) -> Row {
         let mut row = Row {
             contestant: contestant.name,
@@ -93,7 +93,7 @@ impl Row {
         row
     }
 
-    fn add(&mut self, plan: Option<Plan>, outcome: Outcome) {
+    fn add(&mut self, plan: Option<FailurePlan>, outcome: TrialOutcome) {
         self.runs += 1;
         self.failed += usize::from(outcome.failed);
         self.told += usize::from(!outcome.told.is_empty());

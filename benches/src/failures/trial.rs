@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
-use super::child::{DURABLE, FILES, Line, Size};
-use super::contestants::Contestant;
-use super::plan::Plan;
+use super::child::{ChildLine, DURABLE, FILES, RunSize};
+use super::contestants::FailureContestant;
+use super::plan::FailurePlan;
 use super::record::Id;
 
 /// The conditions of each trial.
 #[derive(Clone, Debug)]
 pub struct Conditions {
     /// The size of each run.
-    pub size: Size,
+    pub size: RunSize,
     /// How long a child may be silent before it is checked. It hangs if none of its threads has run
     /// between the ends of two such silences.
     pub patience: Duration,
@@ -31,7 +31,7 @@ pub struct Conditions {
 
 /// The outcome of a trial.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct TrialOutcome {
     /// Whether the planned failure happened, that is, the run got that far.
     pub failed: bool,
     /// The acknowledged records.
@@ -52,7 +52,7 @@ pub struct Outcome {
     pub counts: Option<(u64, u64)>,
 }
 
-impl Outcome {
+impl TrialOutcome {
     /// Returns whether nothing is wrong. A caller that receives an error is not wrong.
     pub fn is_clean(&self) -> bool {
         let is_whole = self.lost.is_empty() && self.foreign == 0;
@@ -65,13 +65,13 @@ impl Outcome {
 /// # Errors
 /// The child cannot be run or cannot begin, or the folder for temporary files cannot be used.
 pub fn trial(
-    contestant: &Contestant,
-    plan: Option<Plan>,
+    contestant: &FailureContestant,
+    plan: Option<FailurePlan>,
     conditions: &Conditions,
-) -> Result<Outcome> {
+) -> Result<TrialOutcome> {
     let folder = tempfile::Builder::new().prefix("failures-").tempdir()?;
     let folder = folder.path();
-    let mut outcome = Outcome::default();
+    let mut outcome = TrialOutcome::default();
     run(contestant, plan, conditions, folder, &mut outcome)?;
     // Names are durable at once, so a file that was never flushed exists and is empty.
     for entry in fs::read_dir(folder.join(FILES))? {
@@ -85,30 +85,30 @@ pub fn trial(
 }
 
 fn run(
-    contestant: &Contestant,
-    plan: Option<Plan>,
+    contestant: &FailureContestant,
+    plan: Option<FailurePlan>,
     conditions: &Conditions,
     folder: &Path,
-    outcome: &mut Outcome,
+    outcome: &mut TrialOutcome,
 ) -> Result<()> {
-    let Size { threads, records } = conditions.size;
+    let RunSize { threads, records } = conditions.size;
     let mut command = command("run", contestant, folder, conditions)?;
     command.args([threads.to_string(), records.to_string()]);
     if let Some(plan) = plan {
         command.arg(plan.to_string());
     }
     let ended = watch(command, conditions.patience, |line| match line {
-        Line::Failed => outcome.failed = true,
-        Line::Acknowledged(id) => {
+        ChildLine::Failed => outcome.failed = true,
+        ChildLine::Acknowledged(id) => {
             outcome.acknowledged.insert(id);
         }
-        Line::Told(error) => outcome.told.push(error),
-        Line::Panicked(message) => outcome.panics.push(message),
-        Line::NotReopened(error) => {
+        ChildLine::Told(error) => outcome.told.push(error),
+        ChildLine::Panicked(message) => outcome.panics.push(message),
+        ChildLine::NotReopened(error) => {
             outcome.cannot_reopen.get_or_insert(error);
         }
-        Line::Ended { writes, flushes } => outcome.counts = Some((writes, flushes)),
-        Line::Reopened | Line::Found(_) | Line::Foreign | Line::Read => {}
+        ChildLine::Ended { writes, flushes } => outcome.counts = Some((writes, flushes)),
+        ChildLine::Reopened | ChildLine::Found(_) | ChildLine::Foreign | ChildLine::Read => {}
     })?;
     match ended {
         None => outcome.hung = true,
@@ -127,21 +127,21 @@ fn run(
 }
 
 fn look(
-    contestant: &Contestant,
+    contestant: &FailureContestant,
     conditions: &Conditions,
     durable: &Path,
-    outcome: &mut Outcome,
+    outcome: &mut TrialOutcome,
 ) -> Result<()> {
     let command = command("read", contestant, durable, conditions)?;
     let mut found = BTreeSet::new();
     let (mut is_read, mut why) = (false, None);
     let ended = watch(command, conditions.patience, |line| match line {
-        Line::Found(id) => {
+        ChildLine::Found(id) => {
             found.insert(id);
         }
-        Line::Foreign => outcome.foreign += 1,
-        Line::Panicked(error) | Line::NotReopened(error) => why = Some(error),
-        Line::Read => is_read = true,
+        ChildLine::Foreign => outcome.foreign += 1,
+        ChildLine::Panicked(error) | ChildLine::NotReopened(error) => why = Some(error),
+        ChildLine::Read => is_read = true,
         _ => {}
     })?;
     if is_read {
@@ -160,7 +160,7 @@ fn look(
 
 fn command(
     what: &str,
-    contestant: &Contestant,
+    contestant: &FailureContestant,
     folder: &Path,
     conditions: &Conditions,
 ) -> Result<Command> {
@@ -186,7 +186,7 @@ const MAX_SILENCES: u32 = 60;
 fn watch(
     mut command: Command,
     patience: Duration,
-    mut heard: impl FnMut(Line),
+    mut heard: impl FnMut(ChildLine),
 ) -> Result<Option<ExitStatus>> {
     let mut child = Reaped(command.spawn().context("starting a child")?);
     let stdout = child

@@ -12,34 +12,34 @@ use super::record::RECORD;
 use crate::journal::peers::Peer;
 
 /// A log that is wrong on purpose.
-pub(super) struct Kind {
+pub(super) struct WrongKind {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) open: fn(&Path) -> Result<Box<dyn Peer>>,
 }
 
-pub(super) const KINDS: [Kind; 5] = [
-    Kind {
+pub(super) const KINDS: [WrongKind; 5] = [
+    WrongKind {
         name: "wrong-early",
         about: "acknowledges before it flushes",
         open: |folder| Log::open(folder, Wrong::Early),
     },
-    Kind {
+    WrongKind {
         name: "wrong-swallow",
         about: "swallows the error of a flush",
         open: |folder| Log::open(folder, Wrong::Swallow),
     },
-    Kind {
+    WrongKind {
         name: "wrong-hang",
         about: "hangs after an error",
         open: |folder| Log::open(folder, Wrong::Hang),
     },
-    Kind {
+    WrongKind {
         name: "wrong-panic",
         about: "panics on an error",
         open: |folder| Log::open(folder, Wrong::Panic),
     },
-    Kind {
+    WrongKind {
         name: "wrong-format",
         about: "is gone after an error",
         open: |folder| Log::open(folder, Wrong::Format),

@@ -9,7 +9,7 @@ use super::contestants::{self, CONTESTANTS};
 use super::devices::DEVICES;
 use super::rows::COMMIT;
 use super::thesis::{FIO, IOR};
-use crate::cli::{names, seconds, selected, threads};
+use crate::args::{names, seconds, selected, threads};
 
 /// All workloads, each with a description.
 pub const WORKLOADS: [(&str, &str); 3] = [

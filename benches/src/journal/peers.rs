@@ -40,7 +40,7 @@ pub trait Peer: Send + Sync {
 
 /// A log of another project that is not open yet.
 #[derive(Clone, Copy)]
-pub struct Kind {
+pub struct PeerKind {
     /// The name of the crate.
     pub name: &'static str,
     /// The version that is measured.
@@ -55,4 +55,4 @@ pub struct Kind {
 }
 
 /// All logs of other projects.
-pub const PEERS: [Kind; 3] = [okaywal::KIND, raft_engine::KIND, wal_db::KIND];
+pub const PEERS: [PeerKind; 3] = [okaywal::KIND, raft_engine::KIND, wal_db::KIND];

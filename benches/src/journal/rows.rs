@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::load::Figures;
-use super::targets::Target;
 use crate::measure::Latencies;
 
 /// The closed loop of small commits.
@@ -69,6 +68,40 @@ pub struct Place {
     pub threads: usize,
     /// The think time in flushes.
     pub think: f64,
+}
+
+/// A target of a row.
+#[derive(Clone, Debug, Serialize)]
+pub struct Target {
+    /// The row that the target is for.
+    #[serde(skip)]
+    pub of: Place,
+    /// The figure that is judged.
+    pub what: String,
+    /// Whether the figure must be at least or at most the limit.
+    pub bound: Bound,
+    /// The limit.
+    pub asked: f64,
+    /// The figure in this run; `None` if a row it needs was not measured.
+    pub measured: Option<f64>,
+    /// Whether the target is met; `None` if a row it needs was not measured.
+    pub met: Option<bool>,
+    /// The contestants whose rows are missing.
+    #[serde(skip)]
+    pub missing: Vec<&'static str>,
+    /// Whether this is one of many similar targets that are reported together.
+    #[serde(skip)]
+    pub everywhere: bool,
+}
+
+/// The direction of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// The figure must not be lower.
+    AtLeast,
+    /// The figure must not be higher.
+    AtMost,
 }
 
 impl Row {

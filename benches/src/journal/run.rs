@@ -9,10 +9,10 @@ use indicatif::ProgressBar;
 use super::contestants::{Contestant, Made};
 use super::devices::Device;
 use super::load::{self, Figures, Load};
-use super::rows::{COMMIT, Row};
-use super::targets::{self, Target};
+use super::rows::{COMMIT, Row, Target};
+use super::targets;
 use super::thesis::{self, Pattern, Servers, Transactions};
-use crate::load::{Others, Watch};
+use crate::load::{LoadWatch, Others};
 
 /// The most rounds of a cell, and the minimum length of a round, in seconds, if there are fewer.
 const ROUNDS: f64 = 7.0;
@@ -98,7 +98,7 @@ impl Plan {
 /// # Errors
 /// Files or threads cannot be created, a contestant fails, or it has lost an acknowledged commit.
 pub fn run(plan: &Plan, bar: &ProgressBar, tell: impl Fn(&str)) -> Result<Outcome> {
-    let watch = Watch::start();
+    let watch = LoadWatch::start();
     bar.set_length(plan.steps());
     let (mut rows, mut devices) = (Vec::new(), Vec::new());
     for &name in &plan.devices {

@@ -1,46 +1,10 @@
 //! The targets of the journal and the log, and whether a run meets them, computed from its rows.
 
-use serde::Serialize;
-
 use super::peers::PEERS;
-use super::rows::{Place, Row, find};
+use super::rows::{Bound, Place, Row, Target, find};
 
 /// The lowest acceptable throughput of the rendezvous, relative to plain group commit.
 const AT_LEAST_OF_PLAIN: f64 = 0.98;
-
-/// A target of a row.
-#[derive(Clone, Debug, Serialize)]
-pub struct Target {
-    /// The row that the target is for.
-    #[serde(skip)]
-    pub of: Place,
-    /// The figure that is judged.
-    pub what: String,
-    /// Whether the figure must be at least or at most the limit.
-    pub bound: Bound,
-    /// The limit.
-    pub asked: f64,
-    /// The figure in this run; `None` if a row it needs was not measured.
-    pub measured: Option<f64>,
-    /// Whether the target is met; `None` if a row it needs was not measured.
-    pub met: Option<bool>,
-    /// The contestants whose rows are missing.
-    #[serde(skip)]
-    pub missing: Vec<&'static str>,
-    /// Whether this is one of many similar targets that are reported together.
-    #[serde(skip)]
-    pub everywhere: bool,
-}
-
-/// The direction of a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Bound {
-    /// The figure must not be lower.
-    AtLeast,
-    /// The figure must not be higher.
-    AtMost,
-}
 
 /// Returns all targets on these devices.
 pub(super) fn targets(rows: &[Row], devices: &[&'static str]) -> Vec<Target> {

@@ -9,21 +9,10 @@ use anyhow::Result;
 use spanlock_range_lock::{Access, RawRangeLock};
 
 use super::contended;
+use super::ranges::{LARGEST, SEGMENT, SEGMENTS, segments};
 use super::subjects::{Need, Ofd, Ours, SliceMutex, Subject, VecRange};
 use crate::locks::{self, Entry, Visitor};
 use crate::measure::Round;
-
-/// Bytes per segment.
-pub const SEGMENT: u64 = 4096;
-
-/// Segments in 1 GiB. Every lock can hold that many, and each is locked once before a full range is
-/// measured.
-pub const SEGMENTS: u64 = (1 << 30) / SEGMENT;
-
-/// The capacity in bytes of locks that support it: the largest file of [SRL] §IV-A, 1.5 TB.
-///
-/// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
-pub const LARGEST: u64 = 1_500_000_000_000;
 
 /// The first segment that is locked. It is neither the lock's first nor its last, and is a multiple
 /// of 256.
@@ -119,7 +108,7 @@ pub const CASES: [Case; 8] = [
 pub type Runner<'a> = Box<dyn FnMut(u64) -> Duration + 'a>;
 
 /// A lock of any type, ready for cases.
-pub trait Contestant: Sync {
+pub trait MeasuredLock: Sync {
     /// Returns the length in bytes of the range that `case` locks.
     fn bytes(&self, case: &Case) -> u64;
 
@@ -149,7 +138,7 @@ pub struct Candidate {
     pub about: &'static str,
     /// Whether the lock is in this project's registry.
     pub ours: bool,
-    make: Box<dyn Fn() -> Result<Box<dyn Contestant>> + Send + Sync>,
+    make: Box<dyn Fn() -> Result<Box<dyn MeasuredLock>> + Send + Sync>,
 }
 
 impl Candidate {
@@ -168,7 +157,7 @@ impl Candidate {
                 other,
                 capacity,
             };
-            Ok(Box::new(entrant) as Box<dyn Contestant>)
+            Ok(Box::new(entrant) as Box<dyn MeasuredLock>)
         };
         Candidate {
             name,
@@ -182,7 +171,7 @@ impl Candidate {
     ///
     /// # Errors
     /// There is not enough memory for it, or the system has no such lock.
-    pub fn make(&self) -> Result<Box<dyn Contestant>> {
+    pub fn make(&self) -> Result<Box<dyn MeasuredLock>> {
         (self.make)()
     }
 }
@@ -224,7 +213,7 @@ struct Entrant<S> {
     capacity: u64,
 }
 
-impl<S: Subject> Contestant for Entrant<S> {
+impl<S: Subject> MeasuredLock for Entrant<S> {
     fn bytes(&self, case: &Case) -> u64 {
         match case.work {
             Work::Segments(count) => count * SEGMENT,
@@ -273,11 +262,6 @@ impl<S: Subject> Contestant for Entrant<S> {
     fn contended(&self, threads: usize, duration: Duration) -> Result<Round> {
         contended::round(&self.subject, threads, duration)
     }
-}
-
-/// Returns the range of `count` segments from `first` on.
-pub(super) fn segments(first: u64, count: u64) -> Range<u64> {
-    first * SEGMENT..(first + count) * SEGMENT
 }
 
 fn writes<S: Subject>(lock: &S, range: Range<u64>) -> Runner<'_> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::cases::segments;
+use super::ranges::segments;
 use super::subjects::Subject;
 use crate::measure::{self, Round};
 

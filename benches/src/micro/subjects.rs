@@ -18,7 +18,7 @@ use range_lock::{VecRangeLock, VecRangeLockGuard};
 use range_mutex::{RangeMutex, RangeMutexGuard};
 use spanlock_range_lock::{RangeLockExt, RawRangeLock, ReadHold, WriteHold};
 
-use super::cases::{SEGMENT, SEGMENTS};
+use super::ranges::{SEGMENT, SEGMENTS};
 
 /// A feature that a case needs from a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

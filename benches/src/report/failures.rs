@@ -124,7 +124,7 @@ pub fn page(rows: &[Row], command: &str) -> Result<String> {
 }
 
 /// Runs that differ only in the index and are not all clean.
-struct Kind<'a> {
+struct UncleanKind<'a> {
     contestant: &'a str,
     kind: &'a str,
     /// The number of runs that are not clean.
@@ -135,16 +135,16 @@ struct Kind<'a> {
     again: String,
 }
 
-fn kinds(rows: &[Row]) -> Vec<Kind<'_>> {
+fn kinds(rows: &[Row]) -> Vec<UncleanKind<'_>> {
     rows.iter().flat_map(kinds_of).collect()
 }
 
-fn kinds_of(row: &Row) -> Vec<Kind<'_>> {
+fn kinds_of(row: &Row) -> Vec<UncleanKind<'_>> {
     let mut kinds: BTreeMap<&str, Vec<&Unclean>> = BTreeMap::new();
     for unclean in &row.unclean {
         kinds.entry(&unclean.kind).or_default().push(unclean);
     }
-    let kinds = kinds.into_iter().map(|(kind, all)| Kind {
+    let kinds = kinds.into_iter().map(|(kind, all)| UncleanKind {
         contestant: row.contestant,
         kind,
         runs: all.len(),

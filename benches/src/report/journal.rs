@@ -8,8 +8,8 @@ use super::html::{END, begun, escaped, html_table};
 use super::plots;
 use super::text::{LOSS_MARK, drawn, grouped};
 use crate::journal::Outcome;
-use crate::journal::rows::{COMMIT, Place, Row, find};
-use crate::journal::targets::{Bound, Coalesced, Target};
+use crate::journal::rows::{Bound, COMMIT, Place, Row, Target, find};
+use crate::journal::targets::Coalesced;
 use crate::journal::thesis::{Comparison, Measure, comparisons};
 
 const COLUMNS: [&str; 10] = [
@@ -55,7 +55,7 @@ const THESIS: &str = "Numbers of the thesis next to this run: ratios to its exis
 fn grids(outcome: &Outcome) -> Vec<(String, Vec<String>, Vec<Vec<String>>)> {
     let plan = &outcome.plan;
     let mut columns = vec!["think".to_owned(), "contestant".to_owned()];
-    columns.extend(plan.threads.iter().map(|&it| super::threads_told(it)));
+    columns.extend(plan.threads.iter().map(|&it| super::thread_count(it)));
     let line = |device, think: f64, contestant| {
         let cell = |&threads: &usize| {
             let place = Place {
@@ -157,7 +157,7 @@ fn target_cells(target: &Target) -> (String, [String; 5]) {
         Some(false) => ("loss", "MISSED".to_owned()),
         None => ("", format!("not measured: {}", target.missing.join(", "))),
     };
-    let threads = super::threads_told(target.of.threads);
+    let threads = super::thread_count(target.of.threads);
     let cells = [
         target.of.device.to_owned(),
         format!("{}, {threads}", target.of.contestant),
@@ -188,7 +188,7 @@ fn losses(outcome: &Outcome, device: &'static str) -> Option<String> {
         .filter(|it| it.met == Some(false))
         .map(|it| {
             let percent = 100.0 * (1.0 - it.measured.unwrap_or_default());
-            let threads = super::threads_told(it.of.threads);
+            let threads = super::thread_count(it.of.threads);
             format!("{threads}, think {} ({percent:.1} %)", it.of.think)
         })
         .collect();

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::text::{LOSS_MARK, threads_told, time};
+use super::text::{LOSS_MARK, thread_count, time};
 use crate::compare::Row;
 use crate::micro;
 
@@ -152,7 +152,7 @@ pub(super) fn ratios(rows: &[&Row], locks: &[&str]) -> Result<Option<String>> {
             TextStyle::from(TEXT.into_font()).pos(at)
         };
         for (group, &number) in threads.iter().enumerate() {
-            let told = threads_told(number);
+            let told = thread_count(number);
             let label =
                 EmptyElement::at((group as f64, 0.0)) + Text::new(told, (0, 8), text(VPos::Top));
             chart.plotting_area().draw(&label)?;

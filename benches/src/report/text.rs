@@ -73,7 +73,7 @@ pub fn losses(rows: &[Row]) -> String {
         .filter(|row| row.is_loss())
         .map(|row| {
             let (workload, lock) = (row.workload, row.lock);
-            let threads = threads_told(row.threads);
+            let threads = thread_count(row.threads);
             let ratio = row.ratio.unwrap_or_default();
             format!("{lock} in {workload} at {threads} ({ratio:.3})")
         })
@@ -90,7 +90,7 @@ pub fn losses(rows: &[Row]) -> String {
 }
 
 /// Formats a number of threads, with singular or plural.
-pub(crate) fn threads_told(threads: usize) -> String {
+pub(crate) fn thread_count(threads: usize) -> String {
     format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
 }
 

@@ -8,9 +8,9 @@ use anyhow::Result;
 use okaywal::{Configuration, Entry, EntryId, LogManager, SegmentReader, WriteAheadLog};
 use parking_lot::Mutex;
 
-use super::{Kind, Peer};
+use super::{Peer, PeerKind};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: PeerKind = PeerKind {
     name: "okaywal",
     version: "0.3.1",
     about: "an entry of one chunk; segments of 16 MiB, given up after 12 MiB, so that it seldom changes them",

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, anyhow};
 use raft_engine::{Config, Engine, LogBatch, ReadableSize};
 
-use super::{Kind, Peer};
+use super::{Peer, PeerKind};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: PeerKind = PeerKind {
     name: "raft-engine",
     version: "0.4.2",
     about: "a batch of one key and value, the keys of 16 regions in turn, each of 65,536 keys again and again; no compression, as by default for so little",

@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::Result;
 use wal_db::Wal;
 
-use super::{Kind, Peer};
+use super::{Peer, PeerKind};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: PeerKind = PeerKind {
     name: "wal-db",
     version: "1.1.0",
     about: "one record per append, in one file",
