@@ -1,8 +1,8 @@
 //! Fails every write and every flush of a run once, and reports how our journals and logs and those
 //! of other projects react: `cargo compare failures`.
 //!
-//! Eight threads append numbered records and note which ones are acknowledged. Each run has one
-//! [plan](plan::FailurePlan) of failure. It takes place in a [child] process, over a [medium] that knows
+//! Eight threads append numbered records and note which ones are acknowledged. Each run follows one
+//! [`FailurePlan`](plan::FailurePlan). It takes place in a [child] process, on a [medium] that knows
 //! what a power cut would leave. Another child then reads what is left. A record that was
 //! acknowledged but is missing is a *false acknowledgement*.
 

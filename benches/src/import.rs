@@ -33,7 +33,7 @@ pub const CHUNK: u64 = 64 << 10;
 /// index in the file. For an empty file it is called with chunk 0 after the creation.
 pub type OnCommitted<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
-/// What an import has written so far, and the checksums of what it read.
+/// The progress of an import, and the checksums of the data it read.
 pub struct Progress {
     files: Vec<FileProgress>,
 }
@@ -143,7 +143,7 @@ struct Import<'a, L: RawRangeLock> {
     failed: Mutex<Option<anyhow::Error>>,
 }
 
-/// What a thread keeps between pieces of work.
+/// The state that a thread keeps between pieces of work.
 struct Worker {
     ops: u64,
     latencies: Latencies,

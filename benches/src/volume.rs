@@ -24,7 +24,7 @@ pub const PREFIX: &str = "spanlock-compare/";
 
 const PAGE_BYTES: u64 = 4096;
 
-/// What the runs need of a volume.
+/// The runs' requirements of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
     /// Total bytes, with a margin.

@@ -105,7 +105,7 @@ fn assert_close(found: &Value, wanted: f64) {
 }
 
 #[test]
-fn every_row_is_there_and_follows_from_its_samples() {
+fn every_row_is_present_and_follows_from_its_samples() {
     let scene = Scene::new(0);
     let (told, rows) = measured(&scene, &[]);
     let wanted: Vec<_> = CASES
@@ -305,7 +305,7 @@ fn outputs_are_checked_before_anything_is_measured() {
 
 /// A lock without enough memory and a thread that cannot be started are reported as errors.
 #[test]
-fn little_memory_is_an_error() {
+fn too_little_memory_is_an_error() {
     let scene = Scene::new(0);
     let args = ["--micro", "--seconds", "0.01", "--locks", "rw-counter"];
     let wanted = ["contended/8-threads under rw-counter", "cannot be started"];

@@ -72,7 +72,7 @@ fn appended_records_are_recovered() {
 
 /// A single record takes one flush, once the log has created its files.
 #[test]
-fn flushes_are_counted() {
+fn a_single_record_takes_one_flush() {
     each_peer(|kind| {
         let folder = tempfile::tempdir().unwrap();
         let hook = Arc::new(Counting::default());

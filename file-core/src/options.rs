@@ -54,7 +54,7 @@ impl FormatOptions {
     }
 }
 
-/// What [`FileCore::open`](crate::FileCore::open) found during recovery.
+/// The result of the recovery that [`FileCore::open`](crate::FileCore::open) performs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecoveryReport {
@@ -100,7 +100,7 @@ pub struct Stats {
     pub compactions: u64,
 }
 
-/// What [`FileCore::check`](crate::FileCore::check) found.
+/// The result of [`FileCore::check`](crate::FileCore::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {

@@ -49,7 +49,7 @@ fn watched(words: Vec<u64>, seed: u64, allowed: &Arc<Mutex<Allowed>>) -> Arc<Mem
 }
 
 /// Applies a random operation to one of `files` files: first to the model, then, once the result is
-/// allowed, to the volume. One operation in so many removes the file.
+/// allowed, to the volume. One operation in `removals` removes the file.
 fn step(
     volume: &Volume,
     allowed: &Arc<Mutex<Allowed>>,

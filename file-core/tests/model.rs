@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
     #[test]
-    fn a_volume_is_a_map(ops in prop::collection::vec(op(), 1..200), pages in 24..80_u64, checksums: bool) {
+    fn a_volume_behaves_like_a_map(ops in prop::collection::vec(op(), 1..200), pages in 24..80_u64, checksums: bool) {
         let options = FormatOptions::new().inodes(32).data_checksums(checksums);
         let mut pair = Pair { volume: format(pages, &options), model: HashMap::new() };
         for op in ops {

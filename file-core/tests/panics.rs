@@ -87,17 +87,17 @@ fn each_operation(writes: u64, act: fn(&Volume) -> Result<(), Error>) {
 }
 
 #[test]
-fn a_panic_in_a_write() {
+fn a_panic_in_a_write_loses_nothing() {
     each_operation(62, |volume| volume.open_file("a")?.write_at(b"after", 0));
 }
 
 #[test]
-fn a_panic_in_a_write_that_needs_a_log_page() {
+fn a_panic_in_a_write_that_needs_a_log_page_loses_nothing() {
     each_operation(63, |volume| volume.open_file("a")?.write_at(b"after", 0));
 }
 
 #[test]
-fn a_panic_in_a_compaction() {
+fn a_panic_in_a_compaction_loses_nothing() {
     each_operation(9 * 63, |volume| {
         volume.open_file("a")?.write_at(b"after", 0)?;
         assert_eq!(volume.stats().compactions, 1);
@@ -106,12 +106,12 @@ fn a_panic_in_a_compaction() {
 }
 
 #[test]
-fn a_panic_in_a_creation() {
+fn a_panic_in_a_creation_loses_nothing() {
     each_operation(62, |volume| volume.create("c").map(drop));
 }
 
 #[test]
-fn a_panic_in_a_removal() {
+fn a_panic_in_a_removal_loses_nothing() {
     let volume = prepared(62);
     for operation in 1..=3 {
         let volume = reopen(&volume);
@@ -133,7 +133,7 @@ fn a_panic_in_a_removal() {
 }
 
 #[test]
-fn a_panic_in_a_removal_that_compacts_the_directory() {
+fn a_panic_in_a_removal_that_compacts_the_directory_loses_nothing() {
     // The last state before a removal that compacts the directory.
     let volume = prepared(0);
     let (long, mut words) = ("long".repeat(250), Vec::new());
@@ -171,7 +171,7 @@ fn panicking(broken: &Arc<AtomicBool>) -> impl Fn(u64) -> AnyLock + use<> {
 }
 
 #[test]
-fn a_panic_in_the_lock_factory_of_a_creation() {
+fn a_panic_in_the_lock_factory_of_a_creation_loses_nothing() {
     let broken = Arc::new(AtomicBool::new(false));
     let options = FormatOptions::new().inodes(32);
     let volume = FileCore::format(Mem::new(64 * PAGE), &options, panicking(&broken)).unwrap();
@@ -194,7 +194,7 @@ fn a_panic_in_the_lock_factory_of_a_creation() {
 }
 
 #[test]
-fn a_panic_in_the_lock_factory_of_an_opening() {
+fn a_panic_in_the_lock_factory_of_an_opening_loses_nothing() {
     let mem = prepared(0).pmem().clone();
     let words = mem.words();
     let broken = Arc::new(AtomicBool::new(true));

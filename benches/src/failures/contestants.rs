@@ -18,7 +18,7 @@ pub struct FailureContestant {
     pub version: &'static str,
     /// A description of the contestant and of how it is used here.
     pub about: &'static str,
-    /// What its documentation requires of a caller that receives an error.
+    /// The reaction to an error that its documentation requires of a caller.
     pub after_error: AfterError,
     /// Whether a panic aborts the process.
     pub panics_abort: bool,
@@ -29,7 +29,7 @@ pub struct FailureContestant {
     pub records: fn(&Path) -> Result<Vec<Vec<u8>>>,
 }
 
-/// What a caller does after it receives an error.
+/// The reaction of a caller to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterError {
     /// It continues with the next record.

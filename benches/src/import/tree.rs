@@ -41,7 +41,7 @@ impl Source {
     }
 }
 
-/// What the folder contains that is not imported.
+/// The files in the folder that are not imported, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Symbolic links.
@@ -75,7 +75,7 @@ pub struct Tree {
     pub files: Vec<Source>,
     /// The total size.
     pub bytes: u64,
-    /// What was skipped.
+    /// The files that were skipped.
     pub skipped: Skipped,
     /// The first piece of work of each file, followed by the total number of pieces.
     first_piece: Vec<usize>,

@@ -134,7 +134,7 @@ mod tests {
     use super::super::subjects::Need;
     use super::*;
 
-    /// A lock that excludes nobody.
+    /// A lock that excludes no thread.
     struct Open;
 
     impl Subject for Open {

@@ -64,20 +64,20 @@ fn check_others(
     prefix: &str,
     told: &[Line],
 ) -> Result<(), String> {
-    let mut under_way = 0;
+    let mut in_progress = 0;
     for (path, chunks) in before.iter().filter(|(path, _)| !path.starts_with(prefix)) {
         match present.get(path) {
             Some(now) if now == chunks => {}
             Some(_) => return Err(format!("{path} has changed although nothing wrote to it")),
             None if told.contains(&Line::Removed(path.clone())) => {}
-            None => under_way += 1,
+            None => in_progress += 1,
         }
     }
     // An import removes old files before it writes.
     let removing = told.iter().all(|it| matches!(it, Line::Removed(_)));
-    if under_way > usize::from(removing) {
+    if in_progress > usize::from(removing) {
         return Err(format!(
-            "{under_way} files are gone that were not reported as removed"
+            "{in_progress} files are gone that were not reported as removed"
         ));
     }
     Ok(())

@@ -137,7 +137,7 @@ struct Tally {
     chunks: usize,
     overwriters: usize,
     /// Writes that had begun and not returned.
-    under_way: usize,
+    in_progress: usize,
     /// Overwrites that were reported and found, or overwritten since.
     overwrites: usize,
     compactions: u64,
@@ -203,10 +203,10 @@ impl Ordeal<'_> {
         let work = ["2", "overwrite", &seed].map(Path::new);
         let told = self.scene.kill(self.lock, &work, Some(delay));
         // No import has this prefix, so no file may be missing.
-        let (returned, under_way) = self.check("none:", &told)?;
+        let (returned, in_progress) = self.check("none:", &told)?;
         self.tally.overwriters += 1;
         self.tally.overwrites += returned;
-        self.tally.under_way += usize::from(under_way > 0);
+        self.tally.in_progress += usize::from(in_progress > 0);
         let compactions = told.iter().filter_map(|line| match line {
             Line::Compactions(count) => Some(*count),
             _ => None,
@@ -280,12 +280,12 @@ fn reported_operations_survive_200_kills() {
         let tally = kill_repeatedly(lock, seed, &mut random);
         println!(
             "{lock}: {} imports killed, {} of them with a part committed, {} chunks reported, all found; {} overwriters killed, {} of them \
-             with a write under way, {} logs compacted; {} killed when a compaction was due; {} overwrites reported, none lost",
+             during a write, {} logs compacted; {} killed when a compaction was due; {} overwrites reported, none lost",
             tally.imports,
             tally.amid,
             tally.chunks,
             tally.overwriters,
-            tally.under_way,
+            tally.in_progress,
             tally.compactions,
             tally.compactors,
             tally.overwrites

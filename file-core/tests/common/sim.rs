@@ -24,7 +24,8 @@ pub(crate) struct Sim {
     medium: Vec<u64>,
     /// Pending stores by line, in order.
     pending: BTreeMap<u64, Vec<Store>>,
-    /// What the next fence of a thread makes durable: for each line, stores up to this number.
+    /// For each thread, the lines that its next fence makes durable, up to the store with this
+    /// number.
     flushed: HashMap<ThreadId, Vec<(u64, u64)>>,
     stores: u64,
     rng: Rng,
