@@ -2,8 +2,8 @@
 //! of other projects react: `cargo compare failures`.
 //!
 //! Eight threads append numbered records and note which ones are acknowledged. Each run follows one
-//! [`FailurePlan`](plan::FailurePlan). It takes place in a [child] process, on a [medium] that knows
-//! what a power cut would leave. Another child then reads what is left. A record that was
+//! [`FailurePlan`]. It takes place in a [child] process, on a [medium] that knows what a power cut
+//! would leave. Another child then reads what is left. A record that was
 //! acknowledged but is missing is a *false acknowledgement*.
 
 pub mod args;

@@ -2,7 +2,7 @@
 //!
 //! The threads take work from one queue, sorted by file name. A file larger than [`CHUNK`] is split
 //! into several pieces of work, so several threads write it concurrently. Each thread records the
-//! CRC32C of what it read from disk; [`verify`] reads everything back and compares.
+//! CRC32C of what it read from disk; [`verify()`] reads everything back and compares.
 //!
 //! The latency of an operation covers only the volume's part: one creation or one write. The time
 //! to read the folder counts only towards throughput.
