@@ -173,7 +173,7 @@ impl Counter {
             let listener = Listener::new(parker.waker());
             let mut place = self.queue.join(self.spot(), Class::Exclusive, &listener);
             // Acquire [C→B].
-            while !(self.queue.is_in_front(&mut place, &listener) == Some(true)
+            while !(self.queue.is_at_head(&mut place, &listener) == Some(true)
                 && self
                     .word
                     .compare_exchange(0, HELD, Acquire, Relaxed)

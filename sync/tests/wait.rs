@@ -62,8 +62,8 @@ impl Waiting {
         Waiting(wakes, listener, place)
     }
 
-    fn is_in_front(&mut self, queue: &WaitQueue) -> bool {
-        queue.is_in_front(&mut self.2, &self.1) == Some(true)
+    fn is_at_head(&mut self, queue: &WaitQueue) -> bool {
+        queue.is_at_head(&mut self.2, &self.1) == Some(true)
     }
 
     fn leave(self, queue: &WaitQueue, wake_next: bool) {
@@ -82,21 +82,21 @@ fn first_come_first_served() {
     assert!(!queue.has_waiters(word.spot()));
     let [mut first, mut second, mut third] = [0; 3].map(|_| Waiting::at(word.spot(), &queue));
     assert!(queue.is_occupied(word.spot().word) && queue.has_waiters(word.spot()));
-    assert!(first.is_in_front(&queue) && !second.is_in_front(&queue) && !third.is_in_front(&queue));
+    assert!(first.is_at_head(&queue) && !second.is_at_head(&queue) && !third.is_at_head(&queue));
 
     // A wake is the head's, who stays the head.
     queue.wake(word.spot());
     queue.wake(word.spot());
     assert_eq!([&first, &second, &third].map(Waiting::wakes), [2, 0, 0]);
-    assert!(first.is_in_front(&queue) && !second.is_in_front(&queue));
+    assert!(first.is_at_head(&queue) && !second.is_at_head(&queue));
 
     // A head that leaves wakes the next, if it says so.
     first.leave(&queue, true);
     assert_eq!([&second, &third].map(Waiting::wakes), [1, 0]);
-    assert!(second.is_in_front(&queue) && !third.is_in_front(&queue));
+    assert!(second.is_at_head(&queue) && !third.is_at_head(&queue));
     second.leave(&queue, false);
     assert_eq!(third.wakes(), 0);
-    assert!(third.is_in_front(&queue));
+    assert!(third.is_at_head(&queue));
     third.leave(&queue, true);
     assert!(!queue.has_waiters(word.spot()));
 }
@@ -107,10 +107,10 @@ fn leaving_from_the_midst_wakes_nobody() {
     let [first, second, mut third] = [0; 3].map(|_| Waiting::at(word.spot(), &queue));
     second.leave(&queue, true);
     assert_eq!([&first, &third].map(Waiting::wakes), [0, 0]);
-    assert!(!third.is_in_front(&queue));
+    assert!(!third.is_at_head(&queue));
     first.leave(&queue, true);
     assert_eq!(third.wakes(), 1);
-    assert!(third.is_in_front(&queue));
+    assert!(third.is_at_head(&queue));
     third.leave(&queue, true);
 }
 
@@ -124,14 +124,14 @@ fn lanes_and_addresses_do_not_disturb_each_other() {
         .map(|spot| (spot, [0; 2].map(|_| Waiting::at(spot, &queue))))
         .collect();
     for (spot, [first, second]) in &mut waiters {
-        assert!(first.is_in_front(&queue) && !second.is_in_front(&queue));
+        assert!(first.is_at_head(&queue) && !second.is_at_head(&queue));
         queue.wake(*spot);
         assert_eq!((first.wakes(), second.wakes()), (1, 0));
     }
     for (spot, [first, mut second]) in waiters {
         first.leave(&queue, true);
         assert_eq!(second.wakes(), 1);
-        assert!(second.is_in_front(&queue) && queue.has_waiters(spot));
+        assert!(second.is_at_head(&queue) && queue.has_waiters(spot));
         second.leave(&queue, true);
         assert!(!queue.has_waiters(spot));
     }
@@ -144,7 +144,7 @@ fn a_waiter_may_change_its_waker() {
     let [mut first, mut second] = [0; 2].map(|_| Waiting::at(word.spot(), &queue));
     for waiting in [&mut first, &mut second] {
         let (wakes, waker) = Wakes::new();
-        queue.is_in_front(&mut waiting.2, &Listener::new(&waker));
+        queue.is_at_head(&mut waiting.2, &Listener::new(&waker));
         waiting.0 = wakes;
     }
     queue.wake(word.spot());
@@ -213,7 +213,7 @@ fn eviction_ends_all_waiting() {
         for waiting in &mut waiters {
             let gone = evicted.contains(&waiting.2.spot().word);
             assert_eq!(waiting.wakes(), u32::from(gone));
-            let place = queue.is_in_front(&mut waiting.2, &waiting.1);
+            let place = queue.is_at_head(&mut waiting.2, &waiting.1);
             assert_eq!(place, (!gone).then_some(true));
         }
         waiters
@@ -261,7 +261,7 @@ fn a_waiting_thread_is_woken() {
                 DefaultPark::with(|parker| {
                     let listener = Listener::new(parker.waker());
                     let mut place = queue.join(spot, Exclusive, &listener);
-                    while !(queue.is_in_front(&mut place, &listener) == Some(true)
+                    while !(queue.is_at_head(&mut place, &listener) == Some(true)
                         && word.load(SeqCst) == round)
                     {
                         parker.park();
@@ -279,15 +279,12 @@ fn a_waiting_thread_is_woken() {
 
 /// Whoever stands before it without excluding it holds nobody up: in front are all readers before the first writer, and the first upgradable one.
 #[test]
-fn who_would_not_be_excluded_is_in_front() {
+fn who_would_not_be_excluded_is_at_head() {
     let (queue, word) = (WaitQueue::new(), Word(0));
     let at = |class| Waiting::of(class, word.spot(), &queue);
     let classes = [Upgradable, Shared, Upgradable, Shared, Exclusive, Shared];
     let mut waiters: Vec<_> = classes.into_iter().map(at).collect();
-    let front: Vec<_> = waiters
-        .iter_mut()
-        .map(|it| it.is_in_front(&queue))
-        .collect();
+    let front: Vec<_> = waiters.iter_mut().map(|it| it.is_at_head(&queue)).collect();
     assert_eq!(front, [true, true, false, true, false, false]);
     let wakes = |waiters: &[Waiting]| waiters.iter().map(Waiting::wakes).collect::<Vec<_>>();
     queue.wake(word.spot());
@@ -303,7 +300,7 @@ fn who_would_not_be_excluded_is_in_front() {
     // The writer gives up: the reader behind it waits for nobody.
     waiters.remove(2).leave(&queue, true);
     assert_eq!(wakes(&waiters), [1, 2, 1]);
-    assert!(waiters.iter_mut().all(|it| it.is_in_front(&queue)));
+    assert!(waiters.iter_mut().all(|it| it.is_at_head(&queue)));
     waiters.into_iter().for_each(|it| it.leave(&queue, false));
     assert!(!queue.has_waiters(word.spot()));
 }
@@ -332,7 +329,7 @@ fn locks_at_one_address_do_not_meet() {
     let new = WaitQueue::new();
     assert!(!new.is_occupied(word.spot().word) && !new.has_waiters(word.spot()));
     let mut waiting = Waiting::at(word.spot(), &new);
-    assert!(waiting.is_in_front(&new));
+    assert!(waiting.is_at_head(&new));
     waiting.leave(&new, false);
     assert!(old.has_waiters(word.spot()));
 }

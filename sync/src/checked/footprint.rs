@@ -196,7 +196,7 @@ impl Object {
     pub(crate) fn touch_value(&self, changed: bool, reads: bool) {
         let access = if changed { Access::Write } else { Access::Read };
         touch(self.0, access, Part::Operation { reads });
-        crate::freed::used(self);
+        super::freed::used(self);
     }
 
     /// Notes it in the step that runs, as touched by the code behind the operation.

@@ -7,26 +7,26 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use std::sync::mpsc;
 use std::thread;
 
-use spanlock_sync::section::Sections;
+use spanlock_sync::rcu::Rcu;
 
 #[test]
 fn nobody_is_waited_for_who_is_in_no_section() {
-    let sections = Sections::new();
-    sections.wait_for_all();
-    drop(sections.enter());
-    sections.wait_for_all();
+    let rcu = Rcu::new();
+    rcu.synchronize();
+    drop(rcu.enter());
+    rcu.synchronize();
 }
 
 #[test]
 fn a_section_is_waited_for_to_its_outermost_end() {
-    let sections = &Sections::new();
+    let rcu = &Rcu::new();
     let (entered, has_entered) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel();
     let ended = &AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(move || {
-            let outer = sections.enter();
-            drop(sections.enter());
+            let outer = rcu.enter();
+            drop(rcu.enter());
             entered.send(()).unwrap();
             may_go_on.recv().unwrap();
             ended.store(true, SeqCst);
@@ -34,7 +34,7 @@ fn a_section_is_waited_for_to_its_outermost_end() {
         });
         has_entered.recv().unwrap();
         let waits = scope.spawn(|| {
-            sections.wait_for_all();
+            rcu.synchronize();
             assert!(ended.load(SeqCst), "the section has not ended");
         });
         for _ in 0..100 {
@@ -48,18 +48,18 @@ fn a_section_is_waited_for_to_its_outermost_end() {
 /// Only sections that were there before matter: a stream of later ones does not keep anybody waiting.
 #[test]
 fn later_sections_are_not_waited_for() {
-    let sections = Sections::new();
+    let rcu = Rcu::new();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 while !done.load(SeqCst) {
-                    drop(sections.enter());
+                    drop(rcu.enter());
                 }
             });
         }
         for _ in 0..200 {
-            sections.wait_for_all();
+            rcu.synchronize();
         }
         done.store(true, SeqCst);
     });
@@ -69,14 +69,14 @@ fn later_sections_are_not_waited_for() {
 #[test]
 fn what_was_unlinked_is_read_by_nobody_after_the_wait() {
     const GOOD: u64 = 0x600d_600d_600d_600d;
-    let sections = Sections::new();
+    let rcu = Rcu::new();
     let link = AtomicPtr::new(Box::into_raw(Box::new(AtomicU64::new(GOOD))));
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 while !done.load(SeqCst) {
-                    let section = sections.enter();
+                    let section = rcu.enter();
                     // SAFETY: it is freed only after all sections have ended that could have loaded it.
                     let value = unsafe { &*link.load(Acquire) }.load(Relaxed);
                     assert_eq!(value, GOOD, "read after it was given up");
@@ -87,7 +87,7 @@ fn what_was_unlinked_is_read_by_nobody_after_the_wait() {
         for _ in 0..2_000 {
             let new = Box::into_raw(Box::new(AtomicU64::new(GOOD)));
             let old = link.swap(new, AcqRel);
-            sections.wait_for_all();
+            rcu.synchronize();
             // SAFETY: unlinked, and every section that could have seen it has ended.
             let old = unsafe { Box::from_raw(old) };
             old.store(0, Relaxed);
@@ -101,12 +101,12 @@ fn what_was_unlinked_is_read_by_nobody_after_the_wait() {
 /// A thread's counter goes to another when it ends; threads that come and go leave nothing behind that is waited for.
 #[test]
 fn threads_come_and_go() {
-    let sections = Sections::new();
+    let rcu = Rcu::new();
     for _ in 0..200 {
         thread::scope(|scope| {
-            scope.spawn(|| drop(sections.enter()));
-            scope.spawn(|| sections.wait_for_all());
+            scope.spawn(|| drop(rcu.enter()));
+            scope.spawn(|| rcu.synchronize());
         });
     }
-    sections.wait_for_all();
+    rcu.synchronize();
 }

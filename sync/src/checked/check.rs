@@ -202,7 +202,7 @@ pub fn begin_execution() {
     FINISHED.store(0, StdOrdering::Relaxed);
     locked(&STEPS).clear();
     crate::footprint::begin_execution();
-    crate::freed::begin_execution();
+    super::freed::begin_execution();
     EXECUTIONS.fetch_add(1, StdOrdering::Relaxed);
 }
 

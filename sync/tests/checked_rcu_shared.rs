@@ -1,4 +1,4 @@
-//! Sections without std, which all threads count in two counters: nothing is freed under a walk. Orderings: F to I of `section_shared.rs`.
+//! Rcu without std, which all threads count in two counters: nothing is freed under a walk. Orderings: F to I of `rcu_shared.rs`.
 //! Loom alone: shuttle's exhaustive search never ends where a thread waits in a loop.
 
 #![cfg(spanlock_loom)]
@@ -7,11 +7,11 @@ mod checked;
 
 use checked::Model;
 use spanlock_sync::atomic::{AtomicBool, Ordering::*};
-use spanlock_sync::section_shared::Sections;
+use spanlock_sync::rcu_shared::Rcu;
 use spanlock_sync::{Arc, cell::UnsafeCell, thread};
 
 struct Scene {
-    sections: Sections,
+    rcu: Rcu,
     linked: AtomicBool,
     /// Walked over while it is linked; written by who has taken it away.
     memory: UnsafeCell<u32>,
@@ -25,14 +25,14 @@ unsafe impl Send for Scene {}
 impl Scene {
     fn new() -> Arc<Self> {
         Arc::new(Scene {
-            sections: Sections::new(),
+            rcu: Rcu::new(),
             linked: AtomicBool::new(true),
             memory: UnsafeCell::new(1),
         })
     }
 
     fn walk(&self) {
-        let section = self.sections.enter();
+        let section = self.rcu.enter();
         // Relaxed: what was linked before the threads began.
         if self.linked.load(Relaxed) {
             // SAFETY: it is not freed while the section lasts.
@@ -43,7 +43,7 @@ impl Scene {
 
     fn take_away(&self) {
         self.linked.store(false, Relaxed);
-        self.sections.wait_for_all();
+        self.rcu.synchronize();
         // SAFETY: all sections have ended that saw it.
         self.memory.with_mut(|memory| unsafe { *memory = 0 });
     }
@@ -66,12 +66,12 @@ fn a_walk_between_two_waits() {
     let scene = Scene::new();
     let other = scene.clone();
     let walker = thread::spawn(move || other.walk());
-    scene.sections.wait_for_all();
+    scene.rcu.synchronize();
     scene.take_away();
     walker.join().unwrap();
 }
 
-const FILE: &str = "sync/src/section_shared.rs";
+const FILE: &str = "sync/src/rcu_shared.rs";
 
 #[test]
 fn nothing_is_freed_under_a_walk() {
