@@ -10,8 +10,8 @@ pub use crate::world::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Atom
 /// Types whose value [`zeroed`](Zeroed::zeroed) consists of zero bytes, except under a checker.
 ///
 /// # Safety
-/// As shipped (not under a checker), memory of all zero bytes is a valid value of the type, and dropping
-/// the type does nothing.
+/// As shipped (not under a checker), memory of all zero bytes is a valid value of the type, and
+/// dropping the type does nothing.
 pub unsafe trait Zeroed: Sized {
     /// Returns the value.
     fn zeroed() -> Self;
@@ -41,8 +41,8 @@ pub fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
 
 /// Frees a slice that [`zeroed_slice`] allocated.
 ///
-/// Under a checker, the model fails if a thread uses an atomic of the slice later, or earlier without
-/// happening before the free.
+/// Under a checker, the model fails if a thread uses an atomic of the slice later, or earlier
+/// without happening before the free.
 pub fn free_slice<T: 'static>(slice: Box<[T]>) {
     world::free_slice(slice);
 }

@@ -2,22 +2,22 @@
 //!
 //! # The problem
 //! Two threads each store to one word and load the other's, and at least one must see the other's
-//! store. `fence(SeqCst)` on both sides ensures that, for about 20 cycles on each. Where one side runs
-//! millions of times as often as the other, that side should not pay.
+//! store. `fence(SeqCst)` on both sides ensures that, for about 20 cycles on each. Where one side
+//! runs millions of times as often as the other, that side should not pay.
 //!
 //! # How it works
-//! [`light`] only keeps the compiler from reordering. [`heavy`] makes the system run a full barrier on
-//! every core that runs a thread of this process (Linux `membarrier`, private expedited). The effect is
-//! as if each `light` were a full barrier where that matters:
+//! [`light`] only keeps the compiler from reordering. [`heavy`] makes the system run a full barrier
+//! on every core that runs a thread of this process (Linux `membarrier`, private expedited). The
+//! effect is as if each `light` were a full barrier where that matters:
 //!
 //! - a thread whose store comes before its barrier in the interruption has that store seen by what
 //!   follows `heavy`;
 //! - a thread whose load comes after that barrier sees what precedes `heavy`;
 //! - `light` keeps the store before the load, so one of the two is the case.
 //!
-//! Both are `fence(SeqCst)` where the system has no such call, without std, under Miri, and under loom.
-//! Under shuttle they are nothing: shuttle takes every ordering as SeqCst, and steps that change nothing
-//! would only multiply its search.
+//! Both are `fence(SeqCst)` where the system has no such call, without std, under Miri, and under
+//! loom. Under shuttle they are nothing: shuttle takes every ordering as SeqCst, and steps that
+//! change nothing would only multiply its search.
 //!
 //! # Flags
 //! Usually the light side checks a count of the threads on the heavy side: a [`Flag`]. A flag knows
@@ -31,7 +31,7 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | L | the read-modify-write that lowers the flag | Release | M | `srl-gate/try-leaves-no-trace` |
+//! | L | the decrement that lowers the flag | Release | M | `srl-gate/try-leaves-no-trace` |
 //! | M | the load of the flag | Acquire | L | `srl-gate/try-leaves-no-trace` |
 
 use crate::atomic::{AtomicU32, Ordering, Ordering::*, fence};
@@ -44,7 +44,8 @@ pub fn light() {
     world::light();
 }
 
-/// The barrier of the side that runs rarely, between its store and its load. Takes about a microsecond.
+/// The barrier of the side that runs rarely, between its store and its load. Takes about a
+/// microsecond.
 ///
 /// # Panics
 /// On Linux, if `membarrier` fails after it had been registered (a seccomp filter was installed
@@ -80,7 +81,8 @@ impl Flag {
     /// Takes one [`raise`](Self::raise) back. Ordering: Release.
     #[inline]
     pub fn lower(&self) {
-        // Release [L→M]: a thread that finds the flag lowered sees what was done while it was raised.
+        // Release [L→M]: a thread that finds the flag lowered sees what was done while it was
+        // raised.
         self.0.fetch_sub(1, Release);
     }
 

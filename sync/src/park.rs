@@ -7,10 +7,11 @@ use core::task::Waker;
 use crate::atomic::{AtomicBool, Ordering::*};
 use crate::hint;
 
-/// A way of waiting: a place where the calling thread sleeps until a waker wakes it. Locks take it as a
-/// type parameter, which is [`DefaultPark`] by default.
+/// A way of waiting: a place where the calling thread sleeps until a waker wakes it. Locks take it
+/// as a type parameter, which is [`DefaultPark`] by default.
 ///
-/// Without std, implement it by what the kernel or runtime has: a task that is descheduled, `wfe`, `hlt`.
+/// Without std, implement it by what the kernel or runtime has: a task that is descheduled, `wfe`,
+/// `hlt`.
 ///
 /// ```
 /// use std::cell::OnceCell;
@@ -62,16 +63,19 @@ use crate::hint;
 pub trait Park: Sized + 'static {
     /// Calls `f` with the calling thread's place.
     ///
-    /// The place may hold a wake from an earlier use: the first sleep may end at once, as any sleep may.
+    /// The place may hold a wake from an earlier use: the first sleep may end at once, as any sleep
+    /// may.
     fn with<R>(f: impl FnOnce(&Self) -> R) -> R;
 
-    /// Returns the waker of the thread that sleeps here. One wake that comes before the sleep is kept.
+    /// Returns the waker of the thread that sleeps here. One wake that comes before the sleep is
+    /// kept.
     fn waker(&self) -> &Waker;
 
     /// Sleeps until woken. May end spuriously: recheck the condition.
     fn park(&self);
 
-    /// Consumes a wake if one has come, and returns whether it did. Never sleeps; spinning code calls it.
+    /// Consumes a wake if one has come, and returns whether it did. Never sleeps; spinning code
+    /// calls it.
     fn try_park(&self) -> bool;
 }
 
@@ -82,11 +86,13 @@ pub type DefaultPark = crate::Parker;
 #[cfg(not(feature = "std"))]
 pub type DefaultPark = Spin;
 
-/// Waits without sleeping: checks a flag until it is up, with [`pause`](crate::hint::pause) between.
+/// Waits without sleeping: checks a flag until it is up, with [`pause`](crate::hint::pause)
+/// between.
 ///
-/// It needs nothing of a system, so it is the [`DefaultPark`] without std. It burns the core, perhaps
-/// the very one that the holder needs; on a single core without preemption it waits for ever. A kernel
-/// uses a [`Park`] of its own instead. Each wait allocates the flag, since a [`Waker`] may outlive it.
+/// It needs nothing of a system, so it is the [`DefaultPark`] without std. It burns the core,
+/// perhaps the very one that the holder needs; on a single core without preemption it waits for
+/// ever. A kernel uses a [`Park`] of its own instead. Each wait allocates the flag, since a
+/// [`Waker`] may outlive it.
 #[derive(Debug)]
 pub struct Spin {
     woken: Arc<Flag>,
@@ -102,7 +108,8 @@ impl Wake for Flag {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Release: the woken thread sees what was done before; pairs with the Acquire in `try_park`.
+        // Release: the woken thread sees what was done before; pairs with the Acquire in
+        // `try_park`.
         self.0.store(true, Release);
     }
 }

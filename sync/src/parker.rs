@@ -15,8 +15,8 @@ pub enum Wakeup {
     TimedOut,
 }
 
-/// A place for one thread to sleep. One wake that comes before the sleep is kept, so no wake is lost
-/// between the check of a condition and the sleep.
+/// A place for one thread to sleep. One wake that comes before the sleep is kept, so no wake is
+/// lost between the check of a condition and the sleep.
 ///
 /// The thread is woken by an ordinary [`Waker`], so that a queue serves threads and futures alike.
 #[derive(Debug)]
@@ -51,8 +51,8 @@ impl Parker {
         Parker { inner, waker }
     }
 
-    /// Sleeps until woken, or until `deadline` if there is one. The thread first yields its core a few
-    /// times: if the wake is near, that is cheaper than a sleep.
+    /// Sleeps until woken, or until `deadline` if there is one. The thread first yields its core a
+    /// few times: if the wake is near, that is cheaper than a sleep.
     ///
     /// Under a checker no clock runs: a deadline passes exactly when the fault plan says so.
     pub fn park_until(&self, deadline: Option<Instant>) -> Wakeup {

@@ -2,27 +2,35 @@
 //!
 //! # How it works
 //! All threads share two counters, and a *phase* says which of them a new reader raises: Linux's
-//! sleepable read-copy-update (SRCU). A critical section costs two read-modify-writes on a shared cache
-//! line. Each [`Rcu`] has counters of its own.
+//! sleepable read-copy-update (SRCU). A critical section costs two read-modify-writes on a shared
+//! cache line. Each [`Rcu`] has counters of its own.
 //!
 //! # Protocol
 //!
 //! | | a reader | | the thread that frees memory |
 //! |---|---|---|---|
-//! | 1 | [`enter`](Rcu::enter): raises the counter of the phase | 1 | unlinks the memory |
-//! | 2 | (in `enter`) [`light`](crate::barrier::light) barrier | 2 | (in [`synchronize`](Rcu::synchronize)) [`heavy`](crate::barrier::heavy) barrier |
-//! | 3 | walks | 3 | waits until the other phase's counter is 0; changes the phase; waits until the old phase's counter is 0 |
-//! | 4 | drops the [`ReadGuard`]: lowers the counter that it raised | 4 | frees the memory |
+//! | 1 | [`enter`]: raises the counter of the phase | 1 | unlinks the memory |
+//! | 2 | (in `enter`) [`light`] barrier | 2 | (in [`synchronize`]) [`heavy`] barrier |
+//! | 3 | walks | 3 | waits until the counter of the other phase is 0 |
+//! | | | 4 | changes the phase |
+//! | | | 5 | waits until the counter of the old phase is 0 |
+//! | 4 | drops the [`ReadGuard`]: lowers the counter that it raised | 6 | frees the memory |
+//!
+//! [`enter`]: Rcu::enter
+//! [`synchronize`]: Rcu::synchronize
+//! [`light`]: crate::barrier::light
+//! [`heavy`]: crate::barrier::heavy
 //!
 //! # Invariants
-//! - **SRCU-I1** A counter is the number of critical sections that began in its phase and have not ended.
-//! - **SRCU-I2** When `synchronize` returns, every critical section has ended that could have found memory
-//!   unlinked before the call. By the two barriers, either the reader sees that the memory is unlinked,
-//!   or both checks of the counters come after the reader has raised one; and each counter has been 0
-//!   at some moment since.
-//! - **SRCU-I3** Later critical sections do not delay `synchronize` for ever. They raise the counter of
-//!   the phase, and `synchronize` waits for the other one. Only readers that had loaded the phase before
-//!   it changed raise that one.
+//! - **SRCU-I1** A counter is the number of critical sections that began in its phase and have not
+//!   ended.
+//! - **SRCU-I2** When `synchronize` returns, every critical section has ended that could have found
+//!   memory unlinked before the call. By the two barriers, either the reader sees that the memory
+//!   is unlinked, or both checks of the counters come after the reader has raised one; and each
+//!   counter has been 0 at some moment since.
+//! - **SRCU-I3** Later critical sections do not delay `synchronize` for ever. They raise the
+//!   counter of the phase, and `synchronize` waits for the other one. Only readers that had loaded
+//!   the phase before it changed raise that one.
 //!
 //! Orderings: F to I as in `rcu.rs`, needed by `sync/tests/checked_rcu_shared.rs`.
 
@@ -42,8 +50,8 @@ pub struct Rcu {
     synchronizing: Mutex<()>,
 }
 
-/// An RCU read-side critical section, which ends when this is dropped. Critical sections may be nested:
-/// the outermost counts.
+/// An RCU read-side critical section, which ends when this is dropped. Critical sections may be
+/// nested: the outermost counts.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once ends the critical section"]
 pub struct ReadGuard<'a> {

@@ -6,7 +6,7 @@ pub use crate::world::thread::{JoinHandle, ThreadId, id};
 /// Returns a small number of the calling thread. Threads that live at the same time have different
 /// ones.
 ///
-/// For spreading threads over slots, never for identity: a thread that is being torn down may see 0.
+/// For spreading threads over slots, never for identity: a thread that is torn down may see 0.
 #[inline]
 pub fn index() -> usize {
     world::index()

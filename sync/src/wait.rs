@@ -1,55 +1,61 @@
 //! Waiting for a word: first-come, first-served queues in a table outside the words.
 //!
 //! # The problem
-//! A lock word has 32 or 64 bits and no room for a queue, and there may be millions of words. So waiters
-//! queue in a table outside, keyed by the lock and the word's address, like those of a futex. There are
-//! four differences:
+//! A lock word has 32 or 64 bits and no room for a queue, and there may be millions of words. So
+//! waiters queue in a table outside, keyed by the lock and the word's address, like those of a
+//! futex. There are four differences:
 //!
-//! - The caller uses the order of the queue. Only a waiter **at the head** competes for the word: one
-//!   that no waiter before it would exclude. All others sleep.
+//! - The caller uses the order of the queue. Only a waiter **at the head** competes for the word:
+//!   one that no waiter before it would exclude. All others sleep.
 //! - A waiter is a [`Waker`]: a thread's ([`Park`](crate::Park)) or a future's.
 //! - A word may hold the states of several things, its *lanes*. Each lane has a queue of its own.
-//! - A thread that changes a word learns from a counter outside the word whether there are waiters. So
-//!   the word needs no bit for that, and the change may be a plain store.
+//! - A thread that changes a word learns from a counter outside the word whether there are waiters.
+//!   So the word needs no bit for that, and the change may be a plain store.
 //!
 //! # Protocol
 //!
 //! | | waiter | | thread that changes the word |
 //! |---|---|---|---|
-//! | 1 | [`join`](WaitQueue::join): enters the queue, which is occupied now | 1 | changes the word |
-//! | 2 | (in `join`) [`heavy`](crate::barrier::heavy) barrier | 2 | (in `is_occupied`) [light](crate::barrier::light) barrier |
-//! | 3 | checks the word; sleeps if it must wait | 3 | checks whether the queue is [occupied](WaitQueue::is_occupied); if so, wakes its head |
+//! | 1 | [`join`]: enters the queue, which is occupied now | 1 | changes the word |
+//! | 2 | (in `join`) [`heavy`] barrier | 2 | (in [`is_occupied`]) [`light`] barrier |
+//! | 3 | checks the word; sleeps if it must wait | 3 | if the queue is occupied, wakes its head |
+//!
+//! [`join`]: WaitQueue::join
+//! [`is_occupied`]: WaitQueue::is_occupied
+//! [`heavy`]: crate::barrier::heavy
+//! [`light`]: crate::barrier::light
 //!
 //! An arrival that finds the queue occupied may still [pass](WaitQueue::pass) the waiters that it
 //! conflicts with, a limited number of times for each.
 //!
 //! # Invariants
-//! - **Q-I1** The queues of a word are occupied while a waiter is in one of them. (They may be without
-//!   one: words share counters.)
-//! - **Q-I2** No wake is lost. Both sides store, pass a barrier, and load what the other stored. So either
-//!   the waiter's check sees the change, or the changing thread sees the queue occupied and
-//!   [wakes](WaitQueue::wake) its head, whose [`Park`](crate::Park) keeps the wake until it sleeps. Of
-//!   the waiters at the head with the same [`Class`] it wakes the first, which wakes the next when it
-//!   [leaves](WaitQueue::leave).
+//! - **Q-I1** The queues of a word are occupied while a waiter is in one of them. (They may be
+//!   without one: words share counters.)
+//! - **Q-I2** No wake is lost. Both sides store, pass a barrier, and load what the other stored. So
+//!   either the waiter's check sees the change, or the changing thread sees the queue occupied and
+//!   [wakes](WaitQueue::wake) its head, whose [`Park`](crate::Park) keeps the wake until it sleeps.
+//!   Of the waiters at the head with the same [`Class`] it wakes the first, which wakes the next
+//!   when it [leaves](WaitQueue::leave).
 //! - **Q-I3** A waiter at the head stays there until it leaves.
-//! - **Q-I4** A waiter is passed at most as often as the passing arrivals allow, counting arrivals that
-//!   conflict with it and find the queue occupied. They count under the table's lock, at the first
-//!   waiter that they conflict with. An arrival that does not find the queue occupied came before the
-//!   waiter. Arrivals that conflict with no waiter pass freely.
-//! - **Q-I5** No foreign code runs under the table's lock: wakers are kept behind a reference count of
-//!   ours, and are woken, cloned and dropped outside.
+//! - **Q-I4** A waiter is passed at most as often as the passing arrivals allow, counting arrivals
+//!   that conflict with it and find the queue occupied. They count under the table's lock, at the
+//!   first waiter that they conflict with. An arrival that does not find the queue occupied came
+//!   before the waiter. Arrivals that conflict with no waiter pass freely.
+//! - **Q-I5** No foreign code runs under the table's lock: wakers are kept behind a reference count
+//!   of ours, and are woken, cloned and dropped outside.
 //!
 //! # Orderings
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | D | between a change and the load of the counter | light barrier | E | `wait-and-wake`, `wakeup` |
-//! | E | in `join`, between the counter and the first check | heavy barrier | D | `wait-and-wake`, `wakeup` |
+//! | D | between a change and the load | light barrier | E | `wait-and-wake`, `wakeup` |
+//! | E | in `join`, before the first check | heavy barrier | D | `wait-and-wake`, `wakeup` |
 //!
 //! # Not guaranteed
-//! A wake may be spurious, and addresses may be reused: a late wake for a freed lock can reach a waiter of
-//! a new lock at the same address. Waiters recheck after each sleep. A place that was forgotten keeps its
-//! entry, and blocks the waiters behind it, until the owner of the word [evicts](WaitQueue::evict) it.
+//! A wake may be spurious, and addresses may be reused: a late wake for a freed lock can reach a
+//! waiter of a new lock at the same address. Waiters recheck after each sleep. A place that was
+//! forgotten keeps its entry, and blocks the waiters behind it, until the owner of the word
+//! [evicts](WaitQueue::evict) it.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -69,8 +75,8 @@ use bucket::{Bucket, Entry, NOBODY, Queue};
 
 pub(crate) mod bucket;
 
-/// Where the waiters of a lock queue. As shipped, a handle to the process's one table; under a checker, a
-/// table of its own. `P` is how threads sleep.
+/// Where the waiters of a lock queue. As shipped, a handle to the process's one table; under a
+/// checker, a table of its own. `P` is how threads sleep.
 ///
 /// Takes eight bytes, and with the feature `statistics` also counters.
 pub struct WaitQueue<P = DefaultPark> {
@@ -115,8 +121,8 @@ impl Listener {
     }
 }
 
-/// A waiter's place in the queue of a [`Spot`]. If it is dropped without [leaving](WaitQueue::leave), it
-/// blocks all waiters behind it that it would exclude.
+/// A waiter's place in the queue of a [`Spot`]. If it is dropped without
+/// [leaving](WaitQueue::leave), it blocks all waiters behind it that it would exclude.
 #[derive(Debug)]
 #[must_use = "a waiter that never leaves blocks those behind it"]
 pub struct Place {
@@ -202,8 +208,8 @@ impl<P> WaitQueue<P> {
         }
     }
 
-    /// Returns the counters of the feature `statistics`. The queue counts waits and overtakes; the lock
-    /// counts acquisitions.
+    /// Returns the counters of the feature `statistics`. The queue counts waits and overtakes; the
+    /// lock counts acquisitions.
     #[inline]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -211,16 +217,16 @@ impl<P> WaitQueue<P> {
 
     /// Returns whether a waiter may wait for a lane of the word at this address.
     ///
-    /// After a change, false means that every waiter of the word sees the change. True may be due to a
-    /// waiter of another word.
+    /// After a change, false means that every waiter of the word sees the change. True may be due
+    /// to a waiter of another word.
     #[inline]
     #[track_caller]
     pub fn is_occupied(&self, word: usize) -> bool {
         self.is_any_occupied() && self.is_this_occupied(word)
     }
 
-    /// Passes a light barrier (D), then returns whether a waiter may wait for any word of this handle.
-    /// To be called after a change.
+    /// Passes a light barrier (D), then returns whether a waiter may wait for any word of this
+    /// handle. To be called after a change.
     #[inline]
     #[track_caller]
     pub fn is_any_occupied(&self) -> bool {
@@ -243,14 +249,15 @@ impl<P> WaitQueue<P> {
         self.handle.table.is_occupied(word)
     }
 
-    /// Returns whether a waiter waits for `spot`: a snapshot, for statistics and models, which locks
-    /// the table.
+    /// Returns whether a waiter waits for `spot`: a snapshot, for statistics and models, which
+    /// locks the table.
     pub fn has_waiters(&self, spot: Spot) -> bool {
         let bucket = self.lock(spot);
         bucket.at(self.handle.number.get(), spot).is_some()
     }
 
-    /// Joins the queue of `spot` and passes the heavy barrier (E). The caller checks the word after this.
+    /// Joins the queue of `spot` and passes the heavy barrier (E). The caller checks the word after
+    /// this.
     #[track_caller]
     pub fn join(&self, spot: Spot, class: Class, listener: &Listener) -> Place {
         self.counters.waits();
@@ -281,8 +288,8 @@ impl<P> WaitQueue<P> {
         }
     }
 
-    /// Returns whether `place` is at the head, and so may acquire the lane. `None` means that it was
-    /// [evicted](Self::evict) and waits no more. From now on, `listener` is woken for it.
+    /// Returns whether `place` is at the head, and so may acquire the lane. `None` means that it
+    /// was [evicted](Self::evict) and waits no more. From now on, `listener` is woken for it.
     pub fn is_at_head(&self, place: &mut Place, listener: &Listener) -> Option<bool> {
         let shown = Arc::as_ptr(&listener.0);
         if place.at_head && (place.evictions, place.listener) == (world::evictions(), shown) {
@@ -302,11 +309,12 @@ impl<P> WaitQueue<P> {
         Some(place.at_head)
     }
 
-    /// Lets an arrival of this class acquire lanes of the word before the waiters it conflicts with.
+    /// Lets an arrival of this class acquire lanes of the word before the waiters it conflicts
+    /// with.
     ///
-    /// Calls `take` with the end of the lanes that the arrival may acquire: it stops at the first lane
-    /// whose first conflicting waiter was passed `patience` times. `take` returns the end of what it
-    /// acquired, and the waiters up to there are passed once more.
+    /// Calls `take` with the end of the lanes that the arrival may acquire: it stops at the first
+    /// lane whose first conflicting waiter was passed `patience` times. `take` returns the end of
+    /// what it acquired, and the waiters up to there are passed once more.
     pub fn pass(
         &self,
         word: usize,
@@ -333,7 +341,8 @@ impl<P> WaitQueue<P> {
         end
     }
 
-    /// Wakes the head of the queue of `spot`: the first waiter there of each class. They stay queued.
+    /// Wakes the head of the queue of `spot`: the first waiter there of each class. They stay
+    /// queued.
     #[cold]
     #[track_caller]
     pub fn wake(&self, spot: Spot) {
@@ -349,8 +358,8 @@ impl<P> WaitQueue<P> {
         }
     }
 
-    /// Leaves the queue. If `wake_next`, returns the wakers of the waiters behind it that are at the head
-    /// now.
+    /// Leaves the queue. If `wake_next`, returns the wakers of the waiters behind it that are at
+    /// the head now.
     ///
     /// A waiter that has acquired the lane exclusively need not wake the next: its release will.
     #[track_caller]
@@ -373,7 +382,8 @@ impl<P> WaitQueue<P> {
         if queue.entries.is_empty() {
             bucket.retire(at_queue);
         }
-        // The decrement need not be visible at once: a thread that misses it searches the queue in vain.
+        // The decrement need not be visible at once: a thread that misses it searches the queue in
+        // vain.
         self.handle.waiters.lower();
         self.handle.table.lower(place.spot.word, 1);
         drop(bucket);
@@ -381,11 +391,11 @@ impl<P> WaitQueue<P> {
         wakers
     }
 
-    /// Ends all waiting at words whose addresses lie in `words`, because their memory is about to be
-    /// freed.
+    /// Ends all waiting at words whose addresses lie in `words`, because their memory is about to
+    /// be freed.
     ///
-    /// A waiter that still waits there is woken, and finds its place [gone](Self::is_at_head). A place
-    /// that was forgotten leaves nothing behind for the next owner of the address.
+    /// A waiter that still waits there is woken, and finds its place [gone](Self::is_at_head). A
+    /// place that was forgotten leaves nothing behind for the next owner of the address.
     pub fn evict(&self, words: Range<usize>) {
         let gone = self
             .handle
@@ -403,9 +413,9 @@ impl<P> WaitQueue<P> {
 /// What does not depend on how threads sleep.
 #[derive(Default)]
 struct Handle {
-    /// How many waiters queue at the words of this handle. A thread that acquires a word checks this
-    /// first, because it lies next to what the thread has just read: hashing the address to find the
-    /// bucket would take as long as the rest of the acquisition.
+    /// How many waiters queue at the words of this handle. A thread that acquires a word checks
+    /// this first, because it lies next to what the thread has just read: hashing the address to
+    /// find the bucket would take as long as the rest of the acquisition.
     waiters: Flag,
     /// Which lock's handle it is.
     number: world::Number,
@@ -413,8 +423,8 @@ struct Handle {
 }
 
 impl Handle {
-    /// Removes the waiters from those queues of this handle for which `gone` holds. The words of these
-    /// queues lie in `words`.
+    /// Removes the waiters from those queues of this handle for which `gone` holds. The words of
+    /// these queues lie in `words`.
     fn retire(&self, gone: impl Fn(&Queue) -> bool, words: &Range<usize>) -> Vec<Entry> {
         let mut all = Vec::new();
         if !self.waiters.may_be_raised() {

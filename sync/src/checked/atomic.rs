@@ -1,9 +1,9 @@
 //! The checker's atomics as newtypes that know their call sites.
 //!
-//! The newtypes change three things only. The ordering of one site may be weakened, loads and stores may be
-//! read-modify-writes ([`crate::check::Mode`]), and a weak compare-exchange may fail by plan. (Under shuttle a
-//! store is a swap, so that [`crate::footprint`] knows whether it changed the value. There it makes no other
-//! difference.)
+//! The newtypes change three things only. The ordering of one site may be weakened, loads and
+//! stores may be read-modify-writes ([`crate::check::Mode`]), and a weak compare-exchange may fail
+//! by plan. (Under shuttle a store is a swap, so that [`crate::footprint`] knows whether it changed
+//! the value. There it makes no other difference.)
 
 use core::panic::Location;
 
@@ -41,8 +41,9 @@ macro_rules! common {
             pub fn store(&self, value: $value, order: Ordering) {
                 let order = check::ordering(Location::caller(), Op::Store, order);
                 if cfg!(spanlock_shuttle) || check::rmw_loads() {
-                    // In this mode loads are read-modify-writes. Loom does not know that no store can come
-                    // between such a load and the store it read, so a plain store could be lost.
+                    // In this mode loads are read-modify-writes. Loom does not know that no store
+                    // can come between such a load and the store it read, so a plain store could be
+                    // lost.
                     let old = self.0.swap(value, order);
                     self.1.touch_value(old != value, true);
                 } else {

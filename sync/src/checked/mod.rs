@@ -1,7 +1,7 @@
 //! The checkers' world: everything that exists for loom and shuttle only.
 //!
-//! It takes the place of the shipped `world`, item by item, and adds [`check`] and [`footprint`] for
-//! the code that runs the models.
+//! It takes the place of the shipped `world`, item by item, and adds [`check`] and [`footprint`]
+//! for the code that runs the models.
 
 #[cfg(all(spanlock_loom, spanlock_shuttle))]
 compile_error!("spanlock_loom and spanlock_shuttle exclude each other: build for one of them");

@@ -11,8 +11,8 @@ use crate::footprint::{self, Access, Object};
 
 /// A lock around data, for short critical sections.
 ///
-/// A panic while it is held does not poison it. Callers keep their data valid at every step, or repair
-/// it by a guard of their own.
+/// A panic while it is held does not poison it. Callers keep their data valid at every step, or
+/// repair it by a guard of their own.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(inner::Mutex<T>, Object);
 
@@ -43,7 +43,8 @@ impl<T> Mutex<T> {
 #[must_use = "dropping the guard at once unlocks the mutex"]
 pub struct MutexGuard<'a, T>(inner::MutexGuard<'a, T>, Locked<'a>);
 
-/// Notes in the footprints that a mutex was locked and, dropped after the guard, that it was unlocked.
+/// Notes in the footprints that a mutex was locked and, dropped after the guard, that it was
+/// unlocked.
 #[derive(Debug)]
 struct Locked<'a>(&'a Object);
 
@@ -80,8 +81,8 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 
 /// A condition variable for one [`Mutex`].
 ///
-/// For slow paths of code that already holds a mutex. Locks wait by [`crate::wait`] instead: stock loom
-/// reports false deadlocks when a model mixes both on one word.
+/// For slow paths of code that already holds a mutex. Locks wait by [`crate::wait`] instead: stock
+/// loom reports false deadlocks when a model mixes both on one word.
 #[derive(Debug, Default)]
 pub struct Condvar(inner::Condvar);
 
@@ -91,7 +92,8 @@ impl Condvar {
         Condvar(inner::Condvar::new())
     }
 
-    /// Unlocks, sleeps until notified, and locks again. May return spuriously: recheck the condition.
+    /// Unlocks, sleeps until notified, and locks again. May return spuriously: recheck the
+    /// condition.
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         footprint::touch_unknown();

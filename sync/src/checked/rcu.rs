@@ -18,8 +18,8 @@ unsafe impl Sync for Counters {}
 // SAFETY: a memory is a mere number here; only the reader uses it as an address.
 unsafe impl Send for Counters {}
 
-/// Uses std's atomic, because the checker does not track statics. The search misses a step that orders
-/// nothing.
+/// Uses std's atomic, because the checker does not track statics. The search misses a step that
+/// orders nothing.
 pub(crate) fn new_stamp() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     // Relaxed: only the number's uniqueness matters.

@@ -20,8 +20,8 @@ pub(super) const NOBODY: u64 = u64::MAX;
 
 /// The queue of a spot, in order of arrival: ids ascend.
 pub(crate) struct Queue {
-    /// Which lock's queue it is. The address does not suffice: a lock may move, and leave a forgotten
-    /// place at an address where another lock comes to lie.
+    /// Which lock's queue it is. The address does not suffice: a lock may move, and leave a
+    /// forgotten place at an address where another lock comes to lie.
     pub(super) lock: u32,
     pub(super) spot: Spot,
     pub(super) entries: VecDeque<Entry>,

@@ -7,9 +7,9 @@ pub(crate) const IS_CHECKED: bool = false;
 
 /// A bounded spin: each [`round`](Backoff::round) waits about twice as long as the one before.
 ///
-/// Under a checker there are no rounds. A thread that spins learns nothing there that a sleeping one
-/// does not, and a search with two spinning threads and a holder never ends. So in models a thread
-/// joins the queue after its first check.
+/// Under a checker there are no rounds. A thread that spins learns nothing there that a sleeping
+/// one does not, and a search with two spinning threads and a holder never ends. So in models a
+/// thread joins the queue after its first check.
 #[derive(Debug, Default)]
 pub struct Backoff {
     rounds: u32,

@@ -12,8 +12,8 @@ use std::sync as inner;
 /// Without std it spins: a waiting thread burns its core, and a handler that interrupts the holder
 /// and takes the mutex spins for ever.
 ///
-/// A panic while it is held does not poison it. Callers keep their data valid at every step, or repair
-/// it by a guard of their own.
+/// A panic while it is held does not poison it. Callers keep their data valid at every step, or
+/// repair it by a guard of their own.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(inner::Mutex<T>);
 
@@ -65,8 +65,8 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 
 /// A condition variable for one [`Mutex`].
 ///
-/// For slow paths of code that already holds a mutex. Locks wait by [`crate::wait`] instead: stock loom
-/// reports false deadlocks when a model mixes both on one word.
+/// For slow paths of code that already holds a mutex. Locks wait by [`crate::wait`] instead: stock
+/// loom reports false deadlocks when a model mixes both on one word.
 #[cfg(feature = "std")]
 #[derive(Debug, Default)]
 pub struct Condvar(inner::Condvar);
@@ -78,7 +78,8 @@ impl Condvar {
         Condvar(inner::Condvar::new())
     }
 
-    /// Unlocks, sleeps until notified, and locks again. May return spuriously: recheck the condition.
+    /// Unlocks, sleeps until notified, and locks again. May return spuriously: recheck the
+    /// condition.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let guard = self.0.wait(guard.0);
         MutexGuard(guard.unwrap_or_else(|poisoned| poisoned.into_inner()))

@@ -11,8 +11,8 @@ pub(crate) type Inner = parking::Parker;
 /// How often a waiter yields its core before it sleeps: about ten microseconds if no other thread
 /// takes the core.
 ///
-/// Waking an idle core takes longer, above all on virtual machines. Where threads hand a lock over in
-/// turn, one slow wake causes the next: the next waiter has fallen asleep by then. A thread that
+/// Waking an idle core takes longer, above all on virtual machines. Where threads hand a lock over
+/// in turn, one slow wake causes the next: the next waiter has fallen asleep by then. A thread that
 /// yields keeps no runnable thread from its core.
 const YIELDS: u32 = 16;
 

@@ -9,8 +9,8 @@ use crate::rcu::Memory;
 /// How much a thread remembers.
 const MEMORIES: usize = 16;
 
-/// A thread's counter, alone on two cache lines. Never freed: when its thread ends, another takes it
-/// over.
+/// A thread's counter, alone on two cache lines. Never freed: when its thread ends, another takes
+/// it over.
 #[repr(align(128))]
 struct Counter(AtomicUsize);
 
@@ -69,7 +69,8 @@ impl Counters {
     pub(crate) fn memory(&self, key: u64) -> &Memory {
         MEMORY.with(|all| {
             let memory = &all[key as usize % MEMORIES];
-            // SAFETY: the `ReadGuard` that asks cannot leave its thread, and `MEMORY` has no destructor.
+            // SAFETY: the `ReadGuard` that asks cannot leave its thread, and `MEMORY` has no
+            // destructor.
             unsafe { &*core::ptr::from_ref(memory) }
         })
     }

@@ -19,8 +19,9 @@ struct Padded(Mutex<Bucket>);
 
 static TABLE: [Padded; BUCKETS] = [const { Padded(Mutex::new(Bucket::new())) }; BUCKETS];
 
-/// How many waiters each bucket has. Apart from the buckets, and close together: a thread that knows of
-/// a waiter of its lock, perhaps at another word, reads one counter, and they are rarely written.
+/// How many waiters each bucket has. Apart from the buckets, and close together: a thread that
+/// knows of a waiter of its lock, perhaps at another word, reads one counter, and they are rarely
+/// written.
 static OCCUPIED: [AtomicU32; BUCKETS] = [const { AtomicU32::new(0) }; BUCKETS];
 
 /// How many waiters were evicted.
@@ -42,8 +43,8 @@ pub(crate) struct Number(AtomicU32);
 
 impl Number {
     pub(crate) fn get(&self) -> u32 {
-        // Relaxed: a thread that searches for a lock's waiters holds their bucket's lock, as they did
-        // when they joined.
+        // Relaxed: a thread that searches for a lock's waiters holds their bucket's lock, as they
+        // did when they joined.
         self.0.load(Relaxed)
     }
 
@@ -53,8 +54,8 @@ impl Number {
         if known != 0 {
             return known;
         }
-        // Relaxed: only the number's uniqueness matters. After 2³² locks with waiters, numbers repeat;
-        // then only a forgotten place could be mistaken for one of another lock.
+        // Relaxed: only the number's uniqueness matters. After 2³² locks with waiters, numbers
+        // repeat; then only a forgotten place could be mistaken for one of another lock.
         let new = LAST.fetch_add(1, Relaxed).wrapping_add(1).max(1);
         // Relaxed, both: as in `get`.
         match self.0.compare_exchange(0, new, Relaxed, Relaxed) {
@@ -96,14 +97,16 @@ impl Table {
         OCCUPIED[bucket_of(word)].fetch_sub(by, Relaxed);
     }
 
-    /// Calls `f` with the buckets of the words in a range. `f` returns how many waiters it has removed.
+    /// Calls `f` with the buckets of the words in a range. `f` returns how many waiters it has
+    /// removed.
     pub(crate) fn each_bucket(
         &self,
         words: &Range<usize>,
         mut f: impl FnMut(&Mutex<Bucket>) -> u32,
     ) {
         let mut visit = |bucket: usize| {
-            // Relaxed: the caller knows of every waiter that still waits; others are forgotten places.
+            // Relaxed: the caller knows of every waiter that still waits; others are forgotten
+            // places.
             if OCCUPIED[bucket].load(Relaxed) != 0 {
                 let gone = f(&TABLE[bucket].0);
                 // Relaxed: as in `lower`.

@@ -1,8 +1,8 @@
 //! Shuttle: one permit of its semaphore, which blocks and unblocks in one step each.
 //!
-//! (A flag under a mutex would be five steps, and an exhaustive search multiplies by each. Shuttle's
-//! own `park` may wake spuriously as often as the scheduler likes, so no exhaustive search of it ends.
-//! Here spurious wakes come from the fault plan.)
+//! (A flag under a mutex would be five steps, and an exhaustive search multiplies by each.
+//! Shuttle's own `park` may wake spuriously as often as the scheduler likes, so no exhaustive
+//! search of it ends. Here spurious wakes come from the fault plan.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,8 +15,8 @@ use crate::footprint::{Access, Object};
 #[derive(Debug)]
 pub(crate) struct Permit {
     semaphore: BatchSemaphore,
-    /// Whether a permit is there or on its way, so that further wakes change nothing. std's atomic, so
-    /// it is no step of its own.
+    /// Whether a permit is there or on its way, so that further wakes change nothing. std's atomic,
+    /// so it is no step of its own.
     given: AtomicBool,
     /// The semaphore and the flag together.
     object: Object,
