@@ -31,8 +31,6 @@ mod fences {
 mod membarrier {
     use core::sync::atomic::{AtomicU8, Ordering::*, compiler_fence, fence};
 
-    use rustix::thread::{MembarrierCommand, membarrier};
-
     /// The process has not tried to register yet.
     const UNKNOWN: u8 = 0;
     /// The process is registered for `membarrier`.
@@ -69,20 +67,28 @@ mod membarrier {
         if known != UNKNOWN {
             return known;
         }
-        let state = match membarrier(MembarrierCommand::RegisterPrivateExpedited) {
-            Ok(()) => REGISTERED,
-            Err(_) => ABSENT,
+        let state = if membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) {
+            REGISTERED
+        } else {
+            ABSENT
         };
         // Relaxed: as above.
         STATE.store(state, Relaxed);
         state
     }
 
+    /// Makes the system call, and returns whether it succeeded.
+    fn membarrier(command: libc::c_int) -> bool {
+        let (flags, cpu): (libc::c_uint, libc::c_int) = (0, 0);
+        // SAFETY: the call takes three integers and touches no memory of the process.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, flags, cpu) == 0 }
+    }
+
     #[cold]
     pub(crate) fn heavy() {
         // The calling thread's own barrier.
         fence(SeqCst);
-        if register() == REGISTERED && membarrier(MembarrierCommand::PrivateExpedited).is_err() {
+        if register() == REGISTERED && !membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
             // The light sides no longer fence, so no lock of this process could be relied upon.
             panic!(
                 "membarrier failed after it had been registered; was a seccomp filter installed \
