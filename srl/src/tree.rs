@@ -29,7 +29,7 @@
 //!
 //! # Giving memory back
 //! Who takes words away must be sure that nobody holds one, nobody is about to take one, and nobody looks at them. A wide request makes sure of
-//! the first two ([`crate::gate`]), and sections of the third ([`spanlock_sync::section`]). So the node whose children are to go is treated as a wide
+//! the first two ([`crate::gate`]), and sections of the third ([`spanlock_sync::rcu`]). So the node whose children are to go is treated as a wide
 //! request of its whole span would do, save that it tries and never waits for a hold:
 //!
 //! 1. closes the gate, and takes an entry for the span, exclusively: if that is not to be had at once, the node keeps what it has;
@@ -69,7 +69,7 @@
 //! | N | the compare-exchange that links a node | Release | O | `srl-tree/exclusion`, `growth` |
 //! | O | the load of a slot; the compare-exchange that fails | Acquire | N | `srl-tree/exclusion`, `growth` |
 //!
-//! The store that unlinks a node is Relaxed: the gate orders it (L and M). F to I: [`spanlock_sync::section`]; J to M: [`crate::gate`].
+//! The store that unlinks a node is Relaxed: the gate orders it (L and M). F to I: [`spanlock_sync::rcu`]; J to M: [`crate::gate`].
 //!
 //! # Not promised
 //! Wide holds keep the nodes of their whole span, and those that overlap it, whether there are words in use or not.

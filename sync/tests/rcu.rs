@@ -1,4 +1,4 @@
-//! Sections, as shipped: who waits for them, and for whom.
+//! RCU, as shipped: which critical sections `synchronize` waits for, and what a thread remembers.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -10,7 +10,7 @@ use std::thread;
 use spanlock_sync::rcu::Rcu;
 
 #[test]
-fn nobody_is_waited_for_who_is_in_no_section() {
+fn synchronize_returns_at_once_without_readers() {
     let rcu = Rcu::new();
     rcu.synchronize();
     drop(rcu.enter());
@@ -18,7 +18,7 @@ fn nobody_is_waited_for_who_is_in_no_section() {
 }
 
 #[test]
-fn a_section_is_waited_for_to_its_outermost_end() {
+fn synchronize_waits_for_the_outermost_end() {
     let rcu = &Rcu::new();
     let (entered, has_entered) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel();
@@ -35,7 +35,7 @@ fn a_section_is_waited_for_to_its_outermost_end() {
         has_entered.recv().unwrap();
         let waits = scope.spawn(|| {
             rcu.synchronize();
-            assert!(ended.load(SeqCst), "the section has not ended");
+            assert!(ended.load(SeqCst), "the critical section has not ended");
         });
         for _ in 0..100 {
             thread::yield_now();
@@ -45,9 +45,9 @@ fn a_section_is_waited_for_to_its_outermost_end() {
     });
 }
 
-/// Only sections that were there before matter: a stream of later ones does not keep anybody waiting.
+/// A stream of later critical sections does not delay `synchronize` for ever.
 #[test]
-fn later_sections_are_not_waited_for() {
+fn synchronize_does_not_wait_for_later_readers() {
     let rcu = Rcu::new();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -65,9 +65,9 @@ fn later_sections_are_not_waited_for() {
     });
 }
 
-/// What is freed after the wait is read by nobody: readers walk to a box that a writer replaces and frees.
+/// Readers follow a link to a box that a writer replaces and frees.
 #[test]
-fn what_was_unlinked_is_read_by_nobody_after_the_wait() {
+fn no_reader_reads_memory_that_was_freed_after_synchronize() {
     const GOOD: u64 = 0x600d_600d_600d_600d;
     let rcu = Rcu::new();
     let link = AtomicPtr::new(Box::into_raw(Box::new(AtomicU64::new(GOOD))));
@@ -76,11 +76,12 @@ fn what_was_unlinked_is_read_by_nobody_after_the_wait() {
         for _ in 0..3 {
             scope.spawn(|| {
                 while !done.load(SeqCst) {
-                    let section = rcu.enter();
-                    // SAFETY: it is freed only after all sections have ended that could have loaded it.
+                    let guard = rcu.enter();
+                    // SAFETY: the box is freed only after `synchronize` has waited for this
+                    // reader.
                     let value = unsafe { &*link.load(Acquire) }.load(Relaxed);
-                    assert_eq!(value, GOOD, "read after it was given up");
-                    drop(section);
+                    assert_eq!(value, GOOD, "read after it was freed");
+                    drop(guard);
                 }
             });
         }
@@ -88,17 +89,17 @@ fn what_was_unlinked_is_read_by_nobody_after_the_wait() {
             let new = Box::into_raw(Box::new(AtomicU64::new(GOOD)));
             let old = link.swap(new, AcqRel);
             rcu.synchronize();
-            // SAFETY: unlinked, and every section that could have seen it has ended.
+            // SAFETY: unlinked, and every critical section that could have found it has ended.
             let old = unsafe { Box::from_raw(old) };
             old.store(0, Relaxed);
         }
         done.store(true, SeqCst);
     });
-    // SAFETY: the threads are gone.
+    // SAFETY: the threads have ended.
     drop(unsafe { Box::from_raw(link.swap(ptr::null_mut(), SeqCst)) });
 }
 
-/// A thread's counter goes to another when it ends; threads that come and go leave nothing behind that is waited for.
+/// When a thread ends, another takes its counter over, and `synchronize` does not wait for it.
 #[test]
 fn threads_come_and_go() {
     let rcu = Rcu::new();
@@ -109,4 +110,26 @@ fn threads_come_and_go() {
         });
     }
     rcu.synchronize();
+}
+
+/// What a thread remembers counts until the next `synchronize`, and for the same `Rcu` only.
+#[cfg(feature = "std")]
+#[test]
+fn memory_is_recalled_until_the_next_synchronize() {
+    let (rcu, other) = (Rcu::new(), Rcu::new());
+    let memory = ptr::NonNull::from(&rcu).cast();
+    rcu.enter().remember(7, memory);
+    assert_eq!(rcu.enter().recall(7), Some(memory));
+    assert_eq!(rcu.enter().recall(8), None);
+    assert_eq!(other.enter().recall(7), None);
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(rcu.enter().recall(7), None, "another thread"));
+    });
+    rcu.synchronize();
+    assert_eq!(rcu.enter().recall(7), None);
+
+    // A thread remembers a few keys only.
+    (0..1000).for_each(|key| rcu.enter().remember(key, memory));
+    let known = (0..1000).filter(|&key| rcu.enter().recall(key).is_some());
+    assert_eq!(known.count(), 16);
 }
