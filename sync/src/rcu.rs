@@ -29,8 +29,8 @@
 //! - **RCU-I1** A thread's counter is odd exactly while the thread is in a read-side critical
 //!   section. Only that thread changes it.
 //! - **RCU-I2** When `synchronize` returns, every critical section has ended that could have found
-//!   memory unlinked before the call. By the two barriers, either `synchronize` saw the counter odd
-//!   and waited, or the reader sees that the memory is unlinked.
+//!   the unlinked memory. By the two barriers, either `synchronize` saw the reader's counter odd and
+//!   waited, or the reader sees that the memory is unlinked.
 //!
 //! # Remembering
 //! A walk takes a dependent load a step. So a thread can [`remember`](ReadGuard::remember) where a
@@ -40,11 +40,11 @@
 //! section has read.
 //!
 //! - **RCU-I3** Recalled memory is as safe to use as memory found by a walk in this critical
-//!   section. It was found in a critical section with the same stamp, which saw everything unlinked
-//!   that had been unlinked before the stamp was made. If memory was unlinked since, this critical
-//!   section read its stamp before the new one was stored, or before it saw the new one. Then by
-//!   the two barriers its counter is seen to be odd, as is that of a reader which could have found
-//!   the memory.
+//!   section. It was remembered under the same stamp, by a critical section that could not find
+//!   memory unlinked before that stamp was made. If the memory was unlinked later, this critical
+//!   section loaded the old stamp before the new one was stored, or before it could see the new one.
+//!   Then, by the two barriers, `synchronize` sees its counter odd and waits for it, as for any
+//!   reader that may have found the memory.
 //!
 //! # Orderings
 //!
