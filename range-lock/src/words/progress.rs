@@ -6,8 +6,8 @@
 use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 
-use spanlock_sync::wait::{Calls, Class, Listener, Place, WaitQueue};
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
+use spanlock_sync::wait::{Class, Listener, Place, WaitQueue, Wakers};
 
 use super::{Run, Word, for_each_surely};
 use crate::raw::Access;
@@ -22,7 +22,7 @@ pub struct Progress {
     /// Who is woken for it.
     listener: Option<Listener>,
     /// Whom it has to wake: those that it stood before.
-    calls: Vec<Calls>,
+    calls: Vec<Wakers>,
 }
 
 impl Progress {
@@ -68,7 +68,7 @@ impl Progress {
 
     /// Wakes those whom it has let go first. After each poll, and after [`leave`](Self::leave).
     pub fn wake_others(&mut self) {
-        for_each_surely(core::mem::take(&mut self.calls).into_iter(), Calls::wake);
+        for_each_surely(core::mem::take(&mut self.calls).into_iter(), Wakers::wake);
     }
 
     /// Goes on with `run`, the rest of the run that the next lane is in: takes it, or stands in the queue of the first lane that it lacks, and
@@ -130,7 +130,11 @@ impl Progress {
                         let spot = rest.after(done).first_spot();
                         let place = queue.join(spot, class(access), self.listener());
                         self.place = Some(place);
-                        if defect(Defect::NoRecheck) {
+                        if injected_bug!(
+                            "no-recheck",
+                            "a future that has joined the queue returns without rechecking the word",
+                            killed_by = "wakeup, poll, give-up, full-count"
+                        ) {
                             self.taken += u64::from(done);
                             return Poll::Pending;
                         }
@@ -164,7 +168,7 @@ impl Progress {
         let Some(mut place) = self.place.take() else {
             return Look::Arrives;
         };
-        match queue.is_in_front(&mut place, self.listener()) {
+        match queue.is_at_head(&mut place, self.listener()) {
             // Its word had gone, and is back at the same address.
             None => Look::Arrives,
             Some(true) if admit(run.up_to(1)) => Look::Passed(place),
@@ -182,7 +186,7 @@ impl Progress {
         }
     }
 
-    fn call(&mut self, calls: Calls) {
+    fn call(&mut self, calls: Wakers) {
         if !calls.is_empty() {
             self.calls.push(calls);
         }
@@ -191,7 +195,11 @@ impl Progress {
     /// Leaves the queue, if it stands in one; it is not to wait any more. What it took stays taken.
     pub fn leave<P>(&mut self, queue: &WaitQueue<P>) {
         if let Some(place) = self.place.take()
-            && !defect(Defect::WaiterStays)
+            && !injected_bug!(
+                "waiter-stays",
+                "a request that gives up stays in the queue",
+                killed_by = "give-up, give-up-writer"
+            )
         {
             // The next may be one whom only this waiter held up.
             self.call(queue.leave(place, true));
