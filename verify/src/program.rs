@@ -34,7 +34,7 @@ pub struct Program {
 
 /// What a program runs.
 #[derive(Clone)]
-#[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
+#[cfg_attr(not(spanlock_shuttle), allow(dead_code))]
 pub(crate) enum Body {
     /// Nothing that this process can run: a Promela model, or a program that is not complete.
     None,
