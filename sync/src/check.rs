@@ -211,6 +211,12 @@ pub fn executions() -> usize {
     EXECUTIONS.load(StdOrdering::Relaxed)
 }
 
+/// Counts the operations on the facade's atomics, cells and mutexes so far. 0 at the end means that
+/// the code under test does not use the facade.
+pub fn operations() -> u64 {
+    crate::footprint::operations()
+}
+
 /// How often the weakened site was reached with its weaker ordering. 0 at the end means that the
 /// model never gets there, or that the weakening names no site.
 pub fn weakened() -> usize {

@@ -34,6 +34,8 @@ pub struct SuiteInfo {
     pub part_of: Option<String>,
     /// Whether a table of pairs is derived.
     pub has_pairs: bool,
+    /// The published bug that the suite re-creates, if it does: where it is told.
+    pub known_bug: Option<String>,
 }
 
 /// A cell of a table of pairs that is empty for a reason.
@@ -76,6 +78,8 @@ pub struct ProgramInfo {
     pub step_bound: u64,
     /// Whether its code stands on the facade, which tells what each step touches.
     pub has_facade: bool,
+    /// Which form of a known bug it is.
+    pub form: Option<Form>,
     /// What is run.
     pub kind: Kind,
 }
@@ -93,11 +97,31 @@ impl ProgramInfo {
         self.threads == 2 && is_plain && self.injection != Injection::None
     }
 
+    /// Whether the search in this mode must fail: the program has a known bug that the mode finds.
+    pub fn must_fail(&self, mode: Mode) -> bool {
+        matches!(&self.form, Some(Form::Buggy { fails_in, .. }) if fails_in.contains(&mode))
+    }
+
     /// Returns the bound that the program states for this mode.
     pub fn bound(&self, mode: Mode) -> Option<&Bound> {
         let applies = |bound: &&Bound| bound.mode.is_none_or(|it| it == mode);
         self.bounds.iter().find(applies)
     }
+}
+
+/// A form of a published bug, re-created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// With the bug.
+    Buggy {
+        /// The modes whose search must fail. In every other mode it passes.
+        fails_in: Vec<Mode>,
+        /// Where no mode finds it: the checker that would, and why none here does.
+        found_by: Option<String>,
+    },
+    /// Without it.
+    Fixed,
 }
 
 /// A bound on preemptions that stands on its program.
@@ -257,8 +281,5 @@ impl BugSite {
 /// Splits `killed_by` as it is written at the site: `wakeup, srl-gate/exclusion`.
 pub fn killed_by(text: &str) -> Vec<String> {
     let parts = text.split(',').map(str::trim);
-    parts
-        .filter(|it| !it.is_empty())
-        .map(str::to_owned)
-        .collect()
+    parts.filter(|it| !it.is_empty()).map(str::to_owned).collect()
 }

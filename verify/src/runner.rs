@@ -20,7 +20,7 @@ use crate::rows::pairs;
 use crate::rows::row::{Found, Verdict};
 use crate::rows::verdict::{told, verdict};
 use crate::suite::Suite;
-use crate::worlds::{SCENARIO, SEED, refuse};
+use crate::worlds::refuse;
 
 /// Runs a binary of models: see [the module](self). Exits as a test binary does.
 ///
@@ -48,7 +48,7 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ExitCode {
     match first.as_deref() {
         Some("--describe") => print_json(&description),
         Some("--row") => row::run(&suites, &description, &row::Args::parse()),
-        _ => tests(&description),
+        _ => tests(&suites, &description),
     }
 }
 
@@ -63,7 +63,7 @@ fn counts() -> Counts {
 }
 
 /// Speaks libtest's protocol.
-fn tests(description: &Description) -> ExitCode {
+fn tests(suites: &[Suite], description: &Description) -> ExitCode {
     let (mutations, rest) = mutations(std::env::args().collect());
     let mutations: Arc<[String]> = mutations.into();
     let args = Arguments::from_iter(rest);
@@ -76,6 +76,15 @@ fn tests(description: &Description) -> ExitCode {
     })];
     match Checker::of_this_build() {
         None => {
+            for suite in suites {
+                tests.extend(suite.checks.iter().map(|(name, check)| {
+                    let (name, check) = (format!("{}/{name}", suite.info.name), check.clone());
+                    Trial::test(name, move || {
+                        check();
+                        Ok(())
+                    })
+                }));
+            }
             if !args.list {
                 eprintln!(
                     "built without a checker, so no row runs here: `cargo verify` runs them all, \
@@ -121,6 +130,13 @@ fn test(job: &Job, mutations: &[String]) -> Result<(), Failed> {
         .env_remove("RUST_BACKTRACE")
         .output()?;
     let stderr = String::from_utf8_lossy(&output.stderr);
+    let has_failed = !output.status.success() && !told(&stderr).is_empty();
+    if job.program.must_fail(job.mode) {
+        return match has_failed {
+            true => Ok(()),
+            false => Err("the known bug is not found".into()),
+        };
+    }
     if !output.status.success() {
         return Err(match &told(&stderr)[..] {
             [] => format!("{}: {}", output.status, stderr.trim()).into(),
@@ -148,12 +164,12 @@ mod row {
     //! The process of one row.
 
     use std::path::PathBuf;
-    use std::process::ExitCode;
 
     use clap::Parser;
 
-    use super::{Description, SCENARIO, SEED, Suite, refuse};
+    use super::refuse;
 
+    #[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
     /// Explores one row, and prints what it finds as one line of JSON.
     #[derive(Parser, Debug)]
     #[command(name = "models")]
@@ -191,8 +207,7 @@ mod row {
     }
 
     #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-    pub(super) fn run(_: &[Suite], _: &Description, args: &Args) -> ExitCode {
-        let _ = (SCENARIO, SEED, args);
+    pub(super) fn run(_: &[super::Suite], _: &super::Description, _: &Args) -> super::ExitCode {
         refuse("built without a checker; `cargo verify` builds it with one")
     }
 
@@ -233,16 +248,8 @@ mod row {
             };
             report_panics(search.steps);
             let explored = worlds::explore(&search, &program.body);
-            let sites = if args.sites {
-                check::sites()
-            } else {
-                Vec::new()
-            };
-            let bugs = if args.sites {
-                check::bugs()
-            } else {
-                Vec::new()
-            };
+            let sites = if args.sites { check::sites() } else { Vec::new() };
+            let bugs = if args.sites { check::bugs() } else { Vec::new() };
             print_json(&Found {
                 executions: check::executions() as u64,
                 outcomes: trace::outcomes(),
@@ -266,7 +273,8 @@ mod row {
         fn job(description: &Description, args: &Args) -> Job {
             let all = jobs(description, &counts(), Unrecorded::Bounded);
             let job = all.into_iter().find(|job| job.name() == args.row);
-            let mut job = job.unwrap_or_else(|| refuse(&format!("there is no row `{}`", args.row)));
+            let mut job =
+                job.unwrap_or_else(|| refuse(&format!("there is no row `{}`", args.row)));
             if !runs_here(job.mode) {
                 let checker = job.mode.checker().name();
                 refuse(&format!("{} needs a build for {checker}", args.row));

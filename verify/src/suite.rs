@@ -1,6 +1,9 @@
 //! Suites: the programs about one primitive.
 
+use std::sync::Arc;
+
 use crate::info::{Injection, Kind, NoPair, SuiteInfo};
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
 use crate::mode::Mode;
 use crate::program::{Body, Program};
 
@@ -13,10 +16,11 @@ const STEP_BOUND: u64 = 40;
 /// The operations that its programs perform form a *table of pairs*: for each two of them some
 /// program must perform one in one thread and the other in another, or the suite says why not
 /// ([`no_pair`](Self::no_pair)).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Suite {
     pub(crate) info: SuiteInfo,
     pub(crate) programs: Vec<Program>,
+    pub(crate) checks: Vec<(String, Arc<dyn Fn() + Send + Sync>)>,
     step_bound: u64,
     has_facade: bool,
 }
@@ -31,6 +35,7 @@ impl Suite {
                 ..SuiteInfo::default()
             },
             programs: Vec::new(),
+            checks: Vec::new(),
             step_bound: STEP_BOUND,
             has_facade: true,
         }
@@ -45,6 +50,13 @@ impl Suite {
     /// Adds programs.
     pub fn programs<P: Into<Program>>(mut self, programs: impl IntoIterator<Item = P>) -> Self {
         self.programs.extend(programs.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds a test of the models themselves, which needs no checker: `check` panics if it fails. It
+    /// runs where the binary is built without a checker, in `cargo test` for example.
+    pub fn check(mut self, name: &str, check: impl Fn() + Send + Sync + 'static) -> Self {
+        self.checks.push((name.to_owned(), Arc::new(check)));
         self
     }
 
@@ -82,6 +94,14 @@ impl Suite {
         self
     }
 
+    /// Creates a suite that re-creates a published bug of another project: see
+    /// [`Program::buggy`] and [`Program::fixed`]. `source` is where the bug is told.
+    pub fn known_bug(name: impl Into<String>, source: &str) -> Self {
+        let mut suite = Suite::new(name).without_pairs();
+        suite.info.known_bug = Some(source.to_owned());
+        suite
+    }
+
     /// Sets how many steps of one thread may pass before an operation of the suite is finished,
     /// under shuttle: 40, unless set. Set it to two to five times the most that is seen (`longest`
     /// in a row's JSON). The bound of a row is this many for each of its threads.
@@ -113,8 +133,8 @@ impl Suite {
             let info = &mut program.info;
             info.suite = suite.clone();
             info.step_bound = self.step_bound;
-            info.has_facade = self.has_facade;
-            if !self.has_facade {
+            info.has_facade &= self.has_facade;
+            if !info.has_facade {
                 info.injection = Injection::None;
             }
             for operation in info.performs.iter().flatten() {
@@ -131,19 +151,18 @@ impl Suite {
                     "`{suite}/{name}`: no name may contain a slash, a space or a tab"
                 ));
             }
-            if matches!(program.body, Body::None) && !matches!(program.info.kind, Kind::Promela(_))
-            {
+            if matches!(program.body, Body::None) && !matches!(info.kind, Kind::Promela(_)) {
                 return Err(format!(
                     "`{suite}/{name}` (program {i} of its suite) has nothing to run: give it a \
                      scene with threads, or `run`"
                 ));
             }
-            if !program.info.faults.is_empty() && !self.has_facade {
+            if !info.faults.is_empty() && !info.has_facade {
                 return Err(format!(
                     "`{suite}/{name}` has faults, which only the facade can inject"
                 ));
             }
-            self.info.programs.push(program.info.clone());
+            self.info.programs.push(info.clone());
         }
         self.info.has_pairs &= !self.info.operations.is_empty();
         self.info.operations.sort();
@@ -152,7 +171,8 @@ impl Suite {
     }
 }
 
-/// Modes in which code runs under the checker of this build.
+/// Whether this build can run rows of the mode.
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub(crate) fn runs_here(mode: Mode) -> bool {
     crate::mode::Checker::of_this_build() == Some(mode.checker())
 }

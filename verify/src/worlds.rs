@@ -1,5 +1,7 @@
 //! One execution, and all executions, under the checker of this build.
 
+#![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
+
 #[cfg(spanlock_loom)]
 mod loom;
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
@@ -33,8 +35,10 @@ pub(crate) struct Search {
     /// The most steps of all threads between two finished operations.
     pub(crate) steps: Option<u64>,
     /// A file to write to; without it loom's weak mode leaves nothing out.
+    #[cfg_attr(spanlock_shuttle, allow(dead_code))]
     pub(crate) scratch: Option<PathBuf>,
     /// What is wrong on purpose, as `cargo verify --replay` takes it, each with a space before it.
+    #[cfg_attr(spanlock_loom, allow(dead_code))]
     pub(crate) mutations: String,
 }
 

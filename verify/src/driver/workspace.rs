@@ -1,7 +1,7 @@
 //! The packages of a workspace that have models, from `cargo metadata`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};

@@ -13,7 +13,7 @@ use spanlock_sync::check;
 
 /// Calls `search`, which searches a program, once for no faults and once for each plan of at most `most` of them. Says how many plans there are of which an
 /// execution had all faults.
-pub fn every_plan(most: usize, mut search: impl FnMut(&[check::Occasion])) -> u64 {
+pub(crate) fn every_plan(most: usize, mut search: impl FnMut(&[check::Occasion])) -> u64 {
     let mut plans = 0;
     let mut of_this_size = BTreeSet::from([Vec::new()]);
     for size in 0..=most {

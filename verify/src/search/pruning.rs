@@ -82,7 +82,7 @@ thread_local! { static SEARCH: RefCell<Search> = RefCell::default(); }
 
 /// Prunes the search that loom is about to begin in this system thread, of a model of two threads, without bound. `way` is its checkpoint file, written before every
 /// execution; not needed where loads have no choice.
-pub fn begin(way: Option<PathBuf>) {
+pub(crate) fn begin(way: Option<PathBuf>) {
     SEARCH.with_borrow_mut(|search| {
         *search = Search {
             way,
@@ -93,7 +93,7 @@ pub fn begin(way: Option<PathBuf>) {
 }
 
 /// To be called at the start of every execution.
-pub fn begin_execution() {
+pub(crate) fn begin_execution() {
     SEARCH.with_borrow_mut(Search::begin_execution);
 }
 

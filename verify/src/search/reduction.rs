@@ -49,7 +49,7 @@ use std::rc::Rc;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use spanlock_sync::footprint::{self, Access, EVERYTHING, Touch, dependent};
 
-use crate::order::{self, Clock, Step, THREADS, Watch};
+use crate::search::order::{self, Clock, Step, THREADS, Watch};
 
 /// A set of threads, a bit each.
 type Threads = u8;
@@ -114,7 +114,7 @@ struct Thread {
 
 /// The scheduler.
 #[derive(Default)]
-pub struct Reduced {
+pub(crate) struct Reduced {
     /// The way to the present step.
     nodes: Vec<Node>,
     /// How many steps of the present execution have begun.
@@ -135,13 +135,13 @@ pub struct Reduced {
 
 impl Reduced {
     /// A search that has not begun, in this system thread.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         footprint::record();
         Self::default()
     }
 
     /// The same, and `watch` is shown the order of each execution, once of each class.
-    pub fn watched(watch: Watch) -> Self {
+    pub(crate) fn watched(watch: Watch) -> Self {
         Reduced {
             watch: Some(watch),
             ..Self::new()
