@@ -7,7 +7,7 @@ mod detect;
 mod error;
 mod forward;
 mod guard;
-mod powers;
+mod capabilities;
 mod range_lock;
 mod raw;
 mod rw_counter;
@@ -28,7 +28,7 @@ pub use guard::{
     OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable, UpgradableHold,
     WriteHold,
 };
-pub use powers::{
+pub use capabilities::{
     RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
     RawRangeLockUpgradeWait, RawRangeLockWait,
 };

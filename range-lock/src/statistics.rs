@@ -1,7 +1,7 @@
-//! How often a lock was taken, waited for and overtaken: the feature `statistics`.
+//! The feature `statistics`: how often a lock was acquired, waited for and overtaken.
 //!
-//! The counters are the lock's queue's ([`spanlock_sync::Counters`]), where what they cost is told. The queue counts waits and
-//! overtakes; a lock counts its acquisitions where it returns a token.
+//! The counters belong to the lock's queue; [`spanlock_sync::Counters`] describes their cost. The
+//! queue counts waits and overtakes; a lock counts its acquisitions where it returns a token.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -26,7 +26,7 @@ use crate::rw_distributed::RwDistributed;
 /// # Ok::<(), spanlock_range_lock::RangeError>(())
 /// ```
 pub trait RawRangeLockStatistics: RawRangeLock {
-    /// What has happened to this lock since it was made. A snapshot; never blocks.
+    /// Returns a snapshot of the counts since the lock was made. Never blocks.
     fn statistics(&self) -> Statistics;
 }
 

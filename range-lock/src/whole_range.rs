@@ -1,11 +1,11 @@
-//! Batches of the locks that know one range only: everything.
+//! Batches for the locks that have a single unit: the whole range.
 
 use alloc::vec::Vec;
 
 use spanlock_sync::Park;
 
 use crate::error::{RangeError, TryLockError};
-use crate::powers::RawRangeLockBatch;
+use crate::capabilities::RawRangeLockBatch;
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_counter::RwCounter;
 #[cfg(feature = "std")]
@@ -13,8 +13,8 @@ use crate::rw_distributed::RwDistributed;
 
 macro_rules! whole_range_batch {
     ($lock:ty) => {
-        // SAFETY: no two spans of a batch touch a common unit, and everything is one unit: there is one span at most, taken
-        // as any other.
+        // SAFETY: no two spans of a batch touch a common unit, and the lock has only one unit. So a
+        // batch has at most one span, acquired like any other.
         unsafe impl<P: Park> RawRangeLockBatch for $lock {
             unsafe fn lock_batch(
                 &self,

@@ -2,7 +2,7 @@
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
-#[path = "../../range-lock/tests/powers/mod.rs"]
+#[path = "../../range-lock/tests/capabilities/mod.rs"]
 #[macro_use]
 mod powers;
 

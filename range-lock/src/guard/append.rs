@@ -2,7 +2,7 @@
 
 use super::hold::{Exclusive, Hold, LockRef};
 use crate::error::RangeError;
-use crate::powers::RawRangeLockSplit;
+use crate::capabilities::RawRangeLockSplit;
 use crate::raw::RawRangeLock;
 
 impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {

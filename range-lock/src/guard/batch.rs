@@ -7,7 +7,7 @@ use core::ops::Range;
 use super::hold::LockRef;
 use crate::detect::{self, Watch};
 use crate::error::{RangeError, TryLockError};
-use crate::powers::RawRangeLockBatch;
+use crate::capabilities::RawRangeLockBatch;
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 /// What is asked for, as a lock of that granularity takes it: in ascending order, no unit twice, each unit with the

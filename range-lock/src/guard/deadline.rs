@@ -11,7 +11,7 @@ use spanlock_sync::{Park, Parker, Wakeup};
 
 use super::hold::{Hold, LockRef, Mode};
 use crate::error::{TimedLockError, TryLockError};
-use crate::powers::RawRangeLockWait;
+use crate::capabilities::RawRangeLockWait;
 
 impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
     /// Holds `range`; blocks while there is a hold that conflicts, for `timeout` at most. One that is too long for the

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use crate::detect::{self, Watch};
 use crate::error::{PartError, RangeError, TryLockError};
-use crate::powers::{
+use crate::capabilities::{
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
 };
 use crate::raw::{Access, RawRangeLock, Span, Token};

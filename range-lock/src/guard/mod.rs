@@ -25,7 +25,7 @@ pub use wait::LockFuture;
 #[cfg(feature = "std")]
 use crate::error::TimedLockError;
 use crate::error::{RangeError, TryLockError};
-use crate::powers::{RawRangeLockBatch, RawRangeLockSplit, RawRangeLockWait};
+use crate::capabilities::{RawRangeLockBatch, RawRangeLockSplit, RawRangeLockWait};
 use crate::raw::{Access, RawRangeLock};
 
 /// The verbs, for every [`RawRangeLock`], `dyn` ones included; those that need a power, for every lock that has it.

@@ -9,7 +9,7 @@ use core::task::{Context, Poll, ready};
 use super::hold::{Hold, LockRef, Mode};
 use crate::detect::Watch;
 use crate::error::RangeError;
-use crate::powers::RawRangeLockWait;
+use crate::capabilities::RawRangeLockWait;
 use crate::raw::Span;
 
 /// A hold to come. Nothing is asked for before the first poll; dropping it gives the request up and leaves no trace.

@@ -8,7 +8,7 @@ use core::slice::GetDisjointMutError;
 use super::guard::{SliceRef, checked};
 use crate::error::{RangeError, TryLockError};
 use crate::guard::{BatchHold, LockRef, normalised};
-use crate::powers::RawRangeLockBatch;
+use crate::capabilities::RawRangeLockBatch;
 use crate::raw::{Access, Span};
 
 /// Several ranges of a [`RangeLock`](crate::RangeLock), held together. Dropping it releases them all.

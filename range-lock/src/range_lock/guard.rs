@@ -12,7 +12,7 @@ use crate::error::TimedLockError;
 use crate::error::{PartError, RangeError, TryLockError};
 use crate::guard::hold::sealed;
 use crate::guard::{Exclusive, Hold, LockRef, Mode, Readable, Shared, Upgradable};
-use crate::powers::{
+use crate::capabilities::{
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
     RawRangeLockWait,
 };

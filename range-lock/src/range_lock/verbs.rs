@@ -10,7 +10,7 @@ use super::{
 #[cfg(feature = "std")]
 use crate::error::TimedLockError;
 use crate::error::{RangeError, TryLockError};
-use crate::powers::{RawRangeLockBatch, RawRangeLockWait};
+use crate::capabilities::{RawRangeLockBatch, RawRangeLockWait};
 use crate::raw::{Access, RawRangeLock};
 
 impl<T, L: RawRangeLock> RangeLock<T, L> {
