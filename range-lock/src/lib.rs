@@ -16,6 +16,7 @@ mod rw_distributed;
 pub mod rw_word;
 #[cfg(feature = "statistics")]
 mod statistics;
+mod verbs;
 mod whole_range;
 pub mod words;
 

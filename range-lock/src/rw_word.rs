@@ -132,7 +132,7 @@ unsafe impl Word for RwWord {
     }
 
     #[inline]
-    unsafe fn give_back(&self, _first: u32, _end: u32, access: Access) -> bool {
+    unsafe fn release(&self, _first: u32, _end: u32, access: Access) -> bool {
         match access {
             Access::Write => {
                 // Release [B→A]: publishes the writer's changes to the next holder. A store
@@ -163,7 +163,7 @@ unsafe impl Word for RwWord {
         }
     }
 
-    unsafe fn weaken(&self, _first: u32, _end: u32, from: Access, to: Access) {
+    unsafe fn downgrade(&self, _first: u32, _end: u32, from: Access, to: Access) {
         match from {
             // Release [B→A]: publishes the writer's changes to the readers it lets in. A store
             // suffices: R-I2.
@@ -175,7 +175,7 @@ unsafe impl Word for RwWord {
         }
     }
 
-    unsafe fn strengthen(&self, _first: u32, _end: u32, from: Access) -> bool {
+    unsafe fn try_upgrade(&self, _first: u32, _end: u32, from: Access) -> bool {
         // Acquire [A→C]: pairs with the releases of the other readers. Relaxed on failure: a
         // failure reads nothing but the word itself.
         self.0
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(word.free_until(0, 1, Read), 1);
         assert_eq!(word.free_until(0, 1, Write), 0);
         // SAFETY: the word counts this reader, which leaves now.
-        assert!(unsafe { word.give_back(0, 1, Read) }, "there is room again");
+        assert!(unsafe { word.release(0, 1, Read) }, "there is room again");
         assert_eq!(word.take(0, 1, Upgradable, 1), 1);
         assert_eq!(word.take(0, 1, Read, 1), 0);
     }

@@ -65,9 +65,9 @@
 //! or drops one ordering at a time and shows that each is needed.
 
 mod progress;
+mod wakes;
 
 use core::fmt;
-use core::marker::PhantomData;
 #[cfg(feature = "std")]
 use std::time::Instant;
 
@@ -81,6 +81,8 @@ use spanlock_sync::{Parker, Wakeup};
 use crate::raw::Access;
 
 pub use progress::{Progress, cancel_all, poll_all};
+pub use spanlock_sync::unwind::for_each_surely;
+pub use wakes::{Wakes, address_range};
 
 /// The number of conflicting arrivals that may overtake the head of a queue: 32, and 1 under a
 /// checker.
@@ -110,7 +112,7 @@ pub unsafe trait Word: Zeroed + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Safety
     /// The lanes are held with `access`, and the caller gives up that hold.
-    unsafe fn give_back(&self, first: u32, end: u32, access: Access) -> bool;
+    unsafe fn release(&self, first: u32, end: u32, access: Access) -> bool;
 
     /// Turns holds of lanes with `from` into holds with `to`, which excludes less. Ordering:
     /// Release.
@@ -118,14 +120,14 @@ pub unsafe trait Word: Zeroed + fmt::Debug + Send + Sync + 'static {
     /// # Safety
     /// The lanes are held with `from`. Either `from` is [`Access::Write`], or `from` is
     /// [`Access::Upgradable`] and `to` is [`Access::Read`].
-    unsafe fn weaken(&self, first: u32, end: u32, from: Access, to: Access);
+    unsafe fn downgrade(&self, first: u32, end: u32, from: Access, to: Access);
 
     /// Turns holds of lanes with `from` into exclusive holds if nobody else holds any of them;
     /// otherwise changes nothing and returns false. Ordering: Acquire on success.
     ///
     /// # Safety
     /// The lanes are held with `from`, which is [`Access::Read`] or [`Access::Upgradable`].
-    unsafe fn strengthen(&self, first: u32, end: u32, from: Access) -> bool;
+    unsafe fn try_upgrade(&self, first: u32, end: u32, from: Access) -> bool;
 
     /// Returns the end of the lanes from `first` on that have no hold conflicting with `access`.
     /// Acquires nothing, so a full reader count does not matter. Ordering: Acquire.
@@ -234,12 +236,12 @@ impl<'a, W: Word> Run<'a, W> {
     pub fn try_lock<P>(self, access: Access, queue: &WaitQueue<P>) -> bool {
         match self.take_at_once(access, queue) {
             Ok(()) => true,
-            Err(refusal) => self.try_lock_otherwise(access, queue, refusal),
+            Err(refusal) => self.try_lock_slow(access, queue, refusal),
         }
     }
 
     #[cold]
-    fn try_lock_otherwise<P>(self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) -> bool {
+    fn try_lock_slow<P>(self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) -> bool {
         let Run { word, first, end } = self;
         refusal == Refusal::Untried
             && arrive_among_waiters(word, first, end, access, end - first, queue) == end
@@ -249,7 +251,7 @@ impl<'a, W: Word> Run<'a, W> {
     #[inline]
     pub fn lock<P: Park>(self, access: Access, queue: &WaitQueue<P>) {
         if let Err(refusal) = self.take_at_once(access, queue) {
-            self.lock_otherwise(access, queue, refusal);
+            self.lock_slow(access, queue, refusal);
         }
     }
 
@@ -277,8 +279,8 @@ impl<'a, W: Word> Run<'a, W> {
     }
 
     #[cold]
-    fn lock_otherwise<P: Park>(mut self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) {
-        if self.try_lock_otherwise(access, queue, refusal) {
+    fn lock_slow<P: Park>(mut self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) {
+        if self.try_lock_slow(access, queue, refusal) {
             return;
         }
         let mut spin = Backoff::new();
@@ -317,7 +319,7 @@ impl<'a, W: Word> Run<'a, W> {
             self.wakes().wake(queue);
         }
         // SAFETY: the caller's promise.
-        if unsafe { self.give_back(access) } && !defect(Defect::WakeBeforeChange) {
+        if unsafe { self.release_no_wake(access) } && !defect(Defect::WakeBeforeChange) {
             wakes.wake(queue);
         }
     }
@@ -328,9 +330,9 @@ impl<'a, W: Word> Run<'a, W> {
     /// # Safety
     /// As for [`unlock`](Self::unlock).
     #[inline]
-    pub unsafe fn give_back(self, access: Access) -> bool {
+    pub unsafe fn release_no_wake(self, access: Access) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.word.give_back(self.first, self.end, access) }
+        unsafe { self.word.release(self.first, self.end, access) }
     }
 
     /// Turns a hold of every lane into one that excludes less, and wakes the waiters that this
@@ -341,7 +343,7 @@ impl<'a, W: Word> Run<'a, W> {
     #[inline]
     pub unsafe fn downgrade<P>(self, from: Access, to: Access, queue: &WaitQueue<P>) {
         // SAFETY: the caller's promise.
-        unsafe { self.weaken(from, to) };
+        unsafe { self.downgrade_no_wake(from, to) };
         self.wakes().wake(queue);
     }
 
@@ -351,9 +353,9 @@ impl<'a, W: Word> Run<'a, W> {
     /// # Safety
     /// As for [`Word::downgrade`].
     #[inline]
-    pub unsafe fn weaken(self, from: Access, to: Access) {
+    pub unsafe fn downgrade_no_wake(self, from: Access, to: Access) {
         // SAFETY: the caller's promise.
-        unsafe { self.word.weaken(self.first, self.end, from, to) };
+        unsafe { self.word.downgrade(self.first, self.end, from, to) };
     }
 
     /// Returns the waiters for these lanes.
@@ -370,7 +372,7 @@ impl<'a, W: Word> Run<'a, W> {
     #[inline]
     pub unsafe fn try_upgrade(self, from: Access) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.word.strengthen(self.first, self.end, from) }
+        unsafe { self.word.try_upgrade(self.first, self.end, from) }
     }
 
     /// Returns whether a hold of every lane would conflict with no other hold. Acquires nothing.
@@ -431,66 +433,6 @@ fn arrive_among_waiters<W: Word, P>(
     queue.pass(address, first..end, class, patience, take)
 }
 
-/// The waiters that a state change may have unblocked: the queue heads of adjacent lanes.
-///
-/// Holds addresses, not references: the words may already have been freed.
-#[derive(Debug)]
-#[must_use = "who is not woken sleeps for ever"]
-pub struct Wakes<W> {
-    /// The address of the first word; `first` and `end` count lanes from its first lane.
-    word: usize,
-    first: u32,
-    end: u64,
-    form: PhantomData<fn() -> W>,
-}
-
-impl<W: Word> Wakes<W> {
-    /// Lanes of the word at address `word` and of the words that follow it in memory, numbered
-    /// through.
-    #[inline]
-    pub fn new(word: usize, first: u32, end: u64) -> Self {
-        Wakes {
-            word,
-            first,
-            end,
-            form: PhantomData,
-        }
-    }
-
-    /// Wakes the queue heads of these lanes.
-    #[inline]
-    pub fn wake<P>(self, queue: &WaitQueue<P>) {
-        // Light [D→E]: orders the state change before the check of the queue.
-        if queue.is_any_occupied() {
-            wake_fronts::<W, P>(self.word, self.first, self.end, queue);
-        }
-    }
-}
-
-/// A free function for the same reason as [`arrive_among_waiters`].
-#[cold]
-#[inline(never)]
-fn wake_fronts<W: Word, P>(word: usize, first: u32, end: u64, queue: &WaitQueue<P>) {
-    let spots = (u64::from(first)..end).map(|lane| {
-        let (word_of, lane) = (lane / u64::from(W::LANES), lane % u64::from(W::LANES));
-        Spot {
-            word: word + word_of as usize * size_of::<W>(),
-            lane: lane as u32,
-        }
-    });
-    for_each_surely(
-        spots.filter(|spot| queue.is_this_occupied(spot.word)),
-        |spot| queue.wake(spot),
-    );
-}
-
-/// Returns the address range of a slice of words. Whoever frees the words must
-/// [evict](spanlock_sync::wait::WaitQueue::evict) it.
-pub fn address_range<T>(words: &[T]) -> core::ops::Range<usize> {
-    let words = words.as_ptr_range();
-    words.start.addr()..words.end.addr()
-}
-
 /// Acquires every run in the order given, waiting for one lane at a time. Ordering: Acquire.
 ///
 /// Requests that name their lanes in one global order never wait for each other in a cycle.
@@ -535,28 +477,6 @@ pub unsafe fn unlock_all<'a, W: Word, P>(
 ) {
     // SAFETY: the caller's promise, run by run.
     for_each_surely(runs, |run| unsafe { run.unlock(access, queue) });
-}
-
-/// Calls `f` for every item, for those after one at which it panics too: a waker that panics must not keep the rest of a hold held.
-///
-/// A second panic ends the process, as any does that comes while another unwinds.
-#[inline]
-pub fn for_each_surely<I: Iterator>(items: I, f: impl FnMut(I::Item)) {
-    struct Rest<I: Iterator, F: FnMut(I::Item)>(I, F);
-    impl<I: Iterator, F: FnMut(I::Item)> Drop for Rest<I, F> {
-        #[inline]
-        fn drop(&mut self) {
-            for item in self.0.by_ref() {
-                (self.1)(item);
-            }
-        }
-    }
-    let mut rest = Rest(items, f);
-    // Not a loop over all that is left: that would take it from `Rest`.
-    #[allow(clippy::while_let_on_iterator)]
-    while let Some(item) = rest.0.next() {
-        (rest.1)(item);
-    }
 }
 
 /// Turns holds of every run into holds that exclude less. Ordering: Release.

@@ -1,25 +1,25 @@
-//! The powers of the locks of this crate.
+//! The capabilities of the locks of this crate.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 #[macro_use]
-mod powers;
+mod capabilities;
 
 use spanlock_range_lock::{
     Access, RangeLockExt, RawRangeLock, RawRangeLockSplit, RwCounter, RwDistributed, Span,
 };
 
-powers!(rw_counter: RwCounter::new; deadlines futures parts batches append owned);
-powers!(rw_distributed: || RwDistributed::with_slots(3); deadlines futures parts batches append owned);
+capabilities!(rw_counter: RwCounter::new; deadlines futures parts batches append owned);
+capabilities!(rw_distributed: || RwDistributed::with_slots(3); deadlines futures parts batches append owned);
 
 fn all_but_split<L>(make: fn() -> L)
 where
     L: spanlock_range_lock::RawRangeLockDowngrade + spanlock_range_lock::RawRangeLockUpgrade,
 {
-    powers::downgrade(&make());
-    powers::downgrade_wakes(&make());
-    powers::try_upgrade(&make());
-    powers::nobody_writes_between(&make());
+    capabilities::downgrade(&make());
+    capabilities::downgrade_wakes(&make());
+    capabilities::try_upgrade(&make());
+    capabilities::nobody_writes_between(&make());
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn shrinking_a_whole() {
     check(&RwCounter::new());
     check(&RwDistributed::with_slots(2));
     // The helper for locks that can split is for other crates.
-    let _ = powers::shrink_and_split::<RwCounter>;
+    let _ = capabilities::shrink_and_split::<RwCounter>;
 }
 
 /// A future that is forgotten while it waits goes with its lock: whoever has the same address next knows nothing of it.

@@ -32,6 +32,8 @@ pub mod section_shared;
 mod statistics;
 #[cfg(feature = "std")]
 pub mod thread;
+#[doc(hidden)]
+pub mod unwind;
 pub mod wait;
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]

@@ -51,6 +51,7 @@ use alloc::vec::Vec;
 
 use crate::atomic::Ordering::Relaxed;
 use crate::barrier::{self, Flag};
+use crate::unwind::for_each_surely;
 use crate::{Counters, DefaultPark, MutexGuard};
 
 use bucket::{Bucket, Entry, Line, NOBODY};
@@ -148,22 +149,7 @@ impl Calls {
 
     /// Wakes them: the second even if the first one's waker panics.
     pub fn wake(self) {
-        let [first, second] = self.0;
-        let second = Second(second);
-        if let Some(waker) = first {
-            waker.wake_by_ref();
-        }
-        drop(second);
-    }
-}
-
-struct Second(Option<Arc<Waker>>);
-
-impl Drop for Second {
-    fn drop(&mut self) {
-        if let Some(waker) = &self.0 {
-            waker.wake_by_ref();
-        }
+        for_each_surely(self.0.into_iter().flatten(), |waker| waker.wake_by_ref());
     }
 }
 

@@ -52,21 +52,21 @@ impl Rng {
 }
 
 /// A module of the guards' tests for a lock: its name, how to make one (that covers at least 12 units), and its powers.
-macro_rules! powers {
-    ($name:ident: $make:expr; $($power:ident)*) => {
+macro_rules! capabilities {
+    ($name:ident: $make:expr; $($capability:ident)*) => {
         mod $name {
             use super::*;
-            $(mod $power {
+            $(mod $capability {
                 use super::*;
-                power!($power, $make);
+                capability!($capability, $make);
             })*
         }
     };
 }
 
-macro_rules! power {
+macro_rules! capability {
     (deadlines, $make:expr) => {
-        power_tests! { deadlines, &($make)();
+        capability_tests! { deadlines, &($make)();
             a_deadline_in_the_past_is_a_try
             a_deadline_that_passes_leaves_no_trace
             granted_before_the_deadline
@@ -76,7 +76,7 @@ macro_rules! power {
         }
     };
     (futures, $make:expr) => {
-        power_tests! { futures, &($make)();
+        capability_tests! { futures, &($make)();
             ready_when_it_is_released
             nothing_is_asked_for_before_the_first_poll
             a_dropped_future_lets_others_go_on
@@ -87,25 +87,25 @@ macro_rules! power {
             a_waker_of_a_third_request_that_panics
             futures_are_send
         }
-        power_tests! { futures, ($make)(); tasks_and_threads }
+        capability_tests! { futures, ($make)(); tasks_and_threads }
     };
     (parts, $make:expr) => {
-        power_tests! { parts, &($make)();
+        capability_tests! { parts, &($make)();
             holds_shrink
             a_wrong_part_leaves_the_hold_as_it_was
             holds_split
         }
-        power_tests! { owned, &($make)(); guards_shrink_and_split elements_of_no_size_are_cut }
+        capability_tests! { owned, &($make)(); guards_shrink_and_split elements_of_no_size_are_cut }
     };
     (upgrades, $make:expr) => {
-        power_tests! { upgrades, &($make)();
+        capability_tests! { upgrades, &($make)();
             an_upgrade_waits_for_the_readers
             nobody_writes_before_an_upgrade
             elements_are_upgraded
         }
     };
     (batches, $make:expr) => {
-        power_tests! { batches, &($make)();
+        capability_tests! { batches, &($make)();
             a_batch_holds_what_was_asked_for
             a_wrong_range_of_a_batch_takes_nothing
             a_failed_batch_leaves_no_trace
@@ -113,28 +113,28 @@ macro_rules! power {
             batches_in_any_order_never_hang
             several_slices_at_once
         }
-        power_tests! { owned, $make; owned_batches }
+        capability_tests! { owned, $make; owned_batches }
     };
     (append, $make:expr) => {
-        power_tests! { append, &($make)();
+        capability_tests! { append, &($make)();
             appends_get_places_of_their_own
             an_end_that_moves_is_followed
             an_append_past_the_last_position_is_an_error
         }
     };
     (owned, $make:expr) => {
-        power_tests! { owned, $make;
+        capability_tests! { owned, $make;
             owned_holds_outlive_their_maker
             the_last_guard_drops_the_elements
         }
     };
 }
 
-macro_rules! power_tests {
-    ($power:ident, $lock:expr; $($test:ident)*) => {
+macro_rules! capability_tests {
+    ($capability:ident, $lock:expr; $($test:ident)*) => {
         $(#[test]
         fn $test() {
-            crate::powers::$power::$test($lock);
+            crate::capabilities::$capability::$test($lock);
         })*
     };
 }

@@ -27,11 +27,11 @@
 //! - Raw locks used without the guards are not watched.
 
 #[cfg(feature = "deadlock-detection")]
-#[path = "on.rs"]
+#[path = "detect/on.rs"]
 mod world;
 
 #[cfg(not(feature = "deadlock-detection"))]
-#[path = "off.rs"]
+#[path = "detect/off.rs"]
 mod world;
 
 pub use world::LockId;
