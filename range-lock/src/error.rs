@@ -25,7 +25,7 @@ pub enum RangeError {
         capacity: u64,
     },
     /// The range would end past `u64::MAX`.
-    #[error("{len} positions from {start} on end past the last position that there is")]
+    #[error("a range of {len} positions from {start} on would end past u64::MAX")]
     Overflow {
         /// The start of the range.
         start: u64,
@@ -39,7 +39,7 @@ pub enum RangeError {
 #[non_exhaustive]
 pub enum TryLockError {
     /// A conflicting hold, or a request that comes first, is in the way.
-    #[error("the range is held or requested by another")]
+    #[error("a conflicting hold or request is in the way")]
     WouldBlock,
     /// The range is invalid for this lock, now and later.
     #[error(transparent)]
@@ -52,7 +52,7 @@ pub enum TryLockError {
 #[non_exhaustive]
 pub enum TimedLockError {
     /// Conflicting holds or requests were in the way until the deadline had passed.
-    #[error("the range could not be taken before the deadline")]
+    #[error("the deadline passed before the range was free")]
     TimedOut,
     /// The range is invalid for this lock, now and later.
     #[error(transparent)]
@@ -75,7 +75,7 @@ pub enum PartError {
         end: u64,
     },
     /// The part does not lie within the hold. For a place to cut at, `start` equals `end`.
-    #[error("{start}..{end} does not lie within {held_start}..{held_end}, which is held")]
+    #[error("{start}..{end} does not lie within the held range {held_start}..{held_end}")]
     Outside {
         /// The start of the part.
         start: u64,
@@ -87,7 +87,7 @@ pub enum PartError {
         held_end: u64,
     },
     /// Both parts would contain a piece of the same unit of the lock, which only one hold can own.
-    #[error("{at} is no multiple of {granularity}, the lock's granularity")]
+    #[error("cannot cut at {at}: not a multiple of the lock's granularity, {granularity}")]
     Unaligned {
         /// The place to cut at, as a position of the lock.
         at: u64,

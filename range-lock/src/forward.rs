@@ -5,12 +5,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 
-use crate::detect::LockId;
-use crate::error::{RangeError, TryLockError};
 use crate::capabilities::{
     RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
     RawRangeLockUpgradeWait, RawRangeLockWait,
 };
+use crate::detect::LockId;
+use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 /// Implements one unsafe trait for one pointer type by calling the lock behind it.

@@ -35,11 +35,11 @@ use core::task::{Poll, Waker, ready};
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park, thread};
 
-use crate::detect::LockId;
-use crate::error::{RangeError, TryLockError};
 use crate::capabilities::{
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockWait,
 };
+use crate::detect::LockId;
+use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
 use crate::words::{self, Progress, Run};
@@ -279,7 +279,7 @@ unsafe impl<P: Park> RawRangeLockSplit for RwDistributed<P> {
 
     unsafe fn split(&self, _span: Span, _access: Access, _token: Token, at: u64) -> (Token, Token) {
         unreachable!(
-            "a whole-range lock was split at {at}, which is no multiple of u64::MAX within a span"
+            "a whole-range lock was split at {at}: it has a single unit, which cannot be split"
         );
     }
 }

@@ -145,7 +145,7 @@ unsafe impl Word for RwWord {
                 let before = if !defect(Defect::ReleaseByStore) {
                     self.0.fetch_sub(1, Release)
                 } else {
-                    // Relaxed, Release: as one would write it; that these are two steps is the mistake.
+                    // Relaxed, Release: strong enough; the injected bug is that these are two steps.
                     let before = self.0.load(Relaxed);
                     self.0.store(before.wrapping_sub(1), Release);
                     before

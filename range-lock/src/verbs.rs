@@ -29,7 +29,8 @@ macro_rules! verbs {
             ///
             /// # Errors
             /// [`TryLockError::WouldBlock`](crate::TryLockError::WouldBlock) if it would have to
-            #[doc = concat!("wait; otherwise as [`", stringify!($now), "`](Self::", stringify!($now), ").")]
+            /// wait; otherwise as
+            #[doc = concat!("[`", stringify!($now), "`](Self::", stringify!($now), ").")]
             #[inline]
             #[cfg_attr(feature = "deadlock-detection", track_caller)]
             $vis fn $try_now(&self, range: $range) -> Result<$guard, $crate::TryLockError> {
@@ -41,7 +42,8 @@ macro_rules! verbs {
             ///
             /// # Errors
             /// [`TimedLockError::TimedOut`](crate::TimedLockError::TimedOut), with no trace left;
-            #[doc = concat!("otherwise as [`", stringify!($now), "`](Self::", stringify!($now), ").")]
+            /// otherwise as
+            #[doc = concat!("[`", stringify!($now), "`](Self::", stringify!($now), ").")]
             #[cfg(feature = "std")]
             #[cfg_attr(feature = "deadlock-detection", track_caller)]
             $vis fn $try_for(
@@ -60,7 +62,8 @@ macro_rules! verbs {
             ///
             /// # Errors
             /// [`TimedLockError::TimedOut`](crate::TimedLockError::TimedOut), with no trace left;
-            #[doc = concat!("otherwise as [`", stringify!($now), "`](Self::", stringify!($now), ").")]
+            /// otherwise as
+            #[doc = concat!("[`", stringify!($now), "`](Self::", stringify!($now), ").")]
             #[cfg(feature = "std")]
             #[cfg_attr(feature = "deadlock-detection", track_caller)]
             $vis fn $try_until(

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use spanlock_sync::Park;
 
-use crate::error::{RangeError, TryLockError};
 use crate::capabilities::RawRangeLockBatch;
+use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_counter::RwCounter;
 #[cfg(feature = "std")]

@@ -388,7 +388,7 @@ impl<'a, W: Word> Run<'a, W> {
 #[cold]
 #[inline(never)]
 fn no_lanes(first: u32, end: u32) -> ! {
-    panic!("no lanes of a word: {first}..{end}")
+    panic!("lane range {first}..{end} is empty or exceeds the word")
 }
 
 /// The reason why a lane range was not acquired at once.

@@ -104,7 +104,7 @@ fn errors_name_the_bounds() {
     assert!(tried.source().is_none());
     assert_eq!(
         TryLockError::WouldBlock.to_string(),
-        "the range is held or requested by another"
+        "a conflicting hold or request is in the way"
     );
 }
 

@@ -1,18 +1,21 @@
-//! Appending: the end is looked at under the lock, never before it.
+//! Appending: the end is read under the lock, never before it.
 
 use super::hold::{Exclusive, Hold, LockRef};
-use crate::error::RangeError;
 use crate::capabilities::RawRangeLockSplit;
+use crate::error::RangeError;
 use crate::raw::RawRangeLock;
 
 impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
-    /// Holds the `len` positions from the end on, exclusively; blocks while somebody holds part of what lies behind
-    /// the end. Ordering: Acquire.
+    /// Locks `len` positions from the current end on, exclusively. Blocks while anyone holds part
+    /// of what lies behind the end. Ordering: Acquire.
     ///
-    /// `end` tells where the end is now: of a file, of a log. It is called at least twice, once to know what to hold and once while
-    /// everything from there on is held; the answer of the last call is where the hold starts. So no two appends
-    /// get the same place, *if the caller moves the end, to the hold's end at least, only under this hold*: whoever
-    /// moves it does so while it holds the position at the end.
+    /// `end` returns the current end, of a file or a log for instance. It is called at least twice:
+    /// once to find out what to hold, and once while everything from there on is held. The hold
+    /// starts where the last call says.
+    ///
+    /// So no two appends get the same place, provided that every thread keeps to this rule: whoever
+    /// moves the end does so *while holding the position at the end*, and an append moves it at
+    /// least to the end of its hold.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,12 +29,12 @@ impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
     /// # Ok::<(), spanlock_range_lock::RangeError>(())
     /// ```
     ///
-    /// The end may move back meanwhile (a truncate that holds what it cuts off): then everything starts again. With `len` 0 it holds
-    /// nothing, and does not ask.
+    /// If the end has meanwhile moved back (by a truncate that holds what it cuts off), the append
+    /// starts again. With `len` 0 it holds nothing and does not call `end`.
     ///
     /// # Errors
-    /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on, [`RangeError::Overflow`] if
-    /// there are not that many. Nothing is held.
+    /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on,
+    /// [`RangeError::Overflow`] if there are not that many. Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn append(lock: P, len: u64, mut end: impl FnMut() -> u64) -> Result<Self, RangeError> {
         if len == 0 {
@@ -43,7 +46,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
             place(seen, len, capacity)?;
             let mut hold = Self::lock(lock.clone(), seen..capacity)?;
             let start = end();
-            // What lies before is not held: nothing can be said of an end that is there.
+            // An end before `seen` lies outside the hold and may still move: start again.
             if start >= seen {
                 let place = place(start, len, capacity)?;
                 let shrunk = hold.shrink(place);

@@ -1,4 +1,4 @@
-//! Deadlines, which are futures that a thread polls whenever it wakes.
+//! Deadlines: futures that a thread polls whenever it wakes.
 
 use core::future::Future;
 use core::ops::Range;
@@ -10,15 +10,15 @@ use spanlock_sync::hint::Backoff;
 use spanlock_sync::{Park, Parker, Wakeup};
 
 use super::hold::{Hold, LockRef, Mode};
-use crate::error::{TimedLockError, TryLockError};
 use crate::capabilities::RawRangeLockWait;
+use crate::error::{TimedLockError, TryLockError};
 
 impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
-    /// Holds `range`; blocks while there is a hold that conflicts, for `timeout` at most. One that is too long for the
-    /// clock is for ever. Ordering: Acquire on success.
+    /// Locks `range`; blocks until no conflicting hold is left, for at most `timeout`. A timeout
+    /// too long for the clock never ends. Ordering: Acquire on success.
     ///
     /// # Errors
-    /// [`TimedLockError::TimedOut`], and no trace is left; else as [`lock`](Self::lock).
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_for(
         lock: P,
@@ -28,11 +28,11 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
         Self::wait_until(lock, range, || Instant::now().checked_add(timeout))
     }
 
-    /// Holds `range`; blocks while there is a hold that conflicts, until `deadline` at most. One in the past makes it a try.
-    /// Ordering: Acquire on success.
+    /// Locks `range`; blocks until no conflicting hold is left, until `deadline` at most. A
+    /// deadline in the past makes this a try. Ordering: Acquire on success.
     ///
     /// # Errors
-    /// [`TimedLockError::TimedOut`], and no trace is left; else as [`lock`](Self::lock).
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_until(
         lock: P,
@@ -42,7 +42,8 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
         Self::wait_until(lock, range, || Some(deadline))
     }
 
-    /// A try, and then a wait until the deadline, if there is one: nobody looks at the clock who need not wait.
+    /// Tries first, and waits until the deadline, if any, only if the try fails. So an uncontended
+    /// request does not read the clock.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn wait_until(
         lock: P,
@@ -58,14 +59,15 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Err(TimedLockError::TimedOut);
         }
-        // Dropped when the time is over, which gives the request up.
+        // Dropped at the deadline, which gives up the request.
         let request = Self::lock_async(lock, range);
         let taken = block_on(request, deadline).ok_or(TimedLockError::TimedOut)?;
         Ok(taken?.watched())
     }
 }
 
-/// Polls until it is ready, asleep between: `None` when `deadline` has passed.
+/// Polls until the future is ready, and sleeps in between. Returns `None` once `deadline` has
+/// passed.
 fn block_on<F: Future + Unpin>(mut future: F, deadline: Option<Instant>) -> Option<F::Output> {
     Parker::with(|parker| {
         let mut context = Context::from_waker(parker.waker());
@@ -83,7 +85,7 @@ fn block_on<F: Future + Unpin>(mut future: F, deadline: Option<Instant>) -> Opti
     })
 }
 
-/// Spins for as long as `spin` has rounds, then sleeps.
+/// Spins for as long as `spin` has rounds left, then sleeps.
 fn sleep(parker: &Parker, spin: &mut Backoff, deadline: Option<Instant>) -> Wakeup {
     while spin.round() {
         if parker.try_park() {

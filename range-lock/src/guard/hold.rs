@@ -1,4 +1,4 @@
-//! [`Hold`]: one implementation of holding a range, whatever the access, and however the lock is reached.
+//! [`Hold`]: a held range, implemented once for every access and for borrowed and shared locks.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -6,25 +6,26 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
 
-use crate::detect::{self, Watch};
-use crate::error::{PartError, RangeError, TryLockError};
 use crate::capabilities::{
     RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
 };
+use crate::detect::{self, Watch};
+use crate::error::{PartError, RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// How a hold reaches its lock: by `&L`, or, owned, by `Arc<L>`; and so for a [`RangeLock`](crate::RangeLock).
+/// The pointer by which a hold reaches its lock: `&L`, or `Arc<L>` for an owned hold. The same
+/// holds for a [`RangeLock`](crate::RangeLock).
 ///
-/// Sealed: a pointer that led to another lock from time to time would release what it does not hold.
+/// Sealed: a pointer whose target changed would release a range of a lock that does not hold it.
 pub trait LockRef: Clone + Unpin + sealed::Sealed {
-    /// The lock.
+    /// The lock's type.
     type Lock: RawRangeLock + ?Sized;
 
-    /// The lock; always the same one.
+    /// Returns the lock, the same one at each call.
     fn raw(&self) -> &Self::Lock;
 }
 
@@ -46,13 +47,14 @@ impl<L: RawRangeLock + ?Sized> LockRef for Arc<L> {
     }
 }
 
-/// An [`Access`] as a type, so that a release never branches on it: [`Shared`], [`Upgradable`] or [`Exclusive`].
+/// An [`Access`] as a type, so that a release need not branch on it: [`Shared`], [`Upgradable`] or
+/// [`Exclusive`].
 pub trait Mode: sealed::Sealed + Send + Sync + Unpin + 'static {
-    /// The access.
+    /// The access that the type stands for.
     const ACCESS: Access;
 }
 
-/// A mode that lets readers in: [`Shared`] or [`Upgradable`].
+/// A mode that admits readers: [`Shared`] or [`Upgradable`].
 pub trait Readable: Mode {}
 
 macro_rules! mode {
@@ -75,11 +77,12 @@ mode!(Exclusive, Write);
 impl Readable for Shared {}
 impl Readable for Upgradable {}
 
-/// A hold on a range of a lock that is reached by `P`: [`ReadHold`], [`UpgradableHold`], [`WriteHold`], and their owned
-/// forms. Dropping it releases the range.
+/// A hold on a range of the lock that `P` points to. Its aliases are [`ReadHold`],
+/// [`UpgradableHold`], [`WriteHold`], and their owned forms. Dropping it releases the range.
 ///
-/// [`RangeLockExt`](crate::RangeLockExt)'s methods are the short way to a borrowed hold. The functions here take
-/// any `P`; with an `Arc` they make holds that can be stored, and moved into threads and tasks:
+/// The methods of [`RangeLockExt`](crate::RangeLockExt) are the short way to a borrowed hold. The
+/// functions here take any `P`. With an `Arc` they make holds that can be stored, and moved into
+/// threads and tasks:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -95,7 +98,8 @@ impl Readable for Upgradable {}
 #[must_use = "dropping the hold at once releases the range"]
 pub struct Hold<P: LockRef, A: Mode> {
     lock: P,
-    /// `None`: the range was empty, nothing is held. Otherwise this hold, and nobody else, releases the span.
+    /// `None` if the range was empty, so that nothing is held. Otherwise only this hold releases
+    /// the span.
     held: Option<(Span, Token)>,
     watch: Watch,
     mode: PhantomData<A>,
@@ -108,19 +112,19 @@ pub type UpgradableHold<'a, L> = Hold<&'a L, Upgradable>;
 /// An exclusive hold on a range.
 pub type WriteHold<'a, L> = Hold<&'a L, Exclusive>;
 
-/// A [`ReadHold`] that shares in the ownership of its lock.
+/// A [`ReadHold`] that shares ownership of its lock.
 pub type OwnedReadHold<L> = Hold<Arc<L>, Shared>;
-/// An [`UpgradableHold`] that shares in the ownership of its lock.
+/// An [`UpgradableHold`] that shares ownership of its lock.
 pub type OwnedUpgradableHold<L> = Hold<Arc<L>, Upgradable>;
-/// A [`WriteHold`] that shares in the ownership of its lock.
+/// A [`WriteHold`] that shares ownership of its lock.
 pub type OwnedWriteHold<L> = Hold<Arc<L>, Exclusive>;
 
 impl<P: LockRef, A: Mode> Hold<P, A> {
-    /// Holds `range`; blocks while there is a hold that conflicts. Ordering: Acquire.
+    /// Locks `range`; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
     /// # Errors
     /// A reversed range, or one past the lock's capacity.
-    // Always: a hold that is handed over in memory costs more than the locking of a free word.
+    // Always inlined: returning a hold through memory costs more than locking a free word.
     #[inline(always)]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(lock: P, range: Range<u64>) -> Result<Self, RangeError> {
@@ -133,10 +137,11 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         Ok(Self::of(lock, span, token, watch))
     }
 
-    /// Holds `range` if that is possible at once; never blocks. Ordering: Acquire on success.
+    /// Locks `range` if that is possible at once; never blocks. Ordering: Acquire on success.
     ///
     /// # Errors
-    /// [`TryLockError::WouldBlock`] if it would have to wait; else as [`lock`](Self::lock).
+    /// [`TryLockError::WouldBlock`] if it would have to wait; otherwise as for
+    /// [`lock`](Self::lock).
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock(lock: P, range: Range<u64>) -> Result<Self, TryLockError> {
@@ -148,13 +153,13 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         Ok(Self::of(lock, span, token, watch))
     }
 
-    /// What is held; `None` if the range was empty.
+    /// Returns the held span, or `None` if the range was empty.
     #[inline]
     pub fn span(&self) -> Option<Span> {
         self.held.map(|(span, _)| span)
     }
 
-    /// A hold of an empty range.
+    /// Returns a hold of an empty range.
     #[inline]
     pub(super) fn of_nothing(lock: P) -> Self {
         Hold {
@@ -165,7 +170,7 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         }
     }
 
-    /// The hold that taking `span` with `A` has begun, by `token`.
+    /// Returns the hold that began when `span` was acquired with access `A`, yielding `token`.
     #[inline]
     pub(super) fn of(lock: P, span: Span, token: Token, watch: Watch) -> Self {
         Hold {
@@ -176,7 +181,7 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         }
     }
 
-    /// Counts as taken by the calling thread.
+    /// Records the hold as acquired by the calling thread.
     #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub(super) fn watched(mut self) -> Self {
@@ -191,11 +196,12 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         &self.lock
     }
 
-    /// The hold with another access; `change` makes it one, and gives the token for the one that it is now.
+    /// Changes the access. `change` performs the change and returns the new token.
     fn with<B: Mode>(self, change: impl FnOnce(&P::Lock, Span, Token) -> Token) -> Hold<P, B> {
         let mut hold = ManuallyDrop::new(self);
         let held = hold.held.take();
-        // SAFETY: both are moved out once, for `hold` is not dropped; what is left of it has no destructor.
+        // SAFETY: both are moved out once, because `hold` is not dropped; its other fields need no
+        // drop.
         let (lock, watch) = unsafe { (core::ptr::read(&hold.lock), core::ptr::read(&hold.watch)) };
         let held = held.map(|(span, token)| {
             let token = change(lock.raw(), span, token);
@@ -212,17 +218,15 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
 }
 
 impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Exclusive> {
-    /// Goes on as a reader; no writer gets in between. Never blocks. Ordering: Release.
+    /// Becomes a reader; no writer gets in between. Never blocks. Ordering: Release.
     pub fn downgrade(self) -> Hold<P, Shared> {
         // SAFETY: the span is held with this access and token.
         self.with(|lock, span, token| unsafe {
             lock.downgrade(span, Access::Write, Access::Read, token)
         })
     }
-}
 
-impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Exclusive> {
-    /// Goes on as an upgradable reader; no writer gets in between. Never blocks. Ordering: Release.
+    /// Becomes an upgradable reader; no writer gets in between. Never blocks. Ordering: Release.
     pub fn downgrade_to_upgradable(self) -> Hold<P, Upgradable> {
         // SAFETY: the span is held with this access and token.
         self.with(|lock, span, token| unsafe {
@@ -232,7 +236,7 @@ impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Exclusive> {
 }
 
 impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Upgradable> {
-    /// Goes on as a plain reader. Never blocks.
+    /// Becomes a plain reader. Never blocks.
     pub fn downgrade(self) -> Hold<P, Shared> {
         // SAFETY: the span is held with this access and token.
         self.with(|lock, span, token| unsafe {
@@ -242,13 +246,14 @@ impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Upgradable> {
 }
 
 impl<P: LockRef<Lock: RawRangeLockUpgrade>, A: Readable> Hold<P, A> {
-    /// Becomes exclusive if nobody else reads any part of it; no writer gets in between. Never blocks.
-    /// Ordering: Acquire on success.
+    /// Becomes exclusive if nobody else holds any part of the range; no writer gets in between.
+    /// Never blocks. Ordering: Acquire on success.
     ///
-    /// Two plain readers that both try in a loop wait for each other for ever: read upgradably instead.
+    /// Two plain readers that both retry in a loop block each other for ever. Use upgradable reads
+    /// for that.
     ///
     /// # Errors
-    /// Somebody else reads part of it: the hold, unchanged.
+    /// Returns the hold, unchanged, if another reader holds part of the range.
     pub fn try_upgrade(mut self) -> Result<Hold<P, Exclusive>, Self> {
         let Some((span, token)) = self.held.take() else {
             return Ok(self.with(|_, _, token| token));
@@ -269,10 +274,10 @@ impl<P: LockRef<Lock: RawRangeLockUpgrade>, A: Readable> Hold<P, A> {
 }
 
 impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
-    /// Becomes exclusive; blocks until the readers of any part of it have left, while new ones are kept out. No
-    /// writer gets in between. Ordering: Acquire.
+    /// Becomes exclusive. Blocks until the readers of every part of the range have left; meanwhile,
+    /// new readers are kept out. No writer gets in between. Ordering: Acquire.
     ///
-    /// A thread that reads part of it by another hold waits for itself.
+    /// A thread that reads part of the range by another hold waits for itself.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn upgrade(self) -> Hold<P, Exclusive> {
         if let Some((span, _)) = self.held {
@@ -284,38 +289,45 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
 }
 
 impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
-    /// Gives back all but `keep` (positions of the lock), and lets in whom that unblocks. Never blocks. Ordering: Release.
+    /// Releases everything but `keep` (positions of the lock), and wakes the waiters that this
+    /// unblocks. Never blocks. Ordering: Release.
     ///
-    /// What stays held is `keep`, rounded outwards to the lock's granularity; nothing, if it is empty.
+    /// The hold keeps `keep` rounded outwards to the lock's granularity, or nothing if `keep` is
+    /// empty.
     ///
     /// # Errors
-    /// `keep` is reversed, or does not lie within what is held.
+    /// `keep` is reversed, or does not lie within the hold.
     pub fn shrink(&mut self, keep: Range<u64>) -> Result<(), PartError> {
         let kept = self.part(keep)?;
-        // Not ours until the lock has changed it: a waker of another that panics leaves it forgotten, not released twice.
+        // Empty `held` while the lock changes the hold. If another request's waker panics, this
+        // hold is forgotten instead of being released twice.
         let Some((span, token)) = self.held.take() else {
             return Ok(());
         };
         match kept {
             Some(keep) => {
                 self.watch.change(self.lock.raw(), keep, A::ACCESS);
-                // SAFETY: the span is held with this access and token, and `part` found `keep` to lie within.
+                // SAFETY: the span is held with this access and token, and `part` has checked that
+                // `keep` lies within.
                 let token = unsafe { self.lock.raw().shrink(span, A::ACCESS, token, keep) };
                 self.held = Some((keep, token));
             }
             None => {
                 self.watch.end();
-                // SAFETY: the span is held with this access and token, and nobody else releases it.
+                // SAFETY: the span is held with this access and token, and nothing else releases
+                // it.
                 unsafe { self.lock.raw().unlock(span, A::ACCESS, token) }
             }
         }
         Ok(())
     }
 
-    /// Keeps what lies below the position `at`, and returns what lies from there on as a hold of its own. Either may be empty. Never blocks.
+    /// Keeps the part below position `at`, and returns the rest as a hold of its own. Either part
+    /// may be empty. Never blocks.
     ///
     /// # Errors
-    /// `at` does not lie within what is held (its end included), or both parts would share a unit of the lock's granularity.
+    /// `at` lies outside the hold (its end is inside), or both parts would share a unit of the
+    /// lock's granularity.
     pub fn split_off(&mut self, at: u64) -> Result<Self, PartError> {
         self.part(at..at)?;
         let Some((span, token)) = self.held else {
@@ -336,7 +348,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
         }
         let lock = self.lock.clone();
         self.held = None;
-        // SAFETY: the span is held with this access and token; `at` lies strictly within and is a multiple.
+        // SAFETY: the span is held with this access and token; `at` lies strictly within and is a
+        // multiple of the granularity.
         let tokens = unsafe { lock.raw().split(span, A::ACCESS, token, at) };
         self.held = Some((low, tokens.0));
         self.watch.change(lock.raw(), low, A::ACCESS);
@@ -344,10 +357,10 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
         Ok(Self::of(lock, high, tokens.1, watch))
     }
 
-    /// Cuts it in two at the position `at`, as [`split_off`](Self::split_off).
+    /// Cuts the hold in two at position `at`, like [`split_off`](Self::split_off).
     ///
     /// # Errors
-    /// As [`split_off`](Self::split_off), with the hold, unchanged.
+    /// As for [`split_off`](Self::split_off), together with the unchanged hold.
     pub fn split(mut self, at: u64) -> Result<(Self, Self), (Self, PartError)> {
         match self.split_off(at) {
             Ok(above) => Ok((self, above)),
@@ -355,7 +368,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
         }
     }
 
-    /// The span of `range`, which must lie within what is held. An empty hold lies nowhere, so any empty range does.
+    /// Returns the span of `range`, which must lie within the hold. In an empty hold, any empty
+    /// range does.
     fn part(&self, range: Range<u64>) -> Result<Option<Span>, PartError> {
         let Range { start, end } = range;
         let part = Span::new(range).map_err(|_| PartError::Reversed { start, end })?;
@@ -377,7 +391,7 @@ impl<P: LockRef, A: Mode> Drop for Hold<P, A> {
     fn drop(&mut self) {
         if let Some((span, token)) = self.held {
             self.watch.end();
-            // SAFETY: the span is held with this access and token, and nobody else releases it.
+            // SAFETY: the span is held with this access and token, and nothing else releases it.
             unsafe { self.lock.raw().unlock(span, A::ACCESS, token) }
         }
     }

@@ -1,4 +1,4 @@
-//! Requests that can be given up: futures.
+//! Futures: requests that can be given up.
 
 use core::future::Future;
 use core::marker::PhantomData;
@@ -7,25 +7,28 @@ use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
 use super::hold::{Hold, LockRef, Mode};
+use crate::capabilities::RawRangeLockWait;
 use crate::detect::Watch;
 use crate::error::RangeError;
-use crate::capabilities::RawRangeLockWait;
 use crate::raw::Span;
 
-/// A hold to come. Nothing is asked for before the first poll; dropping it gives the request up and leaves no trace.
+/// A future that resolves to a hold. It requests nothing before its first poll. Dropping it gives
+/// up the request and leaves no trace.
 ///
-/// It runs on any executor, stays one waiter however often it is polled, and wakes the waker of the last poll.
+/// It runs on any executor. It stays one waiter however often it is polled, and wakes the waker of
+/// the most recent poll.
 ///
-/// Output: the hold. Errors: a reversed range, or one past the lock's capacity. Ordering: Acquire when ready.
+/// Output: the hold. Errors: a reversed range, or one past the lock's capacity. Ordering: Acquire
+/// when ready.
 ///
 /// # Panics
-/// When it is polled after it was ready.
+/// Panics when polled after completion.
 #[must_use = "futures do nothing unless polled"]
 pub struct LockFuture<P: LockRef<Lock: RawRangeLockWait>, A: Mode> {
-    /// `None`: it was ready.
+    /// `None` after completion.
     lock: Option<P>,
     span: Result<Option<Span>, RangeError>,
-    /// Given to this lock, with this span and access, only.
+    /// Invariant: passed to this lock only, with this span and access only.
     request: <P::Lock as RawRangeLockWait>::Request,
     mode: PhantomData<A>,
 }
@@ -39,7 +42,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Future for LockFuture<P, A> {
         let taken = match this.span {
             Ok(Some(span)) => {
                 let (raw, waker) = (lock.raw(), context.waker());
-                // SAFETY: by the request's invariant.
+                // SAFETY: the invariant of `request`.
                 let poll = unsafe { raw.poll_lock(span, A::ACCESS, &mut this.request, waker) };
                 ready!(poll).map(|token| Some((span, token)))
             }
@@ -57,7 +60,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Future for LockFuture<P, A> {
 impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Drop for LockFuture<P, A> {
     fn drop(&mut self) {
         if let (Some(lock), Ok(Some(span))) = (&self.lock, self.span) {
-            // SAFETY: by the request's invariant.
+            // SAFETY: the invariant of `request`.
             unsafe { lock.raw().cancel(span, A::ACCESS, &mut self.request) }
         }
     }
@@ -73,7 +76,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> core::fmt::Debug for LockFutur
 }
 
 impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
-    /// Holds `range` when the future is ready. Never blocks.
+    /// Returns a future that locks `range`. Never blocks.
     pub fn lock_async(lock: P, range: Range<u64>) -> LockFuture<P, A> {
         LockFuture {
             lock: Some(lock),

@@ -190,7 +190,7 @@ impl Progress {
     fn listener(&self) -> &Listener {
         match &self.listener {
             Some(listener) => listener,
-            None => panic!("a request that waits was not told whom to wake"),
+            None => panic!("a request was polled without a listener: call `listen` first"),
         }
     }
 

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A lock of few positions, with a last unit that may be cut off.
+/// A small capacity, so that the last unit may be cut off.
 const CAPACITY: u64 = 50;
 
-/// The strongest access that is asked for anywhere in the unit of `at`.
+/// Returns the strongest access requested anywhere in the unit of `at`.
 fn asked(requests: &[(Range<u64>, Access)], granularity: u64, at: u64) -> Option<Access> {
     let unit = |at: u64| at / granularity;
     let meets = |range: &Range<u64>| {
@@ -45,14 +45,14 @@ proptest! {
         for pair in parts.windows(2) {
             let [(low, how), (high, other)] = [pair[0], pair[1]];
             prop_assert!(low.end() <= high.start());
-            // As few as there can be.
+            // There are as few parts as possible.
             prop_assert!(low.end() < high.start() || how != other);
         }
         for (span, _) in &parts {
             prop_assert!(span.start().is_multiple_of(granularity));
             prop_assert!(span.end().is_multiple_of(granularity) || span.end() == CAPACITY);
         }
-        // What is in order stays as it is, and order is of no account.
+        // Normalising again changes nothing, and the order of the requests does not matter.
         let again = parts.iter().map(|&(span, access)| (span.range(), access));
         prop_assert_eq!(&normalised(again, granularity, CAPACITY).unwrap(), &parts);
         let backwards = requests.into_iter().rev();
