@@ -145,7 +145,7 @@ unsafe impl Word for RwWord {
                 let before = if !defect(Defect::ReleaseByStore) {
                     self.0.fetch_sub(1, Release)
                 } else {
-                    // Relaxed, Release: strong enough; the injected bug is that these are two steps.
+                    // Relaxed, Release: strong enough; the injected bug is the second step.
                     let before = self.0.load(Relaxed);
                     self.0.store(before.wrapping_sub(1), Release);
                     before
@@ -228,7 +228,7 @@ mod tests {
     /// At 2³⁰ − 1 the reader count is full: nobody else gets in, with any access, until a reader
     /// leaves.
     #[test]
-    fn a_full_count_of_readers() {
+    fn a_full_reader_count_admits_nobody() {
         let word = RwWord(AtomicU32::new(MAX_READERS));
         for access in [Read, Upgradable, Write] {
             assert_eq!(word.take(0, 1, access, 1), 0);

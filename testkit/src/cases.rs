@@ -113,7 +113,7 @@ pub fn case_02_a_try_in_a_free_gap_succeeds(lock: &Driven) {
 }
 
 /// OpenZFS: reducing a held range did not wake those whom it unblocked, or looked at flags without the lock and spun for hours.
-pub fn case_04_a_shrink_wakes_those_outside_of_what_is_kept(lock: &Driven) {
+pub fn case_04_a_shrink_wakes_the_waiters_outside_the_kept_part(lock: &Driven) {
     if lock.split.is_none() || !is_granular(lock) {
         return;
     }
@@ -165,7 +165,7 @@ pub fn case_06_an_upgrade_does_not_wait_for_itself(lock: &Driven) {
 }
 
 /// RocksDB: nor for those who wait for it.
-pub fn case_06_an_upgrade_does_not_wait_for_those_who_wait_for_it(lock: &Driven) {
+pub fn case_06_an_upgrade_does_not_wait_for_its_waiters(lock: &Driven) {
     if lock.upgrade.is_none() || lock.wait.is_none() {
         return;
     }
@@ -207,7 +207,7 @@ pub fn case_06_a_failed_upgrade_leaves_no_trace(lock: &Driven) {
 }
 
 /// The crate range-lock: elements of no size divided by zero; an empty range at the end, or a length that overflows, panicked.
-pub fn case_09_the_least_and_the_largest_ranges(lock: &Driven) {
+pub fn case_09_the_smallest_and_the_largest_ranges(lock: &Driven) {
     let (raw, capacity) = (&lock.raw, lock.raw.capacity());
     let unit = raw.granularity().min(4096);
     let last = raw.write(capacity - 1..capacity).expect("in range");
@@ -237,7 +237,7 @@ pub fn case_09_the_least_and_the_largest_ranges(lock: &Driven) {
 }
 
 /// The same crate, once more for what owns its elements.
-pub fn case_09_elements_of_no_size(lock: &Driven) {
+pub fn case_09_zero_sized_elements(lock: &Driven) {
     let length = usize::try_from(lock.raw.capacity()).unwrap_or(usize::MAX);
     let elements: Box<[()]> = vec![(); length].into_boxed_slice();
     let raw: Arc<dyn RawRangeLock> = lock.raw.clone();
@@ -287,7 +287,7 @@ pub fn case_10_leaked_holds_keep_their_ranges_and_nothing_else(lock: &Driven) {
 /// [SRL] as published gives readers priority: a writer starves under readers who hand the range on.
 ///
 /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
-pub fn case_13_readers_who_hand_a_range_on_let_a_writer_in(lock: &Driven) {
+pub fn case_13_a_writer_gets_in_among_readers_that_overlap(lock: &Driven) {
     if lock.wait.is_none() {
         return;
     }
@@ -321,7 +321,7 @@ pub fn case_13_readers_who_hand_a_range_on_let_a_writer_in(lock: &Driven) {
 ///
 /// RwCounter::new().write(0..10).unwrap();
 /// ```
-pub fn case_14_who_is_refused_does_nothing(lock: &Driven) {
+pub fn case_14_a_refused_request_does_nothing(lock: &Driven) {
     let writes = AtomicU64::new(0);
     let done = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -381,16 +381,16 @@ macro_rules! suite {
                 case_01_a_cancelled_reader_lets_nobody_in
                 case_01_a_cancelled_waiter_unblocks_later_arrivals_only
                 case_02_a_try_in_a_free_gap_succeeds
-                case_04_a_shrink_wakes_those_outside_of_what_is_kept
+                case_04_a_shrink_wakes_the_waiters_outside_the_kept_part
                 case_06_an_upgrade_does_not_wait_for_itself
-                case_06_an_upgrade_does_not_wait_for_those_who_wait_for_it
+                case_06_an_upgrade_does_not_wait_for_its_waiters
                 case_06_a_failed_upgrade_leaves_no_trace
-                case_09_the_least_and_the_largest_ranges
-                case_09_elements_of_no_size
+                case_09_the_smallest_and_the_largest_ranges
+                case_09_zero_sized_elements
                 case_10_a_request_polled_a_million_times_is_one_waiter
                 case_10_leaked_holds_keep_their_ranges_and_nothing_else
-                case_13_readers_who_hand_a_range_on_let_a_writer_in
-                case_14_who_is_refused_does_nothing
+                case_13_a_writer_gets_in_among_readers_that_overlap
+                case_14_a_refused_request_does_nothing
             }
         }
     };

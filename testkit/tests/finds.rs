@@ -144,12 +144,12 @@ fn operations(told: &str) -> usize {
 }
 
 #[test]
-fn nothing_is_found_in_a_lock_that_is_right() {
+fn nothing_is_found_in_a_correct_lock() {
     histories::of_one_thread(|| broken(Wrong::Nothing), Order::Arrival);
 }
 
 #[test]
-fn one_thread_finds_what_is_wrong_and_tells_it_in_few_operations() {
+fn one_thread_finds_each_bug_and_shrinks_it_to_few_operations() {
     for wrong in [
         Wrong::FailsInAGap,
         Wrong::LetsReadersIn,
@@ -170,7 +170,7 @@ fn one_thread_finds_what_is_wrong_and_tells_it_in_few_operations() {
 }
 
 #[test]
-fn real_threads_find_what_is_wrong() {
+fn real_threads_find_bugs() {
     let split = |wrong| {
         let (lock, calls) = (IntervalLock::new(), AtomicU64::new(0));
         driven!(Broken { lock, wrong, calls }; split)

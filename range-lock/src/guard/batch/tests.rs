@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_unit_once_with_its_strongest_access(requests in requests(), granularity in 1..9_u64) {
+    fn each_unit_has_its_strongest_access_once(requests in requests(), granularity in 1..9_u64) {
         let parts = normalised(requests.clone(), granularity, CAPACITY).unwrap();
         for at in 0..CAPACITY {
             let held: Vec<_> = (parts.iter())
@@ -61,7 +61,7 @@ proptest! {
 }
 
 #[test]
-fn the_ends_of_everything() {
+fn the_full_range_is_normalised() {
     let everything = [(0..u64::MAX, Access::Read), (5..6, Access::Write)];
     let whole = normalised(everything.clone(), u64::MAX, u64::MAX).unwrap();
     assert_eq!(whole, [(Span::FULL, Access::Write)]);
@@ -77,7 +77,7 @@ fn the_ends_of_everything() {
 
 #[test]
 #[allow(clippy::reversed_empty_ranges)]
-fn one_wrong_range_is_an_error() {
+fn one_invalid_range_is_an_error() {
     let reversed = normalised([(0..4, Access::Read), (4..3, Access::Read)], 1, 10);
     assert_eq!(reversed, Err(RangeError::Reversed { start: 4, end: 3 }));
     let past = normalised([(0..4, Access::Read), (4..11, Access::Read)], 8, 10);
