@@ -1,9 +1,8 @@
 //! Guards without data: a hold on a range of something that lives elsewhere.
 //!
-//! `hold.rs` is one hold of any access, `wait.rs` its futures, `deadline.rs` its deadlines.
-//! `batch.rs` holds several ranges in one call, and `append.rs` chooses the range under the lock.
+//! `hold.rs` is one hold of any access, `wait.rs` its future, and `deadline.rs` the thread that
+//! polls a future until a deadline. `batch.rs` holds several ranges that were locked in one call.
 
-mod append;
 mod batch;
 #[cfg(feature = "std")]
 mod deadline;

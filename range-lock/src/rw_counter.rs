@@ -13,9 +13,7 @@ use core::task::{Poll, Waker, ready};
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park};
 
-use crate::capabilities::{
-    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockWait,
-};
+use crate::capabilities::{RawRangeLockDowngrade, RawRangeLockUpgrade, RawRangeLockWait};
 use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
@@ -27,7 +25,7 @@ use crate::words::{self, Progress};
 #[derive(Debug)]
 pub struct RwCounter<P = DefaultPark> {
     word: RwWord,
-    pub(crate) queue: WaitQueue<P>,
+    queue: WaitQueue<P>,
     id: LockId,
 }
 
@@ -141,15 +139,9 @@ unsafe impl<P: Park> RawRangeLockUpgrade for RwCounter<P> {
     }
 }
 
-// SAFETY: a hold of any part is a hold of the word, so shrinking changes nothing; splitting panics.
-unsafe impl<P: Park> RawRangeLockSplit for RwCounter<P> {
-    unsafe fn shrink(&self, _span: Span, _access: Access, token: Token, _keep: Span) -> Token {
-        token
-    }
-
-    unsafe fn split(&self, _span: Span, _access: Access, _token: Token, at: u64) -> (Token, Token) {
-        unreachable!(
-            "a whole-range lock was split at {at}: it has a single unit, which cannot be split"
-        );
+#[cfg(feature = "statistics")]
+impl<P: Park> crate::RawRangeLockStatistics for RwCounter<P> {
+    fn statistics(&self) -> crate::Statistics {
+        self.queue.counters().snapshot()
     }
 }

@@ -35,9 +35,7 @@ use core::task::{Poll, Waker, ready};
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park, thread};
 
-use crate::capabilities::{
-    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockWait,
-};
+use crate::capabilities::{RawRangeLockDowngrade, RawRangeLockUpgrade, RawRangeLockWait};
 use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
@@ -59,7 +57,7 @@ struct Slots(Box<[Slot]>);
 #[derive(Debug)]
 pub struct RwDistributed<P = DefaultPark> {
     slots: Slots,
-    pub(crate) queue: WaitQueue<P>,
+    queue: WaitQueue<P>,
     id: LockId,
 }
 
@@ -270,16 +268,9 @@ unsafe impl<P: Park> RawRangeLockUpgrade for RwDistributed<P> {
     }
 }
 
-// SAFETY: a hold of any part is a hold of everything, so shrinking changes nothing; splitting
-// panics.
-unsafe impl<P: Park> RawRangeLockSplit for RwDistributed<P> {
-    unsafe fn shrink(&self, _span: Span, _access: Access, token: Token, _keep: Span) -> Token {
-        token
-    }
-
-    unsafe fn split(&self, _span: Span, _access: Access, _token: Token, at: u64) -> (Token, Token) {
-        unreachable!(
-            "a whole-range lock was split at {at}: it has a single unit, which cannot be split"
-        );
+#[cfg(feature = "statistics")]
+impl<P: Park> crate::RawRangeLockStatistics for RwDistributed<P> {
+    fn statistics(&self) -> crate::Statistics {
+        self.queue.counters().snapshot()
     }
 }

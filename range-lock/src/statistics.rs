@@ -6,13 +6,9 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use spanlock_sync::Park;
 pub use spanlock_sync::Statistics;
 
 use crate::raw::RawRangeLock;
-use crate::rw_counter::RwCounter;
-#[cfg(feature = "std")]
-use crate::rw_distributed::RwDistributed;
 
 /// A range lock that counts, with the feature `statistics`.
 ///
@@ -28,19 +24,6 @@ use crate::rw_distributed::RwDistributed;
 pub trait RawRangeLockStatistics: RawRangeLock {
     /// Returns a snapshot of the counts since the lock was made. Never blocks.
     fn statistics(&self) -> Statistics;
-}
-
-impl<P: Park> RawRangeLockStatistics for RwCounter<P> {
-    fn statistics(&self) -> Statistics {
-        self.queue.counters().snapshot()
-    }
-}
-
-#[cfg(feature = "std")]
-impl<P: Park> RawRangeLockStatistics for RwDistributed<P> {
-    fn statistics(&self) -> Statistics {
-        self.queue.counters().snapshot()
-    }
 }
 
 macro_rules! forward {

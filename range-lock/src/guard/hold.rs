@@ -1,16 +1,39 @@
 //! [`Hold`]: a held range, implemented once for every access and for borrowed and shared locks.
+//!
+//! This file has the type and every way to lock a range; `hold/change.rs` changes a hold.
+//!
+//! ```text
+//!                      upgrade, try_upgrade
+//!         ┌─────────────────────────────────────────────┐
+//!         │           downgrade_to_upgradable           ▼
+//!   Hold<P, Upgradable> ◄──────────────────── Hold<P, Exclusive>
+//!         │ downgrade                                │  ▲
+//!         ▼                       downgrade          │  │
+//!   Hold<P, Shared> ◄────────────────────────────────┘  │
+//!         └─────────────────────────────────────────────┘
+//!                           try_upgrade
+//! ```
+//!
+//! In every state, `shrink` and `split` cut the range, and dropping the hold releases it.
+
+mod change;
 
 use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
+#[cfg(feature = "std")]
+use std::time::{Duration, Instant};
 
-use crate::capabilities::{
-    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
-};
+#[cfg(feature = "std")]
+use super::deadline::block_on;
+use super::wait::LockFuture;
+use crate::capabilities::{RawRangeLockSplit, RawRangeLockWait};
 use crate::detect::{self, Watch};
-use crate::error::{PartError, RangeError, TryLockError};
+#[cfg(feature = "std")]
+use crate::error::TimedLockError;
+use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 pub(crate) mod sealed {
@@ -217,173 +240,129 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     }
 }
 
-impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Exclusive> {
-    /// Becomes a reader; no writer gets in between. Never blocks. Ordering: Release.
-    pub fn downgrade(self) -> Hold<P, Shared> {
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe {
-            lock.downgrade(span, Access::Write, Access::Read, token)
-        })
+impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
+    /// Returns a future that locks `range`. Never blocks.
+    pub fn lock_async(lock: P, range: Range<u64>) -> LockFuture<P, A> {
+        LockFuture::new(lock, Span::new(range))
     }
 
-    /// Becomes an upgradable reader; no writer gets in between. Never blocks. Ordering: Release.
-    pub fn downgrade_to_upgradable(self) -> Hold<P, Upgradable> {
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe {
-            lock.downgrade(span, Access::Write, Access::Upgradable, token)
-        })
-    }
-}
-
-impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Upgradable> {
-    /// Becomes a plain reader. Never blocks.
-    pub fn downgrade(self) -> Hold<P, Shared> {
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe {
-            lock.downgrade(span, Access::Upgradable, Access::Read, token)
-        })
-    }
-}
-
-impl<P: LockRef<Lock: RawRangeLockUpgrade>, A: Readable> Hold<P, A> {
-    /// Becomes exclusive if nobody else holds any part of the range; no writer gets in between.
-    /// Never blocks. Ordering: Acquire on success.
-    ///
-    /// Two plain readers that both retry in a loop block each other for ever. Use upgradable reads
-    /// for that.
+    /// Locks `range`; blocks until no conflicting hold is left, for at most `timeout`. A timeout
+    /// too long for the clock never ends. Ordering: Acquire on success.
     ///
     /// # Errors
-    /// Returns the hold, unchanged, if another reader holds part of the range.
-    pub fn try_upgrade(mut self) -> Result<Hold<P, Exclusive>, Self> {
-        let Some((span, token)) = self.held.take() else {
-            return Ok(self.with(|_, _, token| token));
-        };
-        // SAFETY: the span is held with this access and token.
-        let (token, upgraded) = match unsafe { self.lock.raw().try_upgrade(span, A::ACCESS, token) }
-        {
-            Ok(token) => (token, true),
-            Err(token) => (token, false),
-        };
-        self.held = Some((span, token));
-        if upgraded {
-            Ok(self.with(|_, _, token| token))
-        } else {
-            Err(self)
-        }
-    }
-}
-
-impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
-    /// Becomes exclusive. Blocks until the readers of every part of the range have left; meanwhile,
-    /// new readers are kept out. No writer gets in between. Ordering: Acquire.
-    ///
-    /// A thread that reads part of the range by another hold waits for itself.
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn upgrade(self) -> Hold<P, Exclusive> {
-        if let Some((span, _)) = self.held {
-            detect::before(self.lock.raw(), &[(span, Access::Write)], Some(&self.watch));
+    pub fn try_lock_for(
+        lock: P,
+        range: Range<u64>,
+        timeout: Duration,
+    ) -> Result<Self, TimedLockError> {
+        Self::wait_until(lock, range, || Instant::now().checked_add(timeout))
+    }
+
+    /// Locks `range`; blocks until no conflicting hold is left, until `deadline` at most. A
+    /// deadline in the past makes this a try. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    pub fn try_lock_until(
+        lock: P,
+        range: Range<u64>,
+        deadline: Instant,
+    ) -> Result<Self, TimedLockError> {
+        Self::wait_until(lock, range, || Some(deadline))
+    }
+
+    /// Tries first, and waits until the deadline, if any, only if the try fails. So an uncontended
+    /// request does not read the clock.
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn wait_until(
+        lock: P,
+        range: Range<u64>,
+        deadline: impl FnOnce() -> Option<Instant>,
+    ) -> Result<Self, TimedLockError> {
+        match Self::try_lock(lock.clone(), range.clone()) {
+            Ok(hold) => return Ok(hold),
+            Err(TryLockError::Range(error)) => return Err(error.into()),
+            Err(TryLockError::WouldBlock) => {}
         }
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe { lock.upgrade(span, token) })
+        let deadline = deadline();
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(TimedLockError::TimedOut);
+        }
+        // Dropped at the deadline, which gives up the request.
+        let request = Self::lock_async(lock, range);
+        let taken = block_on(request, deadline).ok_or(TimedLockError::TimedOut)?;
+        Ok(taken?.watched())
     }
 }
 
-impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
-    /// Releases everything but `keep` (positions of the lock), and wakes the waiters that this
-    /// unblocks. Never blocks. Ordering: Release.
+impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
+    /// Locks `len` positions from the current end on, exclusively. Blocks while anyone holds part
+    /// of what lies behind the end. Ordering: Acquire.
     ///
-    /// The hold keeps `keep` rounded outwards to the lock's granularity, or nothing if `keep` is
-    /// empty.
+    /// `end` returns the current end, of a file or a log for instance. It is called at least twice:
+    /// once to find out what to hold, and once while everything from there on is held. The hold
+    /// starts where the last call says.
     ///
-    /// # Errors
-    /// `keep` is reversed, or does not lie within the hold.
-    pub fn shrink(&mut self, keep: Range<u64>) -> Result<(), PartError> {
-        let kept = self.part(keep)?;
-        // Empty `held` while the lock changes the hold. If another request's waker panics, this
-        // hold is forgotten instead of being released twice.
-        let Some((span, token)) = self.held.take() else {
-            return Ok(());
-        };
-        match kept {
-            Some(keep) => {
-                self.watch.change(self.lock.raw(), keep, A::ACCESS);
-                // SAFETY: the span is held with this access and token, and `part` has checked that
-                // `keep` lies within.
-                let token = unsafe { self.lock.raw().shrink(span, A::ACCESS, token, keep) };
-                self.held = Some((keep, token));
-            }
-            None => {
-                self.watch.end();
-                // SAFETY: the span is held with this access and token, and nothing else releases
-                // it.
-                unsafe { self.lock.raw().unlock(span, A::ACCESS, token) }
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps the part below position `at`, and returns the rest as a hold of its own. Either part
-    /// may be empty. Never blocks.
+    /// So no two appends get the same place, provided that every thread keeps to this rule: whoever
+    /// moves the end does so *while holding the position at the end*, and an append moves it at
+    /// least to the end of its hold.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// use spanlock_range_lock::{RangeLockExt, RwCounter};
+    ///
+    /// let (lock, end) = (RwCounter::new(), AtomicU64::new(100));
+    /// let hold = lock.append(10, || end.load(Relaxed))?;
+    /// let place = hold.span().expect("not empty");
+    /// assert_eq!(place.range(), 100..110);
+    /// end.store(place.end(), Relaxed); // before the hold is dropped
+    /// # Ok::<(), spanlock_range_lock::RangeError>(())
+    /// ```
+    ///
+    /// If the end has meanwhile moved back (by a truncate that holds what it cuts off), the append
+    /// starts again. With `len` 0 it holds nothing and does not call `end`.
     ///
     /// # Errors
-    /// `at` lies outside the hold (its end is inside), or both parts would share a unit of the
-    /// lock's granularity.
-    pub fn split_off(&mut self, at: u64) -> Result<Self, PartError> {
-        self.part(at..at)?;
-        let Some((span, token)) = self.held else {
-            return Ok(Self::of_nothing(self.lock.clone()));
-        };
-        let part = |range| Span::new(range).ok().flatten();
-        let (low, high) = match (part(span.start()..at), part(at..span.end())) {
-            (Some(low), Some(high)) => (low, high),
-            (Some(_), None) => return Ok(Self::of_nothing(self.lock.clone())),
-            _ => {
-                let nothing = Self::of_nothing(self.lock.clone());
-                return Ok(core::mem::replace(self, nothing));
+    /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on,
+    /// [`RangeError::Overflow`] if there are not that many. Nothing is held then.
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    pub fn append(lock: P, len: u64, mut end: impl FnMut() -> u64) -> Result<Self, RangeError> {
+        if len == 0 {
+            return Ok(Self::of_nothing(lock));
+        }
+        let capacity = lock.raw().capacity();
+        loop {
+            let seen = end();
+            place(seen, len, capacity)?;
+            let mut hold = Self::lock(lock.clone(), seen..capacity)?;
+            let start = end();
+            // An end before `seen` lies outside the hold and may still move: start again.
+            if start >= seen {
+                let place = place(start, len, capacity)?;
+                let shrunk = hold.shrink(place);
+                debug_assert_eq!(shrunk, Ok(()), "it lies behind what was seen");
+                return Ok(hold);
             }
-        };
-        let granularity = self.lock.raw().granularity();
-        if !at.is_multiple_of(granularity) {
-            return Err(PartError::Unaligned { at, granularity });
         }
-        let lock = self.lock.clone();
-        self.held = None;
-        // SAFETY: the span is held with this access and token; `at` lies strictly within and is a
-        // multiple of the granularity.
-        let tokens = unsafe { lock.raw().split(span, A::ACCESS, token, at) };
-        self.held = Some((low, tokens.0));
-        self.watch.change(lock.raw(), low, A::ACCESS);
-        let watch = self.watch.split(lock.raw(), high, A::ACCESS);
-        Ok(Self::of(lock, high, tokens.1, watch))
     }
+}
 
-    /// Cuts the hold in two at position `at`, like [`split_off`](Self::split_off).
-    ///
-    /// # Errors
-    /// As for [`split_off`](Self::split_off), together with the unchanged hold.
-    pub fn split(mut self, at: u64) -> Result<(Self, Self), (Self, PartError)> {
-        match self.split_off(at) {
-            Ok(above) => Ok((self, above)),
-            Err(error) => Err((self, error)),
-        }
+fn place(start: u64, len: u64, capacity: u64) -> Result<Range<u64>, RangeError> {
+    let end = (start.checked_add(len)).ok_or(RangeError::Overflow { start, len })?;
+    if end > capacity {
+        return Err(RangeError::PastCapacity {
+            start,
+            end,
+            capacity,
+        });
     }
-
-    /// Returns the span of `range`, which must lie within the hold. In an empty hold, any empty
-    /// range does.
-    fn part(&self, range: Range<u64>) -> Result<Option<Span>, PartError> {
-        let Range { start, end } = range;
-        let part = Span::new(range).map_err(|_| PartError::Reversed { start, end })?;
-        let held = self.span().map_or(start..start, Span::range);
-        if start < held.start || end > held.end {
-            return Err(PartError::Outside {
-                start,
-                end,
-                held_start: held.start,
-                held_end: held.end,
-            });
-        }
-        Ok(part)
-    }
+    Ok(start..end)
 }
 
 impl<P: LockRef, A: Mode> Drop for Hold<P, A> {

@@ -1,8 +1,7 @@
-//! Futures: requests that can be given up.
+//! [`LockFuture`]: a request that can be given up.
 
 use core::future::Future;
 use core::marker::PhantomData;
-use core::ops::Range;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
@@ -31,6 +30,18 @@ pub struct LockFuture<P: LockRef<Lock: RawRangeLockWait>, A: Mode> {
     /// Invariant: passed to this lock only, with this span and access only.
     request: <P::Lock as RawRangeLockWait>::Request,
     mode: PhantomData<A>,
+}
+
+impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> LockFuture<P, A> {
+    /// Returns a future that has requested nothing yet.
+    pub(super) fn new(lock: P, span: Result<Option<Span>, RangeError>) -> Self {
+        LockFuture {
+            lock: Some(lock),
+            span,
+            request: Default::default(),
+            mode: PhantomData,
+        }
+    }
 }
 
 impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Future for LockFuture<P, A> {
@@ -72,17 +83,5 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> core::fmt::Debug for LockFutur
             .field("span", &self.span)
             .field("access", &A::ACCESS)
             .finish_non_exhaustive()
-    }
-}
-
-impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
-    /// Returns a future that locks `range`. Never blocks.
-    pub fn lock_async(lock: P, range: Range<u64>) -> LockFuture<P, A> {
-        LockFuture {
-            lock: Some(lock),
-            span: Span::new(range),
-            request: Default::default(),
-            mode: PhantomData,
-        }
     }
 }

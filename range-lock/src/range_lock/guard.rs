@@ -146,6 +146,7 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
     fn of(hold: Hold<P, A>, range: Range<usize>) -> Self {
         let (first, _) = hold.lock_ref().elements();
         // A pointer, not a reference: other guards have references to other elements (R2).
+        // SAFETY: `checked` found `range.start <= range.end <= len`: within bounds (R1).
         let first = unsafe { first.add(range.start) };
         let data = core::ptr::slice_from_raw_parts_mut(first, range.end - range.start);
         RangeGuard { data, hold }

@@ -1,5 +1,15 @@
 //! Requests that wait without a thread: how they acquire lanes step by step, queue, and give up.
 //!
+//! A request moves through three states:
+//!
+//! | state | [`Progress`] | left by |
+//! |---|---|---|
+//! | new | nothing taken, no place | a poll: acquires all lanes, or queues for a missing one |
+//! | queued | its place in the queue of the next lane | a poll as the head: next lane, or done |
+//! | done | as new | |
+//!
+//! Cancelling leaves the queue and releases the lanes taken so far; then the request is as new.
+//!
 //! A waker is foreign code and may do anything except re-enter the request. So wakers are cloned
 //! before a request makes progress ([`Progress::listen`]) and woken afterwards
 //! ([`Progress::wake_others`]): outside RCU read-side critical sections, and after every acquired
