@@ -171,7 +171,7 @@ impl<'a, W: Word> Run<'a, W> {
         self.end - self.first
     }
 
-    /// Drops the first `lanes` lanes, which are already acquired. At least one lane remains.
+    /// Returns the lanes after the first `lanes`, which are already acquired. At least one remains.
     #[inline]
     fn after(self, lanes: u32) -> Self {
         Run::new(self.word, self.first + lanes, self.end)

@@ -261,7 +261,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
         Self::wait_until(lock, range, || Instant::now().checked_add(timeout))
     }
 
-    /// Locks `range`; blocks until no conflicting hold is left, until `deadline` at most. A
+    /// Locks `range`; blocks until no conflicting hold is left or `deadline` has passed. A
     /// deadline in the past makes this a try. Ordering: Acquire on success.
     ///
     /// # Errors
@@ -302,12 +302,12 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
 }
 
 impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
-    /// Locks `len` positions from the current end on, exclusively. Blocks while anyone holds part
-    /// of what lies behind the end. Ordering: Acquire.
+    /// Locks `len` positions from the current end on, exclusively. Blocks while another
+    /// hold covers positions behind the end. Ordering: Acquire.
     ///
     /// `end` returns the current end, of a file or a log for instance. It is called at least twice:
     /// once to find out what to hold, and once while everything from there on is held. The hold
-    /// starts where the last call says.
+    /// starts at the result of the last call.
     ///
     /// So no two appends get the same place, provided that every thread keeps to this rule: whoever
     /// moves the end does so *while holding the position at the end*, and an append moves it at
