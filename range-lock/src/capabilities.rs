@@ -118,8 +118,7 @@ pub unsafe trait RawRangeLockUpgradeWait: RawRangeLockUpgrade {
 /// A range lock whose holds can be made smaller, and cut in two.
 ///
 /// # Safety
-/// `shrink` and `split` do what their documentation says, and the part that is kept stays held
-/// throughout.
+/// `shrink` and `split` act as documented, and the kept part stays held throughout.
 pub unsafe trait RawRangeLockSplit: RawRangeLock {
     /// Releases the part of the hold of `span` that is not needed to hold `keep`, and wakes the
     /// waiters that this unblocks. Ordering: Release.

@@ -29,8 +29,8 @@
 //! - A hold taken by a future belongs to no thread: it is neither recorded nor checked.
 //! - Two ranges of *one* lock taken in opposite orders are not detected; `lock_all` takes them in
 //!   one call. Nor is a reader that reads again behind a writer that came in between.
-//! - Orders are learnt from what has happened, for each lock and not for each range. A cycle is
-//!   reported even if its ranges or threads can never meet.
+//! - Orders are recorded for locks, not for ranges, as calls happen. A cycle is reported even if
+//!   its ranges or threads can never meet.
 //! - Raw locks used without guards are not watched.
 
 #[cfg(feature = "deadlock-detection")]

@@ -111,9 +111,9 @@ impl Span {
         self.start < other.end.get() && other.start < self.end.get()
     }
 
-    /// Returns what a lock of this granularity really locks for this span: the span rounded
-    /// outwards to multiples of `granularity`. An end rounded up past `capacity` is cut off there,
-    /// but never below the span's own end.
+    /// Returns the span that a lock of this granularity locks in place of this one: rounded
+    /// outwards to multiples of `granularity`. The end is rounded up to `capacity` at most, unless
+    /// the span itself ends beyond it.
     ///
     /// A granularity of 0 counts as 1.
     #[inline]

@@ -171,8 +171,8 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
         Ok(Self::of(hold, range))
     }
 
-    /// Locks the elements of `range`; blocks until no conflicting hold is left, until `deadline` at
-    /// most. A deadline in the past makes this a try. Ordering: Acquire on success.
+    /// Locks the elements of `range`; blocks until no conflicting hold is left or `deadline`
+    /// has passed. A deadline in the past makes this a try. Ordering: Acquire on success.
     ///
     /// # Errors
     /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).

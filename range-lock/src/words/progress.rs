@@ -145,8 +145,8 @@ impl Progress {
                 Look::Arrives => {
                     let done = arrive(rest);
                     if done < rest.len() {
-                        // Then rechecks, for a releasing thread that did not see its place in the
-                        // queue (W-I3).
+                        // The next round rechecks the word: a releasing thread may not have seen
+                        // this place in the queue (W-I3).
                         let spot = rest.after(done).first_spot();
                         let place = queue.join(spot, class(access), self.listener());
                         self.place = Some(place);
@@ -166,7 +166,7 @@ impl Progress {
         }
     }
 
-    /// Determines what the request can do about the first lane of `run`. `admit` tells whether a
+    /// Determines how the request can proceed at the first lane of `run`. `admit` tells whether a
     /// request at the head of the queue may proceed.
     fn look<'a, W: Word, P>(
         &mut self,
