@@ -100,8 +100,7 @@ use crate::tree::Index;
 /// how its waiters sleep.
 ///
 /// ```
-/// use spanlock_range_lock::RangeLockExt;
-/// use spanlock_interval_lock::IntervalLock;
+/// use spanlock_interval_lock::{IntervalLock, RangeLockExt};
 ///
 /// let lock = IntervalLock::new();
 /// let header = lock.write(0..100)?;
@@ -111,7 +110,7 @@ use crate::tree::Index;
 /// assert!(lock.try_read(99..100).is_ok());
 /// assert_eq!(format!("{lock:?}"), "IntervalLock { held: [(100..18446744073709551615, Write)], waiting: [] }");
 /// # drop(rest);
-/// # Ok::<(), spanlock_range_lock::RangeError>(())
+/// # Ok::<(), spanlock_interval_lock::RangeError>(())
 /// ```
 pub struct IntervalLock<P = DefaultPark> {
     pub(crate) core: Core,

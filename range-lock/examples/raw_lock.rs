@@ -5,12 +5,12 @@
 //!
 //! ```text
 //! cargo run -p spanlock-range-lock --example raw_lock
-//! cargo test -p spanlock-range-lock --example raw_lock
+//! cargo test -p spanlock-range-lock --test raw_lock
 //! ```
 //!
-//! The second command runs the tests that every lock must pass, through the one line in `tests` at
-//! the end: a million random operations compared with a list of holds, a million on real threads,
-//! and the bugs that other locks had.
+//! The second command runs the tests that every lock must pass, through the one line in
+//! `tests/raw_lock.rs`: a million random operations compared with a list of holds, a million on
+//! real threads, and the bugs that other locks had.
 
 use std::thread;
 
@@ -23,7 +23,7 @@ use spanlock_sync::{Condvar, Mutex};
 /// Two holds conflict if they overlap, whatever their ranges. Slow with many holds, and unfair:
 /// arrivals overtake waiters without bound, so point 4 of the contract is not kept.
 #[derive(Default)]
-struct HoldList {
+pub(crate) struct HoldList {
     holds: Mutex<Vec<(Span, Access)>>,
     released: Condvar,
 }
@@ -146,17 +146,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(sum, 8 * 1000 * 20);
     println!("eight threads added {sum} under it");
     Ok(())
-}
-
-/// The shared tests: the lock's name, its order, and the lock with its capabilities.
-#[cfg(test)]
-mod tests {
-    use super::HoldList;
-    use spanlock_testkit::{Order, driven, suite};
-
-    suite!(
-        hold_list,
-        Order::Bounded,
-        driven!(HoldList::default(); downgrade, split)
-    );
 }

@@ -20,8 +20,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use spanlock_range_lock::{Access, RangeLockExt};
-use spanlock_srl::SrlTree;
+use spanlock_srl::{Access, RangeLockExt, SrlTree};
 
 const BLOCK: u64 = 4096;
 /// The file: so many blocks, their backups in the same order, and then the log.

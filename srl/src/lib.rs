@@ -22,3 +22,12 @@ pub use request::SrlRequest;
 pub use segment::{SegmentError, Segments};
 pub use space::{Piece, Space};
 pub use tree::{Shape, SrlTree, SrlTreePacked, Tree};
+
+// What a user of the locks needs of the contract, so that one dependency is enough; all of it is `range_lock`.
+#[doc(no_inline)]
+pub use spanlock_range_lock as range_lock;
+#[cfg(feature = "std")]
+#[doc(no_inline)]
+pub use spanlock_range_lock::TimedLockError;
+#[doc(no_inline)]
+pub use spanlock_range_lock::{Access, RangeError, RangeLock, RangeLockExt, TryLockError};

@@ -18,14 +18,13 @@ pub use guard::{
 
 use crate::error::RangeError;
 use crate::raw::RawRangeLock;
-use crate::rw_counter::RwCounter;
 
 /// A slice of `T` behind a range lock. A guard is the `&[T]` or `&mut [T]` of the range that it
 /// holds.
 ///
 /// Ranges are in elements. Which ranges block each other beyond those that overlap depends on the
-/// lock: [`RwCounter`] treats every range as the whole slice, a segment lock rounds to its
-/// segments.
+/// lock: [`RwCounter`](crate::RwCounter) treats every range as the whole slice, a segment lock
+/// rounds to its segments.
 ///
 /// ```
 /// use spanlock_range_lock::{RangeLock, RwCounter};
@@ -46,7 +45,7 @@ use crate::rw_counter::RwCounter;
 /// - **R3** A `RangeLock<T>` is never used as a `RangeLock<U>`, not even for a `U` with a shorter
 ///   lifetime. A shared reference to the lock can write elements, so it is invariant in `T`, like a
 ///   `Mutex`.
-pub struct RangeLock<T, L: RawRangeLock = RwCounter> {
+pub struct RangeLock<T, L: RawRangeLock> {
     lock: L,
     data: NonNull<T>,
     len: usize,
@@ -59,10 +58,20 @@ unsafe impl<T: Send, L: RawRangeLock> Send for RangeLock<T, L> {}
 // SAFETY: `&RangeLock` lends `&mut T` (needs `Send`) and `&T` to several threads (needs `Sync`).
 unsafe impl<T: Send + Sync, L: RawRangeLock> Sync for RangeLock<T, L> {}
 
-impl<T> RangeLock<T> {
-    /// `data` behind a [`RwCounter`]: one reader-counter lock for the whole slice.
+impl<T, L: RawRangeLock + Default> RangeLock<T, L> {
+    /// Puts `data` behind the lock that `L::default` makes.
+    ///
+    /// `L` decides which ranges block each other, so it has no default here. In the crate
+    /// [`spanlock`](https://docs.rs/spanlock), `RangeLock` is this type with a lock of exact
+    /// ranges.
+    ///
+    /// # Panics
+    /// Panics if that lock covers fewer positions than `data` has elements.
     pub fn new(data: impl Into<Box<[T]>>) -> Self {
-        Self::from_parts(data.into(), RwCounter::new())
+        match Self::with_lock(data, L::default()) {
+            Ok(lock) => lock,
+            Err(error) => panic!("the default lock is too small for the elements: {error}"),
+        }
     }
 }
 
