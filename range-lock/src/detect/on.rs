@@ -99,7 +99,8 @@ impl Watch {
         Watch(part)
     }
 
-    /// Must precede the release: afterwards the same thread may be granted the range again.
+    /// Ends the record. Must precede the release, because afterwards the same thread may be granted
+    /// the range again.
     pub(crate) fn end(&mut self) {
         if let Some((owner, entry)) = self.0.take() {
             REGISTRY.lock().end(owner, entry);

@@ -20,8 +20,8 @@ pub struct Wakes<W> {
 }
 
 impl<W: Word> Wakes<W> {
-    /// Lanes of the word at address `word` and of the words that follow it in memory, numbered
-    /// through.
+    /// Returns the waiters for lanes of the word at address `word` and of the words after it in
+    /// memory. The lanes are numbered consecutively across words.
     #[inline]
     pub fn new(word: usize, first: u32, end: u64) -> Self {
         Wakes {
@@ -42,7 +42,7 @@ impl<W: Word> Wakes<W> {
     }
 }
 
-/// A free function for the same reason as [`arrive_among_waiters`].
+/// A free function so that its arguments stay in registers, like `arrive_among_waiters`.
 #[cold]
 #[inline(never)]
 fn wake_heads<W: Word, P>(word: usize, first: u32, end: u64, queue: &WaitQueue<P>) {
@@ -60,7 +60,7 @@ fn wake_heads<W: Word, P>(word: usize, first: u32, end: u64, queue: &WaitQueue<P
 }
 
 /// Returns the address range of a slice of words. Whoever frees the words must
-/// [evict](spanlock_sync::wait::WaitQueue::evict) it.
+/// [evict](spanlock_sync::wait::WaitQueue::evict) that range from the queue.
 pub fn address_range<T>(words: &[T]) -> core::ops::Range<usize> {
     let words = words.as_ptr_range();
     words.start.addr()..words.end.addr()
