@@ -60,7 +60,7 @@
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, Zeroed};
 use spanlock_sync::hint::scaled;
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
 
 use crate::raw::Access;
 use crate::words::{Run, Word};
@@ -142,7 +142,12 @@ unsafe impl Word for RwWord {
             }
             Access::Read => {
                 // Release [C→A]: orders the reader's reads before the next writer's writes.
-                let before = if !defect(Defect::ReleaseByStore) {
+                let before = if !injected_bug!(
+                    "release-by-store",
+                    "a reader releases a shared word by a load and a store, not by a read-modify-write",
+                    killed_by = "rw-counter/readers-share, srl-array/readers-share, srl-tree/readers-share, \
+                        rw-word/downgrade-upgradable, rw-word/give-up-reader"
+                ) {
                     self.0.fetch_sub(1, Release)
                 } else {
                     // Relaxed, Release: strong enough; the injected bug is the second step.

@@ -74,7 +74,7 @@ use std::time::Instant;
 use spanlock_sync::atomic::Zeroed;
 use spanlock_sync::hint::{Backoff, scaled};
 use spanlock_sync::wait::{Listener, Spot, WaitQueue};
-use spanlock_sync::{Defect, Park, defect};
+use spanlock_sync::{Park, injected_bug};
 #[cfg(feature = "std")]
 use spanlock_sync::{Parker, Wakeup};
 
@@ -298,7 +298,11 @@ impl<'a, W: Word> Run<'a, W> {
                 Progress::queued(self, 0, access, queue, listener),
                 core::iter::once(self),
             );
-            if defect(Defect::NoRecheck) {
+            if injected_bug!(
+                "no-recheck",
+                "a thread that has joined the queue sleeps without rechecking the word",
+                killed_by = "wakeup, poll, give-up, full-count"
+            ) {
                 parker.park();
             }
             while poll_all(run.clone(), access, &mut progress, queue, parker.waker()).is_pending() {
@@ -315,11 +319,16 @@ impl<'a, W: Word> Run<'a, W> {
     pub unsafe fn unlock<P>(self, access: Access, queue: &WaitQueue<P>) {
         // Compute the wake list first: once the word is released, another thread may free it.
         let wakes = self.wakes();
-        if defect(Defect::WakeBeforeChange) {
+        let wakes_early = injected_bug!(
+            "wake-before-change",
+            "the waiters are woken before the word is released, not after",
+            killed_by = "wakeup, give-up, full-count"
+        );
+        if wakes_early {
             self.wakes().wake(queue);
         }
         // SAFETY: the caller's promise.
-        if unsafe { self.release_no_wake(access) } && !defect(Defect::WakeBeforeChange) {
+        if unsafe { self.release_no_wake(access) } && !wakes_early {
             wakes.wake(queue);
         }
     }
@@ -425,7 +434,11 @@ fn arrive_among_waiters<W: Word, P>(
         word.take(first, open, access, least)
     };
     let class = progress::class(access);
-    let patience = if defect(Defect::NoAging) {
+    let patience = if injected_bug!(
+        "no-aging",
+        "arrivals overtake a waiter without limit",
+        killed_by = "bounded-overtaking"
+    ) {
         u32::MAX
     } else {
         MAX_PASSES
@@ -457,7 +470,11 @@ pub fn try_lock_all<'a, W: Word, P>(
 ) -> bool {
     let busy = runs.clone().position(|run| !run.try_lock(access, queue));
     let Some(busy) = busy else { return true };
-    if defect(Defect::TryKeeps) {
+    if injected_bug!(
+        "try-keeps",
+        "a failed try keeps the words it has taken",
+        killed_by = "rw-distributed/try-leaves-no-trace"
+    ) {
         return false;
     }
     // SAFETY: the runs before the busy one were acquired just now, and are given up.

@@ -38,7 +38,7 @@
 use spanlock_range_lock::Access;
 use spanlock_range_lock::words::Word;
 use spanlock_sync::atomic::{AtomicU64, Ordering::*, Zeroed};
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
 
 /// Bits of a lane.
 const BITS: u32 = 4;
@@ -185,7 +185,11 @@ unsafe impl Word for PackedWord {
         }
         let mine = lanes(first, end);
         // Release [B→A], [C→A]: what was done under the hold is seen by whoever takes the lanes next.
-        let before = if !defect(Defect::ReleaseByStore) {
+        let before = if !injected_bug!(
+            "release-by-store",
+            "lanes of a shared word are released by a load and a store, not by a read-modify-write",
+            killed_by = "readers-share, exclusion, exclusion-read-write"
+        ) {
             self.0.fetch_sub(mine * held(access), Release)
         } else {
             // Relaxed, Release: as one would write it; that these are two steps is the mistake.

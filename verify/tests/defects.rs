@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use spanlock_sync::Defect;
-use spanlock_verify::defects::seeded;
+use spanlock_verify::defects::{Defect, seeded};
 use spanlock_verify::program::programs;
 
 fn verify(args: &[&str]) -> Output {
@@ -75,7 +74,7 @@ fn a_replay_shows_the_same_failure_again() {
         for words in [
             failure,
             "seen until then: ",
-            &*format!("DEFECT {defect}"),
+            &*format!("BUG {defect}"),
             &*format!("again: cargo verify --replay {row} --defect {defect}"),
         ] {
             assert!(told.contains(words), "no `{words}`: {told}");
@@ -116,10 +115,7 @@ fn defects_are_those_of_the_sources() {
             readme.contains(&format!("| `{name}` | {what} | ")),
             "{name}"
         );
-        assert!(
-            sources.contains(&format!("defect(Defect::{defect:?})")),
-            "{defect:?}"
-        );
+        assert!(sources.contains(&format!("\"{name}\"")), "{defect:?}");
         assert!(seeded.iter().any(|it| it.defect == *defect), "{defect:?}");
         assert_eq!(defect.name().parse(), Ok(*defect));
     }

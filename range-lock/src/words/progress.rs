@@ -18,8 +18,8 @@
 use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 
-use spanlock_sync::wait::{Calls, Class, Listener, Place, WaitQueue};
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
+use spanlock_sync::wait::{Class, Listener, Place, WaitQueue, Wakers};
 
 use super::{Run, Word, for_each_surely};
 use crate::raw::Access;
@@ -34,8 +34,8 @@ pub struct Progress {
     place: Option<Place>,
     /// The waker that is woken for this request.
     listener: Option<Listener>,
-    /// The waker list: waiters that this request unblocked by leaving a queue.
-    calls: Vec<Calls>,
+    /// The waiters that this request unblocked by leaving a queue, still to be woken.
+    wakers: Vec<Wakers>,
 }
 
 impl Progress {
@@ -52,7 +52,7 @@ impl Progress {
             taken,
             place: Some(queue.join(run.first_spot(), class(access), &listener)),
             listener: Some(listener),
-            calls: Vec::new(),
+            wakers: Vec::new(),
         }
     }
 
@@ -84,7 +84,7 @@ impl Progress {
     /// Wakes the waiters that this request has unblocked. Must follow each poll, and
     /// [`leave`](Self::leave).
     pub fn wake_others(&mut self) {
-        for_each_surely(core::mem::take(&mut self.calls).into_iter(), Calls::wake);
+        for_each_surely(core::mem::take(&mut self.wakers).into_iter(), Wakers::wake);
     }
 
     /// Continues with `run`, the part not yet acquired of the current lane range. Either acquires
@@ -139,7 +139,7 @@ impl Progress {
             let done = match self.look(rest, queue, &admit) {
                 Look::Waits => return Poll::Pending,
                 Look::Passed(place) => {
-                    self.call(queue.leave(place, wake_next));
+                    self.wake_later(queue.leave(place, wake_next));
                     1
                 }
                 Look::Arrives => {
@@ -150,7 +150,11 @@ impl Progress {
                         let spot = rest.after(done).first_spot();
                         let place = queue.join(spot, class(access), self.listener());
                         self.place = Some(place);
-                        if defect(Defect::NoRecheck) {
+                        if injected_bug!(
+                            "no-recheck",
+                            "a future that has joined the queue returns without rechecking the word",
+                            killed_by = "wakeup, poll, give-up, full-count"
+                        ) {
                             self.taken += u64::from(done);
                             return Poll::Pending;
                         }
@@ -186,7 +190,7 @@ impl Progress {
         let Some(mut place) = self.place.take() else {
             return Look::Arrives;
         };
-        match queue.is_in_front(&mut place, self.listener()) {
+        match queue.is_at_head(&mut place, self.listener()) {
             // The word was freed, and another one now has its address.
             None => Look::Arrives,
             Some(true) if admit(run.up_to(1)) => Look::Passed(place),
@@ -204,19 +208,23 @@ impl Progress {
         }
     }
 
-    fn call(&mut self, calls: Calls) {
-        if !calls.is_empty() {
-            self.calls.push(calls);
+    fn wake_later(&mut self, wakers: Wakers) {
+        if !wakers.is_empty() {
+            self.wakers.push(wakers);
         }
     }
 
     /// Leaves the queue, if the request stands in one. The lanes it has acquired stay acquired.
     pub fn leave<P>(&mut self, queue: &WaitQueue<P>) {
         if let Some(place) = self.place.take()
-            && !defect(Defect::WaiterStays)
+            && !injected_bug!(
+                "waiter-stays",
+                "a request that gives up stays in the queue",
+                killed_by = "give-up, give-up-writer"
+            )
         {
             // The next waiter may have been blocked by this one alone.
-            self.call(queue.leave(place, true));
+            self.wake_later(queue.leave(place, true));
         }
     }
 }

@@ -23,10 +23,10 @@ mod checked {
 
     #[cfg(spanlock_shuttle)]
     use proptest::prelude::Rng as _;
-    use spanlock_sync::Defect;
     use spanlock_sync::check::{self, Config, Site, Weakening};
     #[cfg(spanlock_shuttle)]
     use spanlock_testkit::Driven;
+    use spanlock_verify::defects::Defect;
     #[cfg(spanlock_shuttle)]
     use spanlock_verify::models::linear::Scenarios;
     use spanlock_verify::plan::{Job, Mode, job};
@@ -98,7 +98,8 @@ mod checked {
                     let defect = value();
                     mistakes += &format!(" --defect {defect}");
                     let parsed = Defect::from_str(&defect);
-                    config.defect = Some(parsed.unwrap_or_else(|error| refuse(&error)));
+                    let parsed = parsed.unwrap_or_else(|error| refuse(&error));
+                    config.bug = Some(parsed.name().to_owned());
                 }
                 "--sites" => sites = true,
                 // At most so many, whatever the row's bound is.
@@ -146,7 +147,7 @@ mod checked {
             #[cfg(spanlock_shuttle)]
             longest: Some(check::longest() as u64),
             overtaking: trace::overtaking(),
-            seeded: check::seeded() as u64,
+            seeded: check::bug_fired() as u64,
             performed: trace::performed(),
             sites: sites.iter().map(describe).collect(),
         };

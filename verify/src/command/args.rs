@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use spanlock_sync::Defect;
+use crate::defects::Defect;
 
 use super::partition::Partition;
 

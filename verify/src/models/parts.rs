@@ -8,7 +8,7 @@ use spanlock_range_lock::words::{Run as Lanes, Word};
 use spanlock_srl::PackedWord;
 use spanlock_sync::atomic::Ordering::Release;
 use spanlock_sync::cell::UnsafeCell;
-use spanlock_sync::section::Sections;
+use spanlock_sync::rcu::Rcu;
 use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 
@@ -164,7 +164,7 @@ fn crowd<W: Word + Send + Sync + 'static>(word: W, count: usize) {
 
 /// Main frees what the others walk over.
 fn walks(count: usize) {
-    let (sections, memory) = (Sections::new(), linked());
+    let (sections, memory) = (Rcu::new(), linked());
     threads(count, move |me| match me {
         // Release: as in `sections/grace`.
         0 => free(&sections, &memory, Release),

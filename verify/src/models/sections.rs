@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spanlock_sync::atomic::{AtomicBool, Ordering, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
-use spanlock_sync::section::Sections;
+use spanlock_sync::rcu::Rcu;
 use spanlock_sync::thread;
 
 use crate::pairs::Operation as Op;
@@ -70,12 +70,12 @@ pub(super) fn linked() -> Linked {
     (AtomicBool::new(true), Memory(UnsafeCell::new(1)))
 }
 
-fn shared() -> Arc<(Sections, Linked)> {
-    Arc::new((Sections::new(), linked()))
+fn shared() -> Arc<(Rcu, Linked)> {
+    Arc::new((Rcu::new(), linked()))
 }
 
 /// A section in which the memory is used if it is found.
-pub(super) fn walk(me: usize, sections: &Sections, (linked, memory): &Linked) {
+pub(super) fn walk(me: usize, sections: &Rcu, (linked, memory): &Linked) {
     let section = sections.enter();
     perform(Op::Enter);
     let found = linked.load(Acquire);
@@ -88,7 +88,7 @@ pub(super) fn walk(me: usize, sections: &Sections, (linked, memory): &Linked) {
 }
 
 /// A section in which the memory is used if it was found in an earlier one, or is found. `step`: how it is noted.
-fn walk_again(step: usize, (sections, (linked, memory)): &(Sections, Linked)) {
+fn walk_again(step: usize, (sections, (linked, memory)): &(Rcu, Linked)) {
     let section = sections.enter();
     perform(Op::Enter);
     let recalled = section.recall(0).is_some();
@@ -104,9 +104,9 @@ fn walk_again(step: usize, (sections, (linked, memory)): &(Sections, Linked)) {
 }
 
 /// Unlinks the memory, waits until nobody uses it, and frees it.
-pub(super) fn free(sections: &Sections, (linked, memory): &Linked, unlinking: Ordering) {
+pub(super) fn free(sections: &Rcu, (linked, memory): &Linked, unlinking: Ordering) {
     linked.store(false, unlinking);
-    sections.wait_for_all();
+    sections.synchronize();
     perform(Op::WaitForAll);
     // SAFETY: every section has ended that could have found it: that this suffices is what loom checks.
     memory.0.with_mut(|memory| unsafe { *memory = 0 });
@@ -139,8 +139,8 @@ fn recall() {
 
 /// Each walks over the other's memory, and frees its own.
 fn grace_each() {
-    let shared = Arc::new((Sections::new(), [linked(), linked()]));
-    let work = |me: usize, (sections, memories): &(Sections, [Linked; 2])| {
+    let shared = Arc::new((Rcu::new(), [linked(), linked()]));
+    let work = |me: usize, (sections, memories): &(Rcu, [Linked; 2])| {
         walk(me, sections, &memories[1 - me]);
         free(sections, &memories[me], Release);
     };
