@@ -47,7 +47,7 @@ use core::ops::Range;
 use spanlock_range_lock::words::{self, Run, Wakes, Word};
 use spanlock_range_lock::{Access, LockId, RangeError, RawRangeLock, Span, Token, TryLockError};
 use spanlock_sync::wait::WaitQueue;
-use spanlock_sync::{DefaultPark, Defect, Park, defect};
+use spanlock_sync::{DefaultPark, Park, injected_bug};
 
 use crate::gate::Gate;
 use crate::segment::Segments;
@@ -274,8 +274,11 @@ impl<S: Space, P: Park> Srl<S, P> {
         let section = self.space.enter();
         let is_free = |piece: Piece<'_, S::Word>| piece.is_free(access);
         let (first, end) = (touched.start, touched.end);
-        defect(Defect::GateScanSkipped)
-            || self.space.first_taken(&section, first, end, is_free) == end
+        injected_bug!(
+            "gate-scan-skipped",
+            "a wide request does not check whether small requests hold segments of its range",
+            killed_by = "exclusion, exclusion-read-write, exclusion-write-read, batch"
+        ) || self.space.first_taken(&section, first, end, is_free) == end
     }
 
     /// Takes the words of segments for which the caller has an entry, if that is possible at once.
@@ -499,7 +502,12 @@ impl<S: Space, P: Park> Srl<S, P> {
         match self.advance_from(refusal, &touched, access) {
             Advance::All(word) => return Ok(words_token(word)),
             Advance::Stopped => {}
-            Advance::Taken(_) if defect(Defect::TryKeeps) => {}
+            Advance::Taken(_)
+                if injected_bug!(
+                    "try-keeps",
+                    "a failed try keeps the segments it has taken",
+                    killed_by = "srl-array/try-leaves-no-trace, srl-tree/try-leaves-no-trace"
+                ) => {}
             // SAFETY: it has taken them, and they have passed the gate.
             Advance::Taken(taken) => unsafe {
                 self.give_up(touched.start..touched.start + taken, access);

@@ -9,7 +9,7 @@ use spanlock_range_lock::words::{Progress, Wakes};
 use spanlock_range_lock::{Access, RangeError, RawRangeLock, RawRangeLockWait, Span, Token};
 use spanlock_sync::hint::Backoff;
 use spanlock_sync::wait::Listener;
-use spanlock_sync::{Defect, Park, defect};
+use spanlock_sync::{Park, injected_bug};
 
 use crate::lock::{Advance, Srl, entry_of, wide_token};
 use crate::space::{Piece, Space};
@@ -213,7 +213,11 @@ impl<S: Space, P: Park> Srl<S, P> {
         access: Access,
         progress: &mut Progress,
     ) -> Poll<()> {
-        if defect(Defect::GateScanSkipped) {
+        if injected_bug!(
+            "gate-scan-skipped",
+            "a wide request does not wait for small requests that hold segments of its range",
+            killed_by = "exclusion, exclusion-read-write, exclusion-write-read, batch"
+        ) {
             return Poll::Ready(());
         }
         let section = self.space.enter();
@@ -255,7 +259,11 @@ impl<S: Space, P: Park> Srl<S, P> {
                 Advance::All(_) => return unsafe { self.token_of(touched) },
                 Advance::Taken(taken) => {
                     let queued = self.queued(touched, taken, access, parker.waker());
-                    if defect(Defect::NoRecheck) {
+                    if injected_bug!(
+                        "no-recheck",
+                        "a thread that has joined the queue sleeps without rechecking the segment",
+                        killed_by = "wakeup, poll"
+                    ) {
                         parker.park();
                     }
                     queued

@@ -34,7 +34,7 @@
 //! | B | the check in `lock_and_drain` | Acquire | A | `journal-updates/drain` |
 
 use spanlock_sync::atomic::{AtomicU64, Ordering::*};
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
 
 use super::signal::Signal;
 
@@ -80,7 +80,13 @@ impl Updates {
         // transaction.
         let mut seen = self.word.load(Relaxed);
         loop {
-            if seen & LOCKED != 0 && !defect(Defect::LateJoin) {
+            if seen & LOCKED != 0
+                && !injected_bug!(
+                    "late-join",
+                    "a handle joins a transaction that is locked for its commit",
+                    killed_by = "drain, drain-3"
+                )
+            {
                 return Err(Refused::Locked);
             }
             if (seen & CREDITS) + u64::from(credits) > u64::from(limit) {
@@ -100,13 +106,18 @@ impl Updates {
 
     /// Leaves, and releases the `unused` credits.
     pub fn leave(&self, unused: u32) {
-        if defect(Defect::WakeBeforeChange) {
+        let wakes_early = injected_bug!(
+            "wake-before-change",
+            "the drainer is woken before the handle leaves, not after",
+            killed_by = "drain, drain-3"
+        );
+        if wakes_early {
             self.drained.wake_all();
         }
         let gone = UPDATE + u64::from(unused);
         // Release [A→B]: the commit sees everything done in the transaction (U3).
         let before = self.word.fetch_sub(gone, Release);
-        if before & LOCKED != 0 && before & UPDATES == UPDATE && !defect(Defect::WakeBeforeChange) {
+        if before & LOCKED != 0 && before & UPDATES == UPDATE && !wakes_early {
             self.drained.wake_all();
         }
     }
