@@ -90,7 +90,7 @@
 //!   panic.
 //!
 //! # Models
-//! `compact-group` and `compact-rendezvous` of `spanlock-verify`:
+//! `compact-group` and `compact-rendezvous`, in `models/compact.rs`:
 //!
 //! | pair of operations | model |
 //! |---|---|
