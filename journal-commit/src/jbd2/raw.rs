@@ -14,8 +14,8 @@
 //! | `submission.rs` | the last three together: a transaction is written, sealed, acknowledged |
 //! | `gathering.rs` | which threads a commit waits for |
 //!
-//! `models/journal/` has a model of each. The modules are public for those models only: nothing here
-//! is stable.
+//! `models/journal/` has a model of each. The modules are public for those models only: nothing
+//! here is stable.
 
 pub mod gathering;
 pub mod medium;
