@@ -26,34 +26,37 @@
 //!
 //! # Invariants
 //! - **G-I1** The gate is closed while a wide request has an entry.
-//! - **G-I2** Of a small and a wide request that conflict, at least one sees the other. Each writes,
-//!   passes a barrier, and reads what the other wrote. Either the scan sees the words taken and
-//!   waits for them; or the small request sees the gate closed, hence the entry, and backs off.
-//! - **G-I3** So no small hold conflicts with a wide one. The wide request is granted after its scan,
-//!   and every small request that takes a conflicting word after the scan has passed it backs off.
-//! - **G-I4** No requests wait in a circle. A small request waits for an entry only while it holds no
-//!   words, and for words only in ascending order. A wide request waits for an entry only while it
-//!   holds nothing. After that it waits only for holders of words. Each of these has passed the
+//! - **G-I2** Of a small and a wide request that conflict, at least one sees the other. Each
+//!   writes, passes a barrier, and reads what the other wrote. Either the scan sees the words taken
+//!   and waits for them; or the small request sees the gate closed, hence the entry, and backs off.
+//! - **G-I3** So no small hold conflicts with a wide one. The wide request is granted after its
+//!   scan, and every small request that takes a conflicting word after the scan has passed it backs
+//!   off.
+//! - **G-I4** No requests wait in a circle. A small request waits for an entry only while it holds
+//!   no words, and for words only in ascending order. A wide request waits for an entry only while
+//!   it holds nothing. After that it waits only for holders of words. Each of these has passed the
 //!   gate, or will back off from it, or waits at a higher word.
-//! - **G-I5** No request starves. Later small requests that conflict with a wide one back off, so they
-//!   cannot overtake it. A small request that has backed off has an entry, so later wide requests
-//!   cannot overtake it.
-//! - **G-I6** A read-side critical section ([`SegmentStore::enter`](crate::SegmentStore::enter)) never
-//!   ends while a small request holds words that have not passed the gate, unless that request has
-//!   an entry. So a thread may close the gate, find words free, unlink them, wait for all critical
-//!   sections, and then free the words. A request checks the gate after each
+//! - **G-I5** No request starves. Later small requests that conflict with a wide one back off, so
+//!   they cannot overtake it. A small request that has backed off has an entry, so later wide
+//!   requests cannot overtake it.
+//! - **G-I6** A read-side critical section ([`SegmentStore::enter`](crate::SegmentStore::enter))
+//!   never ends while a small request holds words that have not passed the gate, unless that
+//!   request has an entry. So a thread may close the gate, find words free, unlink them, wait for
+//!   all critical sections, and then free the words. A request checks the gate after each
 //!   [`Piece`](crate::Piece). If it must back off, it releases that piece through the reference it
 //!   has, because the piece may be unlinked by then. It finds words that have passed the gate as
 //!   any hold does.
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with | needed by the model |
-//! |---|---|---|---|---|
-//! | J | small: between taking the words and checking the gate | light barrier | K | `srl-gate/try-leaves-no-trace` |
-//! | K | wide: between closing the gate and the scan | heavy barrier | J | `srl-gate/try-leaves-no-trace` |
-//! | L | opening the gate ([`Flag::lower`]) | Release | M | `srl-gate/try-leaves-no-trace` |
-//! | M | small: checking the gate ([`Flag::is_raised`]) | Acquire | L | `srl-gate/try-leaves-no-trace` |
+//! | letter | where | ordering | pairs with |
+//! |---|---|---|---|
+//! | J | small: between taking the words and checking the gate | light barrier | K |
+//! | K | wide: between closing the gate and the scan | heavy barrier | J |
+//! | L | opening the gate ([`Flag::lower`]) | Release | M |
+//! | M | small: checking the gate ([`Flag::is_raised`]) | Acquire | L |
+//!
+//! The model `srl-gate/try-leaves-no-trace` needs all four.
 //!
 //! The interval tree's mutex orders wide requests among each other. It also orders a wide request
 //! and a small one that saw the gate closed.

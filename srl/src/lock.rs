@@ -30,13 +30,14 @@
 //! - **Waiting**: a thread spins for about a microsecond, then sleeps.
 //!
 //! # Invariants
-//! - **S-I1** A small hold of a span holds the states of all segments that the span touches, with its
-//!   access. Two spans that overlap touch a common segment. So conflicting holds exclude each
+//! - **S-I1** A small hold of a span holds the states of all segments that the span touches, with
+//!   its access. Two spans that overlap touch a common segment. So conflicting holds exclude each
 //!   other, because the words do, and the later hold sees what the earlier one did. G-I3 covers
 //!   wide and small holds.
-//! - **S-I2** A request takes states in ascending order and waits for one at a time. So a request that
-//!   waits at segment *i* waits for holders of *i*, or for waiters ahead of it in that queue. Those
-//!   hold only segments up to *i*, and wait, if at all, at *i* or after it. So there is no circle.
+//! - **S-I2** A request takes states in ascending order and waits for one at a time. So a request
+//!   that waits at segment *i* waits for holders of *i*, or for waiters ahead of it in that queue.
+//!   Those hold only segments up to *i*, and wait, if at all, at *i* or after it. So there is no
+//!   circle.
 //! - **S-I3** A failed try has released what it took.
 //! - **S-I4** A token is either the address of the first segment's word or the entry of a wide
 //!   request. Its two lowest bits tell which ([`crate::token`]).
@@ -161,7 +162,8 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
         self.words.store.memory_usage()
     }
 
-    /// Frees all leaves in which no range is held, and the nodes above them; returns the bytes freed.
+    /// Frees all leaves in which no range is held, and the nodes above them; returns the bytes
+    /// freed.
     ///
     /// Holds and waiters are not disturbed. Small requests near a freed leaf may wait for some
     /// microseconds. A wide hold keeps the memory of everything that it covers.
@@ -192,7 +194,8 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
 
 impl<S: SegmentStore> Srl<S> {
     fn with_store(store: S) -> Self {
-        // `Word` promises this. Lane ranges and pieces rely on the first, tokens on the second (S-I4).
+        // `Word` promises this. Lane ranges and pieces rely on the first, tokens on the second
+        // (S-I4).
         const { assert!(S::Word::LANES.is_power_of_two() && align_of::<S::Word>() > KIND) };
         let segments = store.segments();
         let gate = Gate::default();
@@ -243,7 +246,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     }
 }
 
-// SAFETY: 1, 2: S-I1. 3, 4: neither words nor entries know an owner, and a token leads back to them.
+// SAFETY: 1, 2: S-I1. 3, 4: neither words nor entries know an owner, and a token leads back to
+// them.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLock for Srl<S, P> {
     #[inline]
     fn capacity(&self) -> u64 {
@@ -296,7 +300,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLock for Srl<S, P> {
     }
 }
 
-// SAFETY: `Ready` is returned when the span is held as by `lock`. A forgotten request stays enqueued.
+// SAFETY: `Ready` is returned when the span is held as by `lock`. A forgotten request stays
+// enqueued.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
     type Request = SrlRequest;
 

@@ -27,13 +27,14 @@
 //!
 //! | stage | the request holds | it waits for | cancelling it |
 //! |---|---|---|---|
-//! | `Taking` | its first words, which have passed the gate | the next word | releases the words |
-//! | `AwaitingEntry` | nothing | conflicting entries before its own | cancels the entry |
-//! | `TakingUnderEntry` | a granted entry, and its first words | the next word | releases the words, then the entry |
-//! | `AwaitingWideEntry` | the gate closed | conflicting entries before its own | opens the gate, cancels the entry |
-//! | `Scanning` | the gate closed, and a granted entry | holders of the next word | opens the gate, releases the entry |
+//! | `Taking` | its first words, past the gate | the next word | releases the words |
+//! | `AwaitingEntry` | nothing | earlier entries | cancels the entry |
+//! | `TakingUnderEntry` | an entry, its first words | the next word | releases both, words first |
+//! | `AwaitingWideEntry` | the gate closed | earlier entries | opens the gate, cancels the entry |
+//! | `Scanning` | the gate closed, an entry | the next word | opens the gate, releases the entry |
 //!
-//! The request itself makes every transition, in [`SrlRequest::poll`]. Other threads only wake it.
+//! "Earlier entries" are those that conflict with its own. The request itself makes every
+//! transition, in [`SrlRequest::poll`]. Other threads only wake it.
 
 use core::ops::Range;
 use core::task::{Poll, Waker, ready};

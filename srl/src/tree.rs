@@ -24,11 +24,11 @@
 //! the capacity needs.
 //!
 //! # Properties
-//! - **Cost**: on top of what the words cost, one dependent load a level; or a single load for a leaf
-//!   that the thread has visited lately. Releasing looks nothing up for the hold's first leaf.
-//! - **Progress**: finding a word is wait-free. Creating a node is lock-free except for the allocator.
-//!   A thread that shrinks the tree waits for others. It delays only requests that its gate stops,
-//!   for about two system calls a node.
+//! - **Cost**: on top of what the words cost, one dependent load a level; or a single load for a
+//!   leaf that the thread has visited lately. Releasing looks nothing up for the hold's first leaf.
+//! - **Progress**: finding a word is wait-free. Creating a node is lock-free except for the
+//!   allocator. A thread that shrinks the tree waits for others. It delays only requests that its
+//!   gate stops, for about two system calls a node.
 //! - **Memory**: [`memory_usage`](crate::Srl::memory_usage) bytes: 4 a segment in use (half a byte
 //!   packed), in whole leaves, and 8 for each slot above.
 //!
@@ -57,23 +57,23 @@
 //! cost.
 //!
 //! # Invariants
-//! - **N-I1** A slot of a level points to a node of the next level. That node has as many slots as the
-//!   level's bits say, or is a leaf with its words.
-//! - **N-I2** Any thread changes a slot from null to a node, by compare-exchange. Only the one thread
-//!   that shrinks changes a slot from a node to null, while it has the exclusive entry for the
-//!   span. So a segment has one word at a time, except while that entry exists; and then no
+//! - **N-I1** A slot of a level points to a node of the next level. That node has as many slots as
+//!   the level's bits say, or is a leaf with its words.
+//! - **N-I2** Any thread changes a slot from null to a node, by compare-exchange. Only the one
+//!   thread that shrinks changes a slot from a node to null, while it has the exclusive entry for
+//!   the span. So a segment has one word at a time, except while that entry exists; and then no
 //!   request that takes the old or the new word passes the gate.
-//! - **N-I3** A node that contains holds is not freed. A hold has passed the gate. If it did so before
-//!   the gate was closed, the scan sees its word taken (G-I2). If later, the gate stopped it, or it
-//!   came after the gate had been opened and found no unlinked node. (A small request with an entry
-//!   of its own does not ask the gate; but then the thread that shrinks gets no entry for the
-//!   span.) The nodes above have a slot that is not null, so they are not freed either.
-//! - **N-I4** A node found in a read-side critical section stays until that section ends. Unlinked nodes
-//!   are freed after all critical sections that began before have ended (E-I2). A later one does
-//!   not find them, not even below each other: children are unlinked from a node, or freed with
-//!   it.
-//! - **N-I5** Once those critical sections have ended, no thread holds a word of an unlinked node. A
-//!   request that took one was stopped, and released it within its critical section (G-I6). It
+//! - **N-I3** A node that contains holds is not freed. A hold has passed the gate. If it did so
+//!   before the gate was closed, the scan sees its word taken (G-I2). If later, the gate stopped
+//!   it, or it came after the gate had been opened and found no unlinked node. (A small request
+//!   with an entry of its own does not ask the gate; but then the thread that shrinks gets no entry
+//!   for the span.) The nodes above have a slot that is not null, so they are not freed either.
+//! - **N-I4** A node found in a read-side critical section stays until that section ends. Unlinked
+//!   nodes are freed after all critical sections that began before have ended (E-I2). A later one
+//!   does not find them, not even below each other: children are unlinked from a node, or freed
+//!   with it.
+//! - **N-I5** Once those critical sections have ended, no thread holds a word of an unlinked node.
+//!   A request that took one was stopped, and released it within its critical section (G-I6). It
 //!   released it by address, since the path down may lead elsewhere by then.
 //!
 //! # Waiters in a leaf that is freed
@@ -86,10 +86,10 @@
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with | needed by the model |
+//! | letter | where | ordering | pairs with | model |
 //! |---|---|---|---|---|
 //! | N | the compare-exchange that links a node | Release | O | `srl-tree/exclusion`, `growth` |
-//! | O | the load of a slot; the failed compare-exchange | Acquire | N | `srl-tree/exclusion`, `growth` |
+//! | O | the load of a slot, the failed link | Acquire | N | `srl-tree/exclusion`, `growth` |
 //!
 //! The store that unlinks a node is Relaxed: the gate orders it (L and M). For F to I see
 //! [`spanlock_sync::section`], for J to M see [`crate::gate`].
@@ -283,8 +283,8 @@ impl<W: Word> Tree<W> {
     }
 }
 
-// SAFETY: a segment has one word (N-I2). A word stays while the guard lives under which it was found
-// (N-I4), and while it is held (N-I3).
+// SAFETY: a segment has one word (N-I2). A word stays while the guard lives under which it was
+// found (N-I4), and while it is held (N-I3).
 unsafe impl<W: Word> SegmentStore for Tree<W> {
     type Word = W;
     type ReadGuard<'a> = ReadGuard<'a>;
@@ -381,8 +381,8 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
 
     #[inline]
     unsafe fn held(&self, word: Option<usize>, first: u64, end: u64) -> Piece<'_, W> {
-        // SAFETY: of all of these: the caller holds `first`, so there is a path to its leaf, and all
-        // nodes on it stay (N-I3).
+        // SAFETY: of all of these: the caller holds `first`, so there is a path to its leaf, and
+        // all nodes on it stay (N-I3).
         unsafe {
             if let Some(word) = word {
                 return self.piece(core::ptr::with_exposed_provenance(word), first, end);

@@ -79,6 +79,6 @@ fn a_size_is_a_power_of_two() {
     for (size, next) in [(0, "1"), (3, "4"), (4097, "8192")] {
         let message = SegmentError::Size { size }.to_string();
         assert!(message.contains(&format!("size {size} ")), "{message}");
-        assert!(message.ends_with(&format!("next is {next}")), "{message}");
+        assert!(message.ends_with(&format!("use {next}")), "{message}");
     }
 }

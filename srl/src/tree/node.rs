@@ -44,7 +44,8 @@ impl Slot {
         linked.map(drop)
     }
 
-    /// Empties the slot. Only the thread that shrinks calls it; other threads change empty slots only.
+    /// Empties the slot. Only the thread that shrinks calls it; other threads change empty slots
+    /// only.
     pub(super) fn unlink(&self) {
         // Relaxed: a thread that finds the node gone sees what was done under holds in it, because
         // it checks the gate afterwards. If the gate is closed, the entries' mutex orders; if it

@@ -188,8 +188,8 @@ impl<W: Word> Tree<W> {
             return 0;
         }
         let (mut below, mut own) = (0, 0);
-        // SAFETY: N-I1, and the caller's promise. The words and slots are not used after the node is
-        // freed.
+        // SAFETY: N-I1, and the caller's promise. The words and slots are not used after the node
+        // is freed.
         unsafe {
             if let Some(level) = self.levels.inner.get(depth) {
                 let slots: &[Slot] = node::contents(child, level.len());
