@@ -51,7 +51,7 @@
 //!
 //! # Models
 //! In `verify/`, rows `srl-array/…`, `srl-packed/…` and `srl-tree/…`; and `srl-gate/…` for a lock
-//! in which three segments are wide.
+//! in which two segments are wide.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 //! [`MAX_PASSES`]: spanlock_range_lock::words::MAX_PASSES
