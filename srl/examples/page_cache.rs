@@ -1,8 +1,9 @@
 //! A page cache under a range lock: who holds a page's range may rely on the page.
 //!
-//! Threads read and write pages of one file, a reclaimer evicts pages behind their backs, and a truncate cuts the file in half meanwhile.
-//! Nobody counts references to a page: it is read under a hold of its range, written and removed under an exclusive one. So a
-//! page that somebody is at can neither change nor go.
+//! Threads read and write pages of one file, a reclaimer evicts pages behind their backs, and a
+//! truncate cuts the file in half meanwhile. Nobody counts references to a page: it is read under a
+//! hold of its range, written and removed under an exclusive one. So a page that somebody is at can
+//! neither change nor go.
 //!
 //! ```text
 //! cargo run -p spanlock-srl --example page_cache
@@ -37,11 +38,13 @@ unsafe impl Sync for Page {}
 struct Cache {
     /// Of the file's bytes.
     lock: SrlTree,
-    /// What is in memory. The mutex is held to look up, never while a page is read, written or loaded.
+    /// What is in memory. The mutex is held to look up, never while a page is read, written or
+    /// loaded.
     pages: Mutex<BTreeMap<u64, Arc<Page>>>,
     /// Stands for the device.
     device: Mutex<BTreeMap<u64, Content>>,
-    /// In pages. Changes while everything behind its new place is held: so who holds a page before it may rely on it.
+    /// In pages. Changes while everything behind its new place is held: so who holds a page before
+    /// it may rely on it.
     size: AtomicU64,
 }
 
@@ -83,13 +86,15 @@ impl Cache {
         }
         let stored = self.device.lock().unwrap().get(&page).copied();
         let content = stored.unwrap_or([0; _]);
-        // Two readers may both have loaded it, and the same: nobody writes while they hold it. The first one's stays.
+        // Two readers may both have loaded it, and the same: nobody writes while they hold it. The
+        // first one's stays.
         let loaded = Arc::new(Page(UnsafeCell::new(content)));
         let mut pages = self.pages.lock().unwrap();
         pages.entry(page).or_insert(loaded).clone()
     }
 
-    /// Writes a page back and removes it, unless somebody is at it: then another will do. So a try, which never waits.
+    /// Writes a page back and removes it, unless somebody is at it: then another will do. So a try,
+    /// which never waits.
     fn evict(&self, page: u64) -> bool {
         let Ok(_hold) = self.lock.try_write(bytes(page)) else {
             return false;
@@ -105,7 +110,8 @@ impl Cache {
 
     /// Cuts the file off.
     fn truncate(&self, size: u64) -> Result<(), RangeError> {
-        // 268 million segments: a wide request, which takes no words but closes the gate and looks at those there are.
+        // 268 million segments: a wide request, which takes no words but closes the gate and looks
+        // at those there are.
         let _tail = self.lock.write(size * PAGE..LARGEST)?;
         self.size.store(size, Relaxed);
         self.pages.lock().unwrap().split_off(&size);
@@ -158,8 +164,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     println!("{evicted} pages evicted meanwhile");
 
-    // The words of what was cut off can go. A reclaimer does this: right after the truncate others may be on their way there, and what they are at
-    // stays until the next call.
+    // The words of what was cut off can go. A reclaimer does this: right after the truncate others
+    // may be on their way there, and what they are at stays until the next call.
     let freed = (cache.lock).shrink_range(cache.size.load(Relaxed) * PAGE..LARGEST)?;
     assert!(freed > 0 && cache.lock.memory_usage() < filled);
     println!("{freed} bytes of lock words given back for the half that was cut off");

@@ -1,10 +1,12 @@
 //! Threads write one file at the same time, each by `pwrite` under a hold of what it writes.
 //!
-//! `pwrite` takes the place to write at, so threads can share a file. But it does not say who may write where: two writers
-//! of one block mix, and who copies a block meanwhile copies half of each. Here a range lock says it. Four kinds of threads:
+//! `pwrite` takes the place to write at, so threads can share a file. But it does not say who may
+//! write where: two writers of one block mix, and who copies a block meanwhile copies half of each.
+//! Here a range lock says it. Four kinds of threads:
 //!
 //! - *writers* overwrite a block, under a hold of the block;
-//! - *movers* copy a block to its backup, under one call's holds of both: one to read, one to write;
+//! - *movers* copy a block to its backup, under one call's holds of both: one to read, one to
+//!   write;
 //! - *auditors* look at a block with its backup;
 //! - *loggers* append lines at the end, which is looked at, and moved, under the hold.
 //!
@@ -35,7 +37,8 @@ struct Volume {
     file: File,
     /// Of the file's bytes, in segments of a block.
     lock: SrlTree,
-    /// Where the log ends. Relaxed: moved by who holds the position that it names, and looked at again under such a hold.
+    /// Where the log ends. Relaxed: moved by who holds the position that it names, and looked at
+    /// again under such a hold.
     end: AtomicU64,
 }
 
@@ -61,8 +64,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Copies a block to its backup. Both ranges in one call: taken one after the other, two movers in opposite directions could wait for each
-    /// other for ever.
+    /// Copies a block to its backup. Both ranges in one call: taken one after the other, two movers
+    /// in opposite directions could wait for each other for ever.
     fn back_up(&self, block: u64) -> Result<()> {
         let both = [(home(block), Access::Read), (backup(block), Access::Write)];
         let holds = self.lock.lock_all(both)?;
@@ -82,8 +85,9 @@ impl Volume {
         Ok((now, before))
     }
 
-    /// Appends to the log. Who reads the end first and locks then writes where another has just written. (`append` asks for everything behind the end, for a
-    /// moment: in a tree there is nothing to look at.)
+    /// Appends to the log. Who reads the end first and locks then writes where another has just
+    /// written. (`append` asks for everything behind the end, for a moment: in a tree there is
+    /// nothing to look at.)
     fn append(&self, line: &str) -> Result<()> {
         let hold = self
             .lock
