@@ -19,18 +19,18 @@ struct Holders {
 impl Holders {
     /// Returns the holders that four bits stand for, if any.
     fn of(bits: u64) -> Option<Self> {
-        let nobody = Holders::default();
+        let free = Holders::default();
         let upgradable = bits & 0b1000 != 0;
         match (upgradable, (bits & 0b0111) as u32) {
             (true, 7) => Some(Holders {
                 writer: true,
-                ..nobody
+                ..free
             }),
             (true, 0) | (false, 7) => None,
             (upgradable, all) => Some(Holders {
                 readers: all - u32::from(upgradable),
                 upgradable,
-                ..nobody
+                ..free
             }),
         }
     }
