@@ -3,8 +3,8 @@
 
 extern crate alloc;
 
+mod capabilities;
 mod lock;
-mod powers;
 mod requests;
 mod tree;
 
