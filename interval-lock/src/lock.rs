@@ -2,8 +2,8 @@
 //! count of them to become zero.
 //!
 //! # The problem
-//! With one lock a file, writers of different parts wait for each other. A lock a segment needs to
-//! know the size of the file, rounds ranges, and pays for each segment of a wide range.
+//! With one lock per file, writers of different parts wait for each other. A lock per segment needs
+//! to know the size of the file, rounds ranges, and pays for each segment of a wide range.
 //!
 //! The range lock of the Linux patches, which [F2FS] §3.2 puts into F2FS and [SRL] §III into NOVA,
 //! keeps the *exact* ranges of all requests in an interval tree under one short mutex. A request

@@ -357,7 +357,7 @@ impl Requests {
     #[inline]
     fn new_number(&mut self) -> u64 {
         let number = self.next_number;
-        // At one a nanosecond, the numbers last for five centuries.
+        // At one per nanosecond, the numbers last for five centuries.
         self.next_number += 1;
         number
     }

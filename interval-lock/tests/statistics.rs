@@ -15,7 +15,7 @@ use spanlock_range_lock::{Access, RangeLockExt, RawRangeLockStatistics};
 // No waiter is overtaken.
 statistics!(interval_tree, IntervalLock, |_| IntervalLock::new(), 1, 0);
 
-/// A batch counts one wait, and an acquisition a span. An upgrade counts a wait, but no
+/// A batch counts one wait, and one acquisition per span. An upgrade counts a wait, but no
 /// acquisition.
 #[test]
 fn waiting_batches_and_upgrades_are_counted() {

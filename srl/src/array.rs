@@ -1,6 +1,6 @@
 //! The array: the words of all segments in one allocation.
 //!
-//! For a capacity that is known and moderate. The words take 4 bytes a segment, or half a byte in
+//! For a capacity that is known and moderate. The words take 4 bytes per segment, or half a byte in
 //! the packed form ([SRL] Equation 3 without the tree). Where the system provides zeroed memory
 //! page by page, a page of words takes memory only once one of its segments is used.
 //!

@@ -1,8 +1,8 @@
 //! The gate: where requests for many segments and requests for a few meet.
 //!
 //! # The problem
-//! A request for the whole file must not take the word of every segment: at 4 KiB a segment, a
-//! gigabyte has 262,144 of them. Nor should a request for one page pay for the possibility that
+//! A request for the whole file must not take the word of every segment: a gigabyte has 262,144
+//! segments of 4 KiB. Nor should a request for one page pay for the possibility that
 //! another thread wants the whole file.
 //!
 //! # How

@@ -1,16 +1,16 @@
 //! The segment range lock: words for small requests, a gate for wide ones.
 //!
 //! # The problem
-//! With one lock a file, writers of different pages wait for each other. With a tree of ranges
+//! With one lock per file, writers of different pages wait for each other. With a tree of ranges
 //! under one mutex, even readers wait ([SRL] §II-B, §III-C). So the file is cut into segments of
 //! equal size, each with a reader-writer state of its own. A request touches the states of its
 //! segments and nothing else ([SRL] §IV).
 //!
-//! Four parts are independent of each other:
+//! The lock has four parts:
 //!
 //! - The [`SegmentStore`] decides where the states lie: side by side in an [`Array`], or in the
 //!   leaves of a radix [`Tree`] that grows.
-//! - The [`Word`] decides how they are encoded: one a word ([`RwWord`]), or sixteen
+//! - The [`Word`] decides how they are encoded: one per word ([`RwWord`]), or sixteen
 //!   ([`PackedWord`]).
 //! - The [gate](crate::gate) grants ranges of very many segments.
 //! - [`SrlRequest`] takes a request that has to wait through its [stages](crate::request).
@@ -18,10 +18,11 @@
 //! # Properties
 //! - **Granularity**: two requests conflict if they touch a common segment and one of them writes,
 //!   even if their ranges do not overlap.
-//! - **Cost**: without contention, taking costs one read-modify-write a word. Releasing costs a
-//!   reader one a word, and a writer a plain store. The array allocates nothing after construction
-//!   but a waiter's place in the queue. A **wide** request, one for more segments than
-//!   [`wide_above`](Srl::wide_above), costs a system call and a plain load a word instead.
+//! - **Cost**: without contention, a request takes each word with one read-modify-write. Releasing
+//!   a word costs a reader another one, and a writer a plain store. A **wide** request, for more
+//!   segments than [`wide_above`](Srl::wide_above), costs a system call and one plain load per word
+//!   instead.
+//! - **Allocation**: after construction, the array allocates only a waiter's place in the queue.
 //! - **Fairness**: each segment's queue is first come, first served, and at most [`MAX_PASSES`]
 //!   arrivals overtake the waiter at its head ([`spanlock_range_lock::words`]). This is the aging
 //!   that [SRL] §IV-B leaves open. A request for *n* segments enqueues at up to *n* of them, one
@@ -31,9 +32,9 @@
 //!
 //! # Invariants
 //! - **S-I1** A small hold of a span holds the states of all segments that the span touches, with
-//!   its access. Two spans that overlap touch a common segment. So conflicting holds exclude each
-//!   other, because the words do, and the later hold sees what the earlier one did. G-I3 covers
-//!   wide and small holds.
+//!   its access. Two spans that overlap touch a common segment. There the word excludes conflicting
+//!   holds, and the later hold sees what was done under the earlier one. G-I3 covers wide and small
+//!   holds.
 //! - **S-I2** A request takes states in ascending order and waits for one at a time. So a request
 //!   that waits at segment *i* waits for holders of *i*, or for waiters ahead of it in that queue.
 //!   Those hold only segments up to *i*, and wait, if at all, at *i* or after it. So there is no
@@ -114,7 +115,7 @@ impl<W: Word> Srl<Array<W>> {
 }
 
 impl<W: Word, P: Park> Srl<Array<W>, P> {
-    /// Returns the size of the words in bytes: 4 a segment, or half a byte in the packed form.
+    /// Returns the size of the words in bytes: 4 per segment, or half a byte in the packed form.
     pub fn memory_usage(&self) -> usize {
         self.words.store.memory_usage()
     }
@@ -228,8 +229,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     /// Returns the same lock, in which requests for more than `segments` segments are wide.
     ///
     /// `segments` is at least 1. The default is as many as 512 words hold. A wide request costs a
-    /// system call that interrupts the busy cores, and a load a word. A small one costs some
-    /// nanoseconds a word.
+    /// system call that interrupts the busy cores, and a load per word. A small one costs some
+    /// nanoseconds per word.
     pub fn wide_above(mut self, segments: u64) -> Self {
         self.wide_above = segments.max(1);
         self

@@ -1,15 +1,16 @@
 //! The packed encoding: the states of sixteen neighbouring segments in one 64-bit word.
 //!
 //! # The problem
-//! With a word a segment, a request pays a read-modify-write a segment: 256 of them for a megabyte.
+//! With one word per segment, a request for a megabyte needs 256 read-modify-writes.
 //! Packed, one compare-exchange takes up to sixteen neighbouring segments, and one store or
 //! read-modify-write releases them.
 //!
 //! # What it costs
-//! A segment's state is a **lane** of four bits. So at most **six readers**, one of them possibly
-//! upgradable, can hold a segment at once. One more waits, as it would for a writer; the count
-//! never wraps. Sixteen neighbours share a word, so their compare-exchanges can fail because of
-//! each other. They also share a cache line with more segments than unpacked words do.
+//! A segment's state is a **lane** of four bits. Three of them count readers, and a count of 7
+//! means a writer. So at most **six readers**, one of them possibly upgradable, can hold a segment
+//! at once. One more waits, as it would for a writer; the count never wraps. Sixteen neighbours
+//! share a word, so their compare-exchanges can fail because of each other. A cache line holds 128
+//! segments instead of 16, so more threads contend for it.
 //!
 //! # State
 //!

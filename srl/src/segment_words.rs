@@ -296,7 +296,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         let is_free = |piece: Piece<'_, S::Word>| piece.is_free(access);
         while progress.taken() < touched.end - touched.start {
             let at = touched.start + progress.taken();
-            // The common case: one load a word.
+            // The common case: one load per word.
             let next = self.store.first_busy(&guard, at, touched.end, is_free);
             if next > at {
                 progress.leave(&self.queue);

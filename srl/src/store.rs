@@ -113,7 +113,7 @@ impl<'a, W: Word> Piece<'a, W> {
         if self.is_whole() {
             let is_free = |word: &W| word.free_until(0, all, access) == all;
             // Most pieces of a wide request are whole words. Checking eight of them without a
-            // branch in between costs little more than a load a word.
+            // branch in between costs little more than a load per word.
             let (eights, rest) = self.words.as_chunks::<8>();
             let all_free = |eight: &[W; 8]| eight.iter().fold(true, |free, it| free & is_free(it));
             let free = eights.iter().all(all_free);

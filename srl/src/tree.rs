@@ -24,13 +24,13 @@
 //! the capacity needs.
 //!
 //! # Properties
-//! - **Cost**: on top of what the words cost, one dependent load a level; or a single load for a
+//! - **Cost**: on top of what the words cost, one dependent load per level; or a single load for a
 //!   leaf that the thread has visited lately. Releasing looks nothing up for the hold's first leaf.
 //! - **Progress**: finding a word is wait-free. Creating a node is lock-free except for the
-//!   allocator. A thread that shrinks the tree waits for others. It delays only requests that its
-//!   gate stops, for about two system calls a node.
-//! - **Memory**: [`memory_usage`](crate::Srl::memory_usage) bytes: 4 a segment in use (half a byte
-//!   packed), in whole leaves, and 8 for each slot above.
+//!   allocator. A thread that shrinks the tree waits for others. It delays only requests that the
+//!   closed gate stops, for about the time of two system calls per node.
+//! - **Memory**: [`memory_usage`](crate::Srl::memory_usage) bytes. Leaves
+//!   in use take 4 per segment (half a byte packed), and inner nodes take 8 per slot.
 //!
 //! # Shrinking
 //! Before a word's memory is freed, three things must be certain: no thread holds the word, no
@@ -59,7 +59,7 @@
 //! # Invariants
 //! - **N-I1** A slot of a level points to a node of the next level. That node has as many slots as
 //!   the level's bits say, or is a leaf with its words.
-//! - **N-I2** Any thread changes a slot from null to a node, by compare-exchange. Only the one
+//! - **N-I2** Any thread may change a slot from null to a node, by compare-exchange. Only the one
 //!   thread that shrinks changes a slot from a node to null, while it has the exclusive entry for
 //!   the span. So a segment has one word at a time, except while that entry exists; and then no
 //!   request that takes the old or the new word passes the gate.
@@ -72,9 +72,9 @@
 //!   nodes are freed after all critical sections that began before have ended (E-I2). A later one
 //!   does not find them, not even below each other: children are unlinked from a node, or freed
 //!   with it.
-//! - **N-I5** Once those critical sections have ended, no thread holds a word of an unlinked node.
-//!   A request that took one was stopped, and released it within its critical section (G-I6). It
-//!   released it by address, since the path down may lead elsewhere by then.
+//! - **N-I5** Once the critical sections of N-I4 have ended, no thread holds a word of an unlinked
+//!   node. A request that took one was stopped, and released it within its critical section (G-I6).
+//!   It released it by address, since the path down may lead elsewhere by then.
 //!
 //! # Waiters in a leaf that is freed
 //! A waiter sleeps on an *address*. It holds no word there. Either it waits for a word that is

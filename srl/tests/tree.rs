@@ -146,7 +146,7 @@ fn first_use_creates_the_missing_nodes() {
     assert_eq!(touch(1 << 17), 2 * inner + leaf);
     assert_eq!(touch(1 << 23), 3 * inner + leaf);
     assert_eq!(touch((LARGEST >> 12) - 1), 3 * inner + leaf);
-    // Half a byte a segment.
+    // Half a byte per segment.
     let packed = SrlTreePacked::new(LARGEST).unwrap();
     drop(packed.write(0..1).unwrap());
     assert_eq!(packed.memory_usage(), ROOT + 3 * inner + 16);
@@ -263,7 +263,7 @@ fn the_papers_memory() {
     }
     let crossing = paper.paper_memory(512 * GB);
     assert!(array < crossing && crossing < array * 103 / 100);
-    // For a working set of 1 GiB: a word and a pointer a segment, and the nodes above.
+    // For a working set of 1 GiB: a word and a pointer per segment, and the nodes above.
     let above = 8192 / 64 * 512 + 2 * 512 + 512 + 512;
     assert_eq!(paper.paper_memory(GB), (4 + 8) * (GB >> 12) + above);
 }

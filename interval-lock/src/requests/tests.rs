@@ -189,7 +189,7 @@ impl World {
         (!indices.is_empty()).then(|| *which.get(&indices))
     }
 
-    /// Makes a change that may grant requests; asserts one wake a grant.
+    /// Makes a change that may grant requests; asserts one wake per grant.
     fn change(&mut self, change: impl FnOnce(&mut Requests, &mut Wakes)) {
         let requests = &mut self.requests;
         let waiting = requests.leaders();
@@ -198,7 +198,11 @@ impl World {
         let gone = usize::from(wakes.discarded.is_some());
         self.wakes += waiting - gone - requests.leaders();
         wakes.wake();
-        assert_eq!(self.counter.0.load(Relaxed), self.wakes, "one wake a grant");
+        assert_eq!(
+            self.counter.0.load(Relaxed),
+            self.wakes,
+            "one wake per grant"
+        );
     }
 
     fn step(&mut self, step: &Step) {
