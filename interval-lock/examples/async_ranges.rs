@@ -10,11 +10,10 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanlock_interval_lock::IntervalLock;
-use spanlock_range_lock::{
-    OwnedRangeWriteGuard, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, RangeLock,
-    RangeLockExt, TryLockError,
+use spanlock_interval_lock::range_lock::{
+    OwnedRangeWriteGuard, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold,
 };
+use spanlock_interval_lock::{IntervalLock, RangeError, RangeLock, RangeLockExt, TryLockError};
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, spawn, spawn_blocking, yield_now};
 use tokio::time::timeout;
@@ -44,7 +43,7 @@ async fn many_tasks() -> Result<()> {
             }
             yield_now().await;
             mine[51..].iter_mut().for_each(|byte| *byte += 1);
-            Ok::<_, spanlock_range_lock::RangeError>(())
+            Ok::<_, RangeError>(())
         });
     }
     while let Some(done) = tasks.join_next().await {

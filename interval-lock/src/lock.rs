@@ -1,5 +1,5 @@
-//! The interval-tree range lock: a tree finds overlapping requests, and each request waits for a
-//! count of them to become zero.
+//! The interval-tree range lock: a tree finds overlapping requests, and each request counts those
+//! that block it.
 //!
 //! # The problem
 //! With one lock per file, writers of different parts wait for each other. A lock per segment needs
@@ -20,9 +20,9 @@
 //!   overtaken by a later request that conflicts with it: bounded overtaking, with bound 0.
 //! - **Progress**: requests wait only for earlier ones in a total order, so they cannot wait in a
 //!   circle, and the first one in the order is always granted.
-//! - **Cost**: without conflicts, taking and releasing each enter the mutex once, for O(log *n*)
+//! - **Cost**: without conflicts, taking and releasing each lock the mutex once, for O(log *n*)
 //!   steps with *n* requests. Checking the *k* requests that overlap takes O(log *n* + *k*), or
-//!   O(log *n*) each if they lie apart in the order of starts. A request that waited enters the
+//!   O(log *n*) each if they lie apart in the order of starts. A request that waited locks the
 //!   mutex once more. The length of a range costs nothing. But all threads contend for one mutex,
 //!   which is why [SRL] §III-C developed segment locks.
 //! - **Waiting**: a thread spins for about a microsecond on a cache line of its own, yields its
@@ -30,8 +30,8 @@
 //!   has unlocked the mutex.
 //! - **Allocation**: none once the tree has reached its largest size. A release allocates nothing
 //!   for its first eight wakes.
-//! - **Memory**: about 100 bytes for each of the most requests that ever existed at once, plus 16
-//!   if they waited. Nothing before the first request.
+//! - **Memory**: about 100 bytes per request, plus 16 per waiting one, for the largest number that
+//!   ever existed at once. Nothing before the first request.
 //!
 //! # States
 //! A request is in the tree from its arrival to its end. All transitions happen under the mutex.
@@ -78,10 +78,10 @@
 //! succeeds whatever lies around it. A try to read 12..13 fails, because it would overtake C.
 //!
 //! # Orderings
-//! The lock has no atomics of its own. A grant happens, and its owner learns of it, under the
-//! mutex, later than the end of the conflicting hold before it. So what was done under that hold
-//! happens-before what is done under this one. A woken waiter enters the mutex once more before it
-//! returns, also because a wake may be spurious.
+//! The lock has no atomics of its own. A conflicting hold ends under the mutex. Later, also under
+//! the mutex, the next one is granted, and its owner learns of the grant. So what was done under
+//! that hold happens-before what is done under this one. A woken waiter locks the mutex once more
+//! before it returns, also because a wake may be spurious.
 //!
 //! # Not guaranteed
 //! - Recursion: a thread that requests a range in conflict with its own hold deadlocks. A reader
@@ -102,9 +102,9 @@
 //! | disjoint, any | `disjoint` |
 //! | try, any | `visibility`, `try-leaves-no-trace` |
 //!
-//! Everything else is decided within one critical section of the mutex, so tests cover it.
-//! `src/requests/tests.rs` computes every count anew after each of thousands of random changes, and
-//! `tests/histories.rs` compares a million steps with a list.
+//! All other behaviour is decided within one critical section of the mutex, so plain tests cover
+//! it. `src/requests/tests.rs` computes every count anew after each of thousands of random changes,
+//! and `tests/histories.rs` compares a million steps with a list.
 //!
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
@@ -128,8 +128,7 @@ use crate::tree::Index;
 /// It keeps holds and requests in an interval tree under one short mutex. Waiters sleep by `P`.
 ///
 /// ```
-/// use spanlock_range_lock::RangeLockExt;
-/// use spanlock_interval_lock::IntervalLock;
+/// use spanlock_interval_lock::{IntervalLock, RangeLockExt};
 ///
 /// let lock = IntervalLock::new();
 /// let header = lock.write(0..100)?;
@@ -142,7 +141,7 @@ use crate::tree::Index;
 ///     "IntervalLock { held: [(100..18446744073709551615, Write)], waiting: [] }"
 /// );
 /// # drop(rest);
-/// # Ok::<(), spanlock_range_lock::RangeError>(())
+/// # Ok::<(), spanlock_interval_lock::RangeError>(())
 /// ```
 pub struct IntervalLock<P = DefaultPark> {
     pub(crate) core: Core,

@@ -13,7 +13,7 @@
 //! | `log.rs`, `checkpoint.rs` | the log's room; from there home |
 //! | `raw/` | the state machines of all that |
 //!
-//! [`docs/format.md`]: https://github.com/spanlock/spanlock/blob/main/journal-commit/docs/format.md
+//! [`docs/format.md`]: https://docs.rs/crate/spanlock-journal-commit/latest/source/docs/format.md
 
 mod blocks;
 mod buffers;

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! cargo run -p spanlock-range-lock --example raw_lock
-//! cargo test -p spanlock-range-lock --example raw_lock
+//! cargo test -p spanlock-range-lock --test raw_lock
 //! ```
 //!
-//! The second command runs the tests that every lock has to pass, by the one line in `tests`, at the end: a million random operations against a list
+//! The second command runs the tests that every lock has to pass, by the one line in `tests/raw_lock.rs`: a million random operations against a list
 //! of holds, a million of real threads, and the bugs that other locks had.
 
 use std::thread;
@@ -19,7 +19,7 @@ use spanlock_sync::{Condvar, Mutex};
 /// Conflicts by overlap alone, whatever the ranges. Slow with many holds, and unfair: arrivals go past waiters as they come, so it does not keep
 /// point 4 of the contract.
 #[derive(Default)]
-struct HoldList {
+pub(crate) struct HoldList {
     holds: Mutex<Vec<(Span, Access)>>,
     released: Condvar,
 }
@@ -140,17 +140,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(sum, 8 * 1000 * 20);
     println!("eight threads added {sum} under it");
     Ok(())
-}
-
-/// The shared tests: its name, who goes first, and the lock with the powers that it has.
-#[cfg(test)]
-mod tests {
-    use super::HoldList;
-    use spanlock_testkit::{Order, driven, suite};
-
-    suite!(
-        hold_list,
-        Order::Bounded,
-        driven!(HoldList::default(); downgrade, split)
-    );
 }

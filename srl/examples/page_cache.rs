@@ -15,8 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use spanlock_range_lock::{RangeError, RangeLockExt};
-use spanlock_srl::SrlTree;
+use spanlock_srl::{RangeError, RangeLockExt, SrlTree};
 
 const PAGE: u64 = 4096;
 /// The largest size of a file: 1 TiB. The tree takes memory only for the segments in use.

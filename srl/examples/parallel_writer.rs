@@ -21,8 +21,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use spanlock_range_lock::{Access, RangeLockExt};
-use spanlock_srl::SrlTree;
+use spanlock_srl::{Access, RangeLockExt, SrlTree};
 
 const BLOCK: u64 = 4096;
 /// The number of blocks. The file has the blocks, their backups in the same order, then the log.

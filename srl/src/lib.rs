@@ -27,11 +27,20 @@ pub use segment::{SegmentError, Segments};
 pub use store::{Piece, SegmentStore};
 pub use tree::{Shape, Tree};
 
+// The parts of the contract that users of the locks need, so that one dependency is enough. The
+// whole contract is `range_lock`.
+#[doc(no_inline)]
+pub use spanlock_range_lock as range_lock;
+#[cfg(feature = "std")]
+#[doc(no_inline)]
+pub use spanlock_range_lock::TimedLockError;
+#[doc(no_inline)]
+pub use spanlock_range_lock::{Access, RangeError, RangeLock, RangeLockExt, TryLockError};
+
 /// A range lock with one reader-writer word for each segment of a fixed capacity.
 ///
 /// ```
-/// use spanlock_range_lock::{RangeLockExt, RangeError};
-/// use spanlock_srl::SrlArray;
+/// use spanlock_srl::{RangeError, RangeLockExt, SrlArray};
 ///
 /// let lock = SrlArray::new(1 << 20)?; // 1 MiB in segments of 4 KiB
 /// let first = lock.write(0..4096)?;
@@ -50,8 +59,7 @@ pub type SrlArray<P = DefaultPark> = Srl<Array<RwWord>, P>;
 /// segment at a time.
 ///
 /// ```
-/// use spanlock_range_lock::RangeLockExt;
-/// use spanlock_srl::SrlPacked;
+/// use spanlock_srl::{RangeLockExt, SrlPacked};
 ///
 /// let lock = SrlPacked::new(1 << 20)?;
 /// let megabyte = lock.write(0..1 << 20)?; // 256 segments: sixteen compare-exchanges
@@ -66,8 +74,7 @@ pub type SrlPacked<P = DefaultPark> = Srl<Array<PackedWord>, P>;
 /// Suited to files that are sparse or may become very large.
 ///
 /// ```
-/// use spanlock_range_lock::RangeLockExt;
-/// use spanlock_srl::SrlTree;
+/// use spanlock_srl::{RangeLockExt, SrlTree};
 ///
 /// const TB: u64 = 1 << 40;
 /// let lock = SrlTree::new(3 * TB / 2)?; // in segments of 4 KiB
@@ -84,8 +91,7 @@ pub type SrlTree<P = DefaultPark> = Srl<Tree<RwWord>, P>;
 /// An [`SrlTree`] that packs the states of sixteen segments into one word.
 ///
 /// ```
-/// use spanlock_range_lock::RangeLockExt;
-/// use spanlock_srl::SrlTreePacked;
+/// use spanlock_srl::{RangeLockExt, SrlTreePacked};
 ///
 /// let lock = SrlTreePacked::new(3 << 39)?;
 /// let megabyte = lock.write(0..1 << 20)?; // 256 segments: sixteen words in eight leaves

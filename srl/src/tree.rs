@@ -29,20 +29,20 @@
 //! - **Progress**: finding a word is wait-free. Creating a node is lock-free except for the
 //!   allocator. A thread that shrinks the tree waits for others. It delays only requests that the
 //!   closed gate stops, for about the time of two system calls per node.
-//! - **Memory**: [`memory_usage`](crate::Srl::memory_usage) bytes. Leaves
-//!   in use take 4 per segment (half a byte packed), and inner nodes take 8 per slot.
+//! - **Memory**: leaves in use take 4 bytes per segment (half a byte packed), and inner nodes take
+//!   8 per slot. [`memory_usage`](crate::Srl::memory_usage) returns the sum.
 //!
 //! # Shrinking
 //! Before a word's memory is freed, three things must be certain: no thread holds the word, no
 //! thread is about to take it, and no thread still has a reference to it. The first two are what a
 //! wide request makes certain ([`crate::gate`]). The third is what RCU provides
-//! ([`spanlock_sync::section`]). So the tree treats a node whose children are to be freed as a wide
-//! request for the node's whole span would, except that it tries and never waits for a hold. It
+//! ([`spanlock_sync::section`]). So to free children of a node, the thread acts like a wide request
+//! for the node's whole span, except that it never waits for a hold. It
 //!
-//! 1. closes the gate and tries to take an exclusive entry for the span; if the try fails, the
+ 1. closes the gate and tries to take an exclusive entry for the span. If the try fails, the
 //!    node keeps its children;
-//! 2. issues the heavy barrier, then scans the children. A leaf is *vacant* if every word is free,
-//!    an inner node if every slot is null;
+//! 2. issues the heavy barrier, then scans the children. A leaf is *vacant* if every word is free;
+//!    an inner node is vacant if every slot is null;
 //! 3. unlinks the vacant children;
 //! 4. synchronizes: waits for every read-side critical section that began before;
 //! 5. releases the entry, opens the gate, and frees the unlinked nodes with everything that was
@@ -57,12 +57,12 @@
 //! cost.
 //!
 //! # Invariants
-//! - **N-I1** A slot of a level points to a node of the next level. That node has as many slots as
-//!   the level's bits say, or is a leaf with its words.
+//! - **N-I1** A slot of a level points to a node of the next level. That node is a leaf with its
+//!   words, or it has as many slots as the bits of its level say.
 //! - **N-I2** Any thread may change a slot from null to a node, by compare-exchange. Only the one
 //!   thread that shrinks changes a slot from a node to null, while it has the exclusive entry for
-//!   the span. So a segment has one word at a time, except while that entry exists; and then no
-//!   request that takes the old or the new word passes the gate.
+//!   the span. So a segment has one word at a time, except while that entry exists. During that
+//!   time, no request that takes the old or the new word passes the gate.
 //! - **N-I3** A node that contains holds is not freed. A hold has passed the gate. If it did so
 //!   before the gate was closed, the scan sees its word taken (G-I2). If later, the gate stopped
 //!   it, or it came after the gate had been opened and found no unlinked node. (A small request

@@ -18,8 +18,3 @@ pub mod prune;
 pub mod reduce;
 pub mod row;
 pub mod trace;
-
-/// The example of the project's README, as a doctest.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-pub struct ReadmeOfTheProject;

@@ -55,9 +55,9 @@ slice_ref!(Arc<RangeLock<T, L>>);
 ///
 /// ```
 /// use std::sync::Arc;
-/// use spanlock_range_lock::{OwnedRangeWriteGuard, RangeLock};
+/// use spanlock_range_lock::{OwnedRangeWriteGuard, RangeLock, RwCounter};
 ///
-/// let pixels = Arc::new(RangeLock::new(vec![0_u8; 100]));
+/// let pixels = Arc::new(RangeLock::<_, RwCounter>::new(vec![0_u8; 100]));
 /// let mut mine = OwnedRangeWriteGuard::lock(pixels.clone(), 10..20)?;
 /// std::thread::spawn(move || mine.fill(7)).join().unwrap();
 /// assert_eq!(pixels.read(9..11)?[..], [0, 7]);

@@ -18,12 +18,11 @@ pub use guard::{
 
 use crate::error::RangeError;
 use crate::raw::RawRangeLock;
-use crate::rw_counter::RwCounter;
 
 /// A slice of `T` behind a range lock: guards hand out `&[T]` or `&mut [T]` of the range that they hold.
 ///
 /// Ranges are in elements. Which ranges block each other beyond those that overlap is the lock's affair:
-/// [`RwCounter`] treats every range as the whole slice, a segment lock rounds to its segments.
+/// [`RwCounter`](crate::RwCounter) treats every range as the whole slice, a segment lock rounds to its segments.
 ///
 /// ```
 /// use spanlock_range_lock::{RangeLock, RwCounter};
@@ -42,7 +41,7 @@ use crate::rw_counter::RwCounter;
 ///   promises, no `&mut [T]` overlaps another reference; and by its visibility, what one guard wrote is seen by the next.
 /// - **R3** A `RangeLock<T>` is no other `RangeLock<U>`, not even for a `U` that lives shorter: a shared reference to it
 ///   can write elements, so it is invariant in `T`, as a `Mutex` is.
-pub struct RangeLock<T, L: RawRangeLock = RwCounter> {
+pub struct RangeLock<T, L: RawRangeLock> {
     lock: L,
     data: NonNull<T>,
     len: usize,
@@ -55,10 +54,19 @@ unsafe impl<T: Send, L: RawRangeLock> Send for RangeLock<T, L> {}
 // SAFETY: `&RangeLock` hands out `&mut T` (needs `Send`) and `&T` to several threads (needs `Sync`).
 unsafe impl<T: Send + Sync, L: RawRangeLock> Sync for RangeLock<T, L> {}
 
-impl<T> RangeLock<T> {
-    /// `data` behind a [`RwCounter`]: one reader-counter lock for the whole slice.
+impl<T, L: RawRangeLock + Default> RangeLock<T, L> {
+    /// Returns a lock that protects `data` by an `L` as `L::default` makes it.
+    ///
+    /// `L` decides which ranges block each other, so it has no default here. In the crate
+    /// [`spanlock`](https://docs.rs/spanlock), `RangeLock` names this type with a lock of exact ranges.
+    ///
+    /// # Panics
+    /// The lock that `L::default` makes covers fewer positions than `data` has elements.
     pub fn new(data: impl Into<Box<[T]>>) -> Self {
-        Self::from_parts(data.into(), RwCounter::new())
+        match Self::with_lock(data, L::default()) {
+            Ok(lock) => lock,
+            Err(error) => panic!("the default lock is too small for the elements: {error}"),
+        }
     }
 }
 

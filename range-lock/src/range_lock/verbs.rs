@@ -89,9 +89,9 @@ impl<T, L: RawRangeLock> RangeLock<T, L> {
     /// They may come in any order, overlap and repeat: an element is held with the strongest access that is asked for.
     ///
     /// ```
-    /// use spanlock_range_lock::{Access, RangeLock};
+    /// use spanlock_range_lock::{Access, RangeLock, RwCounter};
     ///
-    /// let lock = RangeLock::new([1, 2, 3, 4, 5, 6]);
+    /// let lock = RangeLock::<_, RwCounter>::new([1, 2, 3, 4, 5, 6]);
     /// let mut both = lock.lock_all([(4..6, Access::Write), (0..2, Access::Write)])?;
     /// let [low, high] = both.get_disjoint_mut([0..2, 4..6]).unwrap();
     /// low.swap_with_slice(high);

@@ -1,0 +1,188 @@
+//! The table in `README.md` says what each lock can do. This test derives the table from the traits
+//! and methods that the locks have, and fails where the README says something else.
+
+use core::fmt::Write;
+use core::marker::PhantomData;
+use core::ops::Range;
+
+use spanlock::range_lock::{
+    RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
+    RawRangeLockUpgradeWait, RawRangeLockWait,
+};
+use spanlock::{
+    IntervalLock, RangeLockExt, RawRangeLock, RwCounter, RwDistributed, SrlArray, SrlPacked,
+    SrlTree, SrlTreePacked, UpgradableHold,
+};
+
+/// Returns whether a type implements a trait. An inherent constant takes precedence over a trait's,
+/// and exists only where its bound holds.
+macro_rules! implements {
+    ($lock:ty: $trait:path) => {{
+        #[allow(dead_code)]
+        struct Probe<L>(PhantomData<L>);
+        #[allow(dead_code)]
+        trait Otherwise {
+            const FOUND: bool = false;
+        }
+        impl<L> Otherwise for Probe<L> {}
+        #[allow(dead_code)]
+        impl<L: $trait> Probe<L> {
+            const FOUND: bool = true;
+        }
+        Probe::<$lock>::FOUND
+    }};
+}
+
+/// The result of a method that a lock does not have.
+struct Missing;
+
+/// Tells whether a method was found.
+trait Outcome {
+    const FOUND: bool = true;
+}
+impl Outcome for Missing {
+    const FOUND: bool = false;
+}
+impl<T, E> Outcome for Result<T, E> {}
+
+fn found<R: Outcome>(_: R) -> bool {
+    R::FOUND
+}
+
+/// An inherent method of the lock takes precedence over this one.
+trait MayReclaim {
+    fn shrink_range(&self, _: Range<u64>) -> Missing {
+        Missing
+    }
+}
+impl<L: RawRangeLock> MayReclaim for L {}
+
+/// Methods that no lock has yet. Once the locks have one, the call below is ambiguous and does not
+/// compile: probe its capability trait instead, as the other rows do.
+trait MissingFromLocks {
+    fn lock_all_for(&self) -> Missing {
+        Missing
+    }
+    fn lock_all_async(&self) -> Missing {
+        Missing
+    }
+}
+impl<L: RangeLockExt> MissingFromLocks for L {}
+
+/// As [`MissingFromLocks`], for upgradable holds. An inherent method of the hold takes precedence
+/// and does not return `Missing`.
+trait MissingFromHolds {
+    fn upgrade_for(&self) -> Missing {
+        Missing
+    }
+    fn upgrade_async(&self) -> Missing {
+        Missing
+    }
+}
+impl<L: RawRangeLock> MissingFromHolds for UpgradableHold<'_, L> {}
+
+struct Column {
+    name: &'static str,
+    granularity: u64,
+    has: [bool; ROWS.len()],
+}
+
+const ROWS: [&str; 15] = [
+    "blocking: `read`, `upgradable_read`, `write`",
+    "`try_read`, `try_upgradable_read`, `try_write`",
+    "deadline: `…_for`, `…_until`",
+    "future: `…_async`",
+    "`downgrade`, `downgrade_to_upgradable`",
+    "`try_upgrade`",
+    "`upgrade`, which waits",
+    "`upgrade` with a deadline",
+    "`upgrade` as a future",
+    "`shrink`, `split`, `split_off`",
+    "`append`",
+    "several ranges: `lock_all`, `try_lock_all`",
+    "several ranges with a deadline",
+    "several ranges as a future",
+    "returns memory while in use: `shrink_range`",
+];
+
+macro_rules! column {
+    ($lock:ident = $new:expr) => {{
+        let lock: $lock = $new;
+        let hold = lock.upgradable_read(0..1).expect("within the capacity");
+        Column {
+            name: stringify!($lock),
+            granularity: lock.granularity(),
+            has: [
+                implements!($lock: RawRangeLock),
+                implements!($lock: RawRangeLock),
+                implements!($lock: RawRangeLockWait),
+                implements!($lock: RawRangeLockWait),
+                implements!($lock: RawRangeLockDowngrade),
+                implements!($lock: RawRangeLockUpgrade),
+                implements!($lock: RawRangeLockUpgradeWait),
+                found(hold.upgrade_for()),
+                found(hold.upgrade_async()),
+                implements!($lock: RawRangeLockSplit),
+                implements!($lock: RawRangeLockSplit),
+                implements!($lock: RawRangeLockBatch),
+                found(lock.lock_all_for()),
+                found(lock.lock_all_async()),
+                found(lock.shrink_range(0..0)),
+            ],
+        }
+    }};
+}
+
+/// The table as it has to be in `README.md`.
+fn table() -> String {
+    const CAPACITY: u64 = 1 << 20;
+    let columns = [
+        column!(RwCounter = RwCounter::new()),
+        column!(RwDistributed = RwDistributed::new()),
+        column!(SrlArray = SrlArray::new(CAPACITY).unwrap()),
+        column!(SrlPacked = SrlPacked::new(CAPACITY).unwrap()),
+        column!(SrlTree = SrlTree::new(CAPACITY).unwrap()),
+        column!(SrlTreePacked = SrlTreePacked::new(CAPACITY).unwrap()),
+        column!(IntervalLock = IntervalLock::new()),
+    ];
+    let mut text = String::from("| |");
+    for column in &columns {
+        write!(text, " `{}` |", column.name).unwrap();
+    }
+    text += &format!("\n|---|{}\n", "---|".repeat(columns.len()));
+    text += "| granularity |";
+    for column in &columns {
+        text += match column.granularity {
+            u64::MAX => " everything |",
+            1 => " exact |",
+            _ => " segments |",
+        };
+    }
+    for (row, name) in ROWS.iter().enumerate() {
+        write!(text, "\n| {name} |").unwrap();
+        for column in &columns {
+            text += if column.has[row] {
+                " yes |"
+            } else {
+                " **no** |"
+            };
+        }
+    }
+    text
+}
+
+#[test]
+fn the_readme_says_what_each_lock_can_do() {
+    let readme = include_str!("../README.md");
+    let table = table();
+    assert!(
+        readme.contains(&format!("\n\n{table}\n\n")),
+        "the table in spanlock/README.md is not what the locks can do; replace it by:\n\n{table}\n"
+    );
+}
+
+#[test]
+fn the_probe_tells_a_missing_trait() {
+    assert!(implements!(u8: Copy));
+    assert!(!implements!(String: Copy));
+}
