@@ -39,7 +39,7 @@
 //! ([`spanlock_sync::section`]). So to free children of a node, the thread acts like a wide request
 //! for the node's whole span, except that it never waits for a hold. It
 //!
- 1. closes the gate and tries to take an exclusive entry for the span. If the try fails, the
+//! 1. closes the gate and tries to take an exclusive entry for the span. If the try fails, the
 //!    node keeps its children;
 //! 2. issues the heavy barrier, then scans the children. A leaf is *vacant* if every word is free;
 //!    an inner node is vacant if every slot is null;
