@@ -37,7 +37,7 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// Shrinking. One thread at a time calls these, but for [`shrink`](Self::shrink).
+/// Shrinking. Only one thread at a time calls these, except for `shrink`.
 impl<W: Word> Tree<W> {
     /// Frees the vacant nodes that touch `segments`; returns the bytes freed.
     pub(crate) fn shrink<P: Park>(
