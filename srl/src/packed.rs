@@ -1,8 +1,8 @@
 //! The packed encoding: the states of sixteen neighbouring segments in one 64-bit word.
 //!
 //! # The problem
-//! With one word per segment, a request for a megabyte needs 256 read-modify-writes.
-//! Packed, one compare-exchange takes up to sixteen neighbouring segments, and one store or
+//! With one word per segment, a request for a megabyte needs 256 read-modify-writes. Packed, one
+//! compare-exchange takes up to sixteen neighbouring segments, and one store or
 //! read-modify-write releases them.
 //!
 //! # What it costs
@@ -26,12 +26,13 @@
 //!  └──────┴─────────────────────┘     (1 ≤ r ≤ 6)          0111, 1000  never
 //! ```
 //!
-//! | transition of a lane | made by | operation |
+//! | change of a lane | made by | operation |
 //! |---|---|---|
-//! | adds a reader, upgradable reader or writer | the thread that takes it | compare-exchange |
-//! | one reader to a writer | the only reader, which upgrades | compare-exchange |
-//! | subtracts a reader or an upgradable reader; a writer to fewer bits | the holder | fetch-sub |
-//! | all sixteen lanes to free | the writer of all lanes | store |
+//! | takes: adds `0001` (reader), `1001` (upgradable), `1111` (writer) | taker | compare-exchange |
+//! | upgrades: the state of the only reader becomes `1111` | that reader | compare-exchange |
+//! | releases: subtracts what taking added | holder | fetch-sub |
+//! | downgrades: subtracts the difference of the two accesses | holder | fetch-sub |
+//! | releases all sixteen lanes: stores 0 | their writer | store |
 //!
 //! # Invariants
 //! - **K-I1** A lane is `1111` exactly while a writer holds it. It becomes so only from `0000`, or
