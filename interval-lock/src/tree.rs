@@ -71,7 +71,7 @@ pub(crate) struct Tree<T> {
     len: u32,
 }
 
-/// The data of a span that does not move with it.
+/// The data of a span that stays in place when the span moves to another leaf.
 struct Slot<T> {
     value: T,
     leaf: Index,
