@@ -5,8 +5,8 @@
 //! With one lock per file, writers of different parts wait for each other. A lock per segment needs
 //! to know the size of the file, rounds ranges, and pays for each segment of a wide range.
 //!
-//! The range lock of the Linux patches, which [F2FS] §3.2 puts into F2FS and [SRL] §III into NOVA,
-//! keeps the *exact* ranges of all requests in an interval tree under one short mutex. A request
+//! The range lock of the Linux patches keeps the *exact* ranges of all requests in an interval
+//! tree, under one short mutex. [F2FS] §3.2 puts it into F2FS, and [SRL] §III into NOVA. A request
 //! counts the conflicting requests that are there before it (the patches' `num_blockings`), waits
 //! outside the mutex, and is granted when its count is 0. A request that leaves lowers the counts
 //! of the requests that counted it. This lock does the same. Here the count has an exact

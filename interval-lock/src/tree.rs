@@ -38,8 +38,8 @@
 //! # Cost
 //! An insertion is one descent, O(log *n*), which also tells whether anything overlaps. A removal
 //! needs no descent. Both go up only as far as the tree changes. Finding all *k* overlaps of a span
-//! takes O(log *n* + *k*) if they are neighbours in the order, as those of disjoint spans are, and
-//! O(log *n*) each in the worst case.
+//! takes O(log *n* + *k*) if they are neighbours in the order, as disjoint spans are. In the worst
+//! case it takes O(log *n*) each.
 
 use alloc::vec::Vec;
 use core::ops::Range;
