@@ -118,7 +118,7 @@ use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
 };
 use spanlock_sync::hint::Backoff;
-use spanlock_sync::{Counters, DefaultPark, Defect, Mutex, MutexGuard, Park, defect};
+use spanlock_sync::{Counters, DefaultPark, Mutex, MutexGuard, Park, injected_bug};
 
 use crate::requests::{Requests, Wakes};
 use crate::tree::Index;
@@ -314,7 +314,11 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
 
     unsafe fn cancel(&self, _span: Span, _access: Access, request: &mut IntervalRequest) {
         if let Some(index) = request.place.take()
-            && !defect(Defect::WaiterStays)
+            && !injected_bug!(
+                "waiter-stays",
+                "a cancelled request stays in the tree",
+                killed_by = "cancel, cancel-writer"
+            )
         {
             // Whether it was granted meanwhile or not, only requests that counted it change.
             self.core.leave(self.core.requests(), index);
@@ -417,7 +421,11 @@ impl Core {
     fn wait<P: Park>(&self, mut requests: MutexGuard<'_, Requests>, index: Index) {
         self.counters.waits();
         P::with(|parker| {
-            if defect(Defect::NoRecheck) {
+            if injected_bug!(
+                "no-recheck",
+                "a waiter unlocks the tree between queueing its request and registering its waker",
+                killed_by = "wakeup, poll"
+            ) {
                 drop(requests);
                 requests = self.requests();
             }

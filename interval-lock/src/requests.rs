@@ -47,7 +47,7 @@ use core::task::Waker;
 
 use spanlock_range_lock::words::for_each_surely;
 use spanlock_range_lock::{Access, Span};
-use spanlock_sync::{Defect, defect, wait};
+use spanlock_sync::{injected_bug, wait};
 
 use crate::tree::{Index, Tree};
 
@@ -137,7 +137,11 @@ impl Requests {
         self.overlaps(span).all(|index| {
             let claim = self.tree.value(index);
             !claim.access.conflicts_with(access)
-                || defect(Defect::NoAging) && claim.stage == Stage::Waiting
+                || injected_bug!(
+                    "no-aging",
+                    "a new request overtakes conflicting waiters without limit",
+                    killed_by = "bounded-overtaking"
+                ) && claim.stage == Stage::Waiting
         })
     }
 
@@ -234,7 +238,11 @@ impl Requests {
         if old.order.0 != Stage::Held {
             self.waiting -= 1;
             wakes.discarded = self.take_waker(index);
-            if defect(Defect::ReaderCancelGrants) {
+            if injected_bug!(
+                "reader-cancel-grants",
+                "a cancelled reader is subtracted from the counts of requests that never counted it",
+                killed_by = "cancel-reader"
+            ) {
                 // As if every request behind it had counted it.
                 old.access = Access::Write;
             }

@@ -45,7 +45,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use spanlock_range_lock::Span;
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
 
 use node::{CAPACITY, Entry, NIL, Node, hull};
 
@@ -152,7 +152,7 @@ impl<T: Default> Tree<T> {
             let late = |entry: &Entry| entry.span.end() > span.start();
             if let Some(entry) = entries[at..].iter().find(|&entry| late(entry)) {
                 // If the first that ends late enough starts too late, all later ones do too.
-                if !entry.span.overlaps(span) && !defect(Defect::NoEndStop) {
+                if !entry.span.overlaps(span) && !ignores_ends() {
                     return None;
                 }
                 if self.node(node).is_leaf() {
@@ -184,8 +184,7 @@ impl<T: Default> Tree<T> {
             let (before, furthest) = node.before(span.start());
             let later = node.entries().get(before);
             gap.free &= furthest <= span.start();
-            gap.free &=
-                later.is_none_or(|it| it.span.start() >= span.end() && !defect(Defect::NoEndStop));
+            gap.free &= later.is_none_or(|it| it.span.start() >= span.end() && !ignores_ends());
             // A span that starts before all entries belongs to the first one.
             let last = node.entries()[before.saturating_sub(1)];
             if node.is_leaf() {
@@ -470,6 +469,15 @@ impl<T: Default> Tree<T> {
         self.node_mut(node).parent = self.free_node;
         self.free_node = node;
     }
+}
+
+/// Returns whether a model asks for searches that do not stop at the end of their range.
+fn ignores_ends() -> bool {
+    injected_bug!(
+        "no-end-stop",
+        "a search of the tree does not stop at the end of its range",
+        killed_by = "disjoint"
+    )
 }
 
 #[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]

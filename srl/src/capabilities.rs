@@ -16,8 +16,8 @@ use spanlock_range_lock::{
     RawRangeLockUpgrade, Span, Token, TryLockError,
 };
 use spanlock_sync::Park;
+use spanlock_sync::unwind::and_surely;
 
-use crate::finally::finally;
 use crate::gate::{entry_of, in_range};
 use crate::lock::Srl;
 use crate::store::{Piece, SegmentStore};
@@ -74,7 +74,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
                     // freed as soon as they are free. The kept words keep theirs in place.
                     let token = self.words.token_of(&kept);
                     let (below, above) = (all.start..kept.start, kept.end..all.end);
-                    finally(
+                    and_surely(
                         || self.words.release(None, below, access),
                         || self.words.release(None, above, access),
                     );

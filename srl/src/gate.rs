@@ -67,7 +67,7 @@ use spanlock_interval_lock::IntervalLock;
 use spanlock_range_lock::{Access, RangeError, RawRangeLock, Span, Token};
 use spanlock_sync::atomic::Ordering::Acquire;
 use spanlock_sync::barrier::{self, Flag};
-use spanlock_sync::{DefaultPark, Defect, Park, defect};
+use spanlock_sync::{DefaultPark, Park, injected_bug};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -125,7 +125,13 @@ impl<P: Park> Gate<P> {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         // Light [J→K], Acquire [M→L].
-        self.wide.is_raised(Acquire) && !defect(Defect::GateLookSkipped)
+        self.wide.is_raised(Acquire)
+            && !injected_bug!(
+                "gate-look-skipped",
+                "a small request that has taken its words does not check the gate",
+                killed_by = "srl-gate/exclusion, srl-gate/exclusion-read-write, \
+                    srl-gate/exclusion-write-read, reclamation"
+            )
     }
 
     /// Returns whether a small request that found the gate closed must back off.

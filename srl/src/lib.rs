@@ -5,7 +5,6 @@ extern crate alloc;
 
 mod array;
 mod capabilities;
-mod finally;
 mod gate;
 mod lock;
 pub mod packed;

@@ -67,7 +67,7 @@ use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
 };
 use spanlock_sync::wait::WaitQueue;
-use spanlock_sync::{DefaultPark, Defect, Park, defect};
+use spanlock_sync::{DefaultPark, Park, injected_bug};
 
 use crate::array::Array;
 use crate::gate::{Gate, entry_of};
@@ -428,7 +428,12 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         match self.advance_from(refusal, &touched, access) {
             Advance::All(word) => return Ok(words_token(word)),
             Advance::Stopped => {}
-            Advance::Taken(_) if defect(Defect::TryKeeps) => {}
+            Advance::Taken(_)
+                if injected_bug!(
+                    "try-keeps",
+                    "a failed try keeps the segments it has taken",
+                    killed_by = "srl-array/try-leaves-no-trace, srl-tree/try-leaves-no-trace"
+                ) => {}
             // SAFETY: `advance_from` took them, and they have passed the gate.
             Advance::Taken(taken) => unsafe {
                 (self.words).give_up(touched.start..touched.start + taken, access);

@@ -53,7 +53,7 @@
 use spanlock_range_lock::Access;
 use spanlock_range_lock::words::Word;
 use spanlock_sync::atomic::{AtomicU64, Ordering::*, Zeroed};
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
 
 /// The bits of a lane.
 const BITS: u32 = 4;
@@ -197,7 +197,7 @@ unsafe impl Word for PackedWord {
     }
 
     #[inline]
-    unsafe fn give_back(&self, first: u32, end: u32, access: Access) -> bool {
+    unsafe fn release(&self, first: u32, end: u32, access: Access) -> bool {
         if access == Access::Write && end - first == LANES {
             // Release [B→A]: the next holder of a lane sees what the writer did. A store: K-I3.
             self.0.store(0, Release);
@@ -205,7 +205,11 @@ unsafe impl Word for PackedWord {
         }
         let mine = lanes(first, end);
         // Release [B→A], [C→A]: the next holder of a lane sees what was done under this hold.
-        let before = if !defect(Defect::ReleaseByStore) {
+        let before = if !injected_bug!(
+            "release-by-store",
+            "lanes of a shared word are released by a load and a store, not by a read-modify-write",
+            killed_by = "readers-share, exclusion, exclusion-read-write"
+        ) {
             self.0.fetch_sub(mine * held(access), Release)
         } else {
             // Relaxed, Release: the orderings are right; that there are two steps is the bug.
@@ -226,13 +230,13 @@ unsafe impl Word for PackedWord {
         }
     }
 
-    unsafe fn weaken(&self, first: u32, end: u32, from: Access, to: Access) {
+    unsafe fn downgrade(&self, first: u32, end: u32, from: Access, to: Access) {
         let less = held(from) - held(to);
         // Release [B→A], [C→A]: a request that this admits sees what was done under the hold.
         self.0.fetch_sub(lanes(first, end) * less, Release);
     }
 
-    unsafe fn strengthen(&self, first: u32, end: u32, from: Access) -> bool {
+    unsafe fn try_upgrade(&self, first: u32, end: u32, from: Access) -> bool {
         let mine = lanes(first, end);
         // Relaxed: only a first guess; the compare-exchange decides.
         let mut word = self.0.load(Relaxed);

@@ -43,9 +43,9 @@ use spanlock_interval_lock::IntervalRequest;
 use spanlock_range_lock::words::Progress;
 use spanlock_range_lock::{Access, RawRangeLock, RawRangeLockWait, Token};
 use spanlock_sync::hint::Backoff;
-use spanlock_sync::{Defect, Park, defect};
+use spanlock_sync::unwind::and_surely;
+use spanlock_sync::{Park, injected_bug};
 
-use crate::finally::finally;
 use crate::gate::{Gate, entry_of, in_range};
 use crate::segment_words::{Advance, SegmentWords};
 use crate::store::SegmentStore;
@@ -181,7 +181,7 @@ impl SrlRequest {
                 Stage::AwaitingEntry(mut waiting) => entries.cancel(entry, access, &mut waiting),
                 Stage::TakingUnderEntry(token) => {
                     let unlock = || entries.unlock(entry, access, token);
-                    finally(|| words.give_up(taken, access), unlock);
+                    and_surely(|| words.give_up(taken, access), unlock);
                 }
                 Stage::AwaitingWideEntry(mut waiting) => {
                     gate.open();
@@ -192,7 +192,7 @@ impl SrlRequest {
         };
         // `release` wakes waiters of words and entries. Even if their wakers panic, the waiters
         // behind this request must be woken too.
-        finally(release, || progress.wake_others());
+        and_surely(release, || progress.wake_others());
     }
 }
 
@@ -236,7 +236,11 @@ pub(crate) fn block<S: SegmentStore, P: Park>(
             Advance::All(_) => return unsafe { words.token_of(touched) },
             Advance::Taken(taken) => {
                 let progress = words.enqueue(touched, taken, access, parker.waker());
-                if defect(Defect::NoRecheck) {
+                if injected_bug!(
+                    "no-recheck",
+                    "a thread that has joined the queue sleeps without rechecking the segment",
+                    killed_by = "wakeup, poll"
+                ) {
                     parker.park();
                 }
                 SrlRequest {

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use spanlock_range_lock::{RangeError, Span};
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
 use thiserror::Error;
 
 /// Maps positions `0..capacity` to segments of equal size, a power of two.
@@ -134,7 +134,11 @@ impl Segments {
     /// Returns the first and the last segment that `span` touches.
     #[inline]
     pub(crate) fn ends(&self, span: Span) -> (u64, u64) {
-        if defect(Defect::NoEndStop) {
+        if injected_bug!(
+            "no-end-stop",
+            "a request takes every segment after its first, not only those up to its end",
+            killed_by = "disjoint"
+        ) {
             return (span.start() >> self.shift, self.count() - 1);
         }
         (span.start() >> self.shift, (span.end() - 1) >> self.shift)

@@ -13,10 +13,10 @@ use core::task::{Poll, Waker, ready};
 
 use spanlock_range_lock::words::{Progress, Wakes, for_each_surely};
 use spanlock_range_lock::{Access, Token};
+use spanlock_sync::unwind::and_surely;
 use spanlock_sync::wait::{Listener, WaitQueue};
-use spanlock_sync::{DefaultPark, Defect, Park, defect};
+use spanlock_sync::{DefaultPark, Park, injected_bug};
 
-use crate::finally::finally;
 use crate::store::{Piece, SegmentStore};
 use crate::token::words_token;
 
@@ -111,7 +111,11 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         let guard = self.store.enter();
         let is_free = |piece: Piece<'_, S::Word>| piece.is_free(access);
         let (first, end) = (touched.start, touched.end);
-        defect(Defect::GateScanSkipped) || self.store.first_busy(&guard, first, end, is_free) == end
+        injected_bug!(
+            "gate-scan-skipped",
+            "a wide request does not check whether small requests hold segments of its range",
+            killed_by = "exclusion, exclusion-read-write, exclusion-write-read, batch"
+        ) || self.store.first_busy(&guard, first, end, is_free) == end
     }
 
     /// Calls `f` with the words of held segments, in ascending order, even after a call panics.
@@ -226,7 +230,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         // Wake only after the critical section inside has ended.
         let taken = self.take_in_critical_section(touched, access, progress, stops);
         if let Take::Stopped(wakes) = taken {
-            finally(|| self.wake(wakes), || progress.wake_others());
+            and_surely(|| self.wake(wakes), || progress.wake_others());
             return Poll::Ready(None);
         }
         progress.wake_others();
@@ -289,7 +293,11 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         access: Access,
         progress: &mut Progress,
     ) -> Poll<()> {
-        if defect(Defect::GateScanSkipped) {
+        if injected_bug!(
+            "gate-scan-skipped",
+            "a wide request does not wait for small requests that hold segments of its range",
+            killed_by = "exclusion, exclusion-read-write, exclusion-write-read, batch"
+        ) {
             return Poll::Ready(());
         }
         let guard = self.store.enter();

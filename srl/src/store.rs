@@ -84,7 +84,7 @@ impl<'a, W: Word> Piece<'a, W> {
         let mut any = false;
         self.each_run(|run| {
             // SAFETY: the caller's promise, run by run.
-            any |= unsafe { run.give_back(access) };
+            any |= unsafe { run.release_no_wake(access) };
             true
         });
         any.then_some(wakes)
@@ -93,10 +93,11 @@ impl<'a, W: Word> Piece<'a, W> {
     /// Downgrades the holds of all segments; returns the waiters to wake. Ordering: Release.
     ///
     /// # Safety
-    /// As for [`Word::weaken`], for each segment.
+    /// As for [`Word::downgrade`], for each segment.
     pub(crate) unsafe fn downgrade(self, from: Access, to: Access) -> Wakes<W> {
         // SAFETY: the caller's promise, run by run.
-        self.runs().for_each(|run| unsafe { run.weaken(from, to) });
+        self.runs()
+            .for_each(|run| unsafe { run.downgrade_no_wake(from, to) });
         self.wakes()
     }
 

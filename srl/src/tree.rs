@@ -36,7 +36,7 @@
 //! Before a word's memory is freed, three things must be certain: no thread holds the word, no
 //! thread is about to take it, and no thread still has a reference to it. The first two are what a
 //! wide request makes certain ([`crate::gate`]). The third is what RCU provides
-//! ([`spanlock_sync::section`]). So to free children of a node, the thread acts like a wide request
+//! ([`spanlock_sync::rcu`]). So to free children of a node, the thread acts like a wide request
 //! for the node's whole span, except that it never waits for a hold. It
 //!
 //! 1. closes the gate and tries to take an exclusive entry for the span. If the try fails, the
@@ -69,7 +69,7 @@
 //!   with an entry of its own does not ask the gate; but then the thread that shrinks gets no entry
 //!   for the span.) The nodes above have a slot that is not null, so they are not freed either.
 //! - **N-I4** A node found in a read-side critical section stays until that section ends. Unlinked
-//!   nodes are freed after all critical sections that began before have ended (E-I2). A later one
+//!   nodes are freed after all critical sections that began before have ended (RCU-I2). A later one
 //!   does not find them, not even below each other: children are unlinked from a node, or freed
 //!   with it.
 //! - **N-I5** Once the critical sections of N-I4 have ended, no thread holds a word of an unlinked
@@ -92,7 +92,7 @@
 //! | O | the load of a slot, the failed link | Acquire | N | `srl-tree/exclusion`, `growth` |
 //!
 //! The store that unlinks a node is Relaxed: the gate orders it (L and M). For F to I see
-//! [`spanlock_sync::section`], for J to M see [`crate::gate`].
+//! [`spanlock_sync::rcu`], for J to M see [`crate::gate`].
 //!
 //! # Not guaranteed
 //! Wide holds keep all nodes that overlap their span, whether their words are in use or not.
@@ -110,7 +110,7 @@ use core::marker::PhantomData;
 use spanlock_range_lock::words::Word;
 use spanlock_sync::Mutex;
 use spanlock_sync::atomic::{AtomicUsize, Ordering::*, Zeroed, zeroed_slice};
-use spanlock_sync::section::{Section as ReadGuard, Sections as Rcu};
+use spanlock_sync::rcu::{Rcu, ReadGuard};
 
 use crate::segment::{SegmentError, Segments};
 use crate::store::{Piece, SegmentStore, words_of};
@@ -307,7 +307,7 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
             None => self.leaf_to_remember(guard, number, segment),
         };
         // SAFETY: the leaf was found under a guard that outlasts `'s` (N-I4), or recalled, which is
-        // equivalent (E-I3).
+        // equivalent (RCU-I3).
         unsafe { &*self.word_in(leaf, segment) }
     }
 

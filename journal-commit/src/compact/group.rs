@@ -81,7 +81,7 @@ use std::time::Instant;
 
 use spanlock_sync::atomic::{AtomicU64, Ordering::*};
 use spanlock_sync::wait::is_wake_left_out;
-use spanlock_sync::{Defect, Mutex, MutexGuard, Park, Parker, Wakeup, defect};
+use spanlock_sync::{Mutex, MutexGuard, Park, Parker, Wakeup, injected_bug};
 
 /// What collects what joins. Its methods run under the group's mutex, and must not panic.
 pub trait Batch {
@@ -318,7 +318,11 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         drop(state);
         let unless_it_panics = Leading(self);
         let mut result = commit(&mut load);
-        if defect(Defect::FlushErrorSwallowed) {
+        if injected_bug!(
+            "flush-error-swallowed",
+            "a failed commit is reported as a success",
+            killed_by = "fail-each, fail-one"
+        ) {
             result = Ok(());
         }
         mem::forget(unless_it_panics);
@@ -339,7 +343,16 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         }
         let calls = match result {
             Err(failure) => state.fail(failure),
-            Ok(()) if state.failed.is_some() && !defect(Defect::NoSettle) => Vec::new(),
+            Ok(())
+                if state.failed.is_some()
+                    && !injected_bug!(
+                        "no-settle",
+                        "a commit succeeds although another operation has failed meanwhile",
+                        killed_by = "fail-beside"
+                    ) =>
+            {
+                Vec::new()
+            }
             Ok(()) => {
                 // Release [A→B]: publishes what the commit did, to who looks without the mutex.
                 self.durable.store(last, Release);
@@ -416,7 +429,11 @@ impl<B, E: Clone, G: Gather> State<B, E, G> {
     /// All who sleep.
     fn fail(&mut self, failure: Failure<E>) -> Vec<Waker> {
         self.failed.get_or_insert(failure);
-        if defect(Defect::PoisonUntold) {
+        if injected_bug!(
+            "poison-untold",
+            "a failure is recorded without waking the waiters",
+            killed_by = "fail-each, fail-alone"
+        ) {
             return Vec::new();
         }
         self.sleepers

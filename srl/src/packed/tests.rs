@@ -159,7 +159,7 @@ fn a_release_reports_whether_it_unblocks() {
                 return;
             }
             // SAFETY: the model says that it is held.
-            let wakes = unsafe { word.give_back(lane, lane + 1, access) };
+            let wakes = unsafe { word.release(lane, lane + 1, access) };
             let now = after(&word, before, lane);
             assert_eq!(now, holders.without(access));
             let unblocks = holders.unblocks(now);
@@ -177,7 +177,7 @@ fn a_downgrade_changes_one_holder() {
                 return;
             }
             // SAFETY: the model says that it is held.
-            unsafe { word.weaken(lane, lane + 1, from, to) };
+            unsafe { word.downgrade(lane, lane + 1, from, to) };
             let expected = holders.without(from).with(to);
             assert_eq!(after(&word, before, lane), expected);
         });
@@ -192,7 +192,7 @@ fn an_upgrade_succeeds_exactly_for_the_only_holder() {
                 return;
             }
             // SAFETY: the model says that it is held.
-            let alone = unsafe { word.strengthen(lane, lane + 1, from) };
+            let alone = unsafe { word.try_upgrade(lane, lane + 1, from) };
             let others = holders.without(from);
             assert_eq!(alone, others == Holders::default(), "{holders:?}");
             let expected = if alone { others.with(Write) } else { holders };
@@ -224,7 +224,7 @@ fn a_run_takes_the_lanes_before_the_first_refusal() {
         let word = PackedWord::new();
         assert_eq!(word.take(0, LANES, access, LANES), LANES);
         // SAFETY: it was taken just now.
-        assert!(unsafe { word.give_back(0, LANES, access) });
+        assert!(unsafe { word.release(0, LANES, access) });
         assert_eq!(word.0.load(Relaxed), 0);
     }
 }

@@ -7,11 +7,11 @@ use spanlock_range_lock::words::{Word, address_range, for_each_surely};
 use spanlock_range_lock::{Access, RawRangeLock};
 use spanlock_sync::Park;
 use spanlock_sync::atomic::Ordering::Relaxed;
+use spanlock_sync::unwind::and_surely;
 use spanlock_sync::wait::WaitQueue;
 
 use super::Tree;
 use super::node::{self, Node, Slot};
-use crate::finally::finally;
 use crate::gate::{Gate, entry_of};
 
 /// An inner node, for the thread that shrinks.
@@ -108,7 +108,7 @@ impl<W: Word> Tree<W> {
             }
         }
         if !unlinked.is_empty() {
-            self.rcu.wait_for_all();
+            self.rcu.synchronize();
         }
         // SAFETY: the entry was taken above.
         let open = || unsafe { gate.release(&span, Access::Write, entry) };
@@ -119,7 +119,7 @@ impl<W: Word> Tree<W> {
         // SAFETY: no thread finds the child, every thread that had found it has left its critical
         // section, and no word in it is held (N-I4, N-I5).
         let free = |child| freed += unsafe { self.free(node.depth, child, &evict) };
-        finally(open, || for_each_surely(unlinked.into_iter(), free));
+        and_surely(open, || for_each_surely(unlinked.into_iter(), free));
         freed
     }
 
@@ -194,13 +194,13 @@ impl<W: Word> Tree<W> {
             if let Some(level) = self.levels.inner.get(depth) {
                 let slots: &[Slot] = node::contents(child, level.len());
                 let free = |slot: &Slot| below += self.free(depth + 1, slot.load(), evict);
-                finally(
+                and_surely(
                     || for_each_surely(slots.iter(), free),
                     || own = self.free_node::<Slot>(child, level.len()),
                 );
             } else {
                 let words: &[W] = node::contents(child, self.levels.leaf_len::<W>());
-                finally(
+                and_surely(
                     || evict(address_range(words)),
                     || own = self.free_node::<W>(child, words.len()),
                 );

@@ -20,7 +20,7 @@
 use std::sync::Arc;
 
 use spanlock_sync::atomic::{AtomicBool, Ordering::Relaxed};
-use spanlock_sync::{Defect, Mutex, defect};
+use spanlock_sync::{Mutex, injected_bug};
 
 use super::signal::Signal;
 
@@ -100,7 +100,11 @@ impl<F: Clone> Medium<F> {
 
     /// Sleeps until every operation has ended that has begun by now; `Ok` if none has failed (P3).
     pub fn settle(&self) -> Result<(), F> {
-        if defect(Defect::NoSettle) {
+        if injected_bug!(
+            "no-settle",
+            "settle does not wait for the operations under way, which may still fail",
+            killed_by = "beside-a-failure, beside-a-death"
+        ) {
             return self.check();
         }
         let now = self.state.lock().next;
@@ -137,7 +141,11 @@ impl<F: Clone> Medium<F> {
     }
 
     fn sound(&self) {
-        if defect(Defect::PoisonUntold) {
+        if injected_bug!(
+            "poison-untold",
+            "a failure is recorded without waking the waiters",
+            killed_by = "told, beside-a-failure, flush-fails, write-fails"
+        ) {
             return;
         }
         self.ended.wake_all();

@@ -41,7 +41,7 @@
 use std::sync::Arc;
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
 
 use super::signal::Signal;
 
@@ -117,12 +117,17 @@ pub struct Owner<'a> {
 impl Owner<'_> {
     /// It is written, and the commit is over.
     pub fn finish(self) {
-        if defect(Defect::WakeBeforeChange) {
+        let wakes_early = injected_bug!(
+            "wake-before-change",
+            "the waiters are woken before the commit is marked done, not after",
+            killed_by = "seal-each"
+        );
+        if wakes_early {
             self.right.changed.wake_all();
         }
         // Release [C→D]: O3.
         self.right.state.store(DONE, Release);
-        if !defect(Defect::WakeBeforeChange) {
+        if !wakes_early {
             self.right.changed.wake_all();
         }
         core::mem::forget(self);
@@ -131,7 +136,11 @@ impl Owner<'_> {
 
 impl Drop for Owner<'_> {
     fn drop(&mut self) {
-        if defect(Defect::RightDiesWithOwner) {
+        if injected_bug!(
+            "right-dies-with-owner",
+            "an owner that leaves the commit block unwritten keeps the right to write it",
+            killed_by = "hand-on, let-go-each"
+        ) {
             return;
         }
         // Release [A→B]: O2, O4.

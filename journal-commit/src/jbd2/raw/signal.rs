@@ -16,7 +16,7 @@ use core::task::Waker;
 use std::time::Instant;
 
 use spanlock_sync::wait::is_wake_left_out;
-use spanlock_sync::{Defect, Mutex, Park, Parker, Wakeup, defect};
+use spanlock_sync::{Mutex, Park, Parker, Wakeup, injected_bug};
 
 /// Where threads sleep until something that others change is as they want it.
 #[derive(Debug, Default)]
@@ -58,8 +58,11 @@ impl Signal {
             };
             loop {
                 registered.again();
-                if !defect(Defect::NoRecheck)
-                    && let Some(found) = look()
+                if !injected_bug!(
+                    "no-recheck",
+                    "a thread that has registered its waker sleeps without rechecking the condition",
+                    killed_by = "wake-each, wake-deadline, wake-3"
+                ) && let Some(found) = look()
                 {
                     return Some(found);
                 }

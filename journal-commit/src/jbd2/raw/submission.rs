@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use spanlock_sync::hint::Backoff;
-use spanlock_sync::{Defect, defect, is_flush_left_out};
+use spanlock_sync::{injected_bug, is_flush_left_out};
 
 use super::medium::Medium;
 use super::owner::{CommitRight, Owner, Turn};
@@ -154,13 +154,23 @@ impl Submission {
         medium: &Medium<F>,
         steps: &impl Steps<F>,
     ) -> Result<(), F> {
-        if self.is_sealed_apart && defect(Defect::CommitBlockTooEarly) {
+        if self.is_sealed_apart
+            && injected_bug!(
+                "commit-block-too-early",
+                "the commit block is written before the flush of the blocks it commits",
+                killed_by = "wait, help"
+            )
+        {
             medium.perform(|| steps.write_commit_block())?;
         }
         if !is_flush_left_out() {
             medium.perform(|| {
                 let flushed = steps.flush();
-                let is_swallowed = defect(Defect::FlushErrorSwallowed);
+                let is_swallowed = injected_bug!(
+                    "flush-error-swallowed",
+                    "a failed flush is reported as a success",
+                    killed_by = "flush-fails"
+                );
                 if is_swallowed { Ok(()) } else { flushed }
             })?;
         }

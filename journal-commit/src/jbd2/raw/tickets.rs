@@ -33,7 +33,7 @@
 //! | C | `complete` | AcqRel | C of the others | `journal-tickets/hand-over` |
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
 
 /// The buffers of one transaction, by number.
 #[derive(Debug)]
@@ -78,7 +78,11 @@ impl Tickets {
             if next >= self.ready.load(Acquire) {
                 return None;
             }
-            if defect(Defect::TicketTwice) {
+            if injected_bug!(
+                "ticket-twice",
+                "a ticket is taken by a load and a store, so two threads can take the same one",
+                killed_by = "hand-over, hand-over-3"
+            ) {
                 // Relaxed: wrong on purpose, and not by its ordering.
                 self.next.store(next + 1, Relaxed);
                 return Some(next);

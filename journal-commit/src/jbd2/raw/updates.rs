@@ -32,7 +32,7 @@
 //! | B | the drainer's look | Acquire | A | `journal-updates/drain` |
 
 use spanlock_sync::atomic::{AtomicU64, Ordering::*};
-use spanlock_sync::{Defect, defect};
+use spanlock_sync::injected_bug;
 
 use super::signal::Signal;
 
@@ -77,7 +77,13 @@ impl Updates {
         // Relaxed: what a joiner may see of the transaction it gets by the lock that led it here.
         let mut seen = self.word.load(Relaxed);
         loop {
-            if seen & LOCKED != 0 && !defect(Defect::LateJoin) {
+            if seen & LOCKED != 0
+                && !injected_bug!(
+                    "late-join",
+                    "a handle joins a transaction that is locked for its commit",
+                    killed_by = "drain, drain-3"
+                )
+            {
                 return Err(Refused::Locked);
             }
             if (seen & CREDITS) + u64::from(credits) > u64::from(limit) {
@@ -97,13 +103,18 @@ impl Updates {
 
     /// Leaves, giving back what was not used.
     pub fn leave(&self, unused: u32) {
-        if defect(Defect::WakeBeforeChange) {
+        let wakes_early = injected_bug!(
+            "wake-before-change",
+            "the drainer is woken before the handle leaves, not after",
+            killed_by = "drain, drain-3"
+        );
+        if wakes_early {
             self.drained.wake_all();
         }
         let gone = UPDATE + u64::from(unused);
         // Release [A→B]: what was done in the transaction is seen by its commit (U3).
         let before = self.word.fetch_sub(gone, Release);
-        if before & LOCKED != 0 && before & UPDATES == UPDATE && !defect(Defect::WakeBeforeChange) {
+        if before & LOCKED != 0 && before & UPDATES == UPDATE && !wakes_early {
             self.drained.wake_all();
         }
     }

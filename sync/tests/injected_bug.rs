@@ -1,0 +1,13 @@
+//! As shipped, an injected bug is the constant `false`.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+use spanlock_sync::injected_bug;
+
+/// Evaluated at compile time, so no code is left of it.
+const INJECTED: bool = injected_bug!("some-bug", "something is done wrong", killed_by = "wakeup");
+
+#[test]
+fn no_bug_is_injected() {
+    const { assert!(!INJECTED) };
+}
