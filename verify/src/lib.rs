@@ -1,20 +1,25 @@
 #![doc = include_str!("../README.md")]
 
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-pub mod command;
-pub mod defects;
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
-pub mod faults;
-pub mod linear;
-pub mod models;
-pub mod order;
-pub mod pairs;
+#[cfg(all(feature = "command", not(any(spanlock_loom, spanlock_shuttle))))]
+pub mod driver;
+pub mod info;
+mod known_bug;
+mod mode;
+pub mod oracles;
 pub mod plan;
-pub mod primitives;
-pub mod program;
-#[cfg(spanlock_loom)]
-pub mod prune;
-#[cfg(spanlock_shuttle)]
-pub mod reduce;
-pub mod row;
-pub mod trace;
+mod program;
+pub mod rows;
+mod runner;
+pub mod search;
+mod suite;
+mod trace;
+mod worlds;
+
+pub use info::{Deviation, Expected, Fault, FaultKind, Injection};
+pub use known_bug::{Form, KnownBug, known_bugs};
+pub use mode::{Checker, Mode};
+pub use program::{Program, Scene};
+pub use runner::main;
+pub use suite::Suite;
+pub use trace::{finished, note, note_as, note_at_end, overtake, perform, remark};
+pub use worlds::{SCENARIO, SEED};

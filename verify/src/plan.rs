@@ -1,133 +1,65 @@
-//! Which program runs under which checker, in which mode, with which bound.
+//! The rows of a program: in which modes it runs, with which bounds, under which faults.
+//!
+//! Everything follows from the program (its threads, its stated bounds) and from the record of
+//! earlier searches ([`Counts`]):
+//!
+//! - A program of at most two threads is searched in loom's two modes and by shuttle, to its end.
+//!   Where the record says that this took too long, the normal run goes up to the recorded bound on
+//!   preemptions, and the full run has the search without bound as a row that ends in `/long`.
+//! - A search that is not recorded is bounded, until `cargo verify --accept` has measured it.
+//! - A program of three threads is searched up to three preemptions under loom, and run under
+//!   random schedules by shuttle. One of more threads has random schedules alone.
+//! - A program of two threads is also searched under every single fault, and in the full run under
+//!   every two.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
-use crate::linear::scenario::Alphabet;
-use crate::models::{history, linear};
-use crate::pairs::Operation;
-use crate::program::{Program, Run, programs};
+use crate::info::{Description, Injection, Kind, ProgramInfo};
+use crate::mode::{Checker, Mode};
+use crate::rows::counts::Counts;
 
-/// A checker's way of exploring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Loom, loads as written.
-    Weak,
-    /// Loom, loads as read-modify-writes.
-    RmwLoad,
-    /// Shuttle, every schedule, but for those that differ from another in the order of independent steps (`reduce.rs`).
-    Dfs,
-    /// Shuttle, random schedules.
-    Random,
-    /// Shuttle, probabilistic concurrency testing.
-    Pct,
-    /// Spin, every state of a twin, for what happens eventually.
-    Ltl,
-    /// Shuttle, interleavings drawn about uniformly: selectively uniform concurrency testing.
-    Urw,
-}
+/// Preemptions of a search that is not made to its end.
+pub const PREEMPTIONS: u64 = 3;
 
-impl Mode {
-    /// Its name in rows.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mode::Weak => "weak",
-            Mode::RmwLoad => "rmw-load",
-            Mode::Dfs => "dfs",
-            Mode::Random => "random",
-            Mode::Pct => "pct",
-            Mode::Ltl => "ltl",
-            Mode::Urw => "urw",
-        }
-    }
+/// Preemptions of a costly search under faults.
+pub const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
 
-    /// Whether it draws schedules, and its bound is how many.
-    pub const fn is_random(self) -> bool {
-        matches!(self, Mode::Random | Mode::Pct | Mode::Urw)
-    }
+/// Random schedules of a program.
+const SCHEDULES: u64 = 20_000;
 
-    /// Whether it makes the same executions in every run.
-    pub const fn is_counted(self) -> bool {
-        matches!(self, Mode::Weak | Mode::RmwLoad | Mode::Dfs)
-    }
+/// Schedules of a suite in the full run, at the least: its programs and the random modes share
+/// them.
+const SCHEDULES_IN_FULL_RUN: u64 = 1_000_000;
 
-    /// The checker that has it.
-    pub const fn checker(self) -> Checker {
-        match self {
-            Mode::Weak | Mode::RmwLoad => Checker::Loom,
-            Mode::Dfs | Mode::Random | Mode::Pct | Mode::Urw => Checker::Shuttle,
-            Mode::Ltl => Checker::Spin,
-        }
-    }
+/// Schedules of a row of sampled scenarios in the full run.
+const SAMPLES_IN_FULL_RUN: u64 = 100_000;
 
-    /// What it cannot see, however long it runs.
-    pub const fn blind_spot(self) -> &'static str {
-        match self {
-            Mode::Weak => "stores that race with another thread's load-then-store; load buffering",
-            Mode::RmwLoad => "stale reads; load buffering",
-            Mode::Dfs => "weak orderings (all are SeqCst); data races on cells",
-            Mode::Random | Mode::Pct | Mode::Urw => {
-                "schedules not drawn; weak orderings (all are SeqCst); data races on cells"
-            }
-            Mode::Ltl => "the code itself, of which it is a twin; weak orderings (all are SeqCst)",
-        }
-    }
-}
-
-/// A program that explores executions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Checker {
-    /// loom: orderings.
-    Loom,
-    /// shuttle: interleavings.
-    Shuttle,
-    /// Spin: what happens eventually, shown of twins.
-    Spin,
-}
-
-impl Checker {
-    /// Those that run our own code, built for them.
-    pub const ALL: [Checker; 2] = [Checker::Loom, Checker::Shuttle];
-
-    /// Its crate's name, and in rows.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Checker::Loom => "loom",
-            Checker::Shuttle => "shuttle",
-            Checker::Spin => "spin",
-        }
-    }
-
-    /// The cfg that switches the door to it; none if it does not run our code.
-    pub const fn cfg(self) -> Option<&'static str> {
-        match self {
-            Checker::Loom => Some("spanlock_loom"),
-            Checker::Shuttle => Some("spanlock_shuttle"),
-            Checker::Spin => None,
-        }
-    }
-}
+/// A search under single faults is a plan each: of more executions than this without faults, it is
+/// not made without bound.
+const TOO_COSTLY_UNDER_FAULTS: u64 = 5_000;
 
 /// One row to run.
 #[derive(Clone)]
 pub struct Job {
     /// What runs.
-    pub program: Program,
+    pub program: Arc<ProgramInfo>,
     /// How.
     pub mode: Mode,
     /// Preemption bound, or number of schedules; none: no bound.
     pub bound: Option<u64>,
-    /// Every plan of at most so many faults is run, each as a search of its own; 0: the program as it is.
+    /// Every plan of at most this many faults is a search of its own; 0: the program as it is.
     pub faults: usize,
-    /// Part of `--full` alone: a search without bound, or a million schedules. It stands there for the row that is the same but not long, if there is one.
+    /// Whether it is part of the full run only. It stands there for the row of the same name
+    /// without `/long`, if there is one.
     pub long: bool,
 }
 
 impl Job {
-    /// The name that `--filter` and `--replay` take: `srl-array/exclusion/loom/weak`, and one more part
-    /// with faults: `srl-array/exclusion/loom/weak/single-faults`. A long row ends in `/long`.
+    /// Returns the row's name: `srl-array/exclusion/loom/weak`, with `/single-faults` or
+    /// `/double-faults` and `/long` behind it where they apply.
     pub fn name(&self) -> String {
-        let (primitive, property) = (self.program.primitive, self.program.property);
+        let (suite, program) = (&self.program.suite, &self.program.name);
         let (checker, mode) = (self.mode.checker().name(), self.mode.name());
         let faults = match self.faults {
             0 => "",
@@ -135,77 +67,65 @@ impl Job {
             _ => "/double-faults",
         };
         let long = if self.long { "/long" } else { "" };
-        format!("{primitive}/{property}/{checker}/{mode}{faults}{long}")
+        format!("{suite}/{program}/{checker}/{mode}{faults}{long}")
     }
 
-    /// The name of the long row that stands for it in the full run, if there is one.
+    /// Returns the name of the long row that stands for it in the full run, if there is one.
     pub fn long_name(&self) -> String {
-        let long = true;
-        Job {
-            long,
+        let long = Job {
+            long: true,
             ..self.clone()
-        }
-        .name()
+        };
+        long.name()
     }
 
-    /// Whether its name begins with one of these.
-    fn is_among(&self, beginnings: &[&str]) -> bool {
-        let name = self.name();
-        beginnings
-            .iter()
-            .any(|beginning| name.starts_with(beginning))
-    }
-
-    /// Whether, of executions that differ only in the order of independent steps, one is enough: so in all searches of two threads without bound, and in shuttle's.
+    /// Whether one execution of each class is explored, of those that differ only in the order of
+    /// independent steps: in shuttle's searches, and in loom's of two threads without bound.
     pub fn is_reduced(&self) -> bool {
-        matches!(self.mode, Mode::Dfs) || self.bound.is_none() && self.program.threads <= 2
+        let two = self.bound.is_none() && self.program.threads <= 2;
+        self.program.has_facade && (self.mode == Mode::Dfs || two)
     }
 
-    /// Which executions are explored, of those within the bound.
+    /// Returns which executions are explored, of those within the bound.
     pub fn search(&self) -> &'static str {
         match self.mode.checker() {
             Checker::Loom if self.is_reduced() => {
-                "one of each class that differ only in the order of independent steps: loom's races, and sleep sets"
+                "one of each class that differ only in the order of independent steps: loom's \
+                 races, and sleep sets"
             }
             Checker::Loom => {
-                "one or more of each class that differ only in the order of independent steps: loom's races"
+                "one or more of each class that differ only in the order of independent steps: \
+                 loom's races"
             }
             Checker::Shuttle if self.is_reduced() => {
-                "one of each class that differ only in the order of independent steps: source sets and sleep sets"
+                "one of each class that differ only in the order of independent steps: source sets \
+                 and sleep sets"
             }
+            Checker::Shuttle if self.mode == Mode::Dfs => "every schedule",
             Checker::Shuttle => "those drawn",
             Checker::Spin => "every state",
         }
     }
 
-    /// How many steps of all threads together may lie between two finished operations, if the checker counts them: more, and nobody gets on.
+    /// Returns how many steps of all threads together may lie between two finished operations:
+    /// more, and no thread makes progress. None if the checker does not count steps.
     ///
-    /// While nobody finishes, each thread makes the steps of one operation, and repeats some that met another's. So the bound is in proportion to
-    /// the threads. It is two to five times the most that was seen: by the searches of two threads, which see all that there is, by random schedules of four to eight, and in
-    /// histories.
+    /// While no operation finishes, each thread makes the steps of one, and repeats some that met
+    /// another thread's. So the bound is in proportion to the threads.
     pub fn step_bound(&self) -> Option<u64> {
-        let of_a_thread = match self.program.primitive {
-            // The way down, and the leaves on it.
-            "srl-tree" => 160,
-            "srl-array" | "srl-packed" | "srl-gate" => 96,
-            "rw-distributed" | "packed-word" => 64,
-            // From one end to the other: a log that is opened, or a transaction that is written, sealed and acknowledged.
-            "journal" => 320,
-            "journal-submission" | "compact-log" => 96,
-            _ => 40,
-        };
-        // In a history an operation takes several ranges at once, or polls all requests that there are.
-        let at_once = match self.program.run {
-            Run::Histories(_) => 2,
+        let program = &self.program;
+        // An operation of a random program takes several ranges at once, or polls every request.
+        let at_once = match program.kind {
+            Kind::Drawn { .. } => 2,
             _ => 1,
         };
         let counts = self.mode.checker() == Checker::Shuttle;
-        counts.then(|| at_once * of_a_thread * u64::from(self.program.threads))
+        counts.then(|| at_once * program.step_bound * u64::from(program.threads))
     }
 
-    /// The rounds after which spin loops are cut: the door cuts a lock's to none, and litmus programs have none.
+    /// Returns after how many rounds a spin loop is cut: the facade cuts them to none.
     pub fn spin_cap(&self) -> Option<u32> {
-        (self.program.primitive != "litmus").then_some(0)
+        (self.program.has_facade && self.program.expected.is_none()).then_some(0)
     }
 }
 
@@ -215,325 +135,177 @@ impl fmt::Debug for Job {
     }
 }
 
-/// Preemptions in programs of three threads.
-const PREEMPTIONS: u64 = 3;
-/// Random schedules of a program.
-const SCHEDULES: u64 = 20_000;
-
-/// Schedules of a primitive in the full run, at the least: its programs share them, and the random modes.
-const MANY_SCHEDULES: u64 = 1_000_000;
-
-/// Programs of three threads that the full run searches without bound, in loom's `weak`: one of each primitive.
-const UNBOUNDED: &[&str] = &[
-    "tries-3",
-    "grace-3",
-    // Of a journal's commit, machine by machine; a whole journal has none that ends.
-    "wake-3",
-    "hand-over-3",
-    "let-go-3",
-    "drain-3",
-    "fail-3",
-    "wait-3",
-    "gather-3",
-    "commit-3",
-    "nobody-comes-3",
-    "truncate-3",
-];
-
-/// Searches of two threads that take more than twenty seconds or so: the full run makes them; the normal one goes up to a number of preemptions there, or draws schedules. Beginnings of names.
-const LONG: &[&str] = &[
-    // Two requests that each go through words, gate, entries and scan.
-    "srl-array/batch-across/loom/rmw-load",
-    "srl-array/pair-batch-append/loom/weak",
-    "srl-packed/batch-across/loom/rmw-load",
-    "srl-packed/pair-acquire-shared-batch/loom/weak",
-    "srl-packed/pair-acquire-upgradable-batch/loom/weak",
-    "srl-packed/pair-batch-append/loom/weak",
-    "srl-packed/pair-deadline-batch/loom/weak",
-    "srl-tree/batch-across/loom/rmw-load",
-    "srl-tree/batch-across/shuttle",
-    "srl-tree/pair-acquire-shared-batch/loom/weak",
-    "srl-tree/pair-acquire-upgradable-batch/loom/weak",
-    "srl-tree/pair-batch-append/loom",
-    "srl-tree/pair-deadline-batch/loom/weak",
-    // Wide requests that wait, or are waited for.
-    "srl-gate/pair-acquire-exclusive-append/loom/weak",
-    "srl-gate/pair-acquire-shared-append/loom/weak",
-    "srl-gate/pair-acquire-upgradable-append/loom/weak",
-    "srl-gate/pair-deadline-append/loom/weak",
-    "srl-gate/pair-deadline-split/loom/weak",
-];
-
-/// Those that do not end in ten minutes: the full run does not search them whole either. Two requests of two segments each, which wait for each other through words, gate and entries, with all stale loads.
-/// The other mode of loom and shuttle search the same programs to their end.
-const ENDLESS: &[&str] = &[
-    "srl-array/batch-across/loom/weak",
-    "srl-packed/batch-across/loom/weak",
-    "srl-tree/batch-across/loom/weak",
-    // A whole journal, in every mode. Each of the machines it is made of is searched to its end.
-    "journal/close",
-    "journal/commit",
-    "journal/next",
-];
-
-/// Preemptions in those.
-const FEW_PREEMPTIONS: u64 = 3;
-
-/// Programs of which a search has over 500 executions or so, and under faults as often again as there are plans, and smaller ones that those bring along: beginnings of
-/// names. Single faults are searched with few preemptions, and without bound in the full run; double ones with few.
-const COSTLY: &[&str] = &[
-    "journal-submission/beside-a-failure",
-    "journal-submission/help",
-    "packed-word/exclusion-whole-word",
-    "rw-counter/cancel-reader",
-    "rw-distributed/",
-    "srl-array/batch",
-    "srl-array/cancel-reader",
-    "srl-array/downgrade-writer",
-    "srl-gate/",
-    "srl-packed/batch",
-    "srl-packed/bounded-overtaking",
-    "srl-packed/cancel",
-    "srl-packed/downgrade-writer",
-    "srl-packed/shrink-keeps",
-    "srl-packed/split-keeps",
-    "srl-packed/upgrade-readers",
-    "srl-packed/visibility",
-    "srl-packed/wakeup",
-    "srl-tree/",
-];
-
-/// Those of these of which it has many thousand, the smaller modes of two programs among them: none is searched without bound under faults.
-const TOO_COSTLY: &[&str] = &[
-    "srl-gate/batch-across",
-    "srl-gate/cancel/loom/weak",
-    "srl-gate/cancel-shared/loom/weak",
-    "srl-gate/exclusion",
-    "srl-gate/split-wakes/loom/weak",
-    "srl-tree/cancel-reader/loom/weak",
-    "srl-tree/reclamation",
-];
-
-/// Preemptions of costly programs under faults.
-const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
-
-/// Every row, the long ones too.
-pub fn jobs() -> Vec<Job> {
-    jobs_of(|_| true)
+/// What to do with a search that is not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unrecorded {
+    /// Search it up to a number of preemptions.
+    Bounded,
+    /// Search it to its end: to see, within a limit, whether that can be done.
+    Whole,
 }
 
-/// The row of this name, without planning all the others: a process that runs one row needs no more.
-pub fn job(name: &str) -> Option<Job> {
-    let beginning = |it: &Program| format!("{}/{}/", it.primitive, it.property);
-    let mut rows = jobs_of(|it| name.starts_with(&beginning(it))).into_iter();
-    rows.find(|job| job.name() == name)
-}
-
-/// The rows of some programs.
-fn jobs_of(chosen: impl Fn(&Program) -> bool) -> Vec<Job> {
-    let programs = programs();
-    let is_drawn = |it: &&Program| matches!(it.run, Run::Once(_)) && !it.is_searched();
-    let mut drawn: HashMap<&str, u64> = HashMap::new();
-    for program in programs.iter().filter(is_drawn) {
-        *drawn.entry(program.primitive).or_default() += 1;
-    }
-    let beside = |it: &Program| drawn.get(it.primitive).copied().unwrap_or_default();
-    let chosen = programs.iter().filter(|it| chosen(it));
-    chosen.flat_map(|it| rows(it, beside(it))).collect()
-}
-
-/// The rows of a program, of a primitive that has so many programs under random schedules alone.
-fn rows(program: &Program, drawn: u64) -> Vec<Job> {
-    let row = |mode, bound| Job {
-        program: program.clone(),
-        mode,
-        bound,
-        faults: 0,
-        long: false,
-    };
-    let long = |job| Job { long: true, ..job };
-    match program.run {
-        Run::Histories(_) => {
-            let drawn = |mode| row(mode, Some(history::SCHEDULES));
-            vec![drawn(Mode::Random), drawn(Mode::Pct)]
-        }
-        Run::Scenarios(scenarios) if scenarios.alphabet == Alphabet::Core => {
-            let all = if linear::ENDLESS.contains(&program.primitive) {
-                let schedules = scenarios.count(scenarios.operations) as u64 * linear::OF_EACH;
-                row(Mode::Random, Some(schedules))
-            } else {
-                row(Mode::Dfs, None)
+/// Returns every row of a binary's suites, the long ones too.
+pub fn jobs(description: &Description, counts: &Counts, unrecorded: Unrecorded) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for suite in &description.suites {
+        let is_drawn = |it: &&ProgramInfo| it.kind == Kind::Once && !it.is_searched();
+        let drawn = suite.programs.iter().filter(is_drawn).count() as u64;
+        for program in &suite.programs {
+            let planner = Planner {
+                program: Arc::new(program.clone()),
+                counts,
+                unrecorded,
             };
-            vec![row(Mode::Dfs, None), long(all)]
+            planner.rows(drawn, &mut jobs);
         }
-        Run::Scenarios(_) => {
-            let drawn = |schedules| row(Mode::Random, Some(schedules));
-            vec![
-                drawn(linear::SCHEDULES),
-                long(drawn(linear::MANY_SCHEDULES)),
-            ]
-        }
-        Run::Twin(_) => vec![row(Mode::Ltl, None)],
-        Run::Once(_) if !program.is_searched() => {
-            let modes = [Mode::Random, Mode::Pct, Mode::Urw];
-            let many = MANY_SCHEDULES.div_ceil(drawn * modes.len() as u64);
-            let both = |mode| [row(mode, Some(SCHEDULES)), long(row(mode, Some(many)))];
-            modes.into_iter().flat_map(both).collect()
-        }
-        Run::Once(_) => searches(program, row),
     }
+    jobs
 }
 
-/// The rows of a program of at most three threads.
-fn searches(program: &Program, row: impl Fn(Mode, Option<u64>) -> Job) -> Vec<Job> {
-    let mut rows = Vec::new();
-    let exact = program.threads <= 2 || program.expected.is_some();
-    for mode in [Mode::Weak, Mode::RmwLoad] {
-        let whole = row(mode, None);
-        let (is_long, is_endless) = (whole.is_among(LONG), whole.is_among(ENDLESS));
-        let bound = match exact {
-            true if is_long || is_endless => Some(FEW_PREEMPTIONS),
-            true => None,
-            false => Some(PREEMPTIONS),
-        };
-        rows.push(row(mode, bound));
-        let unbounded = mode == Mode::Weak && UNBOUNDED.contains(&program.property);
-        if is_long || !exact && unbounded {
-            rows.push(Job {
-                long: true,
-                ..whole
-            });
-        }
-        if program.meets_faults() {
-            rows.extend(under_faults(row(mode, bound)));
+/// The rows of one program.
+struct Planner<'a> {
+    program: Arc<ProgramInfo>,
+    counts: &'a Counts,
+    unrecorded: Unrecorded,
+}
+
+impl Planner<'_> {
+    fn row(&self, mode: Mode, bound: Option<u64>) -> Job {
+        Job {
+            program: self.program.clone(),
+            mode,
+            bound,
+            faults: 0,
+            long: false,
         }
     }
-    // Shuttle adds interleavings; what a fault changes, the two modes of loom show.
-    if !program.faults.is_empty() {
-        return rows;
-    }
-    let whole = row(Mode::Dfs, None);
-    let (is_long, is_endless) = (whole.is_among(LONG), whole.is_among(ENDLESS));
-    if exact && !is_long && !is_endless {
-        rows.push(whole);
-        return rows;
-    }
-    rows.push(row(Mode::Random, Some(SCHEDULES)));
-    rows.push(row(Mode::Pct, Some(SCHEDULES)));
-    if is_long {
-        rows.push(Job {
+
+    fn long(&self, mode: Mode, bound: Option<u64>) -> Job {
+        Job {
             long: true,
-            ..whole
-        });
-    }
-    rows
-}
-
-/// The rows of a search under single and double faults.
-fn under_faults(plain: Job) -> Vec<Job> {
-    let is_costly = plain.bound.is_some() || plain.is_among(COSTLY);
-    let has_long = plain.bound.is_none() && !plain.is_among(TOO_COSTLY);
-    let row = |faults, bound, long| Job {
-        faults,
-        bound,
-        long,
-        ..plain.clone()
-    };
-    let few = Some(PREEMPTIONS_UNDER_FAULTS);
-    if plain.program.property.starts_with("pair-") {
-        // A deadline passes in no other row.
-        let mut performed = plain.program.performs.iter().flatten();
-        let waits = performed.any(|it| *it == Operation::Deadline);
-        return vec![row(1, few, !waits), row(2, few, true)];
-    }
-    match is_costly {
-        false => vec![row(1, None, false), row(2, None, true)],
-        true if has_long => vec![row(1, few, false), row(1, None, true), row(2, few, true)],
-        true => vec![row(1, few, false), row(2, few, true)],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    /// Those that checkers run: neither the checkers' own programs nor twins.
-    fn primitives(jobs: &[Job]) -> BTreeSet<&'static str> {
-        let is_ours =
-            |job: &&Job| job.program.primitive != "litmus" && job.mode.checker().cfg().is_some();
-        let ours = jobs.iter().filter(is_ours);
-        ours.map(|job| job.program.primitive).collect()
+            ..self.row(mode, bound)
+        }
     }
 
-    #[test]
-    fn each_primitive_has_three_threads_without_bound_in_the_full_run() {
-        let jobs = jobs();
-        let is_whole = |job: &&Job| {
-            job.long && job.program.threads == 3 && job.bound.is_none() && job.mode == Mode::Weak
-        };
-        let whole: BTreeSet<_> = jobs
-            .iter()
-            .filter(is_whole)
-            .map(|job| job.program.primitive)
-            .collect();
-        let missing: Vec<_> = primitives(&jobs).difference(&whole).copied().collect();
-        assert_eq!(missing, ["journal"]);
+    /// Adds the rows, of a suite with `drawn` programs that have random schedules alone.
+    fn rows(&self, drawn: u64, jobs: &mut Vec<Job>) {
+        match &self.program.kind {
+            Kind::Drawn { schedules } => {
+                let modes = [Mode::Random, Mode::Pct];
+                jobs.extend(modes.map(|mode| self.row(mode, Some(*schedules))));
+            }
+            Kind::Searched {
+                schedules_in_full_run,
+            } => {
+                jobs.push(self.row(Mode::Dfs, None));
+                jobs.push(match schedules_in_full_run {
+                    Some(schedules) => self.long(Mode::Random, Some(*schedules)),
+                    None => self.long(Mode::Dfs, None),
+                });
+            }
+            Kind::Sampled => {
+                jobs.push(self.row(Mode::Random, Some(SCHEDULES)));
+                jobs.push(self.long(Mode::Random, Some(SAMPLES_IN_FULL_RUN)));
+            }
+            Kind::Promela(_) => jobs.push(self.row(Mode::Ltl, None)),
+            Kind::Once if self.program.is_searched() => self.searches(jobs),
+            Kind::Once => {
+                let modes = [Mode::Random, Mode::Pct, Mode::Urw];
+                let many = SCHEDULES_IN_FULL_RUN.div_ceil(drawn * modes.len() as u64);
+                for mode in modes {
+                    jobs.push(self.row(mode, Some(SCHEDULES)));
+                    jobs.push(self.long(mode, Some(many)));
+                }
+            }
+        }
     }
 
-    #[test]
-    fn each_primitive_has_a_million_schedules_of_four_threads_or_more_in_the_full_run() {
-        let jobs = jobs();
-        for primitive in primitives(&jobs) {
-            let is_drawn = |job: &&Job| {
-                job.long && job.program.primitive == primitive && job.program.threads >= 4
+    /// Adds the rows of a program that is searched.
+    fn searches(&self, jobs: &mut Vec<Job>) {
+        let program = &self.program;
+        // A search of more threads ends only where its outcomes are known to be few.
+        let is_exact = program.threads <= 2 || program.expected.is_some();
+        for mode in [Mode::Weak, Mode::RmwLoad] {
+            let whole = self.row(mode, None);
+            let stated = program.bound(mode).map(|bound| bound.preemptions);
+            let bound = match stated {
+                Some(stated) => Some(stated),
+                None if is_exact => self.recorded_bound(&whole, PREEMPTIONS),
+                None => Some(PREEMPTIONS),
             };
-            let schedules: u64 = jobs
-                .iter()
-                .filter(is_drawn)
-                .filter_map(|job| job.bound)
-                .sum();
-            assert!(schedules >= MANY_SCHEDULES, "{primitive}: {schedules}");
+            jobs.push(self.row(mode, bound));
+            let is_long = is_exact && stated.is_none() && self.is_cut(&whole);
+            let three = !is_exact && program.whole_in_full_run && mode == Mode::Weak;
+            if is_long || three {
+                jobs.push(self.long(mode, None));
+            }
+            if program.meets_faults() {
+                self.under_faults(&whole, stated, bound.is_some(), jobs);
+            }
+        }
+        // Shuttle adds interleavings. What a stated fault changes, loom's two modes show.
+        if !program.faults.is_empty() {
+            return;
+        }
+        let is_bounded = !is_exact || program.bound(Mode::Dfs).is_some();
+        let long = self.long(Mode::Dfs, None);
+        let recorded = |job: &Job| self.counts.of(&job.name()).is_some();
+        let is_long = recorded(&long) && !recorded(&self.row(Mode::Dfs, None));
+        if !is_bounded && !is_long {
+            jobs.push(self.row(Mode::Dfs, None));
+            return;
+        }
+        let modes = [Mode::Random, Mode::Pct];
+        jobs.extend(modes.map(|mode| self.row(mode, Some(SCHEDULES))));
+        if !is_bounded {
+            jobs.push(long);
         }
     }
 
-    #[test]
-    fn nothing_is_listed_that_is_not_there() {
-        let jobs = jobs();
-        for beginning in [LONG, ENDLESS, COSTLY, TOO_COSTLY].concat() {
-            assert!(
-                jobs.iter().any(|job| job.name().starts_with(beginning)),
-                "{beginning}"
-            );
-        }
-        for property in UNBOUNDED {
-            assert!(
-                jobs.iter().any(|job| job.program.property == *property),
-                "{property}"
-            );
+    /// Returns the bound that the record has for a row; `few` if it has none.
+    fn recorded_bound(&self, job: &Job, few: u64) -> Option<u64> {
+        match self.counts.of(&job.name()) {
+            Some(count) => count.bound,
+            None => (self.unrecorded == Unrecorded::Bounded).then_some(few),
         }
     }
 
-    #[test]
-    fn each_primitive_has_three_threads_at_bound_three_or_more_in_both_modes_of_loom() {
-        let jobs = jobs();
-        let three = |job: &&Job| {
-            job.program.threads == 3
-                && job.bound.is_none_or(|bound| bound >= 3)
-                && job.faults == 0
-                && !job.long
+    /// Whether the record says that the search takes too long for the normal run.
+    fn is_cut(&self, whole: &Job) -> bool {
+        let recorded = self.counts.of(&whole.name());
+        recorded.is_some_and(|count| count.bound.is_some())
+    }
+
+    /// Adds the rows of a search under single and double faults.
+    fn under_faults(&self, plain: &Job, stated: Option<u64>, is_cut: bool, jobs: &mut Vec<Job>) {
+        let row = |faults, bound, long| Job {
+            faults,
+            bound,
+            long,
+            ..plain.clone()
         };
-        let there: BTreeSet<_> = jobs
-            .iter()
-            .filter(three)
-            .map(|job| (job.program.primitive, job.mode.name()))
-            .collect();
-        let pairs = primitives(&jobs)
-            .into_iter()
-            .flat_map(|it| [(it, "weak"), (it, "rmw-load")]);
-        let missing: Vec<_> = pairs.filter(|pair| !there.contains(pair)).collect();
-        // A whole journal's three threads are drawn alone: the machines it is made of are searched.
-        assert_eq!(missing, [("journal", "weak"), ("journal", "rmw-load")]);
+        let few = Some(PREEMPTIONS_UNDER_FAULTS);
+        let injection = self.program.injection;
+        if injection != Injection::Searched {
+            jobs.push(row(1, few, injection == Injection::Rare));
+            jobs.push(row(2, few, true));
+            return;
+        }
+        let bound = |job: Job| {
+            let bound = match stated {
+                Some(_) => few,
+                None => self.recorded_bound(&job, PREEMPTIONS_UNDER_FAULTS),
+            };
+            Job { bound, ..job }
+        };
+        let single = bound(row(1, None, false));
+        let executions = self.counts.of(&plain.name()).map(|count| count.executions);
+        let is_affordable = executions.is_some_and(|it| it <= TOO_COSTLY_UNDER_FAULTS);
+        let has_long = single.bound.is_some() && !is_cut && is_affordable;
+        jobs.push(single);
+        if has_long {
+            jobs.push(row(1, None, true));
+        }
+        jobs.push(bound(row(2, None, true)));
     }
 }

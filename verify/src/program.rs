@@ -1,160 +1,340 @@
-//! What can be explored: a property of a primitive, as a program of a few threads.
+//! Programs: what a suite runs.
 
-use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use spanlock_testkit::Driven;
+use proptest::strategy::Strategy;
+use spanlock_sync::thread;
 
-use crate::models::linear::{self, Scenarios};
-use crate::models::twins::{self, Twin};
-use crate::models::{
-    compact, history, journal, litmus, lock, logs, pairs, parts, powers, sections, segments, word,
-};
-use crate::pairs::Operation;
-use crate::plan::Mode;
+use crate::info::{Bound, Expected, Fault, Form, Injection, Kind, ProgramInfo, Promela};
+use crate::mode::Mode;
+use crate::oracles::linearizability::{Model, SCHEDULES_OF_EACH, Scenario, Scenarios};
+use crate::trace::perform;
+use crate::worlds::{self, Search};
 
-/// A property of a primitive, and the program that shows it.
+/// A property of a primitive, and the few threads that show it.
+///
+/// Most programs are written as a [scene](Self::scene) and its threads:
+///
+/// ```
+/// use spanlock_sync::atomic::{AtomicU32, Ordering::*};
+/// use spanlock_verify::{Program, note};
+///
+/// let program = Program::new("add", "two additions add up")
+///     .scene(|| AtomicU32::new(0))
+///     .thread(["add"], |count| note(format!("{}", count.fetch_add(1, Relaxed))))
+///     .thread(["add"], |count| note(format!("{}", count.fetch_add(1, Relaxed))))
+///     .at_end(|count| assert_eq!(count.load(Relaxed), 2));
+/// ```
 #[derive(Clone)]
 pub struct Program {
-    /// The lock, `rw-word`, or `litmus`.
-    pub primitive: &'static str,
-    /// The property's name: `exclusion`.
-    pub property: &'static str,
-    /// What it says, in a line.
-    pub claim: &'static str,
-    /// Threads, main included.
-    pub threads: u32,
-    /// Operations of all threads together.
-    pub operations: u32,
-    /// What each thread performs of what its primitive does, main first: see [`crate::pairs`]. Empty if it does not say.
-    pub performs: Vec<Vec<Operation>>,
-    /// Faults without which it would be another program. Those of a lock are none of them: they are sought ([`crate::plan::Job::faults`]).
-    pub faults: &'static [Fault],
-    /// The exact outcomes, where they are the point.
-    pub expected: Option<Arc<Expected>>,
-    /// What runs.
-    pub run: Run,
+    pub(crate) info: ProgramInfo,
+    pub(crate) body: Body,
 }
 
-impl Program {
-    /// Whether it is to be run under all faults that it can meet: not litmus programs, in whose outcomes they are part, and not
-    /// where more threads meet more than can be searched.
-    pub fn meets_faults(&self) -> bool {
-        self.threads == 2 && self.expected.is_none() && self.faults.is_empty()
-    }
-
-    /// With what each thread performs, main first.
-    pub(crate) fn performs<const N: usize>(self, performs: [&[Operation]; N]) -> Self {
-        let performs = performs.map(<[_]>::to_vec).into();
-        Program { performs, ..self }
-    }
-
-    /// Whether it is searched, to its end or to a number of preemptions, and not under random schedules alone.
-    pub fn is_searched(&self) -> bool {
-        matches!(self.run, Run::Once(_)) && (self.threads <= 3 || self.expected.is_some())
-    }
-}
-
-/// What an exploration runs.
+/// What a program runs.
 #[derive(Clone)]
-pub enum Run {
+#[cfg_attr(not(spanlock_shuttle), allow(dead_code))]
+pub(crate) enum Body {
+    /// Nothing that this process can run: a Promela model, or a program that is not complete.
+    None,
     /// One program: this is an execution of it.
     Once(Arc<dyn Fn() + Send + Sync>),
-    /// Many random programs, for a fresh lock each time.
-    Histories(fn() -> Driven),
-    /// Many generated programs, each searched, and judged by what its threads saw.
-    Scenarios(Scenarios),
-    /// A model of its own, which Spin searches.
-    Twin(&'static Twin),
+    /// Many programs: this explores them, and returns how many scenarios and histories there were.
+    Many(Arc<Explore>),
 }
 
-/// The outcomes that a litmus program must show, as [`crate::trace`] writes them.
-#[derive(Clone, Debug, Default)]
-pub struct Expected {
-    /// What the memory model allows.
-    pub allowed: BTreeSet<String>,
-    /// How modes are known to deviate from that.
-    pub deviations: HashMap<Mode, Deviation>,
-}
+type Explore = dyn Fn(&Search) -> Option<(u64, u64)> + Send + Sync;
 
-/// How a mode deviates from what is allowed.
-#[derive(Clone, Debug, Default)]
-pub struct Deviation {
-    /// Allowed outcomes that it does not show.
-    pub misses: BTreeSet<String>,
-    /// Outcomes that it shows, and that are not allowed.
-    pub adds: BTreeSet<String>,
-}
+/// Operations that random programs perform in all, at the least.
+const DRAWN_OPERATIONS: u64 = 1_000_000;
 
-impl Expected {
-    /// What `mode` shows: no more, and no less.
-    pub fn shown_by(&self, mode: Mode) -> BTreeSet<&str> {
-        let mut shown: BTreeSet<_> = self.allowed.iter().map(String::as_str).collect();
-        if let Some(deviation) = self.deviations.get(&mode) {
-            shown.retain(|outcome| !deviation.misses.contains(*outcome));
-            shown.extend(deviation.adds.iter().map(String::as_str));
+/// Random schedules of each random program.
+const SCHEDULES_OF_DRAWN: u64 = 40;
+
+impl Program {
+    /// Creates a program that shows a property. `claim` says in a line what that is.
+    pub fn new(name: impl Into<String>, claim: impl Into<String>) -> Self {
+        Program {
+            info: ProgramInfo {
+                name: name.into(),
+                claim: claim.into(),
+                threads: 1,
+                has_facade: true,
+                ..ProgramInfo::default()
+            },
+            body: Body::None,
         }
-        shown
     }
-}
 
-/// One fault in every execution: the `nth` of its kind, from 0, that `thread` comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// What goes wrong.
-    pub kind: FaultKind,
-    /// In which thread; main is 0.
-    pub thread: usize,
-    /// Where.
-    pub nth: u32,
-}
-
-/// What can go wrong without anybody's fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
-    /// A weak compare-exchange fails although the value is the expected one.
-    WeakCas,
-    /// A sleep ends although nobody woke it.
-    SpuriousWake,
-    /// A deadline passes.
-    TimeOut,
-}
-
-impl Fault {
-    /// A fault in every execution.
-    pub const fn new(kind: FaultKind, thread: usize, nth: u32) -> Self {
-        Fault { kind, thread, nth }
+    /// Sets what is shared by the threads: `make` runs at the start of each execution.
+    pub fn scene<T: Send + Sync + 'static>(
+        self,
+        make: impl Fn() -> T + Send + Sync + 'static,
+    ) -> Scene<T> {
+        Scene {
+            program: self,
+            make: Arc::new(make),
+            threads: Vec::new(),
+            at_end: None,
+        }
     }
-}
 
-/// As the door writes an occasion for it.
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            FaultKind::WeakCas => "weak-cas",
-            FaultKind::SpuriousWake => "spurious-wake",
-            FaultKind::TimeOut => "time-out",
+    /// Sets the code of an execution, which starts its threads itself (by
+    /// [`spanlock_sync::thread`]). State [`threads`](Self::threads), and call
+    /// [`perform`](crate::perform) for what [`performs`](Self::performs) says.
+    pub fn run(mut self, run: impl Fn() + Send + Sync + 'static) -> Self {
+        self.body = Body::Once(Arc::new(run));
+        self
+    }
+
+    /// Sets the number of threads, the main thread included.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.info.threads = threads as u32;
+        self
+    }
+
+    /// Sets the number of operations of all threads together, for reports.
+    pub fn operations(mut self, operations: usize) -> Self {
+        self.info.operations = operations as u32;
+        self
+    }
+
+    /// Sets the operations that each thread performs, the main thread first; and so the number of
+    /// threads and of operations.
+    pub fn performs<T, O>(mut self, threads: T) -> Self
+    where
+        T: IntoIterator<Item = O>,
+        O: IntoIterator<Item: Into<String>>,
+    {
+        let threads = threads.into_iter();
+        let performs = threads.map(|ops| ops.into_iter().map(Into::into).collect());
+        self.info.performs = performs.collect();
+        let operations = self.info.performs.iter().map(Vec::len).sum();
+        let threads = self.info.performs.len();
+        self.threads(threads).operations(operations)
+    }
+
+    /// Adds a fault that belongs to the program: it runs with it in loom's modes, and fails if no
+    /// execution comes to it.
+    pub fn fault(mut self, fault: Fault) -> Self {
+        self.info.faults.push(fault);
+        self
+    }
+
+    /// States the exact outcomes, for a litmus program.
+    pub fn expects(mut self, expected: Expected) -> Self {
+        self.info.expected = Some(expected);
+        self
+    }
+
+    /// Bounds the search to a number of preemptions, because of `reason`.
+    pub fn bounded(self, preemptions: u64, reason: impl Into<String>) -> Self {
+        self.with_bound(None, preemptions, reason.into())
+    }
+
+    /// Bounds the search in one mode to a number of preemptions, because of `reason`.
+    pub fn bounded_in(self, mode: Mode, preemptions: u64, reason: impl Into<String>) -> Self {
+        self.with_bound(Some(mode), preemptions, reason.into())
+    }
+
+    fn with_bound(mut self, mode: Option<Mode>, preemptions: u64, reason: String) -> Self {
+        self.info.bounds.push(Bound {
+            mode,
+            preemptions,
+            reason,
+        });
+        self
+    }
+
+    /// Sets how the program is run under fault injection.
+    pub fn injection(mut self, injection: Injection) -> Self {
+        self.info.injection = injection;
+        self
+    }
+
+    /// Has the full run search a program of three threads without bound, in loom's weak mode.
+    pub fn whole_in_full_run(mut self) -> Self {
+        self.info.whole_in_full_run = true;
+        self
+    }
+
+    /// Says that the code takes its atomics and threads from the checker itself: see
+    /// [`Suite::without_facade`](crate::Suite::without_facade).
+    pub fn without_facade(mut self) -> Self {
+        self.info.has_facade = false;
+        self.injection(Injection::None)
+    }
+
+    /// As a form of a known bug, with `-suffix` behind its name.
+    pub(crate) fn in_form(mut self, suffix: &str, form: Form) -> Self {
+        self.info.name = format!("{}-{suffix}", self.info.name);
+        self.info.form = Some(form);
+        self.injection(Injection::None)
+    }
+
+    /// Sets a Promela model, which Spin searches: a file of the package, relative to its folder,
+    /// and the macros that each inject a bug into it.
+    pub fn promela(mut self, file: &str, bugs: &[&str]) -> Self {
+        self.info.kind = Kind::Promela(Promela {
+            file: file.to_owned(),
+            bugs: bugs.iter().map(ToString::to_string).collect(),
+        });
+        self
+    }
+
+    /// Runs random programs instead of one: a million operations in all, each program under random
+    /// schedules, and a failing one reduced.
+    ///
+    /// `strategy` runs in an execution, so that it may create the object under test to see what it
+    /// can do. `run` executes a drawn program, panics if something is wrong, and returns how many
+    /// operations were performed. At most `threads` threads run, the main thread included.
+    pub fn drawn<S: Strategy + Send + Sync + 'static>(
+        mut self,
+        threads: usize,
+        strategy: impl Fn() -> S + Send + Sync + 'static,
+        run: impl Fn(&S::Value) -> u64 + Send + Sync + 'static,
+    ) -> Self
+    where
+        S::Value: Clone + Send + Sync,
+    {
+        self.info.kind = Kind::Drawn {
+            schedules: SCHEDULES_OF_DRAWN,
         };
-        write!(f, "{kind}@{}.{}", self.thread, self.nth)
+        let (strategy, run) = (Arc::new(strategy), Arc::new(run));
+        self.body = Body::Many(Arc::new(move |search| {
+            worlds::drawn(search, &strategy, &run, DRAWN_OPERATIONS);
+            None
+        }));
+        self.threads(threads).operations(DRAWN_OPERATIONS as usize)
+    }
+
+    /// Runs generated scenarios of `model` instead of one program, and judges each history: see
+    /// [`crate::oracles::linearizability`].
+    pub fn linearizable<M: Model>(mut self, model: M, scenarios: Scenarios) -> Self {
+        let (threads, operations) = match scenarios {
+            Scenarios::All { in_full_run, .. } => (2, in_full_run),
+            Scenarios::Sampled {
+                threads,
+                operations,
+            } => (threads, operations),
+        };
+        self.info.kind = match scenarios {
+            Scenarios::All {
+                in_full_run,
+                schedules,
+                ..
+            } => Kind::Searched {
+                schedules_in_full_run: schedules.map(|schedules| {
+                    Scenario::count_of_two(&model, in_full_run) as u64 * schedules
+                }),
+            },
+            Scenarios::Sampled { .. } => Kind::Sampled,
+        };
+        let model = Arc::new(model);
+        self.body = Body::Many(Arc::new(move |search| {
+            Some(worlds::scenarios(
+                search,
+                &model,
+                scenarios,
+                SCHEDULES_OF_EACH,
+            ))
+        }));
+        self.threads(threads).operations(threads * operations)
+    }
+
+    /// Returns the program without its code.
+    pub fn info(&self) -> &ProgramInfo {
+        &self.info
     }
 }
 
-/// Every program.
-pub fn programs() -> Vec<Program> {
-    let mut programs = litmus::programs();
-    programs.extend(word::programs());
-    programs.extend(lock::programs());
-    programs.extend(powers::programs());
-    programs.extend(sections::programs());
-    programs.extend(segments::programs());
-    programs.extend(parts::programs());
-    programs.extend(journal::programs());
-    programs.extend(compact::programs());
-    programs.extend(logs::programs());
-    programs.extend(history::programs());
-    programs.extend(linear::programs());
-    programs.extend(twins::programs());
-    programs.extend(pairs::programs(&programs));
-    programs
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.info.fmt(f)
+    }
+}
+
+/// A program whose threads share a `T`.
+#[must_use = "a scene is a program once it is added to a suite"]
+pub struct Scene<T> {
+    program: Program,
+    make: Arc<dyn Fn() -> T + Send + Sync>,
+    threads: Vec<Thread<T>>,
+    at_end: Option<Code<T>>,
+}
+
+type Code<T> = Arc<dyn Fn(&T) + Send + Sync>;
+
+struct Thread<T> {
+    performs: Vec<String>,
+    code: Code<T>,
+}
+
+impl<T> Clone for Thread<T> {
+    fn clone(&self) -> Self {
+        Thread {
+            performs: self.performs.clone(),
+            code: self.code.clone(),
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Scene<T> {
+    /// Adds a thread. The first is the main thread, which costs a search less than a further one.
+    /// `performs` names the operations that `code` performs, for the table of pairs.
+    pub fn thread<O>(mut self, performs: O, code: impl Fn(&T) + Send + Sync + 'static) -> Self
+    where
+        O: IntoIterator<Item: Into<String>>,
+    {
+        self.threads.push(Thread {
+            performs: performs.into_iter().map(Into::into).collect(),
+            code: Arc::new(code),
+        });
+        self
+    }
+
+    /// Sets what the main thread does when all threads have ended.
+    pub fn at_end(mut self, code: impl Fn(&T) + Send + Sync + 'static) -> Self {
+        self.at_end = Some(Arc::new(code));
+        self
+    }
+}
+
+impl<T> Thread<T> {
+    fn work(&self, scene: &T) {
+        (self.code)(scene);
+        self.performs.iter().for_each(perform);
+    }
+}
+
+impl<T: Send + Sync + 'static> From<Scene<T>> for Program {
+    fn from(scene: Scene<T>) -> Self {
+        let Scene {
+            program,
+            make,
+            threads,
+            at_end,
+        } = scene;
+        let performs: Vec<_> = threads.iter().map(|it| it.performs.clone()).collect();
+        let threads: Arc<[Thread<T>]> = threads.into();
+        let run = move || {
+            let scene = Arc::new(make());
+            let spawn = |i: usize| {
+                let (scene, threads) = (scene.clone(), threads.clone());
+                thread::spawn(move || threads[i].work(&scene))
+            };
+            let others: Vec<_> = (1..threads.len()).map(spawn).collect();
+            if let Some(main) = threads.first() {
+                main.work(&scene);
+            }
+            for other in others {
+                other.join().expect("a thread panicked");
+            }
+            if let Some(at_end) = &at_end {
+                at_end(&scene);
+            }
+        };
+        program.performs(performs).run(run)
+    }
 }

@@ -1,15 +1,20 @@
-//! What happened in an execution: for a failure the order of events, and for the comparison of checkers the outcome,
-//! which is what each thread saw. (The order of events of different threads is no outcome: a checker that reduces
-//! partial orders explores one of several orders that nobody can tell apart.)
+//! What happened in an execution.
 //!
-//! Plain std state that no checker sees: both run the threads of an execution on one system thread, one at a
-//! time, so the order of notes is the order of the execution, and noting adds no scheduling point.
+//! A failure shows the events in their order. The comparison of checkers uses the *outcome*: what
+//! each thread saw. The order of events of different threads is no outcome, since a checker that
+//! reduces partial orders explores one of several orders that no thread can tell apart.
+//!
+//! This is plain std state that no checker sees. Both checkers run the threads of an execution on
+//! one system thread, one at a time, so the order of notes is the order of the execution, and
+//! noting adds no scheduling point.
+
+// Without a checker nothing is executed, and so nothing is asked for what was noted.
+#![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::pairs::Operation;
-use crate::row::Overtaking;
+use crate::rows::row::Overtaking;
 
 static EVENTS: Mutex<Vec<(usize, String)>> = Mutex::new(Vec::new());
 static PERFORMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -21,83 +26,101 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Forgets the events of the execution before.
-pub fn begin() {
+pub(crate) fn begin() {
     lock(&EVENTS).clear();
 }
 
-/// Who notes what is so when all threads have ended.
-pub const END: usize = usize::MAX;
+/// Stands for the time after all threads have ended.
+const END: usize = usize::MAX;
 
-/// What `who` does next, for those who read the interleaving. No event.
-pub fn remark(who: usize, what: &str) {
+/// Adds a remark of `thread` to the steps that a replay shows. It is no part of the outcome.
+pub fn remark(thread: usize, what: &str) {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
-    spanlock_sync::check::remark(who, what);
-    let _ = (who, what);
+    spanlock_sync::check::remark(thread, what);
+    let _ = (thread, what);
 }
 
-/// Notes that `who` did `what`.
-pub fn note(who: usize, what: impl Into<String>) {
+/// Notes what the calling thread saw: a part of the outcome.
+pub fn note(what: impl Into<String>) {
+    note_as(me(), what);
+}
+
+/// Notes what `thread` saw.
+pub fn note_as(thread: usize, what: impl Into<String>) {
     let what = what.into();
-    remark(if who == END { 0 } else { who }, &what);
-    lock(&EVENTS).push((who, what));
+    remark(thread, &what);
+    lock(&EVENTS).push((thread, what));
 }
 
-/// An operation has been finished: the steps until the next one count anew ([`crate::plan::Job::step_bound`]).
+/// Notes what is so when all threads have ended.
+pub fn note_at_end(what: impl Into<String>) {
+    let what = what.into();
+    remark(0, &what);
+    lock(&EVENTS).push((END, what));
+}
+
+fn me() -> usize {
+    spanlock_sync::thread::index()
+}
+
+/// Ends an operation of the program: the bound on steps counts anew from here
+/// ([`Suite::step_bound`](crate::Suite::step_bound)).
 pub fn finished() {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::finished();
 }
 
-/// A later arrival has tried to pass one that waits; `passes` is how many now have, of at most `bound`.
+/// Notes that an arrival has tried to overtake a waiter; `passes` is how many now have, of at most
+/// `bound`.
 ///
 /// # Panics
 /// They are more.
-pub fn pass(passed: bool, passes: u32, bound: u32) {
-    assert!(passes <= bound, "{passes} passed one that waits");
-    let mut overtaking = OVERTAKING.lock().unwrap_or_else(PoisonError::into_inner);
+pub fn overtake(passed: bool, passes: u32, bound: u32) {
+    assert!(passes <= bound, "{passes} arrivals overtook a waiter");
+    let mut overtaking = lock(&OVERTAKING);
     let seen = overtaking.get_or_insert_default();
     seen.bound = bound;
     seen.most = seen.most.max(passes);
     seen.refused |= !passed;
 }
 
-/// What was seen of passing so far; none if nobody tried.
-pub fn overtaking() -> Option<Overtaking> {
-    *OVERTAKING.lock().unwrap_or_else(PoisonError::into_inner)
+/// Returns what was seen of overtaking so far; none if no arrival tried.
+pub(crate) fn overtaking() -> Option<Overtaking> {
+    *lock(&OVERTAKING)
 }
 
-/// Says that the calling thread has done this, in this execution at least: what a program claims, it must have done at the end of the search. It is [`finished`].
-pub fn perform(operation: Operation) {
-    let me = spanlock_sync::thread::index();
-    lock(&PERFORMED).insert(performed_by(me, operation));
+/// Notes that the calling thread has performed an operation, and [ends](finished) it. By the end
+/// of the search each thread must have performed what its program says.
+pub fn perform(operation: impl AsRef<str>) {
+    lock(&PERFORMED).insert(performed_by(me(), operation.as_ref()));
     finished();
 }
 
-/// As [`perform`]ed operations are written: `1:cancel`.
-pub fn performed_by(thread: usize, operation: Operation) -> String {
+/// Returns how a performed operation is written: `1:cancel`.
+pub(crate) fn performed_by(thread: usize, operation: &str) -> String {
     format!("{thread}:{operation}")
 }
 
-/// Every operation so far, and who did it.
-pub fn performed() -> Vec<String> {
+/// Returns every operation so far, and the thread that performed it.
+pub(crate) fn performed() -> Vec<String> {
     lock(&PERFORMED).iter().cloned().collect()
 }
 
 /// Ends an execution: what each thread saw is an outcome.
-pub fn end() {
+pub(crate) fn end() {
     let mut events = lock(&EVENTS).clone();
     // Stable: the order within a thread stays.
     events.sort_by_key(|&(who, _)| who);
     lock(&OUTCOMES).insert(text(&events));
 }
 
-/// The events of the execution so far, in order: what led to a failure.
-pub fn events() -> String {
+/// Returns the events of the execution so far, in order: what led to a failure.
+pub(crate) fn events() -> String {
     text(&lock(&EVENTS))
 }
 
-/// Every outcome so far.
-pub fn outcomes() -> Vec<String> {
+/// Returns every outcome so far.
+pub(crate) fn outcomes() -> Vec<String> {
     lock(&OUTCOMES).iter().cloned().collect()
 }
 

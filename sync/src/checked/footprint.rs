@@ -84,6 +84,7 @@ const NUMBERING: u64 = NO_THREADS | (1 << 32);
 const ORDER: u64 = NUMBERING + 1;
 
 thread_local! {
+    static OPERATIONS: Cell<u64> = const { Cell::new(0) };
     static RECORDING: Cell<bool> = const { Cell::new(false) };
     static WATCH: Cell<Option<Watch>> = const { Cell::new(None) };
     static TOUCHED: RefCell<Vec<Touch>> = const { RefCell::new(Vec::new()) };
@@ -113,12 +114,21 @@ pub fn take_locking() -> Option<u64> {
     LOCKING.take()
 }
 
+/// Counts the operations on objects of the facade since the process began. 0 at the end means that
+/// the code under test does not use the facade.
+pub(crate) fn operations() -> u64 {
+    OPERATIONS.get()
+}
+
 /// Starts the numbers anew.
 pub(crate) fn begin_execution() {
     MADE.with_borrow_mut(Vec::clear);
 }
 
 fn touch(object: u64, access: Access, part: Part) {
+    if object & NO_THREADS == 0 {
+        OPERATIONS.set(OPERATIONS.get() + 1);
+    }
     if !RECORDING.get() {
         return;
     }

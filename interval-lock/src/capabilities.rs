@@ -1,0 +1,129 @@
+//! The capabilities of an [`IntervalLock`]: downgrade, upgrade, shrink, split, and batches. Each of
+//! them changes one request under the mutex, and with it exactly the counts that this affects
+//! (IL-I1 in [`crate::requests`]).
+
+use alloc::vec::Vec;
+
+use spanlock_range_lock::{
+    Access, RangeError, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
+    RawRangeLockUpgrade, RawRangeLockUpgradeWait, Span, Token, TryLockError,
+};
+use spanlock_sync::Park;
+
+use crate::lock::{IntervalLock, finish, index, token};
+use crate::requests::{Requests, Wakes};
+
+// SAFETY: the hold stays in the tree and only its access changes, so no writer comes in between
+// (IL-I2). Every later hold of part of it is granted later under the mutex, including the readers
+// that this call admits.
+unsafe impl<P: Park> RawRangeLockDowngrade for IntervalLock<P> {
+    unsafe fn downgrade(&self, _span: Span, _from: Access, to: Access, token: Token) -> Token {
+        let mut wakes = Wakes::default();
+        let mut requests = self.core.requests();
+        requests.downgrade(index(token), to, &mut wakes);
+        finish(requests, wakes);
+        token
+    }
+}
+
+// SAFETY: the hold stays in the tree, with an access that conflicts with every writer, so none
+// comes in between (IL-I2). A failed try changes nothing.
+unsafe impl<P: Park> RawRangeLockUpgrade for IntervalLock<P> {
+    unsafe fn try_upgrade(&self, _span: Span, _from: Access, token: Token) -> Result<Token, Token> {
+        let upgraded = self.core.requests().try_upgrade(index(token));
+        upgraded.then_some(token).ok_or(token)
+    }
+}
+
+// SAFETY: as above. While it waits it is in the tree as `Upgrading`, and no conflicting grant
+// overtakes it (IL-I3).
+unsafe impl<P: Park> RawRangeLockUpgradeWait for IntervalLock<P> {
+    unsafe fn upgrade(&self, _span: Span, token: Token) -> Token {
+        let mut requests = self.core.requests();
+        if !requests.upgrade(index(token)) {
+            Self::WAIT(&self.core, requests, index(token));
+        }
+        token
+    }
+}
+
+// SAFETY: the kept part is in the tree before and after, and the change happens under the mutex, so
+// no other thread sees an intermediate state.
+unsafe impl<P: Park> RawRangeLockSplit for IntervalLock<P> {
+    unsafe fn shrink(&self, _span: Span, _access: Access, held: Token, keep: Span) -> Token {
+        let mut wakes = Wakes::default();
+        let mut requests = self.core.requests();
+        requests.shrink(index(held), keep, &mut wakes);
+        finish(requests, wakes);
+        held
+    }
+
+    unsafe fn split(&self, span: Span, _access: Access, held: Token, at: u64) -> (Token, Token) {
+        let part = |range| match Span::new(range) {
+            Ok(Some(part)) => part,
+            _ => panic!("{at} does not lie within {span:?}"),
+        };
+        let (low, high) = (part(span.start()..at), part(at..span.end()));
+        let high = self.core.requests().split(index(held), low, high);
+        (held, token(high))
+    }
+}
+
+// SAFETY: a batch enters the tree in one critical section of the mutex, and is one request there.
+// It is held as a whole, or waits as a whole for requests before it (IL-I2, IL-I4).
+unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
+    unsafe fn lock_batch(
+        &self,
+        batch: &[(Span, Access)],
+        tokens: &mut Vec<Token>,
+    ) -> Result<(), RangeError> {
+        // Reserve first: if this panics, no hold has been taken that would lose its token.
+        tokens.reserve(batch.len());
+        let mut requests = self.core.requests();
+        if !hold_all(&mut requests, batch, tokens) {
+            let mut leader = None;
+            requests.queue_all(batch, |index| {
+                leader.get_or_insert(index);
+                tokens.push(token(index));
+            });
+            if let Some(leader) = leader {
+                Self::WAIT(&self.core, requests, leader);
+            }
+        }
+        self.core.counters.acquisitions(batch.len());
+        Ok(())
+    }
+
+    unsafe fn try_lock_batch(
+        &self,
+        batch: &[(Span, Access)],
+        tokens: &mut Vec<Token>,
+    ) -> Result<(), TryLockError> {
+        tokens.reserve(batch.len());
+        if !hold_all(&mut self.core.requests(), batch, tokens) {
+            return Err(TryLockError::WouldBlock);
+        }
+        self.core.counters.acquisitions(batch.len());
+        Ok(())
+    }
+}
+
+/// Takes every span, if no span is blocked; returns whether it did.
+fn hold_all(requests: &mut Requests, batch: &[(Span, Access)], tokens: &mut Vec<Token>) -> bool {
+    let free = (batch.iter()).all(|&(span, access)| requests.admits(span, access));
+    if free {
+        let held = batch.iter().map(|&(span, how)| requests.hold(span, how));
+        tokens.extend(held.map(token));
+    }
+    free
+}
+
+#[cfg(feature = "statistics")]
+impl<P: Park> spanlock_range_lock::RawRangeLockStatistics for IntervalLock<P> {
+    /// Returns the lock's statistics.
+    ///
+    /// No waiter is ever overtaken. An upgrade that has to wait counts as a wait.
+    fn statistics(&self) -> spanlock_range_lock::Statistics {
+        self.core.counters.snapshot()
+    }
+}

@@ -1,0 +1,149 @@
+//! A trial: measures whether waiting brings more commits per second than it costs.
+
+/// Flushes measured in each of the three parts of a trial.
+const MEASURED: u32 = 16;
+/// Flushes skipped at the start of the second and third part, while the threads fall into step.
+const SKIPPED: u32 = 4;
+/// Due waits until a trial begins again, if none was due during its first part.
+const FIRST: u32 = 8;
+/// Waits, made or left out, between trials: after a trial that changed the way, and at most.
+const PATIENCE: [u32; 2] = [64, 4096];
+/// The factor by which that number grows when a trial confirms the one before.
+const LONGER: u32 = 4;
+/// The factor in commits per second that waiting must bring; less could be chance.
+const BETTER: f64 = 1.1;
+/// The factor in commits per second at which the other way needs no third part.
+const CLEAR: f64 = 1.25;
+/// After this many measured flushes, the other way is given up if it brings less than this
+/// fraction.
+const HOPELESS: (u32, f64) = (4, 0.85);
+
+/// A trial in three parts: as it is, the other way, as it is.
+#[derive(Debug)]
+pub(super) struct Trial {
+    is_waiting: bool,
+    patience: u32,
+    stage: Stage,
+    /// As it is, and the other way.
+    rates: [Rate; 2],
+    /// Whether a wait was due since the trial began.
+    was_any_due: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// No trial until this many more waits.
+    Settled {
+        left: u32,
+    },
+    Part {
+        nth: u32,
+        flushes: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    commits: usize,
+    seconds: f64,
+}
+
+impl Rate {
+    fn per_second(self) -> f64 {
+        self.commits as f64 / self.seconds
+    }
+}
+
+impl Trial {
+    /// Creates a trial that begins without waiting.
+    pub(super) fn new() -> Self {
+        Trial {
+            is_waiting: false,
+            // As if an earlier trial had been inconclusive, so that the first interval is the
+            // shortest.
+            patience: PATIENCE[0] / LONGER,
+            stage: Stage::Part { nth: 0, flushes: 0 },
+            rates: [Rate::default(); 2],
+            was_any_due: false,
+        }
+    }
+
+    /// Creates a trial that waits and never tries anything else. For models.
+    pub(super) fn waiting_for_good() -> Self {
+        Trial {
+            is_waiting: true,
+            stage: Stage::Settled { left: u32::MAX },
+            ..Trial::new()
+        }
+    }
+
+    /// Returns whether to make a wait that is due.
+    pub(super) fn says_wait(&self) -> bool {
+        self.is_waiting != self.is_other_way()
+    }
+
+    fn is_other_way(&self) -> bool {
+        matches!(self.stage, Stage::Part { nth: 1, .. })
+    }
+
+    /// Ends a flush: whether a wait was due before it, how many commits it brought, and the seconds
+    /// since the flush before.
+    pub(super) fn cycle(&mut self, was_wait_due: bool, commits: usize, seconds: f64) {
+        self.was_any_due |= was_wait_due;
+        self.stage = match self.stage {
+            Stage::Settled { left: 0 } => {
+                self.rates = [Rate::default(); 2];
+                self.was_any_due = was_wait_due;
+                Stage::Part { nth: 0, flushes: 0 }
+            }
+            Stage::Settled { left } => Stage::Settled {
+                left: left - u32::from(was_wait_due),
+            },
+            Stage::Part { nth, flushes } => {
+                let skipped = if nth == 0 { 0 } else { SKIPPED };
+                if flushes >= skipped {
+                    let rate = &mut self.rates[usize::from(self.is_other_way())];
+                    rate.commits += commits;
+                    rate.seconds += seconds;
+                }
+                self.after(nth, flushes + 1, flushes + 1 - skipped.min(flushes + 1))
+            }
+        };
+    }
+
+    /// Returns the stage after `flushes` flushes of part `nth`, `measured` of which were measured.
+    fn after(&mut self, nth: u32, flushes: u32, measured: u32) -> Stage {
+        let [same, other] = self.rates.map(Rate::per_second);
+        let is_over = measured == MEASURED;
+        match nth {
+            0 if is_over && !self.was_any_due => Stage::Settled { left: FIRST },
+            1 if measured == HOPELESS.0 && other < HOPELESS.1 * same => self.judge(),
+            1 if is_over && other > CLEAR * same => self.judge(),
+            2 if is_over => self.judge(),
+            _ if is_over => Stage::Part {
+                nth: nth + 1,
+                flushes: 0,
+            },
+            _ => Stage::Part { nth, flushes },
+        }
+    }
+
+    fn judge(&mut self) -> Stage {
+        let [same, other] = self.rates.map(Rate::per_second);
+        let (with, without) = if self.is_waiting {
+            (same, other)
+        } else {
+            (other, same)
+        };
+        let is_better = with >= BETTER * without;
+        self.patience = if is_better == self.is_waiting {
+            (self.patience * LONGER).min(PATIENCE[1])
+        } else {
+            PATIENCE[0]
+        };
+        self.is_waiting = is_better;
+        Stage::Settled {
+            left: self.patience,
+        }
+    }
+}

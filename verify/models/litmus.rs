@@ -1,0 +1,242 @@
+//! The checkers themselves: programs whose outcomes are known, so that a checker that shows other ones is noticed.
+//!
+//! A model says what C++20, and so Rust, allows, and how each mode deviates from that, if it does: outcomes that it
+//! **misses**, and outcomes that it **adds**. Each deviation names its [`BlindSpot`], which says what follows for our locks. A row
+//! passes only if the mode shows exactly what is allowed, less what it is known to miss, plus what it is known to add: a checker
+//! that learns something fails as well, and the deviation goes.
+//!
+//! - [`memory`]: programs of loads, stores, read-modify-writes and fences, stated as data. What is allowed is written down with each, and
+//!   derived by [`axioms`] from the definitions of the standard a second time: a test holds them against each other.
+//! - `door`: what else a lock stands on: mutexes, condition variables, parking, the door's own waiting, faults by plan.
+//! - [`page`]: `docs/checkers.md`, written from the models, so that it says what the rows check.
+
+mod axioms;
+mod blind;
+mod coherence;
+mod facade;
+mod memory;
+mod page;
+mod passing;
+mod rmw;
+mod sc;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use blind::{ALL as BLIND_SPOTS, BlindSpot};
+use memory::Memory;
+
+use spanlock_verify::{Expected, Fault, Mode, Program, Suite};
+
+/// How one mode deviates from what is allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deviation {
+    /// The mode.
+    pub mode: Mode,
+    /// Allowed outcomes that it does not show; the values, as in [`Litmus::allowed`].
+    pub misses: &'static str,
+    /// Outcomes that it shows, and that are not allowed.
+    pub adds: &'static str,
+    /// Why, and what follows.
+    pub spot: &'static BlindSpot,
+}
+
+/// `mode` does not show these.
+const fn misses(mode: Mode, misses: &'static str, spot: &'static BlindSpot) -> Deviation {
+    Deviation {
+        mode,
+        misses,
+        adds: "",
+        spot,
+    }
+}
+
+/// `mode` shows these too.
+const fn adds(mode: Mode, adds: &'static str, spot: &'static BlindSpot) -> Deviation {
+    Deviation {
+        mode,
+        misses: "",
+        adds,
+        spot,
+    }
+}
+
+/// What all litmus models have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Litmus {
+    /// Its name.
+    pub name: &'static str,
+    /// What it shows, in a line.
+    pub claim: &'static str,
+    /// Why exactly these outcomes are allowed: the rule of C++20 (paragraphs of N4861), or of the interface.
+    pub reason: &'static str,
+    /// The allowed outcomes, separated by spaces: one character a value, in the order of [`pattern`](Model::pattern).
+    pub allowed: &'static str,
+    /// How modes deviate; a mode that is not named agrees.
+    pub deviations: &'static [Deviation],
+}
+
+/// A model: what it claims, and what runs.
+#[derive(Clone)]
+pub(crate) struct Model {
+    /// What is stated.
+    pub litmus: Litmus,
+    /// What an outcome looks like, a value at each `_`: `T0:y=_ T1:x=_`.
+    pub pattern: String,
+    /// The program, for people.
+    pub text: String,
+    threads: u32,
+    operations: u32,
+    faults: &'static [Fault],
+    /// Whether the checker's own mutexes and condition variables are used, past the facade.
+    is_bare: bool,
+    run: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// The models of atomic operations.
+const MEMORY: [&[Memory]; 4] = [passing::ALL, sc::ALL, coherence::ALL, rmw::ALL];
+
+/// Every model.
+pub(crate) fn models() -> Vec<Model> {
+    let memory = MEMORY.into_iter().flatten();
+    let mut models: Vec<_> = memory.map(Memory::model).collect();
+    models.extend(facade::models());
+    models
+}
+
+/// Every litmus program.
+pub(crate) fn suite() -> Suite {
+    Suite::new("litmus")
+        .programs(models().iter().map(Model::program))
+        .check(
+            "models-are-stated-soundly",
+            checks::models_are_stated_soundly,
+        )
+        .check(
+            "the-axioms-allow-the-same",
+            checks::the_axioms_allow_the_same,
+        )
+        .check(
+            "each-blind-spot-has-a-model",
+            checks::each_blind_spot_has_a_model,
+        )
+        .check("the-page-says-what-the-models-say", page::check)
+}
+
+impl Model {
+    /// As a program that rows run.
+    fn program(&self) -> Program {
+        let outcomes = |values: &str| -> BTreeSet<_> {
+            let values = values.split_whitespace();
+            values.map(|values| self.outcome(values)).collect()
+        };
+        let mut expected = Expected {
+            allowed: outcomes(self.litmus.allowed),
+            ..Expected::default()
+        };
+        for deviation in self.litmus.deviations {
+            let known = expected.deviations.entry(deviation.mode).or_default();
+            known.misses.append(&mut outcomes(deviation.misses));
+            known.adds.append(&mut outcomes(deviation.adds));
+        }
+        let run = self.run.clone();
+        let program = Program::new(self.litmus.name, self.litmus.claim)
+            .threads(self.threads as usize)
+            .operations(self.operations as usize)
+            .expects(expected)
+            .run(move || run());
+        let program = if self.is_bare {
+            program.without_facade()
+        } else {
+            program
+        };
+        self.faults
+            .iter()
+            .fold(program, |it, &fault| it.fault(fault))
+    }
+
+    /// An outcome as a row writes it, of its values.
+    fn outcome(&self, values: &str) -> String {
+        let mut values = values.chars();
+        let fill = |c| {
+            if c == '_' {
+                values.next().expect("a value for each `_`")
+            } else {
+                c
+            }
+        };
+        let outcome: String = self.pattern.chars().map(fill).collect();
+        assert_eq!(
+            values.next(),
+            None,
+            "{}: more values than `_`",
+            self.litmus.name
+        );
+        outcome
+    }
+}
+
+mod checks {
+    use super::*;
+
+    fn set(values: &str) -> BTreeSet<&str> {
+        let set: BTreeSet<_> = values.split_whitespace().collect();
+        assert_eq!(
+            set.len(),
+            values.split_whitespace().count(),
+            "{values}: twice"
+        );
+        set
+    }
+
+    pub(super) fn models_are_stated_soundly() {
+        let models = models();
+        assert!(models.len() >= 25, "{}", models.len());
+        let mut names = BTreeSet::new();
+        for model in &models {
+            let litmus = &model.litmus;
+            assert!(names.insert(litmus.name), "{} is there twice", litmus.name);
+            assert!(!litmus.reason.is_empty(), "{}", litmus.name);
+            let allowed = set(litmus.allowed);
+            for deviation in litmus.deviations {
+                let (misses, adds) = (set(deviation.misses), set(deviation.adds));
+                assert!(misses.is_subset(&allowed), "{} {deviation:?}", litmus.name);
+                assert!(adds.is_disjoint(&allowed), "{} {deviation:?}", litmus.name);
+                assert!(
+                    !(misses.is_empty() && adds.is_empty()),
+                    "{} {deviation:?}",
+                    litmus.name
+                );
+            }
+            // Every outcome fits the pattern.
+            model.program();
+        }
+    }
+
+    /// What is written down with each program is what the axioms derive.
+    pub(super) fn the_axioms_allow_the_same() {
+        let mut wrong = Vec::new();
+        for memory in MEMORY.into_iter().flatten() {
+            let derived = axioms::allowed(memory);
+            let derived: BTreeSet<_> = derived.iter().map(String::as_str).collect();
+            if derived != set(memory.litmus.allowed) {
+                let derived = derived.into_iter().collect::<Vec<_>>().join(" ");
+                wrong.push(format!("{}: {derived}", memory.litmus.name));
+            }
+        }
+        assert!(wrong.is_empty(), "derived otherwise:\n{}", wrong.join("\n"));
+    }
+
+    /// A blind spot that no model shows is a rumour.
+    pub(super) fn each_blind_spot_has_a_model() {
+        let models = models();
+        for spot in BLIND_SPOTS {
+            let shown = models.iter().flat_map(|model| model.litmus.deviations);
+            assert!(
+                shown.into_iter().any(|deviation| deviation.spot == *spot),
+                "{}",
+                spot.name
+            );
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! What a lock stands on beside atomics: the door's mutex, its waiting, and faults by plan; and what the checkers offer and the door
+//! does not use, or uses in one way only, because of how they do it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[cfg(spanlock_loom)]
+use loom as world;
+#[cfg(spanlock_shuttle)]
+use shuttle as world;
+use spanlock_sync::atomic::{AtomicU32, Ordering::*};
+use spanlock_sync::wait::{Class, Listener, Spot, WaitQueue};
+use spanlock_sync::{Mutex, Park, Parker, Wakeup, thread};
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+use std as world;
+use world::sync::{Condvar, Mutex as WorldMutex};
+
+use super::blind::*;
+use super::{Litmus, Model, misses};
+use spanlock_verify::Mode::*;
+use spanlock_verify::note_as;
+use spanlock_verify::{Fault, FaultKind};
+
+const ENDS_BY_ITSELF: &[Fault] = &[Fault::new(FaultKind::SpuriousWake, 0, 0)];
+const PASSES: &[Fault] = &[Fault::new(FaultKind::TimeOut, 0, 0)];
+const SECOND_FAILS: &[Fault] = &[Fault::new(FaultKind::WeakCas, 0, 1)];
+
+/// Every model.
+pub(super) fn models() -> Vec<Model> {
+    let mut models = vec![increments_seen_halfway()];
+    models.extend(mutexes());
+    models.extend(sleeping());
+    models.extend(waiting());
+    models.extend(faults());
+    models
+}
+
+/// A model of two threads without faults.
+fn model(litmus: Litmus, pattern: &str, text: &str, operations: u32, run: fn()) -> Model {
+    Model {
+        pattern: pattern.to_owned(),
+        text: text.to_owned(),
+        threads: 2,
+        operations,
+        faults: &[],
+        is_bare: ["mutex-try-lock", "condvar", "condvar-time-out"].contains(&litmus.name),
+        litmus,
+        run: Arc::new(run),
+    }
+}
+
+/// The second that stock loom misses, with loops as a lock has them.
+fn increments_seen_halfway() -> Model {
+    let litmus = Litmus {
+        name: "increments-seen-halfway",
+        claim: "two compare-exchange loops that add one: a reader can see the value between",
+        reason: "nothing forbids it; it is so even if all is SeqCst",
+        allowed: "0 1 2",
+        deviations: const { &[misses(Weak, "1 2", LOAD_THEN_STORE)] },
+    };
+    let text = "T0: x.load(Acquire)\nT1, T2: x += 1, by a loop of load(Relaxed) and compare_exchange(AcqRel, Relaxed)";
+    let run = || {
+        let x = Arc::new(AtomicU32::new(0));
+        let adders = [(); 2].map(|()| {
+            let x = x.clone();
+            thread::spawn(move || {
+                let mut value = x.load(Relaxed);
+                while let Err(now) = x.compare_exchange(value, value + 1, AcqRel, Relaxed) {
+                    value = now;
+                }
+            })
+        });
+        note_as(0, format!("x={}", x.load(Acquire)));
+        for adder in adders {
+            adder.join().expect("adds one");
+        }
+        assert_eq!(x.load(Relaxed), 2, "an increment was lost");
+    };
+    Model {
+        threads: 3,
+        ..model(litmus, "T0:x=_", text, 3, run)
+    }
+}
+
+fn mutexes() -> Vec<Model> {
+    vec![
+        model(
+            Litmus {
+                name: "mutex",
+                claim: "who locks a mutex sees what was done under it, and nobody is inside meanwhile",
+                reason: "unlocks synchronize with later locks (thread.mutex.requirements.mutex)",
+                allowed: "01 10",
+                deviations: &[],
+            },
+            "T0:count=_ T1:count=_",
+            "both: lock, read, write one more, unlock",
+            2,
+            || {
+                let count = Arc::new(Mutex::new(0));
+                let others = count.clone();
+                let add = |who: usize, count: &Mutex<u32>| {
+                    let mut count = count.lock();
+                    note_as(who, format!("count={}", *count));
+                    *count += 1;
+                };
+                let other = thread::spawn(move || add(1, &others));
+                add(0, &count);
+                other.join().expect("adds one");
+            },
+        ),
+        model(
+            Litmus {
+                name: "mutex-store-buffering",
+                claim: "locks of different mutexes are no fences: both may read what was before the other's store",
+                reason: "only operations on one mutex are in one order (thread.mutex.requirements.mutex)",
+                allowed: "00 01 10 11",
+                deviations: const {
+                    &[
+                        misses(RmwLoad, "00", STALE_READS),
+                        misses(Dfs, "00", STALE_READS),
+                    ]
+                },
+            },
+            "T0:y=_ T1:x=_",
+            "T0: x.store(1, Relaxed); lock a; unlock a; y.load(Relaxed)\nT1: y.store(1, Relaxed); lock b; unlock b; x.load(Relaxed)",
+            2,
+            || {
+                let shared = [(); 2].map(|()| Arc::new((AtomicU32::new(0), Mutex::new(()))));
+                let one = |me: usize, [mine, its]: [&Arc<(AtomicU32, Mutex<()>)>; 2]| {
+                    mine.0.store(1, Relaxed);
+                    drop(mine.1.lock());
+                    note_as(me, format!("{}={}", ["y", "x"][me], its.0.load(Relaxed)));
+                };
+                let [a, b] = shared.clone();
+                let other = thread::spawn(move || one(1, [&b, &a]));
+                let [a, b] = &shared;
+                one(0, [a, b]);
+                other.join().expect("reads");
+            },
+        ),
+        model(
+            Litmus {
+                name: "mutex-try-lock",
+                claim: "a try fails while another thread holds the mutex",
+                reason: "`Mutex::try_lock` fails exactly then",
+                allowed: "0 1",
+                deviations: const { &[misses(Weak, "0", TRY_LOCK), misses(RmwLoad, "0", TRY_LOCK)] },
+            },
+            "T0:ok=_",
+            "T0: try_lock of the checker's mutex\nT1: lock; unlock",
+            2,
+            || {
+                let mutex = Arc::new(WorldMutex::new(()));
+                let others = mutex.clone();
+                let other = thread::spawn(move || drop(others.lock()));
+                note_as(0, format!("ok={}", u32::from(mutex.try_lock().is_ok())));
+                other.join().expect("locks");
+            },
+        ),
+    ]
+}
+
+/// Whether a flag under a mutex is set, after at most one sleep; notes whether it slept.
+fn sleep_once(sleep: fn(world::sync::MutexGuard<'_, bool>, &Condvar) -> (bool, bool)) {
+    let shared = Arc::new((WorldMutex::new(false), Condvar::new()));
+    let others = shared.clone();
+    let other = thread::spawn(move || {
+        *others.0.lock().expect("no panics") = true;
+        others.1.notify_one();
+    });
+    let flag = shared.0.lock().expect("no panics");
+    if *flag {
+        drop(flag);
+        note_as(0, "slept=0 flag=1");
+    } else {
+        let (event, flag) = sleep(flag, &shared.1);
+        note_as(
+            0,
+            format!("slept={} flag={}", 1 + u32::from(event), u32::from(flag)),
+        );
+    }
+    other.join().expect("sets the flag");
+}
+
+/// Sleeping by what the checkers have for it.
+fn sleeping() -> Vec<Model> {
+    vec![
+        model(
+            Litmus {
+                name: "condvar",
+                claim: "a wait on a condition variable ends by a notification, or by itself",
+                reason: "`Condvar::wait` is susceptible to spurious wakeups",
+                allowed: "01 10 11",
+                deviations: const {
+                    &[
+                        misses(Weak, "10", SPURIOUS_WAKE),
+                        misses(RmwLoad, "10", SPURIOUS_WAKE),
+                        misses(Dfs, "10", SPURIOUS_WAKE),
+                    ]
+                },
+            },
+            "T0:slept=_ flag=_",
+            "T0: lock; unless the flag is set, wait once\nT1: lock; set the flag; unlock; notify_one",
+            4,
+            || {
+                sleep_once(|flag, changed| {
+                    let flag = changed.wait(flag).expect("no panics");
+                    (false, *flag)
+                });
+            },
+        ),
+        model(
+            Litmus {
+                name: "condvar-time-out",
+                claim: "a wait with a time limit ends by a notification, by itself (1), or by the limit (2)",
+                reason: "`Condvar::wait_timeout` says which, and time passes as it likes",
+                allowed: "01 10 11 20 21",
+                deviations: const {
+                    &[
+                        misses(Weak, "10 20 21", TIME_OUT),
+                        misses(RmwLoad, "10 20 21", TIME_OUT),
+                        misses(Dfs, "10 20 21", TIME_OUT),
+                    ]
+                },
+            },
+            "T0:slept=_ flag=_",
+            "T0: lock; unless the flag is set, wait_timeout once\nT1: lock; set the flag; unlock; notify_one",
+            4,
+            || {
+                sleep_once(|flag, changed| {
+                    let wait = changed.wait_timeout(flag, Duration::from_millis(1));
+                    let (flag, result) = wait.expect("no panics");
+                    (result.timed_out(), *flag)
+                });
+            },
+        ),
+        model(
+            Litmus {
+                name: "park",
+                claim: "a parked thread goes on when it is unparked, or by itself",
+                reason: "`thread::park` may return spuriously; an unpark synchronizes with the park that it ends",
+                allowed: "0 1",
+                deviations: const {
+                    &[
+                        misses(Weak, "0", SPURIOUS_WAKE),
+                        misses(RmwLoad, "0", SPURIOUS_WAKE),
+                    ]
+                },
+            },
+            "T0:x=_",
+            "T0: park; x.load(Relaxed)\nT1: x.store(1, Relaxed); unpark T0",
+            3,
+            || {
+                let x = Arc::new(AtomicU32::new(0));
+                let others = x.clone();
+                let main = world::thread::current();
+                let other = thread::spawn(move || {
+                    others.store(1, Relaxed);
+                    main.unpark();
+                });
+                world::thread::park();
+                note_as(0, format!("x={}", x.load(Relaxed)));
+                other.join().expect("unparks");
+            },
+        ),
+    ]
+}
+
+/// Waiting, as the door has it.
+fn waiting() -> Vec<Model> {
+    vec![
+        model(
+            Litmus {
+                name: "wake-before-sleep",
+                claim: "a wake that comes before the sleep is kept",
+                reason: "`Park`: a wake that comes before the sleep is kept (once)",
+                allowed: "1",
+                deviations: &[],
+            },
+            "T0:woken=_",
+            "T0: park by the door\nT1: wake it",
+            2,
+            || {
+                Parker::with(|parker| {
+                    let waker = parker.waker().clone();
+                    let other = thread::spawn(move || waker.wake());
+                    assert_eq!(parker.park_until(None), Wakeup::Woken);
+                    note_as(0, "woken=1");
+                    other.join().expect("wakes");
+                });
+            },
+        ),
+        model(
+            Litmus {
+                name: "wait-and-wake",
+                claim: "a waiter that joins, looks and sleeps is never left asleep by one who stores, then looks at the queue",
+                reason: "`WaitQueue`, Q-I2: store, barrier and look on both sides",
+                allowed: "1",
+                deviations: &[],
+            },
+            "T0:saw=_",
+            "T0: join; until in front and x = 1, sleep; leave\nT1: x.store(1, Release); if occupied, wake who waits in front",
+            4,
+            || {
+                wait_for_change();
+                note_as(0, "saw=1");
+            },
+        ),
+    ]
+}
+
+/// Faults, when the plan says so.
+fn faults() -> Vec<Model> {
+    let spurious_wake = model(
+        Litmus {
+            name: "spurious-wake",
+            claim: "a sleep that ends by itself is no wake: the waiter looks again",
+            reason: "the plan: the first sleep ends by itself",
+            allowed: "0 1",
+            deviations: &[],
+        },
+        "T0:again=_",
+        "as wait-and-wake",
+        4,
+        || {
+            let sleeps = wait_for_change();
+            note_as(0, format!("again={}", u32::from(sleeps > 1)));
+        },
+    );
+    let time_out = model(
+        Litmus {
+            name: "time-out",
+            claim: "a deadline passes when the plan says so, though no clock runs",
+            reason: "the plan: the first deadline passes",
+            allowed: "1",
+            deviations: &[],
+        },
+        "T0:passed=_",
+        "T0: park by the door, with a deadline",
+        1,
+        || {
+            Parker::with(|parker| {
+                let wakeup = parker.park_until(Some(Instant::now()));
+                note_as(
+                    0,
+                    format!("passed={}", u32::from(wakeup == Wakeup::TimedOut)),
+                );
+            });
+        },
+    );
+    let weak = model(
+        Litmus {
+            name: "weak-compare-exchange",
+            claim: "a weak compare-exchange fails when the plan says so, and tells the value it found",
+            reason: "the plan: the second fails",
+            allowed: "100111",
+            deviations: &[],
+        },
+        "T0:ok=_ x=_ ok=_ x=_ ok=_ x=_",
+        "T0: x.compare_exchange_weak(0, 1); the same (1, 2); the same (1, 2)",
+        3,
+        || {
+            let x = AtomicU32::new(0);
+            let results = [(0, 1), (1, 2), (1, 2)].map(|(from, to)| {
+                match x.compare_exchange_weak(from, to, AcqRel, Acquire) {
+                    Ok(value) => format!("ok=1 x={value}"),
+                    Err(value) => format!("ok=0 x={value}"),
+                }
+            });
+            note_as(0, results.join(" "));
+        },
+    );
+    vec![
+        Model {
+            faults: ENDS_BY_ITSELF,
+            ..spurious_wake
+        },
+        Model {
+            faults: PASSES,
+            threads: 1,
+            ..time_out
+        },
+        Model {
+            faults: SECOND_FAILS,
+            threads: 1,
+            ..weak
+        },
+    ]
+}
+
+/// Main waits until the word has changed, as a lock does; another thread changes it by a plain store, and wakes the
+/// queue's head if the queue is occupied. Returns how often main has been in bed.
+fn wait_for_change() -> u32 {
+    const SPOT: Spot = Spot { word: 1, lane: 0 };
+    let shared = Arc::new((AtomicU32::new(0), WaitQueue::new()));
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (word, queue) = &*shared;
+            word.store(1, Release);
+            if queue.is_occupied(SPOT.word) {
+                queue.wake(SPOT);
+            }
+        })
+    };
+    let (word, queue) = &*shared;
+    let sleeps = Parker::with(|parker| {
+        let listener = Listener::new(parker.waker());
+        let mut place = queue.join(SPOT, Class::Exclusive, &listener);
+        let mut sleeps = 0;
+        while !(queue.is_at_head(&mut place, &listener) == Some(true) && word.load(Acquire) == 1) {
+            sleeps += 1;
+            parker.park();
+        }
+        queue.leave(place, false).wake();
+        sleeps
+    });
+    other.join().expect("changes the word");
+    sleeps
+}

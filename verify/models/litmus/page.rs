@@ -1,0 +1,120 @@
+//! `docs/checkers.md`: what the checkers are known to get wrong, and what follows.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use super::{BLIND_SPOTS, BlindSpot, Deviation, Model, models};
+use spanlock_verify::Mode;
+
+const MODES: [Mode; 3] = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
+
+const HEAD: &str = "\
+# What the checkers see, and what they do not
+
+Written from the models in `verify/models/litmus` by the check `litmus/the-page-says-what-the-models-say`, which fails when this page differs from them.
+
+A checker is a program, and can be wrong. So each runs programs whose outcomes are known, in each of its modes: the rows `litmus/…` of `cargo verify`. What C++20, \
+and so Rust, allows is written down with each program and derived a second time from the axioms of the standard (`axioms.rs`); a test compares the two. A row passes only if the \
+mode shows exactly that, or deviates exactly as is known. Then it says `BLIND SPOT`, and in the JSON which outcomes it `misses` or `adds`. A new version of a checker that \
+misses more, or less, makes a row fail.
+
+To miss an outcome means that an error could hide there. To add one means false alarms only.
+";
+
+const TABLE: &str = "
+## Models
+
+Words start as 0. `T0` is main. An outcome is what the threads saw, one character a value in the order of the pattern; `end` is what was there when all had ended. A mode without an entry \
+agrees: it shows the allowed outcomes, and no others.
+
+| model | program | outcome | allowed | why | `weak` | `rmw-load` | `dfs` |
+|---|---|---|---|---|---|---|---|
+";
+
+/// The whole page.
+fn text() -> String {
+    let models = models();
+    let mut text = HEAD.to_owned();
+    let (mut rows, mut blind) = (0, 0);
+    for model in &models {
+        rows += MODES.len();
+        blind += model.litmus.deviations.len();
+    }
+    // Faults are not for shuttle.
+    rows -= models
+        .iter()
+        .filter(|model| !model.faults.is_empty())
+        .count();
+    let _ = writeln!(
+        text,
+        "\n{} models, {rows} rows: {} agree, {blind} are known blind spots, of the following kinds.",
+        models.len(),
+        rows - blind,
+    );
+    text.push_str("\n## Blind spots\n\n| | what is so | what follows for our locks | shown by |\n|---|---|---|---|\n");
+    for spot in BLIND_SPOTS {
+        let BlindSpot {
+            name,
+            what,
+            consequence,
+        } = spot;
+        let shown = shown_by(spot, &models);
+        let _ = writeln!(text, "| {name} | {what} | {consequence} | {shown} |");
+    }
+    text.push_str(TABLE);
+    for model in &models {
+        text.push_str(&row(model));
+    }
+    text
+}
+
+/// The models that show a blind spot, each with the modes that have it.
+fn shown_by(spot: &BlindSpot, models: &[Model]) -> String {
+    let mut shown = Vec::new();
+    for model in models {
+        let has = |deviation: &&Deviation| deviation.spot == spot;
+        let modes = model.litmus.deviations.iter().filter(has);
+        let modes: Vec<_> = modes.map(|deviation| deviation.mode.name()).collect();
+        if !modes.is_empty() {
+            shown.push(format!("`{}` ({})", model.litmus.name, modes.join(", ")));
+        }
+    }
+    shown.join(", ")
+}
+
+fn row(model: &Model) -> String {
+    let litmus = &model.litmus;
+    let program = model.text.replace('\n', "<br>");
+    let deviates = MODES.map(|mode| {
+        let known = litmus.deviations.iter().filter(|known| known.mode == mode);
+        let known = known.map(|known| match known.adds {
+            "" => format!("misses {}", known.misses),
+            adds => format!("adds {adds}"),
+        });
+        known.collect::<Vec<_>>().join("<br>")
+    });
+    format!(
+        "| `{}`: {} | {program} | `{}` | {} | {} | {} |\n",
+        litmus.name,
+        litmus.claim,
+        model.pattern,
+        litmus.allowed,
+        litmus.reason,
+        deviates.join(" | ")
+    )
+}
+
+/// Writes `docs/checkers.md` if it is not what the models say, and fails then.
+pub(super) fn check() {
+    // Cargo runs tests in the package's folder. A package alone has no docs beside it.
+    let path = Path::new("../docs/checkers.md");
+    let text = text();
+    let Ok(there) = fs::read_to_string(path) else {
+        return;
+    };
+    if there != text {
+        fs::write(path, text).expect("can write");
+        panic!("docs/checkers.md differed from the models and was rewritten: review and commit it");
+    }
+}

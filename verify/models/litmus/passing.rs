@@ -1,0 +1,283 @@
+//! What one thread tells another: message passing, release sequences, causality, load buffering.
+
+use spanlock_sync::atomic::Ordering::*;
+
+use super::blind::*;
+use super::memory::Memory;
+use super::memory::Op::*;
+use super::memory::Word::*;
+use super::{Litmus, misses};
+use spanlock_verify::Mode::*;
+
+/// The models.
+pub(super) const ALL: &[Memory] = &[
+    Memory {
+        litmus: Litmus {
+            name: "message-passing",
+            claim: "Release and Acquire: whoever sees the flag sees the data",
+            reason: "the Acquire that reads from the Release synchronizes with it (atomics.order 2)",
+            allowed: "00 01 11",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Store(Y, 1, Release)],
+            &[Load(Y, Acquire), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "message-passing-relaxed",
+            claim: "without them the flag can be seen before the data",
+            reason: "nothing synchronizes: the second read may be of any store that no happens-before hides (intro.races 14)",
+            allowed: "00 01 10 11",
+            deviations: &[
+                misses(RmwLoad, "10", STALE_READS),
+                misses(Dfs, "10", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Store(Y, 1, Relaxed)],
+            &[Load(Y, Relaxed), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "message-passing-release-alone",
+            claim: "a Release that nobody acquires orders nothing",
+            reason: "synchronizing takes both sides (atomics.order 2)",
+            allowed: "00 01 10 11",
+            deviations: &[
+                misses(RmwLoad, "10", STALE_READS),
+                misses(Dfs, "10", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Store(Y, 1, Release)],
+            &[Load(Y, Relaxed), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "message-passing-acquire-alone",
+            claim: "an Acquire of what nobody released orders nothing",
+            reason: "synchronizing takes both sides (atomics.order 2)",
+            allowed: "00 01 10 11",
+            deviations: &[
+                misses(RmwLoad, "10", STALE_READS),
+                misses(Dfs, "10", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Store(Y, 1, Relaxed)],
+            &[Load(Y, Acquire), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "message-passing-fenced",
+            claim: "fences on both sides, around relaxed accesses, do as well",
+            reason: "a release fence before the store synchronizes with an acquire fence after the load (atomics.fences 2)",
+            allowed: "00 01 11",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Fence(Release), Store(Y, 1, Relaxed)],
+            &[Load(Y, Relaxed), Fence(Acquire), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "message-passing-release-fence",
+            claim: "a release fence pairs with an Acquire load",
+            reason: "atomics.fences 3",
+            allowed: "00 01 11",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Fence(Release), Store(Y, 1, Relaxed)],
+            &[Load(Y, Acquire), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "message-passing-acquire-fence",
+            claim: "a Release store pairs with an acquire fence",
+            reason: "atomics.fences 4",
+            allowed: "00 01 11",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Store(Y, 1, Release)],
+            &[Load(Y, Relaxed), Fence(Acquire), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "message-passing-late-fence",
+            claim: "an acquire fence before the load that sees the flag comes too early",
+            reason: "the fence has to follow the load (atomics.fences 4)",
+            allowed: "00 01 10 11",
+            deviations: &[
+                misses(RmwLoad, "10", STALE_READS),
+                misses(Dfs, "10", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Store(Y, 1, Release)],
+            &[Fence(Acquire), Load(Y, Relaxed), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "message-passing-swaps",
+            claim: "read-modify-writes on both sides: how our words are taken and given back",
+            reason: "as for loads and stores (atomics.order 2)",
+            allowed: "011 200 201",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Add(Y, 1, Release)],
+            &[Swap(Y, 2, Acquire), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "release-sequence",
+            claim: "a read-modify-write of the same thread keeps up what the Release before it published",
+            reason: "it continues the release sequence, whatever its ordering (intro.races 5)",
+            allowed: "100 101 111 121",
+            deviations: &[],
+        },
+        threads: &[
+            &[
+                Store(X, 1, Relaxed),
+                Store(Y, 1, Release),
+                Add(Y, 1, Relaxed),
+            ],
+            &[Load(Y, Acquire), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "release-sequence-of-others",
+            claim: "so does one of another thread: a writer after two readers synchronizes with both",
+            reason: "it continues the release sequence, whatever its ordering (intro.races 5)",
+            allowed: "000 001 010 011 100 110 111 211",
+            deviations: &[],
+        },
+        threads: &[
+            &[Load(Y, Acquire), Load(X, Relaxed)],
+            &[Store(X, 1, Relaxed), Store(Y, 1, Release)],
+            &[Add(Y, 1, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "release-sequence-own-store",
+            claim: "a store ends it, even one of the same thread",
+            reason: "a store is in no release sequence but its own since C++20 (P0982)",
+            allowed: "00 01 11 20 21",
+            deviations: &[
+                misses(RmwLoad, "20", STALE_READS),
+                misses(Dfs, "20", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[
+                Store(X, 1, Relaxed),
+                Store(Y, 1, Release),
+                Store(Y, 2, Relaxed),
+            ],
+            &[Load(Y, Acquire), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "release-sequence-other-store",
+            claim: "so does a store of another thread",
+            reason: "a store is in no release sequence but its own (intro.races 5)",
+            allowed: "00 01 11 20 21",
+            deviations: &[],
+        },
+        threads: &[
+            &[Load(Y, Acquire), Load(X, Relaxed)],
+            &[Store(X, 1, Relaxed), Store(Y, 1, Release)],
+            &[Store(Y, 2, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "causality",
+            claim: "what a thread saw before its Release is seen by who acquires that (WRC)",
+            reason: "happens-before is transitive (intro.races 10)",
+            allowed: "000 001 010 011 100 101 111",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed)],
+            &[Load(X, Relaxed), Store(Y, 1, Release)],
+            &[Load(Y, Acquire), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "causality-chain",
+            claim: "through two words and two threads (ISA2)",
+            reason: "happens-before is transitive (intro.races 10)",
+            allowed: "000 001 010 011 100 101 111",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Store(Y, 1, Release)],
+            &[Load(Y, Acquire), Store(Z, 1, Release)],
+            &[Load(Z, Acquire), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "load-buffering",
+            claim: "each can see the store that comes after the other's load",
+            reason: "nothing orders a load before a later store of another word",
+            allowed: "00 01 10 11",
+            deviations: &[
+                misses(Weak, "11", LOAD_BUFFERING),
+                misses(RmwLoad, "11", LOAD_BUFFERING),
+                misses(Dfs, "11", LOAD_BUFFERING),
+            ],
+        },
+        threads: &[
+            &[Load(Y, Relaxed), Store(X, 1, Relaxed)],
+            &[Load(X, Relaxed), Store(Y, 1, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "load-buffering-released",
+            claim: "Release stores and Acquire loads forbid that",
+            reason: "each load would happen before itself (intro.races 10)",
+            allowed: "00 01 10",
+            deviations: &[],
+        },
+        threads: &[
+            &[Load(Y, Acquire), Store(X, 1, Release)],
+            &[Load(X, Acquire), Store(Y, 1, Release)],
+        ],
+        finals: &[],
+    },
+];

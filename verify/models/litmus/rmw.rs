@@ -1,0 +1,161 @@
+//! Read-modify-writes and compare-exchanges.
+
+use spanlock_sync::atomic::Ordering::*;
+
+use super::blind::*;
+use super::memory::Memory;
+use super::memory::Op::*;
+use super::memory::Word::*;
+use super::{Litmus, adds, misses};
+use spanlock_verify::Mode::*;
+
+/// The models.
+pub(super) const ALL: &[Memory] = &[
+    Memory {
+        litmus: Litmus {
+            name: "fetch-add-race",
+            claim: "no two additions read the same value",
+            reason: "a read-modify-write reads the last value before its own (atomics.order 10)",
+            allowed: "012 102",
+            deviations: &[],
+        },
+        threads: &[&[Add(X, 1, Relaxed)], &[Add(X, 1, Relaxed)]],
+        finals: &[X],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "swap-race",
+            claim: "each swap takes what another left: tickets are handed out once",
+            reason: "a read-modify-write reads the last value before its own (atomics.order 10)",
+            allowed: "0123 0312 2013 2301 3021 3102",
+            deviations: &[],
+        },
+        threads: &[
+            &[Swap(X, 1, Relaxed)],
+            &[Swap(X, 2, Relaxed)],
+            &[Swap(X, 3, Relaxed)],
+        ],
+        finals: &[X],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "add-against-store",
+            claim: "an addition does not fall between a store and itself",
+            reason: "a read-modify-write reads the last value before its own (atomics.order 10)",
+            allowed: "05 56",
+            deviations: &[adds(Weak, "01", STORE_INTO_RMW)],
+        },
+        threads: &[&[Add(X, 1, Relaxed)], &[Store(X, 5, Relaxed)]],
+        finals: &[X],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "compare-exchange-race",
+            claim: "of two that expect the same, one succeeds, and the other sees its value",
+            reason: "a read-modify-write reads the last value before its own (atomics.order 10); a strong one fails on another value only",
+            allowed: "10011 02102",
+            deviations: &[],
+        },
+        threads: &[
+            &[Cas(X, (0, 1), Relaxed, Relaxed)],
+            &[Cas(X, (0, 2), Relaxed, Relaxed)],
+        ],
+        finals: &[X],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "compare-exchange-passes",
+            claim: "the lock in one word: who succeeds sees what the last holder did",
+            reason: "Acquire on success reads from the Release (atomics.order 2)",
+            allowed: "000 001 111",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(Y, 1, Relaxed), Store(X, 1, Release)],
+            &[Cas(X, (1, 2), Acquire, Relaxed), Load(Y, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "failed-compare-exchange-relaxed",
+            claim: "one that fails with Relaxed acquires nothing",
+            reason: "a failed compare-exchange is a load with the failure ordering (atomics.types.operations)",
+            allowed: "000 001 010 011",
+            deviations: &[
+                misses(RmwLoad, "010", STALE_READS),
+                misses(Dfs, "010", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Store(Y, 1, Relaxed), Store(X, 1, Release)],
+            &[Cas(X, (5, 6), Acquire, Relaxed), Load(Y, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "failed-compare-exchange-acquire",
+            claim: "one that fails with Acquire acquires",
+            reason: "a failed compare-exchange is a load with the failure ordering (atomics.types.operations)",
+            allowed: "000 001 011",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(Y, 1, Relaxed), Store(X, 1, Release)],
+            &[Cas(X, (5, 6), Acquire, Acquire), Load(Y, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "failed-compare-exchange-stale",
+            claim: "one that fails can read a stale value",
+            reason: "a failed compare-exchange is a load (atomics.types.operations), and reads any store that is not hidden",
+            allowed: "000 001 100 101",
+            deviations: &[
+                misses(Weak, "100", STALE_FAILURE),
+                misses(RmwLoad, "100", STALE_FAILURE),
+                misses(Dfs, "100", STALE_FAILURE),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Store(Y, 1, Relaxed)],
+            &[Load(Y, Relaxed), Cas(X, (5, 6), Relaxed, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "compare-exchange-fails-on-stale",
+            claim: "so a strong one can fail although the latest value is the expected one",
+            reason: "only one that succeeds has to read the last value (atomics.order 10)",
+            allowed: "000 011 100 111",
+            deviations: &[
+                misses(Weak, "100", STALE_FAILURE),
+                misses(RmwLoad, "100", STALE_FAILURE),
+                misses(Dfs, "100", STALE_FAILURE),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Store(Y, 1, Relaxed)],
+            &[Load(Y, Relaxed), Cas(X, (1, 2), Relaxed, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "compare-exchange-weak",
+            claim: "a weak one can fail although the value is the expected one",
+            reason: "it may fail spuriously (atomics.types.operations)",
+            allowed: "000 100 101",
+            deviations: &[
+                misses(Weak, "000", SPURIOUS_FAILURE),
+                misses(RmwLoad, "000", SPURIOUS_FAILURE),
+                misses(Dfs, "000", SPURIOUS_FAILURE),
+            ],
+        },
+        threads: &[&[CasWeak(X, (0, 1), Relaxed, Relaxed)], &[Load(X, Relaxed)]],
+        finals: &[],
+    },
+];

@@ -1,0 +1,269 @@
+//! What takes one order of everything: store buffering, independent reads, writes in opposite orders.
+
+use spanlock_sync::atomic::Ordering::*;
+
+use super::blind::*;
+use super::memory::Memory;
+use super::memory::Op::*;
+use super::memory::Word::*;
+use super::{Litmus, adds, misses};
+use spanlock_verify::Mode::*;
+
+/// The models.
+pub(super) const ALL: &[Memory] = &[
+    Memory {
+        litmus: Litmus {
+            name: "store-buffering",
+            claim: "each may miss the other's store, if nothing forbids it",
+            reason: "nothing orders a store before a later load of another word",
+            allowed: "00 01 10 11",
+            deviations: &[
+                misses(RmwLoad, "00", STALE_READS),
+                misses(Dfs, "00", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Load(Y, Relaxed)],
+            &[Store(Y, 1, Relaxed), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "store-buffering-fenced",
+            claim: "a SeqCst fence on both sides forbids that both miss: the barriers of our waiting",
+            reason: "in the total order one fence is first; the load after the other sees the store before it (atomics.order 4.4)",
+            allowed: "01 10 11",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Fence(SeqCst), Load(Y, Relaxed)],
+            &[Store(Y, 1, Relaxed), Fence(SeqCst), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "store-buffering-one-fence",
+            claim: "a fence on one side alone does not",
+            reason: "a total order of one fence says nothing",
+            allowed: "00 01 10 11",
+            deviations: &[
+                misses(RmwLoad, "00", STALE_READS),
+                misses(Dfs, "00", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Fence(SeqCst), Load(Y, Relaxed)],
+            &[Store(Y, 1, Relaxed), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "store-buffering-weak-fences",
+            claim: "nor do fences that are not SeqCst",
+            reason: "AcqRel fences do not order a store before a later load",
+            allowed: "00 01 10 11",
+            deviations: &[
+                misses(RmwLoad, "00", STALE_READS),
+                misses(Dfs, "00", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Fence(AcqRel), Load(Y, Relaxed)],
+            &[Store(Y, 1, Relaxed), Fence(AcqRel), Load(X, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "store-buffering-seqcst",
+            claim: "SeqCst accesses forbid it too",
+            reason: "in the total order one store is first, and the load of the other thread comes after it (atomics.order 4.1)",
+            allowed: "01 10 11",
+            deviations: &[adds(Weak, "00", SEQCST_ACCESSES)],
+        },
+        threads: &[
+            &[Store(X, 1, SeqCst), Load(Y, SeqCst)],
+            &[Store(Y, 1, SeqCst), Load(X, SeqCst)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "store-buffering-mixed",
+            claim: "a SeqCst fence here, SeqCst accesses there",
+            reason: "the total order has both (atomics.order 4.2, 4.3)",
+            allowed: "01 10 11",
+            deviations: &[adds(Weak, "00", SEQCST_ACCESSES)],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Fence(SeqCst), Load(Y, Relaxed)],
+            &[Store(Y, 1, SeqCst), Load(X, SeqCst)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "store-buffering-swaps",
+            claim: "storing by an AcqRel read-modify-write does not forbid it",
+            reason: "it orders what comes before it, not a later load of another word",
+            allowed: "0000 0001 0100 0101",
+            deviations: &[
+                misses(RmwLoad, "0000", STALE_READS),
+                misses(Dfs, "0000", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Swap(X, 1, AcqRel), Load(Y, Acquire)],
+            &[Swap(Y, 1, AcqRel), Load(X, Acquire)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "store-buffering-seqcst-swaps",
+            claim: "storing by a SeqCst read-modify-write and loading SeqCst does",
+            reason: "all four are in the total order (atomics.order 4.1)",
+            allowed: "0001 0100 0101",
+            deviations: &[adds(Weak, "0000", SEQCST_ACCESSES)],
+        },
+        threads: &[
+            &[Swap(X, 1, SeqCst), Load(Y, SeqCst)],
+            &[Swap(Y, 1, SeqCst), Load(X, SeqCst)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "store-buffering-read-by-add",
+            claim: "nor does reading by a read-modify-write",
+            reason: "it reads the latest value in its own word's order, which says nothing of another word's",
+            allowed: "00 01 10 11",
+            deviations: &[
+                misses(Weak, "00", READ_BY_RMW),
+                misses(RmwLoad, "00", READ_BY_RMW),
+                misses(Dfs, "00", READ_BY_RMW),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Add(Y, 0, AcqRel)],
+            &[Store(Y, 1, Relaxed), Add(X, 0, AcqRel)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "independent-reads",
+            claim: "two readers may see two stores in different orders (IRIW)",
+            reason: "no thread's stores are ordered against another's (C++ is not multi-copy atomic)",
+            allowed: "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1010 1011 1100 1101 1110 1111",
+            deviations: &[
+                misses(RmwLoad, "1010", STALE_READS),
+                misses(Dfs, "1010", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Load(X, Acquire), Load(Y, Acquire)],
+            &[Load(Y, Acquire), Load(X, Acquire)],
+            &[Store(X, 1, Release)],
+            &[Store(Y, 1, Release)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "independent-reads-fenced",
+            claim: "with a SeqCst fence between their loads they may not",
+            reason: "in the total order one fence is first; what was seen before it is seen after the other (atomics.order 4.4)",
+            allowed: "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1011 1100 1101 1110 1111",
+            deviations: &[],
+        },
+        threads: &[
+            &[Load(X, Relaxed), Fence(SeqCst), Load(Y, Relaxed)],
+            &[Load(Y, Relaxed), Fence(SeqCst), Load(X, Relaxed)],
+            &[Store(X, 1, Relaxed)],
+            &[Store(Y, 1, Relaxed)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "independent-reads-seqcst",
+            claim: "nor if all are SeqCst",
+            reason: "all are in the total order (atomics.order 4.1)",
+            allowed: "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1011 1100 1101 1110 1111",
+            deviations: &[adds(Weak, "1010", SEQCST_ACCESSES)],
+        },
+        threads: &[
+            &[Load(X, SeqCst), Load(Y, SeqCst)],
+            &[Load(Y, SeqCst), Load(X, SeqCst)],
+            &[Store(X, 1, SeqCst)],
+            &[Store(Y, 1, SeqCst)],
+        ],
+        finals: &[],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "two-plus-two-writes",
+            claim: "two threads write two words in opposite orders: both first writes can be the last (2+2W)",
+            reason: "the orders of modification of two words are not tied to each other",
+            allowed: "11 12 21 22",
+            deviations: &[
+                misses(RmwLoad, "11", STALE_READS),
+                misses(Dfs, "11", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Store(Y, 2, Relaxed)],
+            &[Store(Y, 1, Relaxed), Store(X, 2, Relaxed)],
+        ],
+        finals: &[X, Y],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "two-plus-two-writes-released",
+            claim: "Release does not forbid it, for nobody reads",
+            reason: "synchronizing takes a read (atomics.order 2)",
+            allowed: "11 12 21 22",
+            deviations: &[
+                misses(RmwLoad, "11", STALE_READS),
+                misses(Dfs, "11", STALE_READS),
+            ],
+        },
+        threads: &[
+            &[Store(X, 1, Release), Store(Y, 2, Release)],
+            &[Store(Y, 1, Release), Store(X, 2, Release)],
+        ],
+        finals: &[X, Y],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "two-plus-two-writes-fenced",
+            claim: "SeqCst fences do",
+            reason: "in the total order one fence is first; modification orders agree with it (atomics.order 4.4)",
+            allowed: "12 21 22",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Fence(SeqCst), Store(Y, 2, Relaxed)],
+            &[Store(Y, 1, Relaxed), Fence(SeqCst), Store(X, 2, Relaxed)],
+        ],
+        finals: &[X, Y],
+    },
+    Memory {
+        litmus: Litmus {
+            name: "write-read-fenced",
+            claim: "a store that lost against another thread's is not hidden from the load that follows the fence (R)",
+            reason: "in the total order one fence is first (atomics.order 4.4)",
+            allowed: "01 11 12",
+            deviations: &[],
+        },
+        threads: &[
+            &[Store(X, 1, Relaxed), Fence(SeqCst), Store(Y, 1, Relaxed)],
+            &[Store(Y, 2, Relaxed), Fence(SeqCst), Load(X, Relaxed)],
+        ],
+        finals: &[Y],
+    },
+];

@@ -1,0 +1,287 @@
+//! What a binary of models says of itself: its suites and programs as plain data.
+//!
+//! The command and a binary of models are two processes, and the command is built without any
+//! model. So a binary prints its [`Description`] when asked (`--describe`), and both sides derive
+//! the same [rows](crate::plan) from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::mode::Mode;
+
+/// Everything that a binary of models contains.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Description {
+    /// Its suites.
+    pub suites: Vec<SuiteInfo>,
+}
+
+/// A suite: the programs about one primitive.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SuiteInfo {
+    /// The primitive's name, the first part of each row's name.
+    pub name: String,
+    /// Its programs.
+    pub programs: Vec<ProgramInfo>,
+    /// The operations of the primitive: the rows and columns of its table of pairs.
+    pub operations: Vec<String>,
+    /// Pairs that need no program.
+    pub no_pairs: Vec<NoPair>,
+    /// The suite whose programs cover this one's pairs too, because its primitive contains this
+    /// one and adds no step.
+    pub part_of: Option<String>,
+    /// Whether a table of pairs is derived.
+    pub has_pairs: bool,
+    /// The published bug that the suite re-creates, if it does: where it is told.
+    pub known_bug: Option<String>,
+}
+
+/// A cell of a table of pairs that is empty for a reason.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NoPair {
+    /// One operation.
+    pub first: String,
+    /// The other, or the same.
+    pub second: String,
+    /// Why no program can show anything.
+    pub why: String,
+}
+
+/// A program, without its code.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ProgramInfo {
+    /// Its suite.
+    pub suite: String,
+    /// The property's name, the second part of each row's name.
+    pub name: String,
+    /// What it shows, in a line.
+    pub claim: String,
+    /// Threads, the main thread included.
+    pub threads: u32,
+    /// Operations of all threads together.
+    pub operations: u32,
+    /// The operations that each thread performs, the main thread first.
+    pub performs: Vec<Vec<String>>,
+    /// Faults that belong to the program: it runs with them, and with no others.
+    pub faults: Vec<Fault>,
+    /// The exact outcomes, where they are the point.
+    pub expected: Option<Expected>,
+    /// Preemption bounds, each with its reason.
+    pub bounds: Vec<Bound>,
+    /// How the program is run under fault injection.
+    pub injection: Injection,
+    /// Whether the full run searches a program of three threads without bound.
+    pub whole_in_full_run: bool,
+    /// Steps of one thread that may pass before an operation is finished, under shuttle.
+    pub step_bound: u64,
+    /// Whether its code stands on the facade, which tells what each step touches.
+    pub has_facade: bool,
+    /// Which form of a known bug it is.
+    pub form: Option<Form>,
+    /// What is run.
+    pub kind: Kind,
+}
+
+impl ProgramInfo {
+    /// Whether the program is searched, to its end or to a number of preemptions, rather than run
+    /// under random schedules alone.
+    pub fn is_searched(&self) -> bool {
+        matches!(self.kind, Kind::Once) && (self.threads <= 3 || self.expected.is_some())
+    }
+
+    /// Whether the program is run under every single and double fault.
+    pub fn meets_faults(&self) -> bool {
+        let is_plain = self.expected.is_none() && self.faults.is_empty();
+        self.threads == 2 && is_plain && self.injection != Injection::None
+    }
+
+    /// Whether the search in this mode must fail: the program has a known bug that the mode finds.
+    pub fn must_fail(&self, mode: Mode) -> bool {
+        // A program of three threads has random schedules in place of shuttle's search.
+        let mode = if mode.is_random() { Mode::Dfs } else { mode };
+        matches!(&self.form, Some(Form::Buggy { fails_in, .. }) if fails_in.contains(&mode))
+    }
+
+    /// Returns the bound that the program states for this mode.
+    pub fn bound(&self, mode: Mode) -> Option<&Bound> {
+        let applies = |bound: &&Bound| bound.mode.is_none_or(|it| it == mode);
+        self.bounds.iter().find(applies)
+    }
+}
+
+/// A form of a published bug, re-created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// With the bug.
+    Buggy {
+        /// The modes whose search must fail. In every other mode it passes.
+        fails_in: Vec<Mode>,
+        /// Where no mode finds it: the checker that would, and why none here does.
+        found_by: Option<String>,
+    },
+    /// Without it.
+    Fixed,
+}
+
+/// A bound on preemptions that stands on its program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bound {
+    /// The mode it is for; none: for every mode.
+    pub mode: Option<Mode>,
+    /// Preemptions.
+    pub preemptions: u64,
+    /// Why the search without bound is not made.
+    pub reason: String,
+}
+
+/// How a program is run under fault injection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Injection {
+    /// Single faults in every run, double ones in the full run; without bound where that is
+    /// affordable.
+    #[default]
+    Searched,
+    /// The same, always with at most two preemptions.
+    Few,
+    /// As `Few`, and in the full run only.
+    Rare,
+    /// Never.
+    None,
+}
+
+/// What is run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// One program.
+    #[default]
+    Once,
+    /// Random programs, each under this many random schedules.
+    Drawn {
+        /// Schedules of each program.
+        schedules: u64,
+    },
+    /// Generated scenarios, each of them searched, and each history judged.
+    Searched {
+        /// Random schedules of the full run, where its scenarios are too many to be searched.
+        schedules_in_full_run: Option<u64>,
+    },
+    /// Scenarios drawn at random, and each history judged.
+    Sampled,
+    /// A Promela model.
+    Promela(Promela),
+}
+
+/// A Promela model of a protocol, for Spin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promela {
+    /// The file, relative to its package's folder.
+    pub file: String,
+    /// Macros that each inject a bug, which Spin must find.
+    pub bugs: Vec<String>,
+}
+
+/// The outcomes that a litmus program must show.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    /// What the memory model allows.
+    pub allowed: BTreeSet<String>,
+    /// How modes are known to deviate from that.
+    pub deviations: BTreeMap<Mode, Deviation>,
+}
+
+/// How a mode deviates from what is allowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deviation {
+    /// Allowed outcomes that it does not show.
+    pub misses: BTreeSet<String>,
+    /// Outcomes that it shows and that are not allowed.
+    pub adds: BTreeSet<String>,
+}
+
+impl Expected {
+    /// Returns exactly the outcomes that `mode` shows.
+    pub fn shown_by(&self, mode: Mode) -> BTreeSet<&str> {
+        let mut shown: BTreeSet<_> = self.allowed.iter().map(String::as_str).collect();
+        if let Some(deviation) = self.deviations.get(&mode) {
+            shown.retain(|outcome| !deviation.misses.contains(*outcome));
+            shown.extend(deviation.adds.iter().map(String::as_str));
+        }
+        shown
+    }
+}
+
+/// One fault in every execution: the `nth` of its kind, from 0, that `thread` comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// What is injected.
+    pub kind: FaultKind,
+    /// In which thread; main is 0.
+    pub thread: usize,
+    /// At which occasion.
+    pub nth: u32,
+}
+
+/// What can be injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// A weak compare-exchange fails although the value is the expected one.
+    WeakCas,
+    /// A sleep ends although no thread ended it.
+    SpuriousWake,
+    /// A deadline passes.
+    TimeOut,
+}
+
+impl Fault {
+    /// Creates a fault for every execution.
+    pub const fn new(kind: FaultKind, thread: usize, nth: u32) -> Self {
+        Fault { kind, thread, nth }
+    }
+}
+
+/// As the facade writes an occasion: `weak-cas@1.0`.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            FaultKind::WeakCas => "weak-cas",
+            FaultKind::SpuriousWake => "spurious-wake",
+            FaultKind::TimeOut => "time-out",
+        };
+        write!(f, "{kind}@{}.{}", self.thread, self.nth)
+    }
+}
+
+/// A place where an injected bug fires.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct BugSite {
+    /// Its name, which `--bug` takes. Several sites may share one.
+    pub name: String,
+    /// What is done wrong.
+    pub what: String,
+    /// The properties of which one must fail: `property`, or `suite/property`.
+    pub killed_by: Vec<String>,
+    /// `file:line`.
+    pub place: String,
+}
+
+impl BugSite {
+    /// Whether a program of this suite and name has to find it, beside others.
+    pub fn is_killed_by(&self, suite: &str, program: &str) -> bool {
+        self.killed_by.iter().any(|it| match it.split_once('/') {
+            Some((its, property)) => its == suite && property == program,
+            None => it == program,
+        })
+    }
+}
+
+/// Splits `killed_by` as it is written at the site: `wakeup, srl-gate/exclusion`.
+pub fn killed_by(text: &str) -> Vec<String> {
+    let parts = text.split(',').map(str::trim);
+    parts.filter(|it| !it.is_empty()).map(str::to_owned).collect()
+}

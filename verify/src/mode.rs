@@ -1,0 +1,140 @@
+//! The checkers, and the modes in which they explore executions.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One way of exploring executions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Loom, with loads as written.
+    Weak,
+    /// Loom, with each load executed as a read-modify-write.
+    RmwLoad,
+    /// Shuttle: every schedule, one of each class that differs only in the order of independent
+    /// steps.
+    Dfs,
+    /// Shuttle: random schedules.
+    Random,
+    /// Shuttle: probabilistic concurrency testing, random priorities with few changes.
+    Pct,
+    /// Shuttle: selectively uniform concurrency testing, schedules drawn about uniformly.
+    Urw,
+    /// Spin: every state of a Promela model, for properties of the form *eventually*.
+    Ltl,
+}
+
+impl Mode {
+    /// Every mode, in the order of report columns.
+    pub const ALL: [Mode; 7] = [
+        Mode::Weak,
+        Mode::RmwLoad,
+        Mode::Dfs,
+        Mode::Random,
+        Mode::Pct,
+        Mode::Urw,
+        Mode::Ltl,
+    ];
+
+    /// Returns the mode's name, as rows spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Weak => "weak",
+            Mode::RmwLoad => "rmw-load",
+            Mode::Dfs => "dfs",
+            Mode::Random => "random",
+            Mode::Pct => "pct",
+            Mode::Urw => "urw",
+            Mode::Ltl => "ltl",
+        }
+    }
+
+    /// Returns the mode of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// Whether the mode draws schedules; its bound is then their number.
+    pub const fn is_random(self) -> bool {
+        matches!(self, Mode::Random | Mode::Pct | Mode::Urw)
+    }
+
+    /// Whether the mode makes the same executions in every run, so that their number is committed.
+    pub const fn is_counted(self) -> bool {
+        matches!(self, Mode::Weak | Mode::RmwLoad | Mode::Dfs)
+    }
+
+    /// Returns the checker that has this mode.
+    pub const fn checker(self) -> Checker {
+        match self {
+            Mode::Weak | Mode::RmwLoad => Checker::Loom,
+            Mode::Dfs | Mode::Random | Mode::Pct | Mode::Urw => Checker::Shuttle,
+            Mode::Ltl => Checker::Spin,
+        }
+    }
+
+    /// Returns what the mode cannot see, however long it runs.
+    pub const fn blind_spot(self) -> &'static str {
+        match self {
+            Mode::Weak => "stores that race with another thread's load-then-store; load buffering",
+            Mode::RmwLoad => "stale reads; load buffering",
+            Mode::Dfs => "weak orderings (all are SeqCst); data races on cells",
+            Mode::Random | Mode::Pct | Mode::Urw => {
+                "schedules not drawn; weak orderings (all are SeqCst); data races on cells"
+            }
+            Mode::Ltl => "the Rust code, which the model restates; weak orderings (all are SeqCst)",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A program that explores executions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Checker {
+    /// Loom: orderings.
+    Loom,
+    /// Shuttle: interleavings.
+    Shuttle,
+    /// Spin: properties of the form *eventually*, of Promela models.
+    Spin,
+}
+
+impl Checker {
+    /// The checkers that run Rust code, each in a build of its own.
+    pub const OF_CODE: [Checker; 2] = [Checker::Loom, Checker::Shuttle];
+
+    /// Returns the checker's name: that of its crate, and as rows spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Checker::Loom => "loom",
+            Checker::Shuttle => "shuttle",
+            Checker::Spin => "spin",
+        }
+    }
+
+    /// Returns the cfg that switches the facade to this checker; none for Spin.
+    pub const fn cfg(self) -> Option<&'static str> {
+        match self {
+            Checker::Loom => Some("spanlock_loom"),
+            Checker::Shuttle => Some("spanlock_shuttle"),
+            Checker::Spin => None,
+        }
+    }
+
+    /// Returns the checker for which this code was built, if any.
+    pub const fn of_this_build() -> Option<Self> {
+        if cfg!(spanlock_loom) {
+            Some(Checker::Loom)
+        } else if cfg!(spanlock_shuttle) {
+            Some(Checker::Shuttle)
+        } else {
+            None
+        }
+    }
+}

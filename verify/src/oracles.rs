@@ -1,0 +1,3 @@
+//! Judges of what an execution showed, beyond the program's own assertions.
+
+pub mod linearizability;

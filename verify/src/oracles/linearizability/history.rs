@@ -1,0 +1,136 @@
+//! What happened in an execution, as far as callers can tell: which operation was called when, and
+//! what it answered.
+//!
+//! Of two events of different threads, a history keeps only whether one *must* come before the
+//! other. An execution stands for its class: every execution that results from exchanging
+//! neighbouring steps that are independent. Their answers are the same, but other operations
+//! overlap. So a call does not come after another only because the search happened to run it later:
+//! it may come at any time between its thread's last step before it and first step within it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::THREADS;
+use crate::search::order::{self, Step};
+
+/// One end of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End<Op, Answer> {
+    /// It is called; and what it will answer.
+    Call(Op, Answer),
+    /// It answers.
+    Return(Op, Answer),
+}
+
+/// An event, and how many events of each thread must come before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Event<Op, Answer> {
+    /// What it is.
+    pub end: End<Op, Answer>,
+    /// How many of each thread's.
+    pub after: [u8; THREADS],
+}
+
+/// The events of each thread, in its order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct History<Op, Answer>(pub Vec<Vec<Event<Op, Answer>>>);
+
+/// A call, or an answer, as it is recorded while the execution runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Note<Op, Answer> {
+    /// The thread.
+    pub thread: usize,
+    /// The operation.
+    pub op: Op,
+    /// Its answer; none: this is the call.
+    pub answer: Option<Answer>,
+    /// The step in which the thread was.
+    at: u32,
+}
+
+/// Records the calls and answers of an execution. Clones share the record.
+#[derive(Clone, Debug)]
+pub struct Recorder<Op, Answer>(Arc<Mutex<Vec<Note<Op, Answer>>>>);
+
+impl<Op, Answer> Default for Recorder<Op, Answer> {
+    fn default() -> Self {
+        Recorder(Arc::default())
+    }
+}
+
+impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
+    // Plain std state that no checker sees, as in `trace`.
+    fn notes(&self) -> MutexGuard<'_, Vec<Note<Op, Answer>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the execution before.
+    pub fn begin(&self) {
+        self.notes().clear();
+    }
+
+    /// Runs an operation of `thread`, and records when it is called, and when and what it answers.
+    pub fn record(&self, thread: usize, op: Op, run: impl FnOnce() -> Answer) {
+        let note = |answer| {
+            let at = order::at();
+            self.notes().push(Note {
+                thread,
+                op,
+                answer,
+                at,
+            });
+        };
+        note(None);
+        let answer = run();
+        note(Some(answer));
+    }
+
+    /// Returns the calls and answers so far, for an execution that did not come to its end.
+    pub fn so_far(&self) -> Vec<Note<Op, Answer>> {
+        self.notes().clone()
+    }
+
+    /// Returns the history of the execution that has just ended, which had these steps.
+    pub fn history(&self, steps: &[Step]) -> History<Op, Answer> {
+        let notes = self.notes();
+        let threads = notes.iter().map(|note| note.thread + 1).max();
+        let of = |thread| notes.iter().filter(move |note| note.thread == thread);
+        let event = |note: &Note<Op, Answer>, later: Option<&Note<Op, Answer>>| {
+            let clock = &steps[note.at as usize - 1].clock;
+            let before = |thread: usize| match thread == note.thread {
+                // Its own events are ordered by their place.
+                true => 0,
+                false => of(thread).filter(|other| other.at < clock[thread]).count() as u8,
+            };
+            let end = match note.answer {
+                Some(answer) => End::Return(note.op, answer),
+                None => {
+                    let answer = later.and_then(|note| note.answer);
+                    End::Call(note.op, answer.expect("the execution has ended"))
+                }
+            };
+            Event {
+                end,
+                after: std::array::from_fn(before),
+            }
+        };
+        let events = |thread| -> Vec<_> {
+            of(thread)
+                .enumerate()
+                .map(|(i, note)| event(note, of(thread).nth(i + 1)))
+                .collect()
+        };
+        History((0..threads.unwrap_or(0)).map(events).collect())
+    }
+}
+
+impl<Op: Copy, Answer: Copy> History<Op, Answer> {
+    /// Returns a history whose order is known, event by event: for tests of a specification.
+    pub fn in_order(events: &[(usize, End<Op, Answer>)]) -> Self {
+        let mut history = History(vec![Vec::new(); THREADS]);
+        for &(thread, end) in events {
+            let after = std::array::from_fn(|other| history.0[other].len() as u8);
+            history.0[thread].push(Event { end, after });
+        }
+        history
+    }
+}

@@ -1,0 +1,129 @@
+//! Whether a history can be explained by the specification.
+//!
+//! This is the search of Wing and Gong ("Testing and verifying concurrent objects", JPDC 1993,
+//! [DOI](https://doi.org/10.1006/jpdc.1993.1015)), with visited states kept, as Lowe has it. It runs
+//! along the history: after each event it knows *all* states in which the object may be, and the
+//! history has no explanation when none is left.
+//!
+//! A history leaves some of the order of its events open ([`super::history`]), and each order that
+//! it allows must have an explanation. An answer that comes earlier and a call that comes later
+//! make that harder, never easier. So answers come as soon as they can, and only the order of calls
+//! is tried.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::history::{End, History};
+use super::{Model, THREADS};
+
+/// An order of a history's events that has no explanation, by thread, up to and including the event
+/// that cannot be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unexplained {
+    /// The thread of each event.
+    pub order: Vec<usize>,
+}
+
+type States<M> = BTreeSet<<M as Model>::State>;
+type HistoryOf<M> = History<<M as Model>::Op, <M as Model>::Answer>;
+
+/// How many events of each thread have been.
+type Cut = [usize; THREADS];
+
+/// Looks for an order that the history allows and the specification does not.
+///
+/// # Errors
+/// The first such order.
+pub fn judge<M: Model>(history: &HistoryOf<M>, model: &M) -> Result<(), Unexplained> {
+    let mut search = Search {
+        history,
+        model,
+        seen: HashSet::new(),
+        order: Vec::new(),
+    };
+    match search.go([0; THREADS], BTreeSet::from([model.initial()])) {
+        true => Ok(()),
+        false => Err(Unexplained {
+            order: search.order,
+        }),
+    }
+}
+
+struct Search<'a, M: Model> {
+    history: &'a HistoryOf<M>,
+    model: &'a M,
+    seen: HashSet<(Cut, States<M>)>,
+    order: Vec<usize>,
+}
+
+impl<M: Model> Search<'_, M> {
+    /// Whether every order from here on has an explanation; if not, `order` is left as one that has
+    /// none.
+    fn go(&mut self, cut: Cut, states: States<M>) -> bool {
+        let next: Vec<usize> = (0..self.history.0.len())
+            .filter(|&thread| self.is_next(cut, thread))
+            .collect();
+        let returns = |&thread: &usize| {
+            let end = self.history.0[thread][cut[thread]].end;
+            matches!(end, End::Return(..))
+        };
+        let first = next.iter().copied().find(|thread| returns(thread));
+        let next = first.map_or(next, |thread| vec![thread]);
+        if next.len() > 1 && !self.seen.insert((cut, states.clone())) {
+            return true;
+        }
+        for thread in next {
+            self.order.push(thread);
+            let end = self.history.0[thread][cut[thread]].end;
+            let after = step(self.model, &states, thread, end);
+            let mut further = cut;
+            further[thread] += 1;
+            if after.is_empty() || !self.go(further, after) {
+                return false;
+            }
+            self.order.pop();
+        }
+        true
+    }
+
+    fn is_next(&self, cut: Cut, thread: usize) -> bool {
+        let event = self.history.0[thread].get(cut[thread]);
+        event.is_some_and(|event| {
+            let needs = event.after.iter().map(|&n| usize::from(n));
+            needs.zip(cut).all(|(needed, been)| needed <= been)
+        })
+    }
+}
+
+/// Returns the states after an event of `thread`.
+pub(super) fn step<M: Model>(
+    model: &M,
+    states: &States<M>,
+    thread: usize,
+    end: End<M::Op, M::Answer>,
+) -> States<M> {
+    match end {
+        End::Call(op, answer) => {
+            let called = states.iter();
+            called.map(|it| model.call(it, thread, op, answer)).collect()
+        }
+        End::Return(..) => {
+            let states = closed(model, states);
+            let answered = states.iter();
+            answered.filter_map(|it| model.answer(it, thread)).collect()
+        }
+    }
+}
+
+/// Returns the states, and those in which operations that were called have taken effect.
+pub(super) fn closed<M: Model>(model: &M, states: &States<M>) -> States<M> {
+    let mut all = states.clone();
+    let mut new: Vec<M::State> = states.iter().cloned().collect();
+    while let Some(state) = new.pop() {
+        for next in model.effects(&state) {
+            if all.insert(next.clone()) {
+                new.push(next);
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,156 @@
+//! Runs scenarios under shuttle, judges what their threads saw, and reduces what fails.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use shuttle::scheduler::RandomScheduler;
+use spanlock_sync::thread;
+
+use super::history::{History, Recorder};
+use super::judge::{Unexplained, judge};
+use super::scenario::Scenario;
+use super::{Model, table};
+use crate::search::order::{Watch, Watched};
+use crate::search::reduction::Reduced;
+use crate::worlds;
+
+/// How scenarios are run.
+pub(crate) struct Subject<M> {
+    /// The model.
+    pub(crate) model: Arc<M>,
+    /// Random schedules of each scenario, drawn from seed 1 on; none: all that differ.
+    pub(crate) schedules: Option<usize>,
+    /// The most steps of all threads between two finished operations.
+    pub(crate) steps: u64,
+}
+
+/// Runs every scenario until one fails, and reduces that. Returns how many there were, and how many
+/// histories they had.
+///
+/// # Errors
+/// The smallest that fails, and how it does.
+pub(crate) fn all<M: Model>(
+    subject: &Subject<M>,
+    scenarios: impl Iterator<Item = Scenario<M::Op>>,
+) -> Result<(u64, u64), (Scenario<M::Op>, String)> {
+    // A failure is told when it is small.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let (mut count, mut histories) = (0, 0);
+    let mut result = Ok(());
+    for scenario in scenarios {
+        match search(subject, &scenario) {
+            Ok(more) => (count, histories) = (count + 1, histories + more),
+            Err(why) => {
+                result = Err(reduced(subject, scenario, why));
+                break;
+            }
+        }
+    }
+    std::panic::set_hook(hook);
+    result.map(|()| (count, histories))
+}
+
+/// Leaves out what it can while the scenario still fails.
+fn reduced<M: Model>(
+    subject: &Subject<M>,
+    scenario: Scenario<M::Op>,
+    why: String,
+) -> (Scenario<M::Op>, String) {
+    let fails = |smaller: Scenario<M::Op>| {
+        let why = search(subject, &smaller).err()?;
+        Some((smaller, why))
+    };
+    let smaller = scenario.smaller(&*subject.model);
+    match smaller.into_iter().find_map(fails) {
+        Some((smaller, why)) => reduced(subject, smaller, why),
+        None => {
+            // Once more, so that it is the last that ran.
+            let why = search(subject, &scenario).err().unwrap_or(why);
+            (scenario, why)
+        }
+    }
+}
+
+/// What a search has seen.
+struct Seen<Op, Answer> {
+    histories: HashSet<History<Op, Answer>>,
+    wrong: Option<(History<Op, Answer>, Unexplained)>,
+}
+
+/// Searches all executions of a scenario; returns how many histories there are.
+///
+/// # Errors
+/// What was wrong with one.
+fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<u64, String> {
+    let seen = Rc::new(RefCell::new(Seen {
+        histories: HashSet::new(),
+        wrong: None,
+    }));
+    let recorder = Recorder::default();
+    let (watched, model, record) = (seen.clone(), subject.model.clone(), recorder.clone());
+    let watch = move |steps: &[_]| {
+        let history = record.history(steps);
+        let mut seen = watched.borrow_mut();
+        if !seen.histories.insert(history.clone()) {
+            return true;
+        }
+        let wrong = judge(&history, &*model).err();
+        seen.wrong = wrong.map(|wrong| (history, wrong));
+        seen.wrong.is_none()
+    };
+    let mut config = shuttle::Config::new();
+    config.max_steps = shuttle::MaxSteps::FailAfter(subject.steps as usize);
+    config.failure_persistence = shuttle::FailurePersistence::None;
+    let threads: Arc<[_]> = scenario.0.clone().into();
+    let (model, record) = (subject.model.clone(), recorder.clone());
+    let body = move || execution(&model, &threads, &record);
+    let watch: Watch = Box::new(watch);
+    let run = || match subject.schedules {
+        None => shuttle::Runner::new(Reduced::watched(watch), config).run(body),
+        Some(schedules) => {
+            let random = RandomScheduler::new_from_seed(1, schedules);
+            shuttle::Runner::new(Watched::new(random, watch), config).run(body)
+        }
+    };
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        let why = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("a panic");
+        let told = table::unfinished(&recorder.so_far());
+        return Err(format!("{told}{why}\n"));
+    }
+    let seen = seen.borrow();
+    match &seen.wrong {
+        Some((history, wrong)) => Err(table::table(&*subject.model, history, wrong)),
+        None => Ok(seen.histories.len() as u64),
+    }
+}
+
+/// Runs one execution: each thread does its operations, the main thread being the first.
+fn execution<M: Model>(
+    model: &Arc<M>,
+    threads: &Arc<[Vec<M::Op>]>,
+    recorder: &Recorder<M::Op, M::Answer>,
+) {
+    worlds::begin_execution();
+    recorder.begin();
+    let object = Arc::new(model.object());
+    let others: Vec<_> = (1..threads.len())
+        .map(|me| {
+            let (model, threads) = (model.clone(), threads.clone());
+            let (object, recorder) = (object.clone(), recorder.clone());
+            thread::spawn(move || model.work(&object, me, &threads[me], &recorder))
+        })
+        .collect();
+    model.work(&object, 0, &threads[0], recorder);
+    for other in others {
+        other.join().expect("a thread panicked");
+    }
+    model.at_end(&object, recorder);
+}

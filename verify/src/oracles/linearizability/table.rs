@@ -1,0 +1,120 @@
+//! A history without explanation, for people: a column a thread, a line an event.
+
+use std::collections::BTreeSet;
+use std::fmt::{Display, Write};
+
+use super::Model;
+use super::history::{End, History, Note};
+use super::judge::{Unexplained, closed, step};
+
+/// Width of a thread's column.
+const COLUMN: usize = 28;
+
+/// Tells the order of events that has no explanation, with the states that are possible after each,
+/// then what is wrong.
+pub fn table<M: Model>(
+    model: &M,
+    history: &History<M::Op, M::Answer>,
+    found: &Unexplained,
+) -> String {
+    let threads = history.0.len();
+    let mut told = head(threads) + "held, by the specification\n";
+    let mut at = vec![0; threads];
+    let mut states = BTreeSet::from([model.initial()]);
+    for (i, &thread) in found.order.iter().enumerate() {
+        let end = history.0[thread][at[thread]].end;
+        at[thread] += 1;
+        let next = step(model, &states, thread, end);
+        let held = match next.is_empty() {
+            true => "no explanation".to_owned(),
+            false => held(model, &next),
+        };
+        let text = match end {
+            End::Call(op, _) => called(op),
+            End::Return(op, answer) => answered(op, answer),
+        };
+        line(&mut told, threads, thread, &text, &held);
+        if let (true, End::Return(op, answer)) = (next.is_empty(), end) {
+            told += &why(model, &closed(model, &states), i);
+            let _ = writeln!(
+                told,
+                "in none of these can T{thread}'s {op} be {answer}: {}",
+                model.unexplained_text(op, answer)
+            );
+        }
+        states = next;
+    }
+    told
+}
+
+/// Tells the calls and answers of an execution that did not come to its end, as they came.
+pub fn unfinished<Op: Copy + Display, Answer: Copy + Display>(notes: &[Note<Op, Answer>]) -> String {
+    let threads = notes.iter().map(|note| note.thread + 1).max().unwrap_or(0);
+    let mut told = head(threads).trim_end().to_owned() + "\n";
+    for note in notes {
+        let text = match note.answer {
+            None => called(note.op),
+            Some(answer) => answered(note.op, answer),
+        };
+        line(&mut told, threads, note.thread, &text, "");
+    }
+    told
+}
+
+fn called(op: impl Display) -> String {
+    format!("{op} …")
+}
+
+fn answered(op: impl Display, answer: impl Display) -> String {
+    format!("{op}: {answer}")
+}
+
+fn head(threads: usize) -> String {
+    let mut told = String::new();
+    for thread in 0..threads {
+        let _ = write!(told, "{:<COLUMN$}", format!("T{thread}"));
+    }
+    told
+}
+
+fn line(told: &mut String, threads: usize, thread: usize, text: &str, held: &str) {
+    let mut line = String::new();
+    for column in 0..threads {
+        let text = if column == thread { text } else { "" };
+        let _ = write!(line, "{text:<COLUMN$}");
+    }
+    *told += (line + held).trim_end();
+    told.push('\n');
+}
+
+fn or_nothing(text: String) -> String {
+    match text.is_empty() {
+        true => "nothing".to_owned(),
+        false => text,
+    }
+}
+
+/// Tells the states. Operations that were called may take effect later; the states before that come
+/// first, and are told alone.
+fn held<M: Model>(model: &M, states: &BTreeSet<M::State>) -> String {
+    let each: BTreeSet<String> = states.iter().map(|it| model.state_text(it)).collect();
+    let each: Vec<String> = each.into_iter().map(or_nothing).collect();
+    each.join(" or ")
+}
+
+fn why<M: Model>(model: &M, before: &BTreeSet<M::State>, explained: usize) -> String {
+    let mut told = format!("the {explained} events before have explanations; after them:\n");
+    let each: BTreeSet<(String, String)> = before
+        .iter()
+        .map(|state| (model.state_text(state), model.open_text(state)))
+        .collect();
+    for (held, open) in each {
+        let _ = writeln!(
+            told,
+            "  held: {}; called, without effect so far: {}",
+            or_nothing(held),
+            or_nothing(open)
+        );
+    }
+    told
+}

@@ -1,0 +1,180 @@
+//! The committed record of searches: `models/executions.tsv` of each package.
+//!
+//! A search is deterministic: the same code, program and checker have the same executions. The
+//! record holds each row's bound, executions and milliseconds. A run that finds another number has
+//! drifted and fails until it is accepted. The record also tells what is quick, what is long, and
+//! how to share the work: no list of costly programs is kept by hand.
+//!
+//! ```text
+//! # row                                   bound  executions  ms
+//! srl-array/exclusion/loom/weak           -      105         12
+//! srl-array/batch-across/loom/rmw-load    3      91234       20500
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::info::Kind;
+use crate::plan::Job;
+
+/// A row of more executions is left out of `--quick`.
+const QUICK: u64 = 300;
+
+/// The cost of random programs, which run until a million operations are done.
+const DRAWN: u64 = 100_000;
+
+const HEAD: &str = "\
+# Searches of this package's models: row, bound on preemptions, executions, milliseconds.
+# Written by `cargo verify --accept`. A run that finds other executions fails.
+";
+
+/// What is recorded of one search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// Preemption bound; none: the search was made to its end.
+    pub bound: Option<u64>,
+    /// Executions.
+    pub executions: u64,
+    /// Milliseconds that it took where it was recorded; none: not measured.
+    pub millis: Option<u64>,
+}
+
+/// A package's record.
+#[derive(Clone, Debug, Default)]
+pub struct Counts(BTreeMap<String, Count>);
+
+/// Returns the path of the record of the package in `folder`.
+pub fn path(folder: &Path) -> PathBuf {
+    folder.join("models").join("executions.tsv")
+}
+
+impl Counts {
+    /// Reads the record of the package in `folder`; a package without one has an empty record.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line is not of the form above, or names a row again.
+    pub fn read(folder: &Path) -> Result<Self, String> {
+        let path = path(folder);
+        match fs::read_to_string(&path) {
+            Ok(text) => Counts::parse(&text).map_err(|why| format!("{}:{why}", path.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Counts::default()),
+            Err(error) => Err(format!("{}: {error}", path.display())),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut counts = BTreeMap::new();
+        for (i, line) in text.lines().enumerate() {
+            if line.starts_with('#') || line.is_empty() {
+                continue;
+            }
+            let Some((row, count)) = entry(line) else {
+                return Err(format!(
+                    "{}: expected a row, a bound or `-`, executions, and milliseconds or `-`, \
+                     separated by tabs: `{line}`",
+                    i + 1
+                ));
+            };
+            if counts.insert(row.to_owned(), count).is_some() {
+                return Err(format!("{}: `{row}` is recorded twice", i + 1));
+            }
+        }
+        Ok(Counts(counts))
+    }
+
+    /// Writes the record of the package in `folder`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), String> {
+        let path = path(folder);
+        let mut text = HEAD.to_owned();
+        let or_none = |number: Option<u64>| number.map_or("-".to_owned(), |it| it.to_string());
+        for (row, count) in &self.0 {
+            let (bound, millis) = (or_none(count.bound), or_none(count.millis));
+            let _ = writeln!(text, "{row}\t{bound}\t{}\t{millis}", count.executions);
+        }
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Returns what is recorded of the row of this name.
+    pub fn of(&self, row: &str) -> Option<Count> {
+        self.0.get(row).copied()
+    }
+
+    /// Records a row.
+    pub fn set(&mut self, row: String, count: Count) {
+        self.0.insert(row, count);
+    }
+
+    /// Forgets the rows that are not among `rows`.
+    pub fn keep(&mut self, rows: &BTreeSet<String>) {
+        self.0.retain(|row, _| rows.contains(row));
+    }
+
+    /// Adds another package's record.
+    pub fn extend(&mut self, other: Counts) {
+        self.0.extend(other.0);
+    }
+
+    /// Estimates the work of a row; one that is not recorded comes first, since it may be long.
+    pub fn cost(&self, job: &Job) -> u64 {
+        let drawn = job.bound.filter(|_| job.mode.is_random());
+        match job.program.kind {
+            Kind::Drawn { .. } => DRAWN,
+            _ => {
+                let recorded = || self.of(&job.name()).map(|count| count.executions);
+                drawn.or_else(recorded).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// Whether a row is for `--quick`: a search that is known to be short, and that no bound cuts
+    /// short.
+    pub fn is_quick(&self, job: &Job) -> bool {
+        let is_search = !job.long && job.mode.is_counted();
+        let is_cut = job.program.threads == 2 && job.bound.is_some();
+        let is_short = || self.of(&job.name()).is_some_and(|it| it.executions <= QUICK);
+        is_search && !is_cut && is_short()
+    }
+}
+
+fn entry(line: &str) -> Option<(&str, Count)> {
+    let mut fields = line.split('\t');
+    let (row, bound, executions, millis) =
+        (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let or_none = |field: &str| match field {
+        "-" => Some(None),
+        number => number.parse().ok().map(Some),
+    };
+    let count = Count {
+        bound: or_none(bound)?,
+        executions: executions.parse().ok()?,
+        millis: or_none(millis)?,
+    };
+    fields.next().is_none().then_some((row, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_row_a_bound_executions_and_milliseconds() {
+        let text = "# head\na/b/loom/weak\t-\t7\t12\na/b/loom/rmw-load\t3\t9\t-\n";
+        let counts = Counts::parse(text).expect("well-formed");
+        let weak = Count {
+            bound: None,
+            executions: 7,
+            millis: Some(12),
+        };
+        assert_eq!(counts.of("a/b/loom/weak"), Some(weak));
+        let bounded = counts.of("a/b/loom/rmw-load").expect("recorded");
+        assert_eq!((bounded.bound, bounded.millis), (Some(3), None));
+        for wrong in ["a\t1", "a\t-\tmany\t-", "a\t-\t1\t-\t-", "a\t-\t1\t-\na\t-\t1\t-"] {
+            assert!(Counts::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

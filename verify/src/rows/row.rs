@@ -1,0 +1,209 @@
+//! A row of the report: one program, run by one checker in one mode.
+
+use serde::{Deserialize, Serialize};
+
+/// How a row ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Verdict {
+    /// Every execution was explored, and none failed.
+    Exhausted,
+    /// Every execution within the stated bound of preemptions was explored, or the stated number of random
+    /// schedules drawn, and none failed.
+    Bounded,
+    /// The search was cut off: not a pass.
+    Truncated,
+    /// Its checker is not installed. (In CI that is a failure.)
+    Skipped,
+    /// An execution failed, or the row's outcomes are not what they must be.
+    Failed,
+}
+
+impl Verdict {
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Exhausted => "EXHAUSTED",
+            Verdict::Bounded => "BOUNDED",
+            Verdict::Truncated => "TRUNCATED",
+            Verdict::Skipped => "SKIPPED",
+            Verdict::Failed => "FAILED",
+        }
+    }
+
+    /// Whether it lets the command succeed.
+    pub const fn passes(self) -> bool {
+        matches!(
+            self,
+            Verdict::Exhausted | Verdict::Bounded | Verdict::Skipped
+        )
+    }
+}
+
+/// How what a mode shows of a litmus program is related to what C++20, and so Rust, allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Agreement {
+    /// It is the same.
+    Agrees,
+    /// It deviates as `docs/checkers.md` says. (A deviation that is not known is a failure.)
+    BlindSpot,
+}
+
+/// One line of the table and of the JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Its name: `primitive/property/checker/mode`, `single-faults` or `double-faults`, and `long` if only the full run has it.
+    pub name: String,
+    /// Its place among all rows that were asked for, from 1.
+    pub number: usize,
+    /// The lock; `rw-word`, the word that locks are made of; or `litmus`, the door itself.
+    pub primitive: String,
+    /// What is checked.
+    pub property: String,
+    /// What that says.
+    pub claim: String,
+    /// `loom`, `shuttle` or `spin`.
+    pub checker: String,
+    /// The checker's version.
+    pub checker_version: String,
+    /// `weak`, `rmw-load`, `dfs`, `random`, `pct`, `urw` or `ltl`.
+    pub mode: String,
+    /// Threads, the main thread included.
+    pub threads: u32,
+    /// Operations of all threads together.
+    pub operations: u32,
+    /// Preemption bound (loom), or schedules (random, pct, urw); none: no bound.
+    pub bound: Option<u64>,
+    /// Rounds after which a spin loop is cut; none: there is no spin loop.
+    pub spin_cap: Option<u32>,
+    /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread comes to; or which plans of them were run, each as a search of
+    /// its own: `all single (7 plans)`.
+    pub faults: Vec<String>,
+    /// Executions explored; states, by Spin.
+    pub executions: u64,
+    /// Executions that `executions.tsv` has for it; none: none yet, or schedules are drawn and their number is the bound.
+    pub committed: Option<u64>,
+    /// Wall-clock seconds, the process's start included.
+    pub seconds: f64,
+    /// Which executions were explored, of those within the bound.
+    #[serde(default)]
+    pub search: String,
+    /// Under shuttle: so many steps of all threads together, at most, lie between two finished operations. More are a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_bound: Option<u64>,
+    /// The most that there were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<u64>,
+    /// Of a program about that: so many later arrivals, at most, pass one that waits. More are a failure, and so is it if no execution has as many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overtakes: Option<u32>,
+    /// The most that did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overtaken: Option<u32>,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// How many different outcomes (what each thread saw) there were; of scenarios, histories.
+    pub outcomes: u64,
+    /// How many scenarios there were, if the row is about many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenarios: Option<u64>,
+    /// A checksum of the set of outcomes.
+    pub outcome_hash: String,
+    /// Of a litmus row: whether the mode shows exactly what is allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<Agreement>,
+    /// Of a search of all interleavings: both modes of loom passed too, and found its outcomes.
+    pub agrees: bool,
+    /// What this mode cannot see; of a litmus row that does not agree, the outcomes that it misses or adds.
+    pub blind_spot: String,
+    /// The command that runs this row again.
+    pub replay: String,
+    /// What went wrong, if anything did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// The run that it is from.
+    pub run: Circumstances,
+}
+
+impl Row {
+    /// Whether its executions are not those that are committed for it. Of a row that does not pass they say nothing.
+    pub fn drifts(&self) -> bool {
+        let counted = !matches!(&*self.mode, "random" | "pct" | "urw" | "ltl");
+        let ended = matches!(self.verdict, Verdict::Exhausted | Verdict::Bounded);
+        counted && ended && self.committed != Some(self.executions)
+    }
+}
+
+/// When, where and of what a run was: the same in all its rows, but for what a partition has of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Circumstances {
+    /// The options that chose the rows: `--full`, `--filter srl`; empty: all rows but the long ones.
+    pub selection: String,
+    /// How many rows they chose, in all partitions.
+    pub rows: usize,
+    /// Which part of them ran: `2/3`; `1/1`: all.
+    pub partition: String,
+    /// The version of this package.
+    pub version: String,
+    /// The commit, with `-dirty` if files were changed since; `unknown` without git.
+    pub commit: String,
+    /// The compiler.
+    pub rustc: String,
+    /// The processor, its cores, the system.
+    pub machine: String,
+    /// When it began, UTC.
+    pub date: String,
+}
+
+/// What the process that explores one row prints on standard output.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Found {
+    /// Executions explored.
+    pub executions: u64,
+    /// The different outcomes, sorted.
+    pub outcomes: Vec<String>,
+    /// Of a row about many scenarios: how many, and how many different histories.
+    #[serde(default)]
+    pub explained: Option<(u64, u64)>,
+    /// How often the weakened site was reached.
+    pub weakened: u64,
+    /// How many faults were injected.
+    pub injected: u64,
+    /// How many plans of faults were found and run, besides none.
+    pub plans: u64,
+    /// The most steps of all threads between two finished operations, under shuttle.
+    pub longest: Option<u64>,
+    /// What was seen of arrivals that overtake a waiter, if the program is about that.
+    pub overtaking: Option<Overtaking>,
+    /// How often the injected bug fired.
+    pub bug_fired: u64,
+    /// The operations that each thread performed in some execution: `1:cancel`.
+    pub performed: Vec<String>,
+    /// Whether the facade saw any operation of the threads.
+    pub uses_facade: bool,
+    /// The sites that were reached: `file:line:column:op=Ordering`.
+    pub sites: Vec<String>,
+    /// The sites of injected bugs that were reached.
+    pub bugs: Vec<crate::info::BugSite>,
+}
+
+/// How many later arrivals overtook a waiter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overtaking {
+    /// As many as may.
+    pub bound: u32,
+    /// The most that did, in any execution.
+    pub most: u32,
+    /// Whether an arrival tried to and could not: else nothing is known of the bound.
+    pub refused: bool,
+}
+
+/// The exit status of that process if it does not accept its arguments.
+pub const REFUSES: i32 = 2;
+
+/// The start of its lines on standard error that tell what failed.
+pub const FAILURE: &str = "failure: ";
+
+/// How the last of them goes on: with what the threads saw until then.
+pub const EVENTS: &str = "seen until then: ";

@@ -1,0 +1,74 @@
+//! One execution, and all executions, under the checker of this build.
+
+#![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
+
+#[cfg(spanlock_loom)]
+mod loom;
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+mod none;
+#[cfg(spanlock_shuttle)]
+mod shuttle;
+
+#[cfg(spanlock_loom)]
+pub(crate) use self::loom::{drawn, explore, scenarios};
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+pub(crate) use self::none::{drawn, scenarios};
+#[cfg(spanlock_shuttle)]
+pub(crate) use self::shuttle::{drawn, explore, scenarios};
+
+use std::path::PathBuf;
+
+use crate::plan::Job;
+
+/// The variable that draws other random programs and scenarios than usual: any number.
+pub const SEED: &str = "SPANLOCK_SEED";
+
+/// The variable that names the one scenario to run instead of a row's.
+pub const SCENARIO: &str = "SPANLOCK_SCENARIO";
+
+/// A row that this process explores.
+pub(crate) struct Search {
+    /// The row.
+    pub(crate) job: Job,
+    /// Leave nothing out: the checker's own search.
+    pub(crate) is_plain: bool,
+    /// The most steps of all threads between two finished operations.
+    pub(crate) steps: Option<u64>,
+    /// A file to write to; without it loom's weak mode leaves nothing out.
+    #[cfg_attr(spanlock_shuttle, allow(dead_code))]
+    pub(crate) scratch: Option<PathBuf>,
+    /// What is wrong on purpose, as `cargo verify --replay` takes it, each with a space before it.
+    #[cfg_attr(spanlock_loom, allow(dead_code))]
+    pub(crate) mutations: String,
+}
+
+/// What a search reports besides what its executions noted.
+#[derive(Default)]
+pub(crate) struct Explored {
+    /// Plans of faults, besides none.
+    pub(crate) plans: u64,
+    /// Scenarios and histories.
+    pub(crate) explained: Option<(u64, u64)>,
+}
+
+/// Begins an execution.
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+pub(crate) fn begin_execution() {
+    spanlock_sync::check::begin_execution();
+    crate::trace::begin();
+}
+
+/// Runs an execution.
+#[cfg(any(spanlock_loom, spanlock_shuttle))]
+pub(crate) fn execute(run: impl FnOnce()) {
+    begin_execution();
+    run();
+    crate::trace::finished();
+    crate::trace::end();
+}
+
+/// Ends the process: it does not accept what it was asked for.
+pub(crate) fn refuse(reason: &str) -> ! {
+    eprintln!("models: {reason}");
+    std::process::exit(crate::rows::row::REFUSES)
+}

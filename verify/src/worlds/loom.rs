@@ -1,0 +1,91 @@
+//! Loom.
+
+use std::sync::Arc;
+
+use proptest::strategy::Strategy;
+use spanlock_sync::check;
+
+use super::{Explored, Search, execute, refuse};
+use crate::info::{Fault, FaultKind};
+use crate::mode::Mode;
+use crate::oracles::linearizability::{Model, Scenarios};
+use crate::program::Body;
+use crate::search::faults::every_plan;
+use crate::search::pruning;
+
+/// Branches of an execution, at the most: loom's own default is too few for a whole journal.
+const BRANCHES: usize = 10_000;
+
+/// Explores the row.
+pub(crate) fn explore(search: &Search, body: &Body) -> Explored {
+    let Body::Once(run) = body else {
+        refuse("random programs and scenarios run under shuttle, Promela models under Spin");
+    };
+    let job = &search.job;
+    let mut explored = Explored::default();
+    if job.faults > 0 {
+        explored.plans = every_plan(job.faults, |plan| one(search, plan, run.clone()));
+    } else {
+        let plan: check::FaultPlan = job.program.faults.iter().map(occasion).collect();
+        check::set_faults(plan.clone());
+        one(search, &plan, run.clone());
+    }
+    explored
+}
+
+fn occasion(fault: &Fault) -> check::Occasion {
+    let &Fault { kind, thread, nth } = fault;
+    let fault = match kind {
+        FaultKind::WeakCas => check::Fault::WeakCas,
+        FaultKind::SpuriousWake => check::Fault::SpuriousWake,
+        FaultKind::TimeOut => check::Fault::TimeOut,
+    };
+    check::Occasion { fault, thread, nth }
+}
+
+/// Searches the program under one plan of faults.
+fn one(search: &Search, plan: &[check::Occasion], run: Arc<dyn Fn() + Send + Sync>) {
+    let job = &search.job;
+    let mut builder = loom::model::Builder::new();
+    // Stated here, not taken from the environment: a search that is cut off there ends green.
+    builder.max_duration = None;
+    builder.max_permutations = None;
+    builder.max_branches = BRANCHES;
+    builder.preemption_bound = job.bound.map(|bound| bound as usize);
+    // A weak compare-exchange that fails by plan is a load in either mode.
+    let loads = plan.iter().any(|it| it.fault == check::Fault::WeakCas);
+    let has_values = job.mode == Mode::Weak || loads;
+    let scratch = search.scratch.as_ref().filter(|_| has_values);
+    let prunes = job.is_reduced() && !search.is_plain && (scratch.is_some() || !has_values);
+    if prunes {
+        builder.checkpoint_file = scratch.cloned();
+        builder.checkpoint_interval = 1;
+        // Loom would continue an earlier search that left its file there.
+        scratch.map(std::fs::remove_file);
+        pruning::begin(scratch.cloned());
+    }
+    builder.check(move || {
+        if prunes {
+            pruning::begin_execution();
+        }
+        execute(|| run());
+    });
+}
+
+pub(crate) fn drawn<S: Strategy>(
+    _: &Search,
+    _: &Arc<impl Fn() -> S>,
+    _: &Arc<impl Fn(&S::Value) -> u64>,
+    _: u64,
+) {
+    refuse("random programs run under shuttle");
+}
+
+pub(crate) fn scenarios<M: Model>(
+    _: &Search,
+    _: &Arc<M>,
+    _: Scenarios,
+    _: u64,
+) -> (u64, u64) {
+    refuse("scenarios run under shuttle");
+}
