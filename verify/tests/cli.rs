@@ -277,6 +277,30 @@ fn a_failure_is_shown_with_its_replay() {
 }
 
 #[test]
+fn memory_that_is_used_after_it_was_freed_is_found() {
+    for row in [
+        "memory/use-after-free/shuttle/dfs",
+        "memory/use-after-free/loom/rmw-load",
+    ] {
+        says(
+            1,
+            &["--filter", row],
+            &[&format!("FAILED: {row}"), "execution"],
+        );
+    }
+}
+
+#[test]
+fn a_yield_outside_of_a_loop_is_reported() {
+    let words = [
+        "FAILED: yields/yield",
+        "T0 has yielded",
+        "Leave the yield out",
+    ];
+    says(1, &["--filter", "yields/yield/shuttle/dfs"], &words);
+}
+
+#[test]
 fn partitions_are_merged_and_reported() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
