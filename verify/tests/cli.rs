@@ -323,7 +323,7 @@ fn partitions_are_merged_and_reported() {
     says(
         1,
         &["merge", &b, &a, "--json", &all, "--report", report],
-        &["2 FAILED"],
+        &["FAILED: counter/lost-update", "Rows written"],
     );
     let rows: Vec<Row> = serde_json::from_slice(&fs::read(&all).expect("written")).expect("rows");
     assert_eq!(rows.len(), rows[0].run.rows);
