@@ -292,11 +292,7 @@ fn memory_that_is_used_after_it_was_freed_is_found() {
 
 #[test]
 fn a_yield_outside_of_a_loop_is_reported() {
-    let words = [
-        "FAILED: yields/yield",
-        "T0 has yielded",
-        "Leave the yield out",
-    ];
+    let words = ["FAILED: yields/yield", "T0 has yielded", "remove the yield"];
     says(1, &["--filter", "yields/yield/shuttle/dfs"], &words);
 }
 
