@@ -84,15 +84,21 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     let way = Way {
         workers: pool::workers(common.jobs),
         limit: LIMIT,
+        measures: true,
     };
     let (mut lines, mut problems) = (Vec::new(), Vec::new());
     let ran = run_all(&tasks, &built, &way);
-    for forms in ran.chunk_by(|(a, _), (b, _)| a.job.program.name == b.job.program.name) {
+    for forms in ran.chunk_by(|(a, _), (b, _)| is_same_form(a, b)) {
         judge(forms, &mut lines, &mut problems);
     }
     show(&lines, &problems);
     write_json(file.as_ref(), "Rows", &lines)?;
     Ok(exit_code(problems.is_empty()))
+}
+
+fn is_same_form(a: &Task, b: &Task) -> bool {
+    let (a, b) = (&a.job.program, &b.job.program);
+    (&a.suite, &a.name) == (&b.suite, &b.name)
 }
 
 /// Judges the rows of one form: a buggy one has a line for the first mode that finds it, a fixed
