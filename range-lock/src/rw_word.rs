@@ -135,8 +135,8 @@ unsafe impl Word for RwWord {
                 let before = if !injected_bug!(
                     "release-by-store",
                     "a reader releases a shared word by a load and a store, not by a read-modify-write",
-                    killed_by =
-                        "readers-share, rw-word/downgrade-upgradable, rw-word/give-up-reader"
+                    killed_by = "rw-counter/readers-share, srl-array/readers-share, srl-tree/readers-share, \
+                        rw-word/downgrade-upgradable, rw-word/give-up-reader"
                 ) {
                     self.0.fetch_sub(1, Release)
                 } else {

@@ -27,7 +27,7 @@ fn every_ordering_and_every_wake_is_needed() {
         "range-lock/",
         "srl/",
         "interval-lock/",
-        "sync/src/section.rs",
+        "sync/src/rcu.rs",
         "journal-commit/src/jbd2/",
         "journal-commit/src/compact",
     ] {

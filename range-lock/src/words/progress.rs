@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 
 use spanlock_sync::injected_bug;
-use spanlock_sync::wait::{Calls, Class, Listener, Place, WaitQueue};
+use spanlock_sync::wait::{Class, Listener, Place, WaitQueue, Wakers};
 
 use super::{Run, Word, for_each_surely};
 use crate::raw::Access;
@@ -22,7 +22,7 @@ pub struct Progress {
     /// Who is woken for it.
     listener: Option<Listener>,
     /// Whom it has to wake: those that it stood before.
-    calls: Vec<Calls>,
+    calls: Vec<Wakers>,
 }
 
 impl Progress {
@@ -68,7 +68,7 @@ impl Progress {
 
     /// Wakes those whom it has let go first. After each poll, and after [`leave`](Self::leave).
     pub fn wake_others(&mut self) {
-        for_each_surely(core::mem::take(&mut self.calls).into_iter(), Calls::wake);
+        for_each_surely(core::mem::take(&mut self.calls).into_iter(), Wakers::wake);
     }
 
     /// Goes on with `run`, the rest of the run that the next lane is in: takes it, or stands in the queue of the first lane that it lacks, and
@@ -168,7 +168,7 @@ impl Progress {
         let Some(mut place) = self.place.take() else {
             return Look::Arrives;
         };
-        match queue.is_in_front(&mut place, self.listener()) {
+        match queue.is_at_head(&mut place, self.listener()) {
             // Its word had gone, and is back at the same address.
             None => Look::Arrives,
             Some(true) if admit(run.up_to(1)) => Look::Passed(place),
@@ -186,7 +186,7 @@ impl Progress {
         }
     }
 
-    fn call(&mut self, calls: Calls) {
+    fn call(&mut self, calls: Wakers) {
         if !calls.is_empty() {
             self.calls.push(calls);
         }

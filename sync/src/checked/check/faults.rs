@@ -1,19 +1,20 @@
-//! Faults by plan, and on which occasions there could be one.
+//! Fault injection by plan, and the occasions on which a fault is possible.
 //!
-//! An occasion is known by its thread and by how many of its kind that thread had before. So it is the same in all executions that differ only in the order of
-//! independent steps, and a search need not try both orders of two of them.
+//! An occasion is known by its thread and by how many of its kind that thread had before. So it is
+//! the same in all executions that differ only in the order of independent steps, and a search need
+//! not try both orders of two of them.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Wakeup;
 
-/// What can go wrong at run time without anybody's fault.
+/// What can fail at run time in a correct program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// A weak compare-exchange fails although the value is the expected one.
     WeakCas,
-    /// A sleep ends although nobody woke it.
+    /// A sleep ends without a wake.
     SpuriousWake,
     /// A sleep with a deadline ends because the deadline has passed.
     TimeOut,
@@ -24,14 +25,16 @@ impl Fault {
     pub const ALL: [Fault; 3] = [Fault::WeakCas, Fault::SpuriousWake, Fault::TimeOut];
 }
 
-/// Where a fault can be: a weak compare-exchange, a sleep, a sleep with a deadline. Written `weak-cas@1.0`: the first one of thread 1.
+/// Where a fault is possible: at a weak compare-exchange, a sleep, a sleep with a deadline.
+///
+/// Written `weak-cas@1.0`: the first weak compare-exchange of thread 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Occasion {
-    /// What goes wrong there.
+    /// What fails there.
     pub fault: Fault,
     /// The thread's [index](crate::thread::index).
     pub thread: usize,
-    /// How many of the kind the thread had before, in this execution.
+    /// How many of this kind the thread had before, in this execution.
     pub nth: u32,
 }
 
@@ -46,7 +49,7 @@ impl fmt::Display for Occasion {
     }
 }
 
-/// Which occasions are faults, in every execution that comes to them.
+/// The occasions that are faults, in every execution that reaches them.
 pub type FaultPlan = Vec<Occasion>;
 
 /// How many occasions of each kind a thread had.
@@ -55,11 +58,11 @@ type Counts = [u32; Fault::ALL.len()];
 struct State {
     plan: FaultPlan,
     injected: usize,
-    /// Of each thread, in the present execution.
+    /// Of each thread, in the current execution.
     counts: Vec<Counts>,
     /// Of each thread the most, in executions that had the whole plan.
     most: Vec<Counts>,
-    /// Faults in the present execution.
+    /// Faults in the current execution.
     here: usize,
 }
 
@@ -75,7 +78,7 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets the faults of all executions from now on; what was counted is forgotten.
+/// Sets the faults of all executions from now on, and resets the counts.
 pub fn set_faults(plan: FaultPlan) {
     let mut state = state();
     *state = State {
@@ -87,17 +90,19 @@ pub fn set_faults(plan: FaultPlan) {
     };
 }
 
-/// The plan that is set; empty unless one was.
+/// Returns the current plan; empty by default.
 pub fn faults() -> FaultPlan {
     state().plan.clone()
 }
 
-/// How many faults were injected since the plan was [set](set_faults). 0 at the end means that its occasions are never reached.
+/// Returns how many faults were injected since the plan was [set](set_faults). 0 after a search
+/// means that no execution reaches its occasions.
 pub fn injected() -> usize {
     state().injected
 }
 
-/// The occasions of the executions since the plan was [set](set_faults) that had all of its faults; these included.
+/// Returns the occasions of executions that had all faults of the plan, since it was
+/// [set](set_faults). The plan's own occasions are included.
 pub fn occasions() -> Vec<Occasion> {
     let state = state();
     let mut occasions = Vec::new();
@@ -116,7 +121,7 @@ pub(super) fn begin_execution() {
     state.here = 0;
 }
 
-/// Whether the next occasion of the calling thread for `fault` is in the plan. Counts it.
+/// Counts an occasion of the calling thread for `fault`, and returns whether it is in the plan.
 pub(crate) fn fault(fault: Fault) -> bool {
     let thread = crate::thread::index();
     let mut state = state();
@@ -141,7 +146,7 @@ pub(crate) fn fault(fault: Fault) -> bool {
     hit
 }
 
-/// How a sleep ends at once by plan, if it does.
+/// Returns how a sleep ends at once by plan, if it does.
 pub(crate) fn injected_wakeup(has_deadline: bool) -> Option<Wakeup> {
     if fault(Fault::SpuriousWake) {
         return Some(Wakeup::Woken);

@@ -1,20 +1,22 @@
-//! The checker's atomics as newtypes that know their call sites. The newtypes change three things: one
-//! site's ordering may be weakened, loads and stores may be read-modify-writes ([`crate::check::Mode`]), and a weak
-//! compare-exchange may fail by plan. Nothing else. (Under shuttle a store is a swap, so that it is known what it changed: see
-//! [`crate::footprint`]. There it makes no difference.)
+//! The checker's atomics as newtypes that know their call sites.
+//!
+//! The newtypes change three things only. The ordering of one site may be weakened, loads and
+//! stores may be read-modify-writes ([`crate::check::Mode`]), and a weak compare-exchange may fail
+//! by plan. (Under shuttle a store is a swap, so that [`crate::footprint`] knows whether it changed
+//! the value. There it makes no other difference.)
 
 use core::panic::Location;
 
-use super::Ordering;
+use crate::atomic::{Ordering, Zeroed};
 use crate::check::{self, Fault, Op};
 use crate::footprint::{self, Object};
 
 #[cfg(spanlock_loom)]
-use loom::sync::atomic as world;
+use loom::sync::atomic as inner;
 #[cfg(spanlock_shuttle)]
-use shuttle::sync::atomic as world;
+use shuttle::sync::atomic as inner;
 
-/// A load's ordering for the failing side of a compare-exchange.
+/// Returns a load's ordering for the failing side of a compare-exchange.
 fn as_load(order: Ordering) -> Ordering {
     match order {
         Ordering::Release => Ordering::Relaxed,
@@ -27,20 +29,21 @@ macro_rules! common {
     ($name:ident $(<$t:ident>)?, $value:ty) => {
         /// The checker's atomic; the methods are std's.
         #[derive(Debug)]
-        pub struct $name $(<$t>)? (world::$name $(<$t>)?, Object);
+        pub struct $name $(<$t>)? (inner::$name $(<$t>)?, Object);
 
         #[allow(missing_docs)]
         impl $(<$t>)? $name $(<$t>)? {
             pub fn new(value: $value) -> Self {
-                $name(world::$name::new(value), Object::new())
+                $name(inner::$name::new(value), Object::new())
             }
 
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 let order = check::ordering(Location::caller(), Op::Store, order);
                 if cfg!(spanlock_shuttle) || check::rmw_loads() {
-                    // Loads are read-modify-writes in this mode. Loom does not know that no store can come
-                    // between one of those and what it read, so it would let a store be lost.
+                    // In this mode loads are read-modify-writes. Loom does not know that no store
+                    // can come between such a load and the store it read, so a plain store could be
+                    // lost.
                     let old = self.0.swap(value, order);
                     self.1.touch_value(old != value, true);
                 } else {
@@ -111,7 +114,7 @@ macro_rules! rmw {
             pub fn $method(&self, value: $value, order: Ordering) -> $value {
                 let order = check::ordering(Location::caller(), Op::Rmw, order);
                 let old = self.0.$method(value, order);
-                // SAFETY: no thread runs between the operation and this look.
+                // SAFETY: no thread runs between the operation and this load.
                 #[cfg(spanlock_shuttle)]
                 let changed = old != unsafe { self.0.raw_load() };
                 #[cfg(spanlock_loom)]
@@ -192,9 +195,23 @@ impl<T> AtomicPtr<T> {
 #[track_caller]
 pub fn fence(order: Ordering) {
     if let Some(order) = check::fence_ordering(Location::caller(), order) {
-        world::fence(order);
+        inner::fence(order);
         if order == Ordering::SeqCst {
             footprint::touch_order();
         }
     }
+}
+
+/// A checker's atomics are objects of its own, so they cannot be made of zero bytes.
+pub(crate) fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).ok()?;
+    values.extend((0..len).map(|_| T::zeroed()));
+    let values: Box<[T]> = values.into();
+    super::freed::made(&values);
+    Some(values)
+}
+
+pub(crate) fn free_slice<T: 'static>(slice: Box<[T]>) {
+    super::freed::free(slice);
 }

@@ -1,30 +1,36 @@
-//! What each step of an execution touches, for a search that need not try both orders of steps that touch different things.
+//! What each step of an execution touches, so that a search need not try both orders of steps that
+//! touch different objects.
 //!
-//! A *step* is what a thread does from one switch point to the next: the checkers have one before each operation of the door, so a step is an operation and
-//! the thread's own code after it. The door notes what that touches, after the switch, when it is known: a compare-exchange that failed, or a store of the
-//! value that is there already, changes nothing, and is noted as a read.
+//! A *step* is what a thread does from one switch point to the next. The checkers switch before
+//! each operation of the facade, so a step is an operation and the thread's own code after it. The
+//! facade notes what the operation touches after the switch, when it is known: a compare-exchange
+//! that failed, or a store of the value that is already there, changes nothing and is noted as a
+//! read.
 //!
-//! Under shuttle whoever searches asks when a step has ended ([`take`]); under loom, whose scheduler is its own, it is told of each touch ([`watch`]).
+//! Under shuttle the search asks when a step has ended ([`take`]). Loom has a scheduler of its own,
+//! so under loom the search is told of each touch ([`watch`]).
 //!
-//! Objects are numbered by who made them and how many it had made before: so they have the same numbers in all executions that begin alike,
-//! which addresses have not.
+//! Objects are numbered by the thread that made them and by how many it had made before. So an
+//! object has the same number in all executions that begin alike, which addresses do not guarantee.
 //!
-//! Plain std state of the system thread on which the checker runs all threads of an execution.
+//! Everything here is plain std state of the one system thread on which the checker runs all
+//! threads.
 
 use std::cell::{Cell, RefCell};
 
 /// What a step does to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// Looks at it, and leaves it as it is.
+    /// Reads it without changing it.
     Read,
     /// Changes it.
     Write,
-    /// Changes it, and so lets a thread go on that waits for it.
+    /// Changes it, which lets a thread continue that waits for it.
     Wake,
-    /// Goes on, since another's [`Wake`](Access::Wake) came: no step of this thread was possible before.
+    /// Continues after another thread's [`Wake`](Access::Wake). This thread could take no step
+    /// before.
     Wait,
-    /// Locks it, a mutex: possible while nobody holds it.
+    /// Locks it, a mutex, which is possible while it is unlocked.
     Lock,
     /// Unlocks it.
     Unlock,
@@ -39,10 +45,12 @@ pub struct Touch {
     pub access: Access,
 }
 
-/// The number of everything: each step is to be taken to read it, and one of which the door does not know what it touches writes it.
+/// The number of everything. A search takes each step to read it; a step whose objects the facade
+/// does not know writes it.
 pub const EVERYTHING: u64 = u64::MAX;
 
-/// Whether the order of two steps that touch these matters: whether both touch an object, and one of them does not only look at it.
+/// Returns whether the order of two steps that touch these matters: both touch some object, and at
+/// least one of them changes it.
 pub fn dependent(one: &[Touch], other: &[Touch]) -> bool {
     let clash = |a: &Touch, b: &Touch| {
         a.object == b.object && (a.access != Access::Read || b.access != Access::Read)
@@ -58,18 +66,18 @@ pub enum Part {
         /// Whether loom chooses among values to be read.
         reads: bool,
     },
-    /// In the code behind it.
+    /// In the code after it.
     Behind,
-    /// The thread's last: until the exit, what it does is the checker's.
+    /// The thread's last operation: until the exit, the checker runs its own code.
     End,
-    /// Behind that.
+    /// After that.
     Exit,
 }
 
-/// Who is told: of the thread's index, what it touches, and as what.
+/// A function that is told of each touch: the thread's index, what it touches, and as which part.
 pub type Watch = fn(usize, Touch, Part);
 
-/// Bit of the numbers of those that no thread makes.
+/// A bit in the numbers of objects that no thread makes.
 const NO_THREADS: u64 = 1 << 63;
 /// The order in which threads are numbered.
 const NUMBERING: u64 = NO_THREADS | (1 << 32);
@@ -85,23 +93,23 @@ thread_local! {
     static MADE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Records from now on, in executions that this system thread runs.
+/// Records touches from now on, in executions that this system thread runs.
 pub fn record() {
     RECORDING.set(true);
 }
 
-/// As [`record`], and `watch` is told at once.
+/// As [`record`], and calls `watch` for each touch.
 pub fn watch(watch: Watch) {
     WATCH.set(Some(watch));
     record();
 }
 
-/// What was touched since the last call.
+/// Returns what was touched since the last call.
 pub fn take() -> Vec<Touch> {
     TOUCHED.take()
 }
 
-/// The mutex that the thread which switched last is about to lock, if that is what it will do.
+/// Returns the mutex that the thread which switched last is about to lock, if it is.
 pub fn take_locking() -> Option<u64> {
     LOCKING.take()
 }
@@ -112,7 +120,7 @@ pub(crate) fn operations() -> u64 {
     OPERATIONS.get()
 }
 
-/// Numbers begin anew.
+/// Starts the numbers anew.
 pub(crate) fn begin_execution() {
     MADE.with_borrow_mut(Vec::clear);
 }
@@ -131,55 +139,57 @@ fn touch(object: u64, access: Access, part: Part) {
     }
 }
 
-/// A thread as an object that is waited for, by its index: for its start, and for its end.
+/// Notes a thread as an object that another waits for: for its start, and for its end.
 #[cfg(spanlock_shuttle)]
 pub(crate) fn touch_thread(index: usize, access: Access) {
     touch(NO_THREADS | index as u64, access, Part::Behind);
 }
 
-/// A thread begins, or goes on after a yield: a step of its own under loom, before that of the next operation.
+/// Notes that a thread begins, or continues after a yield: under loom, a step of its own before
+/// that of the next operation.
 #[cfg(spanlock_loom)]
 pub(crate) fn touch_start(index: usize) {
     let part = Part::Operation { reads: false };
     touch(NO_THREADS | index as u64, Access::Wait, part);
 }
 
-/// A thread ends.
+/// Notes that a thread ends.
 #[cfg(spanlock_loom)]
 pub(crate) fn touch_end(index: usize) {
     touch(NO_THREADS | index as u64, Access::Wake, Part::End);
 }
 
-/// The checker has done what it does at the end of a thread, but for switching to another.
+/// Notes that the checker has finished the end of a thread, except for switching to another.
 #[cfg(spanlock_loom)]
 pub(crate) fn touch_exit(index: usize) {
     touch(NO_THREADS | index as u64, Access::Wake, Part::Exit);
 }
 
-/// A thread is given its number: another would get another one in its stead.
+/// Notes that a thread is given its number: the order of numbering matters.
 #[cfg(spanlock_shuttle)]
 pub(crate) fn touch_numbering() {
     touch(NUMBERING, Access::Write, Part::Behind);
 }
 
-/// The order of all fences that are sequentially consistent, of which loom tells each those before. (Of locks and unlocks of different mutexes it tells nothing: the litmus program
-/// `mutex-store-buffering` says so.)
+/// Notes a place in the order of all sequentially consistent fences: loom tells each fence of those
+/// before it. (It does not for locks and unlocks of different mutexes, as the litmus program
+/// `mutex-store-buffering` shows.)
 pub(crate) fn touch_order() {
     if cfg!(spanlock_loom) {
         touch(ORDER, Access::Write, Part::Behind);
     }
 }
 
-/// The step's operation is one whose objects the door does not tell apart.
+/// Notes an operation whose objects the facade does not distinguish.
 pub(crate) fn touch_unknown() {
     touch(EVERYTHING, Access::Write, Part::Behind);
 }
 
-/// What the door knows each of its objects by.
+/// The number by which the facade knows one of its objects.
 pub(crate) struct Object(u64);
 
 impl Object {
-    /// The next one that the calling thread makes.
+    /// Returns the next number of the calling thread.
     pub(crate) fn new() -> Self {
         if !RECORDING.get() {
             return Object(0);
@@ -194,28 +204,29 @@ impl Object {
         })
     }
 
-    /// Notes it in the step that runs, as what its operation is about: so after the checker's operation, before which the switch is.
+    /// Notes that the operation of the current step touches it. To be called after the checker's
+    /// operation, which begins with the switch.
     #[inline]
     pub(crate) fn touch(&self, access: Access) {
         touch(self.0, access, Part::Operation { reads: false });
     }
 
-    /// As [`touch`](Self::touch), by an atomic operation that may have changed the value.
+    /// As [`touch`](Self::touch), for an atomic operation that may have changed the value.
     #[inline]
     #[track_caller]
     pub(crate) fn touch_value(&self, changed: bool, reads: bool) {
         let access = if changed { Access::Write } else { Access::Read };
         touch(self.0, access, Part::Operation { reads });
-        crate::freed::used(self);
+        super::freed::used(self);
     }
 
-    /// Notes it in the step that runs, as touched by the code behind the operation.
+    /// Notes that the code after the operation of the current step touches it.
     #[inline]
     pub(crate) fn touch_behind(&self, access: Access) {
         touch(self.0, access, Part::Behind);
     }
 
-    /// Says, before the switch, that what comes after it is to lock this.
+    /// Announces before a switch that the operation after it locks this.
     pub(crate) fn about_to_lock(&self) {
         if RECORDING.get() {
             LOCKING.set(Some(self.0));

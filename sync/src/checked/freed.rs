@@ -1,9 +1,14 @@
-//! Memory of atomics that can be freed: a slice of them is an object of its own, which whoever uses one of them looks at, and whoever frees it changes. So a
-//! search tries both orders, and loom, which is told the same of a cell, finds a use that does not happen before the freeing, whatever the order was.
+//! Detects the use of freed atomics.
 //!
-//! What is freed is kept until the next execution, so that its addresses are nobody else's, and who uses it later fails the model.
+//! A slice of atomics is an object of its own: each use of one of the atomics reads it, and the
+//! free changes it. So a search tries both orders. Loom is told the same of a cell, and finds a use
+//! that does not happen before the free, in whichever order the two run.
 //!
-//! Plain std state of the system thread on which the checker runs all threads of an execution.
+//! Freed memory is kept until the next execution, so that its addresses are not reused. A later use
+//! fails the model.
+//!
+//! Everything here is plain std state of the one system thread on which the checker runs all
+//! threads.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,9 +18,9 @@ use crate::cell::UnsafeCell;
 
 struct Memory {
     addresses: Range<usize>,
-    /// Stands for it: footprints and loom know its accesses.
+    /// Stands for the memory in footprints, and in loom.
     cell: UnsafeCell<()>,
-    /// What was freed.
+    /// The memory itself, once it was freed.
     freed: Option<Box<dyn Any>>,
 }
 
@@ -23,7 +28,7 @@ thread_local! {
     static MEMORY: RefCell<Vec<Memory>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gives up what the execution before has freed, and knows nothing that it made.
+/// Drops what the last execution has freed, and forgets what it had allocated.
 pub(crate) fn begin_execution() {
     drop(MEMORY.take());
 }
@@ -33,7 +38,7 @@ fn addresses<T>(memory: &[T]) -> Range<usize> {
     start.addr()..end.addr()
 }
 
-/// Somebody may free it.
+/// Notes memory that may be freed.
 pub(crate) fn made<T>(memory: &[T]) {
     let memory = Memory {
         addresses: addresses(memory),
@@ -41,32 +46,32 @@ pub(crate) fn made<T>(memory: &[T]) {
         freed: None,
     };
     MEMORY.with_borrow_mut(|all| {
-        // Who drops a slice, and does not free it, says nothing to us: its addresses may be another's now.
+        // A slice may have been dropped without `free`, and its addresses may have been reused.
         let apart = |a: &Range<usize>, b: &Range<usize>| a.end <= b.start || b.end <= a.start;
         all.retain(|known| known.freed.is_some() || apart(&known.addresses, &memory.addresses));
         all.push(memory);
     });
 }
 
-/// Keeps what is freed.
+/// Keeps freed memory.
 ///
 /// # Panics
-/// It is not known that it was made.
+/// If the memory was not noted by [`made`].
 pub(crate) fn free<T: 'static>(memory: Box<[T]>) {
     let addresses = addresses(&memory);
     MEMORY.with_borrow_mut(|all| {
         let known = all.iter_mut().find(|known| known.addresses == addresses);
-        let known = known.expect("only a slice that the door has made can be freed by it");
+        let known = known.expect("free_slice frees only what zeroed_slice has allocated");
         known.freed = Some(Box::new(memory));
         known.cell.with_mut(|_| ());
     });
 }
 
-/// An atomic operation uses what lies at its address.
+/// Notes that an atomic operation uses an object.
 #[track_caller]
 pub(crate) fn used<T>(used: &T) {
     let address = core::ptr::from_ref(used).addr();
-    // A failure unwinds through guards, who use what they have to give back.
+    // A failure unwinds through guards, which use what they release.
     if std::thread::panicking() {
         return;
     }

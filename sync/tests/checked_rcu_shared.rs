@@ -1,5 +1,7 @@
-//! Sections without std, which all threads count in two counters: nothing is freed under a walk. Orderings: F to I of `section_shared.rs`.
-//! Loom alone: shuttle's exhaustive search never ends where a thread waits in a loop.
+//! RCU without std, where all threads share two counters: no memory is freed while a reader walks
+//! over it. Orderings F to I of `rcu_shared.rs`.
+//!
+//! For loom only: shuttle's exhaustive search never ends where a thread waits in a loop.
 
 #![cfg(spanlock_loom)]
 
@@ -7,17 +9,17 @@ mod checked;
 
 use checked::Model;
 use spanlock_sync::atomic::{AtomicBool, Ordering::*};
-use spanlock_sync::section_shared::Sections;
+use spanlock_sync::rcu_shared::Rcu;
 use spanlock_sync::{Arc, cell::UnsafeCell, thread};
 
 struct Scene {
-    sections: Sections,
+    rcu: Rcu,
     linked: AtomicBool,
-    /// Walked over while it is linked; written by who has taken it away.
+    /// Read while it is linked; written by the thread that has unlinked it.
     memory: UnsafeCell<u32>,
 }
 
-// SAFETY: whether `memory` is touched by one at a time is what the models find out.
+// SAFETY: the models check that no access to `memory` races with another.
 unsafe impl Sync for Scene {}
 // SAFETY: as above.
 unsafe impl Send for Scene {}
@@ -25,31 +27,31 @@ unsafe impl Send for Scene {}
 impl Scene {
     fn new() -> Arc<Self> {
         Arc::new(Scene {
-            sections: Sections::new(),
+            rcu: Rcu::new(),
             linked: AtomicBool::new(true),
             memory: UnsafeCell::new(1),
         })
     }
 
     fn walk(&self) {
-        let section = self.sections.enter();
-        // Relaxed: what was linked before the threads began.
+        let guard = self.rcu.enter();
+        // Relaxed: the memory was linked before the threads began.
         if self.linked.load(Relaxed) {
-            // SAFETY: it is not freed while the section lasts.
+            // SAFETY: the memory is not freed while the critical section lasts.
             self.memory.with(|memory| assert_eq!(unsafe { *memory }, 1));
         }
-        drop(section);
+        drop(guard);
     }
 
-    fn take_away(&self) {
+    fn free(&self) {
         self.linked.store(false, Relaxed);
-        self.sections.wait_for_all();
-        // SAFETY: all sections have ended that saw it.
+        self.rcu.synchronize();
+        // SAFETY: all critical sections have ended that found it.
         self.memory.with_mut(|memory| unsafe { *memory = 0 });
     }
 }
 
-/// Two walks while the memory is taken away.
+/// Two walks while the memory is freed.
 fn a_walk() {
     let scene = Scene::new();
     let other = scene.clone();
@@ -57,28 +59,28 @@ fn a_walk() {
         other.walk();
         other.walk();
     });
-    scene.take_away();
+    scene.free();
     walker.join().unwrap();
 }
 
-/// The phase changes between a walker's look at it and its count: by a wait that is not its own concern.
-fn a_walk_between_two_waits() {
+/// Another `synchronize` changes the phase between a reader's load of it and its increment.
+fn a_walk_between_two_synchronizes() {
     let scene = Scene::new();
     let other = scene.clone();
     let walker = thread::spawn(move || other.walk());
-    scene.sections.wait_for_all();
-    scene.take_away();
+    scene.rcu.synchronize();
+    scene.free();
     walker.join().unwrap();
 }
 
-const FILE: &str = "sync/src/section_shared.rs";
+const FILE: &str = "sync/src/rcu_shared.rs";
 
 #[test]
-fn nothing_is_freed_under_a_walk() {
-    let model = Model::new("nothing_is_freed_under_a_walk", FILE, a_walk);
+fn no_memory_is_freed_under_a_reader() {
+    let model = Model::new("no_memory_is_freed_under_a_reader", FILE, a_walk);
     let sites = model.must_pass("").sites;
     model.must_pass("rmw-load");
-    // Each ordering is needed, and each barrier.
+    // Each ordering is needed, and so is each barrier.
     let mut needed = 0;
     for (site, _) in sites.iter().filter(|(_, ordering)| ordering != "Relaxed") {
         let to = if site.ends_with("fence") {
@@ -101,11 +103,11 @@ fn site_of<'a>(sites: &'a [(String, String)], op: &str) -> &'a str {
 }
 
 #[test]
-fn the_phase_may_change_under_a_walk() {
+fn the_phase_may_change_under_a_reader() {
     let model = Model::new(
-        "the_phase_may_change_under_a_walk",
+        "the_phase_may_change_under_a_reader",
         FILE,
-        a_walk_between_two_waits,
+        a_walk_between_two_synchronizes,
     );
     model.must_pass("");
     model.must_pass("rmw-load");
