@@ -1,11 +1,14 @@
-//! One transaction on its way into the log: what [its machine](super::raw::submission) writes, and where.
+//! The committing transaction: which blocks its [submission](super::raw::submission) writes, and
+//! where.
 //!
-//! The commit block of a format with two flushes is written apart; that of one with one flush is among the buffers, unless the transaction revokes: the sum
-//! in the commit block does not cover revoke blocks, so a torn one would not be noticed.
+//! In a format with two flushes the commit block is written apart. With one flush it is among the
+//! buffers, unless the transaction revokes: the commit block's checksum does not cover revoke
+//! blocks, so recovery would not notice a torn one.
 //!
 //! # Invariants
-//! Beside the machine's:
-//! - **C3** The commit block is in place before the last buffer is published: whoever completes that can go on.
+//! Besides those of the submission:
+//! - **C3** The commit block is in place before the last buffer is published, so the thread that
+//!   completes the last buffer can continue.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,33 +22,34 @@ use super::format::{Flushes, Tid};
 use super::journal::{Inner, failed};
 use super::options::CommitWay;
 use super::raw::signal::Signal;
-use super::raw::submission::{self as raw, Steps};
+use super::raw::submission::{Steps, Submission};
 
-/// A block for the log: where, and what.
+/// A block for the log: its place and its content.
 pub(crate) type Buffer = (u32, Content);
 
-/// See the [module](self).
+/// A transaction that is being committed. See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Submission {
+pub(crate) struct Committing {
     pub(crate) tid: Tid,
-    pub(crate) machine: raw::Submission,
-    /// By number; each is there from its publication to its claim.
+    pub(crate) submission: Submission,
+    /// By number. Each one is present from its publication to its claim.
     buffers: Box<[Mutex<Option<Buffer>>]>,
-    /// If it is written apart (C3).
+    /// Present if it is written apart (C3).
     commit_block: Mutex<Option<Buffer>>,
-    /// What is acknowledged when all is done.
+    /// The transaction that is acknowledged at the end.
     pub(crate) whole: Arc<Committed>,
     pub(crate) began: Instant,
 }
 
-impl Submission {
-    /// Of a transaction that is committed with so many flushes. Who waits for its end sleeps at `sealed`.
+impl Committing {
+    /// Prepares the commit of a transaction with that many flushes. A thread that waits for its end
+    /// sleeps at `sealed`.
     pub(crate) fn new(whole: Arc<Committed>, flushes: Flushes, sealed: Arc<Signal>) -> Self {
         let is_sealed_apart = flushes == Flushes::Two;
         let total = whole.log_blocks - u32::from(is_sealed_apart);
-        Submission {
+        Committing {
             tid: whole.tid,
-            machine: raw::Submission::new(total, is_sealed_apart, sealed),
+            submission: Submission::new(total, is_sealed_apart, sealed),
             buffers: (0..total).map(|_| Mutex::new(None)).collect(),
             commit_block: Mutex::new(None),
             whole,
@@ -53,28 +57,29 @@ impl Submission {
         }
     }
 
-    /// Puts buffer `number` in place, and publishes it: buffers come in order.
+    /// Puts buffer `number` in place and publishes it. Buffers come in order.
     pub(crate) fn publish(&self, number: u32, buffer: Buffer) {
         *self.buffers[number as usize].lock() = Some(buffer);
-        self.machine.publish();
+        self.submission.publish();
     }
 
-    /// Puts the commit block in place that the owner is to write.
+    /// Puts the commit block, which the owner will write, in place.
     pub(crate) fn set_commit_block(&self, buffer: Buffer) {
         *self.commit_block.lock() = Some(buffer);
     }
 }
 
-/// A submission and the journal whose it is.
-pub(crate) struct Submitted<'a> {
+/// The steps of a commit, performed on a journal.
+pub(crate) struct CommitSteps<'a> {
     pub(crate) inner: &'a Inner,
-    pub(crate) submission: &'a Submission,
+    pub(crate) committing: &'a Committing,
 }
 
-impl Steps<Failure> for Submitted<'_> {
+impl Steps<Failure> for CommitSteps<'_> {
     fn write(&self, buffer: u32) -> Result<(), Failure> {
-        let buffer = self.submission.buffers[buffer as usize].lock().take();
-        let (block, content) = buffer.expect("claimed once, after it was put in place (T1, T2)");
+        let buffer = self.committing.buffers[buffer as usize].lock().take();
+        let (block, content) =
+            buffer.expect("claimed once, after it was put in place (J-T1, J-T2)");
         let blocks = &self.inner.blocks;
         let found = blocks.find(block);
         let written = found.and_then(|(at, _)| blocks.storage.write_at(&content, at));
@@ -86,8 +91,8 @@ impl Steps<Failure> for Submitted<'_> {
     }
 
     fn write_commit_block(&self) -> Result<(), Failure> {
-        // Cloned, not taken: if this thread dies, another one writes it again.
-        let commit_block = self.submission.commit_block.lock().clone();
+        // Clone it: if this thread dies, another one writes it again.
+        let commit_block = self.committing.commit_block.lock().clone();
         let (block, content) = commit_block.expect("in place before the last buffer (C3)");
         let blocks = &self.inner.blocks;
         let written = blocks.find(block).and_then(|(at, _)| {
@@ -100,21 +105,21 @@ impl Steps<Failure> for Submitted<'_> {
     }
 
     fn committed(&self, flushes: u64) {
-        self.inner.committed(self.submission, flushes);
+        self.inner.committed(self.committing, flushes);
     }
 }
 
 impl Inner {
-    /// A waiting thread helps.
-    pub(crate) fn help(&self, submission: &Submission) {
+    /// Lets a waiting thread help with a commit.
+    pub(crate) fn help(&self, committing: &Committing) {
         if self.options.way != CommitWay::Cooperative {
             return;
         }
-        let steps = Submitted {
+        let steps = CommitSteps {
             inner: self,
-            submission,
+            committing,
         };
-        let helped = submission.machine.help(&self.medium, &steps);
+        let helped = committing.submission.help(&self.medium, &steps);
         if helped > 0 {
             self.state.lock().stats.helped += helped;
         }
