@@ -94,8 +94,7 @@ pub(crate) fn compact_log() -> Suite {
         }))
 }
 
-const RECORD: &str =
-    "an acknowledged record is there after a crash, and a truncated one is not";
+const RECORD: &str = "an acknowledged record is there after a crash, and a truncated one is not";
 
 /// Bytes that no checker sees, for what is done before the threads begin and after they have ended.
 struct Plain(Mutex<Vec<u8>>);

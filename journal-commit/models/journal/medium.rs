@@ -114,7 +114,11 @@ fn acknowledge(me: usize, scene: &Scene) -> bool {
     let acknowledged = ended.and_then(|()| scene.medium.settle()).is_ok();
     perform("settle");
     assert!(is_durable || !acknowledged, "lost data was acknowledged");
-    let outcome = if acknowledged { "acknowledged" } else { "failed" };
+    let outcome = if acknowledged {
+        "acknowledged"
+    } else {
+        "failed"
+    };
     note_as(me, outcome);
     acknowledged
 }

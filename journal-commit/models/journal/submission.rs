@@ -36,12 +36,22 @@ pub(crate) fn suite() -> Suite {
             [failing, &["help", "fail"]],
             || fails(Fails::Write, &[commit, help]),
         ))
-        .program(program("flush-fails", REFUSED, [failing, &["wait"]], || {
-            fails(Fails::Flush, &[commit, wait]);
-        }))
-        .program(program("write-fails", REFUSED, [failing, &["wait"]], || {
-            fails(Fails::Write, &[commit, wait]);
-        }))
+        .program(program(
+            "flush-fails",
+            REFUSED,
+            [failing, &["wait"]],
+            || {
+                fails(Fails::Flush, &[commit, wait]);
+            },
+        ))
+        .program(program(
+            "write-fails",
+            REFUSED,
+            [failing, &["wait"]],
+            || {
+                fails(Fails::Write, &[commit, wait]);
+            },
+        ))
         .program(program(
             "beside-a-failure",
             "data lost by a failure beside its flush is not acknowledged, nor is its commit block \
