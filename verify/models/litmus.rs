@@ -1,9 +1,9 @@
 //! The checkers themselves: programs whose outcomes are known, so that a wrong checker is noticed.
 //!
 //! A model states what C++20, and so Rust, allows, and how modes deviate from that: the outcomes
-//! A model states what C++20, and so Rust, allows, and how modes deviate from that: the outcomes
 //! that a mode **misses**, and those that it **adds**. Each deviation names its [`BlindSpot`], with
 //! the consequence for our locks. A row passes only if the mode shows exactly what is allowed,
+//! less what it is known to miss, plus what it is known to add. So a checker that improves fails
 //! too, and the deviation is removed.
 //!
 //! - [`memory`]: programs of loads, stores, read-modify-writes and fences, stated as data. Each
