@@ -1,13 +1,12 @@
 //! Read-copy-update: lock-free readers, and a wait for all of them before memory is freed.
 //!
-//! # The problem
-//! A thread that walks a tree of nodes without a lock must not have a node freed while it may still
-//! reference it. The usual remedy is an epoch that each walk announces by a fenced store, as in
-//! crossbeam-epoch: 4 ns, when the lock at the end of the walk costs 2.4. Where memory is freed
-//! rarely, the thread that frees it should pay. So a reader announces itself by a plain store, and
-//! the asymmetric barrier lets the freeing thread see every announcement. This is the user-space
-//! read-copy-update of Desnoyers et al. (DOI 10.1109/TPDS.2011.159, its flavour with `membarrier`),
-//! with one counter per thread and no phases.
+//! # The problem A thread that walks a tree of nodes without a lock must not have a node freed
+//! while it may still reference it. The usual remedy is an epoch that each walk announces by a
+//! fenced store, as in crossbeam-epoch: 4 ns, when the lock at the end of the walk costs 2.4.
+//! Where memory is freed rarely, the thread that frees it should pay. So a reader announces itself
+//! by a plain store, and the asymmetric barrier lets the freeing thread see every announcement.
+//! This is the user-space read-copy-update of Desnoyers et al. (DOI 10.1109/TPDS.2011.159, its
+//! flavour with `membarrier`), with one counter per thread and no phases.
 //!
 //! # Protocol
 //!
@@ -18,9 +17,7 @@
 //! | 3 | walks | 3 | waits for each odd counter to change |
 //! | 4 | drops the [`ReadGuard`]: its counter becomes even | 4 | frees the memory |
 //!
-//! [`enter`]: Rcu::enter
-//! [`synchronize`]: Rcu::synchronize
-//! [`light`]: crate::barrier::light
+//! [`enter`]: Rcu::enter [`synchronize`]: Rcu::synchronize [`light`]: crate::barrier::light
 //! [`heavy`]: crate::barrier::heavy
 //!
 //! From step 1 to step 4 the reader is in an **RCU read-side critical section**.
@@ -29,22 +26,21 @@
 //! - **RCU-I1** A thread's counter is odd exactly while the thread is in a read-side critical
 //!   section. Only that thread changes it.
 //! - **RCU-I2** When `synchronize` returns, every critical section has ended that could have found
-//!   memory unlinked before the call. By the two barriers, either `synchronize` saw the counter odd
+//!   the unlinked memory. By the two barriers, either `synchronize` saw the reader's counter odd
 //!   and waited, or the reader sees that the memory is unlinked.
 //!
-//! # Remembering
-//! A walk takes a dependent load a step. So a thread can [`remember`](ReadGuard::remember) where a
-//! walk led, and [`recall`](ReadGuard::recall) it in a later critical section, as long as no thread
-//! has unlinked anything since. Each [`Rcu`] has a *stamp*, which no other has and which
-//! `synchronize` renews. Remembered memory counts only if it carries the stamp that the critical
-//! section has read.
+//! # Remembering A walk takes a dependent load a step. So a thread can
+//! [`remember`](ReadGuard::remember) where a walk led, and [`recall`](ReadGuard::recall) it in a
+//! later critical section, as long as no thread has unlinked anything since. Each [`Rcu`] has a
+//! *stamp*, which no other has and which `synchronize` renews. Remembered memory counts only if it
+//! carries the stamp that the critical section has read.
 //!
 //! - **RCU-I3** Recalled memory is as safe to use as memory found by a walk in this critical
-//!   section. It was found in a critical section with the same stamp, which saw everything unlinked
-//!   that had been unlinked before the stamp was made. If memory was unlinked since, this critical
-//!   section read its stamp before the new one was stored, or before it saw the new one. Then by
-//!   the two barriers its counter is seen to be odd, as is that of a reader which could have found
-//!   the memory.
+//!   section. It was remembered under the same stamp, by a critical section that could not find
+//!   memory unlinked before that stamp was made. If the memory was unlinked later, this critical
+//!   section loaded the old stamp before the new one was stored, or before it could see the new
+//!   one. Then, by the two barriers, `synchronize` sees its counter odd and waits for it, as for
+//!   any reader that may have found the memory.
 //!
 //! # Orderings
 //!
@@ -58,10 +54,9 @@
 //! | P | the store of a new stamp in `synchronize` | Release | Q | `rcu/recall` |
 //! | Q | the load of the stamp in `enter` | Acquire | P | `rcu/recall` |
 //!
-//! # Not guaranteed
-//! `synchronize` need not be quick: a reader may lose its core inside a critical section. So a
-//! critical section must not wait for anything that waits for `synchronize`: inside one, no thread
-//! blocks.
+//! # Not guaranteed `synchronize` need not be quick: a reader may lose its core inside a critical
+//! section. So a critical section must not wait for anything that waits for `synchronize`: inside
+//! one, no thread blocks.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -129,8 +124,8 @@ impl Rcu {
         }
     }
 
-    /// Waits until every critical section has ended that could have found memory which was unlinked
-    /// before this call.
+    /// Waits until every critical section has ended that could have found memory which was
+    /// unlinked before this call.
     ///
     /// Never call it inside a critical section, which would wait for itself.
     pub fn synchronize(&self) {
@@ -156,8 +151,8 @@ impl Rcu {
 }
 
 impl ReadGuard<'_> {
-    /// Returns the memory that this thread [remembers](Self::remember) for `key`. It may be used in
-    /// this critical section as if it had been found here.
+    /// Returns the memory that this thread [remembers](Self::remember) for `key`. It may be used
+    /// in this critical section as if it had been found here.
     ///
     /// Returns `None` if the thread has forgotten it, or if memory may have been unlinked since.
     #[inline]
@@ -171,8 +166,8 @@ impl ReadGuard<'_> {
         }
     }
 
-    /// Remembers memory for later critical sections of this thread: memory that was found linked in
-    /// this one, or made, or recalled. A thread remembers a few, for all `Rcu`s together.
+    /// Remembers memory for later critical sections of this thread: memory that was found linked
+    /// in this one, or made, or recalled. A thread remembers a few, for all `Rcu`s together.
     #[inline]
     pub fn remember(&self, key: u64, memory: NonNull<()>) {
         let known = self.rcu.counters.memory(key);

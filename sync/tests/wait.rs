@@ -343,12 +343,11 @@ fn locks_at_one_address_have_queues_of_their_own() {
 #[test]
 fn a_dropped_lock_leaves_no_entry_in_the_table() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let waiter = Waiter::at(word.spot(), &queue);
-    let wakes = waiter.0.clone();
-    std::mem::forget(waiter.2);
-    drop(waiter.1);
-    drop(waiter.0);
-    assert_eq!(Arc::strong_count(&wakes), 2, "one of the entry");
+    let (wakes, waker) = Wakes::new();
+    let listener = Listener::new(&waker);
+    let _forgotten = queue.join(word.spot(), Exclusive, &listener);
+    drop((waker, listener));
+    assert_eq!(Arc::strong_count(&wakes), 2, "one in the entry");
     drop(queue);
     assert_eq!(Arc::strong_count(&wakes), 1);
 }

@@ -207,3 +207,9 @@ pub(crate) fn threads() -> usize {
 pub(crate) fn rmw_loads() -> bool {
     config().mode == Mode::RmwLoad
 }
+
+/// Returns the operations on the facade's atomics, cells and mutexes so far. 0 after a search means
+/// that the code under test does not use the facade.
+pub fn operations() -> u64 {
+    crate::footprint::operations()
+}

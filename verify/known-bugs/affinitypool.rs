@@ -1,0 +1,86 @@
+//! `affinitypool`: a task is queued and no worker is woken.
+//!
+//! A worker registers itself as parked, looks once more for a task, and parks. A producer queues
+//! its task, and looks for a parked worker to wake. Each side writes one word and reads the
+//! other's.
+//!
+//! | step | worker | producer |
+//! |---|---|---|
+//! | 1 | registers as parked | queues a task |
+//! | 2 | loads the queue: still empty | loads the parked workers: still none |
+//! | 3 | parks forever | |
+//!
+//! - Issue: <https://github.com/surrealdb/affinitypool/issues/21>
+//! - Fix: a SeqCst fence between write and read on both sides,
+//!   <https://github.com/surrealdb/affinitypool/pull/22>
+//!
+//! Release and Acquire order accesses of one word only, so both reads may be stale. Loom in mode
+//! `weak` finds the deadlock; mode `rmw-load` and shuttle have no stale reads and pass both forms.
+
+use std::task::Waker;
+
+use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
+use spanlock_sync::{Mutex, Park, Parker};
+use spanlock_verify::{Form, KnownBug, Mode, Program};
+
+pub(crate) fn bug() -> KnownBug {
+    KnownBug::new(
+        "affinitypool",
+        "https://github.com/surrealdb/affinitypool/issues/21",
+    )
+    .found_in([Mode::Weak])
+    .program(|form| {
+        Program::new("park", "a queued task wakes the worker")
+            .scene(move || Pool::new(form))
+            .thread(["work"], |pool| pool.work())
+            .thread(["spawn"], |pool| pool.spawn())
+    })
+}
+
+struct Pool {
+    form: Form,
+    tasks: AtomicU32,
+    parked: AtomicU32,
+    /// The parked worker.
+    worker: Mutex<Option<Waker>>,
+}
+
+impl Pool {
+    fn new(form: Form) -> Self {
+        Pool {
+            form,
+            tasks: AtomicU32::new(0),
+            parked: AtomicU32::new(0),
+            worker: Mutex::new(None),
+        }
+    }
+
+    fn fence(&self) {
+        if self.form == Form::Fixed {
+            fence(SeqCst);
+        }
+    }
+
+    fn spawn(&self) {
+        self.tasks.store(1, Release);
+        self.fence();
+        if self.parked.load(Acquire) == 1 {
+            let worker = self.worker.lock().take();
+            worker.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Waits for the task.
+    fn work(&self) {
+        Parker::with(|parker| {
+            while self.tasks.load(Acquire) == 0 {
+                *self.worker.lock() = Some(parker.waker().clone());
+                self.parked.store(1, Release);
+                self.fence();
+                if self.tasks.load(Acquire) == 0 {
+                    parker.park();
+                }
+            }
+        });
+    }
+}

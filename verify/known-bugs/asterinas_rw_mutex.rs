@@ -1,0 +1,117 @@
+//! Asterinas `RwMutex`: two releases that wake nobody.
+//!
+//! The lock is one word: a writer bit, an upgradeable-reader bit and a count of readers. A thread
+//! that cannot lock sleeps in a wait queue and retries when it is woken.
+//!
+//! **The old value compared with the new one.** Dropping the upgradeable guard subtracts its bit
+//! and wakes the queue if the result of `fetch_sub` is 0. But `fetch_sub` returns the *previous*
+//! value, which holds the bit.
+//!
+//! | step | upgradeable reader | writer |
+//! |---|---|---|
+//! | 1 | holds the lock | |
+//! | 2 | | enqueues, finds the bit, sleeps |
+//! | 3 | `fetch_sub(UPGRADEABLE)` returns `UPGRADEABLE`, not 0: wakes nobody | sleeps forever |
+//!
+//! - Issue: <https://github.com/asterinas/asterinas/issues/1303>
+//! - Fix: <https://github.com/asterinas/asterinas/pull/1309>
+//!
+//! **A failed try that holds up a writer.** `try_read` counts itself as a reader first, and takes
+//! that back without a wake if a writer holds the lock. Whether this can lose a wakeup was a
+//! hypothesis; the program shows that it does. The code is still so; a related report says that
+//! the passing reader can make a downgrade spin.
+//!
+//! | step | writer A | `try_read` | writer B |
+//! |---|---|---|---|
+//! | 1 | holds the lock | | enqueues, finds A, sleeps |
+//! | 2 | | adds a reader, finds A | |
+//! | 3 | releases, wakes the queue | | finds one reader, sleeps |
+//! | 4 | | subtracts the reader, wakes nobody | sleeps forever |
+//!
+//! - Related: <https://github.com/asterinas/asterinas/issues/1297>
+//!
+//! The fixed form wakes the queue if the reader that leaves was the last.
+//!
+//! Both are interleaving bugs that end in a deadlock, so loom and shuttle find them.
+
+use spanlock_sync::atomic::{AtomicU32, Ordering::*};
+use spanlock_verify::{Form, KnownBug, Program};
+
+use crate::support::Waiters;
+
+const READER: u32 = 1;
+const UPGRADEABLE: u32 = 1 << 30;
+const WRITER: u32 = 1 << 31;
+
+pub(crate) fn bugs() -> [KnownBug; 2] {
+    let release = KnownBug::new(
+        "asterinas-rw-mutex",
+        "https://github.com/asterinas/asterinas/issues/1303",
+    )
+    .program(|form| {
+        Program::new("upgradeable-release", "a release wakes the writer")
+            .scene(move || RwMutex::new(form, UPGRADEABLE))
+            .thread(["unlock upgradeable"], |lock| lock.unlock_upgradeable())
+            .thread(["write"], |lock| lock.write())
+    });
+    let try_read = KnownBug::new(
+        "asterinas-rw-mutex-try-read",
+        "https://github.com/asterinas/asterinas/issues/1297",
+    )
+    .program(|form| {
+        Program::new("passing-reader", "a free lock has no sleeping writer")
+            .scene(move || RwMutex::new(form, WRITER))
+            .thread(["unlock"], |lock| lock.unlock_write())
+            .thread(["try_read"], |lock| lock.try_read_and_unlock())
+            .thread(["write"], |lock| lock.write())
+    });
+    [release, try_read]
+}
+
+struct RwMutex {
+    form: Form,
+    word: AtomicU32,
+    waiters: Waiters,
+}
+
+impl RwMutex {
+    fn new(form: Form, word: u32) -> Self {
+        RwMutex {
+            form,
+            word: AtomicU32::new(word),
+            waiters: Waiters::new(),
+        }
+    }
+
+    fn write(&self) {
+        self.waiters.wait_until(|| {
+            self.word
+                .compare_exchange(0, WRITER, Acquire, Relaxed)
+                .is_ok()
+        });
+    }
+
+    fn unlock_write(&self) {
+        self.word.fetch_and(!WRITER, Release);
+        self.waiters.wake_all();
+    }
+
+    fn unlock_upgradeable(&self) {
+        let old = self.word.fetch_sub(UPGRADEABLE, Release);
+        let was_last = match self.form {
+            Form::Buggy => old == 0,
+            Form::Fixed => old == UPGRADEABLE,
+        };
+        if was_last {
+            self.waiters.wake_all();
+        }
+    }
+
+    fn try_read_and_unlock(&self) {
+        let got_it = self.word.fetch_add(READER, Acquire) & WRITER == 0;
+        let was_last = self.word.fetch_sub(READER, Release) == READER;
+        if was_last && (got_it || self.form == Form::Fixed) {
+            self.waiters.wake_all();
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Linux range lock (patches of 2019): cancelling one waiting reader grants another.
+//!
+//! Each request counts the conflicting requests that came before it. It is granted when the count
+//! is 0. A request that leaves subtracts itself from the requests that it conflicts with. A reader
+//! that is cancelled by a signal forgets first that it is a reader, and so subtracts itself from
+//! readers that never counted it.
+//!
+//! | step | writer W | reader R1 | reader R2 |
+//! |---|---|---|---|
+//! | 1 | holds the range | | |
+//! | 2 | | waits for 1 | waits for 1 |
+//! | 3 | | is cancelled, subtracts 1 from R2 | |
+//! | 4 | still holds the range | | is granted |
+//!
+//! The fixed form subtracts the request from later, conflicting requests only.
+//!
+//! - Background: <https://lwn.net/Articles/724502/>. The patches were not merged.
+//!
+//! It is an interleaving bug: loom and shuttle find it. (The other bug of these patches, a `try`
+//! that fails in a free gap, needs no second thread and is no entry here.)
+
+use spanlock_sync::{Condvar, Mutex};
+use spanlock_verify::{Form, KnownBug, Program};
+
+pub(crate) fn bug() -> KnownBug {
+    KnownBug::new("linux-range-lock", "https://lwn.net/Articles/724502/").program(|form| {
+        Program::new(
+            "cancelled-reader",
+            "a reader is granted after the writer's release",
+        )
+        .scene(move || RangeLock::written(form))
+        .thread(["unlock"], |lock| lock.leave(0, Kind::Writer))
+        .thread(["read cancelled"], |lock| lock.read_and_cancel(1))
+        .thread(["read"], |lock| lock.read(2))
+    })
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Reader,
+    Writer,
+}
+
+struct Request {
+    id: u32,
+    kind: Kind,
+    /// Conflicting requests that came before and have not left.
+    blocked_by: u32,
+}
+
+/// All requests are for the same range.
+struct RangeLock {
+    form: Form,
+    /// In order of arrival.
+    requests: Mutex<Vec<Request>>,
+    changed: Condvar,
+}
+
+impl RangeLock {
+    /// A lock that writer 0 holds.
+    fn written(form: Form) -> Self {
+        let writer = Request {
+            id: 0,
+            kind: Kind::Writer,
+            blocked_by: 0,
+        };
+        RangeLock {
+            form,
+            requests: Mutex::new(vec![writer]),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn enqueue_reader(&self, id: u32) {
+        let mut requests = self.requests.lock();
+        let writers = requests.iter().filter(|other| other.kind == Kind::Writer);
+        let blocked_by = writers.count() as u32;
+        let kind = Kind::Reader;
+        requests.push(Request {
+            id,
+            kind,
+            blocked_by,
+        });
+    }
+
+    fn read(&self, id: u32) {
+        self.enqueue_reader(id);
+        let mut requests = self.requests.lock();
+        while requests.iter().any(|it| it.id == id && it.blocked_by > 0) {
+            requests = self.changed.wait(requests);
+        }
+        let writer = requests.iter().find(|it| it.kind == Kind::Writer);
+        assert!(writer.is_none(), "granted while a writer holds the range");
+    }
+
+    fn read_and_cancel(&self, id: u32) {
+        self.enqueue_reader(id);
+        let kind = match self.form {
+            Form::Buggy => Kind::Writer,
+            Form::Fixed => Kind::Reader,
+        };
+        self.leave(id, kind);
+    }
+
+    /// Removes a request and unblocks those that it blocked, as a request of `kind`.
+    fn leave(&self, id: u32, kind: Kind) {
+        let mut requests = self.requests.lock();
+        let at = requests
+            .iter()
+            .position(|it| it.id == id)
+            .expect("a request");
+        requests.remove(at);
+        let later = match self.form {
+            Form::Buggy => 0,
+            Form::Fixed => at,
+        };
+        for other in &mut requests[later..] {
+            if kind == Kind::Writer || other.kind == Kind::Writer {
+                // Saturating: in the buggy form the writer comes after the reader that took its
+                // place.
+                other.blocked_by = other.blocked_by.saturating_sub(1);
+            }
+        }
+        self.changed.notify_all();
+    }
+}

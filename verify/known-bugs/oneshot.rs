@@ -1,0 +1,186 @@
+//! `oneshot`: three ways to free the channel while the other end still uses it.
+//!
+//! The channel is a heap block with a state and a slot for the receiver's waker. (Here the state
+//! lies beside the block.) The end that leaves second frees it. A receiver that was polled has
+//! written its waker and set the state to `RECEIVING`. The sender takes the waker in state
+//! `UNPARKING`, which it ends itself.
+//!
+//! **A polled receiver is dropped (0.1.11).** The receiver gives up its end first and drops its
+//! waker afterwards.
+//!
+//! | step | receiver's drop | sender's drop |
+//! |---|---|---|
+//! | 1 | swaps `RECEIVING` for `DISCONNECTED` | |
+//! | 2 | | finds `DISCONNECTED`, frees the channel |
+//! | 3 | drops the waker in the freed channel | |
+//!
+//! - Advisory: RUSTSEC-2026-0005, <https://github.com/faern/oneshot/issues/73>
+//! - Fix (0.1.12): <https://github.com/faern/oneshot/pull/74>: leave `RECEIVING` for `EMPTY`, drop
+//!   the waker, then disconnect.
+//!
+//! **A receiver is dropped while the sender takes its waker (0.1.11 to 0.2.1, open).** The
+//! receiver overwrites `UNPARKING` with `DISCONNECTED`, and then takes its own value for the
+//! sender's.
+//!
+//! | step | receiver's drop | sender's drop |
+//! |---|---|---|
+//! | 1 | | swaps `RECEIVING` for `UNPARKING` |
+//! | 2 | swaps `UNPARKING` for `DISCONNECTED` | |
+//! | 3 | waits while the state is `UNPARKING`: it is not; frees the channel | |
+//! | 4 | | takes the waker from the freed channel |
+//!
+//! - Issue: <https://github.com/faern/oneshot/issues/87>
+//! - The fixed form waits until the state is no longer `UNPARKING` before it writes to it.
+//!
+//! **The orderings of both drops (0.1.11).** The sender's `fetch_xor` was Relaxed and the
+//! receiver's swap only Acquire. So the end that frees is not ordered after the other end's last
+//! use.
+//!
+//! - Fix (0.1.12): AcqRel on both sides, <https://github.com/faern/oneshot/pull/72>
+//!
+//! The first two are interleavings that use freed memory: loom and shuttle find them. The third
+//! frees after the use in every interleaving, but without synchronization: only loom sees that.
+
+use spanlock_sync::atomic::AtomicU32;
+use spanlock_sync::atomic::Ordering::{self, *};
+use spanlock_sync::hint;
+use spanlock_verify::{Form, KnownBug, Mode, Program};
+
+use crate::support::Block;
+
+// The sender leaves by flipping bit 0.
+const RECEIVING: u32 = 0b00;
+const UNPARKING: u32 = 0b01;
+const DISCONNECTED: u32 = 0b10;
+const EMPTY: u32 = 0b11;
+
+pub(crate) fn bugs() -> [KnownBug; 3] {
+    let polled = KnownBug::new(
+        "oneshot-polled-drop",
+        "https://github.com/faern/oneshot/issues/73",
+    )
+    .program(|form| {
+        both_drop("polled-drop", move |channel| Channel {
+            waker_first: form,
+            ..channel
+        })
+    });
+    let unparking = KnownBug::new(
+        "oneshot-drop-while-unparking",
+        "https://github.com/faern/oneshot/issues/87",
+    )
+    .program(|form| {
+        both_drop("unparking", move |channel| Channel {
+            waits_first: form,
+            ..channel
+        })
+    });
+    let orderings = KnownBug::new(
+        "oneshot-orderings",
+        "https://github.com/faern/oneshot/pull/72",
+    )
+    .found_in([Mode::Weak, Mode::RmwLoad])
+    .program(|form| {
+        both_drop("orderings", move |channel| Channel {
+            orderings: form,
+            ..channel
+        })
+    });
+    [polled, unparking, orderings]
+}
+
+/// Both ends of a polled channel are dropped. `of` says what is wrong with the channel.
+fn both_drop(
+    name: &'static str,
+    of: impl Fn(Channel) -> Channel + Send + Sync + 'static,
+) -> impl Into<Program> {
+    Program::new(name, "the end that leaves second frees the channel")
+        .scene(move || of(Channel::polled()))
+        .thread(["drop receiver"], |channel| channel.drop_receiver())
+        .thread(["drop sender"], |channel| channel.drop_sender())
+}
+
+struct Channel {
+    state: AtomicU32,
+    /// Holds the waker.
+    block: Block,
+    waker_first: Form,
+    waits_first: Form,
+    orderings: Form,
+}
+
+impl Channel {
+    fn polled() -> Self {
+        Channel {
+            state: AtomicU32::new(RECEIVING),
+            block: Block::new(),
+            waker_first: Form::Fixed,
+            waits_first: Form::Fixed,
+            orderings: Form::Fixed,
+        }
+    }
+
+    /// The ordering of the operation by which an end leaves.
+    fn leaving(&self, buggy: Ordering) -> Ordering {
+        match self.orderings {
+            Form::Buggy => buggy,
+            Form::Fixed => AcqRel,
+        }
+    }
+
+    fn drop_sender(&self) {
+        match self.state.fetch_xor(1, self.leaving(Relaxed)) {
+            RECEIVING => {
+                // Takes the waker.
+                self.block.touch();
+                self.state.swap(DISCONNECTED, AcqRel);
+            }
+            DISCONNECTED => self.block.free(),
+            _ => {}
+        }
+    }
+
+    fn drop_receiver(&self) {
+        let leave_receiving = || {
+            let left = self
+                .state
+                .compare_exchange(RECEIVING, EMPTY, Relaxed, Relaxed);
+            left.is_ok()
+        };
+        if self.waker_first == Form::Fixed && leave_receiving() {
+            // Drops the waker, and so do the lines below.
+            self.block.touch();
+        }
+        match self.disconnect() {
+            RECEIVING => self.block.touch(),
+            UNPARKING => {
+                while self.state.load(Acquire) == UNPARKING {
+                    hint::pause();
+                }
+                self.block.free();
+            }
+            DISCONNECTED => self.block.free(),
+            _ => {}
+        }
+    }
+
+    /// Gives up the receiver's end; returns the state before.
+    fn disconnect(&self) -> u32 {
+        let state = &self.state;
+        let order = self.leaving(Acquire);
+        if self.waits_first == Form::Buggy {
+            return state.swap(DISCONNECTED, order);
+        }
+        loop {
+            let old = state.load(Relaxed);
+            if old == UNPARKING {
+                hint::pause();
+            } else if state
+                .compare_exchange(old, DISCONNECTED, order, Relaxed)
+                .is_ok()
+            {
+                return old;
+            }
+        }
+    }
+}

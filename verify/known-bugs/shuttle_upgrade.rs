@@ -1,0 +1,94 @@
+//! `shuttle-parking_lot`: a writer enters in the middle of an upgrade.
+//!
+//! The model of `parking_lot`'s `RwLock` in shuttle itself upgraded an upgradeable read by
+//! releasing its permit and then acquiring all of them. A writer that waits gets the lock in
+//! between, though an upgradeable reader relies on the value that it has read.
+//!
+//! | step | upgradeable reader | writer |
+//! |---|---|---|
+//! | 1 | reads 0 | |
+//! | 2 | | waits |
+//! | 3 | upgrade: releases its permit | |
+//! | 4 | | is granted, writes 1, unlocks |
+//! | 5 | is granted for writing, and finds 1 | |
+//!
+//! - Fix: keep the permit and acquire the missing ones,
+//!   <https://github.com/awslabs/shuttle/pull/351>
+//!
+//! It is an interleaving bug: loom and shuttle find it.
+
+use spanlock_sync::{Condvar, Mutex};
+use spanlock_verify::{Form, KnownBug, Program};
+
+pub(crate) fn bug() -> KnownBug {
+    KnownBug::new(
+        "shuttle-upgrade",
+        "https://github.com/awslabs/shuttle/pull/351",
+    )
+    .program(|form| {
+        Program::new("upgrade", "an upgrade keeps what was read")
+            .scene(move || RwLock::new(form))
+            .thread(["read", "upgrade"], |lock| lock.read_and_upgrade())
+            .thread(["write"], |lock| lock.increment())
+    })
+}
+
+const ALL: u32 = 2;
+
+struct State {
+    permits: u32,
+    value: u32,
+}
+
+struct RwLock {
+    form: Form,
+    state: Mutex<State>,
+    released: Condvar,
+}
+
+impl RwLock {
+    fn new(form: Form) -> Self {
+        RwLock {
+            form,
+            state: Mutex::new(State {
+                permits: ALL,
+                value: 0,
+            }),
+            released: Condvar::new(),
+        }
+    }
+
+    fn acquire(&self, permits: u32) {
+        let mut state = self.state.lock();
+        while state.permits < permits {
+            state = self.released.wait(state);
+        }
+        state.permits -= permits;
+    }
+
+    fn release(&self, permits: u32) {
+        self.state.lock().permits += permits;
+        self.released.notify_all();
+    }
+
+    fn read_and_upgrade(&self) {
+        self.acquire(1);
+        let value = self.state.lock().value;
+        match self.form {
+            Form::Buggy => {
+                self.release(1);
+                self.acquire(ALL);
+            }
+            Form::Fixed => self.acquire(ALL - 1),
+        }
+        let now = self.state.lock().value;
+        assert_eq!(value, now, "a writer came in between");
+        self.release(ALL);
+    }
+
+    fn increment(&self) {
+        self.acquire(ALL);
+        self.state.lock().value += 1;
+        self.release(ALL);
+    }
+}

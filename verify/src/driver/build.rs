@@ -1,0 +1,136 @@
+//! Builds the models once for each checker, in a target folder of its own: the checkers' cfgs
+//! would otherwise rebuild everything each time a build goes without them.
+
+use std::collections::HashMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::{Message, PackageId};
+use indicatif::ProgressBar;
+
+use super::workspace::{Package, Workspace};
+use crate::mode::Checker;
+
+/// The binaries of models, built so far.
+#[derive(Debug)]
+pub(super) struct Built {
+    /// The workspace that they are of.
+    pub(super) workspace: Workspace,
+    /// The packages that have them.
+    pub(super) packages: Vec<Arc<Package>>,
+    target: &'static str,
+    binaries: HashMap<Checker, HashMap<PackageId, PathBuf>>,
+}
+
+impl Built {
+    /// Finds the packages with a test target of this name, and builds none so far.
+    ///
+    /// # Errors
+    /// There are no such packages.
+    pub(super) fn none_of(workspace: Workspace, target: &'static str) -> Result<Self> {
+        Ok(Built {
+            packages: workspace.packages(target)?,
+            workspace,
+            target,
+            binaries: HashMap::new(),
+        })
+    }
+
+    /// Builds the binaries for these checkers, unless they are built.
+    ///
+    /// # Errors
+    /// Cargo is missing, or a build fails: with cargo's own words.
+    pub(super) fn add(&mut self, checkers: impl IntoIterator<Item = Checker>) -> Result<()> {
+        // One after the other: cargo uses all cores, and two builds at once are slower.
+        for checker in checkers {
+            if checker.cfg().is_none() || self.binaries.contains_key(&checker) {
+                continue;
+            }
+            let name = checker.name();
+            let progress = ProgressBar::new_spinner();
+            progress.set_message(format!("building the {} under {name}", self.target));
+            progress.enable_steady_tick(Duration::from_millis(100));
+            let built = self.build(checker);
+            progress.finish_and_clear();
+            let binaries =
+                built.with_context(|| format!("the {} do not build under {name}", self.target))?;
+            self.binaries.insert(checker, binaries);
+        }
+        Ok(())
+    }
+
+    /// Returns the binary that runs a package's rows under `checker`; none if it is not built.
+    pub(super) fn binary(&self, checker: Checker, package: &Package) -> Option<&Path> {
+        let of_package = self.binaries.get(&checker)?.get(&package.id)?;
+        Some(of_package)
+    }
+
+    /// Returns the version of `checker` that the models are built with.
+    pub(super) fn version(&self, checker: Checker) -> String {
+        let version = self.workspace.version_of(checker.name());
+        version.unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    fn build(&self, checker: Checker) -> Result<HashMap<PackageId, PathBuf>> {
+        let cfg = checker
+            .cfg()
+            .context("the checker does not run Rust code")?;
+        let folder = self.workspace.target.join("verify").join(checker.name());
+        let given = env::var("RUSTFLAGS").unwrap_or_default();
+        let (profile, checks) = self.workspace.profile();
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo
+            .current_dir(&self.workspace.root)
+            .args(["test", "--no-run", "--test", self.target])
+            .args(["--profile", profile])
+            .args(["--message-format", "json-render-diagnostics"])
+            .arg("--target-dir")
+            .arg(folder);
+        for package in &self.packages {
+            cargo.args(["--package", &package.name]);
+            for feature in &package.features {
+                cargo.arg(format!("--features={}/{feature}", package.name));
+            }
+        }
+        let output = cargo
+            .env("RUSTFLAGS", format!("{given} --cfg {cfg}"))
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .envs(checks.iter().copied())
+            .output()
+            .context("cannot run cargo: is Rust installed, and on the path?")?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
+        }
+        let binaries = executables(&output.stdout, self.target)?;
+        for package in &self.packages {
+            if !binaries.contains_key(&package.id) {
+                bail!(
+                    "cargo built no executable `{}` of {}",
+                    self.target,
+                    package.name
+                );
+            }
+        }
+        Ok(binaries)
+    }
+}
+
+/// Returns where cargo says that it put the binaries. Their place depends on settings, and an
+/// older binary at a guessed place would run unnoticed.
+fn executables(messages: &[u8], target: &str) -> Result<HashMap<PackageId, PathBuf>> {
+    let mut found = HashMap::new();
+    for message in Message::parse_stream(messages) {
+        if let Message::CompilerArtifact(artifact) = message?
+            && artifact.target.name == target
+            && artifact.target.is_test()
+            && let Some(executable) = artifact.executable
+        {
+            found.insert(artifact.package_id, executable.into());
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,224 @@
+//! Turns what the processes found into verdicts.
+
+use std::collections::BTreeSet;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use super::build::Built;
+use super::models::Task;
+use super::process::{End, Ended};
+use super::spin;
+use crate::mode::{Checker, Mode};
+use crate::plan::Job;
+use crate::rows::row::{Agreement, Circumstances, Found, Row, Verdict};
+use crate::rows::verdict;
+
+/// Judges each row by itself, then the rows of a program against each other.
+pub(super) fn judge(
+    ran: &[(Task, Ended)],
+    numbers: &[usize],
+    built: &Built,
+    circumstances: &Circumstances,
+) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for ((task, ended), &number) in ran.iter().zip(numbers) {
+        rows.push(Row {
+            number,
+            committed: task.recorded().map(|count| count.executions),
+            ..row(&task.job, ended, built, circumstances)
+        });
+    }
+    for (i, (task, _)) in ran.iter().enumerate() {
+        if !is_compared(&task.job) {
+            continue;
+        }
+        let of = |mode: Mode| {
+            let at = ran
+                .iter()
+                .position(|(other, _)| is_beside(&other.job, &task.job, mode))?;
+            ran[at].1.found().filter(|_| rows[at].verdict.passes())
+        };
+        let found = (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs));
+        if let (Some(weak), Some(rmw_load), Some(dfs)) = found {
+            match disagreement(weak, rmw_load, dfs) {
+                None => rows[i].agrees = rows[i].verdict.passes(),
+                Some(failure) => {
+                    rows[i].verdict = Verdict::Failed;
+                    rows[i].failure = Some(failure);
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// Whether a row's outcomes are compared with those of loom's modes. The outcomes of a litmus
+/// program are known exactly in each mode.
+fn is_compared(job: &Job) -> bool {
+    job.mode == Mode::Dfs && job.program.expected.is_none()
+}
+
+/// Whether `other` is the same program in another mode, with which `job` is compared.
+fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
+    other.mode == mode
+        && other.faults == job.faults
+        && other.program.name == job.program.name
+        && other.program.suite == job.program.suite
+}
+
+/// Returns the rows that a row is compared with, of `all`: long ones only for a long row.
+pub(super) fn beside(task: &Task, all: &[Task]) -> Vec<Task> {
+    let modes = [Mode::Weak, Mode::RmwLoad].into_iter();
+    let modes = modes.filter(|_| is_compared(&task.job));
+    let of = |mode| {
+        let its = all
+            .iter()
+            .filter(move |it| is_beside(&it.job, &task.job, mode));
+        let there = its.filter(|it| task.job.long || !it.job.long);
+        there.max_by_key(|it| it.job.long).cloned()
+    };
+    modes.filter_map(of).collect()
+}
+
+/// Returns the outcomes that shuttle's search shows and neither mode of loom does.
+fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
+    let loom = weak.outcomes.iter().chain(&rmw_load.outcomes);
+    let loom: BTreeSet<&String> = loom.collect();
+    let missing = dfs.outcomes.iter().filter(|it| !loom.contains(it));
+    let missing = list(missing.map(String::as_str));
+    (!missing.is_empty()).then(|| {
+        format!(
+            "neither mode of loom shows these outcomes of this search: {missing}\n  loom misses \
+             executions, or a thread notes something that depends on time, addresses or earlier \
+             executions"
+        )
+    })
+}
+
+fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -> Row {
+    let checker = job.mode.checker();
+    let program = &job.program;
+    let (verdict, failure) = verdict_on(job, ended);
+    let none = Found::default();
+    let found = ended.found().unwrap_or(&none);
+    let outcomes = found.outcomes.len() as u64;
+    Row {
+        name: job.name(),
+        number: 0,
+        primitive: program.suite.clone(),
+        property: program.name.clone(),
+        claim: program.claim.clone(),
+        checker: checker.name().to_owned(),
+        checker_version: match checker {
+            Checker::Spin => spin::version().unwrap_or_else(|| "none".to_owned()),
+            _ => built.version(checker),
+        },
+        mode: job.mode.name().to_owned(),
+        threads: program.threads,
+        operations: program.operations,
+        bound: job.bound,
+        spin_cap: job.spin_cap(),
+        faults: faults(job, found),
+        executions: found.executions,
+        committed: None,
+        seconds: ended.elapsed.as_secs_f64(),
+        search: job.search().to_owned(),
+        step_bound: job.step_bound(),
+        longest: found.longest,
+        overtakes: found.overtaking.map(|seen| seen.bound),
+        overtaken: found.overtaking.map(|seen| seen.most),
+        verdict,
+        outcomes: found.explained.map_or(outcomes, |(_, histories)| histories),
+        scenarios: found.explained.map(|(scenarios, _)| scenarios),
+        outcome_hash: hash(&found.outcomes),
+        agreement: agreement(job),
+        agrees: false,
+        blind_spot: blind_spot(job),
+        replay: format!("cargo verify --replay {}", job.name()),
+        failure,
+        run: circumstances.clone(),
+    }
+}
+
+fn hash(outcomes: &[String]) -> String {
+    format!("{:08x}", crc32c::crc32c(outcomes.join("\n").as_bytes()))
+}
+
+/// Returns the verdict on a row, and what went wrong if anything did.
+pub(super) fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
+    match &ended.end {
+        End::Found(found) => verdict::verdict(job, found),
+        End::Failed(status) => (Verdict::Failed, Some(failure(*status, &ended.stderr))),
+        End::Stopped => (Verdict::Truncated, Some(stopped(job, ended.elapsed))),
+        End::Skipped(why) => {
+            // A CI job that succeeds is not read.
+            let verdict = match std::env::var_os("CI") {
+                Some(_) => Verdict::Failed,
+                None => Verdict::Skipped,
+            };
+            (verdict, Some(why.clone()))
+        }
+        End::Broken(why) => (Verdict::Failed, Some(why.clone())),
+    }
+}
+
+fn stopped(job: &Job, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64();
+    let head = format!("stopped after {seconds:.0} s: the search had not ended (--limit)");
+    match job.mode {
+        Mode::Weak | Mode::RmwLoad | Mode::Dfs => format!(
+            "{head}\n  If the program spins, call `spanlock_sync::hint::pause` in each round, so \
+             that other threads run.\n  If it has too many executions, use fewer operations, or \
+             state a bound on the program: `.bounded(3, \"why\")`."
+        ),
+        _ => head,
+    }
+}
+
+/// Returns what the process of a row says that failed.
+fn failure(status: ExitStatus, stderr: &str) -> String {
+    match &verdict::told(stderr)[..] {
+        [] => format!("{status}: {}", stderr.trim()),
+        told => told.join("\n"),
+    }
+}
+
+/// Returns the faults of every execution, or how many plans of them were run.
+fn faults(job: &Job, found: &Found) -> Vec<String> {
+    let plans = found.plans;
+    match job.faults {
+        0 => job.program.faults.iter().map(ToString::to_string).collect(),
+        1 => vec![format!("all single ({plans} plans)")],
+        _ => vec![format!("all single and double ({plans} plans)")],
+    }
+}
+
+/// Returns how a mode is known to deviate from what is allowed, if the program says what is.
+fn agreement(job: &Job) -> Option<Agreement> {
+    let expected = job.program.expected.as_ref()?;
+    Some(match expected.deviations.contains_key(&job.mode) {
+        true => Agreement::BlindSpot,
+        false => Agreement::Agrees,
+    })
+}
+
+/// Returns what a row cannot see: what its mode cannot, or which outcomes of a litmus program.
+fn blind_spot(job: &Job) -> String {
+    let expected = job.program.expected.as_ref();
+    let Some(deviation) = expected.and_then(|expected| expected.deviations.get(&job.mode)) else {
+        return job.mode.blind_spot().to_owned();
+    };
+    let told = |what: &str, outcomes: &BTreeSet<String>| {
+        let outcomes = list(outcomes.iter().map(String::as_str));
+        (!outcomes.is_empty()).then(|| format!("{what} {outcomes}"))
+    };
+    let told = [
+        told("misses", &deviation.misses),
+        told("adds", &deviation.adds),
+    ];
+    told.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+fn list<'a>(outcomes: impl Iterator<Item = &'a str>) -> String {
+    outcomes.collect::<Vec<_>>().join(", ")
+}

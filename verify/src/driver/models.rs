@@ -1,0 +1,175 @@
+//! The models of each package, as its binary describes them, and their rows.
+
+use std::collections::{BTreeSet, HashMap};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::build::Built;
+use super::workspace::Package;
+use crate::info::{Description, SuiteInfo};
+use crate::mode::{Checker, Mode};
+use crate::plan::{Job, Unrecorded, jobs};
+use crate::rows::counts::{Count, Counts};
+
+/// The models of a package.
+#[derive(Debug)]
+pub(super) struct Models {
+    /// The package.
+    pub(super) package: Arc<Package>,
+    /// Its suites.
+    pub(super) description: Description,
+    /// Its record of searches.
+    pub(super) counts: Counts,
+}
+
+/// A row to run, and the models that it is of.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    /// The models.
+    pub(super) models: Arc<Models>,
+    /// The row.
+    pub(super) job: Job,
+}
+
+impl Task {
+    /// Returns what is recorded of the row.
+    pub(super) fn recorded(&self) -> Option<Count> {
+        self.models.counts.of(&self.job.name())
+    }
+
+    /// Estimates the work of the row.
+    pub(super) fn cost(&self) -> u64 {
+        self.models.counts.cost(&self.job)
+    }
+
+    /// Returns a task of the same models.
+    pub(super) fn with(&self, job: Job) -> Task {
+        let models = self.models.clone();
+        Task { models, job }
+    }
+}
+
+/// Builds the models under loom, unless they are built, and asks each binary what it contains.
+///
+/// # Errors
+/// A build fails, a binary does not speak the protocol, a name is given twice, or a record is
+/// wrong.
+pub(super) fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
+    built.add([Checker::Loom])?;
+    let mut all = Vec::new();
+    for package in &built.packages {
+        let description = ask(built, package)?;
+        let counts = Counts::read(&package.folder).map_err(|why| anyhow!(why))?;
+        all.push(Arc::new(Models {
+            package: package.clone(),
+            description,
+            counts,
+        }));
+    }
+    check_names(&all)?;
+    Ok(all)
+}
+
+fn ask(built: &Built, package: &Package) -> Result<Description> {
+    let binary = built
+        .binary(Checker::Loom, package)
+        .context("it is built")?;
+    let output = Command::new(binary)
+        .arg("--describe")
+        .current_dir(&package.folder)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {}", binary.display()))?;
+    let description = serde_json::from_slice(&output.stdout);
+    let (Ok(description), true) = (description, output.status.success()) else {
+        let said = [&output.stdout[..], &output.stderr[..]].concat();
+        let said = String::from_utf8_lossy(&said);
+        let said: String = said.trim().chars().take(500).collect();
+        bail!(
+            "{}: its models print no description ({}): {said}\n  the test target needs `harness = \
+             false`, a `main` that only returns `spanlock_verify::main([...])`, and the version {} \
+             of spanlock-verify",
+            package.name,
+            output.status,
+            env!("CARGO_PKG_VERSION")
+        );
+    };
+    Ok(description)
+}
+
+/// Rows are told apart by their names, in the whole workspace.
+fn check_names(all: &[Arc<Models>]) -> Result<()> {
+    let mut suites: HashMap<&str, &str> = HashMap::new();
+    for models in all {
+        let package = &*models.package.name;
+        for suite in &models.description.suites {
+            if let Some(other) = suites.insert(&suite.name, package) {
+                bail!(
+                    "two suites are called `{}`, in {other} and in {package}\n  rename one: names \
+                     of rows begin with the suite's",
+                    suite.name
+                );
+            }
+            let mut programs = BTreeSet::new();
+            for program in &suite.programs {
+                if !programs.insert(&program.name) {
+                    bail!(
+                        "{package}: two programs are called `{}/{}`: rename one",
+                        suite.name,
+                        program.name
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns every row of these models, the long ones too.
+pub(super) fn tasks(all: &[Arc<Models>], unrecorded: Unrecorded) -> Vec<Task> {
+    let of = |models: &Arc<Models>| {
+        let jobs = jobs(&models.description, &models.counts, unrecorded);
+        let models = models.clone();
+        let task = move |job| Task {
+            models: models.clone(),
+            job,
+        };
+        jobs.into_iter().map(task)
+    };
+    all.iter().flat_map(of).collect()
+}
+
+/// Returns the suites of all packages.
+pub(super) fn suites(all: &[Arc<Models>]) -> Vec<SuiteInfo> {
+    let suites = all.iter().flat_map(|models| &models.description.suites);
+    suites.cloned().collect()
+}
+
+/// Every row that is not long, by name.
+pub(super) struct Plan {
+    /// The rows.
+    pub(super) tasks: Vec<Task>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Plan {
+    /// Returns the plan of these models.
+    pub(super) fn of(all: &[Arc<Models>]) -> Self {
+        let mut tasks = tasks(all, Unrecorded::Bounded);
+        tasks.retain(|task| !task.job.long);
+        let names = tasks.iter().enumerate();
+        let by_name = names.map(|(i, task)| (task.job.name(), i)).collect();
+        Plan { tasks, by_name }
+    }
+
+    /// Returns the row of the same program under the same faults in another mode.
+    pub(super) fn in_mode(&self, task: &Task, mode: Mode) -> Option<&Task> {
+        let job = Job {
+            mode,
+            ..task.job.clone()
+        };
+        self.by_name.get(&job.name()).map(|&i| &self.tasks[i])
+    }
+}

@@ -1,0 +1,286 @@
+//! Sites of the facade, as binaries of models report them, and what the source says there.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use walkdir::WalkDir;
+
+use crate::driver::build::Built;
+
+/// Lines that a call may go on for, from where it is reported to its last ordering.
+const CALL: usize = 8;
+
+/// The start of a line by which a module exempts its file, and the files below it, from the search
+/// for orderings that no program reaches.
+const EXEMPT: &str = "//! Not explored under a checker:";
+
+/// A site of the facade: an atomic operation, a fence, a wake or a flush.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::driver) struct Site {
+    pub(in crate::driver) file: String,
+    line: usize,
+    /// `file:line:column:operation`
+    pub(in crate::driver) place: String,
+    /// As written there; empty for a wake or a flush.
+    ordering: String,
+}
+
+impl FromStr for Site {
+    type Err = ();
+
+    /// Parses what a model reports: `file:line:column:operation=Ordering`.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (place, ordering) = text.rsplit_once('=').ok_or(())?;
+        let mut parts = place.rsplitn(4, ':').skip(2);
+        let line = parts.next().and_then(|line| line.parse().ok()).ok_or(())?;
+        let file = parts.next().ok_or(())?.to_owned();
+        Ok(Site {
+            file,
+            line,
+            place: place.to_owned(),
+            ordering: ordering.to_owned(),
+        })
+    }
+}
+
+impl Site {
+    fn operation(&self) -> &str {
+        self.place.rsplit(':').next().unwrap_or_default()
+    }
+
+    pub(in crate::driver) fn is_wake(&self) -> bool {
+        self.operation() == "wake"
+    }
+
+    /// Returns everything weaker by one step, and its omission.
+    pub(in crate::driver) fn mutations(&self) -> &'static [&'static str] {
+        match (self.operation(), &*self.ordering) {
+            ("wake" | "flush", _) => &["drop"],
+            ("fence", "SeqCst") => &["drop", "AcqRel"],
+            ("fence", "AcqRel") => &["drop", "Acquire", "Release"],
+            ("fence", _) => &["drop"],
+            (_, "Acquire" | "Release") => &["Relaxed"],
+            (_, "AcqRel") => &["Acquire", "Release"],
+            ("load" | "failure", "SeqCst") => &["Acquire"],
+            ("store", "SeqCst") => &["Release"],
+            (_, "SeqCst") => &["AcqRel"],
+            _ => &[],
+        }
+    }
+
+    /// Returns the argument of `--weaken`.
+    pub(in crate::driver) fn mutant(&self, mutation: &str) -> String {
+        format!("{}={mutation}", self.place)
+    }
+
+    /// Returns `Acquire->Relaxed`, or `drop`.
+    pub(in crate::driver) fn change(&self, mutation: &str) -> String {
+        match mutation {
+            "drop" => mutation.to_owned(),
+            weaker => format!("{}->{weaker}", self.ordering),
+        }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.place)
+    }
+}
+
+fn source(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("{}: cannot read", file.display()))
+}
+
+/// Returns why no program can kill this mutant, if the source says so above the site: above its
+/// statement, or in it.
+pub(in crate::driver) fn reason(
+    root: &Path,
+    site: &Site,
+    mutation: &str,
+) -> Result<Option<String>> {
+    let text = source(&root.join(&site.file))?;
+    Ok(reason_in(&text, site.line, mutation))
+}
+
+fn reason_in(text: &str, line: usize, mutation: &str) -> Option<String> {
+    let start = format!("equivalent({mutation}): ");
+    let above: Vec<&str> = text.lines().take(line.saturating_sub(1)).collect();
+    let earlier = above.iter().rposition(|line| ends_statement(line));
+    let above = &above[earlier.map_or(0, |at| at + 1)..];
+    let said = |line: &&str| line.trim().strip_prefix("// ").map(str::to_owned);
+    let first =
+        (above.iter()).rposition(|line| said(line).is_some_and(|said| said.starts_with(&start)))?;
+    let mut lines = above[first..].iter().map_while(said);
+    let mut reason = lines.next()?[start.len()..].to_owned();
+    for more in lines.take_while(|line| !line.starts_with("equivalent(")) {
+        reason.push(' ');
+        reason.push_str(&more);
+    }
+    Some(reason)
+}
+
+/// Whether the next line begins another statement, or another arm of a match.
+fn ends_statement(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default().trim_end();
+    let is_arm = code.contains("=>") && code.ends_with(',');
+    line.trim().is_empty() || code.ends_with([';', '{', '}']) || is_arm
+}
+
+/// Returns the places in the packages' sources that name an ordering other than Relaxed, with none
+/// of `sites` near.
+pub(in crate::driver) fn unreached<'a>(
+    built: &Built,
+    sites: impl Iterator<Item = &'a Site> + Clone,
+) -> Result<Vec<String>> {
+    let root = &built.workspace.root;
+    let mut missed = Vec::new();
+    for package in &built.packages {
+        for file in sources(&root.join(&package.sources))? {
+            let name = file.strip_prefix(root).unwrap_or(&file);
+            for line in ordered_lines(&source(&file)?) {
+                let near = |site: &Site| {
+                    Path::new(&site.file) == name && (site.line..site.line + CALL).contains(&line)
+                };
+                if !sites.clone().any(near) {
+                    missed.push(format!("{}:{line}", name.display()));
+                }
+            }
+        }
+    }
+    Ok(missed)
+}
+
+/// Returns the files below `folder` that are explored under a checker.
+pub(in crate::driver) fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let files = WalkDir::new(folder).sort_by_file_name();
+    let files = files.into_iter().filter_map(Result::ok);
+    let files: Vec<PathBuf> = files.map(walkdir::DirEntry::into_path).collect();
+    let mut exempt = Vec::new();
+    for file in files.iter().filter(|file| is_rust(file)) {
+        if source(file)?.lines().any(|line| line.starts_with(EXEMPT)) {
+            exempt.push(file.clone());
+            // Files below `a.rs` lie in `a/`, and those below `a/mod.rs` beside it.
+            let is_mod = file.ends_with("mod.rs") || file.ends_with("lib.rs");
+            exempt.push(match file.parent() {
+                Some(folder) if is_mod => folder.to_owned(),
+                _ => file.with_extension(""),
+            });
+        }
+    }
+    let is_test = |file: &Path| {
+        let below = file.strip_prefix(folder).unwrap_or(file);
+        below
+            .components()
+            .any(|it| matches!(it.as_os_str().to_str(), Some("tests" | "tests.rs")))
+    };
+    let is_exempt = |file: &Path| exempt.iter().any(|it| file.starts_with(it)) || is_test(file);
+    let explored = files
+        .into_iter()
+        .filter(|file| is_rust(file) && !is_exempt(file));
+    Ok(explored.collect())
+}
+
+fn is_rust(file: &Path) -> bool {
+    file.extension().is_some_and(|it| it == "rs")
+}
+
+/// Returns the numbers of the lines whose code names such an ordering, outside tests.
+fn ordered_lines(text: &str) -> Vec<usize> {
+    let names = |line: &str| {
+        let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.any(|word| matches!(word, "Acquire" | "Release" | "AcqRel" | "SeqCst"))
+    };
+    let mut found = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((i, line)) = lines.next() {
+        let code = line.split("//").next().unwrap_or_default();
+        let start = code.trim_start();
+        if start.starts_with("#[cfg(test)]") || start.starts_with("#[cfg(all(test") {
+            let indent = &code[..code.len() - start.len()];
+            let ends = |line: &str| {
+                let rest = line.strip_prefix(indent).unwrap_or_default();
+                rest.starts_with('}') || (line.ends_with(';') && !rest.starts_with(' '))
+            };
+            lines.find(|(_, line)| ends(line));
+        } else if names(code) && !start.starts_with("use ") {
+            found.push(i + 1);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_has_weaker_mutations() {
+        let site: Site = "ring/src/slot.rs:89:19:rmw=AcqRel".parse().expect("a site");
+        assert_eq!(site.mutations(), ["Acquire", "Release"]);
+        assert_eq!(site.mutant("Acquire"), "ring/src/slot.rs:89:19:rmw=Acquire");
+        assert_eq!(site.change("Acquire"), "AcqRel->Acquire");
+        let wake: Site = "a.rs:1:2:wake=".parse().expect("a site");
+        assert_eq!((wake.mutations(), wake.is_wake()), (&["drop"][..], true));
+        let relaxed: Site = "a.rs:1:2:load=Relaxed".parse().expect("a site");
+        assert!(relaxed.mutations().is_empty());
+        assert!("no site".parse::<Site>().is_err());
+    }
+
+    #[test]
+    fn a_reason_stands_above_its_site() {
+        let text = "fn f() {\n    // Acquire [A].\n    // equivalent(Relaxed): no thread\n    // writes.\n    // equivalent(drop): it is.\n    x.load(Acquire);\n}\n";
+        assert_eq!(
+            reason_in(text, 6, "Relaxed").as_deref(),
+            Some("no thread writes.")
+        );
+        assert_eq!(reason_in(text, 6, "drop").as_deref(), Some("it is."));
+        assert_eq!(reason_in(text, 6, "Acquire"), None);
+        // Not what stands below.
+        assert_eq!(reason_in(text, 2, "Relaxed"), None);
+    }
+
+    #[test]
+    fn a_reason_belongs_to_one_statement() {
+        let text = "\
+fn f() {
+    // equivalent(Relaxed): of the first.
+    let one = x.load(Acquire); // why
+    let two = x
+        .load(Acquire);
+    // Both orderings.
+    // equivalent(Relaxed): of the exchange.
+    let three = x.compare_exchange(
+        y.load(Acquire),
+        AcqRel,
+        Acquire,
+    );
+
+    match z {
+        // equivalent(Relaxed): of the arm.
+        A => x.load(Acquire),
+        B => x.load(Acquire),
+    }
+}
+";
+        let of = |line| reason_in(text, line, "Relaxed");
+        assert_eq!(of(3).as_deref(), Some("of the first."));
+        assert_eq!((of(4), of(5)), (None, None));
+        for line in 8..12 {
+            assert_eq!(of(line).as_deref(), Some("of the exchange."), "{line}");
+        }
+        assert_eq!(of(16).as_deref(), Some("of the arm."));
+        assert_eq!(of(17), None);
+    }
+
+    #[test]
+    fn orderings_in_code_are_found_outside_tests() {
+        let text = "use a::Ordering::Acquire;\n// Acquire\nx.load(Acquire); // why\nx.load(Relaxed);\n\
+                    #[cfg(test)]\nmod tests;\nx.load(SeqCst)\n#[cfg(all(test, y))]\nmod tests {\n    \
+                    x.load(SeqCst);\n}\nx.load(Acquire)";
+        assert_eq!(ordered_lines(text), [3, 7, 12]);
+    }
+}
