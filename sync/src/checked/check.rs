@@ -127,12 +127,6 @@ pub fn executions() -> usize {
     EXECUTIONS.load(Relaxed)
 }
 
-/// Counts the operations on the facade's atomics, cells and mutexes so far. 0 at the end means that
-/// the code under test does not use the facade.
-pub fn operations() -> u64 {
-    crate::footprint::operations()
-}
-
 /// Notes that an operation of the model has finished.
 ///
 /// Shuttle can bound the number of steps (`MaxSteps::FailAfter`). This restarts its count, so that
