@@ -88,12 +88,13 @@ impl<T> Ring<T> {
         // Acquire [D→C]: the consumer has moved the value out of a slot that is free.
         let popped = self.popped.load(Acquire);
         let is_full = pushed.wrapping_sub(popped) == self.slots.len();
-        let overwrites = injected_bug!(
-            "full-ring-overwritten",
-            "a push does not check whether the ring is full",
-            killed_by = "ring/full"
-        );
-        if is_full && !overwrites {
+        if is_full
+            && !injected_bug!(
+                "full-ring-overwritten",
+                "a push into a full ring overwrites a value",
+                killed_by = "ring/full"
+            )
+        {
             return Err(value);
         }
         // SAFETY: the slot is empty (I3), and this is the producer.

@@ -1,13 +1,14 @@
 //! The facade of this crate: the checkers' types when it is verified, else those of core.
 
+#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+pub(crate) use shipped::{AtomicUsize, UnsafeCell, injected_bug};
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub(crate) use spanlock_sync::{atomic::AtomicUsize, cell::UnsafeCell, injected_bug};
 
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-pub(crate) use {core::sync::atomic::AtomicUsize, injected_bug, shipped::UnsafeCell};
-
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 mod shipped {
+    pub(crate) use core::sync::atomic::AtomicUsize;
+
     /// core's `UnsafeCell`, with the checkers' methods.
     pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
 
@@ -24,14 +25,12 @@ mod shipped {
             f(self.0.get())
         }
     }
-}
 
-/// No bug is injected as shipped.
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-macro_rules! injected_bug {
-    ($name:literal, $what:literal, killed_by = $killed_by:literal $(,)?) => {
-        false
-    };
+    /// Never injects the bug.
+    macro_rules! injected_bug {
+        ($name:literal, $what:literal, killed_by = $killed_by:literal $(,)?) => {
+            false
+        };
+    }
+    pub(crate) use injected_bug;
 }
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-pub(crate) use injected_bug;
