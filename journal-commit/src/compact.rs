@@ -122,7 +122,7 @@ struct Ends {
     stats: Stats,
 }
 
-/// What a log has done since it was opened.
+/// Counters of a log since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -423,7 +423,7 @@ impl<S: Storage> Log<S> {
         &self.recovery
     }
 
-    /// Returns what the log has done since it was opened.
+    /// Returns counters of the log since it was opened.
     pub fn stats(&self) -> Stats {
         self.ends.lock().stats
     }

@@ -10,6 +10,7 @@
 //! | `place.rs` | where the log's blocks lie in a storage |
 //! | `recover.rs` | the three passes of recovery |
 //! | `journal.rs`, `handle.rs` | the public API |
+//! | `inner.rs` | the state that the threads share, its invariants and lock order |
 //! | `transaction.rs`, `buffers.rs` | a transaction and the blocks it changes |
 //! | `commit.rs`, `committing.rs` | writing the running transaction to the log |
 //! | `log.rs`, `checkpoint.rs` | free space in the log; writing blocks home |
@@ -26,6 +27,7 @@ mod committing;
 mod error;
 mod format;
 mod handle;
+mod inner;
 mod journal;
 mod log;
 mod options;
@@ -39,7 +41,8 @@ mod transaction;
 pub use error::{Error, Failure};
 pub use format::{Flushes, Tid};
 pub use handle::{BlockMut, Handle};
-pub use journal::{Journal, Stats};
+pub use inner::Stats;
+pub use journal::Journal;
 pub use options::{CommitWay, Delay, Options};
 pub use place::{Extent, Place};
 pub use recover::{Recovery, recover};

@@ -81,9 +81,9 @@ pub struct Recorded {
 
 #[derive(Debug)]
 struct State {
-    /// What reads return.
+    /// The bytes that reads return.
     visible: Vec<u8>,
-    /// What a crash is sure to leave.
+    /// The bytes that a crash is sure to leave.
     medium: Vec<u8>,
     /// The initial content.
     base: Arc<[u8]>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use spanlock_journal_commit::compact::{GroupCommit, Log, Lsn, Options};
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
 
-/// What must and may be there after a crash.
+/// The state expected after a crash.
 #[derive(Clone, Debug)]
 struct Expected {
     /// The lowest and highest first record before any truncation below.

@@ -14,7 +14,7 @@ use spanlock_journal_commit::jbd2::{
 };
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
 
-/// What a handle did: its transaction, its blocks, and the byte it filled them with, or `None` if
+/// A handle: its transaction, its blocks, and the byte it filled them with, or `None` if
 /// it revoked them.
 struct Step {
     tid: Tid,

@@ -45,7 +45,7 @@ fn open(device: &Arc<Recorded>, way: CommitWay) -> Result<Journal, Error> {
     Journal::open(device.clone(), device.clone(), options)
 }
 
-/// What a thread has been told.
+/// The results that a thread got.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     /// The last acknowledged round.

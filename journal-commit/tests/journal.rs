@@ -283,7 +283,7 @@ fn dropping_a_handle_with_changes_poisons() {
         journal.close().unwrap_err(),
     ] {
         assert!(matches!(error, Error::Poisoned(_)), "{error}");
-        assert!(error.to_string().contains("midway"), "{error}");
+        assert!(error.to_string().contains("without `stop`"), "{error}");
     }
     let journal = devices.crashed().open(options());
     assert_eq!(byte(&journal, 1), 1);

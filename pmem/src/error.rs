@@ -82,7 +82,7 @@ pub enum PmemError {
     NotAFile {
         /// The path.
         path: PathBuf,
-        /// What it is: "a folder", "a device, pipe or socket".
+        /// Its kind: "a folder", "a device, pipe or socket".
         kind: &'static str,
     },
 

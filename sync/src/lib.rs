@@ -17,6 +17,8 @@ pub mod rcu_shared;
 mod statistics;
 #[cfg(feature = "std")]
 pub mod thread;
+#[doc(hidden)]
+pub mod unwind;
 pub mod wait;
 #[cfg_attr(any(spanlock_loom, spanlock_shuttle), path = "checked/mod.rs")]
 mod world;

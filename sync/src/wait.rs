@@ -67,6 +67,7 @@ use alloc::vec::Vec;
 
 use crate::atomic::Ordering::Relaxed;
 use crate::barrier::{self, Flag};
+use crate::unwind::for_each_surely;
 use crate::world::wait as world;
 pub use crate::world::wait::is_wake_left_out;
 use crate::{Counters, DefaultPark, MutexGuard};
@@ -161,22 +162,7 @@ impl Wakers {
 
     /// Calls the wakers: the second one even if the first one panics.
     pub fn wake(self) {
-        let [first, second] = self.0;
-        let second = Second(second);
-        if let Some(waker) = first {
-            waker.wake_by_ref();
-        }
-        drop(second);
-    }
-}
-
-struct Second(Option<Arc<Waker>>);
-
-impl Drop for Second {
-    fn drop(&mut self) {
-        if let Some(waker) = &self.0 {
-            waker.wake_by_ref();
-        }
+        for_each_surely(self.0.into_iter().flatten(), |waker| waker.wake_by_ref());
     }
 }
 

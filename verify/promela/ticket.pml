@@ -13,7 +13,7 @@
  * |---|---|
  * | ask | interval-lock/src/lock.rs: take, poll; interval-lock/src/requests.rs: admits, hold, queue, conflicts, set_waker |
  * | is_mine | interval-lock/src/lock.rs: wait, poll; interval-lock/src/requests.rs: is_held |
- * | leave | interval-lock/src/lock.rs: give_back, leave, cancel; interval-lock/src/requests.rs: leave, settle, grant |
+ * | leave | interval-lock/src/lock.rs: release, leave, cancel; interval-lock/src/requests.rs: leave, settle, grant |
  * | wake_all | interval-lock/src/lock.rs: finish; interval-lock/src/requests.rs: wake |
  * | sleep | sync/src/parker.rs: park, wake_by_ref |
  *

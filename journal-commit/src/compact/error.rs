@@ -70,7 +70,7 @@ pub enum Error {
          restore the storage from a copy, or discard the rest with `Log::salvage`"
     )]
     Corrupt {
-        /// What is wrong.
+        /// A description of the damage.
         what: &'static str,
         /// Where it is, in bytes from the start of the storage.
         at: u64,
@@ -118,7 +118,7 @@ pub enum Error {
     /// The storage failed while the log was being opened, created or read. It changed nothing.
     #[error("{during} failed: {cause}")]
     Io {
-        /// What the log was doing.
+        /// The operation that failed.
         during: &'static str,
         /// The storage's error.
         #[source]
@@ -131,7 +131,7 @@ pub enum Error {
          open it again to learn what is durable"
     )]
     Poisoned {
-        /// What the log was doing.
+        /// The operation that failed.
         during: &'static str,
         /// The storage's error.
         #[source]

@@ -29,7 +29,7 @@ const LENGTH: usize = FIRST + 8;
 const COUNT: usize = LENGTH + 4;
 const DIGEST: usize = COUNT + 4;
 
-/// What a log's superblock says about it.
+/// The contents of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Superblock {
     pub(super) id: u64,
@@ -44,7 +44,7 @@ pub(super) struct Superblock {
     pub(super) settled: u64,
 }
 
-/// What a superblock's place can hold.
+/// The possible contents of a superblock's place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     Sound(Superblock),

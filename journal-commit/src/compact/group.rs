@@ -90,7 +90,7 @@
 //!   panic.
 //!
 //! # Models
-//! `compact-group` and `compact-rendezvous` of `spanlock-verify`:
+//! `compact-group` and `compact-rendezvous`, in `models/compact.rs`:
 //!
 //! | pair of operations | model |
 //! |---|---|
@@ -115,7 +115,7 @@ use crate::unwind::OnUnwind;
 
 /// Collects what joins. Its methods run under the group's mutex and must not panic.
 pub trait Batch {
-    /// What a leader takes to the medium.
+    /// The load that a leader takes to the medium.
     type Load;
     /// Takes everything that has joined, and leaves the batch empty.
     fn take(&mut self) -> Self::Load;
@@ -231,8 +231,8 @@ struct Sleeper {
     waker: Waker,
 }
 
-/// What a waiter does next.
-enum Turn {
+/// The next step of a waiter.
+enum NextStep {
     Lead,
     Sleep { until: Option<Instant> },
 }
@@ -354,8 +354,8 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
                 return Err(failure.clone());
             }
             let until = match state.turn(&mut place) {
-                Turn::Lead => return self.lead(state, &place, commit),
-                Turn::Sleep { until } => until,
+                NextStep::Lead => return self.lead(state, &place, commit),
+                NextStep::Sleep { until } => until,
             };
             state.enter(&mut place, ticket, parker);
             drop(state);
@@ -436,23 +436,23 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
 }
 
 impl<B, E: Clone, G: Gather> State<B, E, G> {
-    fn turn(&mut self, place: &mut Place) -> Turn {
+    fn turn(&mut self, place: &mut Place) -> NextStep {
         if self.phase == Phase::Leading {
             place.is_candidate = false;
-            return Turn::Sleep { until: None };
+            return NextStep::Sleep { until: None };
         }
         let is_candidate = self.phase == Phase::Idle || place.is_candidate;
         if is_candidate && place.has_waited {
-            return Turn::Lead;
+            return NextStep::Lead;
         }
         let waiting = self.sleepers.len() + usize::from(place.id.is_none());
         match self.gather.hold(waiting) {
-            None => Turn::Lead,
-            Some(_) if !is_candidate => Turn::Sleep { until: None },
+            None => NextStep::Lead,
+            Some(_) if !is_candidate => NextStep::Sleep { until: None },
             until => {
                 place.is_candidate = true;
                 self.phase = Phase::Gathering;
-                Turn::Sleep { until }
+                NextStep::Sleep { until }
             }
         }
     }

@@ -45,7 +45,7 @@ impl Marks {
         self.end = Mark { position, record };
     }
 
-    /// Returns the last mark that has only records before `record` in front of it.
+    /// Returns the last mark whose first record is `record` or an earlier one.
     pub(super) fn before(&self, record: u64) -> Mark {
         if record >= self.end.record {
             return self.end;

@@ -1,4 +1,4 @@
-//! What opening a log finds: the last complete batch, or damage.
+//! Opening a log: finds the last complete batch, or damage.
 //!
 //! Recovery goes from batch to batch, beginning at the superblock's head, and stops at the first
 //! position without a fitting batch. `docs/compact.md` lists, case by case, why that position is
@@ -26,7 +26,7 @@ use crate::Storage;
 /// The number of bytes read at a time when the free part of the ring is searched.
 const SEARCH: usize = 1 << 20;
 
-/// What [`Log::open`](super::Log::open) found.
+/// The result of [`Log::open`](super::Log::open).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Recovery {

@@ -8,14 +8,17 @@
 //! - **B3** Contents are immutable: a handle changes a copy. A commit that writes a content
 //!   therefore never races with the handle that makes the next one.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use spanlock_sync::{Condvar, Mutex};
 
 /// The content of a block.
 pub(crate) type Content = Arc<Vec<u8>>;
+
+/// The newest copies of blocks, by block number.
+pub(crate) type Copies = BTreeMap<u64, Content>;
 
 const SHARDS: u64 = 16;
 

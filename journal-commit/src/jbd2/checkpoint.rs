@@ -14,23 +14,12 @@
 
 use std::sync::Arc;
 
-use spanlock_sync::{Mutex, is_flush_left_out};
+use spanlock_sync::is_flush_left_out;
 
+use super::buffers::Copies;
 use super::error::Failure;
-use super::format::Tid;
-use super::journal::{Copies, Inner};
-
-/// A committed transaction that is not yet at home.
-#[derive(Debug)]
-pub(crate) struct Committed {
-    pub(crate) tid: Tid,
-    /// The number of blocks it takes in the log.
-    pub(crate) log_blocks: u32,
-    /// The block of the log after its last.
-    pub(crate) end: u32,
-    pub(crate) blocks: Mutex<Copies>,
-    pub(crate) revokes: Vec<u64>,
-}
+use super::inner::Inner;
+use super::transaction::Committed;
 
 impl Inner {
     /// Frees blocks of the log until `wanted` are free, by writing blocks home.

@@ -8,18 +8,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use spanlock_sync::{Mutex, thread};
+use spanlock_sync::{Mutex, is_flush_left_out, thread};
 
 use super::blocks::{Descriptor, Tag, commit, data_checksum, must_escape, revoke};
-use super::buffers::Content;
-use super::checkpoint::Committed;
+use super::buffers::{Content, Copies};
 use super::checksum::{FIRST_SEED, crc32_be};
-use super::committing::{Buffer, CommitSteps, Committing};
-use super::error::Failure;
+use super::committing::{Buffer, Committing};
+use super::error::{Failure, failed};
 use super::format::{Checksums, Flushes, MAGIC_AT, put32};
-use super::journal::{Copies, Inner};
+use super::inner::Inner;
 use super::options::{CommitWay, Delay};
-use super::transaction::Transaction;
+use super::raw::submission::Steps;
+use super::transaction::{Committed, Transaction};
 
 /// A locked transaction, with its place in the log.
 struct Locked {
@@ -286,5 +286,60 @@ impl Inner {
         state.stats.committing += took;
         drop(state);
         self.done.wake_all();
+    }
+
+    /// Lets a waiting thread help with a commit.
+    pub(crate) fn help(&self, committing: &Committing) {
+        if self.options.way != CommitWay::Cooperative {
+            return;
+        }
+        let steps = CommitSteps {
+            inner: self,
+            committing,
+        };
+        let helped = committing.submission.help(&self.medium, &steps);
+        if helped > 0 {
+            self.state.lock().stats.helped += helped;
+        }
+    }
+}
+
+/// The steps of a commit, performed on a journal.
+struct CommitSteps<'a> {
+    inner: &'a Inner,
+    committing: &'a Committing,
+}
+
+impl Steps<Failure> for CommitSteps<'_> {
+    fn write(&self, buffer: u32) -> Result<(), Failure> {
+        let buffer = self.committing.buffers[buffer as usize].lock().take();
+        let (block, content) =
+            buffer.expect("claimed once, after it was put in place (J-T1, J-T2)");
+        let blocks = &self.inner.blocks;
+        let found = blocks.find(block);
+        let written = found.and_then(|(at, _)| blocks.storage.write_at(&content, at));
+        failed("writing the log", written)
+    }
+
+    fn flush(&self) -> Result<(), Failure> {
+        failed("flushing the log", self.inner.blocks.storage.flush())
+    }
+
+    fn write_commit_block(&self) -> Result<(), Failure> {
+        // Clone it: if this thread dies, another one writes it again.
+        let commit_block = self.committing.commit_block.lock().clone();
+        let (block, content) = commit_block.expect("in place before the last buffer (C3)");
+        let blocks = &self.inner.blocks;
+        let written = blocks.find(block).and_then(|(at, _)| {
+            if is_flush_left_out() {
+                return blocks.storage.write_at(&content, at);
+            }
+            blocks.storage.write_fua(&content, at)
+        });
+        failed("writing a commit block", written)
+    }
+
+    fn committed(&self, flushes: u64) {
+        self.inner.committed(self.committing, flushes);
     }
 }

@@ -13,16 +13,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use spanlock_sync::{Mutex, is_flush_left_out};
+use spanlock_sync::Mutex;
 
 use super::buffers::Content;
-use super::checkpoint::Committed;
-use super::error::Failure;
 use super::format::{Flushes, Tid};
-use super::journal::{Inner, failed};
-use super::options::CommitWay;
 use super::raw::signal::Signal;
-use super::raw::submission::{Steps, Submission};
+use super::raw::submission::Submission;
+use super::transaction::Committed;
 
 /// A block for the log: its place and its content.
 pub(crate) type Buffer = (u32, Content);
@@ -33,9 +30,9 @@ pub(crate) struct Committing {
     pub(crate) tid: Tid,
     pub(crate) submission: Submission,
     /// By number. Each one is present from its publication to its claim.
-    buffers: Box<[Mutex<Option<Buffer>>]>,
+    pub(crate) buffers: Box<[Mutex<Option<Buffer>>]>,
     /// Present if it is written apart (C3).
-    commit_block: Mutex<Option<Buffer>>,
+    pub(crate) commit_block: Mutex<Option<Buffer>>,
     /// The transaction that is acknowledged at the end.
     pub(crate) whole: Arc<Committed>,
     pub(crate) began: Instant,
@@ -66,62 +63,5 @@ impl Committing {
     /// Puts the commit block, which the owner will write, in place.
     pub(crate) fn set_commit_block(&self, buffer: Buffer) {
         *self.commit_block.lock() = Some(buffer);
-    }
-}
-
-/// The steps of a commit, performed on a journal.
-pub(crate) struct CommitSteps<'a> {
-    pub(crate) inner: &'a Inner,
-    pub(crate) committing: &'a Committing,
-}
-
-impl Steps<Failure> for CommitSteps<'_> {
-    fn write(&self, buffer: u32) -> Result<(), Failure> {
-        let buffer = self.committing.buffers[buffer as usize].lock().take();
-        let (block, content) =
-            buffer.expect("claimed once, after it was put in place (J-T1, J-T2)");
-        let blocks = &self.inner.blocks;
-        let found = blocks.find(block);
-        let written = found.and_then(|(at, _)| blocks.storage.write_at(&content, at));
-        failed("writing the log", written)
-    }
-
-    fn flush(&self) -> Result<(), Failure> {
-        failed("flushing the log", self.inner.blocks.storage.flush())
-    }
-
-    fn write_commit_block(&self) -> Result<(), Failure> {
-        // Clone it: if this thread dies, another one writes it again.
-        let commit_block = self.committing.commit_block.lock().clone();
-        let (block, content) = commit_block.expect("in place before the last buffer (C3)");
-        let blocks = &self.inner.blocks;
-        let written = blocks.find(block).and_then(|(at, _)| {
-            if is_flush_left_out() {
-                return blocks.storage.write_at(&content, at);
-            }
-            blocks.storage.write_fua(&content, at)
-        });
-        failed("writing a commit block", written)
-    }
-
-    fn committed(&self, flushes: u64) {
-        self.inner.committed(self.committing, flushes);
-    }
-}
-
-impl Inner {
-    /// Lets a waiting thread help with a commit.
-    pub(crate) fn help(&self, committing: &Committing) {
-        if self.options.way != CommitWay::Cooperative {
-            return;
-        }
-        let steps = CommitSteps {
-            inner: self,
-            committing,
-        };
-        let helped = committing.submission.help(&self.medium, &steps);
-        if helped > 0 {
-            self.state.lock().stats.helped += helped;
-        }
     }
 }

@@ -93,7 +93,7 @@ pub enum Error {
          nothing was replayed"
     )]
     Damaged {
-        /// What is wrong.
+        /// A description of the damage.
         what: &'static str,
         /// The block of the log; 0 or 1 is the superblock.
         block: u32,
@@ -103,7 +103,7 @@ pub enum Error {
     /// The superblock's checksum or one of its fields is wrong.
     #[error("the journal's superblock is damaged: {what}")]
     BadSuperblock {
-        /// What is wrong.
+        /// A description of the damage.
         what: &'static str,
     },
     /// The block is not on the device.
@@ -212,4 +212,12 @@ impl Error {
             source: Arc::new(source),
         }
     }
+}
+
+/// Turns a storage's error into a failure of the operation `doing`.
+pub(crate) fn failed(doing: &'static str, result: io::Result<()>) -> Result<(), Failure> {
+    result.map_err(|source| Failure {
+        doing,
+        source: Some(Arc::new(source)),
+    })
 }

@@ -8,8 +8,9 @@ use spanlock_sync::{Park, Parker, thread};
 
 use super::error::{Error, Failure};
 use super::format::Tid;
-use super::journal::Inner;
+use super::inner::Inner;
 use super::options::Delay;
+use super::raw::updates::Refused;
 use super::transaction::Transaction;
 
 /// One atomic change of several blocks: after a crash, all of it is there or nothing. Many handles
@@ -141,6 +142,50 @@ impl<'a> Handle<'a> {
             credits: self.credits,
             block,
         }
+    }
+}
+
+impl Inner {
+    /// Joins the running transaction, or begins one.
+    pub(crate) fn begin(&self, credits: u32) -> Result<Handle<'_>, Error> {
+        let most = self.log.most_credits;
+        if credits > most {
+            let asked = credits;
+            return Err(Error::TooManyCredits { asked, most });
+        }
+        loop {
+            self.medium.check()?;
+            let running = self.state.lock().running.clone();
+            let Some(running) = running else {
+                self.begin_transaction()?;
+                continue;
+            };
+            match running.updates.join(credits, most) {
+                Ok(()) => {
+                    self.state.lock().stats.handles += 1;
+                    return Ok(Handle::new(self, running, credits));
+                }
+                Err(Refused::Locked) => {}
+                Err(Refused::Full) => self.want(running.tid),
+            }
+            self.joins.wait_until(|| {
+                let state = self.state.lock();
+                let same = state.running.as_ref().map(|it| it.tid) == Some(running.tid);
+                drop(state);
+                (!same || self.medium.check().is_err()).then_some(())
+            });
+        }
+    }
+
+    /// Begins a transaction if none is running and the log has room for it (J2).
+    fn begin_transaction(&self) -> Result<(), Error> {
+        self.make_room(self.log.most_blocks)?;
+        let mut state = self.state.lock();
+        if state.running.is_none() && state.free >= self.log.most_blocks {
+            state.running = Some(Arc::new(Transaction::new(state.next)));
+            state.next = state.next.next();
+        }
+        Ok(())
     }
 }
 

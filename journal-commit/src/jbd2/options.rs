@@ -20,7 +20,7 @@ pub enum CommitWay {
     Cooperative,
 }
 
-/// What a commit waits for before it locks its transaction, so that more threads share it.
+/// The delay before a commit locks its transaction, which lets more threads share it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delay {

@@ -14,7 +14,7 @@
 //! | `submission.rs` | the last three together: a transaction is written, sealed, acknowledged |
 //! | `gathering.rs` | which threads a commit waits for |
 //!
-//! `spanlock-verify` models each of them. The modules are public for those models only: nothing
+//! `models/journal/` has a model of each. The modules are public for those models only: nothing
 //! here is stable.
 
 pub mod gathering;

@@ -24,8 +24,8 @@
 //!
 //! (1) The block is left over from an earlier use of the log.
 //!
-//! No crash leaves a state that is refused, if the medium keeps its promises. Recovery then returns
-//! [`Error::Damaged`] and leaves the log as it is, for other tools to examine.
+//! No crash leaves a refused state, if the medium keeps its promises. For a refused state recovery
+//! returns [`Error::Damaged`] and leaves the log as it is, for other tools to examine.
 //!
 //! # A crash during recovery
 //! Recovery can be interrupted and repeated. It does the same again until the superblock says that
@@ -51,7 +51,7 @@ use super::place::{Blocks, Place};
 use super::superblock::{Superblock, check_block_bytes};
 use crate::storage::Storage;
 
-/// What a recovery did.
+/// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {

@@ -15,12 +15,12 @@
 //! From FLUSH on, it is the committing transaction. JBD2's SWITCH (its revoke table) and DFLUSH
 //! (waiting for blocks to be written) are steps of FLUSH and COMMIT here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use spanlock_sync::Mutex;
 
-use super::buffers::Content;
+use super::buffers::{Content, Copies};
 use super::format::Tid;
 use super::raw::updates::Updates;
 
@@ -36,8 +36,20 @@ pub(crate) struct Transaction {
 /// The changes of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    pub(crate) blocks: BTreeMap<u64, Content>,
+    pub(crate) blocks: Copies,
     pub(crate) revokes: BTreeSet<u64>,
+}
+
+/// A committed transaction that is not yet at home.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    pub(crate) tid: Tid,
+    /// The number of blocks it takes in the log.
+    pub(crate) log_blocks: u32,
+    /// The block of the log after its last.
+    pub(crate) end: u32,
+    pub(crate) blocks: Mutex<Copies>,
+    pub(crate) revokes: Vec<u64>,
 }
 
 impl Transaction {

@@ -1,4 +1,4 @@
-//! What happened on a device, and the images that a crash at any moment can leave.
+//! The events on a device, and the images that a crash at any moment can leave.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) enum Event {
     },
 }
 
-/// What a crash does to writes that are not yet durable.
+/// The effect of a crash on writes that are not yet durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All of them are on the medium: the process died, not the machine.
@@ -37,7 +37,7 @@ pub enum Loss {
     Sectors(u64),
 }
 
-/// What happened on a device. A *cut* is a number of events: the crash came after that many.
+/// The events on a device. A *cut* is a number of events: the crash came after that many.
 #[derive(Clone, Debug)]
 pub struct History {
     base: Arc<[u8]>,

@@ -6,7 +6,7 @@
 //! | B | `load`: `load_acquire` | Acquire | A |
 //!
 //! In every world the processor itself performs this pair, because no checker models memory that
-//! maps a file. No model weakens it, therefore; `tests/threads.rs` runs it.
+//! maps a file. No model weakens it; `tests/threads.rs` runs it.
 
 use spanlock_sync::mapped::{load_acquire, store_release};
 

@@ -39,8 +39,8 @@ impl Options {
     }
 }
 
-/// What the bytes of a [`Durable`](crate::Durable) token survive. Each variant includes the ones
-/// before it.
+/// The failures that the bytes of a [`Durable`](crate::Durable) token survive. Each variant
+/// includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Durability {

@@ -39,7 +39,7 @@ use super::owner::{CommitRight, Owner, Turn};
 use super::signal::Signal;
 use super::tickets::Tickets;
 
-/// What a submission does to the medium, and how it ends. Each method except the last is one
+/// The operations of a submission on the medium, and its end. Each method except the last is one
 /// operation of the [`Medium`].
 pub trait Steps<F> {
     /// Writes a published buffer.

@@ -15,7 +15,7 @@ use spanlock_range_lock::{
 
 use super::units;
 
-/// Counts its wakes.
+/// Counts its wakeups.
 #[derive(Default)]
 struct Counter(AtomicUsize);
 
@@ -36,7 +36,7 @@ fn poll<F: Future + Unpin>(future: &mut F, counter: &Arc<Counter>) -> Poll<F::Ou
     Pin::new(future).poll(&mut Context::from_waker(&waker))
 }
 
-/// The plainest executor: sleeps until woken.
+/// The simplest executor: sleeps until woken.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Thread(thread::Thread);
     impl Wake for Thread {
@@ -54,7 +54,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-pub(crate) fn ready_when_it_is_released<L: RawRangeLockWait>(lock: &L) {
+pub(crate) fn a_release_completes_the_future<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
     let counter = Arc::new(Counter::default());
     let writer = block_on(lock.write_async(all.clone())).unwrap();
@@ -73,7 +73,7 @@ pub(crate) fn ready_when_it_is_released<L: RawRangeLockWait>(lock: &L) {
 }
 
 #[allow(clippy::reversed_empty_ranges)]
-pub(crate) fn nothing_is_asked_for_before_the_first_poll<L: RawRangeLockWait>(lock: &L) {
+pub(crate) fn nothing_is_requested_before_the_first_poll<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
     let future = lock.write_async(all.clone());
     let writer = lock.try_write(all.clone()).unwrap();
@@ -94,7 +94,7 @@ pub(crate) fn a_dropped_future_lets_others_go_on<L: RawRangeLockWait>(lock: &L) 
     drop(writer);
     assert_eq!(Arc::strong_count(&counter), 1, "a waker was kept");
     drop(lock.read(all.clone()).unwrap());
-    // Dropped after it was granted, and never looked at.
+    // Dropped after it was granted, without another poll.
     let mut writer = lock.write_async(all.clone());
     assert!(poll(&mut writer, &counter).is_pending());
     drop(reader);
@@ -103,7 +103,7 @@ pub(crate) fn a_dropped_future_lets_others_go_on<L: RawRangeLockWait>(lock: &L) 
     assert!(lock.try_write(all).is_ok());
 }
 
-/// range-mutex: each poll pushed one more waiter.
+/// range-mutex: each poll added another waiter.
 pub(crate) fn polled_a_million_times_it_is_one_waiter<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
     let counter = Arc::new(Counter::default());
@@ -133,7 +133,7 @@ pub(crate) fn only_the_last_waker_is_woken<L: RawRangeLockWait>(lock: &L) {
     assert!(poll(&mut future, &wakers[0]).is_ready());
 }
 
-pub(crate) fn polled_after_it_was_ready_it_panics<L: RawRangeLockWait>(lock: &L) {
+pub(crate) fn polling_after_completion_panics<L: RawRangeLockWait>(lock: &L) {
     let counter = Arc::new(Counter::default());
     for range in [units(lock, 0..4), 0..0] {
         let mut future = lock.write_async(range);
@@ -144,8 +144,8 @@ pub(crate) fn polled_after_it_was_ready_it_panics<L: RawRangeLockWait>(lock: &L)
     assert!(lock.try_write(units(lock, 0..4)).is_ok());
 }
 
-/// A waker that panics when it is cloned, and one that panics when it is used.
-pub(crate) fn wakers_that_panic<L: RawRangeLockWait>(lock: &L) {
+/// A waker that panics when it is cloned, and one that panics when it is woken.
+pub(crate) fn a_panicking_waker_leaves_no_trace<L: RawRangeLockWait>(lock: &L) {
     const CLONE: RawWakerVTable = RawWakerVTable::new(|_| panic!("cloned"), |_| {}, |_| {}, |_| {});
     struct Panics;
     impl Wake for Panics {
@@ -156,7 +156,7 @@ pub(crate) fn wakers_that_panic<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
     let counter = Arc::new(Counter::default());
     let hold = lock.write(all.clone()).unwrap();
-    // SAFETY: none of the functions does anything with its data.
+    // SAFETY: none of the functions uses its data.
     let cloned = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &CLONE)) };
     let mut first = lock.write_async(all.clone());
     let mut second = lock.write_async(all.clone());
@@ -168,9 +168,9 @@ pub(crate) fn wakers_that_panic<L: RawRangeLockWait>(lock: &L) {
         };
         assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
     }
-    // One goes on, one gives up.
+    // The first request continues, the second gives up.
     assert!(poll(&mut first, &counter).is_pending());
-    // It has its place now, and keeps it whatever the next waker does.
+    // The request is queued now, and stays queued even if a later waker panics while it is cloned.
     let again = || {
         Pin::new(&mut first)
             .poll(&mut Context::from_waker(&cloned))
@@ -186,14 +186,14 @@ pub(crate) fn wakers_that_panic<L: RawRangeLockWait>(lock: &L) {
     let waker = Waker::from(Arc::new(Panics));
     assert!((Pin::new(&mut future).poll(&mut Context::from_waker(&waker))).is_pending());
     assert!(catch_unwind(AssertUnwindSafe(|| drop(hold))).is_err());
-    // The hold has gone all the same.
+    // The range was released despite the panic.
     drop(block_on(future).unwrap());
     assert!(lock.try_write(all).is_ok());
 }
 
-/// Of three requests for one range one has a waker that panics when it is woken, by whoever lets it go on. All others get what they wait for, and
-/// what somebody holds elsewhere stays held.
-pub(crate) fn a_waker_of_a_third_request_that_panics<L: RawRangeLockWait>(lock: &L) {
+/// One of three requests for the same range has a waker that panics when woken, whichever thread
+/// wakes it. The others still get the range, and an unrelated hold stays held.
+pub(crate) fn a_panicking_waker_does_not_stop_other_requests<L: RawRangeLockWait>(lock: &L) {
     for panicking in 0..3 {
         among_three::<L, Shared>(lock, panicking);
         among_three::<L, Upgradable>(lock, panicking);
@@ -227,7 +227,8 @@ fn among_three<L: RawRangeLockWait, A: Mode>(lock: &L, panicking: usize) {
     for (i, mut request) in requests.into_iter().enumerate() {
         let waker = waker(i);
         let poll = || Pin::new(&mut request).poll(&mut Context::from_waker(&waker));
-        // That woke the one that panics, or the end of this hold will; or this is given up after the panic.
+        // The panicking waker was woken by this poll, or the end of this hold will wake it, or the
+        // request is given up after the panic.
         let polled = catch_unwind(AssertUnwindSafe(poll));
         if let Ok(polled) = &polled {
             assert!(polled.is_ready(), "{i} waits, {panicking} panics");
@@ -252,7 +253,7 @@ pub(crate) fn futures_are_send<L: RawRangeLockWait>(lock: &L) {
     let mut future = send(lock.write_async(all.clone()));
     assert!(poll(&mut future, &counter).is_pending());
     thread::scope(|scope| {
-        // Polled by one thread, then by another, and its hold dropped there.
+        // Polled by one thread, then by another, which also drops the hold.
         scope.spawn(|| drop(block_on(future).unwrap()));
         drop(hold);
     });
@@ -273,7 +274,7 @@ pub(crate) fn futures_are_send<L: RawRangeLockWait>(lock: &L) {
     assert!(block_on(array.upgradable_read_async(0..5)).is_err());
 }
 
-/// Tasks that own their share of the lock, with threads between them.
+/// Tasks that share ownership of the lock, competing with threads.
 pub(crate) fn tasks_and_threads<L: RawRangeLockWait + 'static>(lock: L) {
     let lock = Arc::new(lock);
     let number = Arc::new(AtomicU64::new(0));

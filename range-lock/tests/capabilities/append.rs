@@ -1,4 +1,4 @@
-//! Appends: the end is chosen under the lock (ZFS chose it before, and two appends got the same place).
+//! Appends choose the end under the lock. ZFS chose it before, and two appends got the same place.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -41,8 +41,9 @@ pub(crate) fn appends_get_places_of_their_own<L: RawRangeLockSplit>(lock: &L) {
     assert!(lock.try_write(units(lock, 0..8)).is_ok());
 }
 
-/// The end moves while the append waits for it: forwards it is followed, backwards everything starts again.
-pub(crate) fn an_end_that_moves_is_followed<L: RawRangeLockSplit>(lock: &L) {
+/// An end that moves forward while the append waits is followed; if it moves back, the append
+/// restarts.
+pub(crate) fn an_append_follows_a_moving_end<L: RawRangeLockSplit>(lock: &L) {
     for (ends, place) in [
         (vec![10, 10], 10..15),
         (vec![10, 20], 20..25),
@@ -72,7 +73,7 @@ pub(crate) fn an_append_past_the_last_position_is_an_error<L: RawRangeLockSplit>
         let error = lock.append(5, || start).err();
         assert_eq!(error, Some(error_at(start)));
     }
-    // It fits, and then it does not.
+    // The first call of `end` leaves enough room, the second does not.
     let mut ends = [0, capacity - 1].into_iter();
     let error = lock.append(5, || ends.next().unwrap()).err();
     assert_eq!(error, Some(error_at(capacity - 1)));

@@ -1,4 +1,4 @@
-//! Holds and guards that own a share of their lock, and the parts of guards.
+//! Holds and guards that share ownership of their lock, and parts of guards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -89,7 +89,7 @@ pub(crate) fn the_last_guard_drops_the_elements<L: RawRangeLock + 'static>(make:
     assert_eq!(drops.load(Relaxed), 5);
 }
 
-/// A guard becomes two with a slice each; and gives up elements at either end.
+/// A guard splits into two slices, and gives up elements at either end.
 pub(crate) fn guards_shrink_and_split<L: RawRangeLockSplit>(lock: &L) {
     let unit = unit(lock) as usize;
     let data = Vec::from_iter(0..8 * unit as u64);
@@ -121,7 +121,7 @@ pub(crate) fn guards_shrink_and_split<L: RawRangeLockSplit>(lock: &L) {
         drop(array.try_read(4 * unit..8 * unit).unwrap());
         guard = middle;
     }
-    // At the ends any lock can cut, and any guard can shrink to nothing.
+    // Any lock can cut at the ends of a hold, and any guard can shrink to nothing.
     let len = guard.len();
     let end = guard.split_off(len).unwrap();
     assert!(end.is_empty());
@@ -136,8 +136,8 @@ pub(crate) fn guards_shrink_and_split<L: RawRangeLockSplit>(lock: &L) {
     assert_eq!(reader[..], [0]);
 }
 
-/// Elements of no size have places all the same.
-pub(crate) fn elements_of_no_size_are_cut<L: RawRangeLockSplit>(lock: &L) {
+/// Zero-sized elements have positions, too.
+pub(crate) fn zero_sized_elements_are_split<L: RawRangeLockSplit>(lock: &L) {
     let unit = unit(lock) as usize;
     let array = RangeLock::with_lock(vec![(); 4 * unit], lock).unwrap();
     let mut guard = array.write(0..4 * unit).unwrap();

@@ -1,4 +1,4 @@
-//! Holds that are made smaller and cut, by the guards.
+//! Holds that shrink and split, through the guards.
 
 use spanlock_range_lock::{
     Exclusive, Hold, Mode, PartError, RangeLockExt, RawRangeLockSplit, Shared, Upgradable,
@@ -20,7 +20,7 @@ pub(crate) fn holds_shrink<L: RawRangeLockSplit>(lock: &L) {
         let whole = lock.granularity() == u64::MAX;
         assert_eq!(free(lock, 0..2), !whole);
         assert!(!free(lock, 2..3) && !free(lock, 5..6));
-        // To nothing: everything is given back, and nothing twice.
+        // Shrunk to nothing: everything is released, and nothing twice.
         let at = units(lock, 3..4).start;
         hold.shrink(at..at).unwrap();
         assert_eq!(hold.span(), None);
@@ -35,7 +35,7 @@ pub(crate) fn holds_shrink<L: RawRangeLockSplit>(lock: &L) {
 }
 
 #[allow(clippy::reversed_empty_ranges)]
-pub(crate) fn a_wrong_part_leaves_the_hold_as_it_was<L: RawRangeLockSplit>(lock: &L) {
+pub(crate) fn an_invalid_part_leaves_the_hold_unchanged<L: RawRangeLockSplit>(lock: &L) {
     let (all, unit) = (units(lock, 1..5), units(lock, 1..2).start);
     let mut hold = lock.write(all.clone()).unwrap();
     for part in [
@@ -79,7 +79,7 @@ pub(crate) fn a_wrong_part_leaves_the_hold_as_it_was<L: RawRangeLockSplit>(lock:
     assert!(free(lock, 0..8));
 }
 
-/// Each part is given back by itself. At the ends of a hold any lock can cut.
+/// Each part is released separately. Any lock can cut at the ends of a hold.
 pub(crate) fn holds_split<L: RawRangeLockSplit>(lock: &L) {
     let at = |unit| units(lock, unit..unit + 1).start;
     let mut hold = lock.write(units(lock, 1..5)).unwrap();

@@ -12,13 +12,13 @@ use super::{Rng, unit, units};
 
 type Request = (Range<u64>, Access);
 
-/// How many units the random batches are about.
+/// The number of units that the random batches cover.
 const UNITS: u64 = 12;
 
 pub(crate) fn a_batch_holds_what_was_asked_for<L: RawRangeLockBatch>(lock: &L) {
     let (read, write) = (Access::Read, Access::Write);
     let at = |range| units(lock, range);
-    // In no order, twice, and overlapping.
+    // Out of order, repeated, and overlapping.
     let requests = [
         (at(6..7), write),
         (at(0..3), read),
@@ -50,7 +50,7 @@ pub(crate) fn a_batch_holds_what_was_asked_for<L: RawRangeLockBatch>(lock: &L) {
 }
 
 #[allow(clippy::reversed_empty_ranges)]
-pub(crate) fn a_wrong_range_of_a_batch_takes_nothing<L: RawRangeLockBatch>(lock: &L) {
+pub(crate) fn an_invalid_range_in_a_batch_locks_nothing<L: RawRangeLockBatch>(lock: &L) {
     let good = (units(lock, 0..4), Access::Write);
     let reversed = RangeError::Reversed { start: 4, end: 3 };
     let requests = [good.clone(), (4..3, Access::Read)];
@@ -73,7 +73,7 @@ pub(crate) fn a_wrong_range_of_a_batch_takes_nothing<L: RawRangeLockBatch>(lock:
     assert!(lock.try_write(good.0).is_ok());
 }
 
-/// All or none: what is free of a batch that cannot be taken stays free.
+/// A batch takes all of its ranges or none: if one is busy, the free ones stay free.
 pub(crate) fn a_failed_batch_leaves_no_trace<L: RawRangeLockBatch>(lock: &L) {
     let busy = lock.write(units(lock, 5..6)).unwrap();
     for _ in 0..100 {
@@ -90,7 +90,7 @@ pub(crate) fn a_failed_batch_leaves_no_trace<L: RawRangeLockBatch>(lock: &L) {
 
 fn random_batch<L: RawRangeLockBatch>(lock: &L, rng: &mut Rng) -> Vec<Request> {
     let request = |rng: &mut Rng| {
-        // Also such as do not begin and end with a unit.
+        // The ranges need not begin and end at unit borders.
         let (last, unit) = (UNITS * unit(lock), unit(lock));
         let start = rng.below(last);
         let len = rng.below(3 * unit);
@@ -142,9 +142,9 @@ pub(crate) fn random_batches_agree_with_a_list<L: RawRangeLockBatch>(lock: &L) {
     assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
 }
 
-/// Batches in opposite orders, among requests for one range: nobody waits in a circle, and nobody is where a writer is.
-pub(crate) fn batches_in_any_order_never_hang<L: RawRangeLockBatch>(lock: &L) {
-    // Readers in the low half of each, writers in the high half.
+/// Batches in opposite orders and single requests: no thread hangs, and no writer shares a unit.
+pub(crate) fn batches_in_any_order_never_deadlock<L: RawRangeLockBatch>(lock: &L) {
+    // The low half of each count is its readers, the high half its writers.
     let users = [const { AtomicU64::new(0) }; UNITS as usize];
     let one = |how| if how == Access::Write { 1 << 32 } else { 1 };
     let enter = |at: u64, how| {
@@ -193,7 +193,7 @@ pub(crate) fn batches_in_any_order_never_hang<L: RawRangeLockBatch>(lock: &L) {
     assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
 }
 
-pub(crate) fn several_slices_at_once<L: RawRangeLockBatch>(lock: &L) {
+pub(crate) fn a_batch_guard_lends_several_slices<L: RawRangeLockBatch>(lock: &L) {
     let unit = unit(lock) as usize;
     let array = RangeLock::with_lock(vec![0_u8; 8 * unit], lock).unwrap();
     let at = |range: Range<usize>| range.start * unit..range.end * unit;
@@ -207,7 +207,8 @@ pub(crate) fn several_slices_at_once<L: RawRangeLockBatch>(lock: &L) {
     high[1..].copy_from_slice(&low[1..]);
     assert_eq!(batch.get_mut(at(1..2)).unwrap().len(), unit);
     assert_eq!(batch.get(at(0..3)).unwrap().len(), 3 * unit);
-    // What was not asked for is out of reach, whatever the lock holds; and what is read is not written.
+    // Elements that were not requested are out of reach, even if the lock holds them. Elements held
+    // for reading cannot be written.
     assert!(batch.get(at(3..4)).is_none() && batch.get(at(2..4)).is_none());
     assert!(batch.get(at(6..9)).is_none() && batch.get(at(0..7)).is_none());
     assert!(batch.get_mut(at(2..3)).is_none() && batch.get_mut(at(1..3)).is_none());

@@ -32,8 +32,8 @@ pub(crate) fn an_upgrade_waits_for_the_readers<L: RawRangeLockUpgradeWait>(lock:
     assert!(lock.try_write(all).is_ok());
 }
 
-/// Each of many who read a number, think, and then write its successor, has read the last one.
-pub(crate) fn nobody_writes_before_an_upgrade<L>(lock: &L)
+/// Many threads read a number, pause, and write its successor: each has read the latest number.
+pub(crate) fn no_writer_precedes_an_upgrade<L>(lock: &L)
 where
     L: RawRangeLockUpgradeWait + RawRangeLockDowngrade,
 {

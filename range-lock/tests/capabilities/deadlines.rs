@@ -9,7 +9,7 @@ use spanlock_range_lock::{RangeError, RangeLockExt, RawRangeLockWait, TimedLockE
 use super::units;
 
 const SHORT: Duration = Duration::from_millis(3);
-/// Longer than any test.
+/// Longer than any test runs.
 const LONG: Duration = Duration::from_secs(600);
 
 pub(crate) fn a_deadline_in_the_past_is_a_try<L: RawRangeLockWait>(lock: &L) {
@@ -36,7 +36,7 @@ pub(crate) fn a_deadline_that_passes_leaves_no_trace<L: RawRangeLockWait>(lock: 
         let writer = lock.try_write_for(all.clone(), SHORT);
         assert_eq!(writer.err(), Some(TimedLockError::TimedOut));
         assert!(begun.elapsed() >= SHORT, "gave up too early");
-        // Nobody stands behind a writer that is not there any more.
+        // The writer has gone, so no reader waits behind it.
         drop(lock.read(all.clone()).unwrap());
     }
     drop(reader);
@@ -48,9 +48,9 @@ pub(crate) fn a_deadline_that_passes_leaves_no_trace<L: RawRangeLockWait>(lock: 
     assert!(lock.try_write(all).is_ok());
 }
 
-pub(crate) fn granted_before_the_deadline<L: RawRangeLockWait>(lock: &L) {
+pub(crate) fn a_release_grants_before_the_deadline<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
-    // The last is too long for the clock.
+    // The last one is too long for the clock.
     for timeout in [LONG, Duration::MAX] {
         for _ in 0..20 {
             let released = AtomicBool::new(false);
@@ -74,8 +74,8 @@ pub(crate) fn granted_before_the_deadline<L: RawRangeLockWait>(lock: &L) {
     assert!(lock.try_write(all).is_ok());
 }
 
-/// Linux range_lock 2019: a reader that gave up let in another, while the writer held.
-pub(crate) fn a_reader_that_gives_up_lets_nobody_in<L: RawRangeLockWait>(lock: &L) {
+/// Linux range_lock, 2019: a reader that gave up admitted another one while the writer still held.
+pub(crate) fn a_reader_that_gives_up_admits_no_other<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
     let writing = AtomicBool::new(true);
     let writer = lock.write(all.clone()).unwrap();
@@ -110,8 +110,9 @@ pub(crate) fn wrong_and_empty_ranges_with_a_deadline<L: RawRangeLockWait>(lock: 
     drop(writer);
 }
 
-/// Deadlines that pass at about the time of a grant: whoever says that it holds does, and nothing is left.
-pub(crate) fn deadlines_and_grants_at_once<L: RawRangeLockWait>(lock: &L) {
+/// Deadlines that pass at about the time of the grant: a thread that reports success holds the
+/// range, and no request is left behind.
+pub(crate) fn deadlines_and_grants_race<L: RawRangeLockWait>(lock: &L) {
     let (held, granted) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for me in 0..8_u64 {

@@ -1,25 +1,25 @@
-//! The powers of the locks of this crate.
+//! The capabilities of the locks of this crate.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 #[macro_use]
-mod powers;
+mod capabilities;
 
 use spanlock_range_lock::{
     Access, RangeLockExt, RawRangeLock, RawRangeLockSplit, RwCounter, RwDistributed, Span,
 };
 
-powers!(rw_counter: RwCounter::new; deadlines futures parts batches append owned);
-powers!(rw_distributed: || RwDistributed::with_slots(3); deadlines futures parts batches append owned);
+capabilities!(rw_counter: RwCounter::new; deadlines futures parts batches append owned);
+capabilities!(rw_distributed: || RwDistributed::with_slots(3); deadlines futures parts batches append owned);
 
 fn all_but_split<L>(make: fn() -> L)
 where
     L: spanlock_range_lock::RawRangeLockDowngrade + spanlock_range_lock::RawRangeLockUpgrade,
 {
-    powers::downgrade(&make());
-    powers::downgrade_wakes(&make());
-    powers::try_upgrade(&make());
-    powers::nobody_writes_between(&make());
+    capabilities::downgrade(&make());
+    capabilities::downgrade_wakes(&make());
+    capabilities::try_upgrade(&make());
+    capabilities::nobody_writes_between(&make());
 }
 
 #[test]
@@ -34,12 +34,12 @@ fn distributed() {
 
 /// A whole-range hold shrinks to itself, and cannot be split.
 #[test]
-fn shrinking_a_whole() {
+fn a_whole_range_hold_shrinks_to_itself() {
     fn check<L: RawRangeLock + RawRangeLockSplit>(lock: &L) {
         assert_eq!(lock.granularity(), u64::MAX);
         let (all, part) = (Span::FULL, Span::new(3..4).unwrap().unwrap());
         let token = lock.lock(all, Access::Write).unwrap();
-        // SAFETY: the hold is shrunk and given back once.
+        // SAFETY: the hold is shrunk and released once.
         unsafe {
             let token = lock.shrink(all, Access::Write, token, part);
             assert!(lock.try_read(7..8).is_err());
@@ -49,18 +49,19 @@ fn shrinking_a_whole() {
     }
     check(&RwCounter::new());
     check(&RwDistributed::with_slots(2));
-    // The helper for locks that can split is for other crates.
-    let _ = powers::shrink_and_split::<RwCounter>;
+    // Only other crates use the helper for locks that can split; this use prevents a warning.
+    let _ = capabilities::shrink_and_split::<RwCounter>;
 }
 
-/// A future that is forgotten while it waits goes with its lock: whoever has the same address next knows nothing of it.
+/// A future that is forgotten while it waits disappears with its lock: the next lock at the same
+/// address is not affected.
 #[test]
-fn a_forgotten_future_is_no_ghost_in_the_next_lock() {
+fn a_forgotten_future_leaves_no_trace_in_the_next_lock() {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
     let mut context = Context::from_waker(Waker::noop());
-    // The same place each time.
+    // The same address each time.
     let mut place = Box::new(RwCounter::new());
     for _ in 0..3 {
         let hold = place.read(0..1).unwrap();
@@ -69,7 +70,7 @@ fn a_forgotten_future_is_no_ghost_in_the_next_lock() {
         std::mem::forget(future);
         drop(hold);
         *place = RwCounter::new();
-        // Were it still there, it would be passed so often and no more.
+        // If the waiter were still there, only a limited number of tries could overtake it.
         for _ in 0..2 * spanlock_range_lock::words::MAX_PASSES {
             drop(place.try_write(0..1).expect("nobody holds, nobody waits"));
         }

@@ -1,6 +1,7 @@
-//! The powers beyond taking and giving back, as tests generic over the lock; a crate that has one includes this folder.
+//! Tests of the capabilities, generic over the lock. A crate with a lock includes this folder.
 //!
-//! [`powers!`] runs those of the guards, a word for each power that the lock has. Each test leaves the lock free.
+//! [`capabilities!`] runs the tests of the guards, given a word for each capability of the lock.
+//! Each test leaves the lock free.
 
 #![allow(dead_code, unused_macros)]
 
@@ -21,7 +22,8 @@ use spanlock_range_lock::{
     RawRangeLockUpgrade, Span,
 };
 
-/// Positions in a unit, so that borders of units are multiples of the granularity, unless that is everything.
+/// Returns the positions in a unit. Borders of units are multiples of the granularity, except for a
+/// whole-range lock.
 pub(crate) fn unit<L: RawRangeLock + ?Sized>(lock: &L) -> u64 {
     match lock.granularity() {
         u64::MAX => 16,
@@ -29,12 +31,12 @@ pub(crate) fn unit<L: RawRangeLock + ?Sized>(lock: &L) -> u64 {
     }
 }
 
-/// A range of units, in positions.
+/// Converts a range of units to positions.
 pub(crate) fn units<L: RawRangeLock + ?Sized>(lock: &L, units: Range<u64>) -> Range<u64> {
     units.start * unit(lock)..units.end * unit(lock)
 }
 
-/// A small generator of numbers, the same in every run for the same seed.
+/// A small random number generator, deterministic for a given seed.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -42,7 +44,7 @@ impl Rng {
         Rng(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -51,95 +53,96 @@ impl Rng {
     }
 }
 
-/// A module of the guards' tests for a lock: its name, how to make one (that covers at least 12 units), and its powers.
-macro_rules! powers {
-    ($name:ident: $make:expr; $($power:ident)*) => {
+/// Defines a module with the guards' tests for one lock: its name, a function that makes it
+/// (covering at least 12 units), and its capabilities.
+macro_rules! capabilities {
+    ($name:ident: $make:expr; $($capability:ident)*) => {
         mod $name {
             use super::*;
-            $(mod $power {
+            $(mod $capability {
                 use super::*;
-                power!($power, $make);
+                capability!($capability, $make);
             })*
         }
     };
 }
 
-macro_rules! power {
+macro_rules! capability {
     (deadlines, $make:expr) => {
-        power_tests! { deadlines, &($make)();
+        capability_tests! { deadlines, &($make)();
             a_deadline_in_the_past_is_a_try
             a_deadline_that_passes_leaves_no_trace
-            granted_before_the_deadline
-            a_reader_that_gives_up_lets_nobody_in
+            a_release_grants_before_the_deadline
+            a_reader_that_gives_up_admits_no_other
             wrong_and_empty_ranges_with_a_deadline
-            deadlines_and_grants_at_once
+            deadlines_and_grants_race
         }
     };
     (futures, $make:expr) => {
-        power_tests! { futures, &($make)();
-            ready_when_it_is_released
-            nothing_is_asked_for_before_the_first_poll
+        capability_tests! { futures, &($make)();
+            a_release_completes_the_future
+            nothing_is_requested_before_the_first_poll
             a_dropped_future_lets_others_go_on
             polled_a_million_times_it_is_one_waiter
             only_the_last_waker_is_woken
-            polled_after_it_was_ready_it_panics
-            wakers_that_panic
-            a_waker_of_a_third_request_that_panics
+            polling_after_completion_panics
+            a_panicking_waker_leaves_no_trace
+            a_panicking_waker_does_not_stop_other_requests
             futures_are_send
         }
-        power_tests! { futures, ($make)(); tasks_and_threads }
+        capability_tests! { futures, ($make)(); tasks_and_threads }
     };
     (parts, $make:expr) => {
-        power_tests! { parts, &($make)();
+        capability_tests! { parts, &($make)();
             holds_shrink
-            a_wrong_part_leaves_the_hold_as_it_was
+            an_invalid_part_leaves_the_hold_unchanged
             holds_split
         }
-        power_tests! { owned, &($make)(); guards_shrink_and_split elements_of_no_size_are_cut }
+        capability_tests! { owned, &($make)(); guards_shrink_and_split zero_sized_elements_are_split }
     };
     (upgrades, $make:expr) => {
-        power_tests! { upgrades, &($make)();
+        capability_tests! { upgrades, &($make)();
             an_upgrade_waits_for_the_readers
-            nobody_writes_before_an_upgrade
+            no_writer_precedes_an_upgrade
             elements_are_upgraded
         }
     };
     (batches, $make:expr) => {
-        power_tests! { batches, &($make)();
+        capability_tests! { batches, &($make)();
             a_batch_holds_what_was_asked_for
-            a_wrong_range_of_a_batch_takes_nothing
+            an_invalid_range_in_a_batch_locks_nothing
             a_failed_batch_leaves_no_trace
             random_batches_agree_with_a_list
-            batches_in_any_order_never_hang
-            several_slices_at_once
+            batches_in_any_order_never_deadlock
+            a_batch_guard_lends_several_slices
         }
-        power_tests! { owned, $make; owned_batches }
+        capability_tests! { owned, $make; owned_batches }
     };
     (append, $make:expr) => {
-        power_tests! { append, &($make)();
+        capability_tests! { append, &($make)();
             appends_get_places_of_their_own
-            an_end_that_moves_is_followed
+            an_append_follows_a_moving_end
             an_append_past_the_last_position_is_an_error
         }
     };
     (owned, $make:expr) => {
-        power_tests! { owned, $make;
+        capability_tests! { owned, $make;
             owned_holds_outlive_their_maker
             the_last_guard_drops_the_elements
         }
     };
 }
 
-macro_rules! power_tests {
-    ($power:ident, $lock:expr; $($test:ident)*) => {
+macro_rules! capability_tests {
+    ($capability:ident, $lock:expr; $($test:ident)*) => {
         $(#[test]
         fn $test() {
-            crate::powers::$power::$test($lock);
+            crate::capabilities::$capability::$test($lock);
         })*
     };
 }
 
-/// Readers share what was downgraded, writers and upgradable readers get in as a plain read lets them.
+/// Readers share a downgraded hold; upgradable readers and writers treat it like a plain read.
 pub(crate) fn downgrade<L: RawRangeLockDowngrade>(lock: &L) {
     let writer = lock.write(0..4).unwrap();
     assert!(lock.try_read(1..2).is_err());
@@ -160,7 +163,7 @@ pub(crate) fn downgrade<L: RawRangeLockDowngrade>(lock: &L) {
     assert!(lock.try_write(0..4).is_ok());
 }
 
-/// A reader that waits for a writer gets in when that one becomes a reader, and sees what it wrote.
+/// A waiting reader gets in when the writer becomes a reader, and sees what the writer wrote.
 pub(crate) fn downgrade_wakes<L: RawRangeLockDowngrade>(lock: &L) {
     for _ in 0..50 {
         let written = AtomicU64::new(0);
@@ -176,7 +179,7 @@ pub(crate) fn downgrade_wakes<L: RawRangeLockDowngrade>(lock: &L) {
             thread::yield_now();
             written.store(1, Relaxed);
             let reader = writer.downgrade();
-            // Their ends are the assertion: the hold has not been given back.
+            // That the readers finish is the assertion: the hold has not been released.
             readers
                 .into_iter()
                 .for_each(|reader| reader.join().unwrap());
@@ -186,7 +189,7 @@ pub(crate) fn downgrade_wakes<L: RawRangeLockDowngrade>(lock: &L) {
     assert!(lock.try_write(0..4).is_ok());
 }
 
-/// An upgrade succeeds alone, fails beside a reader, and then leaves everything as it was.
+/// An upgrade succeeds if nobody else holds; beside a reader it fails and changes nothing.
 pub(crate) fn try_upgrade<L: RawRangeLockUpgrade>(lock: &L) {
     let writer = lock.read(0..4).unwrap().try_upgrade().unwrap();
     assert!(lock.try_read(0..1).is_err());
@@ -213,7 +216,8 @@ pub(crate) fn try_upgrade<L: RawRangeLockUpgrade>(lock: &L) {
     assert!(lock.try_write(0..4).is_ok());
 }
 
-/// Of many who read a number and then want to write its successor, each that may has read the last one.
+/// Many threads read a number and want to write its successor. A thread whose upgrade succeeds has
+/// read the latest number.
 pub(crate) fn nobody_writes_between<L>(lock: &L)
 where
     L: RawRangeLockUpgrade + RawRangeLockDowngrade,
@@ -250,7 +254,7 @@ where
     assert!(lock.try_write(0..4).is_ok());
 }
 
-/// Shrinking gives back what is not kept; each part of a split hold is given back by itself.
+/// Shrinking releases the part that is not kept. Each part of a split hold is released separately.
 pub(crate) fn shrink_and_split<L: RawRangeLockSplit>(lock: &L) {
     let unit = lock.granularity();
     let span = |range: std::ops::Range<u64>| {
@@ -261,7 +265,7 @@ pub(crate) fn shrink_and_split<L: RawRangeLockSplit>(lock: &L) {
     let free = |range: std::ops::Range<u64>| lock.try_write(span(range).range()).is_ok();
     for access in [Access::Read, Access::Upgradable, Access::Write] {
         let token = lock.lock(span(0..8), access).unwrap();
-        // SAFETY: each hold is changed and given back once, by its last token.
+        // SAFETY: each hold is changed and released once, by its latest token.
         unsafe {
             let token = lock.shrink(span(0..8), access, token, span(2..6));
             assert!(free(0..2) && free(6..8) && !free(2..3) && !free(5..6));
@@ -273,7 +277,7 @@ pub(crate) fn shrink_and_split<L: RawRangeLockSplit>(lock: &L) {
         }
         assert!(free(0..8));
     }
-    // What is kept may be less than a unit: its unit stays held.
+    // The kept part may be smaller than a unit; the whole unit stays held.
     if unit > 1 {
         let token = lock.lock(span(0..3), Access::Write).unwrap();
         let part = Span::new(unit + 1..unit + 2).unwrap().unwrap();

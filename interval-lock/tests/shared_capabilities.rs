@@ -1,0 +1,28 @@
+//! The capabilities, by the suite of the `spanlock-range-lock` crate that every lock passes.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+#[path = "../../range-lock/tests/capabilities/mod.rs"]
+#[macro_use]
+mod capabilities;
+
+use spanlock_interval_lock::IntervalLock;
+
+capabilities!(interval: IntervalLock::new; deadlines futures parts upgrades batches append owned);
+
+#[test]
+fn downgrade() {
+    capabilities::downgrade(&IntervalLock::new());
+    capabilities::downgrade_wakes(&IntervalLock::new());
+}
+
+#[test]
+fn upgrade() {
+    capabilities::try_upgrade(&IntervalLock::new());
+    capabilities::nobody_writes_between(&IntervalLock::new());
+}
+
+#[test]
+fn shrink_and_split() {
+    capabilities::shrink_and_split(&IntervalLock::new());
+}

@@ -1,0 +1,51 @@
+//! The capabilities of the segment locks, by the suite of the `spanlock-range-lock` crate.
+
+#![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+
+#[path = "../../range-lock/tests/capabilities/mod.rs"]
+#[macro_use]
+mod capabilities;
+
+use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree};
+
+/// Returns an array with segments of one position.
+fn array() -> SrlArray {
+    SrlArray::with_segment_size(1 << 16, 1).unwrap()
+}
+
+fn packed() -> SrlPacked {
+    SrlPacked::with_segment_size(1 << 16, 1).unwrap()
+}
+
+/// Returns a lock in which two segments are wide, so nearly every request goes through the gate.
+fn gate() -> SrlArray {
+    array().wide_above(1)
+}
+
+/// Returns a tree with two slots in every node and two segments in every leaf.
+fn tree() -> SrlTree {
+    SrlTree::with_shape(1 << 16, &Shape::new(1, &[1; 16]).unwrap()).unwrap()
+}
+
+capabilities!(srl_tree: tree; deadlines futures parts batches append owned);
+capabilities!(srl_array: array; deadlines futures parts batches append owned);
+capabilities!(srl_packed: packed; deadlines futures parts batches append owned);
+capabilities!(srl_gate: gate; deadlines futures parts batches append owned);
+
+macro_rules! holds {
+    ($($name:ident)*) => {
+        mod holds {
+            use super::*;
+            $(#[test]
+            fn $name() {
+                capabilities::downgrade(&super::$name());
+                capabilities::downgrade_wakes(&super::$name());
+                capabilities::try_upgrade(&super::$name());
+                capabilities::nobody_writes_between(&super::$name());
+                capabilities::shrink_and_split(&super::$name());
+            })*
+        }
+    };
+}
+
+holds!(array packed gate tree);
