@@ -73,7 +73,7 @@ pub struct Scope {
     pub manifest_path: Option<PathBuf>,
 }
 
-/// A change of the code under test, for a replay.
+/// A change of the code under test or of the search, for a replay.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Change {
     /// Change one site while replaying: file:line:column:operation=Ordering, or =drop
@@ -82,6 +82,9 @@ pub struct Change {
     /// Inject a bug while replaying; `cargo verify bugs --list` shows them
     #[arg(long, value_name = "NAME", requires = "replay")]
     pub bug: Option<String>,
+    /// Leave nothing out of the search while replaying
+    #[arg(long, requires = "replay")]
+    pub plain: bool,
 }
 
 /// What else the command does.

@@ -14,7 +14,7 @@ use std::fs;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use comfy_table::{Color, Table};
+use comfy_table::Table;
 use serde::{Deserialize, Serialize};
 
 use super::args::BugsArgs;
@@ -397,16 +397,12 @@ fn cells(case: &Case) -> [String; 6] {
 }
 
 pub(super) fn rows(cases: &[Case]) -> Table {
-    let mut table = table::table(&HEAD);
-    for case in cases {
-        let color = if case.verdict.is_well() {
-            Color::Green
-        } else {
-            Color::Red
-        };
-        table.add_row(table::colored(cells(case), color));
-    }
-    table
+    table::fates(
+        &HEAD,
+        cases
+            .iter()
+            .map(|case| (cells(case), case.verdict.is_well())),
+    )
 }
 
 /// Returns how many there are of each fate, and what is wrong.

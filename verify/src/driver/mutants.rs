@@ -16,7 +16,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use comfy_table::{Color, Table};
+use comfy_table::Table;
 use serde::{Deserialize, Serialize};
 
 use super::args::MutantsArgs;
@@ -244,16 +244,12 @@ fn cells(mutant: &Mutant) -> [String; 6] {
 }
 
 pub(super) fn rows(mutants: &[Mutant]) -> Table {
-    let mut table = table::table(&HEAD);
-    for mutant in mutants {
-        let color = if mutant.is_well() {
-            Color::Green
-        } else {
-            Color::Red
-        };
-        table.add_row(table::colored(cells(mutant), color));
-    }
-    table
+    table::fates(
+        &HEAD,
+        mutants
+            .iter()
+            .map(|mutant| (cells(mutant), mutant.is_well())),
+    )
 }
 
 /// Returns how many there are of each fate, and what is wrong.

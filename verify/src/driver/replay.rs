@@ -51,8 +51,10 @@ pub(super) fn replay(asked: &Replay) -> Result<ExitCode> {
     println!("{name}: {}", task.job.program.claim);
     let mut ran = Vec::new();
     for (i, task) in tasks.iter().enumerate() {
-        let trace: &[&str] = if i == 0 { &["--trace"] } else { &[] };
-        let ended = explore(&built, task, &[trace, &change].concat(), None)?;
+        let mut more = change.clone();
+        more.extend((i == 0).then_some("--trace"));
+        more.extend(asked.change.plain.then_some("--plain"));
+        let ended = explore(&built, task, &more, None)?;
         ran.push((task.clone(), ended));
     }
     let ended = &ran[0].1;

@@ -14,14 +14,19 @@ pub(super) fn table(head: &[&str]) -> Table {
     table
 }
 
-/// Returns the cells of a mutant or a bug: the third is its verdict, the fifth a number.
-pub(super) fn colored(cells: [String; 6], color: Color) -> Vec<Cell> {
-    let cell = |(i, text): (usize, String)| match i {
-        2 => Cell::new(text).fg(color),
-        4 => number(text),
-        _ => Cell::new(text),
-    };
-    cells.into_iter().enumerate().map(cell).collect()
+/// Returns a table of mutants or bugs, and whether each is well. The third cell is a verdict, the
+/// fifth a number.
+pub(super) fn fates(head: &[&str], fates: impl Iterator<Item = ([String; 6], bool)>) -> Table {
+    let mut table = table(head);
+    for (cells, is_well) in fates {
+        let color = if is_well { Color::Green } else { Color::Red };
+        table.add_row(cells.into_iter().enumerate().map(|(i, text)| match i {
+            2 => Cell::new(text).fg(color),
+            4 => number(text),
+            _ => Cell::new(text),
+        }));
+    }
+    table
 }
 
 pub(super) fn number(text: impl ToString) -> Cell {

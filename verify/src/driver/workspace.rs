@@ -142,10 +142,15 @@ impl Workspace {
 }
 
 fn no_target(whose: &str, target: &str) -> String {
+    let main = if target == KNOWN_BUGS {
+        "known_bugs"
+    } else {
+        "main"
+    };
     format!(
         "{whose} has a test target `{target}`\n  add one to a package's Cargo.toml, and write \
          {target}/main.rs:\n\n    [[test]]\n    name = \"{target}\"\n    path = \
          \"{target}/main.rs\"\n    harness = false\n\n    // {target}/main.rs\n    fn main() -> \
-         std::process::ExitCode {{\n        spanlock_verify::main([/* suites */])\n    }}"
+         std::process::ExitCode {{\n        spanlock_verify::{main}([/* ... */])\n    }}"
     )
 }
