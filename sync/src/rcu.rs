@@ -46,13 +46,13 @@
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | F | in `enter`, between the counter and the walk | light barrier | G | `sections/grace` |
-//! | G | in `synchronize`, before the counters | heavy barrier | F | `sections/grace` |
-//! | H | the store that ends a critical section | Release | I | `sections/grace` |
-//! | I | the load of a counter in `synchronize` | Acquire | H, R | `sections/grace` |
-//! | R | the store that begins the next critical section | Release | I | `sections/recall` |
-//! | P | the store of a new stamp in `synchronize` | Release | Q | `sections/recall` |
-//! | Q | the load of the stamp in `enter` | Acquire | P | `sections/recall` |
+//! | F | in `enter`, between the counter and the walk | light barrier | G | `rcu/grace` |
+//! | G | in `synchronize`, before the counters | heavy barrier | F | `rcu/grace` |
+//! | H | the store that ends a critical section | Release | I | `rcu/grace` |
+//! | I | the load of a counter in `synchronize` | Acquire | H, R | `rcu/grace` |
+//! | R | the store that begins the next critical section | Release | I | `rcu/recall` |
+//! | P | the store of a new stamp in `synchronize` | Release | Q | `rcu/recall` |
+//! | Q | the load of the stamp in `enter` | Acquire | P | `rcu/recall` |
 //!
 //! # Not guaranteed `synchronize` need not be quick: a reader may lose its core inside a critical
 //! section. So a critical section must not wait for anything that waits for `synchronize`: inside

@@ -1,14 +1,16 @@
-//! The checkers themselves: programs whose outcomes are known, so that a checker that shows other ones is noticed.
+//! The checkers themselves: programs whose outcomes are known, so that a wrong checker is noticed.
 //!
-//! A model says what C++20, and so Rust, allows, and how each mode deviates from that, if it does: outcomes that it
-//! **misses**, and outcomes that it **adds**. Each deviation names its [`BlindSpot`], which says what follows for our locks. A row
-//! passes only if the mode shows exactly what is allowed, less what it is known to miss, plus what it is known to add: a checker
-//! that learns something fails as well, and the deviation goes.
+//! A model states what C++20, and so Rust, allows, and how modes deviate from that: the outcomes
+//! that a mode **misses**, and those that it **adds**. Each deviation names its [`BlindSpot`], with
+//! the consequence for our locks. A row passes only if the mode shows exactly what is allowed,
+//! less what it is known to miss, plus what it is known to add. So a checker that improves fails
+//! too, and the deviation is removed.
 //!
-//! - [`memory`]: programs of loads, stores, read-modify-writes and fences, stated as data. What is allowed is written down with each, and
-//!   derived by [`axioms`] from the definitions of the standard a second time: a test holds them against each other.
-//! - `door`: what else a lock stands on: mutexes, condition variables, parking, the door's own waiting, faults by plan.
-//! - [`page`]: `docs/checkers.md`, written from the models, so that it says what the rows check.
+//! - [`memory`]: programs of loads, stores, read-modify-writes and fences, stated as data. Each
+//!   states what is allowed, and [`axioms`] derives it a second time from the definitions of the
+//!   standard. A check compares the two.
+//! - [`facade`]: mutexes, condition variables, parking, the facade's own waiting, fault plans.
+//! - [`page`]: `docs/checkers.md`, generated from the models.
 
 mod axioms;
 mod blind;
@@ -33,15 +35,15 @@ use spanlock_verify::{Expected, Fault, Mode, Program, Suite};
 pub(crate) struct Deviation {
     /// The mode.
     pub mode: Mode,
-    /// Allowed outcomes that it does not show; the values, as in [`Litmus::allowed`].
+    /// Allowed outcomes that it does not show, as in [`Litmus::allowed`].
     pub misses: &'static str,
-    /// Outcomes that it shows, and that are not allowed.
+    /// Outcomes that it shows and that are not allowed.
     pub adds: &'static str,
-    /// Why, and what follows.
+    /// The reason, and the consequence.
     pub spot: &'static BlindSpot,
 }
 
-/// `mode` does not show these.
+/// Says that `mode` does not show these outcomes.
 const fn misses(mode: Mode, misses: &'static str, spot: &'static BlindSpot) -> Deviation {
     Deviation {
         mode,
@@ -51,7 +53,7 @@ const fn misses(mode: Mode, misses: &'static str, spot: &'static BlindSpot) -> D
     }
 }
 
-/// `mode` shows these too.
+/// Says that `mode` shows these outcomes too.
 const fn adds(mode: Mode, adds: &'static str, spot: &'static BlindSpot) -> Deviation {
     Deviation {
         mode,
@@ -61,34 +63,36 @@ const fn adds(mode: Mode, adds: &'static str, spot: &'static BlindSpot) -> Devia
     }
 }
 
-/// What all litmus models have.
+/// The statement of a litmus model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Litmus {
     /// Its name.
     pub name: &'static str,
-    /// What it shows, in a line.
+    /// Its claim, in a line.
     pub claim: &'static str,
-    /// Why exactly these outcomes are allowed: the rule of C++20 (paragraphs of N4861), or of the interface.
+    /// Why exactly these outcomes are allowed: the rule of C++20 (paragraphs of N4861), or of the
+    /// interface.
     pub reason: &'static str,
-    /// The allowed outcomes, separated by spaces: one character a value, in the order of [`pattern`](Model::pattern).
+    /// The allowed outcomes, separated by spaces: one character a value, in the order of
+    /// [`pattern`](Model::pattern).
     pub allowed: &'static str,
-    /// How modes deviate; a mode that is not named agrees.
+    /// How modes deviate. A mode that is not named shows exactly the allowed outcomes.
     pub deviations: &'static [Deviation],
 }
 
-/// A model: what it claims, and what runs.
+/// A model: what it states, and what it runs.
 #[derive(Clone)]
 pub(crate) struct Model {
-    /// What is stated.
+    /// The statement.
     pub litmus: Litmus,
-    /// What an outcome looks like, a value at each `_`: `T0:y=_ T1:x=_`.
+    /// The form of an outcome, with a value at each `_`: `T0:y=_ T1:x=_`.
     pub pattern: String,
-    /// The program, for people.
+    /// The program, as text.
     pub text: String,
     threads: u32,
     operations: u32,
     faults: &'static [Fault],
-    /// Whether the checker's own mutexes and condition variables are used, past the facade.
+    /// Whether it uses the checker's own mutexes and condition variables, past the facade.
     is_bare: bool,
     run: Arc<dyn Fn() + Send + Sync>,
 }
@@ -124,7 +128,7 @@ pub(crate) fn suite() -> Suite {
 }
 
 impl Model {
-    /// As a program that rows run.
+    /// Returns the program that rows run.
     fn program(&self) -> Program {
         let outcomes = |values: &str| -> BTreeSet<_> {
             let values = values.split_whitespace();
@@ -155,7 +159,7 @@ impl Model {
             .fold(program, |it, &fault| it.fault(fault))
     }
 
-    /// An outcome as a row writes it, of its values.
+    /// Returns an outcome as a row writes it, from its values.
     fn outcome(&self, values: &str) -> String {
         let mut values = values.chars();
         let fill = |c| {
@@ -213,7 +217,7 @@ mod checks {
         }
     }
 
-    /// What is written down with each program is what the axioms derive.
+    /// What each program states is what the axioms derive.
     pub(super) fn the_axioms_allow_the_same() {
         let mut wrong = Vec::new();
         for memory in MEMORY.into_iter().flatten() {
@@ -227,7 +231,7 @@ mod checks {
         assert!(wrong.is_empty(), "derived otherwise:\n{}", wrong.join("\n"));
     }
 
-    /// A blind spot that no model shows is a rumour.
+    /// Every blind spot is shown by a model.
     pub(super) fn each_blind_spot_has_a_model() {
         let models = models();
         for spot in BLIND_SPOTS {

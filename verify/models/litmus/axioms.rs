@@ -1,19 +1,28 @@
-//! What C++20 allows, derived: every way in which the loads of a program could read and the stores of each word could be ordered,
-//! kept if the rules of the standard (N4861: [intro.races], [atomics.order], [atomics.fences]) permit it.
+//! Derives what C++20 allows.
 //!
-//! An execution has a *reads-from* (which write each read sees) and a *modification order* of each word. From those follow:
+//! It enumerates every choice of what each load reads and every order of each word's stores, and
+//! keeps those that the standard permits (N4861: [intro.races], [atomics.order], [atomics.fences]).
 //!
-//! - *release sequence*: a write, and each read-modify-write that reads from a member of it (intro.races 5). A store never continues
-//!   one, not even by the same thread: that was so until C++17.
-//! - *synchronizes-with*: from a release, or a release fence before a write, to an acquire, or an acquire fence after a read, that reads from the
-//!   release sequence of that write. *Happens-before*: that, and the order within threads, transitively.
-//! - *coherence-ordered before*: reads-from, modification order, and from a read to the writes after the one that it saw, transitively
-//!   (atomics.order 3).
+//! An execution has a *reads-from* relation (which write each read sees) and a *modification order*
+//! of each word. The other relations follow from those:
+//!
+//! - *release sequence*: a write, and each read-modify-write that reads from a member of it
+//!   (intro.races 5). A store never continues one. Until C++17, a store by the same thread did.
+//! - *synchronizes-with*: from a release, or a release fence before a write, to an acquire, or an
+//!   acquire fence after a read, that reads from the release sequence of that write.
+//! - *happens-before*: the transitive closure of that and the order within threads.
+//! - *coherence-ordered before*: the transitive closure of reads-from, the modification order, and
+//!   the order from a read to the writes after the one it saw (atomics.order 3).
 //! - *strongly happens before* (intro.races 12).
 //!
-//! Permitted is what keeps these rules: nothing happens before itself or before what it is coherence-ordered after (intro.races 15 to 18); a
-//! read-modify-write reads the write just before its own (atomics.order 10); and there is a total order of the SeqCst operations and fences that
-//! agrees with both relations as atomics.order 4 says. No value comes out of thin air (atomics.order 8): a value is computed from what was read before.
+//! An execution is permitted if it keeps these rules:
+//!
+//! - No event happens before itself, or before an event that it is coherence-ordered after
+//!   (intro.races 15 to 18).
+//! - A read-modify-write reads the write just before its own (atomics.order 10).
+//! - There is a total order of the SeqCst operations and fences that agrees with both relations as
+//!   atomics.order 4 says.
+//! - No value comes out of thin air (atomics.order 8): each is computed from values read before.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +55,7 @@ impl Relation {
         self
     }
 
-    /// Whether something comes before itself; of a closed relation.
+    /// Whether an event comes before itself. Requires a closed relation.
     fn circular(&self) -> bool {
         (0..self.0.len()).any(|a| self.has(a, a))
     }
@@ -54,10 +63,10 @@ impl Relation {
 
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    /// None of an initial value, which happens before everything.
+    /// None for an initial value, which happens before everything else.
     thread: Option<usize>,
     op: Op,
-    /// Of a compare-exchange: whether it succeeds in this execution.
+    /// Whether a compare-exchange succeeds in this execution.
     succeeds: bool,
 }
 
@@ -105,12 +114,12 @@ impl Event {
     }
 }
 
-/// One way that a program may have gone.
+/// One candidate execution of a program.
 struct Execution<'a> {
     events: &'a [Event],
-    /// For each event that reads: where from. (Its own number for others.)
+    /// The write that each reading event sees; for other events, their own number.
     from: Vec<usize>,
-    /// For each event that writes: its place in its word's modification order, from 0.
+    /// The place of each writing event in its word's modification order, from 0.
     place: Vec<usize>,
 }
 
@@ -130,7 +139,7 @@ impl Execution<'_> {
         })
     }
 
-    /// What an event wrote; none if that would depend on itself.
+    /// Returns what an event wrote, or `None` if that would depend on itself.
     fn written(&self, event: usize, depth: usize) -> Option<u32> {
         match self.events[event].op {
             Op::Store(_, value, _) | Op::Swap(_, value, _) => Some(value),
@@ -147,7 +156,8 @@ impl Execution<'_> {
         self.written(self.from[event], self.events.len())
     }
 
-    /// Every compare-exchange read what its success says, and every read-modify-write the write just before its own.
+    /// Whether every compare-exchange read a value that agrees with its success, and every
+    /// read-modify-write read the write just before its own.
     fn is_computed(&self) -> bool {
         (0..self.events.len()).all(|e| {
             let event = self.events[e];
@@ -166,7 +176,7 @@ impl Execution<'_> {
         })
     }
 
-    /// The write that heads, and the one that was read, are in one release sequence.
+    /// Whether `write` is in the release sequence that `head` heads.
     fn in_release_sequence(&self, head: usize, mut write: usize) -> bool {
         loop {
             if write == head {
@@ -217,7 +227,7 @@ impl Execution<'_> {
         relation.closed()
     }
 
-    /// There is a total order of what is SeqCst.
+    /// Whether there is a total order of the SeqCst events.
     fn has_sc_order(&self, strongly: &Relation, before: &Relation, coherence: &Relation) -> bool {
         let events = self.events;
         let count = events.len();
@@ -262,7 +272,7 @@ impl Execution<'_> {
         self.has_sc_order(&strongly.closed(), &before, &coherence)
     }
 
-    /// Its outcome: the values in the order of the model's pattern.
+    /// Returns the outcome: the values in the order of the model's pattern.
     fn outcome(&self, finals: &[Word]) -> String {
         let mut outcome = String::new();
         for (e, event) in self.events.iter().enumerate() {
@@ -285,7 +295,7 @@ impl Execution<'_> {
     }
 }
 
-/// The allowed outcomes of a program: the values in the order of its pattern.
+/// Returns the allowed outcomes of a program: the values in the order of its pattern.
 pub(crate) fn allowed(model: &Memory) -> BTreeSet<String> {
     let initial = [Word::X, Word::Y, Word::Z].map(|word| Event {
         thread: None,
@@ -318,7 +328,7 @@ pub(crate) fn allowed(model: &Memory) -> BTreeSet<String> {
     outcomes
 }
 
-/// Calls `visit` with every reads-from and every modification order.
+/// Calls `visit` with every combination of a reads-from relation and modification orders.
 fn each_execution(events: &[Event], mut visit: impl FnMut(&Execution<'_>)) {
     let of_word = |word: Option<Word>| {
         (0..events.len())
@@ -357,7 +367,7 @@ fn each_execution(events: &[Event], mut visit: impl FnMut(&Execution<'_>)) {
     }
 }
 
-/// One of each, in every combination.
+/// Returns every combination of one element of each set.
 fn choices<T: Clone>(sets: &[Vec<T>]) -> Vec<Vec<T>> {
     let mut chosen = vec![Vec::new()];
     for set in sets {

@@ -1,4 +1,4 @@
-//! One word alone.
+//! Programs of one word: coherence.
 
 use spanlock_sync::atomic::Ordering::*;
 
@@ -14,7 +14,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "coherence-read-read",
-            claim: "a word does not go back: one thread sees its stores in their order (CoRR)",
+            claim: "two loads by one thread never see two stores to a word in reverse order (CoRR)",
             reason: "read-read coherence (intro.races 16)",
             allowed: "00 01 02 11 12 22",
             deviations: &[],
@@ -28,8 +28,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "coherence-writers-agree",
-            claim: "two threads do not see their stores in different orders",
-            reason: "a word has one order of modification (intro.races 4)",
+            claim: "two threads do not see their stores to a word in different orders",
+            reason: "a word has one modification order (intro.races 4)",
             allowed: "11 12 22",
             deviations: &[],
         },
@@ -42,7 +42,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "coherence-write-write",
-            claim: "a thread's later store is the later one (CoWW)",
+            claim: "a thread's later store is later in the modification order (CoWW)",
             reason: "write-write coherence (intro.races 15)",
             allowed: "02 12 22",
             deviations: &[],
@@ -56,7 +56,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "coherence-write-read",
-            claim: "a thread sees its own store, or one that came after it (CoWR)",
+            claim: "a thread sees its own store, or a later one (CoWR)",
             reason: "write-read coherence (intro.races 18)",
             allowed: "11 12 22",
             deviations: &[],
@@ -70,7 +70,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "coherence-read-write",
-            claim: "a thread does not see what it stores later, and stores after what it saw (CoRW)",
+            claim: "a load never sees the thread's later store, which is ordered after the value \
+                    seen (CoRW)",
             reason: "read-write coherence (intro.races 17)",
             allowed: "01 02 21",
             deviations: &[],
@@ -84,8 +85,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "coherence-over-threads",
-            claim: "what happened before hides what was there before",
-            reason: "coherence goes by happens-before, not by thread (intro.races 15 to 18)",
+            claim: "a store that happened before a load hides all earlier stores from it",
+            reason: "coherence follows happens-before, not threads (intro.races 15 to 18)",
             allowed: "00 01 02 12",
             deviations: &[],
         },
@@ -103,7 +104,7 @@ pub(super) const ALL: &[Memory] = &[
         litmus: Litmus {
             name: "load-then-store",
             claim: "a load can see another thread's load-then-store",
-            reason: "nothing forbids it; it is so even if all is SeqCst",
+            reason: "nothing forbids it, even if all accesses are SeqCst",
             allowed: "00 10",
             deviations: &[misses(Weak, "10", LOAD_THEN_STORE)],
         },

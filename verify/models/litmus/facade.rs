@@ -1,5 +1,7 @@
-//! What a lock stands on beside atomics: the door's mutex, its waiting, and faults by plan; and what the checkers offer and the door
-//! does not use, or uses in one way only, because of how they do it.
+//! What locks need besides atomics: the facade's mutex, its waiting, and fault plans.
+//!
+//! Also what the checkers offer and the facade avoids, or uses in one way only, because of how the
+//! checkers model it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,22 +45,32 @@ fn model(litmus: Litmus, pattern: &str, text: &str, operations: u32, run: fn()) 
         threads: 2,
         operations,
         faults: &[],
-        is_bare: ["mutex-try-lock", "condvar", "condvar-time-out"].contains(&litmus.name),
+        is_bare: false,
         litmus,
         run: Arc::new(run),
     }
 }
 
-/// The second that stock loom misses, with loops as a lock has them.
+/// Makes a model one that uses the checker's own mutexes and condition variables. The facade does
+/// not see them, so it cannot tell which steps are independent.
+fn past_the_facade(model: Model) -> Model {
+    Model {
+        is_bare: true,
+        ..model
+    }
+}
+
+/// The other outcome that stock loom misses, with loops as in a lock.
 fn increments_seen_halfway() -> Model {
     let litmus = Litmus {
         name: "increments-seen-halfway",
-        claim: "two compare-exchange loops that add one: a reader can see the value between",
-        reason: "nothing forbids it; it is so even if all is SeqCst",
+        claim: "a reader can see the value between two increments by compare-exchange loops",
+        reason: "nothing forbids it, even if all accesses are SeqCst",
         allowed: "0 1 2",
         deviations: const { &[misses(Weak, "1 2", LOAD_THEN_STORE)] },
     };
-    let text = "T0: x.load(Acquire)\nT1, T2: x += 1, by a loop of load(Relaxed) and compare_exchange(AcqRel, Relaxed)";
+    let text = "T0: x.load(Acquire)\nT1, T2: x += 1, by a loop of load(Relaxed) and \
+                compare_exchange(AcqRel, Relaxed)";
     let run = || {
         let x = Arc::new(AtomicU32::new(0));
         let adders = [(); 2].map(|()| {
@@ -87,13 +99,14 @@ fn mutexes() -> Vec<Model> {
         model(
             Litmus {
                 name: "mutex",
-                claim: "who locks a mutex sees what was done under it, and nobody is inside meanwhile",
+                claim: "a thread that locks a mutex sees what was done under it, and is alone \
+                        inside",
                 reason: "unlocks synchronize with later locks (thread.mutex.requirements.mutex)",
                 allowed: "01 10",
                 deviations: &[],
             },
             "T0:count=_ T1:count=_",
-            "both: lock, read, write one more, unlock",
+            "both: lock, read, increment, unlock",
             2,
             || {
                 let count = Arc::new(Mutex::new(0));
@@ -111,8 +124,10 @@ fn mutexes() -> Vec<Model> {
         model(
             Litmus {
                 name: "mutex-store-buffering",
-                claim: "locks of different mutexes are no fences: both may read what was before the other's store",
-                reason: "only operations on one mutex are in one order (thread.mutex.requirements.mutex)",
+                claim: "locking different mutexes is no fence: both threads may miss the other's \
+                        store",
+                reason: "only operations on the same mutex are ordered \
+                         (thread.mutex.requirements.mutex)",
                 allowed: "00 01 10 11",
                 deviations: const {
                     &[
@@ -122,7 +137,8 @@ fn mutexes() -> Vec<Model> {
                 },
             },
             "T0:y=_ T1:x=_",
-            "T0: x.store(1, Relaxed); lock a; unlock a; y.load(Relaxed)\nT1: y.store(1, Relaxed); lock b; unlock b; x.load(Relaxed)",
+            "T0: x.store(1, Relaxed); lock a; unlock a; y.load(Relaxed)\n\
+             T1: y.store(1, Relaxed); lock b; unlock b; x.load(Relaxed)",
             2,
             || {
                 let shared = [(); 2].map(|()| Arc::new((AtomicU32::new(0), Mutex::new(()))));
@@ -138,7 +154,7 @@ fn mutexes() -> Vec<Model> {
                 other.join().expect("reads");
             },
         ),
-        model(
+        past_the_facade(model(
             Litmus {
                 name: "mutex-try-lock",
                 claim: "a try fails while another thread holds the mutex",
@@ -156,11 +172,11 @@ fn mutexes() -> Vec<Model> {
                 note_as(0, format!("ok={}", u32::from(mutex.try_lock().is_ok())));
                 other.join().expect("locks");
             },
-        ),
+        )),
     ]
 }
 
-/// Whether a flag under a mutex is set, after at most one sleep; notes whether it slept.
+/// Waits for a flag under a mutex with at most one sleep. Notes whether it slept, and the flag.
 fn sleep_once(sleep: fn(world::sync::MutexGuard<'_, bool>, &Condvar) -> (bool, bool)) {
     let shared = Arc::new((WorldMutex::new(false), Condvar::new()));
     let others = shared.clone();
@@ -182,10 +198,10 @@ fn sleep_once(sleep: fn(world::sync::MutexGuard<'_, bool>, &Condvar) -> (bool, b
     other.join().expect("sets the flag");
 }
 
-/// Sleeping by what the checkers have for it.
+/// Sleeping by the checkers' own means.
 fn sleeping() -> Vec<Model> {
     vec![
-        model(
+        past_the_facade(model(
             Litmus {
                 name: "condvar",
                 claim: "a wait on a condition variable ends by a notification, or by itself",
@@ -200,7 +216,8 @@ fn sleeping() -> Vec<Model> {
                 },
             },
             "T0:slept=_ flag=_",
-            "T0: lock; unless the flag is set, wait once\nT1: lock; set the flag; unlock; notify_one",
+            "T0: lock; unless the flag is set, wait once\n\
+             T1: lock; set the flag; unlock; notify_one",
             4,
             || {
                 sleep_once(|flag, changed| {
@@ -208,12 +225,14 @@ fn sleeping() -> Vec<Model> {
                     (false, *flag)
                 });
             },
-        ),
-        model(
+        )),
+        past_the_facade(model(
             Litmus {
                 name: "condvar-time-out",
-                claim: "a wait with a time limit ends by a notification, by itself (1), or by the limit (2)",
-                reason: "`Condvar::wait_timeout` says which, and time passes as it likes",
+                claim: "a wait with a time limit ends by a notification, by itself (1), or by the \
+                        limit (2)",
+                reason: "`Condvar::wait_timeout` returns which, and nothing bounds how fast time \
+                         passes",
                 allowed: "01 10 11 20 21",
                 deviations: const {
                     &[
@@ -224,7 +243,8 @@ fn sleeping() -> Vec<Model> {
                 },
             },
             "T0:slept=_ flag=_",
-            "T0: lock; unless the flag is set, wait_timeout once\nT1: lock; set the flag; unlock; notify_one",
+            "T0: lock; unless the flag is set, wait_timeout once\n\
+             T1: lock; set the flag; unlock; notify_one",
             4,
             || {
                 sleep_once(|flag, changed| {
@@ -233,12 +253,13 @@ fn sleeping() -> Vec<Model> {
                     (result.timed_out(), *flag)
                 });
             },
-        ),
+        )),
         model(
             Litmus {
                 name: "park",
-                claim: "a parked thread goes on when it is unparked, or by itself",
-                reason: "`thread::park` may return spuriously; an unpark synchronizes with the park that it ends",
+                claim: "a parked thread continues when it is unparked, or by itself",
+                reason: "`thread::park` may return spuriously; an unpark synchronizes with the \
+                         park that it ends",
                 allowed: "0 1",
                 deviations: const {
                     &[
@@ -266,19 +287,19 @@ fn sleeping() -> Vec<Model> {
     ]
 }
 
-/// Waiting, as the door has it.
+/// Waiting by the facade.
 fn waiting() -> Vec<Model> {
     vec![
         model(
             Litmus {
                 name: "wake-before-sleep",
                 claim: "a wake that comes before the sleep is kept",
-                reason: "`Park`: a wake that comes before the sleep is kept (once)",
+                reason: "`Park` keeps one wake that comes before the sleep",
                 allowed: "1",
                 deviations: &[],
             },
             "T0:woken=_",
-            "T0: park by the door\nT1: wake it",
+            "T0: park by the facade\nT1: wake it",
             2,
             || {
                 Parker::with(|parker| {
@@ -293,13 +314,15 @@ fn waiting() -> Vec<Model> {
         model(
             Litmus {
                 name: "wait-and-wake",
-                claim: "a waiter that joins, looks and sleeps is never left asleep by one who stores, then looks at the queue",
-                reason: "`WaitQueue`, Q-I2: store, barrier and look on both sides",
+                claim: "a waiter that joins the queue, rechecks and sleeps is never missed by a \
+                        thread that stores and then checks the queue",
+                reason: "`WaitQueue`, Q-I2: a store, a barrier and a check on both sides",
                 allowed: "1",
                 deviations: &[],
             },
             "T0:saw=_",
-            "T0: join; until in front and x = 1, sleep; leave\nT1: x.store(1, Release); if occupied, wake who waits in front",
+            "T0: join; until at the head and x = 1, sleep; leave\n\
+             T1: x.store(1, Release); if occupied, wake the head",
             4,
             || {
                 wait_for_change();
@@ -309,13 +332,13 @@ fn waiting() -> Vec<Model> {
     ]
 }
 
-/// Faults, when the plan says so.
+/// Faults, where the fault plan says so.
 fn faults() -> Vec<Model> {
     let spurious_wake = model(
         Litmus {
             name: "spurious-wake",
-            claim: "a sleep that ends by itself is no wake: the waiter looks again",
-            reason: "the plan: the first sleep ends by itself",
+            claim: "a sleep that ends by itself is no wake, so the waiter rechecks",
+            reason: "the fault plan ends the first sleep",
             allowed: "0 1",
             deviations: &[],
         },
@@ -330,13 +353,13 @@ fn faults() -> Vec<Model> {
     let time_out = model(
         Litmus {
             name: "time-out",
-            claim: "a deadline passes when the plan says so, though no clock runs",
-            reason: "the plan: the first deadline passes",
+            claim: "a deadline passes when the fault plan says so, although no clock runs",
+            reason: "the fault plan lets the first deadline pass",
             allowed: "1",
             deviations: &[],
         },
         "T0:passed=_",
-        "T0: park by the door, with a deadline",
+        "T0: park by the facade, with a deadline",
         1,
         || {
             Parker::with(|parker| {
@@ -351,8 +374,9 @@ fn faults() -> Vec<Model> {
     let weak = model(
         Litmus {
             name: "weak-compare-exchange",
-            claim: "a weak compare-exchange fails when the plan says so, and tells the value it found",
-            reason: "the plan: the second fails",
+            claim: "a weak compare-exchange fails when the fault plan says so, and returns the \
+                    value it found",
+            reason: "the fault plan fails the second",
             allowed: "100111",
             deviations: &[],
         },
@@ -388,8 +412,8 @@ fn faults() -> Vec<Model> {
     ]
 }
 
-/// Main waits until the word has changed, as a lock does; another thread changes it by a plain store, and wakes the
-/// queue's head if the queue is occupied. Returns how often main has been in bed.
+/// Waits until a word has changed, as a lock does. Another thread changes it by a plain store, and
+/// wakes the queue's head if the queue is occupied. Returns how often the main thread slept.
 fn wait_for_change() -> u32 {
     const SPOT: Spot = Spot { word: 1, lane: 0 };
     let shared = Arc::new((AtomicU32::new(0), WaitQueue::new()));

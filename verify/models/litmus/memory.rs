@@ -1,4 +1,4 @@
-//! Programs of atomic operations, as data: what runs under the checkers, and what the axioms look at.
+//! Programs of atomic operations, as data: the checkers run them, and the axioms judge them.
 
 use std::fmt::{self, Display, Write as _};
 use std::sync::Arc;
@@ -24,17 +24,18 @@ pub(crate) enum Word {
 /// One step of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
-    /// Reads; one value.
+    /// Reads. Notes the value.
     Load(Word, Ordering),
     /// Writes.
     Store(Word, u32, Ordering),
-    /// Writes; one value, the one before.
+    /// Swaps. Notes the value before.
     Swap(Word, u32, Ordering),
-    /// Adds; one value, the one before.
+    /// Adds. Notes the value before.
     Add(Word, u32, Ordering),
-    /// A strong compare-exchange from a value to one; two values: 1 for success, and what it read.
+    /// A strong compare-exchange from one value to another. Notes 1 for success or 0, and the value
+    /// that it read.
     Cas(Word, (u32, u32), Ordering, Ordering),
-    /// A weak one.
+    /// A weak compare-exchange. Notes the same.
     CasWeak(Word, (u32, u32), Ordering, Ordering),
     /// A fence.
     Fence(Ordering),
@@ -43,11 +44,11 @@ pub(crate) enum Op {
 /// A litmus model of atomic operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
-    /// What is stated.
+    /// The statement.
     pub litmus: Litmus,
-    /// What each thread does; the first is main, which also starts the others and waits for them.
+    /// What each thread does. The first is the main thread, which starts the others and joins them.
     pub threads: &'static [&'static [Op]],
-    /// Words that main looks at when all threads have ended; one value each.
+    /// The words that the main thread reads and notes when all threads have ended.
     pub finals: &'static [Word],
 }
 
@@ -62,7 +63,7 @@ impl Word {
 }
 
 impl Op {
-    /// The word it is about; none if it is a fence.
+    /// Returns the word that it accesses, or `None` for a fence.
     pub(super) fn word(self) -> Option<Word> {
         match self {
             Op::Load(word, _) | Op::Store(word, ..) | Op::Swap(word, ..) | Op::Add(word, ..) => {
@@ -73,7 +74,7 @@ impl Op {
         }
     }
 
-    /// Its values, as an outcome shows them, a `_` each.
+    /// Returns its part of the pattern, with a `_` for each value.
     fn pattern(self) -> Option<String> {
         let name = self.word()?.name();
         match self {
@@ -83,7 +84,7 @@ impl Op {
         }
     }
 
-    /// Does it; returns its values.
+    /// Performs it, and returns its values.
     fn run(self, words: &[AtomicU32; 3]) -> Vec<u32> {
         let at = |word: Word| &words[word as usize];
         let both = |result: Result<u32, u32>| match result {
@@ -139,13 +140,13 @@ impl Display for Op {
     }
 }
 
-/// The patterns of some operations, in order.
+/// Returns the patterns of operations, in order.
 fn pattern(ops: &[Op]) -> String {
     let patterns: Vec<_> = ops.iter().filter_map(|op| op.pattern()).collect();
     patterns.join(" ")
 }
 
-/// A pattern with values in it.
+/// Fills the values into a pattern.
 fn fill(pattern: &str, values: &[u32]) -> String {
     let mut values = values.iter();
     let mut text = String::new();
@@ -158,7 +159,7 @@ fn fill(pattern: &str, values: &[u32]) -> String {
     text
 }
 
-/// What one thread does, and notes at its end.
+/// Performs the operations of one thread, and notes their values at its end.
 fn live(who: usize, ops: &[Op], words: &[AtomicU32; 3]) {
     let mut values = Vec::new();
     for op in ops {
@@ -183,6 +184,7 @@ fn run(threads: &'static [&'static [Op]], finals: &[Word]) {
         other.join().expect("litmus threads do not fail");
     }
     if !finals.is_empty() {
+        // Relaxed: the threads are joined.
         let look = |word: &Word| words[*word as usize].load(Ordering::Relaxed);
         let values: Vec<_> = finals.iter().map(look).collect();
         note_at_end(fill(&ends(finals), &values));
@@ -198,7 +200,7 @@ fn ends(finals: &[Word]) -> String {
 }
 
 impl Memory {
-    /// As all models are.
+    /// Returns the model that runs this program.
     pub(super) fn model(&self) -> Model {
         let Memory {
             litmus,

@@ -1,4 +1,4 @@
-//! `docs/checkers.md`: what the checkers are known to get wrong, and what follows.
+//! `docs/checkers.md`: the checkers' known errors, and their consequences.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,27 +12,32 @@ const MODES: [Mode; 3] = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
 const HEAD: &str = "\
 # What the checkers see, and what they do not
 
-Written from the models in `verify/models/litmus` by the check `litmus/the-page-says-what-the-models-say`, which fails when this page differs from them.
+This page is generated from the models in `verify/models/litmus` by the check \
+`litmus/the-page-says-what-the-models-say`, which fails if the two differ.
 
-A checker is a program, and can be wrong. So each runs programs whose outcomes are known, in each of its modes: the rows `litmus/…` of `cargo verify`. What C++20, \
-and so Rust, allows is written down with each program and derived a second time from the axioms of the standard (`axioms.rs`); a test compares the two. A row passes only if the \
-mode shows exactly that, or deviates exactly as is known. Then it says `BLIND SPOT`, and in the JSON which outcomes it `misses` or `adds`. A new version of a checker that \
-misses more, or less, makes a row fail.
+A checker is a program and can be wrong. So each mode of each checker runs programs whose outcomes \
+are known: the rows `litmus/…` of `cargo verify`. Each program states what C++20, and so Rust, \
+allows. The same is derived a second time from the axioms of the standard (`axioms.rs`), and a check \
+compares the two. A row passes only if the mode shows exactly the allowed outcomes, or deviates \
+exactly as is known. In the second case it says `BLIND SPOT`, and its JSON lists the outcomes that it \
+`misses` or `adds`. A new version of a checker that misses more, or less, makes a row fail.
 
-To miss an outcome means that an error could hide there. To add one means false alarms only.
+An error could hide in an outcome that a mode misses. An outcome that it adds only raises false \
+alarms.
 ";
 
 const TABLE: &str = "
 ## Models
 
-Words start as 0. `T0` is main. An outcome is what the threads saw, one character a value in the order of the pattern; `end` is what was there when all had ended. A mode without an entry \
-agrees: it shows the allowed outcomes, and no others.
+Words start as 0, and `T0` is the main thread. An outcome lists the values that the threads saw, one \
+character each, in the order of the pattern; `end` lists those after all threads have ended. A mode \
+without an entry shows exactly the allowed outcomes.
 
 | model | program | outcome | allowed | why | `weak` | `rmw-load` | `dfs` |
 |---|---|---|---|---|---|---|---|
 ";
 
-/// The whole page.
+/// Returns the whole page.
 fn text() -> String {
     let models = models();
     let mut text = HEAD.to_owned();
@@ -41,7 +46,7 @@ fn text() -> String {
         rows += MODES.len();
         blind += model.litmus.deviations.len();
     }
-    // Faults are not for shuttle.
+    // Shuttle injects no faults.
     rows -= models
         .iter()
         .filter(|model| !model.faults.is_empty())
@@ -52,7 +57,9 @@ fn text() -> String {
         models.len(),
         rows - blind,
     );
-    text.push_str("\n## Blind spots\n\n| | what is so | what follows for our locks | shown by |\n|---|---|---|---|\n");
+    text.push_str(
+        "\n## Blind spots\n\n| | deviation | consequence for our locks | shown by |\n|---|---|---|---|\n",
+    );
     for spot in BLIND_SPOTS {
         let BlindSpot {
             name,
@@ -69,7 +76,7 @@ fn text() -> String {
     text
 }
 
-/// The models that show a blind spot, each with the modes that have it.
+/// Returns the models that show a blind spot, each with the modes that have it.
 fn shown_by(spot: &BlindSpot, models: &[Model]) -> String {
     let mut shown = Vec::new();
     for model in models {

@@ -1,4 +1,5 @@
-//! What one thread tells another: message passing, release sequences, causality, load buffering.
+//! Programs in which one thread tells another: message passing, release sequences, causality, load
+//! buffering.
 
 use spanlock_sync::atomic::Ordering::*;
 
@@ -14,8 +15,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "message-passing",
-            claim: "Release and Acquire: whoever sees the flag sees the data",
-            reason: "the Acquire that reads from the Release synchronizes with it (atomics.order 2)",
+            claim: "with Release and Acquire, a thread that sees the flag sees the data",
+            reason: "the Acquire that reads from the Release synchronizes with it (atomics.order \
+                     2)",
             allowed: "00 01 11",
             deviations: &[],
         },
@@ -28,8 +30,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "message-passing-relaxed",
-            claim: "without them the flag can be seen before the data",
-            reason: "nothing synchronizes: the second read may be of any store that no happens-before hides (intro.races 14)",
+            claim: "with Relaxed alone, the flag can be seen before the data",
+            reason: "nothing synchronizes, so the second load may read any store that \
+                     happens-before does not hide (intro.races 14)",
             allowed: "00 01 10 11",
             deviations: &[
                 misses(RmwLoad, "10", STALE_READS),
@@ -45,8 +48,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "message-passing-release-alone",
-            claim: "a Release that nobody acquires orders nothing",
-            reason: "synchronizing takes both sides (atomics.order 2)",
+            claim: "a Release without an Acquire orders nothing",
+            reason: "synchronizing needs both sides (atomics.order 2)",
             allowed: "00 01 10 11",
             deviations: &[
                 misses(RmwLoad, "10", STALE_READS),
@@ -62,8 +65,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "message-passing-acquire-alone",
-            claim: "an Acquire of what nobody released orders nothing",
-            reason: "synchronizing takes both sides (atomics.order 2)",
+            claim: "an Acquire without a Release orders nothing",
+            reason: "synchronizing needs both sides (atomics.order 2)",
             allowed: "00 01 10 11",
             deviations: &[
                 misses(RmwLoad, "10", STALE_READS),
@@ -79,8 +82,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "message-passing-fenced",
-            claim: "fences on both sides, around relaxed accesses, do as well",
-            reason: "a release fence before the store synchronizes with an acquire fence after the load (atomics.fences 2)",
+            claim: "a release fence and an acquire fence around relaxed accesses suffice too",
+            reason: "a release fence before the store synchronizes with an acquire fence after \
+                     the load (atomics.fences 2)",
             allowed: "00 01 11",
             deviations: &[],
         },
@@ -122,7 +126,7 @@ pub(super) const ALL: &[Memory] = &[
         litmus: Litmus {
             name: "message-passing-late-fence",
             claim: "an acquire fence before the load that sees the flag comes too early",
-            reason: "the fence has to follow the load (atomics.fences 4)",
+            reason: "the fence must follow the load (atomics.fences 4)",
             allowed: "00 01 10 11",
             deviations: &[
                 misses(RmwLoad, "10", STALE_READS),
@@ -138,7 +142,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "message-passing-swaps",
-            claim: "read-modify-writes on both sides: how our words are taken and given back",
+            claim: "read-modify-writes on both sides synchronize: this is how our words are \
+                    acquired and released",
             reason: "as for loads and stores (atomics.order 2)",
             allowed: "011 200 201",
             deviations: &[],
@@ -152,8 +157,10 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "release-sequence",
-            claim: "a read-modify-write of the same thread keeps up what the Release before it published",
-            reason: "it continues the release sequence, whatever its ordering (intro.races 5)",
+            claim: "a read-modify-write by the same thread continues the release sequence of its \
+                    earlier Release",
+            reason: "a read-modify-write continues a release sequence, whatever its ordering \
+                     (intro.races 5)",
             allowed: "100 101 111 121",
             deviations: &[],
         },
@@ -170,8 +177,10 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "release-sequence-of-others",
-            claim: "so does one of another thread: a writer after two readers synchronizes with both",
-            reason: "it continues the release sequence, whatever its ordering (intro.races 5)",
+            claim: "so does one by another thread: a writer after two readers synchronizes with \
+                    both",
+            reason: "a read-modify-write continues a release sequence, whatever its ordering \
+                     (intro.races 5)",
             allowed: "000 001 010 011 100 110 111 211",
             deviations: &[],
         },
@@ -185,8 +194,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "release-sequence-own-store",
-            claim: "a store ends it, even one of the same thread",
-            reason: "a store is in no release sequence but its own since C++20 (P0982)",
+            claim: "a store ends a release sequence, even a store by the same thread",
+            reason: "since C++20, a store is in no release sequence but its own (P0982)",
             allowed: "00 01 11 20 21",
             deviations: &[
                 misses(RmwLoad, "20", STALE_READS),
@@ -206,7 +215,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "release-sequence-other-store",
-            claim: "so does a store of another thread",
+            claim: "a store by another thread ends a release sequence too",
             reason: "a store is in no release sequence but its own (intro.races 5)",
             allowed: "00 01 11 20 21",
             deviations: &[],
@@ -221,7 +230,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "causality",
-            claim: "what a thread saw before its Release is seen by who acquires that (WRC)",
+            claim: "a thread that acquires a Release sees what the releasing thread had seen \
+                    before it (WRC)",
             reason: "happens-before is transitive (intro.races 10)",
             allowed: "000 001 010 011 100 101 111",
             deviations: &[],
@@ -236,7 +246,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "causality-chain",
-            claim: "through two words and two threads (ISA2)",
+            claim: "the same through two words and two threads (ISA2)",
             reason: "happens-before is transitive (intro.races 10)",
             allowed: "000 001 010 011 100 101 111",
             deviations: &[],
@@ -251,7 +261,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "load-buffering",
-            claim: "each can see the store that comes after the other's load",
+            claim: "each load can see the store that follows the other thread's load",
             reason: "nothing orders a load before a later store of another word",
             allowed: "00 01 10 11",
             deviations: &[
@@ -269,7 +279,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "load-buffering-released",
-            claim: "Release stores and Acquire loads forbid that",
+            claim: "Release stores and Acquire loads forbid load buffering",
             reason: "each load would happen before itself (intro.races 10)",
             allowed: "00 01 10",
             deviations: &[],

@@ -25,7 +25,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "swap-race",
-            claim: "each swap takes what another left: tickets are handed out once",
+            claim: "each swap takes what one other swap left, so each value is handed out once",
             reason: "a read-modify-write reads the last value before its own (atomics.order 10)",
             allowed: "0123 0312 2013 2301 3021 3102",
             deviations: &[],
@@ -40,7 +40,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "add-against-store",
-            claim: "an addition does not fall between a store and itself",
+            claim: "no store falls between the read and the write of an addition",
             reason: "a read-modify-write reads the last value before its own (atomics.order 10)",
             allowed: "05 56",
             deviations: &[adds(Weak, "01", STORE_INTO_RMW)],
@@ -51,8 +51,10 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "compare-exchange-race",
-            claim: "of two that expect the same, one succeeds, and the other sees its value",
-            reason: "a read-modify-write reads the last value before its own (atomics.order 10); a strong one fails on another value only",
+            claim: "of two compare-exchanges that expect one value, one succeeds and the other \
+                    sees its value",
+            reason: "a read-modify-write reads the last value before its own (atomics.order 10); \
+                     a strong one fails only on another value",
             allowed: "10011 02102",
             deviations: &[],
         },
@@ -65,7 +67,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "compare-exchange-passes",
-            claim: "the lock in one word: who succeeds sees what the last holder did",
+            claim: "a lock in one word: the thread that acquires it sees what the last holder did",
             reason: "Acquire on success reads from the Release (atomics.order 2)",
             allowed: "000 001 111",
             deviations: &[],
@@ -79,8 +81,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "failed-compare-exchange-relaxed",
-            claim: "one that fails with Relaxed acquires nothing",
-            reason: "a failed compare-exchange is a load with the failure ordering (atomics.types.operations)",
+            claim: "a compare-exchange that fails with Relaxed acquires nothing",
+            reason: "a failed compare-exchange is a load with the failure ordering \
+                     (atomics.types.operations)",
             allowed: "000 001 010 011",
             deviations: &[
                 misses(RmwLoad, "010", STALE_READS),
@@ -96,8 +99,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "failed-compare-exchange-acquire",
-            claim: "one that fails with Acquire acquires",
-            reason: "a failed compare-exchange is a load with the failure ordering (atomics.types.operations)",
+            claim: "a compare-exchange that fails with Acquire acquires",
+            reason: "a failed compare-exchange is a load with the failure ordering \
+                     (atomics.types.operations)",
             allowed: "000 001 011",
             deviations: &[],
         },
@@ -110,8 +114,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "failed-compare-exchange-stale",
-            claim: "one that fails can read a stale value",
-            reason: "a failed compare-exchange is a load (atomics.types.operations), and reads any store that is not hidden",
+            claim: "a compare-exchange that fails can read a stale value",
+            reason: "a failed compare-exchange is a load (atomics.types.operations), which reads \
+                     any store that is not hidden",
             allowed: "000 001 100 101",
             deviations: &[
                 misses(Weak, "100", STALE_FAILURE),
@@ -128,8 +133,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "compare-exchange-fails-on-stale",
-            claim: "so a strong one can fail although the latest value is the expected one",
-            reason: "only one that succeeds has to read the last value (atomics.order 10)",
+            claim: "a strong compare-exchange can fail although the latest value is the expected \
+                    one",
+            reason: "only a successful one must read the last value (atomics.order 10)",
             allowed: "000 011 100 111",
             deviations: &[
                 misses(Weak, "100", STALE_FAILURE),
@@ -146,8 +152,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "compare-exchange-weak",
-            claim: "a weak one can fail although the value is the expected one",
-            reason: "it may fail spuriously (atomics.types.operations)",
+            claim: "a weak compare-exchange can fail although the value is the expected one",
+            reason: "a weak compare-exchange may fail spuriously (atomics.types.operations)",
             allowed: "000 100 101",
             deviations: &[
                 misses(Weak, "000", SPURIOUS_FAILURE),

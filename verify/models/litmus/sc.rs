@@ -1,4 +1,5 @@
-//! What takes one order of everything: store buffering, independent reads, writes in opposite orders.
+//! Programs that need one total order: store buffering, independent reads, writes in opposite
+//! orders.
 
 use spanlock_sync::atomic::Ordering::*;
 
@@ -14,7 +15,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering",
-            claim: "each may miss the other's store, if nothing forbids it",
+            claim: "two threads that store and then load may both miss the other's store (SB)",
             reason: "nothing orders a store before a later load of another word",
             allowed: "00 01 10 11",
             deviations: &[
@@ -31,8 +32,10 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-fenced",
-            claim: "a SeqCst fence on both sides forbids that both miss: the barriers of our waiting",
-            reason: "in the total order one fence is first; the load after the other sees the store before it (atomics.order 4.4)",
+            claim: "a SeqCst fence on both sides forbids that both miss: these are the barriers \
+                    of our waiting",
+            reason: "one fence is first in the total order; the load after the second fence sees \
+                     the store before the first (atomics.order 4.4)",
             allowed: "01 10 11",
             deviations: &[],
         },
@@ -45,8 +48,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-one-fence",
-            claim: "a fence on one side alone does not",
-            reason: "a total order of one fence says nothing",
+            claim: "a SeqCst fence on one side alone does not forbid it",
+            reason: "a total order of one fence constrains nothing",
             allowed: "00 01 10 11",
             deviations: &[
                 misses(RmwLoad, "00", STALE_READS),
@@ -62,7 +65,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-weak-fences",
-            claim: "nor do fences that are not SeqCst",
+            claim: "fences that are not SeqCst do not forbid it",
             reason: "AcqRel fences do not order a store before a later load",
             allowed: "00 01 10 11",
             deviations: &[
@@ -79,8 +82,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-seqcst",
-            claim: "SeqCst accesses forbid it too",
-            reason: "in the total order one store is first, and the load of the other thread comes after it (atomics.order 4.1)",
+            claim: "SeqCst accesses on both sides forbid it too",
+            reason: "one store is first in the total order, and the other thread's load comes \
+                     after it (atomics.order 4.1)",
             allowed: "01 10 11",
             deviations: &[adds(Weak, "00", SEQCST_ACCESSES)],
         },
@@ -93,8 +97,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-mixed",
-            claim: "a SeqCst fence here, SeqCst accesses there",
-            reason: "the total order has both (atomics.order 4.2, 4.3)",
+            claim: "so do a SeqCst fence on one side and SeqCst accesses on the other",
+            reason: "the total order contains both (atomics.order 4.2, 4.3)",
             allowed: "01 10 11",
             deviations: &[adds(Weak, "00", SEQCST_ACCESSES)],
         },
@@ -107,8 +111,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-swaps",
-            claim: "storing by an AcqRel read-modify-write does not forbid it",
-            reason: "it orders what comes before it, not a later load of another word",
+            claim: "a store by an AcqRel read-modify-write does not forbid it",
+            reason: "AcqRel does not order the write before a later load of another word",
             allowed: "0000 0001 0100 0101",
             deviations: &[
                 misses(RmwLoad, "0000", STALE_READS),
@@ -124,7 +128,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-seqcst-swaps",
-            claim: "storing by a SeqCst read-modify-write and loading SeqCst does",
+            claim: "stores by SeqCst read-modify-writes and SeqCst loads forbid it",
             reason: "all four are in the total order (atomics.order 4.1)",
             allowed: "0001 0100 0101",
             deviations: &[adds(Weak, "0000", SEQCST_ACCESSES)],
@@ -138,8 +142,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-read-by-add",
-            claim: "nor does reading by a read-modify-write",
-            reason: "it reads the latest value in its own word's order, which says nothing of another word's",
+            claim: "a load by a read-modify-write does not forbid it",
+            reason: "a read-modify-write reads the latest value in its own word's order, which is \
+                     unrelated to another word's",
             allowed: "00 01 10 11",
             deviations: &[
                 misses(Weak, "00", READ_BY_RMW),
@@ -157,7 +162,8 @@ pub(super) const ALL: &[Memory] = &[
         litmus: Litmus {
             name: "independent-reads",
             claim: "two readers may see two stores in different orders (IRIW)",
-            reason: "no thread's stores are ordered against another's (C++ is not multi-copy atomic)",
+            reason: "no thread's stores are ordered against another's (C++ is not multi-copy \
+                     atomic)",
             allowed: "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1010 1011 1100 1101 1110 1111",
             deviations: &[
                 misses(RmwLoad, "1010", STALE_READS),
@@ -175,8 +181,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "independent-reads-fenced",
-            claim: "with a SeqCst fence between their loads they may not",
-            reason: "in the total order one fence is first; what was seen before it is seen after the other (atomics.order 4.4)",
+            claim: "with a SeqCst fence between the loads of each reader, they see the same order",
+            reason: "one fence is first in the total order; what was seen before it is seen after \
+                     the second (atomics.order 4.4)",
             allowed: "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1011 1100 1101 1110 1111",
             deviations: &[],
         },
@@ -191,8 +198,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "independent-reads-seqcst",
-            claim: "nor if all are SeqCst",
-            reason: "all are in the total order (atomics.order 4.1)",
+            claim: "if all accesses are SeqCst, they see the same order",
+            reason: "all accesses are in the total order (atomics.order 4.1)",
             allowed: "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1011 1100 1101 1110 1111",
             deviations: &[adds(Weak, "1010", SEQCST_ACCESSES)],
         },
@@ -207,8 +214,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "two-plus-two-writes",
-            claim: "two threads write two words in opposite orders: both first writes can be the last (2+2W)",
-            reason: "the orders of modification of two words are not tied to each other",
+            claim: "two threads write two words in opposite orders, and both first writes can end \
+                    up last (2+2W)",
+            reason: "the modification orders of two words are unrelated",
             allowed: "11 12 21 22",
             deviations: &[
                 misses(RmwLoad, "11", STALE_READS),
@@ -224,8 +232,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "two-plus-two-writes-released",
-            claim: "Release does not forbid it, for nobody reads",
-            reason: "synchronizing takes a read (atomics.order 2)",
+            claim: "Release stores alone do not forbid it",
+            reason: "synchronizing needs a read (atomics.order 2)",
             allowed: "11 12 21 22",
             deviations: &[
                 misses(RmwLoad, "11", STALE_READS),
@@ -241,8 +249,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "two-plus-two-writes-fenced",
-            claim: "SeqCst fences do",
-            reason: "in the total order one fence is first; modification orders agree with it (atomics.order 4.4)",
+            claim: "SeqCst fences between the stores forbid it",
+            reason: "one fence is first in the total order, and modification orders agree with it \
+                     (atomics.order 4.4)",
             allowed: "12 21 22",
             deviations: &[],
         },
@@ -255,8 +264,9 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "write-read-fenced",
-            claim: "a store that lost against another thread's is not hidden from the load that follows the fence (R)",
-            reason: "in the total order one fence is first (atomics.order 4.4)",
+            claim: "a thread whose store to a word comes after another thread's then sees what that \
+                    thread stored before its fence (R)",
+            reason: "one fence is first in the total order (atomics.order 4.4)",
             allowed: "01 11 12",
             deviations: &[],
         },

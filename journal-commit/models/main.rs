@@ -1,0 +1,24 @@
+//! The models of the state machines that a commit consists of, and of whole journals and logs.
+
+mod compact;
+mod journal;
+mod logs;
+mod threads;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    spanlock_verify::main([
+        journal::signal::suite(),
+        journal::tickets::suite(),
+        journal::owner::suite(),
+        journal::updates::suite(),
+        journal::medium::suite(),
+        journal::submission::suite(),
+        journal::rendezvous::suite(),
+        compact::group(),
+        compact::rendezvous(),
+        logs::compact_log(),
+        logs::journal(),
+    ])
+}

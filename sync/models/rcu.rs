@@ -1,0 +1,175 @@
+//! RCU: memory is freed only after every reader that may reference it has left.
+
+use std::ptr::NonNull;
+
+use spanlock_sync::atomic::{AtomicBool, Ordering, Ordering::*};
+use spanlock_sync::cell::UnsafeCell;
+use spanlock_sync::rcu::Rcu;
+use spanlock_verify::{Program, Scene, Suite, finished, note};
+
+const WALK: [&str; 2] = ["enter", "leave"];
+const WALK_AGAIN: [&str; 3] = ["enter", "recall", "leave"];
+
+/// Returns the programs about [`Rcu`].
+pub(crate) fn suite() -> Suite {
+    Suite::new("rcu")
+        .operations(["enter", "leave", "recall", "synchronize"])
+        .program(
+            Program::new("grace", GRACE)
+                .scene(Shared::new)
+                .thread(["synchronize"], |shared| shared.free(Release))
+                .thread(WALK, Shared::walk),
+        )
+        .program(
+            Program::new(
+                "recall",
+                "no reader recalls, in a later critical section, memory that was freed since",
+            )
+            .scene(Shared::new)
+            .thread(["synchronize"], |shared| shared.free(Relaxed))
+            .thread(WALK_AGAIN, Shared::walk_twice),
+        )
+        .program(
+            Program::new(
+                "grace-each",
+                "two threads that each free what the other walks over wait for each other's \
+                 critical sections, and not in a circle",
+            )
+            .scene(|| (Rcu::new(), [Linked::new(), Linked::new()]))
+            .thread(["enter", "leave", "synchronize"], |shared| work(0, shared))
+            .thread(["enter", "leave", "synchronize"], |shared| work(1, shared)),
+        )
+        .program(
+            Program::new(
+                "recall-each",
+                "a thread that frees the memory it remembers does not recall it afterwards, and \
+                 another thread that remembers it has left by then",
+            )
+            .scene(Shared::new)
+            .thread(["enter", "recall", "leave", "synchronize"], |shared| {
+                shared.walk_again();
+                shared.free(Relaxed);
+                shared.walk_again();
+            })
+            .thread(WALK_AGAIN, Shared::walk_twice),
+        )
+        .program(Program::from(readers("grace-3", 2)).whole_in_full_run())
+        .program(readers("crowd-4", 3))
+        .program(readers("crowd-6", 5))
+        .program(readers("crowd-8", 7))
+}
+
+const GRACE: &str = "after `synchronize`, no reader references memory that was unlinked before it";
+
+/// As `grace`, with several readers.
+fn readers(name: &str, count: usize) -> Scene<Shared> {
+    let scene = Program::new(name, GRACE).scene(Shared::new);
+    let scene = scene.thread(["synchronize"], |shared| shared.free(Release));
+    (0..count).fold(scene, |scene, _| scene.thread(WALK, Shared::walk))
+}
+
+/// Memory, its link, and its readers.
+struct Shared {
+    rcu: Rcu,
+    linked: Linked,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Shared {
+            rcu: Rcu::new(),
+            linked: Linked::new(),
+        }
+    }
+
+    fn walk(&self) {
+        self.linked.walk(&self.rcu);
+    }
+
+    fn walk_twice(&self) {
+        self.walk_again();
+        self.walk_again();
+    }
+
+    /// Uses the memory in a critical section if an earlier one found it, or this one finds it.
+    fn walk_again(&self) {
+        let guard = self.rcu.enter();
+        finished();
+        let recalled = guard.recall(0).is_some();
+        finished();
+        // Relaxed: the stamp and the barriers must suffice.
+        if recalled || self.linked.is_linked.load(Relaxed) {
+            guard.remember(0, NonNull::dangling());
+            self.linked.memory.use_it();
+        }
+        note(if recalled { "recalled" } else { "walked" });
+        drop(guard);
+        finished();
+    }
+
+    fn free(&self, unlinking: Ordering) {
+        self.linked.free(&self.rcu, unlinking);
+    }
+}
+
+/// Walks over the other thread's memory, and frees its own.
+fn work(me: usize, (rcu, memories): &(Rcu, [Linked; 2])) {
+    memories[1 - me].walk(rcu);
+    memories[me].free(rcu, Release);
+}
+
+/// Memory, and whether it is still linked.
+struct Linked {
+    is_linked: AtomicBool,
+    memory: Memory,
+}
+
+impl Linked {
+    fn new() -> Self {
+        Linked {
+            is_linked: AtomicBool::new(true),
+            memory: Memory(UnsafeCell::new(1)),
+        }
+    }
+
+    /// Uses the memory in a critical section if it is still linked.
+    fn walk(&self, rcu: &Rcu) {
+        let guard = rcu.enter();
+        finished();
+        let found = self.is_linked.load(Acquire);
+        if found {
+            self.memory.use_it();
+        }
+        note(if found { "used" } else { "gone" });
+        drop(guard);
+        finished();
+    }
+
+    /// Unlinks the memory, waits for its readers, and frees it.
+    fn free(&self, rcu: &Rcu, unlinking: Ordering) {
+        self.is_linked.store(false, unlinking);
+        rcu.synchronize();
+        finished();
+        // SAFETY: every critical section that could have found the memory has ended. loom checks
+        // that this suffices.
+        (self.memory.0).with_mut(|memory| unsafe { *memory = 0 });
+    }
+}
+
+/// Reading it stands for using it, writing it for freeing it.
+struct Memory(UnsafeCell<u32>);
+
+// SAFETY: loom checks that no two threads access it at once.
+unsafe impl Sync for Memory {}
+// SAFETY: a cell that contains a plain number.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// Uses the memory. The caller found it linked, or recalled it, in a critical section that
+    /// lasts; loom checks that this suffices.
+    fn use_it(&self) {
+        // SAFETY: the caller is in such a critical section.
+        let used = self.0.with(|memory| unsafe { *memory });
+        assert_eq!(used, 1, "used after it was freed");
+    }
+}
