@@ -11,7 +11,10 @@ fn main() -> ExitCode {
         "interval-tree", IntervalLock::new();
         wait, downgrade, upgrade, upgrade_wait, split, batch
     );
-    spanlock_verify::main([models::range_lock(tree.granular().overtakes(0), [granted()])])
+    spanlock_verify::main([models::range_lock(
+        tree.granular().overtakes(0),
+        [granted()],
+    )])
 }
 
 /// The ticket protocol with threads that go on for ever.

@@ -135,11 +135,7 @@ fn programs() -> Vec<Program> {
         program(
             "give-up-writer",
             "a waiting writer that times out lets in the readers that only it blocked",
-            &[
-                &["release"],
-                &["deadline"],
-                &["acquire-shared", "release"],
-            ],
+            &[&["release"], &["deadline"], &["acquire-shared", "release"]],
             4,
             give_up_writer,
         )
@@ -355,7 +351,10 @@ fn read_and_upgrade(shared: &Guarded, me: usize, from: Access) -> u32 {
     }
     // SAFETY: held exclusively.
     let now = shared.data.with(|data| unsafe { *data });
-    assert_eq!(now, before, "another thread wrote between the read and the write");
+    assert_eq!(
+        now, before,
+        "another thread wrote between the read and the write"
+    );
     note_as(me, format!("upgraded={before}"));
     shared.use_and_unlock(me, Access::Write);
     1

@@ -34,10 +34,7 @@ fn programs() -> [Program; 2] {
             "an upgradable reader waits while a lane has no room for it: a downgrade of the one \
              before makes none, and the reader is granted when another leaves",
         )
-        .performs([
-            ["downgrade", "release"],
-            ["acquire-upgradable", "release"],
-        ])
+        .performs([["downgrade", "release"], ["acquire-upgradable", "release"]])
         .operations(3)
         .run(full_lane_downgrade),
     ]

@@ -41,7 +41,7 @@ fn programs() -> [Program; 2] {
     ]
 }
 
-/// Creates a tree of two leaves of two segments.
+/// Creates a tree of two leaves of two segments each, below one node.
 fn tree() -> SrlTree {
     let shape = Shape::new(1, &[1, 1]).expect("levels of one bit");
     SrlTree::with_shape(4, &shape).expect("covered")
@@ -64,7 +64,11 @@ fn growth() {
     };
     write(&shared.0, &shared.1);
     other.join().expect("finds the leaf");
-    assert_eq!(shared.1.sum(&(0..1)), 2, "each thread held a leaf of its own");
+    assert_eq!(
+        shared.1.sum(&(0..1)),
+        2,
+        "each thread held a leaf of its own"
+    );
 }
 
 /// The leaf exists, and is not held, when the threads begin. The main thread frees it while the

@@ -78,11 +78,7 @@ struct StatedBound {
 impl Primitive {
     /// Creates the description of a lock. `make` creates a fresh lock that has these capabilities
     /// and covers at least positions `0..4`.
-    pub const fn new(
-        name: &'static str,
-        capabilities: Capabilities,
-        make: fn() -> Driven,
-    ) -> Self {
+    pub const fn new(name: &'static str, capabilities: Capabilities, make: fn() -> Driven) -> Self {
         Primitive {
             name,
             granular: false,

@@ -122,10 +122,7 @@ const MODELS: &[Model] = &[
         has: |it| it.wait,
         granular: false,
         first: &[],
-        threads: &[
-            &[Lock(1..2, Write), Unlock],
-            &[Request(0..2, Read), Cancel],
-        ],
+        threads: &[&[Lock(1..2, Write), Unlock], &[Request(0..2, Read), Cancel]],
     },
     Model {
         property: "cancel-reader",
@@ -151,13 +148,7 @@ const MODELS: &[Model] = &[
         granular: false,
         first: &[],
         threads: &[
-            &[
-                Lock(0..2, Read),
-                Request(0..2, Write),
-                Cancel,
-                Join,
-                Unlock,
-            ],
+            &[Lock(0..2, Read), Request(0..2, Write), Cancel, Join, Unlock],
             &[Lock(1..3, Read), Unlock],
         ],
     },
@@ -167,10 +158,7 @@ const MODELS: &[Model] = &[
         has: |it| it.split,
         granular: true,
         first: &[&Lock(0..2, Write)],
-        threads: &[
-            &[Shrink(0..1), Join, Unlock],
-            &[Lock(1..2, Write), Unlock],
-        ],
+        threads: &[&[Shrink(0..1), Join, Unlock], &[Lock(1..2, Write), Unlock]],
     },
     Model {
         property: "shrink-keeps",

@@ -141,8 +141,7 @@ pub(super) fn workers(primitive: &Primitive, first: &[&'static Step], threads: &
         main.work(threads[0])
     });
     let everything = Hold::try_lock(&scene.lock, span(0..4), Write);
-    let everything =
-        everything.expect("all holds are released, yet a try on the whole lock fails");
+    let everything = everything.expect("all holds are released, yet a try on the whole lock fails");
     assert_eq!(scene.data.sum(&(0..4)), written, "a write was lost");
     everything.release();
 }

@@ -53,9 +53,7 @@ struct Hold {
 
 impl Hold {
     fn conflicts(&self, other: &Units) -> bool {
-        let clash = |(a, b): (&Option<Access>, &Option<Access>)| {
-            matches!((a, b), (Some(a), Some(b)) if a.conflicts_with(*b))
-        };
+        let clash = |(a, b): (&Option<Access>, &Option<Access>)| matches!((a, b), (Some(a), Some(b)) if a.conflicts_with(*b));
         self.units.iter().zip(other).any(clash)
     }
 }

@@ -10,8 +10,8 @@ use spanlock_verify::oracles::linearizability::history::{End, Event, History};
 use spanlock_verify::oracles::linearizability::judge::{Unexplained, judge};
 use spanlock_verify::oracles::linearizability::table::table;
 
-use super::RangeLock;
 use super::Answer::{self, Busy, Done};
+use super::RangeLock;
 use super::scenario::Op::{self, Downgrade, Release, Shrink, TryUpgrade, Upgrade};
 use super::scenario::{Alphabet, Place, Place::Both, Place::High, Place::Low, Way, threads};
 use crate::models::Primitive;
@@ -359,7 +359,8 @@ fn open_order(try_returns_before_release: bool) -> History<Op, Answer> {
 #[test]
 fn every_order_that_the_steps_allow_needs_an_explanation() {
     assert_eq!(judge(&open_order(true), &model(EXACT)), Ok(()));
-    let found = judge(&open_order(false), &model(EXACT)).expect_err("the try may come after the release");
+    let found =
+        judge(&open_order(false), &model(EXACT)).expect_err("the try may come after the release");
     assert_eq!(
         found,
         Unexplained {
@@ -409,7 +410,9 @@ fn a_scenario_is_parsed_as_it_is_displayed() {
 fn a_thread_that_may_hold_something_never_blocks() {
     let well = |text: &str| Scenario::parse(&model(EXACT), text).is_ok();
     assert!(well("write(0..1) release read(1..2)"));
-    assert!(well("write(0..1) try-read(1..2) release release read(1..2)"));
+    assert!(well(
+        "write(0..1) try-read(1..2) release release read(1..2)"
+    ));
     assert!(well("upgradable(0..1) upgrade downgrade"));
     assert!(!well("write(0..1) try-read(1..2) release read(1..2)"));
     assert!(!well("try-write(0..1) read(1..2)"));
