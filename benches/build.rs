@@ -1,4 +1,4 @@
-//! Tells the program which compiler made it: figures depend on it.
+//! Records the compiler version in the program, because figures depend on it.
 
 use std::process::Command;
 

@@ -1,6 +1,7 @@
-//! To take and to give back while nobody competes: the cases and locks of `cargo compare --micro`, by criterion.
+//! Lock and unlock without contention: the cases and locks of `cargo compare --micro`, measured by
+//! criterion.
 //!
-//! A lock that has no part in a case is left out of its group; `cargo compare --micro` tells why.
+//! A lock that cannot run a case is left out of its group; `cargo compare --micro` reports why.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use spanlock_benches::micro::{CASES, Case, candidates};
@@ -13,7 +14,7 @@ fn all(criterion: &mut Criterion) {
 
 fn group(criterion: &mut Criterion, case: &Case) {
     let mut group = criterion.benchmark_group(case.name);
-    // The least that criterion takes: some cases last milliseconds.
+    // The smallest sample size that criterion allows, because some cases last milliseconds.
     group.sample_size(if case.is_long() { 10 } else { 100 });
     for candidate in candidates() {
         let lock = match candidate.make() {

@@ -1,18 +1,18 @@
-//! The arguments of `compare`, and what can be wrong with them before anything runs.
+//! The arguments of `compare`, and the checks on them before anything runs.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::args::{Size, names, seconds, selected, size, threads};
 use crate::failures::args::{Child, FailuresArgs};
 use crate::journal::args::JournalArgs;
 use crate::{locks, measure, micro, workloads};
 
-/// Compares range locks on the same work: FxMark's workloads on a shared file, and the import of a
-/// real folder with recovery and a check of every byte; with --micro, lock and unlock alone.
+/// Compares range locks on the same workloads: those of FxMark on a shared file, and the import of
+/// a real folder, with recovery and a check of every byte; --micro measures only lock and unlock
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "compare",
@@ -22,25 +22,26 @@ use crate::{locks, measure, micro, workloads};
     args_conflicts_with_subcommands = true
 )]
 pub struct Args {
-    /// Something else to compare than locks.
+    /// Compares something other than locks.
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// Measure lock and unlock alone, without files, beside locks that others make: uncontended, and with more threads
-    /// than cores
+    /// Measure only lock and unlock, without files, next to locks of other projects: uncontended,
+    /// and with more threads than cores
     #[arg(long)]
     pub micro: bool,
 
-    /// Numbers of threads, separated by commas [default: 1 and the number of cores]
+    /// Thread counts to measure, separated by commas [default: 1 and the number of cores]
     #[arg(long, value_delimiter = ',', value_parser = threads, value_name = "N,…")]
     pub threads: Vec<usize>,
 
-    /// Seconds that each combination of workload, lock and number of threads is measured for; with --micro,
-    /// each combination of case and lock
+    /// Seconds to measure each combination of workload, lock and thread count; with --micro, each
+    /// combination of case and lock
     #[arg(long, default_value = "1.8", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 
-    /// Locks to compare, separated by commas; from parking_lot on only with --micro [default: all]
+    /// Locks to compare, separated by commas; those from parking_lot on only with --micro [default:
+    /// all]
     #[arg(long, value_delimiter = ',', value_parser = names(micro_locks()), value_name = "LOCK,…")]
     pub locks: Vec<String>,
 
@@ -56,67 +57,60 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write the report to this file, as one self-contained page of HTML
+    /// Write the report to this file, as one self-contained HTML page
     #[arg(long, default_value = "report.html", value_name = "FILE")]
     pub report: PathBuf,
 
-    /// Volume to run on: made if it is not there, otherwise used as it is and left as it was
-    /// [default: a temporary one]
+    /// Volume to run on: created if it does not exist, otherwise its content is preserved [default:
+    /// a temporary volume]
     #[arg(long, value_name = "FILE")]
     pub volume: Option<PathBuf>,
 
-    /// Size of a new volume in bytes, or with a unit: 64M, 1G [default: as much as the runs need]
+    /// Size of a new volume in bytes or with a unit: 64M, 1G [default: as large as the runs need]
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub size: Option<Size>,
 }
 
-/// What else can be compared.
+/// The comparisons other than that of locks.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Compares durable commits: our journal of blocks in its ways to commit, our compact log, okaywal, raft-engine and wal-db, on a modelled flush of 1 ms and
-    /// on a disk; and runs the patterns of the thesis that cooperative commit is from
+    /// Compares durable commits: our block journal with each of its commit modes, our compact log,
+    /// okaywal, raft-engine and wal-db, on a modelled flush of 1 ms and on a disk; also runs the
+    /// patterns of the thesis that introduced cooperative commit
     #[command(after_help = JournalArgs::lists())]
     Journal(JournalArgs),
-    /// Makes every write and every flush of a run fail once, in our journals and those that others make: eight threads append numbered records, and what was acknowledged
-    /// is looked for in what a power cut would leave. Fails if one of ours is not clean
+    /// Makes every write and every flush of a run fail once, in our journals and in those of other
+    /// projects. Eight threads append numbered records; after a simulated power cut, every
+    /// acknowledged record must be found. Exits with an error if one of our journals is not clean
     Failures(FailuresArgs),
-    /// What `failures` starts.
+    /// The child processes that `failures` starts.
     #[command(hide = true, subcommand)]
     FailuresChild(Child),
 }
 
-/// The size of a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// Whole pages of 4 KiB, at least one.
-    pub bytes: u64,
-    /// As it was typed, for errors.
-    pub typed: String,
-}
-
-/// What is to be run: the arguments, with the defaults in.
+/// The runs to perform: the arguments with defaults filled in.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Ascending, each once.
+    /// Thread counts, ascending and without duplicates.
     pub threads: Vec<usize>,
-    /// For each cell.
+    /// Seconds for each cell.
     pub seconds: f64,
-    /// In the order of the list of locks.
+    /// Names of locks, in the order of the list of locks.
     pub locks: Vec<&'static str>,
-    /// In the order of the list of workloads.
+    /// Names of workloads, in the order of the list of workloads.
     pub workloads: Vec<&'static str>,
-    /// The folder to import, and whether it is the project itself.
+    /// The folder to import.
     pub import: PathBuf,
-    /// Whether [`import`](Self::import) is the default.
+    /// Whether [`import`](Self::import) is the default, which is this project.
     pub import_project: bool,
-    /// The volume, if not a temporary one.
+    /// The path of the volume; `None` for a temporary one.
     pub volume: Option<PathBuf>,
-    /// Of a new volume.
+    /// The size of a new volume.
     pub size: Option<Size>,
 }
 
 impl Args {
-    /// Reads the arguments of this process; ends it if they are wrong or ask for help.
+    /// Parses the arguments of this process. Exits if they are wrong or ask for help.
     pub fn of_process() -> Self {
         let args = Args::parse();
         if let Some(contradiction) = args.contradiction() {
@@ -126,7 +120,7 @@ impl Args {
         args
     }
 
-    /// What contradicts what, and what to do.
+    /// Returns which arguments contradict each other, and how to fix that.
     fn contradiction(&self) -> Option<String> {
         if let Some(Command::Journal(args)) = &self.command {
             return args.contradiction();
@@ -141,18 +135,18 @@ impl Args {
             ];
             let (option, _) = of_files.into_iter().find(|(_, given)| *given)?;
             return Some(format!(
-                "--micro measures lock and unlock, without files, by a thread or as many as a case says: leave {option} out, or --micro"
+                "--micro measures only lock and unlock, without files and with fixed thread counts: leave {option} out, or --micro"
             ));
         }
         let of_registry = locks::all();
         let is_peer = |lock: &&String| of_registry.iter().all(|(name, _)| name != lock);
         let peer = self.locks.iter().find(is_peer)?;
         Some(format!(
-            "--locks {peer}: no lock to put under files, measured with --micro only: leave it out, or add --micro"
+            "--locks {peer}: this lock cannot protect files and is measured only with --micro: leave it out, or add --micro"
         ))
     }
 
-    /// Fills the defaults of `--micro` in.
+    /// Returns the plan for `--micro`, with defaults filled in.
     pub fn micro_plan(&self) -> micro::Plan {
         micro::Plan {
             locks: selected(micro_locks(), &self.locks),
@@ -160,10 +154,10 @@ impl Args {
         }
     }
 
-    /// Fills the defaults in.
+    /// Returns the plan, with defaults filled in.
     ///
     /// # Errors
-    /// Arguments that contradict each other; the default folder is gone.
+    /// Arguments contradict each other, or the default folder does not exist.
     pub fn plan(&self) -> Result<Plan> {
         let mut threads = self.threads.clone();
         if threads.is_empty() {
@@ -196,78 +190,19 @@ impl Args {
     }
 }
 
-/// The most threads that are accepted: more would only wait for each other.
-fn most_threads() -> usize {
-    (16 * measure::cores()).max(64)
-}
-
-pub(crate) fn threads(text: &str) -> Result<usize, String> {
-    let most = most_threads();
-    match text.trim().parse() {
-        Ok(threads) if (1..=most).contains(&threads) => Ok(threads),
-        Ok(_) => Err(format!("between 1 and {most} threads are possible here")),
-        Err(_) => Err("give numbers of threads, as in `--threads 1,2`".to_owned()),
-    }
-}
-
-pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    match text.trim().parse() {
-        Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("give a number of seconds from 0.01 to 3600".to_owned()),
-    }
-}
-
-/// A size, rounded up to whole pages of 4 KiB.
-fn size(text: &str) -> Result<Size, String> {
-    let typed = text.to_owned();
-    let text = text.trim();
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
-        "" => Some(0),
-        "k" | "kib" => Some(10),
-        "m" | "mib" => Some(20),
-        "g" | "gib" => Some(30),
-        "t" | "tib" => Some(40),
-        _ => None,
-    };
-    let number = digits.parse::<u64>().ok();
-    number
-        .zip(unit)
-        .and_then(|(number, unit)| number.checked_mul(1 << unit))
-        .and_then(|bytes| bytes.checked_next_multiple_of(4096))
-        .filter(|&bytes| bytes > 0)
-        .map(|bytes| Size { bytes, typed })
-        .ok_or_else(|| "give a size above zero in bytes, or with a unit: 65536, 64M, 1G".to_owned())
-}
-
-/// The names of all locks that `--micro` measures, each with what it is.
+/// Returns the names of all locks that `--micro` measures, each with a description.
 fn micro_locks() -> Vec<(&'static str, &'static str)> {
     let all = micro::candidates().into_iter();
     all.map(|it| (it.name, it.about)).collect()
 }
 
-pub(crate) fn names(all: Vec<(&'static str, &'static str)>) -> PossibleValuesParser {
-    PossibleValuesParser::new(all.into_iter().map(|(name, _)| name))
-}
-
-/// Those of `all` that are `chosen`, or all if none is.
-pub(crate) fn selected(
-    all: Vec<(&'static str, &'static str)>,
-    chosen: &[String],
-) -> Vec<&'static str> {
-    let names = all.into_iter().map(|(name, _)| name);
-    names
-        .filter(|&name| chosen.is_empty() || chosen.iter().any(|it| it == name))
-        .collect()
-}
-
-/// The folder of this project.
+/// Returns the folder of this project.
 fn project() -> Result<PathBuf> {
     let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
     match benches.parent() {
         Some(project) if project.join("Cargo.toml").is_file() => Ok(project.to_owned()),
         _ => bail!(
-            "the sources of this project are no longer in {}: say with --import which folder to import",
+            "the sources of this project are no longer in {}: use --import to choose a folder",
             benches.display()
         ),
     }
@@ -276,17 +211,6 @@ fn project() -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        for (typed, bytes) in [("1", 4096), ("64M", 64 << 20), ("2 GiB", 2 << 30)] {
-            let typed = typed.to_owned();
-            assert_eq!(size(&typed), Ok(Size { bytes, typed }));
-        }
-        for wrong in ["", "0", "M", "-1", "1X", "99999999999T"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn an_import_folder_adds_the_import() {
@@ -299,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_say_what_to_leave_out() {
+    fn an_error_about_contradictions_names_the_option_to_leave_out() {
         let said = |args: &[&str]| {
             let args = Args::parse_from([&["compare"], args].concat());
             args.contradiction()

@@ -1,8 +1,8 @@
 //! The comparison: every workload with every lock and number of threads, in interleaved rounds.
 //!
-//! A *cell* is a workload, a lock and a number of threads. The rounds of the locks take turns, and
-//! each round begins with another lock, so that whatever else the machine does hits all locks
-//! alike. Each round opens the volume anew, which recovers it; so all locks use the same memory.
+//! A *cell* is a workload, a lock and a number of threads. The locks take turns, and each round
+//! begins with a different lock, so that other load on the machine affects all locks equally. Each
+//! round reopens and recovers the volume, so all locks use the same memory.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use walkdir::DirEntry;
 
 use crate::cli::Plan;
 use crate::import::{self, Progress, Tree};
-use crate::load::{Others, Watch};
+use crate::load::{LoadWatch, Others};
 use crate::locks::{self, BASELINE, Make, Task};
 use crate::measure::{self, Round, median};
 use crate::report;
@@ -26,64 +26,65 @@ use crate::workloads::{self, IMPORT, PAGES_APART, SHARED_FILE, SharedFile};
 /// Rounds of each cell on the shared file.
 pub const ROUNDS: usize = 7;
 
-/// The most rounds of an import; a large folder has fewer, as many as fit the time, at least one.
-pub const MOST_IMPORTS: usize = 21;
+/// The most rounds of an import. A large folder gets as many as fit the time, but at least one.
+pub const MAX_IMPORTS: usize = 21;
 
-/// A cell, measured.
+/// The result for a cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The workload's name.
     pub workload: &'static str,
     /// The lock's name.
     pub lock: &'static str,
-    /// How many.
+    /// The number of threads.
     pub threads: usize,
-    /// Operations a second of all threads together: the median of the rounds.
+    /// Operations per second of all threads together: the median of the rounds.
     pub ops_per_s: f64,
-    /// Megabytes (10⁶) a second, likewise.
+    /// Megabytes (10⁶ bytes) per second of all threads together: the median of the rounds.
     pub mb_per_s: f64,
-    /// Half of the sampled operations of all rounds took at most so long, in nanoseconds.
+    /// The median latency of the sampled operations of all rounds, in nanoseconds.
     pub p50_ns: u64,
-    /// 99 of 100 of them.
+    /// The 99th percentile of these latencies.
     pub p99_ns: u64,
-    /// The longest of them.
+    /// The longest of these latencies.
     pub max_ns: u64,
-    /// `ops_per_s` divided by the baseline's, at the same number of threads; rounded to thousandths.
+    /// `ops_per_s` divided by the baseline's at the same number of threads, rounded to thousandths.
     /// `None` if the baseline was not measured.
     pub ratio: Option<f64>,
-    /// Operations a second of each round.
+    /// Operations per second of each round.
     pub rounds: Vec<f64>,
 }
 
 impl Row {
-    /// Whether the baseline is faster.
+    /// Returns whether the baseline is faster.
     pub fn is_loss(&self) -> bool {
         self.ratio.is_some_and(|ratio| ratio < 1.0)
     }
 }
 
-/// A whole run.
+/// The result of a whole run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// By workload, then threads, then lock.
+    /// The rows by workload, then threads, then lock.
     pub rows: Vec<Row>,
-    /// What and where the volume is.
+    /// A description of the volume and its location.
     pub volume: String,
-    /// What the import did, if there was one.
+    /// A summary of the import, if there was one.
     pub imported: Option<String>,
-    /// What each cell was measured for.
+    /// The seconds for which each cell was measured.
     pub seconds: f64,
-    /// What else ran.
+    /// The load caused by other programs.
     pub others: Others,
 }
 
-/// Runs everything that is planned. `bar` counts the rounds; `say` tells what is known before.
+/// Runs everything that is planned. `bar` counts the rounds; `say` receives messages before they
+/// start.
 ///
 /// # Errors
-/// The folder cannot be read; the volume cannot be made, opened, or is full; something read back is
-/// not what was written.
+/// The folder cannot be read, or the volume cannot be created or opened or is full. Also if data
+/// read back differs from the data written.
 pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome> {
-    let watch = Watch::start();
+    let watch = LoadWatch::start();
     let tree = if plan.workloads.contains(&IMPORT) {
         Some(read_tree(plan)?)
     } else {
@@ -105,7 +106,7 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
         Some(path) => Volume::at(path, plan.size.as_ref(), &needs)?,
         None => Volume::temporary(plan.size.as_ref(), &needs)?,
     };
-    say(&format!("volume: {}", volume.told()));
+    say(&format!("volume: {}", volume.description()));
     volume.check_largest_file(&needs)?;
     let left_behind = volume.clean()?;
     if left_behind > 0 {
@@ -134,7 +135,7 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
     rows.sort_by_key(order);
     Ok(Outcome {
         rows,
-        volume: volume.told().to_owned(),
+        volume: volume.description().to_owned(),
         imported,
         seconds: plan.seconds,
         others: watch.others(),
@@ -149,7 +150,7 @@ fn read_tree(plan: &Plan) -> Result<Tree> {
     let leave_out = |entry: &DirEntry| {
         let name = entry.file_name();
         let of_tools = name == ".git" || (name == "target" && entry.depth() == 1);
-        // The volume may lie in the folder: it does not fit into itself.
+        // The volume may lie in the folder. It cannot contain itself.
         let is_volume = volume.is_some() && entry.metadata().ok().map(id) == volume;
         (plan.import_project && of_tools) || is_volume
     };
@@ -157,7 +158,8 @@ fn read_tree(plan: &Plan) -> Result<Tree> {
     Tree::read(&plan.import, longest, leave_out)
 }
 
-/// What the runs need of a volume, with a margin for what is overwritten and not yet free.
+/// Returns what the runs need of a volume, with a margin for pages that were replaced and are not
+/// yet free.
 fn needs(tree: Option<&Tree>, slots: usize) -> Needs {
     let shared = slots as u64 * PAGES_APART;
     let (bytes, files, largest) = tree.map_or((0, 0, 0), |tree| {
@@ -169,7 +171,7 @@ fn needs(tree: Option<&Tree>, slots: usize) -> Needs {
     });
     let content = shared.saturating_add(bytes);
     let margin = (8 << 20) + content / 8 + files * 256;
-    // What no disk has is as good as more.
+    // Cap the size: no disk is that large.
     let bytes = content.saturating_add(margin).min(1 << 62);
     Needs {
         bytes: bytes.next_multiple_of(1 << 20),
@@ -178,7 +180,7 @@ fn needs(tree: Option<&Tree>, slots: usize) -> Needs {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a> {
     plan: &'a Plan,
     volume: &'a Volume,
@@ -212,10 +214,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Imports, and returns a sentence about it.
+    /// Runs the imports and returns a one-sentence summary.
     fn import_all(&mut self, tree: &Tree, needs: &Needs) -> Result<String> {
         for &threads in &self.plan.threads {
-            self.interleaved(IMPORT, threads, MOST_IMPORTS, |lock, volume| {
+            self.interleaved(IMPORT, threads, MAX_IMPORTS, |lock, volume| {
                 let task = ImportRound {
                     tree,
                     volume,
@@ -234,8 +236,8 @@ impl Run<'_> {
         ))
     }
 
-    /// Measures one workload at one number of threads under all locks, in at most `rounds` rounds,
-    /// and no longer than planned.
+    /// Measures one workload at one number of threads under all locks, in at most `rounds` rounds
+    /// and within the planned time.
     fn interleaved(
         &mut self,
         workload: &'static str,
@@ -245,8 +247,9 @@ impl Run<'_> {
     ) -> Result<()> {
         let locks = &self.plan.locks;
         self.bar
-            .set_message(format!("{workload}, {}", report::threads_told(threads)));
-        // A round of the shared file lasts as long as planned: the limit never ends those.
+            .set_message(format!("{workload}, {}", report::thread_count(threads)));
+        // A round on the shared file lasts exactly as planned, so this limit never cuts such rounds
+        // short.
         let limit = Duration::from_secs_f64(self.plan.seconds * locks.len() as f64);
         let is_import = workload == IMPORT;
         let mut done: Vec<Vec<Round>> = vec![Vec::new(); locks.len()];
@@ -259,7 +262,7 @@ impl Run<'_> {
                     format!(
                         "{workload} under {}, {}",
                         locks[lock],
-                        report::threads_told(threads)
+                        report::thread_count(threads)
                     )
                 })?;
                 done[lock].push(measured);
@@ -335,7 +338,7 @@ impl Task for SharedFileRound<'_> {
     }
 }
 
-/// An import, recovered and verified.
+/// A round of importing, recovering, and verifying.
 struct ImportRound<'a> {
     tree: &'a Tree,
     volume: &'a Volume,
@@ -359,7 +362,7 @@ impl Task for ImportRound<'_> {
                 &|_, _| (),
             )
         });
-        // Nothing was closed in an orderly way: there is nothing to close. So this is as after a crash.
+        // The volume has no shutdown, so this is equivalent to a crash.
         match imported {
             Ok(round) => {
                 let volume = self.volume.open(make)?;
@@ -373,9 +376,10 @@ impl Task for ImportRound<'_> {
 }
 
 impl ImportRound<'_> {
-    /// The error, with what was committed before it, after a look whether that is there.
+    /// Extends the error with a statement of what was committed before it, after verifying those
+    /// files.
     fn stopped(&self, error: anyhow::Error, prefix: &str, progress: &Progress) -> anyhow::Error {
-        // By a lock that can be made: perhaps it was the lock that failed.
+        // Use a lock that can always be created, as the lock may have caused the failure.
         let verified = self
             .volume
             .open_plain()
@@ -386,12 +390,12 @@ impl ImportRound<'_> {
         };
         let files = progress.files_committed();
         let kept = if self.volume.is_temporary() {
-            "the volume was temporary, --volume makes one that stays".to_owned()
+            "the volume was temporary; use --volume to keep one".to_owned()
         } else {
             format!("they are in the volume under {prefix} until the next run")
         };
         error.context(format!(
-            "stopped; {files} files and {bytes} bytes were committed before, recovered, and verified ({kept})"
+            "stopped; before that, {files} files and {bytes} bytes were committed, recovered and verified ({kept})"
         ))
     }
 }

@@ -1,7 +1,10 @@
-//! Every write and every flush of a run fails once: what journals and logs, ours and others', do then. `cargo compare failures`.
+//! Fails every write and every flush of a run once, and reports how our journals and logs and those
+//! of other projects react: `cargo compare failures`.
 //!
-//! Eight threads append numbered records and note what is acknowledged; one [plan](plan::Plan) of failure a run, in a [child], over a [medium] that
-//! knows what a power cut would leave. That is read by another child. A record that was acknowledged and is not there is a *false acknowledgement*.
+//! Eight threads append numbered records and note which ones are acknowledged. Each run follows one
+//! [`FailurePlan`]. It takes place in a [child] process, on a [medium] that knows what a power cut
+//! would leave. Another child then reads what is left. A record that was
+//! acknowledged but is missing is a *false acknowledgement*.
 
 pub mod args;
 pub mod child;
@@ -20,28 +23,30 @@ use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 use parking_lot::Mutex;
 
-use contestants::{Contestant, Maker};
-use plan::Plan;
+use contestants::{FailureContestant, Maker};
+use plan::FailurePlan;
 use rows::Row;
-use trial::{Conditions, Outcome, trial};
+use trial::{Conditions, TrialOutcome, trial};
 
-/// What is to be run.
-pub struct Task {
-    /// Whom, in the order of the table.
-    pub contestants: Vec<Contestant>,
-    /// Only this plan (`None` within: no failure), so many times; otherwise all, each once.
-    pub only: Option<(Option<Plan>, u32)>,
-    /// How.
+/// The trials to run.
+pub struct Trials {
+    /// The contestants, in table order.
+    pub contestants: Vec<FailureContestant>,
+    /// Run only this plan (an inner `None`: no failure), this many times. Otherwise run every plan
+    /// once.
+    pub only: Option<(Option<FailurePlan>, u32)>,
+    /// The conditions of each trial.
     pub conditions: Conditions,
-    /// Trials at once.
+    /// The number of concurrent trials.
     pub jobs: usize,
 }
 
 /// Runs all plans for all contestants.
 ///
 /// # Errors
-/// A child cannot be run; a contestant of others is not clean even without a failure, so that nothing could be said about failures.
-pub fn run(task: &Task, bar: &ProgressBar) -> Result<Vec<Row>> {
+/// A child cannot be run. Also if a contestant of another project is not clean even without a
+/// failure, because its results would then be meaningless.
+pub fn run(task: &Trials, bar: &ProgressBar) -> Result<Vec<Row>> {
     let mut plans = Vec::new();
     for contestant in &task.contestants {
         plans.push(plans_of(contestant, task)?);
@@ -56,8 +61,8 @@ pub fn run(task: &Task, bar: &ProgressBar) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The plans for a contestant. How many there are is known after a run without a failure.
-fn plans_of(contestant: &Contestant, task: &Task) -> Result<Vec<Option<Plan>>> {
+/// Returns the plans for a contestant. Their number is known after a run without a failure.
+fn plans_of(contestant: &FailureContestant, task: &Trials) -> Result<Vec<Option<FailurePlan>>> {
     if let Some((plan, times)) = task.only {
         return Ok(vec![plan; times as usize]);
     }
@@ -67,21 +72,21 @@ fn plans_of(contestant: &Contestant, task: &Task) -> Result<Vec<Option<Plan>>> {
     let is_whole = smooth.acknowledged.len() as u32 == all && smooth.told.is_empty();
     ensure!(
         is_whole && smooth.is_clean(),
-        "{name} is not clean without any failure, so that nothing can be said about failures: see --contestant {name} --plan none"
+        "{name} is not clean even without a failure, so its results would be meaningless: investigate with --contestant {name} --plan none"
     );
     let (writes, flushes) = smooth.counts.unwrap_or_default();
-    let plans = Plan::all(writes, flushes).into_iter().map(Some);
+    let plans = FailurePlan::all(writes, flushes).into_iter().map(Some);
     Ok(plans.collect())
 }
 
-/// All trials of a contestant, some at once.
+/// Runs all trials of a contestant, some of them concurrently.
 fn all(
-    contestant: &Contestant,
-    plans: &[Option<Plan>],
-    task: &Task,
+    contestant: &FailureContestant,
+    plans: &[Option<FailurePlan>],
+    task: &Trials,
     bar: &ProgressBar,
-) -> Result<Vec<Outcome>> {
-    // Relaxed: a number that no other has; the outcomes are handed over by the mutex.
+) -> Result<Vec<TrialOutcome>> {
+    // Relaxed: only hands out unique numbers; the mutex hands over the outcomes.
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::new());
     let work = || -> Result<()> {
@@ -110,7 +115,7 @@ fn all(
     Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
-/// The names of ours that are not clean, if any.
+/// Returns the names of our contestants that are not clean.
 pub fn failed(rows: &[Row]) -> Vec<&'static str> {
     let ours = rows.iter().filter(|row| row.maker != Maker::Others);
     ours.filter(|row| !row.is_clean())

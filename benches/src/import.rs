@@ -1,11 +1,11 @@
-//! The import of a folder: many threads write a real tree of files into a volume.
+//! The import of a folder: many threads write a real file tree into a volume.
 //!
-//! The threads take work from one queue, in the order of the names: a file that is larger than
-//! [`CHUNK`] is several pieces of work, so several threads write it at once. Each notes the CRC32C
-//! of what it read on disk; [`verify`] reads everything back and compares.
+//! The threads take work from one queue, sorted by file name. A file larger than [`CHUNK`] is split
+//! into several pieces of work, so several threads write it concurrently. Each thread records the
+//! CRC32C of what it read from disk; [`verify()`] reads everything back and compares.
 //!
-//! The latency of an operation is that of the volume's part, one creation or one write. The time
-//! that reading the folder takes counts in the throughput only.
+//! The latency of an operation covers only the volume's part: one creation or one write. The time
+//! to read the folder counts only towards throughput.
 
 mod tree;
 mod verify;
@@ -26,29 +26,29 @@ use spanlock_range_lock::RawRangeLock;
 
 use crate::measure::{self, Latencies, Round};
 
-/// Bytes that one write takes; the last of a file takes what is left.
+/// Bytes per write. The last write of a file takes the remainder.
 pub const CHUNK: u64 = 64 << 10;
 
-/// Called with a file's place in the tree and a chunk's in the file when that chunk's write has
-/// returned; for an empty file with chunk 0, when its creation has.
+/// Called after a chunk's write has returned, with the file's index in the tree and the chunk's
+/// index in the file. For an empty file it is called with chunk 0 after the creation.
 pub type OnCommitted<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
-/// What an import has written so far, and the checksums of what it read.
+/// The progress of an import, and the checksums of the data it read.
 pub struct Progress {
     files: Vec<FileProgress>,
 }
 
-/// One file's.
+/// The progress of one file.
 struct FileProgress {
-    /// The CRC32C of each chunk, and whether it is committed.
+    /// The CRC32C of each chunk, and whether the chunk is committed.
     chunks: Vec<(AtomicU32, AtomicBool)>,
     created: AtomicBool,
-    /// Chunks that are not committed yet; a file without any counts one, its creation.
+    /// Chunks not committed yet. For an empty file it starts at 1, for its creation.
     left: AtomicUsize,
 }
 
 impl Progress {
-    /// Nothing of `tree` is written yet.
+    /// Returns the progress of an import of `tree` that has not started.
     pub fn new(tree: &Tree) -> Self {
         let file = |source: &Source| FileProgress {
             chunks: (0..source.chunks()).map(|_| Default::default()).collect(),
@@ -60,20 +60,20 @@ impl Progress {
         }
     }
 
-    /// How many files are committed whole.
+    /// Returns the number of files that are committed completely.
     pub fn files_committed(&self) -> usize {
-        // Relaxed: asked when the threads have ended.
+        // Relaxed: read only after the threads have ended.
         let whole = |file: &&FileProgress| file.left.load(Ordering::Relaxed) == 0;
         self.files.iter().filter(whole).count()
     }
 }
 
-/// Imports `tree` into `volume`, under names that begin with `prefix`. On success everything is
+/// Imports `tree` into `volume`, prefixing all names with `prefix`. On success everything is
 /// committed; on failure `progress` tells what is.
 ///
 /// # Errors
-/// A file cannot be read, or is shorter than it was; the volume is full; a lock cannot be made; a thread
-/// cannot be started.
+/// A file cannot be read or has become shorter; the volume is full; a lock cannot be created; or a
+/// thread cannot be started.
 pub fn import<L: RawRangeLock + 'static>(
     tree: &Tree,
     volume: &FileCore<MappedFile, L>,
@@ -127,32 +127,33 @@ pub fn import<L: RawRangeLock + 'static>(
     })
 }
 
-/// What the threads of an import share.
+/// The state shared by the threads of an import.
 struct Import<'a, L: RawRangeLock> {
     tree: &'a Tree,
     volume: &'a FileCore<MappedFile, L>,
     prefix: &'a str,
     progress: &'a Progress,
     on_committed: OnCommitted<'a>,
-    /// The files in the volume, `None` if one could not be created; whoever comes first creates.
+    /// The files in the volume, `None` if one could not be created. The first thread to need a file
+    /// creates it.
     open: Vec<OnceLock<Option<File<MappedFile, L>>>>,
     /// The next piece of work.
     next: AtomicUsize,
-    /// The first failure; the threads stop when there is one.
+    /// The first failure. The threads stop once there is one.
     failed: Mutex<Option<anyhow::Error>>,
 }
 
-/// What a thread keeps from one piece of work to the next.
+/// The state that a thread keeps between pieces of work.
 struct Worker {
     ops: u64,
     latencies: Latencies,
     buffer: Vec<u8>,
-    /// The file on disk that it read last, by its place in the tree.
+    /// The disk file that the thread read last, and its index in the tree.
     reading: Option<(usize, DiskFile)>,
 }
 
 impl<L: RawRangeLock + 'static> Import<'_, L> {
-    /// A thread's part: how many operations it did, and how long they took.
+    /// Runs one thread's share of the work. Returns its number of operations and their latencies.
     fn work(&self, worker: usize, threads: usize) -> (u64, Latencies) {
         measure::pin(worker, threads);
         let mut state = Worker {
@@ -162,7 +163,7 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
             reading: None,
         };
         while !self.has_failed() {
-            // Relaxed: each number goes to one thread; nothing else is learnt from it.
+            // Relaxed: only hands out unique numbers.
             let piece = self.next.fetch_add(1, Ordering::Relaxed);
             let Some((file, chunk)) = self.tree.piece(piece) else {
                 break;
@@ -174,7 +175,7 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
         (state.ops, state.latencies)
     }
 
-    /// Writes one chunk of a file, after creating it if nobody has.
+    /// Writes one chunk of a file, creating the file first if needed.
     fn write(&self, file: usize, chunk: usize, worker: &mut Worker) -> Result<()> {
         let (source, progress) = (&self.tree.files[file], &self.progress.files[file]);
         let range = source.chunk(chunk);
@@ -186,12 +187,12 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
             };
             on_disk.read_exact_at(content, range.start).map_err(|error| match error.kind() {
                 std::io::ErrorKind::UnexpectedEof => anyhow!(
-                    "it is shorter than the {} bytes that it had when the run began: leave the folder as it is while it is imported",
+                    "it has become shorter than the {} bytes it had when the run began: do not change the folder during the import",
                     source.size
                 ),
                 _ => error.into(),
             })?;
-            // Relaxed: read when the threads have ended.
+            // Relaxed: read only after the threads have ended.
             let checksum = crc32c::crc32c(content);
             progress.chunks[chunk].0.store(checksum, Ordering::Relaxed);
         }
@@ -204,10 +205,10 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
             created
         });
         let Some(created) = created else {
-            // Whoever tried has told why.
+            // The thread that tried to create the file has reported the error.
             return Ok(());
         };
-        // Relaxed, both: as above.
+        // Relaxed, both: read only after the threads have ended.
         progress.created.store(true, Ordering::Relaxed);
         if !content.is_empty() {
             let started = Instant::now();
@@ -216,13 +217,13 @@ impl<L: RawRangeLock + 'static> Import<'_, L> {
             worker.ops += 1;
             progress.chunks[chunk].1.store(true, Ordering::Relaxed);
         }
-        // Relaxed: as above.
+        // Relaxed: read only after the threads have ended.
         progress.left.fetch_sub(1, Ordering::Relaxed);
         (self.on_committed)(file, chunk);
         Ok(())
     }
 
-    /// Creates a file in the volume; if that fails, so has the import.
+    /// Creates a file in the volume. If that fails, the import fails.
     fn create(&self, source: &Source) -> Option<File<MappedFile, L>> {
         let name = format!("{}{}", self.prefix, source.name);
         let created = self.volume.create(&name);

@@ -1,15 +1,18 @@
-//! Journals and logs, ours and others', on the same flushes: `cargo compare journal`.
+//! Journals and logs, our own and those of other projects, on the same flushes: `cargo compare
+//! journal`.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `args.rs` | the arguments |
-//! | `devices.rs`, `meter.rs`, `over.rs` | where files lie; flushes that are counted, timed, and modelled; what is put under a file of ours |
-//! | `calls.rs` | how others' flushes are seen |
-//! | `peers.rs` | what others make |
-//! | `contestants.rs` | everybody, behind one trait |
+//! | `devices.rs` | where files are stored |
+//! | `meter.rs` | flushes that are counted, timed, and modelled |
+//! | `over.rs` | the layer beneath our files |
+//! | `calls.rs` | how the flushes of other projects' code are intercepted |
+//! | `peers.rs` | the logs of other projects |
+//! | `contestants.rs` | all contestants, behind one trait |
 //! | `load.rs` | threads that commit, wait and think |
 //! | `thesis.rs` | the patterns of the thesis, and its figures |
-//! | `rows.rs`, `targets.rs` | what comes out |
+//! | `rows.rs`, `targets.rs` | the results |
 //! | `run.rs` | a whole run |
 
 pub mod args;

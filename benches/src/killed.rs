@@ -1,70 +1,70 @@
-//! What a child that is going to be killed tells its parent, line by line: between `import-child` and
-//! `tests/kill`.
+//! The lines that a child writes before it is killed, as read by `tests/kill` from `import-child`.
 //!
-//! A line is one `write` to a pipe, shorter than the pipe takes in one piece: it is there as a whole or not at
-//! all, and the lines of all threads have one order. A thread that tells before it begins and after
-//! something has returned so tells an interval that holds the truth.
+//! Each line is one `write` to a pipe, shorter than the pipe's atomic size. So a line arrives whole
+//! or not at all, and the lines of all threads are totally ordered. A thread reports before an
+//! operation starts and after it has returned; the operation took effect between the two lines.
 
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// Bytes that each page of an overwrite has.
+/// Bytes per page.
 pub const PAGE: usize = 4096;
 
-/// The files that are overwritten again and again; all others are imported.
+/// The files that are overwritten repeatedly. All other files are imported.
 pub const HOT_FILES: [&str; 2] = ["hot/0", "hot/1"];
 
-/// Pages of each of them.
+/// The number of pages in each of these files.
 pub const HOT_PAGES: u64 = 48;
 
-/// A line of the child.
+/// A line written by the child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// The volume is open, the work begins.
+    /// The volume is open and the work begins.
     Begin,
-    /// The removal of this file, by its name in the volume, has returned.
+    /// The removal of this file, given by its name in the volume, has returned.
     Removed(String),
     /// The write of a chunk has returned.
     Imported {
-        /// Which chunk.
+        /// The chunk's index.
         chunk: usize,
-        /// Of which file, by its name in the folder.
+        /// The file's name in the folder.
         file: String,
     },
     /// A write is about to begin.
     Writing(Overwrite),
     /// The write with this seed has returned.
     Wrote(u64),
-    /// So many logs were compacted since the volume was opened.
+    /// The number of logs compacted since the volume was opened.
     Compactions(u64),
-    /// The import is done.
+    /// The import is complete.
     End,
 }
 
 /// A write of whole pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overwrite {
-    /// From here the bytes follow; no two writes have the same, none has 0.
+    /// Determines the bytes of the write. It is unique and never 0.
     pub seed: u64,
-    /// Which pages, counted from the file's start.
+    /// The pages, counted from the start of the file.
     pub pages: Range<u64>,
     /// The file's name in the volume.
     pub file: String,
 }
 
 impl Overwrite {
-    /// All bytes of the write.
+    /// Returns all bytes of the write.
     pub fn content(&self) -> Vec<u8> {
         let pages = self.pages.clone().map(|page| page_of(self.seed, page));
         pages.collect::<Vec<_>>().concat()
     }
 }
 
-/// What page `page` holds after the write with `seed`: a block of 64 bytes again and again, which begins with
-/// seed and page, and has six words that follow from them. Seed 0 stands for no write: zeros.
+/// Returns the content of page `page` after the write with `seed`. It repeats a 64-byte block that
+/// consists of the seed, the page, and six words derived from them. Seed 0 stands for a page that
+/// was never written, which is zero.
 ///
-/// Cheap, so that the child spends its time in writes.
+/// This is cheap, so that the child spends its time in writes.
 pub fn page_of(seed: u64, page: u64) -> Vec<u8> {
     if seed == 0 {
         return vec![0; PAGE];
@@ -78,7 +78,7 @@ pub fn page_of(seed: u64, page: u64) -> Vec<u8> {
     block.repeat(PAGE / block.len())
 }
 
-/// A number that is as good as random, and another for each `state` (SplitMix64).
+/// Returns a pseudorandom number, distinct for each `state` (SplitMix64).
 pub fn next(state: u64) -> u64 {
     let mut mixed = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -132,7 +132,7 @@ impl FromStr for Line {
             "end" => Some(Line::End),
             _ => None,
         };
-        read().ok_or_else(|| format!("no line of the child: {line:?}"))
+        read().ok_or_else(|| format!("not a line of the child: {line:?}"))
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_as_they_were_written() {
+    fn a_displayed_line_parses_to_itself() {
         let file = "a folder/a file".to_owned();
         let overwrite = Overwrite {
             seed: u64::MAX,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_begin_with_their_seed_and_differ() {
+    fn a_page_starts_with_its_seed_and_pages_differ() {
         assert_eq!(page_of(0, 1), [0; PAGE]);
         let (one, other) = (page_of(9, 0), page_of(9, 1));
         assert!(one.len() == PAGE && one[..8] == 9_u64.to_le_bytes() && one[..8] == other[..8]);

@@ -1,24 +1,26 @@
-//! What else the machine does during a run: figures are worth something on an idle one only.
+//! The load that other programs put on the machine during a run. Figures are only meaningful on an
+//! idle machine.
 
 use std::fmt;
 use std::fs;
 
-/// The share of cores from which figures are not to be trusted.
+/// The share of the machine's processor time above which figures are not reliable.
 const TOO_MUCH: f64 = 0.05;
 
-/// Processor time since the system was started, in its clock ticks.
+/// Processor time since the system started, in clock ticks.
 #[derive(Clone, Copy, Debug)]
 struct Ticks {
-    /// All cores, whether they had something to do or not.
+    /// All cores, including idle time.
     all: u64,
-    /// Programs' own, and what the machine itself was not given. Not the kernel's: writing files for this process is work of its threads.
+    /// Time spent by programs, and time stolen by the hypervisor. Kernel time is excluded, because
+    /// writing files for this process happens in kernel threads.
     programs: u64,
-    /// This process', likewise.
+    /// The same for this process.
     own: u64,
 }
 
 impl Ticks {
-    /// `None` where `/proc` is not as on Linux.
+    /// Reads the current values; `None` if `/proc` is not as on Linux.
     fn now() -> Option<Ticks> {
         let system = fs::read_to_string("/proc/stat").ok()?;
         let own = fs::read_to_string("/proc/self/stat").ok()?;
@@ -30,7 +32,8 @@ impl Ticks {
         let fields = system.lines().next()?.split_whitespace().skip(1).take(8);
         let fields: Vec<u64> = fields.map(|it| it.parse().ok()).collect::<Option<_>>()?;
         let all: u64 = fields.iter().sum();
-        // The process's name is in parentheses, and may hold anything; utime is the 12th field behind it.
+        // The process's name is in parentheses and may contain anything. `utime` is the 12th field
+        // after it.
         let (_, own) = own.rsplit_once(')')?;
         let own = own.split_whitespace().nth(11)?.parse().ok()?;
         Some(Ticks {
@@ -41,17 +44,17 @@ impl Ticks {
     }
 }
 
-/// Watches from its making on.
+/// Measures other programs' load from its creation on.
 #[derive(Clone, Copy, Debug)]
-pub struct Watch(Option<Ticks>);
+pub struct LoadWatch(Option<Ticks>);
 
-impl Watch {
-    /// Begins to watch.
+impl LoadWatch {
+    /// Starts measuring.
     pub fn start() -> Self {
-        Watch(Ticks::now())
+        LoadWatch(Ticks::now())
     }
 
-    /// What others did since.
+    /// Returns the load of other programs since the start.
     pub fn others(self) -> Others {
         Others(self.0.zip(Ticks::now()).and_then(|(from, to)| {
             let all = to.all.checked_sub(from.all).filter(|&it| it > 0)?;
@@ -62,12 +65,12 @@ impl Watch {
     }
 }
 
-/// The share of the machine's processor time that went to others; `None` if it is not known.
+/// The share of the machine's processor time used by other programs; `None` if unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Others(Option<f64>);
 
 impl Others {
-    /// Whether the figures suffer from it.
+    /// Returns whether the load is high enough to distort the figures.
     pub fn too_much(self) -> bool {
         self.0.is_some_and(|share| share > TOO_MUCH)
     }
@@ -76,17 +79,17 @@ impl Others {
 impl fmt::Display for Others {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            None => write!(f, "what else ran meanwhile is not known"),
+            None => write!(f, "the load of other programs during the run is unknown"),
             Some(share) => {
                 let percent = share * 100.0;
                 write!(
                     f,
-                    "other programs took {percent:.0} % of the machine's processor time meanwhile"
+                    "other programs took {percent:.0} % of the machine's processor time during the run"
                 )?;
                 if self.too_much() {
                     write!(
                         f,
-                        ": do not trust these figures, run it again on an idle machine"
+                        ": do not trust these figures; repeat the run on an idle machine"
                     )?;
                 }
                 Ok(())
@@ -110,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn much_is_told() {
+    fn a_high_load_is_reported() {
         assert!(!Others(Some(0.01)).too_much() && !Others(None).too_much());
         let told = Others(Some(0.4)).to_string();
         assert!(told.starts_with("other programs took 40 %") && told.contains("do not trust"));

@@ -1,9 +1,9 @@
-//! Every lock that is measured: one line each, and nowhere else.
+//! Every lock that is measured, each listed on one line here and nowhere else.
 //!
-//! All runs are compiled for each lock's own type, as in a program that has chosen one. So the list
-//! is visited by something generic, not stored.
+//! All code is compiled for each lock's concrete type, as in a program that uses a single lock.
+//! Therefore the list is visited by generic code and not stored.
 //!
-//! Some locks take memory in proportion to what they cover, so to make one can fail.
+//! Some locks take memory in proportion to their capacity, so creating one can fail.
 
 use std::fmt;
 
@@ -25,24 +25,24 @@ pub fn visit_all(visitor: &mut impl Visitor) {
     visitor.visit(Entry { name: "interval-tree", about: "a tree of exact ranges under one mutex, first come, first served", reach: u64::MAX, make: |_| Ok(IntervalLock::new()) });
 }
 
-/// A lock of the list.
+/// A lock in the list.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<L> {
-    /// As it is chosen and reported.
+    /// The name for selection and reports.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub about: &'static str,
-    /// The capacity in bytes up to which it is measured alone: 1 GiB for a lock that has memory for every
-    /// segment of its capacity, `u64::MAX` for others.
+    /// The largest capacity in bytes with which the lock is measured on its own. It is 1 GiB for a
+    /// lock that allocates memory for every segment of its capacity, and `u64::MAX` for others.
     pub reach: u64,
-    /// Makes one.
+    /// Creates a lock.
     pub make: Make<L>,
 }
 
-/// Makes a lock for positions below a capacity in bytes.
+/// Creates a lock for positions below a capacity in bytes.
 pub type Make<L> = fn(u64) -> Result<L, NoLock>;
 
-/// A lock could not be made: why.
+/// The reason that a lock could not be created.
 #[derive(Debug)]
 pub struct NoLock(String);
 
@@ -60,22 +60,22 @@ impl fmt::Display for NoLock {
 
 impl std::error::Error for NoLock {}
 
-/// What is done for each lock.
+/// An action for each lock.
 pub trait Visitor {
-    /// The next lock of the list.
+    /// Visits the next lock of the list.
     fn visit<L: RawRangeLock + 'static>(&mut self, entry: Entry<L>);
 }
 
-/// Something to do once, with one lock.
+/// An action to perform once with one lock.
 pub trait Task {
-    /// What comes of it.
+    /// The result of the action.
     type Output;
 
-    /// Does it, with the lock that `make` makes.
+    /// Performs the action with a lock created by `make`.
     fn run<L: RawRangeLock + 'static>(self, make: Make<L>) -> Self::Output;
 }
 
-/// The names of all locks, each with what it is.
+/// Returns the names of all locks, each with a description.
 pub fn all() -> Vec<(&'static str, &'static str)> {
     struct Names(Vec<(&'static str, &'static str)>);
     impl Visitor for Names {
@@ -91,7 +91,7 @@ pub fn all() -> Vec<(&'static str, &'static str)> {
 /// Runs `task` with the lock `name`.
 ///
 /// # Panics
-/// If no lock has this name: names come from [`all`].
+/// Panics if no lock has this name. Names come from [`all`].
 pub fn with<T: Task>(name: &str, task: T) -> T::Output {
     struct Select<'n, T: Task> {
         name: &'n str,

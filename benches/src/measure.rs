@@ -9,41 +9,41 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use rustix::thread::CpuSet;
 
-/// One operation of so many is timed by itself: reading the clock costs about 40 ns. Odd, so that
-/// the operations of a mix, whose pattern repeats after four, are all sampled alike.
+/// One operation in this many is timed, because reading the clock costs about 40 ns. The number is
+/// odd so that the four-operation pattern of a mix is sampled evenly.
 pub const SAMPLE_EVERY: u32 = 17;
 
-/// Nanoseconds, up to a minute, to three digits.
+/// Latencies in nanoseconds, up to a minute, with three significant digits.
 pub type Latencies = Histogram<u64>;
 
-/// An empty histogram.
+/// Returns an empty histogram.
 pub fn latencies() -> Latencies {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("constant bounds that are in order")
 }
 
-/// Notes a latency.
+/// Records a latency.
 pub fn record(latencies: &mut Latencies, took: Duration) {
     latencies.saturating_record(took.as_nanos() as u64);
 }
 
-/// What a lock did in one round.
+/// The result of a lock in one round.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// Operations a second, of all threads together.
+    /// Operations per second of all threads together.
     pub ops_per_s: f64,
-    /// Bytes read and written a second, of all threads together.
+    /// Bytes read and written per second by all threads together.
     pub bytes_per_s: f64,
-    /// Of single operations.
+    /// Latencies of single operations.
     pub latencies: Latencies,
 }
 
-/// The cores that this process may use.
+/// Returns the number of cores that this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Binds this thread to a core of its own: the `worker`th that the process may use, if there are at
-/// least `workers`. Otherwise it does nothing.
+/// Binds this thread to a core of its own, the `worker`th that the process may use. Does nothing if
+/// the process may use fewer than `workers` cores.
 pub fn pin(worker: usize, workers: usize) {
     let allowed = allowed();
     if workers <= allowed.len() {
@@ -51,7 +51,7 @@ pub fn pin(worker: usize, workers: usize) {
     }
 }
 
-/// Binds this thread, and those that it will start, to the first `cores` cores that it may use.
+/// Binds this thread, and the threads it starts, to the first `cores` cores that it may use.
 pub(crate) fn bind_to_first(cores: usize) {
     let allowed = allowed();
     if cores <= allowed.len() {
@@ -59,7 +59,7 @@ pub(crate) fn bind_to_first(cores: usize) {
     }
 }
 
-/// The cores that this thread may use.
+/// Returns the cores that this thread may use.
 fn allowed() -> Vec<usize> {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     (0..CpuSet::MAX_CPU)
@@ -72,7 +72,8 @@ fn bind(cores: &[usize]) {
     for &core in cores {
         set.set(core);
     }
-    // Refused, say in a container: then the scheduler chooses, which is no error.
+    // Binding may be refused, for example in a container. Then the scheduler chooses the cores,
+    // which is no error.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
@@ -80,14 +81,14 @@ const WARM_UP: u8 = 0;
 const MEASURE: u8 = 1;
 const STOP: u8 = 2;
 
-/// Runs an operation on `workers` threads for `duration`, after a tenth of it to warm up.
+/// Runs an operation on `workers` threads for `duration`, after a warm-up of a tenth of that time.
 ///
-/// `prepare` is called on each thread, with its number, and returns what the thread then does again
-/// and again. An operation handles `bytes_per_op` bytes.
+/// `prepare` is called on each thread with the thread's number and returns the operation that the
+/// thread then repeats. An operation handles `bytes_per_op` bytes.
 ///
 /// # Errors
-/// A thread cannot be started. The first error of an operation; its thread stops, the others go on to the
-/// end of the round.
+/// A thread cannot be started, or an operation fails. The first error is returned. The thread that
+/// failed stops; the others continue to the end of the round.
 pub fn timed<Op, E>(
     workers: usize,
     duration: Duration,
@@ -99,7 +100,8 @@ where
     E: Into<anyhow::Error> + Send,
 {
     let phase = AtomicU8::new(WARM_UP);
-    // The threads wait here until all of them are ready. Not a barrier: some may never come.
+    // The threads wait here until all of them are ready. A barrier would hang if a thread could not
+    // be started.
     let gate = RwLock::new(());
     let (ready, all_ready) = mpsc::channel();
     let work = |worker, ready: mpsc::Sender<()>| {
@@ -120,11 +122,11 @@ where
             .collect();
         drop(ready);
         if threads.is_ok() {
-            // Ends when each thread has dropped its sender.
+            // Returns once every thread has dropped its sender.
             let _ = all_ready.recv();
             drop(closed);
             std::thread::sleep(duration / 10);
-            // Relaxed, here and below: the threads learn a phase, and nothing else from it.
+            // Relaxed, here and below: the threads learn only the phase from it.
             phase.store(MEASURE, Ordering::Relaxed);
             std::thread::sleep(duration);
         }
@@ -149,7 +151,7 @@ where
 /// Starts thread number `worker`.
 ///
 /// # Errors
-/// The system refuses.
+/// The system refuses to start it.
 pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     worker: usize,
@@ -158,20 +160,20 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
     let started = std::thread::Builder::new().spawn_scoped(scope, work);
     started.with_context(|| {
         format!(
-            "thread {} cannot be started: give fewer --threads, if not --micro, or allow more of them",
+            "thread {} cannot be started: give fewer --threads (not with --micro), or raise the system's limits",
             worker + 1
         )
     })
 }
 
-/// What the thread returned; its panic, if it panicked.
+/// Returns the thread's result, or propagates its panic.
 pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// One thread's part: its operations a second, and how long those took that were timed.
+/// Runs one thread's share. Returns its operations per second and the sampled latencies.
 fn measure<E>(
     phase: &AtomicU8,
     op: &mut impl FnMut() -> Result<(), E>,
@@ -195,15 +197,15 @@ fn measure<E>(
         }
         ops += 1;
     }
-    // No operation at all: the thread did not run, on an overloaded machine.
+    // On an overloaded machine the thread may not have run at all.
     let elapsed = started.elapsed().max(Duration::from_nanos(1));
     Ok((ops as f64 / elapsed.as_secs_f64(), latencies))
 }
 
-/// The middle value; of an even number of values the mean of the two in the middle.
+/// Returns the median: the middle value, or the mean of the two middle values.
 ///
 /// # Panics
-/// If there is no value.
+/// Panics if `values` is empty.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -222,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians() {
+    fn the_median_is_the_middle_value_or_a_mean_of_two() {
         assert_eq!(median(&[3.0]), 3.0);
         assert_eq!(median(&[9.0, 1.0, 4.0]), 4.0);
         assert_eq!(median(&[9.0, 1.0, 4.0, 2.0]), 3.0);
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_the_round_with_it() {
+    fn an_error_of_an_operation_is_returned() {
         let failed = timed(2, Duration::from_millis(5), 1, |worker| {
             move || if worker == 1 { bail!("no") } else { Ok(()) }
         });

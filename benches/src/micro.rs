@@ -1,12 +1,14 @@
-//! Lock and unlock alone: every lock of the registry beside those that others make, in one process.
+//! Lock and unlock alone: every lock of the registry next to locks of other projects, in one
+//! process.
 //!
-//! A *row* is a case under a lock. The rows take turns, a sample of about a millisecond each, and each round begins with
-//! another, so that what else the machine does hits all alike. A row whose samples take longer sits
-//! rounds out, so that all rows are spread over the same time. What is reported is the median of the
-//! samples.
+//! A *row* is a case under a lock. The rows take turns, with a sample of about a millisecond each.
+//! Each round begins with a different row, so that other load on the machine affects all rows
+//! equally. A row with longer samples skips rounds, so that all rows are spread over the same time.
+//! The reported figure is the median of the samples.
 
 mod cases;
 mod contended;
+mod ranges;
 mod subjects;
 mod targets;
 
@@ -16,69 +18,70 @@ use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-pub use cases::{
-    CASES, Candidate, Case, Contestant, LARGEST, Runner, SEGMENT, SEGMENTS, candidates,
-};
+pub use cases::{CASES, Candidate, Case, MeasuredLock, Runner, candidates};
 pub use contended::{CONTENDED, CORES, Contended};
+pub use ranges::{LARGEST, SEGMENT, SEGMENTS};
 pub use targets::{Cell, Target};
 
-use crate::load::{Others, Watch};
+use crate::load::{LoadWatch, Others};
 use crate::measure;
 
 /// The lock that rows are compared with.
 pub const PEER: &str = "parking_lot";
 
-/// How long a sample is to take; one lock and unlock may take longer.
+/// The intended duration of a sample. A single lock and unlock may take longer.
 const SAMPLE: Duration = Duration::from_millis(1);
 
 /// Rounds of the contended cases.
 pub const ROUNDS: usize = 7;
 
-/// What is to be run.
+/// The measurements to perform.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Names of [`candidates`].
     pub locks: Vec<&'static str>,
-    /// For each row.
+    /// Seconds for each row.
     pub seconds: f64,
 }
 
-/// A case under a lock, measured.
+/// The result of a case under a lock.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The case's name.
     pub case: &'static str,
     /// The lock's name.
     pub lock: &'static str,
-    /// Nanoseconds of lock and unlock: the median of the samples. In contended cases nanoseconds for each hold
-    /// of all threads together.
+    /// Nanoseconds for lock and unlock: the median of the samples. In contended cases, the
+    /// nanoseconds per acquisition of all threads together.
     pub ns: f64,
     /// The shortest sample.
     pub min_ns: f64,
-    /// A quarter of the samples took at most so long.
+    /// The first quartile of the samples.
     pub q1_ns: f64,
-    /// Three quarters of the samples took at most so long.
+    /// The third quartile of the samples.
     pub q3_ns: f64,
-    /// How many there are.
+    /// The number of samples.
     pub samples: usize,
-    /// Bytes that are taken and given back: of the full range, the lock's capacity.
+    /// The length in bytes of the range that is locked. For the full range it is the lock's
+    /// capacity.
     pub bytes: u64,
-    /// `ns` divided by parking_lot's: in the same case, or if it has no part there, of one segment against its write.
-    /// `None` for others, and if parking_lot was not measured.
+    /// `ns` divided by parking_lot's in the same case. If parking_lot cannot run the case, it is
+    /// divided by parking_lot's write of one segment. `None` in other cases, or if parking_lot was
+    /// not measured.
     pub ratio: Option<f64>,
-    /// What this row is to reach.
+    /// The targets of this row.
     pub targets: Vec<Target>,
 }
 
 impl Row {
-    /// Whether parking_lot is faster.
+    /// Returns whether parking_lot is faster.
     pub fn is_loss(&self) -> bool {
         self.ratio.is_some_and(|ratio| ratio > 1.0)
     }
 
     fn new(case: &'static str, lock: &'static str, bytes: u64, mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
-        // Between two samples where there is none.
+        // Interpolates if the position lies between two samples.
         let at = |share: f64| {
             let place = (samples.len() - 1) as f64 * share;
             let (below, above) = (place.floor() as usize, place.ceil() as usize);
@@ -104,40 +107,40 @@ impl Row {
     }
 }
 
-/// A row that there is not.
+/// A row that could not be measured.
 #[derive(Clone, Debug)]
 pub struct Absent {
-    /// Which.
+    /// The row's case and lock.
     pub cell: Cell,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A whole run.
+/// The result of a whole run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// By case, then lock.
+    /// The rows by case, then lock.
     pub rows: Vec<Row>,
-    /// What a lock has no part in.
+    /// The rows that could not be measured.
     pub absent: Vec<Absent>,
-    /// What is to be reached, and what is.
+    /// The targets, with verdicts.
     pub targets: Vec<Target>,
     /// The locks of the registry that were measured.
     pub ours: Vec<&'static str>,
-    /// What each row was measured for.
+    /// The seconds for which each row was measured.
     pub seconds: f64,
-    /// Cores of the contended cases.
+    /// The number of cores in contended cases.
     pub cores: usize,
-    /// What else ran.
+    /// The load caused by other programs.
     pub others: Others,
 }
 
-/// Runs everything that is planned. `bar` shows how far it is.
+/// Runs everything that is planned. `bar` shows the progress.
 ///
 /// # Errors
-/// No thread can be started; a lock let two in at once.
+/// No thread can be started, or a lock admitted two threads at once.
 pub fn run(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
-    let watch = Watch::start();
+    let watch = LoadWatch::start();
     let candidates: Vec<Candidate> = candidates()
         .into_iter()
         .filter(|it| plan.locks.contains(&it.name))
@@ -148,10 +151,11 @@ pub fn run(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
         rows: Vec::new(),
         absent: Vec::new(),
     };
-    bar.set_message("making locks");
-    // Here, because some have a part for each core that the thread has which makes them.
+    bar.set_message("creating locks");
+    // Some locks have per-core state for the thread that creates them, so create them on this
+    // thread.
     let locks = run.make_all(&candidates);
-    // A thread of its own, because it stays on one core.
+    // A separate thread, because it stays bound to one core.
     std::thread::scope(|scope| {
         let alone = measure::spawn(scope, 0, || {
             measure::bind_to_first(1);
@@ -184,7 +188,7 @@ pub fn run(plan: &Plan, bar: &ProgressBar) -> Result<Outcome> {
     })
 }
 
-/// Fills the ratios in.
+/// Fills in the ratios.
 fn compare(rows: &mut [Row]) {
     let peer = |case: &str| {
         let mut of_peer = rows.iter().filter(|row| row.lock == PEER);
@@ -203,7 +207,7 @@ fn compare(rows: &mut [Row]) {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a> {
     plan: &'a Plan,
     bar: &'a ProgressBar,
@@ -211,11 +215,11 @@ struct Run<'a> {
     absent: Vec<Absent>,
 }
 
-/// A lock for one row.
+/// A lock created for one row.
 struct Made {
     case: &'static Case,
     name: &'static str,
-    lock: Box<dyn Contestant>,
+    lock: Box<dyn MeasuredLock>,
 }
 
 /// A row that is being measured.
@@ -223,7 +227,7 @@ struct Sampled<'a> {
     cell: Cell,
     bytes: u64,
     runner: Runner<'a>,
-    /// Times in a sample.
+    /// Repetitions per sample.
     times: u64,
     spent: Duration,
     samples: Vec<f64>,
@@ -245,7 +249,7 @@ impl Run<'_> {
         }
         let seconds = Duration::from_secs_f64(self.plan.seconds);
         let rounds = seconds.div_duration_f64(SAMPLE).ceil() as u32;
-        // In samples, or as much time.
+        // The progress in samples. Contended rounds are converted by their duration.
         let contended = (candidates * CONTENDED.len()) as u64 * u64::from(rounds);
         let alone = all.len() as u64 * u64::from(rounds);
         self.bar.set_length(alone + contended);
@@ -254,7 +258,7 @@ impl Run<'_> {
             let count = all.len();
             for turn in 0..count {
                 let row = &mut all[(round as usize + turn) % count];
-                // What it has spent is less than its share of the rounds that are over; in the first, of all.
+                // A row takes a sample unless it has used more than its share of the rounds so far.
                 if row.spent <= seconds * round / rounds {
                     row.sample();
                 }
@@ -267,7 +271,7 @@ impl Run<'_> {
         self.rows.extend(rows);
     }
 
-    /// A lock of its own for each row, by case.
+    /// Creates a separate lock for each row, by case.
     fn make_all(&mut self, candidates: &[Candidate]) -> Vec<Made> {
         let mut made = Vec::new();
         for case in &CASES {
@@ -313,11 +317,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// For each lock nanoseconds a hold, of each round.
+    /// Returns, for each lock, the nanoseconds per acquisition in each round.
     fn contended_rounds(
         &self,
         case: Contended,
-        locks: &[(&'static str, Box<dyn Contestant>)],
+        locks: &[(&'static str, Box<dyn MeasuredLock>)],
     ) -> Result<Vec<Vec<f64>>> {
         let duration = Duration::from_secs_f64(self.plan.seconds / ROUNDS as f64);
         let mut samples = vec![Vec::new(); locks.len()];
@@ -328,7 +332,8 @@ impl Run<'_> {
                 let round = lock
                     .contended(case.threads, duration)
                     .with_context(|| format!("{} under {name}", case.name))?;
-                // No hold at all counts as one: the threads did not run, on an overloaded machine.
+                // On an overloaded machine the threads may not have run. Count no acquisition as
+                // one.
                 let least = 1.0 / duration.as_secs_f64();
                 samples[place].push(1e9 / round.ops_per_s.max(least));
                 self.bar
@@ -364,7 +369,7 @@ impl<'a> Sampled<'a> {
     }
 
     fn sample(&mut self) {
-        // The others had the caches meanwhile.
+        // Other rows have evicted this row's cache lines, so warm up first.
         if self.times > 1 {
             (self.runner)(self.times.div_ceil(16));
         }
@@ -380,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_become_quartiles() {
+    fn quartiles_follow_from_the_samples() {
         let samples = vec![5.0, 1.0, 4.0, 2.0, 3.0];
         let row = Row::new("case", "lock", 1, samples);
         let told = (row.min_ns, row.q1_ns, row.ns, row.q3_ns, row.samples);
@@ -396,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_to_the_peer_in_the_same_case_or_to_its_write() {
+    fn a_ratio_uses_the_peer_in_the_same_case_or_its_write() {
         let mut rows = [
             Row::of_test("write/1-segment", "parking_lot", 10.0),
             Row::of_test("read/1-segment", "parking_lot", 20.0),
@@ -411,7 +416,7 @@ mod tests {
         assert!(rows[3].is_loss() && !rows[2].is_loss());
         compare(&mut rows[2..]);
         assert_eq!(rows[3].ratio, None);
-        // A pass over many segments is not compared with one of them.
+        // A pass over many segments is not compared with a single segment.
         rows[3].bytes = 1 << 30;
         compare(&mut rows);
         assert_eq!(rows[3].ratio, None);

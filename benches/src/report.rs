@@ -1,4 +1,4 @@
-//! What a run tells: a table, JSON, a page of HTML.
+//! The output of a run: a table, JSON, and an HTML page.
 
 pub mod failures;
 mod html;
@@ -12,10 +12,10 @@ mod text;
 pub use html::page;
 pub use machine::Machine;
 pub use outputs::Outputs;
-pub(crate) use text::threads_told;
+pub(crate) use text::thread_count;
 pub use text::{losses, table};
 
-/// What made the figures: this package and the compiler.
+/// The versions behind the figures: this package and the compiler.
 pub const VERSIONS: &str = concat!(
     "spanlock ",
     env!("CARGO_PKG_VERSION"),

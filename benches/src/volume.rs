@@ -1,7 +1,7 @@
 //! The volume that the runs use: a temporary one, or a file of the user's.
 //!
 //! An existing volume is never formatted, truncated or removed. The runs put their files under
-//! [`PREFIX`], and remove what is there before they begin and when they have succeeded.
+//! [`PREFIX`]. They remove such files before they begin and after they have succeeded.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -16,58 +16,58 @@ use spanlock_file_core::{Error, FileCore, FormatOptions, RecoveryReport};
 use spanlock_pmem::{MappedFile, Options, PmemError};
 use spanlock_range_lock::{RawRangeLock, RwCounter};
 
-use crate::cli::Size;
+use crate::args::Size;
 use crate::locks::Make;
 
-/// What the names of all files that a run makes begin with.
+/// The prefix of the names of all files that a run creates.
 pub const PREFIX: &str = "spanlock-compare/";
 
 const PAGE_BYTES: u64 = 4096;
 
-/// What the runs need of a volume.
+/// The runs' requirements of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
-    /// Bytes for everything, with a margin.
+    /// Total bytes, with a margin.
     pub bytes: u64,
-    /// Files at a time.
+    /// Number of files at a time.
     pub files: u64,
-    /// Bytes of the largest file.
+    /// Size of the largest file in bytes.
     pub largest_file: u64,
 }
 
-/// A formatted volume that nobody has open.
+/// A formatted volume that is not open.
 #[derive(Debug)]
 pub struct Volume {
     path: PathBuf,
-    kind: Kind,
-    /// What it is and where, for people.
-    told: String,
+    kind: Origin,
+    /// A description of the volume and its location.
+    description: String,
     largest_file: u64,
-    /// While this lives, no other run uses the volume.
+    /// Keeps other runs from using the volume while it exists.
     _alone: Option<UnixListener>,
 }
 
-/// Where it comes from.
+/// The origin of the volume.
 #[derive(Debug)]
-enum Kind {
-    /// It has no name, so that nothing is left of it however the process ends: the path leads to this
-    /// file.
+enum Origin {
+    /// A temporary file without a name, reached through a path that leads to this open file. It
+    /// disappears however the process ends.
     Temporary { _file: File },
-    /// A file of the user's, made just now.
+    /// A file at the user's path that this run has created.
     New,
-    /// A file of the user's.
+    /// An existing file at the user's path.
     Existing,
 }
 
 impl Volume {
-    /// Makes a temporary volume, in `/dev/shm` if that is a tmpfs with room, else in the system's
-    /// folder for temporary files.
+    /// Creates a temporary volume. It lies in `/dev/shm` if that is a tmpfs with enough room,
+    /// otherwise in the system's folder for temporary files.
     ///
     /// # Errors
-    /// No room; `size` is no size for a volume.
+    /// There is not enough room, or no volume can have the given `size`.
     pub fn temporary(size: Option<&Size>, needs: &Needs) -> Result<Self> {
         let folder = temporary_folder(size.map_or(needs.bytes, |it| it.bytes));
-        let place = || format!("making a temporary volume in {}", folder.display());
+        let place = || format!("creating a temporary volume in {}", folder.display());
         let named = tempfile::Builder::new()
             .prefix("spanlock-")
             .tempdir_in(&folder)
@@ -81,19 +81,20 @@ impl Volume {
         named.close().with_context(place)?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let what = format!("temporary, in {}", folder.display());
-        Self::described(path, Kind::Temporary { _file: file }, what, &folder)
+        Self::described(path, Origin::Temporary { _file: file }, what, &folder)
     }
 
-    /// Opens the volume at `path`, or makes one there if there is nothing.
+    /// Opens the volume at `path`, or creates one if the path is unused.
     ///
     /// # Errors
-    /// What is there is no volume, or not of `size`, or another run uses it; no volume can be made there.
+    /// The existing file is not a volume, does not have `size`, or is used by another run; or no
+    /// volume can be created there.
     pub fn at(path: &Path, size: Option<&Size>, needs: &Needs) -> Result<Self> {
         let (kind, what) = match fs::metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if path.is_symlink() {
                     bail!(
-                        "the volume {}: a symbolic link that leads to nothing; remove it, or give another path",
+                        "the volume {}: the path is a broken symbolic link; remove it, or choose another path",
                         path.display()
                     );
                 }
@@ -101,36 +102,36 @@ impl Volume {
                 let inodes = (bytes / (4 * PAGE_BYTES)).max(needs.files + 2);
                 let format = FormatOptions::new().inodes(u32::try_from(inodes).unwrap_or(u32::MAX));
                 create(path, size, needs, &format)
-                    .with_context(|| format!("making the volume {}", path.display()))?;
-                (Kind::New, "new")
+                    .with_context(|| format!("creating the volume {}", path.display()))?;
+                (Origin::New, "new")
             }
-            // What else can be wrong, opening it tells.
+            // Opening the volume reports all other problems.
             found => {
                 let len = found.map_or(0, |it| it.len());
                 if let Some(size) = size.filter(|size| len > 0 && size.bytes != len) {
                     bail!(
-                        "--size {}: the volume {} exists and has {len} bytes; --size is for new volumes, leave it out",
+                        "--size {}: the volume {} exists and has {len} bytes; --size applies only to new volumes, so leave it out",
                         size.typed,
                         path.display()
                     );
                 }
-                (Kind::Existing, "existing")
+                (Origin::Existing, "existing")
             }
         };
         let what = format!("{}, {what}", path.display());
         Self::described(path.to_owned(), kind, what, path)
     }
 
-    /// The volume, once it has been opened to see what it is.
-    fn described(path: PathBuf, kind: Kind, what: String, lies_in: &Path) -> Result<Self> {
+    /// Returns the volume, after opening it once to learn its properties.
+    fn described(path: PathBuf, kind: Origin, what: String, lies_in: &Path) -> Result<Self> {
         let alone = match kind {
-            Kind::Temporary { .. } => None,
-            Kind::New | Kind::Existing => alone_with(&path)?,
+            Origin::Temporary { .. } => None,
+            Origin::New | Origin::Existing => alone_with(&path)?,
         };
         let mut volume = Volume {
             path,
             kind,
-            told: String::new(),
+            description: String::new(),
             largest_file: 0,
             _alone: alone,
         };
@@ -142,24 +143,24 @@ impl Volume {
             None => "not flushed".to_owned(),
         };
         let (len, durability) = (spanlock_pmem::Pmem::len(region), region.durability());
-        volume.told = format!(
-            "{what} ({}, {}); what is durable there {durability}; {flush}",
+        volume.description = format!(
+            "{what} ({}, {}); durable bytes there {durability}; {flush}",
             file_system(lies_in),
-            size_told(len),
+            size_text(len),
         );
         if report.superblock_repaired {
-            volume.told.push_str(
+            volume.description.push_str(
                 "; one of its two superblocks was damaged and has been rewritten from the other: \
-                 see to the medium, and copy what you need",
+                 check the medium, and back up your data",
             );
         }
         Ok(volume)
     }
 
-    /// Opens the volume, with locks that `make` makes; recovers it.
+    /// Opens and recovers the volume, with locks created by `make`.
     ///
     /// # Errors
-    /// It is no volume any more, damaged, in use; a lock cannot be made.
+    /// The volume is damaged, in use, or no longer a volume; or a lock cannot be created.
     pub fn open<L: RawRangeLock + 'static>(
         &self,
         make: Make<L>,
@@ -167,7 +168,7 @@ impl Volume {
         let (volume, report) = self.recover(make).map_err(|error| {
             match error.downcast_ref() {
                 Some(PmemError::InUse { .. }) => error.context(
-                    "another process opened the volume in the middle of this run, which opens it anew for each round; \
+                    "another process opened the volume during this run, which reopens it for each round; \
                      let only one use it at a time",
                 ),
                 _ => error,
@@ -175,7 +176,7 @@ impl Volume {
         })?;
         if report.superblock_repaired {
             bail!(
-                "a superblock of the volume {} was damaged in the middle of this run, and has been rewritten from the other: \
+                "a superblock of the volume {} was damaged during this run and has been rewritten from the other: \
                  something else writes there, or the medium is bad",
                 self.path.display()
             );
@@ -183,10 +184,10 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Opens the volume for something that is not measured.
+    /// Opens the volume for work that is not measured.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn open_plain(&self) -> Result<FileCore<MappedFile, RwCounter>> {
         self.open(|_| Ok(RwCounter::new()))
     }
@@ -196,9 +197,9 @@ impl Volume {
         make: Make<L>,
     ) -> Result<(FileCore<MappedFile, L>, RecoveryReport)> {
         let opening = || match self.kind {
-            Kind::Temporary { .. } => "opening the temporary volume".to_owned(),
-            Kind::New | Kind::Existing => format!(
-                "opening the volume {} (what is there is never formatted: give a volume's path, or one where nothing is)",
+            Origin::Temporary { .. } => "opening the temporary volume".to_owned(),
+            Origin::New | Origin::Existing => format!(
+                "opening the volume {} (an existing file is never formatted: give the path of a volume, or an unused path)",
                 self.path.display()
             ),
         };
@@ -206,22 +207,22 @@ impl Volume {
         FileCore::try_open(region, make).with_context(opening)
     }
 
-    /// Removes all files under [`PREFIX`]; returns how many there were.
+    /// Removes all files under [`PREFIX`]. Returns their number.
     ///
     /// # Errors
-    /// Opening the volume fails.
+    /// The volume cannot be opened.
     pub fn clean(&self) -> Result<usize> {
         remove_under(&self.open_plain()?, PREFIX)
     }
 
-    /// Sees whether it takes files as large as a run's.
+    /// Checks that the volume allows files as large as the run's.
     ///
     /// # Errors
-    /// It does not; what helps is said.
+    /// It does not; the error says what helps.
     pub fn check_largest_file(&self, needs: &Needs) -> Result<()> {
         ensure!(
             needs.largest_file <= self.largest_file,
-            "the volume takes files of at most {} bytes, and this run makes one of {}; {}",
+            "the volume allows files of at most {} bytes, but this run creates one of {}; {}",
             self.largest_file,
             needs.largest_file,
             self.larger()
@@ -229,10 +230,11 @@ impl Volume {
         Ok(())
     }
 
-    /// Adds to an error that says the volume is full what would have to be free, and what helps.
+    /// Adds advice to an error that says the volume is full: how much must be free, and how to get
+    /// it.
     ///
     /// # Errors
-    /// That of `result`.
+    /// The error of `result`.
     pub fn advise<T>(&self, result: Result<T>, needs: &Needs) -> Result<T> {
         result.map_err(|error| {
             let needed = match error.chain().find_map(|it| it.downcast_ref()) {
@@ -241,69 +243,67 @@ impl Volume {
                 _ => return error,
             };
             error.context(format!(
-                "the volume is full: this run needs {needed} free; {}",
+                "the volume is full: this run needs {needed} of free space; {}",
                 self.larger()
             ))
         })
     }
 
-    /// How to come by a larger one.
+    /// Returns advice on how to get a larger volume.
     fn larger(&self) -> String {
         match self.kind {
-            Kind::Temporary { .. } => "make a larger one with --size".to_owned(),
-            Kind::New => format!(
-                "remove {}, which this run has made, and make a larger one with --size",
+            Origin::Temporary { .. } => "create a larger one with --size".to_owned(),
+            Origin::New => format!(
+                "remove {}, which this run has created, and create a larger one with --size",
                 self.path.display()
             ),
-            Kind::Existing => {
-                "it keeps the size that it was made with: remove files of yours from it, \
-                 or give a --volume where nothing is, and one that is large enough is made there"
-                    .to_owned()
-            }
+            Origin::Existing => "its size is fixed: remove some of your files from it, \
+                 or choose an unused path with --volume, where a large enough volume is created"
+                .to_owned(),
         }
     }
 
-    /// Whether it goes when this value is dropped.
+    /// Returns whether the volume is removed when this value is dropped.
     pub fn is_temporary(&self) -> bool {
-        matches!(self.kind, Kind::Temporary { .. })
+        matches!(self.kind, Origin::Temporary { .. })
     }
 
-    /// What it is, where it lies, and what survives there.
-    pub fn told(&self) -> &str {
-        &self.told
+    /// Returns a description: what the volume is, where it lies, and what survives there.
+    pub fn description(&self) -> &str {
+        &self.description
     }
 }
 
-/// Sees to it that one run at a time uses the volume at `path`: its files would be in the other's way, and each
-/// round closes and opens it.
+/// Ensures that only one run at a time uses the volume at `path`. Two runs would disturb each
+/// other's files, and each round closes and reopens the volume.
 ///
-/// The lock is a socket whose name, known in memory only, says which file it is: it goes with the process,
-/// however that ends. It excludes runs in the same network namespace; others, and other programs, meet the lock
-/// that an open volume has.
+/// The lock is an abstract socket, named after the file's device and inode. It disappears with the
+/// process, however that ends. It excludes runs in the same network namespace. Other runs and other
+/// programs are excluded only while the volume is open, by the lock of the open volume.
 ///
 /// # Errors
 /// Another run uses the volume.
 fn alone_with(path: &Path) -> Result<Option<UnixListener>> {
     let Ok(found) = fs::metadata(path) else {
-        return Ok(None); // Opening it tells why.
+        return Ok(None); // Opening the volume reports why.
     };
     let name = format!("spanlock-compare/{}/{}", found.dev(), found.ino());
     let bound =
         SocketAddr::from_abstract_name(name).and_then(|address| UnixListener::bind_addr(&address));
     match bound {
         Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
-            "the volume {} is in use by another `cargo compare`: let that one end first, or give another --volume",
+            "the volume {} is in use by another `cargo compare`: wait until that one ends, or choose another --volume",
             path.display()
         ),
-        // Where there are no sockets, the lock of the open volume has to do.
+        // Without such sockets, the lock of the open volume must suffice.
         bound => Ok(bound.ok()),
     }
 }
 
-/// Removes all files whose names begin with `prefix`; returns how many there were.
+/// Removes all files whose names begin with `prefix`. Returns their number.
 ///
 /// # Errors
-/// None is expected: removing takes no space.
+/// None are expected, because removal takes no space.
 pub fn remove_under<L: RawRangeLock>(
     volume: &FileCore<MappedFile, L>,
     prefix: &str,
@@ -317,25 +317,25 @@ pub fn remove_under<L: RawRangeLock>(
     Ok(removed)
 }
 
-/// Makes and formats a volume where nothing is; leaves nothing if that fails.
+/// Creates and formats a volume at an unused path. Leaves no file behind if that fails.
 fn create(path: &Path, size: Option<&Size>, needs: &Needs, format: &FormatOptions) -> Result<()> {
     let bytes = size.map_or(needs.bytes, |it| it.bytes);
     let what = || match size {
         Some(size) => format!("--size {}", size.typed),
-        None => format!("{bytes} bytes, which is what the runs need"),
+        None => format!("{bytes} bytes, which the runs need"),
     };
     let region = MappedFile::create(path, bytes, Options::new()).with_context(what)?;
     FileCore::format(region, format, |_| RwCounter::new())
         .with_context(what)
         .inspect_err(|_| {
-            // The file is ours, just made; the error that brought us here is the one to tell.
+            // This run has just created the file. The original error is the one to report.
             let _ = fs::remove_file(path);
         })?;
     Ok(())
 }
 
-/// A number of bytes, in the unit that fits.
-fn size_told(bytes: u64) -> String {
+/// Formats a number of bytes with a suitable unit.
+fn size_text(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     let mut number = bytes as f64 / 1024.0;
     let mut unit = 0;
@@ -347,7 +347,7 @@ fn size_told(bytes: u64) -> String {
     format!("{number:.digits$} {}", units[unit])
 }
 
-/// The folder for temporary files of `size` bytes.
+/// Returns the folder for temporary files of `size` bytes.
 pub(crate) fn temporary_folder(size: u64) -> PathBuf {
     let shared_memory = Path::new("/dev/shm");
     let room =
@@ -359,7 +359,7 @@ pub(crate) fn temporary_folder(size: u64) -> PathBuf {
     }
 }
 
-/// The type of the file system that `path` lies in, as the kernel's table of mounts names it.
+/// Returns the type of the file system that contains `path`, as named in the kernel's mount table.
 pub(crate) fn file_system(path: &Path) -> String {
     let unknown = || "unknown file system".to_owned();
     let (Ok(path), Ok(mounts)) = (
@@ -370,10 +370,11 @@ pub(crate) fn file_system(path: &Path) -> String {
     };
     let fields = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
-        // Spaces in names are escaped: such a mount is not recognised, the one it lies in is named.
+        // Spaces in mount points are escaped, so such a mount is not recognized and its parent is
+        // used.
         Some((fields.next()?, fields.next()?))
     });
-    // The deepest mount; the last of those at one place hides the others.
+    // Use the deepest mount. Among mounts at one path, the last hides the others.
     fields
         .filter(|(at, _)| path.starts_with(at))
         .max_by_key(|(at, _)| at.len())
@@ -382,11 +383,15 @@ pub(crate) fn file_system(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::size_told;
+    use super::size_text;
 
     #[test]
-    fn sizes_are_told_in_the_unit_that_fits() {
-        let told = [64 << 10, 1 << 20, (1 << 20) + (1 << 19), 3 << 30, 1 << 50].map(size_told);
-        assert_eq!(told, ["64 KiB", "1 MiB", "1.5 MiB", "3 GiB", "1024 TiB"]);
+    fn sizes_are_formatted_with_a_suitable_unit() {
+        let description =
+            [64 << 10, 1 << 20, (1 << 20) + (1 << 19), 3 << 30, 1 << 50].map(size_text);
+        assert_eq!(
+            description,
+            ["64 KiB", "1 MiB", "1.5 MiB", "3 GiB", "1024 TiB"]
+        );
     }
 }

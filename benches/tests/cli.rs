@@ -1,4 +1,4 @@
-//! `compare` as a command: what a good run tells, and what is said about bad input.
+//! `compare` as a command: the output of a good run, and the messages for bad input.
 
 mod common;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use spanlock_benches::locks;
 
 #[test]
-fn a_run_tells_everything() {
+fn a_run_writes_table_rows_and_report() {
     let scene = Scene::new(6);
     let run = [
         "--seconds",
@@ -77,7 +77,7 @@ fn a_run_tells_everything() {
 }
 
 #[test]
-fn arguments_that_mean_nothing() {
+fn invalid_arguments_are_errors() {
     let scene = Scene::new(1);
     let locks: Vec<_> = locks::all().into_iter().map(|(name, _)| name).collect();
     let locks = locks.join(", ");
@@ -101,7 +101,7 @@ fn arguments_that_mean_nothing() {
 }
 
 #[test]
-fn outputs_are_looked_at_before_anything_runs() {
+fn outputs_are_checked_before_anything_runs() {
     let scene = Scene::new(1);
     let nowhere = ["--report", "nowhere/report.html"];
     scene.fails(
@@ -127,7 +127,7 @@ fn outputs_are_looked_at_before_anything_runs() {
         &["--report ./volume", "that is the volume"],
     );
     assert!(fs::read(&volume).unwrap() == before);
-    // A report that was there is there still if nothing is written.
+    // An existing report is kept if nothing is written.
     fs::write(scene.path("old.html"), "old").unwrap();
     scene.fails(
         &["--import", "nowhere", "--report", "old.html"],
@@ -154,10 +154,10 @@ fn outputs_may_be_links_pipes_and_devices() {
     assert!(serde_json::from_str::<Value>(&reader.join().unwrap()).is_ok());
 }
 
-/// A name that is not UTF-8 is shown, not stumbled over at the end; a reader that goes early costs
-/// an error, not the report.
+/// A path that is not UTF-8 is displayed and works. A reader that closes the pipe early causes an
+/// error, but the report is still written.
 #[test]
-fn strange_names_and_closed_outputs() {
+fn unusual_paths_and_closed_outputs_do_not_lose_the_report() {
     let scene = Scene::new(1);
     let strange = OsStr::from_bytes(b"r\xff.html");
     let mut command = Command::new(COMPARE);
@@ -184,9 +184,9 @@ fn strange_names_and_closed_outputs() {
     assert!(scene.path("report.html").exists());
 }
 
-/// Nobody waits for a thread that never came.
+/// The run does not wait for a thread that could not be started.
 #[test]
-fn threads_that_cannot_be_started_are_an_error() {
+fn a_thread_that_cannot_be_started_is_an_error() {
     let scene = Scene::new(4);
     for workload in ["drbm", "import"] {
         let args = [
@@ -204,21 +204,21 @@ fn threads_that_cannot_be_started_are_an_error() {
 }
 
 #[test]
-fn folders_that_cannot_be_imported() {
+fn a_folder_that_cannot_be_imported_is_an_error() {
     let scene = Scene::new(1);
     fs::create_dir(scene.path("empty")).unwrap();
     fs::write(scene.path("file"), "x").unwrap();
     scene.fails(&["--import", "nowhere"], &["nowhere", "No such file"]);
-    scene.fails(&["--import", "file"], &["file", "no folder"]);
+    scene.fails(&["--import", "file"], &["file", "not a folder"]);
     scene.fails(&["--import", "empty"], &["empty", "no file to import"]);
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn errors_name_unreadable_files_and_folders() {
     let scene = Scene::new(6);
     let volume = ["--volume", "volume"];
     let args = [&QUICK[..], &["--import", "source"], &volume].concat();
-    // A report that may not be overwritten: found out before anything is run.
+    // A report that is not writable is detected before anything runs.
     let old = scene.path("old.html");
     fs::write(&old, "old").unwrap();
     fs::set_permissions(&old, fs::Permissions::from_mode(0o444)).unwrap();
@@ -234,7 +234,7 @@ fn what_cannot_be_read_is_named() {
     assert_eq!(fs::read_to_string(&old).unwrap(), "old");
     assert!(!scene.path("volume").exists());
 
-    // A file: found out when others are committed already.
+    // An unreadable file is detected after others have been committed.
     let secret = scene.path("source/zzz");
     fs::write(&secret, "x").unwrap();
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
@@ -242,13 +242,13 @@ fn what_cannot_be_read_is_named() {
     let wanted = [
         "source/zzz",
         "Permission denied",
-        "were committed before, recovered, and verified",
+        "were committed, recovered and verified",
     ];
     assert_fails(&output, &args, &wanted);
     assert_eq!(assert_committed_is_intact(&scene), scene.files.len());
     fs::remove_file(&secret).unwrap();
 
-    // A folder: found out before anything is written.
+    // An unreadable folder is detected before anything is written.
     let locked = scene.path("source/locked");
     fs::create_dir(&locked).unwrap();
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();

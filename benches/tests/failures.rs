@@ -1,18 +1,19 @@
-//! `compare failures` as a command: ours are clean, those that are wrong on purpose are caught, and bad arguments are told.
+//! `compare failures` as a command: our contestants are clean, those that are wrong on purpose are
+//! caught, and bad arguments are reported.
 
 use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Runs it in a folder of its own.
+/// Runs the command in a separate folder.
 fn failures(folder: &tempfile::TempDir, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
     command.current_dir(folder).arg("failures").args(args);
     command.output().unwrap()
 }
 
-/// The rows of a run, and whether it was well.
+/// Returns the rows of a run, and whether it succeeded.
 fn rows(args: &[&str]) -> (Vec<Value>, bool) {
     let folder = tempfile::tempdir().unwrap();
     let args = [args, &["--json", "rows.json"]].concat();
@@ -33,7 +34,7 @@ fn number(row: &Value, column: &str) -> u64 {
 }
 
 #[test]
-fn ours_are_clean() {
+fn our_contestants_are_clean() {
     let ours = ["jbd2-v3", "jbd2-v1-async", "compact"];
     let (rows, well) = rows(&["--contestant", &ours.join(","), "--records", "2"]);
     assert!(well);
@@ -43,7 +44,11 @@ fn ours_are_clean() {
         assert_eq!(row["version"], env!("CARGO_PKG_VERSION"));
         let (runs, failed) = (number(row, "runs"), number(row, "failed"));
         assert!(runs > 15 && failed <= runs && failed * 2 > runs, "{row}");
-        assert_eq!(number(row, "told"), failed, "each failure is told");
+        assert_eq!(
+            number(row, "told"),
+            failed,
+            "a caller receives an error for each failure"
+        );
         for column in [
             "false_acknowledgements",
             "false_runs",
@@ -58,10 +63,10 @@ fn ours_are_clean() {
     }
 }
 
-/// What a wrong log does is seen in its column, and nowhere else.
+/// Checks that a wrong log is caught in its own column and in no other.
 fn caught(name: &str, column: &str) -> Value {
     let (rows, well) = rows(&["--contestant", name, "--threads", "2", "--records", "4"]);
-    assert!(!well, "{name} is not clean, and that is an error");
+    assert!(!well, "{name} is not clean, so the command must fail");
     let row = rows[0].clone();
     for other in ["false_runs", "hangs", "panics", "cannot_reopen"] {
         let is_seen = number(&row, other) > 0;
@@ -79,7 +84,8 @@ fn acknowledging_before_the_flush_is_caught() {
 fn swallowing_the_error_of_a_flush_is_caught() {
     let row = caught("wrong-swallow", "false_runs");
     let unclean = row["unclean"].as_array().unwrap();
-    // The first record: where dirty data are kept, or come back with their page, a later flush makes up for it.
+    // The first record must be lost. If dirty data is kept, or returns with its page, a later flush
+    // makes the record durable after all.
     assert!(
         unclean.iter().any(|it| it["plan"] == "flush-0-lost"),
         "{row}"
@@ -107,15 +113,15 @@ fn panics_are_caught() {
 }
 
 #[test]
-fn logs_that_cannot_be_opened_again_are_caught() {
+fn logs_that_cannot_be_reopened_are_caught() {
     let row = caught("wrong-format", "cannot_reopen");
     let why = row["unclean"][0]["cannot_reopen"].as_str().unwrap();
-    assert!(why.contains("there is no log any more"), "{why}");
+    assert!(why.contains("the log is gone"), "{why}");
 }
 
-/// A line of the table can be run alone, as the table says.
+/// A line of the output contains the command that repeats it alone.
 #[test]
-fn one_plan_alone() {
+fn one_plan_can_be_run_alone() {
     let folder = tempfile::tempdir().unwrap();
     let all = [
         "--contestant",
@@ -144,9 +150,10 @@ fn one_plan_alone() {
     );
 }
 
-/// The harness sees every write and flush of the others: without a failure nothing is missing.
+/// The harness sees every write and flush of the other projects' logs, so nothing is missing
+/// without a failure.
 #[test]
-fn others_are_clean_without_a_failure() {
+fn logs_of_other_projects_are_clean_without_a_failure() {
     let (rows, well) = rows(&[
         "--contestant",
         "okaywal,raft-engine,raft-engine-abort,wal-db",
@@ -160,9 +167,9 @@ fn others_are_clean_without_a_failure() {
     }
 }
 
-/// What others do is shown, and is no error of ours.
+/// Failures of other projects' logs are shown but are not an error of the command.
 #[test]
-fn what_others_do_is_no_error() {
+fn failures_of_other_projects_are_not_an_error() {
     let (rows, well) = rows(&["--contestant", "raft-engine-abort", "--plan", "flush-0"]);
     assert!(well);
     assert_eq!(
@@ -173,7 +180,7 @@ fn what_others_do_is_no_error() {
 }
 
 #[test]
-fn arguments_that_mean_nothing() {
+fn invalid_arguments_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     for (args, wanted) in [
         (&["--contestant", "nolog"][..], "jbd2-v3"),

@@ -1,4 +1,5 @@
-//! `compare journal` as a command: its rows, targets and pages, at tiny sizes, and what is said about bad input.
+//! `compare journal` as a command: its rows, targets and pages at tiny sizes, and the messages for
+//! bad input.
 
 mod common;
 
@@ -12,7 +13,7 @@ use spanlock_benches::journal::contestants::CONTESTANTS;
 const SHORT: [&str; 2] = ["--seconds", "0.01"];
 const DEVICES: [&str; 2] = ["modelled-1ms", "disk"];
 
-/// Runs it with its disk in the scene's folder, and returns what it said and its rows.
+/// Runs it with its disk in the scene's folder. Returns its output and its rows.
 fn measured(scene: &Scene, args: &[&str]) -> (String, Vec<Value>) {
     let always = ["journal", "--dir", ".", "--json", "rows.json"];
     let output = scene.compare(&[&always, args].concat());
@@ -30,7 +31,8 @@ fn positive(row: &Value, key: &str) -> f64 {
     value
 }
 
-/// Whether anything ended while the row was measured: on a machine that is busy with other things it may not. Then there are no latencies.
+/// Returns whether any commit ended during the measurement. On a busy machine there may be none,
+/// and then there are no latencies.
 fn did_something(row: &Value) -> bool {
     let some = row["commits_per_s"].as_f64().unwrap() > 0.0;
     assert_eq!(row["p50_us"].is_number(), some, "{row}");
@@ -88,7 +90,7 @@ fn every_contestant_has_a_row_in_every_cell() {
         assert!(told.contains(wanted), "no {wanted:?} in: {told}");
     }
     the_page_shows_all(&scene, 2 * (2 * 2 + 1));
-    // The disk's files are gone.
+    // The disk's files have been removed.
     let left = fs::read_dir(scene.folder.path()).unwrap();
     let left: BTreeSet<_> = left.map(|it| it.unwrap().file_name()).collect();
     let wanted = ["report.html", "rows.json", "source"].map(Into::into);
@@ -110,23 +112,25 @@ fn figures_follow_from_each_other(row: &Value) {
     assert!((rounds[0].as_f64().unwrap() / per_second - 1.0).abs() < 1e-9);
     let (p50, p99) = (positive(row, "p50_us"), positive(row, "p99_us"));
     assert!(p50 <= p99, "{row}");
-    // No flush ended meanwhile, but a commit before it.
+    // No flush ended during the measurement, although a commit did.
     if row["flush_us"].is_null() {
         assert!(row["commits_per_flush"].is_null(), "{row}");
         return;
     }
     let flush = positive(row, "flush_us");
-    // A flush is for one commit of each thread; at the beginning each may have one of a flush that has ended.
+    // A flush covers at most one commit of each thread. At the start, each thread may also have a
+    // commit from an earlier flush.
     let per_flush = positive(row, "commits_per_flush");
     assert!(per_flush <= 2.0 * threads, "{row}");
     if row["device"] == DEVICES[0] {
-        // No commit is durable without a whole flush, and a thread has one at a time. (Histograms round.)
+        // Every durable commit needs a whole flush, and a thread has one commit at a time. The
+        // limits allow for the histogram's rounding.
         assert!(flush >= 990.0 && p50 >= 990.0, "{row}");
         assert!(per_second <= 1010.0 * threads + 100.0, "{row}");
     }
 }
 
-/// Nothing of the verdicts is written down beforehand but the limits.
+/// The verdicts are computed here again; only the limits are constants.
 fn targets_follow_from_the_rows(rows: &[Value]) {
     let mut seen = 0;
     for row in rows
@@ -175,9 +179,9 @@ fn the_page_shows_all(scene: &Scene, plots: usize) {
     }
 }
 
-/// Of one flush, two, and a flush for all, the figures know.
+/// Counts the flushes of contestants whose flushes per commit are known.
 #[test]
-fn flushes_are_counted_where_they_are_known() {
+fn commits_and_flushes_match_the_contestant() {
     let scene = Scene::new(0);
     let few = "cooperative-on-the-fly,one-flush,compact,okaywal,raft-engine,wal-db";
     let args = [
@@ -204,13 +208,14 @@ fn flushes_are_counted_where_they_are_known() {
         }
         let commits = positive(row, "commits_per_s") * 0.3;
         let flushes = commits / positive(row, "commits_per_flush");
-        // A round cuts a commit off from its flushes at each end, and okaywal's first has a folder to flush.
+        // A round separates commits from their flushes at each end, and okaywal's first round also
+        // flushes a folder.
         assert!((commits - wanted * flushes).abs() <= 7.5, "{row}");
     }
 }
 
 #[test]
-fn the_thesis_is_beside_its_patterns() {
+fn the_patterns_are_shown_with_the_numbers_of_the_thesis() {
     let scene = Scene::new(0);
     let args = [
         "--workload",
@@ -221,7 +226,7 @@ fn the_thesis_is_beside_its_patterns() {
         "serial,cooperative-on-the-fly,compact",
     ];
     let (told, rows) = measured(&scene, &[&args[..], &SHORT].concat());
-    // Five sizes of fio and one of ior, under two journals.
+    // Five sizes of fio and one of ior, with two journals, on two devices.
     assert_eq!(rows.len(), 2 * (5 + 1) * 2);
     for row in &rows {
         assert!(["fio", "ior"].contains(&row["workload"].as_str().unwrap()));
@@ -255,7 +260,7 @@ fn the_thesis_is_beside_its_patterns() {
 }
 
 #[test]
-fn arguments_that_mean_nothing() {
+fn invalid_arguments_are_errors() {
     let scene = Scene::new(0);
     for (args, wanted) in [
         (&["--threads", "0"][..], "--threads"),
@@ -268,11 +273,11 @@ fn arguments_that_mean_nothing() {
         (&["--workload", "tpcc"], "commit, fio, ior"),
         (
             &["--workload", "fio", "--threads", "1"],
-            "two threads and more",
+            "two or more threads",
         ),
         (
             &["--workload", "ior", "--contestant", "compact"],
-            "journals of blocks",
+            "block journals",
         ),
         (&["--micro"], "--micro"),
     ] {
@@ -283,7 +288,7 @@ fn arguments_that_mean_nothing() {
 }
 
 #[test]
-fn places_are_looked_at_first() {
+fn folders_and_outputs_are_checked_before_anything_runs() {
     let scene = Scene::new(1);
     let nowhere = ["journal", "--device", "disk", "--dir", "nowhere"];
     scene.fails(&nowhere, &["nowhere", "with --dir"]);
@@ -307,7 +312,7 @@ fn places_are_looked_at_first() {
 }
 
 #[test]
-fn threads_that_cannot_be_started_are_told() {
+fn a_thread_that_cannot_be_started_is_an_error() {
     let scene = Scene::new(0);
     let args = [
         "journal",
@@ -332,7 +337,7 @@ fn threads_that_cannot_be_started_are_told() {
 }
 
 #[test]
-fn help_tells_of_it() {
+fn the_help_describes_the_comparison() {
     let scene = Scene::new(0);
     let told = |args: &[&str]| String::from_utf8(scene.compare(args).stdout).unwrap();
     assert!(told(&["--help"]).contains("durable commits"));

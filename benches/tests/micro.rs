@@ -1,4 +1,5 @@
-//! `compare --micro`: every row is there, ratios and verdicts follow from the rows, and bad input says what to do.
+//! `compare --micro`: all rows are present, ratios and verdicts follow from the rows, and messages
+//! for bad input tell what to do.
 
 mod common;
 
@@ -23,7 +24,7 @@ const CASES: [&str; 10] = [
     "contended/8-threads",
 ];
 
-/// What a row is judged by.
+/// The properties of a lock that its rows depend on.
 #[derive(Clone, Copy, Debug)]
 struct Lock {
     name: &'static str,
@@ -53,7 +54,8 @@ const fn peer(name: &'static str, covers: u64, ranges: bool, shares: bool, waits
     }
 }
 
-/// Those of the registry, as it describes them, then the peers.
+/// Returns the registry's locks, with the properties they report, followed by the locks of other
+/// projects.
 fn all_locks() -> Vec<Lock> {
     struct List(Vec<Lock>);
     impl Visitor for List {
@@ -69,7 +71,7 @@ fn all_locks() -> Vec<Lock> {
     list.0
 }
 
-/// What cannot be, by the interfaces of the locks.
+/// Returns whether the lock's interface allows the case.
 fn has_row(case: &str, lock: Lock) -> bool {
     match case {
         "read/1-segment" => lock.shares,
@@ -79,7 +81,7 @@ fn has_row(case: &str, lock: Lock) -> bool {
     }
 }
 
-/// Runs it, and returns what it said and its rows.
+/// Runs it and returns its output and its rows.
 fn measured(scene: &Scene, args: &[&str]) -> (String, Vec<Value>) {
     let always = ["--micro", "--seconds", "0.01", "--json", "rows.json"];
     let output = scene.compare(&[&always, args].concat());
@@ -103,7 +105,7 @@ fn assert_close(found: &Value, wanted: f64) {
 }
 
 #[test]
-fn every_row_is_there_and_follows_from_its_samples() {
+fn every_row_is_present_and_follows_from_its_samples() {
     let scene = Scene::new(0);
     let (told, rows) = measured(&scene, &[]);
     let wanted: Vec<_> = CASES
@@ -124,20 +126,20 @@ fn every_row_is_there_and_follows_from_its_samples() {
         assert!(row["samples"].as_u64().unwrap() > 0, "{row}");
     }
     for reason in [
-        "std: no row write/full-range-by-segment, write/held-10, write/held-10000 (a lock of everything",
-        "range-mutex: no row read/1-segment (exclusive holds only)",
-        "range-lock: no row contended/2-threads, contended/8-threads (it has a try",
+        "std: no row write/full-range-by-segment, write/held-10, write/held-10000 (locks everything",
+        "range-mutex: no row read/1-segment (exclusive locks only)",
+        "range-lock: no row contended/2-threads, contended/8-threads (try-only",
     ] {
         assert!(told.contains(reason), "no {reason:?} in: {told}");
     }
-    ranges_are_told(&rows);
+    rows_report_the_length_of_their_range(&rows);
     ratios_are_to_parking_lot(&rows);
     targets_follow_from_the_rows(&rows, &told);
     the_page_shows_all(&scene, &rows);
 }
 
-/// The full range is what the lock covers.
-fn ranges_are_told(rows: &[Value]) {
+/// The full range is the lock's whole capacity.
+fn rows_report_the_length_of_their_range(rows: &[Value]) {
     let locks = all_locks();
     for row in rows {
         let lock = locks.iter().find(|it| row["lock"] == it.name).unwrap();
@@ -164,7 +166,7 @@ fn ratios_are_to_parking_lot(rows: &[Value]) {
     }
 }
 
-/// Nothing of the verdicts is written down beforehand but the limits.
+/// The verdicts are computed here again; only the limits are constants.
 fn targets_follow_from_the_rows(rows: &[Value], told: &str) {
     let mut limits = BTreeSet::new();
     for row in rows {
@@ -229,9 +231,9 @@ fn the_page_shows_all(scene: &Scene, rows: &[Value]) {
     }
 }
 
-/// A verdict needs both of its rows, and says which is not there.
+/// A verdict needs both of its rows and names the missing one.
 #[test]
-fn chosen_locks_are_measured_and_others_missed() {
+fn selected_locks_are_measured_and_missing_rows_are_named() {
     let scene = Scene::new(0);
     let (told, rows) = measured(&scene, &["--locks", "ofd,srl-array"]);
     let locks: BTreeSet<_> = rows
@@ -256,7 +258,7 @@ fn chosen_locks_are_measured_and_others_missed() {
 }
 
 #[test]
-fn arguments_that_contradict_each_other() {
+fn contradicting_arguments_are_errors() {
     let scene = Scene::new(1);
     for (option, value) in [
         ("--threads", "2"),
@@ -284,7 +286,7 @@ fn arguments_that_contradict_each_other() {
 }
 
 #[test]
-fn outputs_are_looked_at_before_anything_is_measured() {
+fn outputs_are_checked_before_anything_is_measured() {
     let scene = Scene::new(1);
     scene.fails(
         &["--micro", "--json", "source"],
@@ -301,9 +303,9 @@ fn outputs_are_looked_at_before_anything_is_measured() {
     assert!(!scene.path("x").exists());
 }
 
-/// Locks that there is no memory for, and threads that cannot be started, are told.
+/// A lock without enough memory and a thread that cannot be started are reported as errors.
 #[test]
-fn little_memory_is_an_error() {
+fn too_little_memory_is_an_error() {
     let scene = Scene::new(0);
     let args = ["--micro", "--seconds", "0.01", "--locks", "rw-counter"];
     let wanted = ["contended/8-threads under rw-counter", "cannot be started"];
@@ -312,7 +314,7 @@ fn little_memory_is_an_error() {
 }
 
 #[test]
-fn help_tells_of_it() {
+fn the_help_describes_micro() {
     let output = Scene::new(0).compare(&["--help"]);
     let told = String::from_utf8(output.stdout).unwrap();
     for wanted in [

@@ -1,4 +1,4 @@
-//! The logs that others make, behind their adaptors, and the hook under them.
+//! The logs of other projects behind their adapters, and the hook beneath them.
 
 use std::fs;
 use std::io;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use spanlock_benches::journal::calls::{self, FlushCall, Hook, WriteCall};
-use spanlock_benches::journal::peers::{Kind, PEERS};
+use spanlock_benches::journal::peers::{PEERS, PeerKind};
 
-/// Counts, and fails flushes when told.
+/// Counts calls, and fails flushes on request.
 #[derive(Default)]
 struct Counting {
     writes: AtomicUsize,
@@ -33,7 +33,7 @@ impl Hook for Counting {
     }
 }
 
-fn each_peer(test: impl Fn(&Kind)) {
+fn each_peer(test: impl Fn(&PeerKind)) {
     for kind in &PEERS {
         println!("{} {}", kind.name, kind.version);
         test(kind);
@@ -41,7 +41,7 @@ fn each_peer(test: impl Fn(&Kind)) {
 }
 
 #[test]
-fn records_are_durable_and_come_back() {
+fn appended_records_are_recovered() {
     each_peer(|kind| {
         let folder = tempfile::tempdir().unwrap();
         let hook = Arc::new(Counting::default());
@@ -70,9 +70,9 @@ fn records_are_durable_and_come_back() {
     });
 }
 
-/// One record alone is one flush, once the log has made its files.
+/// A single record takes one flush, once the log has created its files.
 #[test]
-fn flushes_are_counted() {
+fn a_single_record_takes_one_flush() {
     each_peer(|kind| {
         let folder = tempfile::tempdir().unwrap();
         let hook = Arc::new(Counting::default());
@@ -87,9 +87,9 @@ fn flushes_are_counted() {
     });
 }
 
-/// What a hook says is what the caller is told.
+/// A hook's result is passed to the caller.
 #[test]
-fn a_failed_flush_is_told() {
+fn a_failed_flush_is_reported_to_the_caller() {
     let folder = tempfile::tempdir().unwrap();
     let hook = Arc::new(Counting::default());
     let watch = calls::watch(folder.path(), hook.clone()).unwrap();
@@ -104,7 +104,7 @@ fn a_failed_flush_is_told() {
 }
 
 #[test]
-fn only_the_watched_folder_is_seen() {
+fn only_calls_in_the_watched_folder_are_intercepted() {
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let hook = Arc::new(Counting::default());
     let _watch = calls::watch(folder.path(), hook.clone()).unwrap();
@@ -117,9 +117,9 @@ fn only_the_watched_folder_is_seen() {
     assert!(calls::watch(&folder.path().join("nowhere"), hook).is_err());
 }
 
-/// The versions that reports name are those that are built in.
+/// The versions in reports are those that are compiled in.
 #[test]
-fn versions_are_those_of_the_lock_file() {
+fn versions_match_the_lock_file() {
     let lock = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
     let lock = fs::read_to_string(lock).unwrap();
     each_peer(|kind| {

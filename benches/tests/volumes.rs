@@ -1,4 +1,5 @@
-//! `compare` and volumes: those it makes, those it finds, and what is said about those it cannot use.
+//! `compare` and volumes: those it creates, those it opens, and the messages for those it cannot
+//! use.
 
 mod common;
 
@@ -15,7 +16,7 @@ use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
 #[test]
-fn files_that_are_no_volume_are_left_alone() {
+fn files_that_are_not_volumes_are_left_unchanged() {
     let scene = Scene::new(1);
     let hint = "never formatted";
     let mut cases = vec![
@@ -32,12 +33,12 @@ fn files_that_are_no_volume_are_left_alone() {
     cases.push((
         "other",
         other,
-        "format version 2, this build reads version 1",
+        "format version 2, but this build reads version 1",
     ));
     cases.push((
         "short",
         sound[..512 << 10].to_vec(),
-        "only 524288: it was cut short",
+        "only 524288: it was truncated",
     ));
     let mut flipped = sound.clone();
     flipped[4096 + 8] ^= 0x10;
@@ -82,7 +83,7 @@ fn a_full_volume_keeps_what_was_committed() {
     let bytes: usize = scene.files.values().map(Vec::len).sum();
     assert!(bytes > 1 << 20);
     let full = "the volume is full";
-    let kept = "were committed before, recovered, and verified";
+    let kept = "were committed, recovered and verified";
     let import = [&QUICK[..], &["--import", "source"]].concat();
     let fails = |args: &[&str], wanted: &[&str]| scene.fails(&[&import, args].concat(), wanted);
     fails(&["--size", "1M"], &[full, kept, "a larger one with --size"]);
@@ -91,16 +92,19 @@ fn a_full_volume_keeps_what_was_committed() {
         fails(&["--size", typed], &[&told]);
     }
     let new = ["--volume", "new", "--size", "1M"];
-    fails(&new, &[full, kept, "remove new, which this run has made"]);
+    fails(
+        &new,
+        &[full, kept, "remove new, which this run has created"],
+    );
 
     scene.make_volume(1 << 20);
-    let helps = "give a --volume where nothing is";
+    let helps = "choose an unused path with --volume";
     fails(&["--volume", "volume"], &[full, kept, helps]);
     assert_eq!(mine(&scene.open()), [7; 9000]);
     let whole = assert_committed_is_intact(&scene);
     assert!(0 < whole && whole < scene.files.len(), "{whole}");
 
-    // The next run removes what that one left, and goes well if it needs less.
+    // The next run removes the files that this one left, and succeeds if it needs less space.
     fs::remove_dir_all(scene.path("source")).unwrap();
     write_files(&random_files(2, &mut Random::new(1)), &scene.path("source"));
     let told = scene.imports(&["--volume", "volume"]);
@@ -119,13 +123,13 @@ fn a_full_volume_keeps_what_was_committed() {
     ];
     scene.fails(
         &dwom,
-        &["at most 1048576 bytes", "this run makes one of", helps],
+        &["at most 1048576 bytes", "this run creates one of", helps],
     );
     assert_eq!(mine(&scene.open()), [7; 9000]);
 }
 
 #[test]
-fn a_lock_that_cannot_be_made_is_named() {
+fn an_error_names_the_lock_that_cannot_be_created() {
     let args = [
         "--workloads",
         "import",
@@ -141,7 +145,8 @@ fn a_lock_that_cannot_be_made_is_named() {
         "no memory for",
         "leave this lock out with --locks",
     ];
-    // 4 GiB of words for each file of up to 4 TiB. With a file in the volume it cannot even be opened.
+    // The lock needs 4 GiB of words for each file of up to 4 TiB. A volume that contains a file
+    // cannot even be opened.
     let scene = Scene::new(2);
     let options = FormatOptions::new().max_file_size(1 << 42);
     scene.make_volume_as(8 << 20, &options);
@@ -151,12 +156,12 @@ fn a_lock_that_cannot_be_made_is_named() {
         &[&wanted[..], &["opening the volume"]].concat(),
     );
     assert_eq!(mine(&scene.open()), [7; 9000]);
-    // Without one, the first creation fails.
+    // In an empty volume, the first creation fails.
     scene.open().remove("mine").unwrap();
-    let stopped = "0 files and 0 bytes were committed before";
+    let stopped = "0 files and 0 bytes were committed";
     fails_in_little_memory(&scene, &args, &[&wanted[..], &[stopped]].concat());
     assert!(scene.open().list().iter().all(|(_, size)| *size == 0));
-    // Another lock takes no memory, and removes what was left.
+    // Another lock needs no such memory, and its run removes the leftover files.
     let args = ["--locks", "rw-counter", "--volume", "volume"];
     let told = scene.imports(&args);
     assert!(
@@ -166,7 +171,7 @@ fn a_lock_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn a_repaired_superblock_is_told() {
+fn a_repaired_superblock_is_reported() {
     let scene = Scene::new(1);
     let volume = scene.make_volume(8 << 20);
     let file = fs::OpenOptions::new().write(true).open(volume).unwrap();
@@ -212,13 +217,13 @@ fn a_volume_in_the_folder_is_not_imported() {
             "{told}"
         );
     }
-    // 2^62 bytes of nothing: refused before anything runs, not when memory is used up.
+    // A hole of 2^62 bytes: refused before anything runs, not when memory is exhausted.
     let file = fs::File::create(scene.path("source/hole")).unwrap();
     if file.set_len(1 << 62).is_ok() {
         fs::remove_file(scene.path("report.html")).unwrap();
         let args = ["--import", "source", "--volume", "source/volume"];
-        scene.fails(&args, &["this run makes one of 4611686018427387904"]);
-        scene.fails(&["--import", "source"], &["making a temporary volume"]);
+        scene.fails(&args, &["this run creates one of 4611686018427387904"]);
+        scene.fails(&["--import", "source"], &["creating a temporary volume"]);
     }
 }
 

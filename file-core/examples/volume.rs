@@ -1,4 +1,4 @@
-//! Makes a volume in a temporary file, writes to it, opens it again, and lists what is there.
+//! Formats a volume in a temporary file, writes to it, reopens it, and lists its files.
 //!
 //! ```text
 //! cargo run -p spanlock-file-core --example volume
@@ -15,15 +15,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = folder.path().join("volume");
 
     let region = MappedFile::create(&path, 16 << 20, Options::default())?;
-    println!("a durable byte here survives: {:?}", region.durability());
-    // The range lock of each file: a word for each of its pages.
+    println!(
+        "durable bytes in this region survive: {:?}",
+        region.durability()
+    );
+    // The range lock of each file has one word per page.
     let volume = FileCore::try_format(region, &FormatOptions::new(), SrlArray::new)?;
 
     let shared = volume.create("shared/by four threads")?;
     thread::scope(|scope| {
         for writer in 0..4_u8 {
             let shared = &shared;
-            // Each writes its own pages of one file: they do not wait for each other.
+            // The threads write disjoint pages of one file, so they do not block each other.
             scope.spawn(move || {
                 for page in 0..8 {
                     let offset = (page * 4 + writer as u64) * 4096;
@@ -37,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     volume.create("forgotten")?.write_at(b"soon gone", 0)?;
     volume.remove("forgotten")?;
 
-    // As after a crash: nothing is closed, and nothing needs to be.
+    // A volume needs no shutdown, so this is equivalent to a crash.
     drop((volume, shared));
 
     let region = MappedFile::open(&path, Options::default())?;

@@ -1,39 +1,40 @@
-//! The page allocator: free extents in memory, in shards, with a reserve for a full volume.
+//! The page allocator: free extents in memory, split into shards, with a reserve for a full volume.
 //!
 //! # The problem
-//! A copy-on-write file takes a page and gives one back for every write, so the allocator is on
-//! every writer's path; and a *full* volume must still let its files be overwritten and its logs be
-//! compacted, which both take pages before they give any back. NOVA keeps a free list for each
-//! processor in memory, rebuilt at mount (Xu & Swanson, FAST '16).
+//! A copy-on-write file takes a page and frees one for every overwritten page, so the allocator is
+//! on every writer's path. A *full* volume must still allow overwriting files and compacting logs,
+//! both of which take pages before they free any. NOVA keeps a free list per processor in memory
+//! and rebuilds it at mount (Xu & Swanson, FAST '16).
 //!
 //! # Properties
-//! - **Shards**: the volume's pages are cut into up to 16 stripes, each with its own short lock. A
-//!   request starts at the shard that its hint selects (a hash of inode and file page, so that
-//!   writers of different places go to different shards) and goes on to the others when that is
-//!   empty. A page returns to the stripe where it lies, so neighbours join again.
-//! - **Extents**: a request gets the first extent that is long enough, looking at 16 at most, else
-//!   several.
-//! - **Nothing on the medium**: recovery finds out what is free.
-//! - **The reserve**: two small pools that only some classes of requests may touch, once the shards
-//!   are empty. What is freed goes to the pools first, while they are short.
+//! - **Shards**: the volume's pages are divided into up to 16 stripes, each with its own short
+//!   lock. A request starts at the shard selected by its hint and continues with the others when
+//!   that shard is empty. The hint is a hash of inode and file page, so writers of different places
+//!   use different shards. A freed page returns to the stripe it lies in, so neighbouring pages
+//!   join again.
+//! - **Extents**: a request gets the first sufficient extent among the first 16 of a shard,
+//!   otherwise several extents.
+//! - **Nothing on the medium**: recovery determines which pages are free.
+//! - **The reserve**: two small pools, usable only by some classes of requests and only once the
+//!   shards are empty. Freed pages refill the pools first.
 //!
-//! | class | asked by | shards | pool 0 | pool 1 |
+//! | class | requested for | shards | pool 0 | pool 1 |
 //! |---|---|---|---|---|
 //! | [`Class::Growth`] | new data, new files, and their log pages | yes | | |
 //! | [`Class::Overwrite`] | data that replaces data, and its log pages | yes | yes | |
-//! | [`Class::Compaction`] | fresh logs, which give more than they take | yes | yes | yes |
+//! | [`Class::Compaction`] | fresh logs, which free more pages than they take | yes | yes | yes |
 //!
 //! # Invariants
 //! - **A1** A page of the data area is in at most one of: a shard, a pool, an extent that was taken
-//!   and not given back.
-//! - **A2** A shard's extents do not touch: neighbours are joined when one comes back.
+//!   and not yet freed.
+//! - **A2** A shard's extents do not touch: freeing an extent joins it with its neighbours.
 //!
 //! # Orderings
-//! One atomic, a hint: see [`Reserve::missing`]. Everything else is under mutexes.
+//! The only atomic is a hint: see [`Reserve::missing`]. Everything else is protected by mutexes.
 //!
-//! # Not promised
-//! Two large requests at once, on a volume with room for one, may both fail: each may hold for a
-//! moment what the other misses, and gives it back.
+//! # Not guaranteed
+//! Two large concurrent requests on a volume with room for one may both fail. Each may briefly hold
+//! pages that the other needs, until it fails and frees them.
 
 use std::collections::BTreeMap;
 
@@ -47,11 +48,11 @@ use crate::error::Error;
 pub(crate) struct Extent {
     /// The first page.
     pub(crate) start: u32,
-    /// How many.
+    /// The number of pages.
     pub(crate) len: u32,
 }
 
-/// Extents in order, without an allocation while there is only one.
+/// Extents in order. A single extent needs no heap allocation.
 #[derive(Debug, Default)]
 pub(crate) struct ExtentList {
     first: Option<Extent>,
@@ -59,7 +60,7 @@ pub(crate) struct ExtentList {
 }
 
 impl ExtentList {
-    /// Appends `extent`, joined to the last one if it continues it.
+    /// Appends `extent`, joining it to the last one if they are contiguous.
     #[inline]
     pub(crate) fn push(&mut self, extent: Extent) {
         match self.rest.last_mut().or(self.first.as_mut()) {
@@ -69,25 +70,25 @@ impl ExtentList {
         }
     }
 
-    /// The extents in order.
+    /// Returns the extents in order.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
         self.first.into_iter().chain(self.rest.iter().copied())
     }
 
-    /// The pages in order.
+    /// Returns the pages in order.
     pub(crate) fn pages(&self) -> impl Iterator<Item = u32> + '_ {
         self.iter().flat_map(|e| e.start..e.start + e.len)
     }
 
-    /// How many extents.
+    /// Returns the number of extents.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.first.is_some() as u32 + self.rest.len() as u32
     }
 }
 
-/// Who asks for pages: see the module's table.
+/// The purpose of a request for pages; see the module's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Growth,
@@ -96,7 +97,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// How many pools it may touch.
+    /// Returns the number of pools that the class may use.
     fn pools(self) -> usize {
         match self {
             Class::Growth => 0,
@@ -107,15 +108,15 @@ impl Class {
 }
 
 const MAX_SHARDS: u32 = 16;
-/// A shard has at least this many pages, or small volumes would be all fragments.
+/// The fewest pages in a shard, so that small volumes are not fragmented.
 const MIN_SHARD_PAGES: u32 = 256;
-/// Requests of more pages than this ask first whether there are as many, so as not to hold for a
-/// moment what others could have.
+/// Requests for more pages than this first check that enough are free. This avoids briefly holding
+/// pages that other requests could use.
 const LOOK_BEFORE_PAGES: u32 = 256;
-/// Extents that a request looks at, to find one that is long enough.
+/// The number of extents that a request examines to find a sufficient one.
 const LOOKS: usize = 16;
 
-/// Free extents of one stripe: start → length.
+/// The free extents of one stripe: start → length.
 #[derive(Debug, Default)]
 struct Shard {
     extents: BTreeMap<u32, u32>,
@@ -123,7 +124,7 @@ struct Shard {
 }
 
 impl Shard {
-    /// Takes up to `want` pages, one extent.
+    /// Takes one extent of up to `want` pages.
     fn take(&mut self, want: u32) -> Option<Extent> {
         let mut best: Option<Extent> = None;
         for (&start, &len) in self.extents.iter().take(LOOKS) {
@@ -136,7 +137,7 @@ impl Shard {
         }
         let Extent { start, len } = best?;
         let taken = want.min(len);
-        // From its end, so that the key stays.
+        // Take the pages from the end of the extent, so that its key stays.
         if taken == len {
             self.extents.remove(&start);
         } else if let Some(left) = self.extents.get_mut(&start) {
@@ -149,7 +150,7 @@ impl Shard {
         })
     }
 
-    fn give(&mut self, extent: Extent) {
+    fn release(&mut self, extent: Extent) {
         let Extent { mut start, mut len } = extent;
         self.free += len;
         let before = self.extents.range_mut(..start).next_back();
@@ -160,7 +161,7 @@ impl Shard {
                 true
             }
             Some((&s, l)) => {
-                debug_assert!(s + *l < start, "page {start} was free already");
+                debug_assert!(s + *l < start, "page {start} was already free");
                 false
             }
             None => false,
@@ -168,7 +169,7 @@ impl Shard {
         let after = self.extents.remove(&(start + len));
         debug_assert!(
             after.is_some() || self.extents.range(start + 1..start + len).next().is_none(),
-            "pages {start}.. were free already"
+            "pages {start}.. were already free"
         );
         if let Some(after) = after {
             len += after;
@@ -179,17 +180,17 @@ impl Shard {
     }
 }
 
-/// The pools: single pages.
+/// The pools, which hold single pages.
 #[derive(Debug)]
 struct Reserve {
     pools: Mutex<[Vec<u32>; 2]>,
-    /// Pages that each pool should have.
+    /// The intended number of pages in each pool.
     target: u32,
-    /// Pages that the pools lack. Written under `pools`' lock.
+    /// The number of pages missing from the pools. Written under `pools`' lock.
     missing: AtomicU32,
 }
 
-/// A shard on cache lines of its own: two, as processors fetch lines in pairs.
+/// A shard on its own cache lines: two, because processors fetch lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Aligned(Mutex<Shard>);
@@ -202,13 +203,13 @@ pub(crate) struct Allocator {
     first: u32,
     /// Pages of the data area.
     total: u32,
-    /// Pages of a stripe.
+    /// The number of pages in a stripe.
     stripe: u32,
     reserve: Reserve,
 }
 
 impl Allocator {
-    /// An allocator for `total` pages from page `first` on, none of them free yet.
+    /// Creates an allocator for `total` pages starting at page `first`, none of them free yet.
     pub(crate) fn new(first: u32, total: u32) -> Self {
         let shards = (total / MIN_SHARD_PAGES).clamp(1, MAX_SHARDS);
         let target = (total / 128).clamp(2, 256);
@@ -227,10 +228,10 @@ impl Allocator {
         }
     }
 
-    /// Takes `pages` pages (at least one), in as few extents as are found quickly.
+    /// Takes `pages` pages (at least one), in as few extents as can be found quickly.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], and then nothing was taken.
+    /// [`Error::NoSpace`]; nothing was taken.
     pub(crate) fn take(&self, hint: u64, pages: u32, class: Class) -> Result<ExtentList, Error> {
         let mut list = ExtentList::default();
         let mut left = pages;
@@ -239,7 +240,7 @@ impl Allocator {
         }
         let start = shard_of_hint(hint, self.shards.len());
         for i in 0..self.shards.len() {
-            // Not `%`: this is on every writer's path.
+            // Avoids `%`, because this is on every writer's path.
             let at = if start + i < self.shards.len() {
                 start + i
             } else {
@@ -259,14 +260,14 @@ impl Allocator {
         left -= self.take_reserve(left, class, &mut list);
         if left > 0 {
             for extent in list.iter() {
-                self.give(extent);
+                self.release(extent);
             }
             return Err(self.no_space(pages, class));
         }
         Ok(list)
     }
 
-    /// Takes up to `want` pages from the pools that `class` may touch; returns how many.
+    /// Takes up to `want` pages from the pools that `class` may use. Returns the number taken.
     #[cold]
     fn take_reserve(&self, want: u32, class: Class, list: &mut ExtentList) -> u32 {
         let mut pools = self.reserve.pools.lock();
@@ -282,18 +283,18 @@ impl Allocator {
                 taken += 1;
             }
         }
-        // Relaxed: a hint, as in `give`.
+        // Relaxed: a hint, as in `release`.
         self.reserve.missing.fetch_add(taken, Ordering::Relaxed);
         taken
     }
 
-    /// Gives pages back. Whatever made them unreachable is durable (M7).
-    pub(crate) fn give(&self, extent: Extent) {
+    /// Frees pages. The store that made them unreachable is durable (M7).
+    pub(crate) fn release(&self, extent: Extent) {
         debug_assert!(extent.start >= self.first);
         debug_assert!((extent.start - self.first) as u64 + extent.len as u64 <= self.total as u64);
         let mut rest = extent;
-        // Relaxed: a hint. Whoever misses the last change gives a page to a shard that a pool could
-        // have had, and the next page goes to the pool.
+        // Relaxed: a hint. If it is stale, this page goes to a shard and a later page refills the
+        // pool.
         if self.reserve.missing.load(Ordering::Relaxed) > 0 {
             rest = self.refill(rest);
         }
@@ -301,7 +302,7 @@ impl Allocator {
             let stripe = (rest.start - self.first) / self.stripe;
             let stripe_end = self.first as u64 + (stripe as u64 + 1) * self.stripe as u64;
             let len = (rest.len as u64).min(stripe_end - rest.start as u64) as u32;
-            self.shards[stripe as usize].0.lock().give(Extent {
+            self.shards[stripe as usize].0.lock().release(Extent {
                 start: rest.start,
                 len,
             });
@@ -312,7 +313,7 @@ impl Allocator {
         }
     }
 
-    /// Fills the pools from `extent`, the last pool first; returns what they did not take.
+    /// Fills the pools from `extent`, the last pool first. Returns the pages they did not take.
     #[cold]
     fn refill(&self, extent: Extent) -> Extent {
         let mut pools = self.reserve.pools.lock();
@@ -328,12 +329,12 @@ impl Allocator {
             };
             missing += lacks - n;
         }
-        // Relaxed: a hint, as in `give`; stores are ordered by the lock.
+        // Relaxed: a hint, as in `release`; the lock orders the stores.
         self.reserve.missing.store(missing, Ordering::Relaxed);
         rest
     }
 
-    /// Pages that a request of `class` could get.
+    /// Returns the number of pages that a request of `class` could get.
     fn available(&self, class: Class) -> u64 {
         let shards: u64 = self.shards.iter().map(|s| s.0.lock().free as u64).sum();
         let pools = self.reserve.pools.lock();
@@ -344,7 +345,7 @@ impl Allocator {
                 .sum::<u64>()
     }
 
-    /// Free pages: all, and those in the pools.
+    /// Returns the number of free pages: the total, and those in the pools.
     pub(crate) fn free_pages(&self) -> (u64, u64) {
         let (all, growth) = (
             self.available(Class::Compaction),
@@ -362,7 +363,7 @@ impl Allocator {
     }
 }
 
-/// The shard that `hint` selects of `count`: the hash's upper half, scaled.
+/// Returns which of `count` shards `hint` selects: the upper half of a hash, scaled to `count`.
 #[inline]
 fn shard_of_hint(hint: u64, count: usize) -> usize {
     let hash = hint.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -375,7 +376,7 @@ mod tests {
 
     fn full(total: u32) -> Allocator {
         let alloc = Allocator::new(10, total);
-        alloc.give(Extent {
+        alloc.release(Extent {
             start: 10,
             len: total,
         });
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn every_page_is_taken_once_and_comes_back() {
+    fn every_page_is_taken_once_and_freed_again() {
         let alloc = full(5000);
         assert_eq!(alloc.free_pages(), (5000, 78));
         let mut seen = vec![false; 5010];
@@ -416,14 +417,14 @@ mod tests {
         );
         assert_eq!(alloc.free_pages(), (0, 0));
         for list in lists {
-            list.iter().for_each(|e| alloc.give(e));
+            list.iter().for_each(|e| alloc.release(e));
         }
         // The pools were filled first.
         assert_eq!(alloc.free_pages(), (5000 - 78, 78));
     }
 
     #[test]
-    fn neighbours_join_again() {
+    fn freed_neighbours_join() {
         let alloc = full(100);
         let pages: Vec<u32> = (0..96)
             .map(|i| {
@@ -440,7 +441,7 @@ mod tests {
             .step_by(2)
             .chain(pages.iter().skip(1).step_by(2))
         {
-            alloc.give(Extent {
+            alloc.release(Extent {
                 start: page,
                 len: 1,
             });

@@ -1,65 +1,68 @@
-//! Compaction: a log of mostly dead groups is rewritten into a fresh chain.
+//! Compaction: rewrites a log of mostly dead groups into a fresh chain.
 //!
 //! # The problem
-//! Every overwrite leaves a dead group behind, so a log grows for ever. NOVA's "thorough" garbage
-//! collection copies live entries into a new log and swings the head (Xu & Swanson, FAST '16).
+//! Every overwrite leaves a dead group behind, so without compaction a log would grow for ever.
+//! NOVA's "thorough" garbage collection copies live entries into a new log and swings the head (Xu
+//! & Swanson, FAST '16).
 //!
 //! # Properties
 //! - **When**: an append needs a page, and the log has more than max(8, 4 × the pages its live
-//!   groups need, 1 for each 256 pages of the file). How many live is found by a walk over the
-//!   index: hence the third bound, and the log is asked again only when it has grown by an eighth.
-//!   On a full volume also earlier, when it yields the slots that the append needs.
-//! - **Cost**: proportional to what lives; every write to the same file waits meanwhile, readers do
-//!   not notice. Amortized over the appends that made the garbage: at most one live slot copied for
-//!   three slots appended.
-//! - **Space**: for its duration the live groups are there twice. May draw on the whole reserve,
-//!   and gives back more.
+//!   groups need, 1 for each 256 pages of the file). Counting the live groups takes a walk over the
+//!   index. The third bound limits that cost, and so does a second rule: the walk is repeated only
+//!   after the log has grown by an eighth. On a full volume, a log is also compacted earlier if
+//!   that frees the slots that the append needs.
+//! - **Cost**: proportional to the live groups. Writes to the same file wait meanwhile; readers do
+//!   not. The cost is amortized over the appends that made the garbage: at most one live slot is
+//!   copied for three slots appended.
+//! - **Space**: while a compaction runs, the live groups exist twice. It may use the whole reserve
+//!   and frees more than it takes.
 //!
 //! # The switch
-//! 1. Nobody is in flight, and nobody can reserve (L4): the index is the truth.
-//! 2. The new chain is stored whole, marks and all, in private pages. Its epoch is one more.
-//!    Nothing points to it, so its marks need no publication of their own.
-//! 3. *Fence.* Only now may anything point to it.
-//! 4. The inode's head pointer is published, flushed, *fenced*. Before the 8-byte store persists,
-//!    recovery reads the old chain; after it, the new one. They say the same.
+//! 1. No append is in flight and none can reserve (L4), so the index is authoritative.
+//! 2. The new chain is stored whole, with its marks, in private pages. Its epoch is one more than
+//!    the old one's. Nothing points to the chain, so its marks are not published one by one.
+//! 3. *Fence.* Only now may anything point to the new chain.
+//! 4. The inode's head pointer is published, flushed, and *fenced*. Before this 8-byte store
+//!    persists, recovery reads the old chain; afterwards it reads the new one. Both have the same
+//!    content.
 //! 5. The old chain's pages become free (M7).
 
 use spanlock_pmem::Pmem;
 
 use crate::alloc::Class;
+use crate::chain::{LogState, MIN_COMPACTED_PAGES, store_chain};
 use crate::error::Error;
 use crate::layout::{Chain, HEAD_SEQUENCE, PAGE_SLOTS, SLOT_BYTES, WORD_BYTES, mark_of};
-use crate::log::{State, store_chain};
 use crate::medium::Medium;
 use crate::record::{GroupWriter, slots_for};
 
-/// Logs of fewer pages are left alone, unless the volume is full.
-pub(crate) const MIN_PAGES: usize = 8;
-/// How many times the pages of its live groups a log may have.
+/// The size limit of a log, as a multiple of the pages that its live groups need.
 const FACTOR: u64 = 4;
-/// On a full volume a compaction yields at least this many slots, or it would be done for every append.
+/// On a full volume, a compaction must free at least this many slots. Otherwise every append would
+/// compact.
 const LEAST_GAIN: u64 = 8;
 
-/// A log with a page for every 256 live things is not too long: looking at these would cost more
-/// than it yields.
+/// A log may have one page for every 256 live pages or names. Walking these would cost more than a
+/// compaction frees.
 const LIVE_PER_PAGE: u64 = 256;
 
-/// Receives the groups of a log one by one: the record's length in bytes, and who writes it.
+/// Receives the groups of a log one by one: the record's length in bytes, and a function that
+/// writes it.
 pub(crate) type EmitGroup<'a> = dyn FnMut(usize, &dyn Fn(&mut GroupWriter<'_>)) + 'a;
 
-/// What of a log must be kept.
+/// The live content of a log, which a compaction must keep.
 pub(crate) trait Live {
-    /// Calls `emit` for each group that a fresh log must have, in order. Returns how many things it
-    /// looked at: pages, or names.
+    /// Calls `emit` for each group of the fresh log, in order. Returns how many pages or names it
+    /// visited.
     fn each(&self, emit: &mut EmitGroup<'_>) -> u64;
 }
 
-/// A fresh chain, not stored yet.
+/// A fresh chain that is not stored yet.
 struct Fresh {
     chain: Chain,
-    /// The slots with the live groups, each with its mark.
+    /// The slots of the live groups, including their marks.
     slots: Vec<u8>,
-    /// What [`Live::each`] returned.
+    /// The result of [`Live::each`].
     looked_at: u64,
 }
 
@@ -90,23 +93,23 @@ impl Fresh {
         (self.slots.len() / SLOT_BYTES) as u64
     }
 
-    /// Pages of a log that is not too long.
+    /// Returns the most pages that the log may have before it is compacted.
     fn bound(&self) -> usize {
         bound(self.slots()).max(self.looked_at / LIVE_PER_PAGE) as usize
     }
 }
 
-/// Pages that a log with so many live slots may have.
+/// Returns the most pages that a log with `live_slots` live slots may have.
 pub(crate) fn bound(live_slots: u64) -> u64 {
-    (live_slots.div_ceil(PAGE_SLOTS as u64) * FACTOR).max(MIN_PAGES as u64)
+    (live_slots.div_ceil(PAGE_SLOTS as u64) * FACTOR).max(MIN_COMPACTED_PAGES as u64)
 }
 
-/// Compacts if more of the log is dead than it may be. The log is quiet.
+/// Compacts if the log exceeds its size limit. The log must be quiet.
 ///
 /// # Errors
 /// [`Error::NoSpace`] if there is no room for the new chain; nothing has changed.
 pub(crate) fn if_due<P: Pmem>(
-    state: &mut State,
+    state: &mut LogState,
     medium: &Medium<P>,
     slots: u32,
     live: &dyn Live,
@@ -122,12 +125,12 @@ pub(crate) fn if_due<P: Pmem>(
     Ok(())
 }
 
-/// Compacts if that makes room for `slots` more slots without more pages. The log is quiet.
+/// Compacts if that makes room for `slots` more slots without adding pages. The log must be quiet.
 ///
 /// # Errors
 /// [`Error::NoSpace`] if there is no room for the new chain; nothing has changed.
 pub(crate) fn if_it_helps<P: Pmem>(
-    state: &mut State,
+    state: &mut LogState,
     medium: &Medium<P>,
     slots: u32,
     live: &dyn Live,
@@ -142,7 +145,7 @@ pub(crate) fn if_it_helps<P: Pmem>(
 
 /// Stores the fresh chain, with room for `slots` more slots, and makes it the log.
 fn switch<P: Pmem>(
-    state: &mut State,
+    state: &mut LogState,
     medium: &Medium<P>,
     slots: u32,
     fresh: &Fresh,
@@ -163,9 +166,9 @@ fn switch<P: Pmem>(
 
     medium.space.count_log_pages(pages.len() as u64);
     medium.space.count_compaction();
-    // No longer poisoned.
+    // This also clears the poison flag.
     let old = core::mem::replace(state, state.follow(chain, pages, fresh.slots() as u32));
-    // M7: the head that ends their use is durable.
-    medium.space.give_log_pages(&old.pages);
+    // M7: the head pointer that ends their use is durable.
+    medium.space.release_log_pages(&old.pages);
     Ok(())
 }

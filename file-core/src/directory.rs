@@ -1,38 +1,40 @@
-//! The root directory: one log that says which files there are.
+//! The root directory: one log that lists the files.
 //!
 //! # The problem
-//! A file is created by two changes, its inode and its name, and removed by two. NOVA journals such
-//! pairs. Here the directory's log alone decides: an inode counts only while a committed group
-//! names it together with its generation. So a file comes with one commit mark, and goes when that
-//! mark is erased: one 8-byte store each, and no journal.
+//! Creating a file makes two changes, to its inode and its name, and so does removing one. NOVA
+//! journals such pairs. Here the directory's log alone decides: an inode is valid only while a
+//! committed group names it together with its generation. Publishing that group's mark creates the
+//! file, and erasing the mark removes it. Each is a single 8-byte store, so no journal is needed.
 //!
 //! # Properties
-//! - Flat: names are strings of 1 to 1,024 bytes without NUL, compared byte for byte.
-//! - One operation on names at a time, under a mutex that is held across its two fences. Reads and
-//!   writes of files never take it.
-//! - Removal takes no space and one fence: it cannot fail on a full volume.
+//! - Flat: names are strings of 1 to 1,024 bytes without NUL, compared byte by byte.
+//! - Creating, opening, removing and listing files takes one mutex, held across the fences of a
+//!   change. Reads and writes of files never take it.
+//! - Removal takes no space and one fence, so it succeeds on a full volume.
 //!
 //! # Invariants
-//! - **D1** `files` is what the committed groups of the directory's log say, whenever the mutex is free.
-//! - **D2** The slot of each file is where its group's mark lies, as of the log's epoch `epoch`. A
-//!   compaction writes the groups in the order of `files`, which cannot change meanwhile, so the
-//!   slots' new numbers follow from the names' lengths.
-//! - **D3** As long as a committed group names a number and a generation, the inode of that number is
-//!   the one that was stored with the group, but for its head: it was fenced before the mark (M6),
-//!   and the number is given away again only after the mark's erasure is durable (M7). What the
-//!   other inodes of the table hold means nothing.
-//! - **D4** Nothing of the caller's runs between a reservation and its end: the file's lock is made
-//!   before.
+//! - **D1** Whenever the mutex is free, `files` agrees with the committed groups of the directory's
+//!   log.
+//! - **D2** Each file's `slot` is the position of its group's mark, as of the log's epoch `epoch`.
+//!   A compaction writes the groups in the order of `files`, which cannot change meanwhile. So the
+//!   new slot numbers follow from the lengths of the names.
+//! - **D3** As long as a committed group names a number and a generation, that number's inode is
+//!   the one stored with the group, except for its head. The inode was fenced before the mark (M6),
+//!   and the number is reused only after the mark's erasure is durable (M7). The content of all
+//!   other inodes in the table is meaningless.
+//! - **D4** No user code runs between a reservation and its end: the file's lock is created
+//!   earlier.
 //!
 //! # Generations
-//! They grow, so a number that is used again has another one, and damage is told from an older life.
-//! But a crash can tear the inode that holds the largest, and a flipped bit can spoil it; recovery
-//! then takes the largest that it can read, and a generation may come a second time, perhaps with
-//! its number. Nothing rests on its not doing so: D3 says why no inode is taken for another, L1 why
-//! no log is.
+//! Generations grow, so a reused inode number usually has a new one. This lets recovery tell damage
+//! from leftovers of an earlier file. But a crash can tear the inode with the largest generation,
+//! and a bit flip can corrupt it. Recovery then continues from the largest generation it can read,
+//! so a generation may be repeated, possibly with the same number. Correctness does not depend on
+//! unique generations: D3 explains why no inode is mistaken for another, and L1 explains the same
+//! for logs.
 //!
-//! # Not promised
-//! Directories in directories, links, renames.
+//! # Not supported
+//! Nested directories, links, and renames.
 
 use std::collections::BTreeMap;
 
@@ -51,33 +53,33 @@ use crate::record::{GroupWriter, add_bytes, put_add, slots_for};
 /// The directory of a volume.
 pub(crate) struct Directory<L> {
     log: Log,
-    state: Mutex<State<L>>,
+    state: Mutex<DirectoryState<L>>,
 }
 
 /// A file in the directory.
 pub(crate) struct Entry<L> {
     pub(crate) inode: Arc<Inode<L>>,
-    /// D2: the lead slot of its group.
+    /// The lead slot of its group; see D2.
     pub(crate) slot: u32,
 }
 
-/// What the mutex guards.
-pub(crate) struct State<L> {
-    /// D1. In order, so that a compaction writes the same log each time.
+/// The state that the mutex guards.
+pub(crate) struct DirectoryState<L> {
+    /// All files; see D1. They are sorted, so a compaction writes them in a fixed order.
     pub(crate) files: BTreeMap<String, Entry<L>>,
-    /// Slots that the groups of `files` take.
+    /// Slots that the groups of `files` occupy.
     live_slots: u64,
-    /// D2.
+    /// The log's epoch that the slot numbers belong to; see D2.
     epoch: u64,
-    /// Larger than every generation that recovery could read, and than those used since.
+    /// Larger than every generation that recovery could read and every one used since.
     next_generation: u64,
 }
 
-impl<L> State<L> {
-    /// A directory with `files`, whose slots are those of the log's `epoch`.
+impl<L> DirectoryState<L> {
+    /// Creates a directory with `files`, whose slot numbers belong to the log's `epoch`.
     pub(crate) fn new(files: BTreeMap<String, Entry<L>>, epoch: u64, last_generation: u64) -> Self {
         let live_slots = files.keys().map(|name| slots_of(name) as u64).sum();
-        State {
+        DirectoryState {
             files,
             live_slots,
             epoch,
@@ -85,7 +87,7 @@ impl<L> State<L> {
         }
     }
 
-    /// Numbers the slots anew if the log was compacted since (D2).
+    /// Renumbers the slots if the log has been compacted since (D2).
     fn follow(&mut self, log: &Log) {
         let epoch = log.epoch();
         if epoch != self.epoch {
@@ -99,12 +101,12 @@ impl<L> State<L> {
     }
 }
 
-/// Slots that the group of `name` takes.
+/// Returns the number of slots in the group of `name`.
 fn slots_of(name: &str) -> u32 {
     slots_for(add_bytes(name)) as u32
 }
 
-/// Looks whether `name` can name a file.
+/// Checks whether `name` can be a file name.
 ///
 /// # Errors
 /// [`Error::NameInvalid`], [`Error::NameTooLong`].
@@ -131,7 +133,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
 }
 
 impl<L> Directory<L> {
-    pub(crate) fn new(log: Log, state: State<L>) -> Self {
+    pub(crate) fn new(log: Log, state: DirectoryState<L>) -> Self {
         Directory {
             log,
             state: Mutex::new(state),
@@ -139,18 +141,18 @@ impl<L> Directory<L> {
     }
 
     /// Locks the directory.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<L>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, DirectoryState<L>> {
         self.state.lock()
     }
 
-    /// Adds a file to the locked directory: `name` is valid and not taken. `new_inode` makes the
-    /// file in memory, from its number and generation; it runs nothing of the caller's (D4).
+    /// Adds a file to the locked directory. `name` must be valid and unused. `new_inode` creates
+    /// the file in memory from its number and generation; it must not run user code (D4).
     ///
     /// # Errors
-    /// [`Error::NoInodes`], [`Error::NoSpace`]; nothing has changed.
+    /// [`Error::NoInodes`], [`Error::NoSpace`], [`Error::Poisoned`]; nothing has changed.
     pub(crate) fn add<P: Pmem>(
         &self,
-        state: &mut State<L>,
+        state: &mut DirectoryState<L>,
         medium: &Medium<P>,
         name: &str,
         new_inode: impl FnOnce(u32, u64) -> Inode<L>,
@@ -168,13 +170,13 @@ impl<L> Directory<L> {
             Ok(reservation) => reservation,
             Err(error) => {
                 // M7: the number was not used.
-                medium.space.give_inode(number);
+                medium.space.release_inode(number);
                 return Err(error);
             }
         };
-        // Nothing fails from here on (M2). A panic of the region poisons the log, until memory says
-        // what the medium says (L5). The inode and the group share a fence; neither counts without
-        // the mark.
+        // No step can fail from here on (M2). If the region panics, the log is poisoned until the
+        // volume is reopened (L5). The inode and the group share a fence, because neither is valid
+        // without the mark.
         let stored = medium.store_inode(&RawInode {
             number,
             generation,
@@ -196,13 +198,13 @@ impl<L> Directory<L> {
         Ok(inode)
     }
 
-    /// Removes a file from the locked directory, and returns what was its reference.
+    /// Removes a file from the locked directory and returns the directory's reference to it.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Poisoned`]; nothing has changed.
     pub(crate) fn remove<P: Pmem>(
         &self,
-        state: &mut State<L>,
+        state: &mut DirectoryState<L>,
         medium: &Medium<P>,
         name: &str,
     ) -> Result<Arc<Inode<L>>, Error> {
@@ -212,7 +214,8 @@ impl<L> Directory<L> {
                 name: name.to_owned(),
             });
         };
-        // If it panics, nobody knows whether the file is there: no write to it may return any more.
+        // If erasing panics, it is unknown whether the file still exists. No write to it may
+        // succeed then, so its log is poisoned too.
         let guard = entry.inode.log.poison_on_unwind();
         let erased = self.log.erase_mark(medium, entry.slot);
         guard.defuse();
@@ -229,7 +232,7 @@ impl<L> Directory<L> {
     }
 }
 
-impl<L> Live for State<L> {
+impl<L> Live for DirectoryState<L> {
     fn each(&self, emit: &mut EmitGroup<'_>) -> u64 {
         for (name, Entry { inode, .. }) in &self.files {
             emit(add_bytes(name), &|group| {

@@ -1,4 +1,4 @@
-//! What can go wrong: one error for the whole crate.
+//! The error type of the crate.
 
 use core::fmt;
 
@@ -7,23 +7,23 @@ use thiserror::Error;
 
 use crate::layout::{MIN_PAGES, PAGE_BYTES, SLOT_BYTES};
 
-/// Where on the medium something is wrong.
+/// The location of damage on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
     /// Byte offset in the region.
     pub at: u64,
-    /// The inode whose log or slot it belongs to; `None` for the superblock.
+    /// The inode whose log or table slot is damaged; `None` for the superblock.
     pub inode: Option<u32>,
 }
 
 impl Place {
-    /// The page that holds the byte, counted from the start of the region.
+    /// Returns the page that contains the byte, counted from the start of the region.
     pub fn page(&self) -> u64 {
         self.at / PAGE_BYTES
     }
 
-    /// The 64-byte slot of that page that holds the byte (63 is a log page's tail).
+    /// Returns the 64-byte slot of that page that contains the byte (63 is a log page's tail).
     pub fn slot(&self) -> u64 {
         self.at % PAGE_BYTES / SLOT_BYTES as u64
     }
@@ -45,21 +45,21 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why an operation did nothing.
+/// The reason an operation failed.
 ///
-/// Whatever failed left the volume as it was: no error stands for half an operation.
+/// A failed operation leaves the volume unchanged, except as [`Poisoned`](Error::Poisoned) says.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The region does not hold a volume of this crate.
-    #[error("no volume here: {}", why_no_volume(*.len))]
+    #[error("no volume here: {}", not_a_volume_reason(*.len))]
     NotAVolume {
         /// The region's size in bytes.
         len: u64,
     },
     /// The volume was formatted by another version of this crate.
     #[error(
-        "the volume has format version {found}, this build reads version {supported}: \
+        "the volume has format version {found}, but this build reads version {supported}; \
          open it with a build that reads version {found}"
     )]
     Version {
@@ -70,148 +70,150 @@ pub enum Error {
     },
     /// The region is smaller than the volume that was formatted in it.
     #[error(
-        "the volume has {expected} bytes, but the region only {found}: it was cut short; \
-         restore the missing end before opening it"
+        "the volume has {expected} bytes, but the region has only {found}: it was truncated; \
+         restore the missing part before opening it"
     )]
     Truncated {
-        /// Bytes that the superblock promises.
+        /// The volume's size in bytes, according to its superblock.
         expected: u64,
-        /// Bytes that the region has.
+        /// The region's size in bytes.
         found: u64,
     },
-    /// Something on the medium is not what was written there.
-    #[error("the volume is damaged: {what}, at {place}; restore it from a copy")]
+    /// Part of the medium does not hold what was written there.
+    #[error("the volume is damaged: {what}, at {place}; restore it from a backup")]
     Corrupt {
-        /// What is wrong.
+        /// What is damaged.
         what: &'static str,
-        /// Where.
+        /// Where the damage is.
         place: Place,
     },
-    /// A region, or an option of the format, that no volume can have.
-    #[error("cannot format: {what} is {found}, it must be {wanted}")]
+    /// The region or an option cannot be used for a volume.
+    #[error("cannot format: {what} is {found}, but must be {wanted}")]
     BadFormat {
-        /// Which size or option.
+        /// The size or option.
         what: &'static str,
         /// Its value.
         found: u64,
-        /// What it may be.
+        /// The values allowed.
         wanted: &'static str,
     },
-    /// Not enough free pages. Removing a file, or overwriting what a file has already, may still work.
+    /// There are not enough free pages. Removing a file, or overwriting existing pages of a file,
+    /// may still succeed.
     #[error(
-        "no space: {needed} more pages of 4 KiB are needed and {free} are free for this operation; \
-         remove files to go on"
+        "no space: this operation needs {needed} more pages of 4 KiB, but only {free} are available to it; \
+         remove files to free space"
     )]
     NoSpace {
-        /// Pages that the operation wanted from the allocator when it gave up.
+        /// The pages that the failed allocation asked for.
         needed: u64,
-        /// Pages that an operation of its kind could have got.
+        /// The pages available to this class of operation.
         free: u64,
     },
     /// Every inode is in use.
     #[error("all {total} inodes are in use: remove files, or format with more inodes")]
     NoInodes {
-        /// Inodes that files can have: all but the root directory's.
+        /// The number of inodes for files: all except the root directory's.
         total: u64,
     },
-    /// There is no file of this name.
+    /// No file has this name.
     #[error("no file is named {name:?}")]
     NotFound {
         /// The name.
         name: String,
     },
-    /// There is a file of this name already.
-    #[error("a file named {name:?} exists already: open it, or remove it first")]
+    /// A file of this name already exists.
+    #[error("a file named {name:?} already exists: open it, or remove it first")]
     Exists {
         /// The name.
         name: String,
     },
     /// The name is longer than [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES).
-    #[error("the name has {len} bytes, at most {max} are possible: shorten it")]
+    #[error("the name has {len} bytes, but at most {max} are allowed: shorten it")]
     NameTooLong {
         /// Its length in bytes.
         len: usize,
-        /// The longest possible.
+        /// The largest possible length in bytes.
         max: usize,
     },
     /// The name is empty or contains NUL.
-    #[error("{name:?} cannot name a file: {why}")]
+    #[error("{name:?} is not a valid file name: {why}")]
     NameInvalid {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         why: &'static str,
     },
-    /// A write that would end past the volume's largest file size.
+    /// The write would end past the volume's largest file size.
     #[error(
-        "writing {len} bytes at offset {offset} ends past the largest file size of this volume, {max} bytes; \
-         it is chosen when the volume is formatted"
+        "writing {len} bytes at offset {offset} would exceed the volume's largest file size of {max} bytes; \
+         format a volume with a larger limit"
     )]
     FileTooLarge {
-        /// Where the write starts, in bytes.
+        /// The byte offset of the write.
         offset: u64,
-        /// Bytes to write.
+        /// The length of the write in bytes.
         len: u64,
         /// The largest file size in bytes.
         max: u64,
     },
-    /// More bytes than one atomic write can take.
+    /// The write is longer than one atomic write can be.
     #[error(
-        "one write takes at most {max} bytes, not {len}: split it (each part is atomic on its own)"
+        "a write of {len} bytes is too long: split it into parts of at most {max} bytes, each of which is atomic"
     )]
     WriteTooLong {
-        /// Bytes to write.
+        /// The length of the write in bytes.
         len: u64,
         /// [`MAX_WRITE_BYTES`](crate::MAX_WRITE_BYTES).
         max: u64,
     },
-    /// An earlier operation on the same log panicked midway, because the region refused its bytes.
-    /// What it did may be on the medium or not; reading goes on.
+    /// An earlier operation on the same log panicked midway because the region failed. Its effect
+    /// may or may not be on the medium. Reads still work.
     #[error(
-        "an earlier operation on inode {inode} panicked midway: open the volume again, which recovers it"
+        "an earlier operation on inode {inode} panicked midway: reopen the volume to recover it"
     )]
     Poisoned {
         /// The inode of the log; 0 is the directory's.
         inode: u32,
     },
-    /// The file's range lock refused the range: the factory made a lock of too small a capacity.
+    /// The file's range lock refused the range, because the factory created a lock whose capacity
+    /// is too small.
     #[error(
-        "the file's range lock does not cover the file: {0}; the factory must make locks of the capacity it is given"
+        "the file's range lock does not cover the file: {0}; the factory must create locks with the capacity it is given"
     )]
     Lock(#[from] RangeError),
-    /// The factory made no range lock for a file.
+    /// The factory created no range lock for a file.
     #[error(
-        "no range lock of {capacity} bytes for the file {name:?}: {why}; \
-         choose a lock that takes less memory, or format with a smaller largest file size"
+        "cannot create a range lock of {capacity} bytes for the file {name:?}: {why}; \
+         choose a lock that needs less memory, or format with a smaller largest file size"
     )]
     NoLock {
         /// The file's name.
         name: String,
-        /// The capacity in bytes that the lock was to have.
+        /// The capacity in bytes that the lock should have had.
         capacity: u64,
-        /// The factory's error, as it prints.
+        /// The factory's error message.
         why: String,
     },
 }
 
-/// The rest of [`Error::NotAVolume`].
-fn why_no_volume(len: u64) -> String {
+/// Returns the explanation for [`Error::NotAVolume`].
+fn not_a_volume_reason(len: u64) -> String {
     let least = MIN_PAGES * PAGE_BYTES;
     if len < least {
         return format!(
-            "a region of {len} bytes is too short for one (the smallest has {least}): \
-             it was cut short, or is something else"
+            "a region of {len} bytes is too short (a volume has at least {least}): \
+             it was truncated, or never was a volume"
         );
     }
     format!(
-        "neither the first nor the last page of the {len}-byte region carries a superblock; \
-         format the region, or open the one that was formatted \
-         (if this is the one, it was grown and then its first page overwritten: cut it back to its old size)"
+        "neither the first nor the last page of the {len}-byte region holds a superblock; \
+         format the region, or open the region that was formatted \
+         (if this region was formatted and has grown since, truncate it to its old size)"
     )
 }
 
 impl Error {
-    /// Damage at byte `at`, in the log or the slot of `inode`.
+    /// Returns an error for damage at byte `at`, in the log or the table slot of `inode`.
     pub(crate) fn corrupt(what: &'static str, inode: u32, at: u64) -> Error {
         Error::Corrupt {
             what,
@@ -219,6 +221,14 @@ impl Error {
                 at,
                 inode: Some(inode),
             },
+        }
+    }
+
+    /// Returns an error that reports damage to a superblock at byte `at`.
+    pub(crate) fn corrupt_superblock(what: &'static str, at: u64) -> Error {
+        Error::Corrupt {
+            what,
+            place: Place { at, inode: None },
         }
     }
 }

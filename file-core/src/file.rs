@@ -1,26 +1,26 @@
 //! An open file: reads, and atomic copy-on-write writes.
 //!
-//! # A write
+//! # Writes
 //! ```text
-//!   hold whole pages of the file                 released at the end
+//!   lock whole pages of the file                 released at the end
 //!     take pages from the allocator               may fail
 //!       reserve slots in the log                    may fail
 //!         stream data ┐
 //!         store slots ┴─ fence ── mark ── fence
-//!         index and size
+//!         update index and size
 //!       the reservation ends
 //!     replaced pages become free
 //! ```
-//! What can fail comes before the first store (M2). After the second fence the write is durable,
-//! and only then visible: nobody ever reads what a crash can still take back.
+//! Every step that can fail precedes the first store (M2). The write becomes durable with the
+//! second fence and visible after it. So no reader ever sees data that a crash could still discard.
 //!
-//! # A read
-//! Holds the bytes shared, reads the size, then looks every page up without a lock. Pages that the
-//! file does not have are zeros.
+//! # Reads
+//! A read locks its bytes shared, reads the size, and then looks up each page without taking
+//! another lock. Pages that the file does not have read as zeros.
 //!
 //! # Cost
-//! A write of one page that is there already: the page streamed, one log slot, two fences, two
-//! short critical sections of the allocator and one of the log, no heap allocation.
+//! Overwriting one page streams that page and writes one log slot. It takes two fences, two short
+//! critical sections of the allocator and one of the log, and no heap allocation.
 
 use core::fmt;
 
@@ -38,11 +38,11 @@ use crate::medium::Medium;
 use crate::record::{GroupWriter, WriteHeader, slots_for};
 use crate::volume::Volume;
 
-/// An open file; clones are handles to the same file, for any number of threads.
+/// An open file. Clones are handles to the same file and may be used by any number of threads.
 ///
-/// Every write is atomic and durable: when it returns, it survives a crash, and when it does not
-/// return, it is there as a whole or not at all. Readers and writers of overlapping ranges take
-/// turns, by the file's range lock.
+/// Every write is atomic and durable. Once it has returned, it survives a crash; if a crash
+/// interrupts it, it is present as a whole or not at all. The file's range lock serializes
+/// conflicting accesses to overlapping ranges.
 pub struct File<P: Pmem, L: RawRangeLock> {
     volume: Arc<Volume<P, L>>,
     inode: Arc<Inode<L>>,
@@ -53,13 +53,15 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         File { volume, inode }
     }
 
-    /// Writes all of `data` at byte `offset`, atomically and durably. Between the old end of the
-    /// file and `offset` it reads as zeros. Writing nothing does nothing.
+    /// Writes all of `data` at byte `offset`, atomically and durably. If `offset` lies past the end
+    /// of the file, the gap reads as zeros. An empty write does nothing.
     ///
-    /// Blocks while others read or write the same pages of 4 KiB, and while the file's log is compacted.
+    /// Blocks while other threads read or write any of the same 4 KiB pages, and while the file's
+    /// log is compacted.
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`], [`Error::WriteTooLong`], [`Error::NoSpace`], [`Error::Lock`]. The file is as before.
+    /// [`Error::FileTooLarge`], [`Error::WriteTooLong`], [`Error::NoSpace`], [`Error::Lock`],
+    /// [`Error::Poisoned`]. The file is unchanged.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
         if data.is_empty() {
             return Ok(());
@@ -69,14 +71,15 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         self.write_held(&write)
     }
 
-    /// Writes all of `data` at the end of the file, atomically and durably; returns the offset
-    /// where that was. Appends and other writes at the end exclude each other, so none overwrites
-    /// another.
+    /// Writes all of `data` at the end of the file, atomically and durably, and returns the offset
+    /// at which it starts. Appends and other writes at the end exclude each other, so none
+    /// overwrites another.
     ///
-    /// Blocks as [`write_at`](Self::write_at). May start over when the end moves away while it waits.
+    /// Blocks like [`write_at`](Self::write_at). The append restarts if the file grows while it
+    /// waits for the range lock.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at).
+    /// Same as [`write_at`](Self::write_at).
     pub fn append(&self, data: &[u8]) -> Result<u64, Error> {
         loop {
             let offset = self.inode.size();
@@ -85,8 +88,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             }
             let write = self.plan(data, offset)?;
             let _hold = self.inode.lock.write(write.range())?;
-            // The end is chosen under the hold. Whoever else appends at it needs the page that
-            // starts or goes on there.
+            // The end is final under the lock: every other append needs the page where the file
+            // ends.
             if self.inode.size() == offset {
                 self.write_held(&write)?;
                 return Ok(offset);
@@ -94,10 +97,11 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         }
     }
 
-    /// Reads bytes from `offset` on into `buf`; returns how many. Fewer than `buf.len()` only at
-    /// the end of the file, 0 past it. What `buf` holds behind them is unchanged.
+    /// Reads bytes starting at `offset` into `buf` and returns their number. It is less than
+    /// `buf.len()` only if the read reaches the end of the file, and 0 past the end. The rest of
+    /// `buf` is unchanged.
     ///
-    /// Blocks while others write the same bytes.
+    /// Blocks while other threads write the same bytes.
     ///
     /// # Errors
     /// [`Error::Lock`].
@@ -110,7 +114,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
             return Ok(0);
         }
         let _hold = self.inode.lock.read(offset..end)?;
-        // Under the hold: a size that was read before would cut off what was read after.
+        // Read the size under the lock: an earlier value could hide bytes written since.
         let end = end.min(self.inode.size());
         let mut at = offset;
         while at < end {
@@ -126,12 +130,12 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         Ok(end.saturating_sub(offset) as usize)
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.inode.size()
     }
 
-    /// Looks whether the write is possible. `data` is not empty.
+    /// Checks that the write is possible. `data` must not be empty.
     fn plan<'d>(&self, data: &'d [u8], offset: u64) -> Result<Write<'d>, Error> {
         let (len, max) = (data.len() as u64, self.volume.medium.geometry.max_file_size);
         match offset.checked_add(len) {
@@ -147,7 +151,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         Ok(Write::new(data, offset))
     }
 
-    /// The write, with its pages of the file held exclusively.
+    /// Performs the write. The caller holds its file pages exclusively.
     fn write_held(&self, write: &Write<'_>) -> Result<(), Error> {
         let Volume { medium, .. } = &*self.volume;
         let inode = &*self.inode;
@@ -171,14 +175,14 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
                 Ok(())
             }
             Err(error) => {
-                // M2: nothing was stored to them.
-                extents.iter().for_each(|extent| alloc.give(extent));
+                // M2: nothing has been stored to these pages.
+                extents.iter().for_each(|extent| alloc.release(extent));
                 Err(error)
             }
         }
     }
 
-    /// The part that cannot fail: from the first store to the release of the old pages.
+    /// Performs the part that cannot fail, from the first store to freeing the old pages.
     fn write_reserved(
         &self,
         write: &Write<'_>,
@@ -220,8 +224,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         old.flush(medium);
     }
 
-    /// Streams the new pages; the first and the last take from the old ones what the write leaves
-    /// of them.
+    /// Streams the new pages. The first and last page keep the old bytes that the write does not
+    /// cover.
     fn store_data(
         &self,
         write: &Write<'_>,
@@ -259,7 +263,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
         flushed
     }
 
-    /// The new content of a page that the write covers in part.
+    /// Returns the new content of a page that the write covers only in part.
     fn merged(&self, write: &Write<'_>, file_page: u32) -> [u8; PAGE] {
         let mut image = [0; PAGE];
         if let Some(mapping) = self.inode.index.get(file_page) {
@@ -274,7 +278,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     }
 }
 
-/// The first `len` values of `few`, or of `many` if there are more. `few` is all default.
+/// Returns the first `len` elements of `few`, or of `many` if `few` is too short. All elements of
+/// `few` must have their default value.
 fn scratch<'a, T: Copy + Default>(
     few: &'a mut [T],
     many: &'a mut Vec<T>,
@@ -288,13 +293,13 @@ fn scratch<'a, T: Copy + Default>(
     }
 }
 
-/// A write that is possible: not empty, and not past the largest file size.
+/// A write that has been checked: it is not empty and ends within the largest file size.
 struct Write<'d> {
     data: &'d [u8],
     offset: u64,
-    /// First page of the file that it touches.
+    /// The first file page that it touches.
     first: u32,
-    /// How many.
+    /// The number of file pages that it touches.
     pages: u32,
 }
 
@@ -310,8 +315,8 @@ impl<'d> Write<'d> {
         }
     }
 
-    /// The pages of the file that it touches. Not `first..first + pages`: the end of the last page
-    /// that there can be is no `u32`.
+    /// Returns the file pages that the write touches. A range `first..first + pages` could
+    /// overflow: the end of the last possible page does not fit in a `u32`.
     fn file_pages(&self) -> impl Iterator<Item = u32> + use<> {
         let first = self.first;
         (0..self.pages).map(move |i| first + i)
@@ -321,7 +326,8 @@ impl<'d> Write<'d> {
         self.offset + self.data.len() as u64
     }
 
-    /// The bytes to hold: whole pages, as the first and the last are merged with what was there.
+    /// Returns the bytes to lock. They are whole pages, because the first and last page are merged
+    /// with their old content.
     fn range(&self) -> core::ops::Range<u64> {
         let start = page_at(self.first);
         start..start + self.pages as u64 * PAGE_BYTES
@@ -337,7 +343,8 @@ impl<'d> Write<'d> {
         }
     }
 
-    /// How many pages from `file_page` on the write covers wholly.
+    /// Returns the number of consecutive pages from `file_page` on that the write covers
+    /// completely.
     fn whole_pages(&self, file_page: u32) -> u32 {
         if page_at(file_page) < self.offset {
             return 0;
@@ -345,14 +352,14 @@ impl<'d> Write<'d> {
         (self.end() / PAGE_BYTES).saturating_sub(file_page as u64) as u32
     }
 
-    /// The data of `pages` whole pages from `file_page` on.
+    /// Returns the data of `pages` whole pages from `file_page` on.
     fn content(&self, file_page: u32, pages: u32) -> &'d [u8] {
         let from = (page_at(file_page) - self.offset) as usize;
         &self.data[from..from + pages as usize * PAGE]
     }
 }
 
-/// Pages that a write has replaced, given back in runs.
+/// Frees the pages that a write has replaced, joining neighbours into runs.
 #[derive(Default)]
 struct FreedRun(Option<Extent>);
 
@@ -361,12 +368,12 @@ impl FreedRun {
         match &mut self.0 {
             Some(run) if run.start + run.len == page => run.len += 1,
             run => {
-                // M7: the mark of the write that replaced it is durable.
+                // M7: the mark of the write that replaced these pages is durable.
                 if let Some(run) = run.replace(Extent {
                     start: page,
                     len: 1,
                 }) {
-                    medium.space.alloc.give(run);
+                    medium.space.alloc.release(run);
                 }
             }
         }
@@ -375,7 +382,7 @@ impl FreedRun {
     fn flush<P>(self, medium: &Medium<P>) {
         if let Some(run) = self.0 {
             // M7, as in `push`.
-            medium.space.alloc.give(run);
+            medium.space.alloc.release(run);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Making a volume, and reading and repairing its superblocks.
+//! Formatting a volume, and reading and repairing its superblocks.
 
 use spanlock_pmem::Pmem;
 
 use crate::error::Error;
 use crate::layout::{
     Geometry, INODES_PER_PAGE, MAX_FILE_BYTES, MIN_DATA_PAGES, MIN_PAGES, PAGE, PAGE_BYTES, ROOT,
-    ROOT_GENERATION, RawInode, SUPER_BYTES, Superblock, corrupt_superblock,
+    ROOT_GENERATION, RawInode, SUPER_BYTES, Superblock,
 };
 use crate::options::FormatOptions;
 
@@ -13,13 +13,13 @@ const BOTH_UNREADABLE: &str = "both superblocks are unreadable (or the region wa
     first is: then cut it back to its old size)";
 const BYTES_PER_INODE: u64 = 16 << 10;
 const LEAST_INODES: u64 = 64;
-/// Bytes of the inode table that are zeroed at a time.
+/// Zeroes for clearing the inode table, this many bytes at a time.
 static ZEROES: [u8; 16 * PAGE] = [0; 16 * PAGE];
 
-/// The geometry of a new volume in a region of `len` bytes.
+/// Computes the geometry of a new volume in a region of `len` bytes.
 ///
 /// # Errors
-/// [`Error::BadFormat`] names what is too small or too large.
+/// [`Error::BadFormat`] names the size or option that is too small or too large.
 pub(crate) fn plan(len: u64, options: &FormatOptions) -> Result<Geometry, Error> {
     let bad = |what, found, wanted| {
         Err(Error::BadFormat {
@@ -64,10 +64,11 @@ pub(crate) fn plan(len: u64, options: &FormatOptions) -> Result<Geometry, Error>
     })
 }
 
-/// Writes an empty volume. Until it is complete, the region opens as what it was before, or as no volume.
+/// Writes an empty volume. Until it is complete, the region opens as its previous volume or as no
+/// volume.
 pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
     let replica_at = geometry.replica_at();
-    // What was there before ends first: both superblocks, before anything that they describe.
+    // First invalidate the previous volume: erase both superblocks before anything they describe.
     store(pmem, 0, &[0; SUPER_BYTES]);
     store(pmem, replica_at, &[0; SUPER_BYTES]);
 
@@ -76,7 +77,7 @@ pub(crate) fn write<P: Pmem>(pmem: &P, geometry: &Geometry) {
     let mut at = table_at;
     while at < table_end {
         let n = (table_end - at).min(ZEROES.len() as u64) as usize;
-        // SAFETY: M8, and it is fenced before the root's inode is stored.
+        // SAFETY: M8, and the bytes are fenced before the root's inode is stored.
         let flushed = unsafe { pmem.write_streaming(at, &ZEROES[..n]) };
         pmem.fence(flushed);
         at += n as u64;
@@ -99,10 +100,12 @@ fn store<P: Pmem>(pmem: &P, at: u64, bytes: &[u8]) {
     pmem.persist(written);
 }
 
-/// Reads the superblocks; if one of them is damaged, writes it again from the other. Says whether it did.
+/// Reads the superblocks. If one of them is damaged, rewrites it from the other. Returns the
+/// geometry and whether a superblock was repaired.
 ///
 /// # Errors
-/// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], and [`Error::Corrupt`] if both are damaged.
+/// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], and [`Error::Corrupt`] if both
+/// are damaged.
 pub(crate) fn read<P: Pmem>(pmem: &P) -> Result<(Geometry, bool), Error> {
     let len = pmem.len();
     if len < SUPER_BYTES as u64 {
@@ -124,11 +127,12 @@ pub(crate) fn read<P: Pmem>(pmem: &P) -> Result<(Geometry, bool), Error> {
             let sound = superblock_at(pmem, at) == Superblock::Valid(geometry);
             (geometry, (!sound).then_some(at))
         }
-        // Damaged or absent: the last page decides, if it is the last page of a volume of this size.
+        // The first superblock is damaged or absent. The second is used if it ends a volume of this
+        // size.
         (_, Superblock::Valid(geometry)) if geometry.replica_at() == last_at => (geometry, Some(0)),
         (_, Superblock::OtherVersion(found)) => return Err(other_version(found)),
         (Superblock::Absent, Superblock::Absent) => return Err(Error::NotAVolume { len }),
-        _ => return Err(corrupt_superblock(BOTH_UNREADABLE, 0)),
+        _ => return Err(Error::corrupt_superblock(BOTH_UNREADABLE, 0)),
     };
     if let Some(at) = repair_at {
         store(pmem, at, &geometry.encode());

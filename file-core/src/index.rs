@@ -1,14 +1,14 @@
-//! The index of a file: which data page holds which page of the file.
+//! The index of a file: maps each file page to the data page that holds it.
 //!
 //! # The problem
-//! NOVA finds data pages by a radix tree in memory, rebuilt from the log. Under a range lock,
-//! writers of disjoint ranges change one file's index at the same time, so it must not have a lock
-//! of its own.
+//! NOVA finds data pages through a radix tree in memory, rebuilt from the log. Under a range lock,
+//! writers of disjoint ranges change one file's index at the same time, so the index must be
+//! lock-free.
 //!
 //! # Properties
-//! - A radix tree of 64-way nodes that grows at the top, as high as the largest page needs: a file
-//!   of up to 256 KiB has one node.
-//! - Lookups take no lock and write nothing; inserts never block. Nodes are allocated on first use
+//! - A radix tree of 64-way nodes. It grows at the root, only as high as the largest page needs; a
+//!   file of up to 256 KiB has one node.
+//! - Lookups take no lock and write nothing. Inserts never block. Nodes are allocated on first use
 //!   and freed with the tree.
 //! - A value is one word: the data page and the checksum of its content.
 //!
@@ -19,28 +19,27 @@
 //! ```
 //!
 //! # Invariants
-//! - **X1** A node that can be reached from the root stays reachable and allocated until the tree
-//!   is dropped, by `&mut`. (The old root becomes child 0 of the new one.)
-//! - **X2** A node's `level` and its kind never change. A child's level is its parent's less one.
-//! - **X3** A value word is written only under an exclusive hold of the file's range lock over its
-//!   page, or by recovery.
+//! - **X1** A node that is reachable from the root stays reachable and allocated until the tree is
+//!   dropped through `&mut`. (The old root becomes child 0 of the new one.)
+//! - **X2** A node's `level` and kind never change. A child's level is one less than its parent's.
+//! - **X3** A value word is written only by a thread that holds its file page exclusively, or by
+//!   recovery.
 //!
 //! # Orderings
 //!
 //! | letter | where | pairs with | carries |
 //! |---|---|---|---|
-//! | A | [`Index::publish_root`], [`Inner::child_or_insert`]: compare-exchange, Release | B | a new node's content |
-//! | B | loads of root and children, and the compare-exchange's failure, Acquire | A | |
+//! | A | CAS in [`Index::publish_root`], [`Inner::child_or_insert`], Release | B | a new node |
+//! | B | loads of root and children, and the CAS's failure, Acquire | A | |
 //!
-//! Value words are Relaxed, and the argument is X3 in each case: a reader holds the range lock
-//! shared, so what the last writer stored happens-before its load; a compaction waits until no
-//! writer is in flight (letters F and G of the log), so all of their stores happen-before its
-//! loads.
+//! Value words are Relaxed because X3 orders every access. A reader holds the range lock shared, so
+//! the last writer's store happens-before its load. A compaction waits until no writer is in flight
+//! (letters F and G of the log), so all writers' stores happen-before its loads.
 //!
 //! No model covers these pairs yet: the file core is tested, not modelled.
 //!
-//! # Not promised
-//! Anything about a value that is read without a hold over its page.
+//! # Not guaranteed
+//! The value of a page is meaningless to a thread that does not hold that page, except as a hint.
 
 use core::ptr;
 
@@ -49,12 +48,12 @@ use spanlock_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 const BITS: u32 = 6;
 const FANOUT: usize = 1 << BITS;
 
-/// Where a page of a file lies.
+/// The location of a file page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     /// The data page; never 0.
     pub(crate) page: u32,
-    /// CRC32C of its content; 0 in volumes without data checksums.
+    /// The CRC32C of its content; 0 in volumes without data checksums.
     pub(crate) checksum: u32,
 }
 
@@ -80,7 +79,7 @@ enum Body {
 struct Inner([AtomicPtr<Node>; FANOUT]);
 
 struct Node {
-    /// 0 for leaves.
+    /// The height of the node; 0 for leaves.
     level: u32,
     body: Body,
 }
@@ -97,27 +96,27 @@ impl Node {
         Box::new(Node { level, body })
     }
 
-    /// The slot of `page` in this node.
+    /// Returns the slot of `page` in this node.
     #[inline]
     fn slot(&self, page: u32) -> usize {
         (page >> (self.level * BITS)) as usize % FANOUT
     }
 
-    /// Whether `page` lies below this node when it is the root.
+    /// Returns whether this node, as the root, covers `page`.
     #[inline]
     fn covers(&self, page: u32) -> bool {
         level_for(page) <= self.level
     }
 }
 
-/// The level that a root needs to cover `page`.
+/// Returns the level that a root needs to cover `page`.
 #[inline]
 fn level_for(page: u32) -> u32 {
     (32 - (page | 1).leading_zeros()).div_ceil(BITS) - 1
 }
 
 impl Inner {
-    /// The child at `slot`, made if there is none.
+    /// Returns the child at `slot`, creating it if there is none.
     fn child_or_insert(&self, slot: usize, level: u32) -> *mut Node {
         // Acquire [B←A]: the child's content.
         let child = self.0[slot].load(Ordering::Acquire);
@@ -134,7 +133,8 @@ impl Inner {
         ) {
             Ok(_) => new,
             Err(winner) => {
-                // SAFETY: `new` came from `Box::into_raw` and was not published, so it is ours alone.
+                // SAFETY: `new` came from `Box::into_raw` and was not published, so this thread
+                // owns it.
                 drop(unsafe { Box::from_raw(new) });
                 winner
             }
@@ -154,7 +154,7 @@ impl Index {
         }
     }
 
-    /// Where `page` of the file lies; `None` in a hole.
+    /// Returns the location of file page `page`, or `None` for a hole.
     #[inline]
     pub(crate) fn get(&self, page: u32) -> Option<Mapping> {
         // Acquire [B←A]: the root's content.
@@ -186,7 +186,7 @@ impl Index {
         }
     }
 
-    /// Maps `page` of the file, and returns what it was mapped to. The caller holds the page
+    /// Maps `page` of the file and returns its previous mapping. The caller holds the page
     /// exclusively (X3).
     #[inline]
     pub(crate) fn replace(&self, page: u32, mapping: Mapping) -> Option<Mapping> {
@@ -196,9 +196,9 @@ impl Index {
             match &node.body {
                 Body::Leaf(values) => {
                     let value = &values[node.slot(page)];
-                    // Relaxed, both: X3, nobody else touches this word meanwhile, and the next one
-                    // to look comes after this one's release of the range lock, or of its place in
-                    // flight.
+                    // Relaxed, both: X3, no other thread accesses this word meanwhile. The next
+                    // access is ordered after this writer releases the range lock or ends its
+                    // reservation.
                     let old = value.load(Ordering::Relaxed);
                     value.store(mapping.to_word(), Ordering::Relaxed);
                     return Mapping::from_word(old);
@@ -212,7 +212,7 @@ impl Index {
         }
     }
 
-    /// A root that covers `page`, grown if need be.
+    /// Returns a root that covers `page`, growing the tree if needed.
     fn root_covering(&self, page: u32) -> &Node {
         // Acquire [B←A]: the root's content.
         let mut root = self.root.load(Ordering::Acquire);
@@ -236,27 +236,29 @@ impl Index {
         }
     }
 
-    /// Makes `new` the root if the root is still `old`; returns the root.
+    /// Makes `new` the root if the root is still `old`. Returns the current root.
     fn publish_root(&self, old: *mut Node, new: Box<Node>) -> *mut Node {
         let new = Box::into_raw(new);
-        // Release [A→B]: publishes the new root with its child. Acquire [B←A] on failure: the winner's.
+        // Release [A→B]: publishes the new root with its child. Acquire [B←A] on failure: the
+        // winner's root.
         match self
             .root
             .compare_exchange(old, new, Ordering::Release, Ordering::Acquire)
         {
             Ok(_) => new,
             Err(winner) => {
-                // SAFETY: `new` came from `Box::into_raw` and was not published, so it is ours
-                // alone. Dropping a node does not drop its children.
+                // SAFETY: `new` came from `Box::into_raw` and was not published, so this thread
+                // owns it. Dropping a node does not drop its children.
                 drop(unsafe { Box::from_raw(new) });
                 winner
             }
         }
     }
 
-    /// Calls `each` for every mapped page, in the order of the file. While others change the index,
-    /// what it says is a hint: pages that were mapped before are there, but perhaps elsewhere by
-    /// now.
+    /// Calls `each` for every mapped page, in file order.
+    ///
+    /// While other threads change the index, the result is only a hint. It includes every page that
+    /// was mapped before the call, but the mapping may be outdated.
     pub(crate) fn for_each(&self, each: &mut dyn FnMut(u32, Mapping)) {
         // Acquire [B←A]: the root's content.
         let root = self.root.load(Ordering::Acquire);
@@ -298,13 +300,13 @@ impl Drop for Index {
     }
 }
 
-/// Frees `node` and what lies below it. Called by `Drop` alone, once for each node.
+/// Frees `node` and its descendants. Called only by `Drop`, once for each node.
 fn free(node: *mut Node) {
     if node.is_null() {
         return;
     }
-    // SAFETY: the node came from `Box::into_raw`; the tree is being dropped, so nobody refers to
-    // it, and it has one parent.
+    // SAFETY: the node came from `Box::into_raw`. The tree is being dropped, so no other reference
+    // to the node exists, and it has only one parent.
     let node = unsafe { Box::from_raw(node) };
     if let Body::Inner(inner) = &node.body {
         for child in &inner.0 {
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn levels() {
+    fn the_root_level_follows_from_the_largest_page() {
         for (page, level) in [
             (0, 0),
             (63, 0),
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_what_is_put_in() {
+    fn mappings_are_found_and_replaced() {
         let index = Index::new();
         assert_eq!(index.get(0), None);
         let pages = [5, 0, 63, 64, 4095, 4096, 70_000, u32::MAX, 1 << 24];
@@ -369,7 +371,8 @@ mod tests {
                 scope.spawn(move || {
                     for i in 0..2000_u32 {
                         let page = (i * 4 + t).wrapping_mul(2_654_435_761) >> (i % 27);
-                        // Pages of one thread may meet another's: give each a residue of its own.
+                        // Pages of different threads could coincide, so each thread gets its own
+                        // residue.
                         let page = (page & !3) | t;
                         index.replace(page, at(page | 1));
                         assert_eq!(index.get(page), Some(at(page | 1)));

@@ -11,24 +11,24 @@ use crate::log::Log;
 use crate::medium::Space;
 use crate::record::WriteHeader;
 
-/// A compaction makes groups of at most this many pages.
+/// The most pages in a group that a compaction writes.
 const GROUP_PAGES: usize = 1 << 15;
 
-/// A file, as long as the directory or a handle refers to it.
+/// A file in memory, kept as long as the directory or a handle refers to it.
 ///
 /// # Orderings
 ///
 /// | letter | where | pairs with | carries |
 /// |---|---|---|---|
-/// | S | [`Inode::grow`]: maximum, Release | T | that the grower holds, or has held, its range |
+/// | S | [`Inode::grow`]: maximum, Release | T | that the writer holds, or has held, its range |
 /// | T | [`Inode::size`], Acquire | S | |
 ///
-/// S and T make a size that somebody saw a promise: whoever then locks the bytes below it comes after the
-/// writer that made it so large, and reads what it wrote. No model covers this pair yet: the file core is
-/// tested, not modelled.
+/// The pair makes an observed size reliable. A thread that sees a size and then locks bytes below
+/// it is ordered after the writer that set the size, and reads what that writer wrote. No model
+/// covers this pair yet: the file core is tested, not modelled.
 ///
-/// `removed` is Relaxed: it is set under the directory's mutex by a thread that holds a reference,
-/// and read by `drop`, which comes after the release of every reference.
+/// `removed` is Relaxed. A thread that holds a reference sets it under the directory's mutex. Only
+/// `drop` reads it, after every reference has been released.
 pub(crate) struct Inode<L> {
     pub(crate) number: u32,
     pub(crate) generation: u64,
@@ -42,7 +42,8 @@ pub(crate) struct Inode<L> {
 }
 
 impl<L> Inode<L> {
-    /// A file with this content; `checksums` says whether its write records carry data checksums.
+    /// Creates a file with this content. `checksums` tells whether its write records carry data
+    /// checksums.
     pub(crate) fn new(
         (number, generation): (u32, u64),
         lock: L,
@@ -63,32 +64,32 @@ impl<L> Inode<L> {
         }
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     #[inline]
     pub(crate) fn size(&self) -> u64 {
-        // Acquire [T←S]: the hold of who wrote up to here.
+        // Acquire [T←S]: the range lock acquisition of the writer that wrote up to here.
         self.size.load(Ordering::Acquire)
     }
 
-    /// The size is at least `end`. Called with the range that ends there held.
+    /// Raises the size to at least `end`. The caller holds the range that ends there.
     #[inline]
     pub(crate) fn grow(&self, end: u64) {
-        // Relaxed: a look that saves the read-modify-write. The size never shrinks.
+        // Relaxed: a check that saves the read-modify-write; the size never shrinks.
         if self.size.load(Ordering::Relaxed) < end {
-            // Release [S→T]: the hold of who calls.
+            // Release [S→T]: the caller's range lock acquisition.
             self.size.fetch_max(end, Ordering::Release);
         }
     }
 
-    /// The file is in no directory any more, durably: its pages and its number become free with the
-    /// last reference.
+    /// Marks the file as removed, once its removal is durable. Its pages and its number become free
+    /// with the last reference.
     pub(crate) fn mark_removed(&self) {
-        // Relaxed: see the type.
+        // Relaxed: see the type's documentation.
         self.removed.store(true, Ordering::Relaxed);
     }
 }
 
-/// A run of mapped pages, on its way into one group.
+/// A run of mapped pages, collected for one group.
 #[derive(Default)]
 struct Run {
     file_page: u32,
@@ -108,7 +109,7 @@ impl Run {
         self.checksums.push(checksum);
     }
 
-    /// Emits the run, if there is one, and starts the next at `file_page`.
+    /// Emits the run unless it is empty, and starts the next one at `file_page`.
     fn emit(&mut self, file_page: u32, size: u64, checksums: bool, emit: &mut EmitGroup<'_>) {
         if !self.extents.is_empty() {
             let pages = self.checksums.len() as u32;
@@ -155,11 +156,11 @@ impl<L> Live for Inode<L> {
 
 impl<L> Drop for Inode<L> {
     fn drop(&mut self) {
-        // Relaxed: see the type.
+        // Relaxed: see the type's documentation.
         if !self.removed.load(Ordering::Relaxed) {
             return;
         }
-        // M7: the removal is durable, and nobody else refers to this file.
+        // M7: the removal is durable, and no other reference to this file exists.
         let mut run = Extent { start: 0, len: 0 };
         self.index.for_each(&mut |_, mapping| {
             if run.len > 0 && run.start + run.len == mapping.page {
@@ -167,7 +168,7 @@ impl<L> Drop for Inode<L> {
                 return;
             }
             if run.len > 0 {
-                self.space.alloc.give(run);
+                self.space.alloc.release(run);
             }
             run = Extent {
                 start: mapping.page,
@@ -175,9 +176,9 @@ impl<L> Drop for Inode<L> {
             };
         });
         if run.len > 0 {
-            self.space.alloc.give(run);
+            self.space.alloc.release(run);
         }
-        self.space.give_log_pages(&self.log.take_pages());
-        self.space.give_inode(self.number);
+        self.space.release_log_pages(&self.log.take_pages());
+        self.space.release_inode(self.number);
     }
 }

@@ -1,13 +1,13 @@
-//! The format on the medium: where every field lies, and how the fields that are published by one
-//! 8-byte store prove themselves.
+//! The format on the medium: the position of every field, and the words that carry their own
+//! checksum.
 //!
-//! All numbers are little-endian. The pictures are in `docs/format.md`; this module is their only
-//! other copy.
+//! All numbers are little-endian. The layout is drawn in `docs/format.md`, which must be kept in
+//! step with this module.
 //!
-//! # Words that prove themselves
+//! # Self-checking words
 //!
-//! Three kinds of 8-byte words are published by one atomic store, so no checksum beside them could
-//! be kept in step. They carry their own:
+//! Three kinds of 8-byte words are published by a single atomic store. A separate checksum could
+//! not be updated in the same store, so each word contains its own:
 //!
 //! ```text
 //!   pointer (inode head, log page next)         mark (first word of a group's lead slot)
@@ -17,35 +17,34 @@
 //!  └───────────────┴───────────────┘           └────────┴────────┴───────────────┘
 //! ```
 //!
-//! Zero means "nothing here". Each has at least two bits set, so no single flipped bit turns one
-//! into zero or zero into one. The checksums cover where the word stands: inode, generation, epoch,
-//! and position in the chain. So a word of another file, or from another place, is never taken for
-//! one of this chain.
+//! Zero means "empty". Every nonzero word has at least two bits set, so a single bit flip never
+//! turns a valid word into zero or zero into a valid word. The checksum also covers the word's
+//! position: inode, generation, epoch, and place in the chain. So a word copied from another file
+//! or another place never passes as part of this chain.
 //!
-//! A word of an older life of the same page is not there to be taken: a log page is stored whole,
-//! and fenced, before anything points to it, and an inode before its mark. That its identity differs
-//! too is the rule, not a promise: a compaction that a crash cut off leaves pages of the epoch that
-//! the next one uses again, and a generation can come twice (see `directory.rs`).
+//! The checksums are not what protects against words left over from an earlier use of a page.
+//! Instead, a log page is stored whole and fenced before anything points to it, and an inode before
+//! its mark. The identity in the checksum usually differs as well, but this is not guaranteed. A
+//! compaction cut off by a crash leaves pages with the epoch that the next compaction uses, and a
+//! generation can be repeated (see `directory.rs`).
 
 use crc32c::{crc32c, crc32c_append};
 
-use crate::error::Error;
-
-/// Bytes of a page: the unit of allocation, of data, and of the log.
+/// Bytes in a page, the unit of allocation, of data, and of the log.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// [`PAGE_BYTES`], to index with.
+/// [`PAGE_BYTES`] as a `usize`, for indexing.
 pub(crate) const PAGE: usize = PAGE_BYTES as usize;
-/// Bytes of a log slot: a line of the medium.
+/// Bytes in a log slot: one line of the medium.
 pub(crate) const SLOT_BYTES: usize = 64;
-/// Bytes of a slot's first word: a mark in the lead slot of a group, zero in all others.
+/// Bytes in a slot's first word: a mark in the lead slot of a group, zero in all others.
 pub(crate) const WORD_BYTES: usize = 8;
-/// Bytes of a slot that belong to the group's record.
+/// Bytes of each slot that hold part of the group's record.
 pub(crate) const PAYLOAD_BYTES: usize = SLOT_BYTES - WORD_BYTES;
-/// Slots of a log page; what follows them is the tail.
+/// Slots in a log page. The tail follows them.
 pub(crate) const PAGE_SLOTS: u32 = (PAGE / SLOT_BYTES - 1) as u32;
-/// Where a log page's tail starts.
+/// Offset of a log page's tail.
 pub(crate) const TAIL_AT: usize = PAGE_SLOTS as usize * SLOT_BYTES;
-/// Slots that one group can have: what a mark can count.
+/// The most slots a group can have, limited by the count in its mark.
 pub(crate) const MAX_GROUP_SLOTS: usize = u16::MAX as usize;
 
 /// The format version that this build reads and writes.
@@ -57,21 +56,21 @@ pub const MAX_WRITE_BYTES: u64 = 1 << 30;
 /// The largest size of a file that the format can name: 2³² pages.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 44;
 
-// The worst group of the longest write still fits a mark: every page an extent of its own, and not
-// aligned.
+// The largest possible group still fits a mark: the longest write, unaligned, with an extent for
+// every page.
 const _: () = assert!(
     (WRITE_HEADER_BYTES + (MAX_WRITE_BYTES / PAGE_BYTES + 1) as usize * (EXTENT_BYTES + 4))
         .div_ceil(PAYLOAD_BYTES)
         <= MAX_GROUP_SLOTS
 );
 
-/// The 4 bytes at `at`.
+/// Returns the 4 bytes at `at` as a number.
 #[inline]
 pub(crate) fn get_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 
-/// The 8 bytes at `at`.
+/// Returns the 8 bytes at `at` as a number.
 #[inline]
 pub(crate) fn get_u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
@@ -87,9 +86,9 @@ fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-// ── Superblock: the first line of the first page, and of the last ────────────────────────────────────────
+// ── Superblock: the first line of the first page, and of the last ────────────────────────────
 
-/// Bytes of a superblock.
+/// Bytes in a superblock.
 pub(crate) const SUPER_BYTES: usize = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"SPANFILE");
 
@@ -108,12 +107,12 @@ const _: () = assert!(S_CRC_AT + 4 == SUPER_BYTES);
 
 const FLAG_DATA_CHECKSUMS: u32 = 1;
 
-/// Where everything lies in a volume: what the superblock says.
+/// The layout of a volume, as recorded in its superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Pages of the volume, superblocks included.
+    /// Pages in the volume, including the superblocks.
     pub(crate) pages: u32,
-    /// Inodes, the root directory's included; a multiple of [`INODES_PER_PAGE`].
+    /// Inodes, including the root directory's. A multiple of [`INODES_PER_PAGE`].
     pub(crate) inodes: u32,
     /// Largest file size in bytes, a multiple of the page size.
     pub(crate) max_file_size: u64,
@@ -121,48 +120,49 @@ pub(crate) struct Geometry {
     pub(crate) data_checksums: bool,
 }
 
-/// Fewest pages of a volume: two superblocks, two pages of inodes, and a dozen for data and logs.
+/// The fewest pages a volume can have: two superblocks, two pages of inodes, and twelve pages for
+/// data and logs.
 pub(crate) const MIN_PAGES: u64 = 16;
-/// Fewest pages for data and logs.
+/// The fewest pages for data and logs.
 pub(crate) const MIN_DATA_PAGES: u64 = 8;
 /// First page of the inode table.
 const TABLE_PAGE: u32 = 1;
 
-/// A page that may hold a superblock.
+/// The content of a page that may hold a superblock.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Superblock {
-    /// Sound, and of this version.
+    /// A sound superblock of this version.
     Valid(Geometry),
-    /// Sound, and of another version.
+    /// A sound superblock of another version.
     OtherVersion(u32),
-    /// It says that it is one, but its checksum or its content is wrong.
+    /// The page has the magic number, but a wrong checksum or an impossible content.
     Damaged,
-    /// Nothing of ours.
+    /// The page does not have the magic number.
     Absent,
 }
 
 impl Geometry {
-    /// First page for data and logs.
+    /// Returns the first page for data and logs.
     pub(crate) fn data_start(&self) -> u32 {
         TABLE_PAGE + self.inodes / INODES_PER_PAGE
     }
 
-    /// One past the last page for data and logs: the second superblock.
+    /// Returns the page after the last one for data and logs, which is the second superblock.
     pub(crate) fn data_end(&self) -> u32 {
         self.pages - 1
     }
 
-    /// Pages for data and logs.
+    /// Returns the number of pages for data and logs.
     pub(crate) fn data_pages(&self) -> u32 {
         self.data_end() - self.data_start()
     }
 
-    /// Where inode `number` lies, in bytes.
+    /// Returns the byte offset of inode `number`.
     pub(crate) fn inode_at(&self, number: u32) -> u64 {
         TABLE_PAGE as u64 * PAGE_BYTES + number as u64 * INODE_BYTES as u64
     }
 
-    /// Where the second superblock lies, in bytes.
+    /// Returns the byte offset of the second superblock.
     pub(crate) fn replica_at(&self) -> u64 {
         page_at(self.data_end())
     }
@@ -191,7 +191,7 @@ impl Geometry {
         b
     }
 
-    /// Reads a superblock. Magic, version and checksum keep their places in all versions.
+    /// Decodes a superblock. Magic, version and checksum have the same position in all versions.
     pub(crate) fn decode(b: &[u8; SUPER_BYTES]) -> Superblock {
         let sound = get_u32(b, S_CRC_AT) == crc32c(&b[..S_CRC_AT]);
         if get_u64(b, S_MAGIC_AT) != MAGIC {
@@ -210,7 +210,7 @@ impl Geometry {
             max_file_size: get_u64(b, S_MAX_FILE_AT),
             data_checksums: get_u32(b, S_FLAGS_AT) & FLAG_DATA_CHECKSUMS != 0,
         };
-        // Encoding it again tells whether every other field is what it must be.
+        // Encoding it again checks every other field.
         if geometry.is_possible() && geometry.encode() == *b {
             Superblock::Valid(geometry)
         } else {
@@ -228,13 +228,13 @@ impl Geometry {
     }
 }
 
-/// Where page `page` starts, in bytes.
+/// Returns the byte offset of page `page`.
 #[inline]
 pub(crate) fn page_at(page: u32) -> u64 {
     page as u64 * PAGE_BYTES
 }
 
-// ── Inode: 128 bytes, of which the first line is used ────────────────────────────────────────────────────
+// ── Inode: 128 bytes, of which the first line is used ────────────────────────────────────────
 
 /// Bytes from one inode to the next.
 pub(crate) const INODE_BYTES: usize = 128;
@@ -247,7 +247,8 @@ pub(crate) const ROOT: u32 = 0;
 /// The root directory's generation; files' generations are larger.
 pub(crate) const ROOT_GENERATION: u64 = 1;
 
-/// The head pointer; published on its own, so outside the inode's checksum.
+/// Offset of the head pointer. The pointer is published on its own, so the inode's checksum does
+/// not cover it.
 pub(crate) const I_HEAD_AT: usize = 0;
 const I_GENERATION_AT: usize = I_HEAD_AT + 8;
 const I_KIND_AT: usize = I_GENERATION_AT + 8;
@@ -259,12 +260,12 @@ const _: () = assert!(I_CRC_AT + 4 == INODE_USED_BYTES);
 const KIND_DIRECTORY: u32 = 1;
 const KIND_FILE: u32 = 2;
 
-/// An inode as it lies in the table.
+/// An inode as stored in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawInode {
     pub(crate) number: u32,
     pub(crate) generation: u64,
-    /// The head pointer, sealed; 0 while the log is empty.
+    /// The sealed head pointer; 0 if the log is empty.
     pub(crate) head: u64,
 }
 
@@ -288,7 +289,7 @@ impl RawInode {
         b
     }
 
-    /// The inode in slot `number`, or `None` if none was written there whole.
+    /// Decodes the inode in slot `number`. Returns `None` if no complete inode was written there.
     pub(crate) fn decode(b: &[u8; INODE_USED_BYTES], number: u32) -> Option<RawInode> {
         let inode = RawInode {
             number,
@@ -299,9 +300,10 @@ impl RawInode {
     }
 }
 
-// ── Log: chains of pages, 63 slots and a tail each ───────────────────────────────────────────────────────
+// ── Log: chains of pages, 63 slots and a tail each ───────────────────────────────────────────
 
-/// The pointer to the next page; published on its own, so outside the tail's checksum.
+/// Offset of the pointer to the next page. The pointer is published on its own, so the tail's
+/// checksum does not cover it.
 pub(crate) const T_NEXT_AT: usize = TAIL_AT;
 const T_GENERATION_AT: usize = T_NEXT_AT + 8;
 const T_EPOCH_AT: usize = T_GENERATION_AT + 8;
@@ -311,21 +313,22 @@ const T_RESERVED_AT: usize = T_SEQUENCE_AT + 4;
 const T_CRC_AT: usize = T_RESERVED_AT + 28;
 const _: () = assert!(T_CRC_AT + 4 == PAGE);
 
-/// The position in a chain that the inode's head pointer stands for.
+/// The sequence number that stands for the inode's head pointer.
 pub(crate) const HEAD_SEQUENCE: u32 = u32::MAX;
 const MARK_TAG: u64 = 0x4D4B;
 
-/// Which chain of log pages: a file's (or the directory's) log between two compactions.
+/// The identity of a chain of log pages: the log of a file or of the directory between two
+/// compactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) inode: u32,
     pub(crate) generation: u64,
-    /// Counts the compactions of this log.
+    /// The number of compactions of this log so far.
     pub(crate) epoch: u64,
 }
 
 impl Chain {
-    /// What every checksum of the chain starts from.
+    /// Returns the initial value of every checksum in the chain.
     pub(crate) fn seed(&self) -> u32 {
         let mut b = [0; 20];
         put_u32(&mut b, 0, self.inode);
@@ -334,12 +337,12 @@ impl Chain {
         crc32c(&b)
     }
 
-    /// The chain whose epoch is not known yet: what the head pointer is sealed with.
+    /// Returns the identity that seals the head pointer, which is read before the epoch is known.
     fn of_head(&self) -> Chain {
         Chain { epoch: 0, ..*self }
     }
 
-    /// The sealed pointer to `page`, for position `sequence` of the chain.
+    /// Returns the sealed pointer to `page`, for position `sequence` of the chain.
     pub(crate) fn seal(&self, sequence: u32, page: u32) -> u64 {
         let chain = if sequence == HEAD_SEQUENCE {
             self.of_head()
@@ -353,7 +356,8 @@ impl Chain {
         page as u64 | (if check == 0 { u32::MAX } else { check } as u64) << 32
     }
 
-    /// The page that `word` points to: `Ok(None)` for zero, `Err` for what `seal` did not make.
+    /// Returns the page that `word` points to, `Ok(None)` for zero, or `Err` if `seal` did not
+    /// produce the word.
     pub(crate) fn unseal(&self, sequence: u32, word: u64) -> Result<Option<u32>, ()> {
         let page = word as u32;
         match word {
@@ -374,8 +378,8 @@ impl Chain {
         put_u32(image, T_CRC_AT, crc);
     }
 
-    /// The chain and the next pointer of a log page, if its tail is that of `inode`, in this
-    /// `generation`, at position `sequence`.
+    /// Returns the chain and the next pointer of a log page, if its tail belongs to `inode` in this
+    /// `generation` at position `sequence`.
     pub(crate) fn from_tail(
         image: &[u8; PAGE],
         inode: u32,
@@ -394,8 +398,8 @@ impl Chain {
     }
 }
 
-/// The mark of the group whose slots are `slots` (first words zero), from position `index` of the
-/// chain on. `seed` is the chain's.
+/// Returns the mark of the group in `slots`, whose first words are zero. `index` is the position of
+/// its lead slot in the chain, and `seed` is the chain's.
 #[inline]
 pub(crate) fn mark_of(seed: u32, index: u32, slots: &[u8]) -> u64 {
     let count = (slots.len() / SLOT_BYTES) as u32;
@@ -405,28 +409,20 @@ pub(crate) fn mark_of(seed: u32, index: u32, slots: &[u8]) -> u64 {
     crc as u64 | (count as u64) << 32 | MARK_TAG << 48
 }
 
-/// How many slots the group has that `mark` commits, or `None` for what cannot be a mark.
+/// Returns the number of slots that `mark` commits, or `None` if it cannot be a mark.
 pub(crate) fn slots_of_mark(mark: u64) -> Option<u32> {
     let count = (mark >> 32) as u32 & 0xFFFF;
     (mark >> 48 == MARK_TAG && count != 0).then_some(count)
 }
 
-// ── Records ──────────────────────────────────────────────────────────────────────────────────────────────
+// ── Records ──────────────────────────────────────────────────────────────────────────────────
 
 /// Bytes of a write record before its extents.
 pub(crate) const WRITE_HEADER_BYTES: usize = 24;
-/// Bytes of an extent in a write record.
+/// Bytes per extent in a write record.
 pub(crate) const EXTENT_BYTES: usize = 8;
 /// Bytes of a directory record before its name.
 pub(crate) const NAME_HEADER_BYTES: usize = 16;
-
-/// Byte `at`, as an error about the superblock.
-pub(crate) fn corrupt_superblock(what: &'static str, at: u64) -> Error {
-    Error::Corrupt {
-        what,
-        place: crate::error::Place { at, inode: None },
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -439,7 +435,7 @@ mod tests {
     };
 
     #[test]
-    fn a_superblock_reads_back_and_no_flipped_bit_passes() {
+    fn a_superblock_reads_back_and_every_flipped_bit_is_detected() {
         let geometry = Geometry {
             pages: 300,
             inodes: 64,
@@ -462,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_prove_themselves() {
+    fn a_pointer_of_another_position_or_with_a_flipped_bit_is_refused() {
         let word = CHAIN.seal(4, 77);
         assert_eq!(CHAIN.unseal(4, word), Ok(Some(77)));
         assert_eq!(CHAIN.unseal(4, 0), Ok(None));
@@ -475,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_say_how_many_slots() {
+    fn a_mark_holds_its_number_of_slots() {
         let slots = [3; 5 * SLOT_BYTES];
         let mark = mark_of(CHAIN.seed(), 60, &slots);
         assert_eq!(slots_of_mark(mark), Some(5));

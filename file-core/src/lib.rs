@@ -1,10 +1,12 @@
 #![doc = include_str!("../README.md")]
 
 mod alloc;
+mod chain;
 mod compact;
 mod directory;
 mod error;
 mod file;
+mod file_core;
 mod format;
 mod index;
 mod inode;
@@ -18,6 +20,6 @@ mod volume;
 
 pub use error::{Error, Place};
 pub use file::File;
+pub use file_core::FileCore;
 pub use layout::{FORMAT_VERSION, MAX_NAME_BYTES, MAX_WRITE_BYTES};
 pub use options::{CheckReport, DamagedPage, FormatOptions, RecoveryReport, Stats};
-pub use volume::FileCore;

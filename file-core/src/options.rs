@@ -1,8 +1,8 @@
-//! What a volume is asked for, and what it tells of itself.
+//! The options a volume is formatted with, and the reports it returns.
 
 use core::time::Duration;
 
-/// How to format a volume.
+/// Options for formatting a volume.
 ///
 /// ```
 /// use spanlock_file_core::FormatOptions;
@@ -19,53 +19,57 @@ pub struct FormatOptions {
 }
 
 impl FormatOptions {
-    /// The defaults: an inode for each 16 KiB (at least 64), files up to the volume's size, no data
-    /// checksums.
+    /// Returns the defaults: one inode per 16 KiB (at least 64), a largest file size equal to the
+    /// volume's size, and no data checksums.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many inodes the volume has for ever, the root directory's included: one more than the
-    /// files that it can hold. Rounded up to a multiple of 32. Each takes 128 bytes.
+    /// Sets the number of inodes, which is fixed for the life of the volume. The root directory
+    /// takes one of them; each file takes one more. The number is rounded up to a multiple of 32.
+    /// An inode takes 128 bytes.
     pub fn inodes(mut self, inodes: u32) -> Self {
         self.inodes = Some(inodes);
         self
     }
 
-    /// The size in bytes that no file can exceed; the capacity of every file's range lock. Rounded
-    /// up to whole pages of 4 KiB; at most 16 TiB. May exceed the volume's size: files have holes.
-    /// Some locks take memory in proportion to it, for each file.
+    /// Sets the largest size of a file in bytes. It is also the capacity of each file's range lock.
+    ///
+    /// The size is rounded up to whole pages of 4 KiB and is at most 16 TiB. It may exceed the
+    /// volume's size because files can have holes. Some range locks take memory in proportion to
+    /// it, for each file.
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = Some(bytes);
         self
     }
 
-    /// Whether a CRC32C of every data page is logged with it, for [`check`](crate::FileCore::check)
-    /// to compare. Metadata is checksummed in any case. Off by default: it makes a write of one
-    /// page about a third slower, and a long write, which is little but copying, about twice as
-    /// slow.
+    /// Sets whether every write logs a CRC32C of each data page, for
+    /// [`check`](crate::FileCore::check) to compare. Metadata is always checksummed.
+    ///
+    /// Off by default: with checksums, a write of one page is about a third slower. A long write,
+    /// which consists almost only of copying, takes about twice as long.
     pub fn data_checksums(mut self, on: bool) -> Self {
         self.data_checksums = on;
         self
     }
 }
 
-/// What [`FileCore::open`](crate::FileCore::open) found.
+/// The result of the recovery that [`FileCore::open`](crate::FileCore::open) performs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecoveryReport {
-    /// Inodes in the table, the root directory's included.
+    /// Inodes in the table, including the root directory's.
     pub inodes: u64,
     /// Files in the directory.
     pub files: u64,
     /// Log groups with a valid commit mark.
     pub committed_groups: u64,
-    /// Slots of 64 bytes that hold something and belong to no committed group: what operations that
-    /// never returned left behind, and the names of removed files.
+    /// Slots of 64 bytes that are not empty and belong to no committed group. They were left by
+    /// operations that never returned, or held the names of removed files.
     pub uncommitted_slots: u64,
     /// Pages of 4 KiB in all logs.
     pub log_pages: u64,
-    /// Pages of 4 KiB in use by logs and data.
+    /// Pages of 4 KiB used by logs and data.
     pub pages_used: u64,
     /// Whether one of the two superblocks was damaged and has been rewritten from the other.
     pub superblock_repaired: bool,
@@ -73,20 +77,22 @@ pub struct RecoveryReport {
     pub duration: Duration,
 }
 
-/// A snapshot of a volume's numbers. Each is right by itself; together they are of one instant only
-/// while nobody writes.
+/// A snapshot of a volume's counters.
+///
+/// Each value is exact on its own. Together they describe one instant only if no thread writes
+/// meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Pages of 4 KiB for data and logs.
     pub pages_total: u64,
-    /// How many of them are free, the reserve included.
+    /// Free pages, including the reserve.
     pub pages_free: u64,
-    /// How many of the free ones only overwrites and compactions may take.
+    /// Free pages that only overwrites and compactions may take.
     pub pages_reserved: u64,
-    /// Inodes that files can have.
+    /// Inodes available to files.
     pub inodes_total: u64,
-    /// How many of them no file has.
+    /// Inodes that are free.
     pub inodes_free: u64,
     /// Pages in all logs.
     pub log_pages: u64,
@@ -94,15 +100,15 @@ pub struct Stats {
     pub compactions: u64,
 }
 
-/// What [`FileCore::check`](crate::FileCore::check) found.
+/// The result of [`FileCore::check`](crate::FileCore::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Files looked at.
+    /// Files checked.
     pub files: u64,
     /// Data pages read and compared.
     pub pages: u64,
-    /// Pages whose content is not what was written; empty on a sound volume.
+    /// Pages whose content does not match their checksum. Empty for an undamaged volume.
     pub damaged: Vec<DamagedPage>,
 }
 
@@ -112,8 +118,8 @@ pub struct CheckReport {
 pub struct DamagedPage {
     /// The file.
     pub name: String,
-    /// Where the page starts in the file, in bytes.
+    /// Byte offset of the page in the file.
     pub offset: u64,
-    /// Where it lies in the region, in bytes.
+    /// Byte offset of the page in the region.
     pub at: u64,
 }

@@ -1,8 +1,8 @@
-//! Records and the groups of slots that carry them.
+//! Records, and the groups of slots that carry them.
 //!
-//! A record is a string of bytes; a *group* is the run of consecutive slots that holds it, 56 bytes
-//! a slot. The first word of each slot stays free: the group's mark in the first slot, zero in the
-//! others.
+//! A record is a byte string. A *group* is the run of consecutive slots that holds one record, 56
+//! bytes per slot. The first word of each slot is not part of the record: it holds the group's mark
+//! in the first slot and zero in the others.
 //!
 //! ```text
 //!            0      8                                                  64
@@ -22,13 +22,13 @@ const KIND_ADD: u8 = 2;
 
 const WRITE_WITH_CHECKSUMS: u8 = 1;
 
-/// Slots that a record of `bytes` bytes takes.
+/// Returns the number of slots for a record of `bytes` bytes.
 #[inline]
 pub(crate) fn slots_for(bytes: usize) -> usize {
     bytes.div_ceil(PAYLOAD_BYTES)
 }
 
-/// Fills the slots of a group from front to back, leaving their first words alone.
+/// Fills the slots of a group in order, leaving their first words unchanged.
 pub(crate) struct GroupWriter<'a> {
     slots: &'a mut [u8],
     /// Record bytes written so far.
@@ -36,7 +36,7 @@ pub(crate) struct GroupWriter<'a> {
 }
 
 impl<'a> GroupWriter<'a> {
-    /// A writer into `slots`, which are all zero.
+    /// Creates a writer into `slots`, which must be all zero.
     #[inline]
     pub(crate) fn new(slots: &'a mut [u8]) -> Self {
         debug_assert!(slots.len().is_multiple_of(SLOT_BYTES));
@@ -57,7 +57,7 @@ impl<'a> GroupWriter<'a> {
     }
 }
 
-/// The record in the slots of a group, with the padding behind it.
+/// Returns the record in the slots of a group, including the padding after it.
 pub(crate) fn record_of(slots: &[u8]) -> Vec<u8> {
     slots
         .chunks_exact(SLOT_BYTES)
@@ -65,23 +65,23 @@ pub(crate) fn record_of(slots: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// The head of a write record: which pages of the file are replaced, and where the write ends.
+/// The header of a write record: the file pages that it replaces, and the end of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriteHeader {
-    /// First page of the file that is replaced.
+    /// First file page that is replaced.
     pub(crate) file_page: u32,
-    /// How many are.
+    /// Number of file pages that are replaced.
     pub(crate) pages: u32,
-    /// Extents that hold the new pages, in the order of the file.
+    /// Number of extents that hold the new pages, in file order.
     pub(crate) extents: u32,
-    /// One past the last byte of the file that was written; it lies in the last page.
+    /// End of the write: one past its last byte in the file. It lies in the last page.
     pub(crate) end: u64,
     /// Whether a checksum of each page follows the extents.
     pub(crate) checksums: bool,
 }
 
 impl WriteHeader {
-    /// Bytes of the whole record.
+    /// Returns the length of the whole record in bytes.
     #[inline]
     pub(crate) fn record_bytes(&self) -> usize {
         let checksums = if self.checksums {
@@ -92,7 +92,8 @@ impl WriteHeader {
         WRITE_HEADER_BYTES + self.extents as usize * EXTENT_BYTES + checksums
     }
 
-    /// Appends header and extents; the checksums follow, one [`put`](GroupWriter::put) a page.
+    /// Appends header and extents. The caller appends the checksums, with one
+    /// [`put`](GroupWriter::put) per page.
     #[inline]
     pub(crate) fn put(&self, group: &mut GroupWriter<'_>, extents: impl Iterator<Item = Extent>) {
         let mut b = [0; WRITE_HEADER_BYTES];
@@ -116,17 +117,17 @@ impl WriteHeader {
     }
 }
 
-/// A record read back.
+/// A decoded record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// Pages of a file were replaced.
+    /// Pages of a file are replaced.
     Write {
         header: WriteHeader,
         extents: Vec<Extent>,
-        /// One a page; empty without checksums.
+        /// One per page; empty without data checksums.
         checksums: Vec<u32>,
     },
-    /// A file is in the directory, as long as the mark is there.
+    /// The directory contains a file, for as long as the mark exists.
     Add {
         inode: u32,
         generation: u64,
@@ -134,7 +135,7 @@ pub(crate) enum Record {
     },
 }
 
-/// Bytes of the record that adds `name`.
+/// Returns the length in bytes of the record that adds `name`.
 pub(crate) fn add_bytes(name: &str) -> usize {
     NAME_HEADER_BYTES + name.len()
 }
@@ -151,10 +152,10 @@ pub(crate) fn put_add(group: &mut GroupWriter<'_>, inode: u32, generation: u64, 
 }
 
 impl Record {
-    /// Reads the record of a group of slots, whose mark has been checked.
+    /// Decodes the record in a group of slots whose mark has been checked.
     ///
     /// # Errors
-    /// What is wrong with it, if its lengths do not fit the group.
+    /// A description of what is wrong with the record.
     pub(crate) fn decode(slots: &[u8]) -> Result<Record, &'static str> {
         let b = record_of(slots);
         let record = match b[0] {
@@ -183,7 +184,7 @@ impl Record {
             end: get_u64(b, 16),
             checksums: b[1] & WRITE_WITH_CHECKSUMS != 0,
         };
-        // Bounded before anything is multiplied: no page takes less than an eighth of a slot.
+        // Check bounds before multiplying: every page takes at least an eighth of a slot.
         let bound = b.len() as u32;
         if header.pages == 0 || header.extents > bound || (header.checksums && header.pages > bound)
         {

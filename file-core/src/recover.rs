@@ -1,25 +1,24 @@
-//! Recovery: from the bytes of a region to a volume in memory.
+//! Recovery: rebuilds the volume's state in memory from the bytes of a region.
 //!
 //! # Method
-//! 1. The directory's chain is walked from inode 0, and its committed groups are replayed: which
-//!    files live.
-//! 2. For each of them, its chain is walked and its committed groups are replayed into a fresh index.
-//! 3. Every page is *claimed* by the one log or index that has it. What nobody claims is free.
+//! 1. Walk the directory's chain from inode 0 and replay its committed groups. This yields the live
+//!    files.
+//! 2. For each live file, walk its chain and replay its committed groups into a fresh index.
+//! 3. Let every log and index *claim* its pages. Unclaimed pages are free.
 //!
-//! No tail is kept, so every slot of every page is looked at: a slot whose first word is zero is
-//! stepped over, alone; a slot with a mark is the lead of as many slots as the mark says. Groups
-//! may go over the end of a page, so a chain's slots are read as one sequence.
+//! The volume stores no tail pointers, so recovery visits every slot of every page. A slot whose
+//! first word is zero is skipped. A slot with a mark is the lead of as many slots as the mark
+//! counts. Groups may cross a page boundary, so the slots of a chain are read as one sequence.
 //!
 //! # What is trusted
-//! Nothing. Each pointer is sealed, in range, and claims its page, so no chain can meet another or
-//! itself; each group is checksummed together with its place; each record must make sense. The
-//! first thing that does not ends the recovery with
-//! [`Error::Corrupt`]. Nothing is written, except one superblock over the other before all this. A
-//! volume that opens is one that this crate has written, or differs from it in bytes
-//! that mean nothing.
+//! Nothing. Each pointer is sealed, lies in range, and claims its page, so no chain can meet
+//! another or itself. Each group's checksum covers its position. Each record must be valid. The
+//! first violation ends the recovery with [`Error::Corrupt`]. Recovery writes nothing, except that
+//! it repairs a damaged superblock before it starts. So a volume that opens is as this crate wrote
+//! it, or differs only in meaningless bytes.
 //!
 //! # Cost
-//! Time: all logs are read once. Memory: the largest log, and a bit for each page.
+//! Time: every log is read once. Memory: the largest log, and one bit per page.
 
 #[cfg(test)]
 mod tests;
@@ -41,12 +40,12 @@ use crate::log::Log;
 use crate::options::RecoveryReport;
 use crate::record::{Record, WriteHeader};
 
-/// Where a group lies.
+/// The position of a group.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupPlace {
-    /// Its lead slot, counted through the chain.
+    /// Number of the lead slot in the chain.
     pub(crate) slot: u32,
-    /// Its lead slot, in bytes from the start of the region.
+    /// Byte offset of the lead slot in the region.
     pub(crate) at: u64,
 }
 
@@ -58,27 +57,27 @@ pub(crate) struct LiveFile {
     pub(crate) slot: u32,
 }
 
-/// The files that live.
+/// The live files.
 pub(crate) struct LiveFiles {
-    /// By inode number.
+    /// The files by inode number.
     pub(crate) names: BTreeMap<u32, LiveFile>,
-    /// The largest generation that can be read: the directory's names it, or a sound inode has it.
+    /// The largest generation found in the directory's log or in any readable inode.
     pub(crate) last_generation: u64,
 }
 
 /// Receives the records of a log.
 type EachRecord<'a> = dyn FnMut(Record, GroupPlace) -> Result<(), Error> + 'a;
 
-/// A chain of log pages, read.
+/// A chain of log pages, read into memory.
 struct ReadChain {
     chain: Chain,
     pages: Vec<u32>,
-    /// All slots, one after the other.
+    /// All slots, in order.
     slots: Vec<u8>,
 }
 
 impl ReadChain {
-    /// Where slot `index` lies, in bytes.
+    /// Returns the byte offset of slot `index`.
     fn at(&self, index: u32) -> u64 {
         let page = self.pages[(index / PAGE_SLOTS) as usize];
         page_at(page) + (index % PAGE_SLOTS) as u64 * SLOT_BYTES as u64
@@ -89,7 +88,7 @@ impl ReadChain {
 pub(crate) struct Recovery<'a, P> {
     pmem: &'a P,
     geometry: &'a Geometry,
-    /// A bit for each page of the data area: claimed.
+    /// One bit for each page of the data area, set once the page is claimed.
     claimed: Vec<u64>,
     pub(crate) report: RecoveryReport,
 }
@@ -108,7 +107,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         }
     }
 
-    /// The inode in slot `number`, if one was written there whole.
+    /// Returns the inode in slot `number`, if a complete one was written there.
     pub(crate) fn inode(&self, number: u32) -> Option<RawInode> {
         let mut bytes = [0; INODE_USED_BYTES];
         // SAFETY: M8.
@@ -116,10 +115,10 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         RawInode::decode(&bytes, number)
     }
 
-    /// The inode that the directory names.
+    /// Returns the inode that the directory names.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if slot `number` does not hold it in this generation.
+    /// [`Error::Corrupt`] if slot `number` does not hold an inode of this generation.
     pub(crate) fn live_inode(&self, number: u32, generation: u64) -> Result<RawInode, Error> {
         let at = self.geometry.inode_at(number);
         match self.inode(number) {
@@ -129,11 +128,11 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         }
     }
 
-    /// Replays the log of `inode`: calls `each` with the records of its committed groups, in order,
-    /// and where they lie. Returns the log, ready to go on after the last of them.
+    /// Replays the log of `inode`. Calls `each` with the records of its committed groups and their
+    /// positions, in order. Returns the log, ready to append after the last committed group.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], also from `each`.
+    /// [`Error::Corrupt`], and errors from `each`.
     pub(crate) fn replay(
         &mut self,
         inode: &RawInode,
@@ -164,7 +163,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         loop {
             let pointer = chain.unseal(position, word);
             let Some(page) = pointer.map_err(|()| {
-                Error::corrupt("a log pointer that does not check", number, word_at)
+                Error::corrupt("a log pointer with a wrong checksum", number, word_at)
             })?
             else {
                 return Ok(read);
@@ -182,7 +181,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
             unsafe { self.pmem.read(page_at(page), &mut image) };
             let sequence = read.pages.len() as u32;
             let tail_at = page_at(page) + TAIL_AT as u64;
-            let bad_tail = Error::corrupt("a log page whose tail does not check", number, tail_at);
+            let bad_tail = Error::corrupt("a log page with a wrong tail", number, tail_at);
             match Chain::from_tail(&image, number, inode.generation, sequence) {
                 Some((found, next)) if sequence == 0 || found == chain => {
                     chain = found;
@@ -197,8 +196,8 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         }
     }
 
-    /// Looks at every slot of a chain; returns the number of the first slot behind the last
-    /// committed group.
+    /// Visits every slot of a chain. Returns the number of the first slot after the last committed
+    /// group.
     fn replay_slots(&mut self, read: &ReadChain, each: &mut EachRecord<'_>) -> Result<u32, Error> {
         let seed = read.chain.seed();
         let total = (read.slots.len() / SLOT_BYTES) as u32;
@@ -213,7 +212,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                 continue;
             }
             let corrupt = |what| Error::corrupt(what, read.chain.inode, read.at(index));
-            let count = slots_of_mark(mark).ok_or_else(|| corrupt("a commit mark that is none"))?;
+            let count = slots_of_mark(mark).ok_or_else(|| corrupt("an invalid commit mark"))?;
             if count > total - index {
                 return Err(corrupt("a committed group longer than its log"));
             }
@@ -269,14 +268,14 @@ impl<'a, P: Pmem> Recovery<'a, P> {
                 Some(_) => corrupt("an inode that the directory names twice"),
             }
         })?;
-        // Free inodes too, as far as they are sound: see the directory on generations.
+        // Readable free inodes count as well; see "Generations" in `directory.rs`.
         for inode in inodes.filter_map(|number| self.inode(number)) {
             live.last_generation = live.last_generation.max(inode.generation);
         }
         Ok((log, live))
     }
 
-    /// Replays the log of a file: its index, its size, and its log.
+    /// Replays the log of a file. Returns its index, its size, and its log.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -319,16 +318,16 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         claimed.map(|()| (index, size, log))
     }
 
-    /// Claims pages for `inode`; what refers to them lies at `at`.
+    /// Claims pages for `inode`. The pointer to them lies at byte `at`.
     fn claim(&mut self, extent: Extent, inode: u32, at: u64) -> Result<(), Error> {
         if !in_data_area(self.geometry, extent) {
-            return Err(Error::corrupt("a pointer out of the data area", inode, at));
+            return Err(Error::corrupt("a pointer outside the data area", inode, at));
         }
         for page in extent.start..extent.start + extent.len {
             let bit = page - self.geometry.data_start();
             let word = &mut self.claimed[bit as usize / 64];
             if *word & 1 << (bit % 64) != 0 {
-                return Err(Error::corrupt("a page that is used twice", inode, at));
+                return Err(Error::corrupt("a page that is in use twice", inode, at));
             }
             *word |= 1 << (bit % 64);
             self.report.pages_used += 1;
@@ -336,7 +335,7 @@ impl<'a, P: Pmem> Recovery<'a, P> {
         Ok(())
     }
 
-    /// Calls `each` with every run of pages that nobody claimed.
+    /// Calls `each` with every run of unclaimed pages.
     pub(crate) fn free_extents(&self, each: &mut dyn FnMut(Extent)) {
         let start = self.geometry.data_start();
         let is_free = |bit: u32| self.claimed[bit as usize / 64] & 1 << (bit % 64) == 0;
@@ -362,7 +361,7 @@ fn in_data_area(geometry: &Geometry, extent: Extent) -> bool {
     extent.start >= geometry.data_start() && end <= geometry.data_end() as u64
 }
 
-/// Looks whether a write record could have been written to this volume.
+/// Checks whether a write record is possible in this volume.
 fn check_write(
     geometry: &Geometry,
     header: &WriteHeader,
@@ -370,17 +369,17 @@ fn check_write(
 ) -> Result<(), &'static str> {
     let end_page = header.file_page as u64 + header.pages as u64;
     if end_page * PAGE_BYTES > geometry.max_file_size {
-        return Err("a write past the largest file size");
+        return Err("a write record past the largest file size");
     }
     if header.end > end_page * PAGE_BYTES || header.end <= (end_page - 1) * PAGE_BYTES {
-        return Err("a write that does not end in its last page");
+        return Err("a write record that does not end in its last page");
     }
     if header.checksums != geometry.data_checksums {
-        return Err("a write with checksums in a volume without, or the other way round");
+        return Err("a write record with data checksums in a volume without them, or the reverse");
     }
-    // Also bounds the work: the extents add up to `pages`.
+    // This also bounds the work below, because the extents add up to `pages`.
     if header.pages > geometry.data_pages() || !extents.iter().all(|e| in_data_area(geometry, *e)) {
-        return Err("a pointer out of the data area");
+        return Err("a pointer outside the data area");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! One thread, one volume: what each operation does.
+//! Each operation of a volume, on one thread.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn options() -> FormatOptions {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn a_read_returns_the_last_write() {
     let volume = format(256, &options());
     let file = volume.create("a").unwrap();
     assert_eq!(file.size(), 0);
@@ -34,7 +34,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn every_offset_and_length_around_pages() {
+fn writes_around_page_borders_match_a_model() {
     let volume = format(512, &options());
     let near = [
         0,
@@ -109,7 +109,7 @@ fn appends_follow_each_other() {
 }
 
 #[test]
-fn names_come_and_go() {
+fn names_can_be_created_removed_and_reused() {
     let volume = format(64, &options());
     let a = volume.create("a").unwrap();
     assert_eq!(
@@ -152,7 +152,7 @@ fn a_removed_file_lives_as_long_as_its_handles() {
     file.write_at(b"still here", 0).unwrap();
     assert_eq!(&content(&again)[..11], b"still here\x01");
     assert_eq!(content(&other), b"other");
-    // A crash now forgets the removed file.
+    // A crash now completes the removal.
     let reopened = reopen(&volume);
     assert_eq!(reopened.list(), [("a".to_owned(), 5)]);
     assert_eq!(reopened.stats().inodes_free, before.inodes_free - 1);
@@ -163,7 +163,7 @@ fn a_removed_file_lives_as_long_as_its_handles() {
 }
 
 #[test]
-fn limits_are_errors() {
+fn exceeding_a_limit_is_an_error() {
     let volume = format(64, &options().max_file_size(10 * PAGE - 5).inodes(2));
     assert_eq!(volume.max_file_size(), 10 * PAGE);
     let file = volume.create("a").unwrap();
@@ -213,7 +213,7 @@ fn limits_are_errors() {
 }
 
 #[test]
-fn a_write_has_a_largest_length() {
+fn a_write_that_is_too_long_is_an_error() {
     let volume = format(64, &options().max_file_size(1 << 40));
     let file = volume.create("a").unwrap();
     let data = vec![0; MAX_WRITE_BYTES as usize + 1];
@@ -238,7 +238,7 @@ fn a_write_has_a_largest_length() {
 #[test]
 fn a_lock_that_is_too_small_is_an_error() {
     struct Small;
-    // SAFETY: it never holds anything.
+    // SAFETY: it never grants a range.
     unsafe impl spanlock_range_lock::RawRangeLock for Small {
         fn capacity(&self) -> u64 {
             0
@@ -282,7 +282,7 @@ fn a_lock_that_is_too_small_is_an_error() {
 }
 
 #[test]
-fn a_lock_that_cannot_be_made_is_an_error() {
+fn a_failed_lock_creation_is_an_error() {
     let refusing = Arc::new(AtomicBool::new(false));
     let factory = || {
         let refusing = Arc::clone(&refusing);
@@ -307,7 +307,7 @@ fn a_lock_that_cannot_be_made_is_an_error() {
     assert_eq!(opened.unwrap_err(), refused("a"));
     assert!(mem.words() == words);
     assert_eq!(volume.stats(), stats);
-    // What is there needs no lock.
+    // An existing file needs no new lock.
     assert!(matches!(volume.create("a"), Err(Error::Exists { .. })));
     volume.open_or_create("a").unwrap().append(b"b").unwrap();
     refusing.store(false, Ordering::Relaxed);
@@ -332,7 +332,7 @@ fn a_lock_factory_may_use_the_volume() {
     };
     let volume = FileCore::format(Mem::new(1 << 20), &options(), factory).unwrap();
     shared.set(volume.clone()).unwrap();
-    // So another has created the file by the time its lock is made.
+    // Another thread has then created the file by the time its lock exists.
     *meanwhile.lock().unwrap() = Some("a");
     assert!(matches!(volume.create("a"), Err(Error::Exists { .. })));
     *meanwhile.lock().unwrap() = Some("b");
@@ -345,7 +345,7 @@ fn a_lock_factory_may_use_the_volume() {
 }
 
 #[test]
-fn the_last_page_that_the_format_can_name() {
+fn the_last_page_of_the_largest_file_works() {
     let max = 1 << 44;
     let mem = Mem::new(64 * PAGE);
     let options = options().max_file_size(max);
@@ -374,7 +374,7 @@ fn the_last_page_that_the_format_can_name() {
         assert_eq!(file.read_at(&mut read, max - 3), Ok(3));
         assert_eq!(read, wanted, "{name}");
     }
-    // A new page there is growth: the reserve for overwrites is not for it.
+    // Writing a new page is growth, so it may not use the reserve for overwrites.
     let hog = volume.create("hog").unwrap();
     while hog.append(&[9; PAGE as usize]).is_ok() {}
     for offset in [hog.size(), max - 1] {
@@ -392,7 +392,7 @@ fn the_last_page_that_the_format_can_name() {
 }
 
 #[test]
-fn formats_that_cannot_be() {
+fn impossible_format_options_are_errors() {
     let make = |len, options: &FormatOptions| {
         FileCore::format(Mem::new(len), options, |_| RwCounter::new())
             .map(drop)
@@ -416,7 +416,7 @@ fn formats_that_cannot_be() {
 }
 
 #[test]
-fn a_volume_can_be_formatted_over() {
+fn a_volume_can_be_reformatted() {
     let volume = format(64, &options());
     volume.create("old").unwrap().write_at(b"old", 0).unwrap();
     let mem = volume.pmem().clone();
@@ -430,7 +430,7 @@ fn a_volume_can_be_formatted_over() {
 }
 
 #[test]
-fn the_report_counts() {
+fn the_recovery_report_counts_groups_slots_and_pages() {
     let volume = format(128, &options());
     for i in 0..10 {
         let file = volume.create(&i.to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! Logs that are rewritten: overwrites without end in a volume of a few pages.
+//! Compaction of logs: endless overwrites in a volume of a few pages.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn a_million_overwrites_do_not_fill_the_volume() {
         2_000_000_u64
     };
     for i in 0..writes {
-        // 8 bytes, so that the test spends its time in the log.
+        // Only 8 bytes, so that the test spends its time in the log.
         file.write_at(&i.to_le_bytes(), i % 3 * PAGE).unwrap();
     }
     let stats = volume.stats();
@@ -42,7 +42,7 @@ fn a_sparse_and_fragmented_file_survives_its_compactions() {
         let volume = format(2048, &options);
         let file = volume.create("a").unwrap();
         let mut rng = Rng::new(4);
-        // Three regions far apart; within them, runs of random length.
+        // Three regions far apart, with runs of random length.
         let mut model = std::collections::BTreeMap::new();
         for i in 1..6000_u64 {
             let first = rng.below(3) * (1 << 27) + rng.below(100);
@@ -96,7 +96,7 @@ fn the_directory_is_compacted_too() {
 }
 
 #[test]
-fn readers_go_on_while_logs_are_rewritten() {
+fn readers_proceed_while_logs_are_compacted() {
     let volume = format(128, &FormatOptions::new());
     let file = volume.create("a").unwrap();
     file.write_at(&[7; PAGE as usize], 9 * PAGE).unwrap();

@@ -1,5 +1,5 @@
-//! Crash images, by the x86 model, at every operation on the region: what returned is there, what
-//! did not is there whole or not at all.
+//! Crash images, by the x86 model, at every operation on the region. Operations that returned must
+//! be present; all others must be present as a whole or not at all.
 
 mod common;
 
@@ -13,12 +13,12 @@ use spanlock_file_core::{Error, FileCore, FormatOptions};
 
 type Model = BTreeMap<String, Vec<u8>>;
 
-/// What a crash may leave: the state before the operation under way, or after it.
+/// The states that a crash may leave: the one before the current operation, or the one after it.
 #[derive(Default)]
 struct Allowed {
     before: Model,
     after: Option<Model>,
-    /// The last image, and what it holds.
+    /// The last image and its content.
     last: Option<(Vec<u64>, Model)>,
     images: u64,
 }
@@ -30,13 +30,14 @@ fn read_all(volume: &Volume) -> Model {
         .collect()
 }
 
-/// A region whose every operation is followed by a crash image that must hold one of the allowed states.
+/// Returns a region in which every operation is followed by a crash image. The image must hold one
+/// of the allowed states.
 fn watched(words: Vec<u64>, seed: u64, allowed: &Arc<Mutex<Allowed>>) -> Arc<Mem> {
     let allowed = Arc::clone(allowed);
     let hook = move |image: &mut dyn FnMut() -> Vec<u64>| {
         let image = image();
         let allowed = &mut *allowed.lock().unwrap();
-        let (volume, _) = open(&Mem::from_words(image.clone())).expect("a crash image opens");
+        let (volume, _) = open(&Mem::from_words(image.clone())).expect("a crash image must open");
         let found = read_all(&volume);
         assert!(volume.check().unwrap().damaged.is_empty());
         let known = found == allowed.before || allowed.after.as_ref() == Some(&found);
@@ -47,8 +48,8 @@ fn watched(words: Vec<u64>, seed: u64, allowed: &Arc<Mutex<Allowed>>) -> Arc<Mem
     Mem::simulated(words, seed, Box::new(hook))
 }
 
-/// One random operation on one of so many files, on the model and, as soon as it is allowed there,
-/// on the volume. One in so many removes the file.
+/// Applies a random operation to one of `files` files: first to the model, then, once the result is
+/// allowed, to the volume. One operation in `removals` removes the file.
 fn step(
     volume: &Volume,
     allowed: &Arc<Mutex<Allowed>>,
@@ -56,7 +57,7 @@ fn step(
     [files, removals]: [u64; 2],
 ) {
     let mut model = allowed.lock().unwrap().before.clone();
-    // The second and later names, and writes of more than seven pages, take groups of several slots.
+    // All names but the first, and writes of more than seven pages, need groups of several slots.
     let number = rng.below(files);
     let name = format!("file {number}{}", "-".repeat(60 * number as usize));
     let (what, offset) = (rng.below(removals), rng.below(5) * PAGE / 2);
@@ -86,8 +87,8 @@ fn step(
     }
 }
 
-/// Rounds of `steps` operations with crash images; each starts from a crash image of the one
-/// before, and with `warm` operations without.
+/// Runs rounds of `steps` operations with crash images. Each round starts from a crash image of the
+/// previous round and first performs `warm` operations without crash images.
 fn rounds(volume: Volume, kind: [u64; 2], rounds: u64, [warm, steps]: [u64; 2]) -> (u64, u64) {
     let before = read_all(&volume);
     let allowed = Arc::new(Mutex::new(Allowed {
@@ -110,7 +111,7 @@ fn rounds(volume: Volume, kind: [u64; 2], rounds: u64, [warm, steps]: [u64; 2]) 
         assert_eq!(read_all(&volume), allowed.lock().unwrap().before);
         compactions += volume.stats().compactions;
         let mut allowed = allowed.lock().unwrap();
-        let (last, found) = allowed.last.take().expect("there were operations");
+        let (last, found) = allowed.last.take().expect("at least one operation ran");
         (image, allowed.before) = (last, found);
     }
     (allowed.lock().unwrap().images, compactions)
@@ -124,7 +125,7 @@ fn every_operation_is_all_or_nothing() {
 }
 
 #[test]
-fn so_it_is_on_a_full_volume_where_logs_are_compacted() {
+fn every_operation_is_all_or_nothing_on_a_full_volume() {
     let volume = common::format(48, &FormatOptions::new().inodes(32));
     for name in ["file 0", "file 1"] {
         volume
@@ -143,7 +144,7 @@ fn so_it_is_on_a_full_volume_where_logs_are_compacted() {
 fn compaction_by_length_is_all_or_nothing() {
     let volume = common::format(48, &FormatOptions::new().inodes(32));
     let file = volume.create("file 0").unwrap();
-    // Nine pages of log are due, with some slots to go.
+    // Leaves a few slots before the log has nine pages and compaction becomes due.
     for i in 0..9 * 63 - 3_u64 {
         file.write_at(&i.to_le_bytes(), i % 2 * PAGE).unwrap();
     }
@@ -163,18 +164,18 @@ fn compaction_by_length_is_all_or_nothing() {
     }
 }
 
-/// A free inode hides its generation when a crash has torn it, or a flipped bit has spoiled it: the
-/// next file then has number, generation and log pages of an older one.
+/// A crash can tear a free inode, or a bit flip can corrupt it, so that its generation is lost. The
+/// next file may then get the number, generation and log pages of an older file.
 #[test]
 fn a_file_may_have_the_identity_of_an_older_one() {
-    /// The first file's inode: its head, and its generation.
+    /// The position of the first file's inode: its head, and its generation.
     const HEAD: usize = (PAGE as usize + 128) / 8;
     const GENERATION: usize = HEAD + 1;
     let mut same_log_page = 0;
     for seed in 1..9 {
         let volume = common::format(48, &FormatOptions::new().inodes(32));
         let older = volume.create("older").unwrap();
-        // Marks on several log pages, for other pages than those that the next file has.
+        // Leave marks on several log pages that refer to other pages than the next file's.
         for i in 0..100 + 10 * seed {
             older.write_at(&[0xDD; 10], i % 7 * PAGE).unwrap();
         }
@@ -199,7 +200,7 @@ fn a_file_may_have_the_identity_of_an_older_one() {
 }
 
 #[test]
-fn formatting_ends_the_old_volume_whole() {
+fn a_crash_while_formatting_leaves_the_old_or_the_new_volume() {
     for seed in 1..40 {
         let old = common::format(48, &FormatOptions::new());
         old.create("old").unwrap().write_at(b"old", 0).unwrap();
@@ -212,7 +213,7 @@ fn formatting_ends_the_old_volume_whole() {
                     "{found:?}"
                 );
             }
-            // A superblock that is there in part.
+            // A superblock that is only partly present.
             Err(Error::NotAVolume { .. } | Error::Corrupt { .. }) => {}
             Err(error) => panic!("{error}"),
         };
@@ -222,7 +223,7 @@ fn formatting_ends_the_old_volume_whole() {
 }
 
 #[test]
-fn a_repair_may_crash_too() {
+fn a_superblock_repair_may_crash() {
     for seed in 1..40 {
         for at in [20, 47 * PAGE + 20] {
             let volume = common::format(48, &FormatOptions::new());
@@ -240,12 +241,13 @@ fn a_repair_may_crash_too() {
     }
 }
 
-/// `pages` pages that say who wrote them, and when.
+/// Returns `pages` pages filled with a stamp that encodes the writer and the write.
 fn stamped(stamp: u64, pages: u64) -> Vec<u8> {
     stamp.to_le_bytes().repeat((pages * PAGE / 8) as usize)
 }
 
-/// Each writer has a run of pages of its own, all of them written at once, and counts its writes.
+/// Runs writers that each overwrite their own run of pages in single writes, and count their
+/// writes.
 fn crash_beside_writers(make: MakeLock, seed: u64) -> u64 {
     const WRITERS: u64 = 3;
     const PAGES: u64 = 2;
@@ -262,7 +264,7 @@ fn crash_beside_writers(make: MakeLock, seed: u64) -> u64 {
             if rng.below(8) != 0 {
                 return;
             }
-            // Read first: what has returned by now is durable in the image.
+            // Read this first: every write counted by now is durable in the image.
             let least: Vec<u64> = returned.iter().map(|r| r.load(Ordering::Acquire)).collect();
             let (volume, _) = open(&Mem::from_words(image())).unwrap();
             let bytes = content(&volume.open_file("shared").unwrap());
@@ -275,7 +277,7 @@ fn crash_beside_writers(make: MakeLock, seed: u64) -> u64 {
                 assert_eq!(run, stamped(stamp, PAGES), "writer {t}: torn");
                 assert!(
                     stamp >= least,
-                    "writer {t}: write {least} returned, {stamp} is there"
+                    "writer {t}: write {least} returned, but found {stamp}"
                 );
             }
             assert!(volume.check().unwrap().damaged.is_empty());
@@ -289,7 +291,7 @@ fn crash_beside_writers(make: MakeLock, seed: u64) -> u64 {
         for t in 0..WRITERS {
             let (file, returned) = (&file, &returned);
             scope.spawn(move || {
-                // Enough that the log is compacted while others are in flight.
+                // Enough writes that the log is compacted while other writes are in flight.
                 for i in 1..=300 {
                     file.write_at(&stamped(i, PAGES), t * PAGES * PAGE).unwrap();
                     returned[t as usize].store(i, Ordering::Release);
@@ -302,7 +304,7 @@ fn crash_beside_writers(make: MakeLock, seed: u64) -> u64 {
 }
 
 #[test]
-fn writers_of_one_file_are_each_all_or_nothing() {
+fn each_write_of_several_writers_is_all_or_nothing() {
     for (lock, make) in lock_kinds() {
         for seed in 1..4 {
             let images = crash_beside_writers(make, seed);

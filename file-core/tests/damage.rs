@@ -1,5 +1,5 @@
-//! Regions that are not a volume, or not any more: an error or the whole content, never a panic,
-//! never anything else.
+//! Damaged and foreign regions. Opening one must return an error or the whole content, never panic,
+//! and never return anything else.
 
 mod common;
 
@@ -18,8 +18,8 @@ fn read_all(volume: &Volume) -> Content {
         .collect()
 }
 
-/// A small volume with everything in it: long names, removals, several extents, several log pages,
-/// a compacted log.
+/// Creates a small volume with every feature: long names, removals, several extents, several log
+/// pages, and a compacted log.
 fn sample() -> (Vec<u8>, Content) {
     let volume = format(96, &FormatOptions::new().inodes(32));
     let busy = volume.create("busy").unwrap();
@@ -47,7 +47,8 @@ fn sample() -> (Vec<u8>, Content) {
     (volume.pmem().bytes(), read_all(&volume))
 }
 
-/// Opens damaged bytes: whether they open; if so, names and sizes are what they were.
+/// Opens damaged bytes and returns whether that succeeded. If so, names and sizes must be
+/// unchanged.
 fn opens(mem: &Arc<Mem>, expected: &Content, what: impl Fn() -> String) -> bool {
     match open(mem) {
         Ok((volume, _)) => {
@@ -64,7 +65,7 @@ fn opens(mem: &Arc<Mem>, expected: &Content, what: impl Fn() -> String) -> bool 
 }
 
 #[test]
-fn regions_that_are_no_volume() {
+fn a_region_without_a_volume_is_an_error() {
     for len in [8, 64, 72, PAGE, 2 * PAGE, 15 * PAGE, 16 * PAGE, 100 * PAGE] {
         let error = open(&Mem::new(len)).unwrap_err();
         assert_eq!(error, Error::NotAVolume { len });
@@ -84,7 +85,7 @@ fn regions_that_are_no_volume() {
 }
 
 #[test]
-fn another_version_is_named() {
+fn an_error_names_the_other_format_version() {
     let (mut bytes, _) = sample();
     bytes[8] = FORMAT_VERSION as u8 + 1;
     let crc = crc32c(&bytes[..60]);
@@ -96,7 +97,7 @@ fn another_version_is_named() {
     assert_eq!(open(&Mem::from_bytes(&bytes)).unwrap_err(), error);
 }
 
-/// The checksum, bit by bit.
+/// Computes the checksum bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc: u32, &byte| {
         (0..8).fold(crc ^ byte as u32, |crc, _| {
@@ -106,7 +107,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn a_volume_cut_short_says_so() {
+fn a_truncated_volume_is_an_error() {
     let (bytes, _) = sample();
     let expected = bytes.len() as u64;
     for len in (8..bytes.len()).step_by(776) {
@@ -129,18 +130,19 @@ fn a_region_that_has_grown_opens() {
         (read_all(&volume), report.superblock_repaired),
         (expected, false)
     );
-    // The second superblock is not at the end any more. Nobody looks for it, but people are told.
+    // The second superblock is no longer at the end. It is not searched for, but the error mentions
+    // the possible growth.
     bytes[20] ^= 1;
     let error = open(&Mem::from_bytes(&bytes)).unwrap_err().to_string();
     assert!(error.contains("or the region was grown"), "{error}");
     bytes[..8].fill(0);
     let error = open(&Mem::from_bytes(&bytes)).unwrap_err().to_string();
-    assert!(error.contains("it was grown"), "{error}");
+    assert!(error.contains("has grown since"), "{error}");
     assert!(error.contains("no volume here"), "{error}");
 }
 
 #[test]
-fn either_superblock_will_do() {
+fn one_sound_superblock_suffices() {
     let (bytes, expected) = sample();
     let last = bytes.len() - PAGE as usize;
     for at in [0, last] {
@@ -163,7 +165,7 @@ fn either_superblock_will_do() {
     ));
 }
 
-/// The pages that hold metadata: the inode table, and what looks like a page of a log.
+/// Returns the pages that hold metadata: the inode table, and the pages that look like log pages.
 fn metadata_pages(bytes: &[u8]) -> Vec<usize> {
     let pages = bytes.chunks_exact(PAGE as usize).enumerate();
     let tail_checks = |page: &[u8]| {
@@ -176,13 +178,13 @@ fn metadata_pages(bytes: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn no_flipped_bit_of_the_metadata_goes_unnoticed() {
+fn flipped_metadata_bits_never_change_the_content() {
     let (bytes, expected) = sample();
     let pages = metadata_pages(&bytes);
     assert!(pages.len() > 8, "{pages:?}");
     let (mut errors, mut harmless) = (0, 0);
     let mem = Mem::from_bytes(&bytes);
-    // Every bit; unoptimised, some of them.
+    // Flips every bit; unoptimized builds flip only some of them.
     let stride = if cfg!(debug_assertions) { 23 } else { 1 };
     for page in pages {
         let bits = page * 8 * PAGE as usize..(page + 1) * 8 * PAGE as usize;
@@ -199,7 +201,7 @@ fn no_flipped_bit_of_the_metadata_goes_unnoticed() {
 }
 
 #[test]
-fn flips_anywhere_and_in_numbers_never_panic() {
+fn many_flipped_bits_or_swapped_pages_never_panic() {
     let (bytes, expected) = sample();
     let mut rng = Rng::new(7);
     for round in 0..300 {
@@ -213,7 +215,7 @@ fn flips_anywhere_and_in_numbers_never_panic() {
         });
     }
     for round in 0..200 {
-        // Whole pages in wrong places.
+        // Swaps whole pages.
         let mut damaged = bytes.clone();
         let pages = bytes.len() as u64 / PAGE;
         let (from, to) = (rng.below(pages) * PAGE, rng.below(pages) * PAGE);
@@ -227,9 +229,9 @@ fn flips_anywhere_and_in_numbers_never_panic() {
 }
 
 #[test]
-fn damage_says_where() {
+fn an_error_locates_the_damage() {
     let (mut bytes, _) = sample();
-    // The directory's log is the first page taken; its first slot names "busy".
+    // The directory's log is the first page allocated; its first slot names "busy".
     let at = bytes.windows(4).position(|w| w == b"busy").unwrap();
     bytes[at] = b'B';
     let error = open(&Mem::from_bytes(&bytes)).unwrap_err();

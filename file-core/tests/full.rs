@@ -1,11 +1,11 @@
-//! A full volume: what fails loses nothing, and what frees space goes on working.
+//! A full volume: failed operations lose nothing, and operations that free space keep working.
 
 mod common;
 
 use common::{PAGE, Rng, Volume, content, format, reopen};
 use spanlock_file_core::{Error, FormatOptions};
 
-/// Fills the volume with files of `pages` pages each; returns how many.
+/// Fills the volume with files of `pages` pages each. Returns how many.
 fn fill(volume: &Volume, pages: u64) -> u8 {
     for i in 0..=u8::MAX {
         let file = match volume.create(&i.to_string()) {
@@ -50,7 +50,7 @@ fn a_write_without_space_changes_nothing() {
 }
 
 #[test]
-fn fill_overwrite_remove_refill() {
+fn a_volume_can_be_filled_overwritten_emptied_and_refilled() {
     for pages in [48, 64, 200, 2000] {
         let volume = format(pages, &FormatOptions::new().inodes(256));
         let mut counts = Vec::new();
@@ -58,7 +58,7 @@ fn fill_overwrite_remove_refill() {
             let files = fill(&volume, 8);
             counts.push(files);
             let stats = volume.stats();
-            // A write that needs a page for its log and one for its data may leave one.
+            // A write that needs one page for its log and one for its data may leave one page free.
             assert!(stats.pages_free <= stats.pages_reserved + 1, "{stats:?}");
             overwrite_everything(&volume, files, round);
             for i in 0..files {
@@ -77,7 +77,7 @@ fn fill_overwrite_remove_refill() {
     }
 }
 
-/// Every page of every file, many times over, though there is no free page beside the reserve.
+/// Overwrites every page of every file many times, although only the reserve is free.
 fn overwrite_everything(volume: &Volume, files: u8, round: u8) {
     let mut rng = Rng::new(round as u64 + 1);
     for i in 0..files {
@@ -102,7 +102,7 @@ fn overwrite_everything(volume: &Volume, files: u8, round: u8) {
 }
 
 #[test]
-fn a_full_volume_opens_and_goes_on() {
+fn a_full_volume_reopens_and_can_be_overwritten() {
     let volume = format(128, &FormatOptions::new());
     let files = fill(&volume, 5);
     let volume = reopen(&volume);
@@ -142,7 +142,7 @@ fn many_small_files_can_all_be_removed() {
         let stats = volume.stats();
         assert!(
             stats.log_pages <= 8,
-            "the directory's log holds nothing any more: {stats:?}"
+            "the directory's log is empty: {stats:?}"
         );
         volume
             .create("a")

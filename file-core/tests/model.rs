@@ -1,4 +1,4 @@
-//! Long random histories against a map of byte strings; opening the volume again is one of the
+//! Compares long random histories with a map of byte strings. Reopening the volume is one of the
 //! operations.
 
 mod common;
@@ -35,7 +35,7 @@ enum Op {
 const NAMES: u8 = 6;
 
 fn op() -> impl Strategy<Value = Op> {
-    // Near page borders more often than elsewhere.
+    // Page borders are more likely than other offsets.
     let border =
         (0..5 * PAGE, 0..20_u64).prop_map(|(a, b)| (a / PAGE * PAGE + b).saturating_sub(10));
     let offset = prop_oneof![border, 0..5 * PAGE].boxed();
@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
     #[test]
-    fn a_volume_is_a_map(ops in prop::collection::vec(op(), 1..200), pages in 24..80_u64, checksums: bool) {
+    fn a_volume_behaves_like_a_map(ops in prop::collection::vec(op(), 1..200), pages in 24..80_u64, checksums: bool) {
         let options = FormatOptions::new().inodes(32).data_checksums(checksums);
         let mut pair = Pair { volume: format(pages, &options), model: HashMap::new() };
         for op in ops {

@@ -1,4 +1,4 @@
-//! Names of all lengths, and many of them.
+//! Names of all lengths, and many names.
 
 mod common;
 
@@ -6,13 +6,13 @@ use common::{Rng, content, format, reopen};
 use spanlock_file_core::{FormatOptions, MAX_NAME_BYTES};
 
 #[test]
-fn names_of_every_length() {
+fn names_of_every_length_work() {
     let volume = format(4096, &FormatOptions::new().inodes(1100));
     for len in 1..=MAX_NAME_BYTES {
         let file = volume.create(&"n".repeat(len)).unwrap();
         file.write_at(&len.to_le_bytes(), 0).unwrap();
     }
-    // Every third goes, every sixth comes back.
+    // Every third file is removed and every sixth is created again.
     for len in (3..=MAX_NAME_BYTES).step_by(3) {
         volume.remove(&"n".repeat(len)).unwrap();
     }
@@ -32,7 +32,7 @@ fn names_of_every_length() {
 }
 
 #[test]
-fn any_character_but_nul() {
+fn names_may_contain_any_character_but_nul() {
     let volume = format(64, &FormatOptions::new());
     let mut names: Vec<String> = [
         "/",
@@ -63,7 +63,7 @@ fn any_character_but_nul() {
 }
 
 #[test]
-fn thousands_of_files() {
+fn a_volume_holds_thousands_of_files() {
     const FILES: usize = 3000;
     let volume = format(8192, &FormatOptions::new().inodes(4096));
     let mut rng = Rng::new(11);

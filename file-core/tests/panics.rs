@@ -1,5 +1,5 @@
-//! A region that panics in the midst of an operation, once, and goes on: what returns afterwards is
-//! still durable. And a lock factory that panics.
+//! A region that panics once in the middle of an operation. Operations that return afterwards must
+//! still be durable. Also a lock factory that panics.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn read_all(volume: &Volume) -> Model {
         .collect()
 }
 
-/// A volume with files "a" and "b", and this many groups in the log of "a".
+/// Creates a volume with files "a" and "b", with this many groups in the log of "a".
 fn prepared(writes: u64) -> Volume {
     let volume = format(64, &FormatOptions::new().inodes(32));
     let file = volume.create("a").unwrap();
@@ -31,7 +31,7 @@ fn prepared(writes: u64) -> Volume {
     volume
 }
 
-/// Lets each operation of `act` on the region panic in turn, then goes on with the volume.
+/// Makes each of `act`'s operations on the region panic in turn, then keeps using the volume.
 fn each_operation(writes: u64, act: fn(&Volume) -> Result<(), Error>) {
     for operation in 1.. {
         let volume = prepared(writes);
@@ -41,13 +41,17 @@ fn each_operation(writes: u64, act: fn(&Volume) -> Result<(), Error>) {
         volume.pmem().panic_at(0);
         if let Ok(result) = result {
             result.unwrap();
-            assert!(operation > 4, "it was over too soon");
+            assert!(
+                operation > 4,
+                "the operation touched the region too few times"
+            );
             return;
         }
         let what = format!("operation {operation}");
-        // Reading goes on, and shows what was there before.
+        // Reads still work and return the old content.
         assert_eq!(read_all(&volume), before, "{what}");
-        // What was under way is there or not; what the volume now says it has done is.
+        // The interrupted operation may be present or not. Operations that return from now on must
+        // be.
         let recovered = read_all(&reopen(&volume));
         let mut returned = Vec::new();
         for (name, data) in [("a", b"later"), ("b", b"other"), ("c", b"a new")] {
@@ -62,7 +66,7 @@ fn each_operation(writes: u64, act: fn(&Volume) -> Result<(), Error>) {
         }
         assert!(
             returned.iter().any(|(name, _)| *name == "b"),
-            "{what}: b has nothing to do with it"
+            "{what}: b is not affected"
         );
         match volume.remove("b") {
             Ok(()) => returned.retain(|(name, _)| *name != "b"),
@@ -83,17 +87,17 @@ fn each_operation(writes: u64, act: fn(&Volume) -> Result<(), Error>) {
 }
 
 #[test]
-fn in_a_write() {
+fn a_panic_in_a_write_loses_nothing() {
     each_operation(62, |volume| volume.open_file("a")?.write_at(b"after", 0));
 }
 
 #[test]
-fn in_a_write_that_needs_a_log_page() {
+fn a_panic_in_a_write_that_needs_a_log_page_loses_nothing() {
     each_operation(63, |volume| volume.open_file("a")?.write_at(b"after", 0));
 }
 
 #[test]
-fn in_a_compaction() {
+fn a_panic_in_a_compaction_loses_nothing() {
     each_operation(9 * 63, |volume| {
         volume.open_file("a")?.write_at(b"after", 0)?;
         assert_eq!(volume.stats().compactions, 1);
@@ -102,12 +106,12 @@ fn in_a_compaction() {
 }
 
 #[test]
-fn in_a_creation() {
+fn a_panic_in_a_creation_loses_nothing() {
     each_operation(62, |volume| volume.create("c").map(drop));
 }
 
 #[test]
-fn in_a_removal() {
+fn a_panic_in_a_removal_loses_nothing() {
     let volume = prepared(62);
     for operation in 1..=3 {
         let volume = reopen(&volume);
@@ -116,7 +120,7 @@ fn in_a_removal() {
         let removed = catch_unwind(AssertUnwindSafe(|| volume.remove("a")));
         volume.pmem().panic_at(0);
         assert!(removed.is_err(), "a removal has three operations");
-        // Perhaps it is gone, so nothing may be written to it.
+        // The file may be gone, so no write to it may succeed.
         assert!(matches!(
             file.write_at(b"x", 0),
             Err(Error::Poisoned { .. })
@@ -129,8 +133,8 @@ fn in_a_removal() {
 }
 
 #[test]
-fn in_a_removal_that_compacts_the_directory() {
-    // The last state before a removal that does.
+fn a_panic_in_a_removal_that_compacts_the_directory_loses_nothing() {
+    // The last state before a removal that compacts the directory.
     let volume = prepared(0);
     let (long, mut words) = ("long".repeat(250), Vec::new());
     while volume.stats().compactions == 0 {
@@ -147,7 +151,7 @@ fn in_a_removal_that_compacts_the_directory() {
             assert!(operation > 7, "{operation}");
             return;
         }
-        // The removal itself is done; the directory cannot change any more.
+        // The removal itself is complete, but the directory accepts no more changes.
         assert!(!reopen(&volume).exists(&long) && !volume.exists(&long));
         let poisoned = Error::Poisoned { inode: 0 };
         assert_eq!(volume.remove("b"), Err(poisoned.clone()));
@@ -157,7 +161,7 @@ fn in_a_removal_that_compacts_the_directory() {
     }
 }
 
-/// A factory that panics while the flag is set.
+/// Returns a factory that panics while the flag is set.
 fn panicking(broken: &Arc<AtomicBool>) -> impl Fn(u64) -> AnyLock + use<> {
     let broken = Arc::clone(broken);
     move |capacity| {
@@ -167,7 +171,7 @@ fn panicking(broken: &Arc<AtomicBool>) -> impl Fn(u64) -> AnyLock + use<> {
 }
 
 #[test]
-fn in_the_lock_factory_of_a_creation() {
+fn a_panic_in_the_lock_factory_of_a_creation_loses_nothing() {
     let broken = Arc::new(AtomicBool::new(false));
     let options = FormatOptions::new().inodes(32);
     let volume = FileCore::format(Mem::new(64 * PAGE), &options, panicking(&broken)).unwrap();
@@ -177,7 +181,7 @@ fn in_the_lock_factory_of_a_creation() {
         broken.store(true, Ordering::Relaxed);
         let created = catch_unwind(AssertUnwindSafe(|| create(&volume, "x").map(drop)));
         assert!(created.is_err());
-        // Nothing has happened: no name, no inode that is lost, no byte on the medium.
+        // Nothing has changed: no name, no lost inode, no byte on the medium.
         assert!(!volume.exists("x"));
         assert_eq!(volume.stats(), stats);
         assert!(volume.pmem().words() == words);
@@ -190,7 +194,7 @@ fn in_the_lock_factory_of_a_creation() {
 }
 
 #[test]
-fn in_the_lock_factory_of_an_opening() {
+fn a_panic_in_the_lock_factory_of_an_opening_loses_nothing() {
     let mem = prepared(0).pmem().clone();
     let words = mem.words();
     let broken = Arc::new(AtomicBool::new(true));

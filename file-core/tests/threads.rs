@@ -1,4 +1,4 @@
-//! Several threads on one file: every page is always one thread's whole write.
+//! Several threads on one file: every page must hold one thread's whole write.
 
 mod common;
 
@@ -18,12 +18,12 @@ fn volumes(pages: u64) -> impl Iterator<Item = (&'static str, Volume)> {
     })
 }
 
-/// `pages` pages that say who wrote them, and when.
+/// Returns `pages` pages filled with a stamp that encodes the writer and the write.
 fn stamped(stamp: u64, pages: u64) -> Vec<u8> {
     stamp.to_le_bytes().repeat((pages * PAGE / 8) as usize)
 }
 
-/// The stamp that all of `bytes` have.
+/// Returns the stamp that all of `bytes` share.
 fn stamp_of(bytes: &[u8]) -> u64 {
     let mut words = bytes
         .chunks_exact(8)
@@ -34,7 +34,7 @@ fn stamp_of(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn disjoint_writers_all_arrive() {
+fn disjoint_writes_of_several_threads_are_all_present() {
     const THREADS: u64 = 4;
     for (lock, volume) in volumes(2048) {
         let file = volume.create("shared").unwrap();
@@ -73,7 +73,8 @@ fn disjoint_writers_all_arrive() {
     }
 }
 
-/// What a reopened volume counts, with `compactions` for those that it forgot.
+/// Returns the statistics of the reopened volume. `compactions` replaces the count, which reopening
+/// resets.
 fn reopen_stats(volume: &Volume, compactions: u64) -> spanlock_file_core::Stats {
     let mut stats = reopen(volume).stats();
     stats.compactions = compactions;
@@ -81,7 +82,7 @@ fn reopen_stats(volume: &Volume, compactions: u64) -> spanlock_file_core::Stats 
 }
 
 #[test]
-fn overlapping_writes_are_whole() {
+fn overlapping_writes_are_atomic() {
     const PAGES: u64 = 16;
     for (lock, volume) in volumes(1024) {
         let file = volume.create("shared").unwrap();
@@ -135,7 +136,7 @@ fn read_whole_pages(file: &Handle, pages: u64, seed: u64, done: &AtomicBool) {
 }
 
 #[test]
-fn a_write_of_several_pages_is_seen_whole() {
+fn readers_see_a_write_of_several_pages_as_a_whole() {
     const PAGES: u64 = 8;
     for (lock, volume) in volumes(512) {
         let file = volume.create("shared").unwrap();
@@ -169,7 +170,7 @@ fn writes_within_one_page_do_not_lose_each_other() {
                 let file = &file;
                 scope.spawn(move || {
                     for i in 1..=200_u64 {
-                        // 1,000 bytes each: neighbours share pages.
+                        // 1,000 bytes each, so neighbours share pages.
                         file.write_at(&i.to_le_bytes().repeat(125), t * 1000)
                             .unwrap();
                     }
@@ -213,7 +214,7 @@ fn appends_neither_overlap_nor_leave_gaps() {
 }
 
 #[test]
-fn a_size_that_is_seen_can_be_read() {
+fn bytes_below_an_observed_size_can_be_read() {
     for (lock, volume) in volumes(2048) {
         let file = volume.create("growing").unwrap();
         thread::scope(|scope| {
@@ -234,7 +235,7 @@ fn a_size_that_is_seen_can_be_read() {
 }
 
 #[test]
-fn files_come_and_go_on_many_threads() {
+fn many_threads_create_and_remove_files() {
     for (lock, volume) in volumes(2048) {
         let failures = AtomicU64::new(0);
         thread::scope(|scope| {
@@ -243,7 +244,7 @@ fn files_come_and_go_on_many_threads() {
                 scope.spawn(move || {
                     let mut rng = Rng::new(t);
                     for i in 0..300 {
-                        // Ten names, so that threads meet.
+                        // Only ten names, so that threads collide.
                         let name = format!("file {}", rng.below(10));
                         match rng.below(3) {
                             0 => match volume.create(&name) {

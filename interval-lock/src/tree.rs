@@ -149,13 +149,7 @@ impl<T: Default> Tree<T> {
             let late = |entry: &Entry| entry.span.end() > span.start();
             if let Some(entry) = entries[at..].iter().find(|&entry| late(entry)) {
                 // If the first that ends late enough starts too late, so do all after it.
-                if !entry.span.overlaps(span)
-                    && !injected_bug!(
-                        "no-end-stop",
-                        "a search of the tree does not stop at the end of its range",
-                        killed_by = "disjoint"
-                    )
-                {
+                if !entry.span.overlaps(span) && !ignores_ends() {
                     return None;
                 }
                 if self.node(node).is_leaf() {
@@ -187,14 +181,7 @@ impl<T: Default> Tree<T> {
             let (before, furthest) = node.before(span.start());
             let later = node.entries().get(before);
             gap.free &= furthest <= span.start();
-            gap.free &= later.is_none_or(|it| {
-                it.span.start() >= span.end()
-                    && !injected_bug!(
-                        "no-end-stop",
-                        "a search of the tree does not stop at the end of its range",
-                        killed_by = "disjoint"
-                    )
-            });
+            gap.free &= later.is_none_or(|it| it.span.start() >= span.end() && !ignores_ends());
             // Who starts before all belongs to the first.
             let last = node.entries()[before.saturating_sub(1)];
             if node.is_leaf() {
@@ -471,6 +458,15 @@ impl<T: Default> Tree<T> {
         self.node_mut(node).parent = self.free_node;
         self.free_node = node;
     }
+}
+
+/// Whether a model asks for searches that do not stop at the end of their range.
+fn ignores_ends() -> bool {
+    injected_bug!(
+        "no-end-stop",
+        "a search of the tree does not stop at the end of its range",
+        killed_by = "disjoint"
+    )
 }
 
 #[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]

@@ -2,27 +2,27 @@
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
-#[path = "../../range-lock/tests/powers/mod.rs"]
+#[path = "../../range-lock/tests/capabilities/mod.rs"]
 #[macro_use]
-mod powers;
+mod capabilities;
 
 use spanlock_interval_lock::IntervalLock;
 
-powers!(interval: IntervalLock::new; deadlines futures parts upgrades batches append owned);
+capabilities!(interval: IntervalLock::new; deadlines futures parts upgrades batches append owned);
 
 #[test]
 fn downgrade() {
-    powers::downgrade(&IntervalLock::new());
-    powers::downgrade_wakes(&IntervalLock::new());
+    capabilities::downgrade(&IntervalLock::new());
+    capabilities::downgrade_wakes(&IntervalLock::new());
 }
 
 #[test]
 fn upgrade() {
-    powers::try_upgrade(&IntervalLock::new());
-    powers::nobody_writes_between(&IntervalLock::new());
+    capabilities::try_upgrade(&IntervalLock::new());
+    capabilities::nobody_writes_between(&IntervalLock::new());
 }
 
 #[test]
 fn shrink_and_split() {
-    powers::shrink_and_split(&IntervalLock::new());
+    capabilities::shrink_and_split(&IntervalLock::new());
 }

@@ -1,12 +1,16 @@
-//! A raw lock of one's own: the list of all holds, behind a mutex. Forty lines, and two powers in twenty more; guards, elements and `append` come for free.
+//! A user-defined raw lock: a list of all holds behind a mutex.
+//!
+//! The lock takes forty lines, and two capabilities twenty more. Guards, elements and `append` come
+//! for free.
 //!
 //! ```text
 //! cargo run -p spanlock-range-lock --example raw_lock
 //! cargo test -p spanlock-range-lock --test raw_lock
 //! ```
 //!
-//! The second command runs the tests that every lock has to pass, by the one line in `tests/raw_lock.rs`: a million random operations against a list
-//! of holds, a million of real threads, and the bugs that other locks had.
+//! The second command runs the tests that every lock must pass, through the one line in
+//! `tests/raw_lock.rs`: a million random operations compared with a list of holds, a million on
+//! real threads, and the bugs that other locks had.
 
 use std::thread;
 
@@ -16,8 +20,8 @@ use spanlock_range_lock::{
 };
 use spanlock_sync::{Condvar, Mutex};
 
-/// Conflicts by overlap alone, whatever the ranges. Slow with many holds, and unfair: arrivals go past waiters as they come, so it does not keep
-/// point 4 of the contract.
+/// Two holds conflict if they overlap, whatever their ranges. Slow with many holds, and unfair:
+/// arrivals overtake waiters without bound, so point 4 of the contract is not kept.
 #[derive(Default)]
 pub(crate) struct HoldList {
     holds: Mutex<Vec<(Span, Access)>>,
@@ -25,7 +29,8 @@ pub(crate) struct HoldList {
 }
 
 impl HoldList {
-    /// Adds the hold if it conflicts with none: **I1**, no two holds in the list exclude each other.
+    /// Adds the hold if it conflicts with none. Invariant **I1**: no two holds in the list
+    /// conflict.
     fn add(holds: &mut Vec<(Span, Access)>, span: Span, access: Access) -> bool {
         let conflicts =
             |&(held, how): &(Span, Access)| held.overlaps(span) && how.conflicts_with(access);
@@ -36,7 +41,7 @@ impl HoldList {
         free
     }
 
-    /// One hold becomes others that exclude no more: I1 stays true. Lets in whom that unblocks.
+    /// Replaces a hold by others that exclude no more, so I1 stays true. Wakes all waiters.
     fn replace(&self, old: (Span, Access), new: &[(Span, Access)]) {
         let mut holds = self.holds.lock();
         let mine = holds.iter().position(|hold| *hold == old);
@@ -46,10 +51,11 @@ impl HoldList {
     }
 }
 
-// SAFETY: 1: I1. 2: the mutex orders a release before all that comes later. 3, 4: a hold is an entry
-// of the list, whoever put it there.
+// SAFETY: 1: I1. 2: the mutex orders a release before all that comes later. 3, 4: a hold is an
+// entry of the list, whichever thread added it.
 unsafe impl RawRangeLock for HoldList {
-    // Its granularity is 1, which need not be said: nothing is rounded. A lock of segments says their size.
+    // The default granularity, 1, is right: nothing is rounded. A segment lock returns its segment
+    // size.
     fn capacity(&self) -> u64 {
         u64::MAX
     }
@@ -72,7 +78,7 @@ unsafe impl RawRangeLock for HoldList {
     }
 }
 
-// SAFETY: the entry is replaced in one section of the mutex, so no writer comes between.
+// SAFETY: the entry is replaced while the mutex is held, so no writer comes between.
 unsafe impl RawRangeLockDowngrade for HoldList {
     unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
         self.replace((span, from), &[(span, to)]);
@@ -80,7 +86,7 @@ unsafe impl RawRangeLockDowngrade for HoldList {
     }
 }
 
-// SAFETY: as above: what is kept is in the list before and after.
+// SAFETY: as above: the kept part is in the list before and after.
 unsafe impl RawRangeLockSplit for HoldList {
     unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
         self.replace((span, access), &[(keep, access)]);
@@ -109,7 +115,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(lock.try_write(0..10).is_ok());
     assert_eq!(lock.try_read(19..30).err(), Some(TryLockError::WouldBlock));
 
-    // Its powers are on the guards: the upper half is given back, the lower half goes on as a reader.
+    // The guards offer its capabilities: release the upper half, keep reading the lower one.
     let mut low = middle;
     drop(low.split_off(15)?);
     assert!(lock.try_write(15..20).is_ok());
@@ -122,7 +128,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         lock.granularity()
     );
 
-    // Elements behind it, written by eight threads in ranges that overlap.
+    // Elements behind the lock, written by eight threads in overlapping ranges.
     let counters = RangeLock::with_lock(vec![0_u32; 80], lock)?;
     thread::scope(|scope| {
         for worker in 0..8 {

@@ -1,92 +1,93 @@
-//! What can be wrong with a range.
+//! Errors about ranges.
 
 use thiserror::Error;
 
-/// A range that no lock can take. Nothing was locked.
+/// A range that the lock cannot hold. Nothing was locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RangeError {
     /// The range ends before it starts.
     #[error("range {start}..{end} is reversed: it ends before it starts")]
     Reversed {
-        /// Its start.
+        /// The start of the range.
         start: u64,
-        /// Its end.
+        /// The end of the range.
         end: u64,
     },
-    /// The range ends past what the lock covers.
+    /// The range ends past the lock's capacity.
     #[error("range {start}..{end} ends past the lock's capacity of {capacity}")]
     PastCapacity {
-        /// Its start.
+        /// The start of the range.
         start: u64,
-        /// Its end.
+        /// The end of the range.
         end: u64,
         /// One past the last position that the lock covers.
         capacity: u64,
     },
     /// The range would end past `u64::MAX`.
-    #[error("{len} positions from {start} on end past the last position that there is")]
+    #[error("a range of {len} positions from {start} on would end past u64::MAX")]
     Overflow {
-        /// Its start.
+        /// The start of the range.
         start: u64,
-        /// How many positions it was to have.
+        /// The requested number of positions.
         len: u64,
     },
 }
 
-/// Why a `try_` method took nothing.
+/// The reason why a `try_` method acquired nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TryLockError {
-    /// A conflicting hold, or a request that comes first, stands in the way.
-    #[error("the range is held or requested by another")]
+    /// A conflicting hold, or a request that comes first, is in the way.
+    #[error("a conflicting hold or request is in the way")]
     WouldBlock,
-    /// No lock could take this range, now or later.
+    /// The range is invalid for this lock, now and later.
     #[error(transparent)]
     Range(#[from] RangeError),
 }
 
-/// Why a request with a deadline took nothing.
+/// The reason why a request with a deadline acquired nothing.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TimedLockError {
-    /// The range was held or requested by another until the deadline had passed.
-    #[error("the range could not be taken before the deadline")]
+    /// Conflicting holds or requests were in the way until the deadline had passed.
+    #[error("the deadline passed before the range was free")]
     TimedOut,
-    /// No lock could take this range, now or later.
+    /// The range is invalid for this lock, now and later.
     #[error(transparent)]
     Range(#[from] RangeError),
 }
 
-/// Why a hold cannot be cut as asked. The hold is as before.
+/// The reason why a hold cannot be cut as asked. The hold is unchanged.
 ///
-/// Positions are those that the method takes: of the lock for a hold, of the slice for a guard.
+/// Positions are in the units of the method: positions of the lock for a hold, indices into the
+/// slice for a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PartError {
     /// The part ends before it starts.
     #[error("{start}..{end} is reversed: it ends before it starts")]
     Reversed {
-        /// Its start.
+        /// The start of the part.
         start: u64,
-        /// Its end.
+        /// The end of the part.
         end: u64,
     },
-    /// The part, or the place to cut at (then `start` is `end`), does not lie within what is held.
-    #[error("{start}..{end} does not lie within {held_start}..{held_end}, which is held")]
+    /// The part does not lie within the hold. For a place to cut at, `start` equals `end`.
+    #[error("{start}..{end} does not lie within the held range {held_start}..{held_end}")]
     Outside {
         /// The start of the part.
         start: u64,
-        /// Its end.
+        /// The end of the part.
         end: u64,
-        /// The start of what is held.
+        /// The start of the hold.
         held_start: u64,
-        /// Its end.
+        /// The end of the hold.
         held_end: u64,
     },
-    /// The two parts would share a unit of the lock, which only one can hold.
-    #[error("{at} is no multiple of {granularity}, the lock's granularity")]
+    /// Both parts would contain a piece of the same unit of the lock, which only one hold can own.
+    #[error("cannot cut at {at}: not a multiple of the lock's granularity, {granularity}")]
     Unaligned {
         /// The place to cut at, as a position of the lock.
         at: u64,

@@ -1,22 +1,23 @@
-//! Pointers to locks are locks: `Box`, `Arc` and `&`, with every trait of the lock behind.
+//! Pointers to locks are locks: `Box`, `Arc` and `&` forward every trait of the lock behind them.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 
-use crate::detect::LockId;
-use crate::error::{RangeError, TryLockError};
-use crate::powers::{
+use crate::capabilities::{
     RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
     RawRangeLockUpgradeWait, RawRangeLockWait,
 };
+use crate::detect::LockId;
+use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
-/// One unsafe trait for one pointer. `unsafe fn` and `fn` alike call the same method of the lock behind.
+/// Implements one unsafe trait for one pointer type by calling the lock behind it.
 macro_rules! forward {
     ($trait:ident for $pointer:ty { $($items:tt)* }) => {
-        // SAFETY: every call is the inner lock's, with the same arguments, so its guarantees carry over.
+        // SAFETY: every call goes to the inner lock with the same arguments, so its guarantees
+        // carry over.
         unsafe impl<L: $trait + ?Sized> $trait for $pointer { $($items)* }
     };
 }

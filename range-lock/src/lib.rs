@@ -3,11 +3,11 @@
 
 extern crate alloc;
 
+mod capabilities;
 mod detect;
 mod error;
 mod forward;
 mod guard;
-mod powers;
 mod range_lock;
 mod raw;
 mod rw_counter;
@@ -16,9 +16,14 @@ mod rw_distributed;
 pub mod rw_word;
 #[cfg(feature = "statistics")]
 mod statistics;
+mod verbs;
 mod whole_range;
 pub mod words;
 
+pub use capabilities::{
+    RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
+    RawRangeLockUpgradeWait, RawRangeLockWait,
+};
 pub use detect::LockId;
 #[cfg(feature = "std")]
 pub use error::TimedLockError;
@@ -27,10 +32,6 @@ pub use guard::{
     BatchHold, Exclusive, Hold, LockFuture, LockRef, Mode, OwnedReadHold, OwnedUpgradableHold,
     OwnedWriteHold, RangeLockExt, ReadHold, Readable, Shared, Upgradable, UpgradableHold,
     WriteHold,
-};
-pub use powers::{
-    RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade,
-    RawRangeLockUpgradeWait, RawRangeLockWait,
 };
 pub use range_lock::{
     OwnedRangeReadGuard, OwnedRangeUpgradableGuard, OwnedRangeWriteGuard, RangeBatchGuard,

@@ -1,10 +1,10 @@
-//! The raw side of the contract: what a range lock's state machine implements.
+//! The raw side of the contract: the state machine that a range lock implements.
 //!
-//! A raw lock knows spans and holds, never data or lifetimes. The typed guards stand on it
+//! A raw lock knows spans and holds, never data or lifetimes. The typed guards are built on it
 //! ([`crate::RangeLockExt`], [`crate::RangeLock`]).
 //!
-//! One trait serves static and run-time choice alike: [`RawRangeLock`] is `dyn`-usable, because what
-//! a hold must remember until its release fits one word, the [`Token`].
+//! One trait serves both static and run-time choice of a lock. [`RawRangeLock`] is `dyn`-compatible
+//! because whatever a hold must remember until its release fits into one word, the [`Token`].
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -13,20 +13,21 @@ use core::ops::Range;
 use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
 
-/// How a span is taken; in the order of strength.
+/// The access with which a span is held, from weakest to strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
     /// Shared with other readers.
     Read,
-    /// Shared with readers, and can become exclusive: at most one holds a position so.
+    /// Shared with readers, and can become exclusive. Each position has at most one upgradable
+    /// hold.
     Upgradable,
     /// Exclusive.
     Write,
 }
 
 impl Access {
-    /// Whether two holds of one position exclude each other: they do unless one reads and the other
-    /// does not write.
+    /// Returns whether two holds of one position exclude each other. Two reads never do, nor do a
+    /// read and an upgradable read; all other pairs do.
     #[inline]
     pub const fn conflicts_with(self, other: Access) -> bool {
         !matches!(
@@ -36,25 +37,25 @@ impl Access {
     }
 }
 
-/// A half-open range `start..end` that is known to be in order and not empty.
+/// A half-open range `start..end` that is in order and not empty.
 ///
 /// The unit is the caller's: bytes of a file, elements of a slice, blocks of a device. Every range
 /// enters the library through [`Span::new`], so a raw lock never sees a reversed or an empty one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Span {
     start: u64,
-    // `end > start >= 0`: the niche makes `Option<Span>` (an empty range is `None`) 16 bytes.
+    // `end > start >= 0`: the niche keeps `Option<Span>` (`None` for an empty range) at 16 bytes.
     end: NonZeroU64,
 }
 
 impl Span {
-    /// Everything that a range can name: `0..u64::MAX`.
+    /// The widest range: `0..u64::MAX`.
     pub const FULL: Span = Span {
         start: 0,
         end: NonZeroU64::MAX,
     };
 
-    /// The span of `range`, or `None` if it is empty.
+    /// Returns the span of `range`, or `None` if the range is empty.
     ///
     /// # Errors
     /// [`RangeError::Reversed`] if `range.start > range.end`.
@@ -78,39 +79,41 @@ impl Span {
         }
     }
 
-    /// The first position.
+    /// Returns the first position.
     #[inline]
     pub const fn start(self) -> u64 {
         self.start
     }
 
-    /// One past the last position.
+    /// Returns one past the last position.
     #[inline]
     pub const fn end(self) -> u64 {
         self.end.get()
     }
 
-    /// How many positions; never 0.
+    /// Returns the number of positions, never 0.
     #[inline]
     #[allow(clippy::len_without_is_empty)]
     pub const fn len(self) -> u64 {
         self.end.get() - self.start
     }
 
-    /// Whether every position of `other` is one of this span.
+    /// Returns whether this span contains every position of `other`.
     #[inline]
     pub const fn contains(self, other: Span) -> bool {
         self.start <= other.start && other.end.get() <= self.end.get()
     }
 
-    /// Whether the two spans share a position. The only definition of overlap in the library.
+    /// Returns whether the two spans share a position. This is the library's only definition of
+    /// overlap.
     #[inline]
     pub const fn overlaps(self, other: Span) -> bool {
         self.start < other.end.get() && other.start < self.end.get()
     }
 
-    /// The span rounded outwards to multiples of `granularity` and cut off at `capacity`, where it ends at or before: what a lock
-    /// of that granularity really takes.
+    /// Returns the span that a lock of this granularity locks in place of this one: rounded
+    /// outwards to multiples of `granularity`. The end is rounded up to `capacity` at most, unless
+    /// the span itself ends beyond it.
     ///
     /// A granularity of 0 counts as 1.
     #[inline]
@@ -134,7 +137,7 @@ impl Span {
         }
     }
 
-    /// The span as a range.
+    /// Returns the span as a range.
     #[inline]
     pub const fn range(self) -> Range<u64> {
         self.start..self.end.get()
@@ -147,82 +150,85 @@ impl fmt::Debug for Span {
     }
 }
 
-/// What a hold must remember until its release: one word, the lock's own affair.
+/// One word that a hold must remember until its release. Its meaning is private to the lock.
 ///
-/// A slot number, a node's address, or nothing.
+/// For example a slot number, the address of a node, or nothing.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 #[must_use = "the token is what releases the hold"]
 pub struct Token(usize);
 
 impl Token {
-    /// For locks that find everything again from the span.
+    /// The token of locks that find everything again from the span.
     pub const NONE: Token = Token(0);
 
-    /// A token that carries `word`.
+    /// Returns a token that carries `word`.
     #[inline]
     pub const fn new(word: usize) -> Token {
         Token(word)
     }
 
-    /// The word given to [`Token::new`].
+    /// Returns the word given to [`Token::new`].
     #[inline]
     pub const fn into_word(self) -> usize {
         self.0
     }
 }
 
-/// A range lock's state machine.
+/// The state machine of a range lock.
 ///
 /// # Safety
-/// Between the return of `lock` or `try_lock` (with `Ok`) and the call of `unlock` with the same
-/// arguments the span is *held*. An implementation guarantees:
+/// A span is *held* from the return of `lock` or `try_lock` (with `Ok`) until the call of `unlock`
+/// with the same arguments. An implementation guarantees:
 /// 1. **Exclusion.** Two holds whose spans [overlap](Span::overlaps) and whose accesses
 ///    [conflict](Access::conflicts_with) never exist at once.
-/// 2. **Visibility.** Everything done before an `unlock` happens-before everything done after any later
-///    `lock` or `try_lock` that conflicts with that hold.
-/// 3. **A forgotten hold** (no `unlock`) stays held for ever and breaks nothing else.
-/// 4. A hold may be released by another thread than the one that took it.
+/// 2. **Visibility.** Everything done before an `unlock` happens-before everything done after any
+///    later `lock` or `try_lock` that conflicts with that hold.
+/// 3. **Forgotten holds.** A hold without an `unlock` stays held for ever and breaks nothing else.
+/// 4. **Any thread may release.** A hold may be released by another thread than the one that
+///    acquired it.
 ///
-/// What the library expects beyond safety (progress, bounded overtaking, a try that leaves no trace)
-/// is listed in the crate's documentation, and checked by the models.
+/// The crate's documentation lists what the library expects beyond safety: progress, bounded
+/// overtaking, tries that leave no trace. The models check it.
 pub unsafe trait RawRangeLock: Send + Sync {
-    /// One past the last position that this lock can hold.
+    /// Returns one past the last position that this lock can hold.
     fn capacity(&self) -> u64;
 
-    /// Ranges block each other as if they were rounded outwards to multiples of this: 1 for a lock of exact ranges, the
-    /// segment size for segments, `u64::MAX` for a lock of everything.
+    /// Returns the lock's granularity: ranges block each other as if rounded outwards to multiples
+    /// of it. It is 1 for exact ranges, the segment size for segments, and `u64::MAX` for a
+    /// whole-range lock.
     fn granularity(&self) -> u64 {
         1
     }
 
-    /// What the feature `deadlock-detection` knows this lock by, if the lock has a [`LockId`].
+    /// Returns the lock's identity for the feature `deadlock-detection`, if it has a [`LockId`].
     #[inline]
     fn id(&self) -> Option<&LockId> {
         None
     }
 
-    /// Takes `span`, blocking until no conflicting hold is left.
+    /// Acquires `span`, blocking until no conflicting hold is left.
     ///
-    /// Ordering: Acquire, towards the `unlock` of every earlier conflicting hold.
+    /// Ordering: Acquire, with respect to the `unlock` of every earlier conflicting hold.
     ///
     /// # Errors
-    /// [`RangeError::PastCapacity`] if `span` ends past [`capacity`](Self::capacity); nothing is held.
+    /// [`RangeError::PastCapacity`] if `span` ends past [`capacity`](Self::capacity); nothing is
+    /// held then.
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError>;
 
-    /// Takes `span` if no conflicting hold or request stands in the way; never blocks.
+    /// Acquires `span` unless a conflicting hold or request stands in the way. Never blocks.
     ///
     /// Ordering: Acquire on success, none on failure.
     ///
     /// # Errors
-    /// [`TryLockError::WouldBlock`] if it would have to wait, [`TryLockError::Range`] as in
-    /// [`lock`](Self::lock). Nothing is held and nobody waits for it.
+    /// [`TryLockError::WouldBlock`] if it would have to wait, [`TryLockError::Range`] as for
+    /// [`lock`](Self::lock). Then nothing is held, and no other request waits for this one.
     fn try_lock(&self, span: Span, access: Access) -> Result<Token, TryLockError>;
 
-    /// Gives a hold back and wakes whom it unblocked. Ordering: Release.
+    /// Releases a hold and wakes the waiters it unblocks. Ordering: Release.
     ///
     /// # Safety
-    /// `span` is held with `access`, and `token` is the one that taking it returned; each hold is
+    /// `span` is held with `access`, and `token` was returned when it was acquired. Each hold is
     /// released at most once.
     unsafe fn unlock(&self, span: Span, access: Access, token: Token);
 }

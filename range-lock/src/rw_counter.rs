@@ -1,10 +1,10 @@
 //! One reader-writer word for the whole range: NOVA's default, and our baseline.
 //!
-//! Every request takes the same [`RwWord`](crate::RwWord), whatever its range. Nothing is cheaper while
-//! nobody competes; with many cores the writers stand in one line, and the readers share one
-//! cache line, which is what [SRL] §II-B measures: reads stop scaling at 8 cores, writes at 1.
+//! Every request acquires the same [`RwWord`](crate::RwWord), whatever its range. Uncontended,
+//! nothing is cheaper. With many cores the writers are serialized and the readers share one cache
+//! line: [SRL] §II-B measures that reads stop scaling at 8 cores and writes at 1.
 //!
-//! Fairness, progress, orderings: [`crate::words`].
+//! Fairness, progress and orderings: [`crate::words`].
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
@@ -13,32 +13,31 @@ use core::task::{Poll, Waker, ready};
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park};
 
+use crate::capabilities::{RawRangeLockDowngrade, RawRangeLockUpgrade, RawRangeLockWait};
 use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
-use crate::powers::{
-    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockWait,
-};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
 use crate::words::{self, Progress};
 
-/// A reader-writer lock for everything: any two ranges conflict unless both are read. `P` is how its waiters sleep.
+/// A whole-range reader-writer lock: any two ranges conflict unless both are only read. `P` is how
+/// waiting threads park.
 #[derive(Debug)]
 pub struct RwCounter<P = DefaultPark> {
     word: RwWord,
-    pub(crate) queue: WaitQueue<P>,
+    queue: WaitQueue<P>,
     id: LockId,
 }
 
 impl RwCounter {
-    /// A lock that nobody holds.
+    /// Returns a lock without holders.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
 impl<P> Default for RwCounter<P> {
-    /// A lock that nobody holds.
+    /// Returns a lock without holders.
     fn default() -> Self {
         RwCounter {
             word: RwWord::new(),
@@ -48,7 +47,8 @@ impl<P> Default for RwCounter<P> {
     }
 }
 
-// SAFETY: 1: all spans take one word, which excludes (R-I1). 2: its orderings A, B, C. 3, 4: the word knows no owner.
+// SAFETY: 1: all spans share one word, which provides exclusion (R-I1). 2: its orderings A, B, C.
+// 3, 4: the word does not record its owner.
 unsafe impl<P: Park> RawRangeLock for RwCounter<P> {
     #[inline]
     fn capacity(&self) -> u64 {
@@ -89,7 +89,7 @@ unsafe impl<P: Park> RawRangeLock for RwCounter<P> {
     }
 }
 
-// SAFETY: `Ready` is returned when the word is taken. A forgotten request stays in its queue.
+// SAFETY: `Ready` is returned once the word is acquired. A forgotten request stays in its queue.
 unsafe impl<P: Park> RawRangeLockWait for RwCounter<P> {
     type Request = Progress;
 
@@ -115,7 +115,8 @@ unsafe impl<P: Park> RawRangeLockWait for RwCounter<P> {
     }
 }
 
-// SAFETY: one store or read-modify-write of the one word: there is no moment between the two holds.
+// SAFETY: one store or read-modify-write of the only word: nothing can happen between the two
+// holds.
 unsafe impl<P: Park> RawRangeLockDowngrade for RwCounter<P> {
     #[inline]
     unsafe fn downgrade(&self, _span: Span, from: Access, to: Access, token: Token) -> Token {
@@ -125,7 +126,7 @@ unsafe impl<P: Park> RawRangeLockDowngrade for RwCounter<P> {
     }
 }
 
-// SAFETY: one compare-exchange of the one word: there is no moment between the two holds.
+// SAFETY: one compare-exchange of the only word: nothing can happen between the two holds.
 unsafe impl<P: Park> RawRangeLockUpgrade for RwCounter<P> {
     #[inline]
     unsafe fn try_upgrade(&self, _span: Span, from: Access, token: Token) -> Result<Token, Token> {
@@ -138,15 +139,9 @@ unsafe impl<P: Park> RawRangeLockUpgrade for RwCounter<P> {
     }
 }
 
-// SAFETY: a hold of any part is a hold of the word, so shrinking changes nothing; nobody may split.
-unsafe impl<P: Park> RawRangeLockSplit for RwCounter<P> {
-    unsafe fn shrink(&self, _span: Span, _access: Access, token: Token, _keep: Span) -> Token {
-        token
-    }
-
-    unsafe fn split(&self, _span: Span, _access: Access, _token: Token, at: u64) -> (Token, Token) {
-        unreachable!(
-            "a whole-range lock was split at {at}, which is no multiple of u64::MAX within a span"
-        );
+#[cfg(feature = "statistics")]
+impl<P: Park> crate::RawRangeLockStatistics for RwCounter<P> {
+    fn statistics(&self) -> crate::Statistics {
+        self.queue.counters().snapshot()
     }
 }

@@ -1,25 +1,32 @@
-//! A reader-writer word for each group of threads: readers that never share a cache line.
+//! A reader-writer word for each group of threads, so that readers of different groups share no
+//! cache line.
 //!
 //! # The problem
-//! With one counter, readers that exclude nobody still fight for its cache line ([SRL] §II-B2). Here each thread
-//! reads under a word of its own, two lines apart from the next; a writer takes all of them, in ascending
-//! order. This is the *big-reader lock* of the Linux kernel (`lglock`).
+//! With one counter, readers still contend for its cache line although they do not exclude each
+//! other ([SRL] §II-B2). Here each thread reads under one of several words, which are two cache
+//! lines apart. A writer acquires all words, in ascending order. This is the *big-reader lock* of
+//! the Linux kernel (`lglock`).
 //!
 //! # Properties
-//! A read is one read-modify-write on a line that hardly anybody else writes. A write is one on every slot: use it
-//! where writes are rare. Memory: 128 bytes a slot.
+//! A read is one read-modify-write on a line that few other threads write. A write is one
+//! read-modify-write on every slot, so use this lock where writes are rare. Memory: 128 bytes a
+//! slot.
 //!
 //! # Invariants
-//! - **D-I1** A reader holds the word of one slot, a writer and an upgradable reader those of all: so each writer shares a
-//!   word with everybody else, two upgradable readers share all, and [`RwWord`](crate::RwWord)'s exclusion and visibility carry over. So does bounded overtaking, slot by slot: while a writer waits at one, readers of later slots pass it as they like, which does not
-//!   delay it; when it comes to theirs, [`MAX_PASSES`](crate::words::MAX_PASSES) of them do.
-//! - **D-I2** Slots are taken in ascending order, so writers cannot wait for each other in a circle. A reader holds
-//!   one slot and waits for none.
+//! - **D-I1** A reader holds the word of one slot; a writer or an upgradable reader holds the words
+//!   of all slots. So each writer shares a word with every other holder, and two upgradable readers
+//!   share all words: the exclusion and visibility of [`RwWord`](crate::RwWord) carry over. So does
+//!   bounded overtaking, slot by slot. While a writer waits at one slot, readers of later slots
+//!   overtake it freely, which does not delay it. When the writer reaches their slot, at most
+//!   [`MAX_PASSES`](crate::words::MAX_PASSES) of them do.
+//! - **D-I2** Slots are acquired in ascending order, so writers cannot wait for each other in a
+//!   cycle. A reader holds one slot and waits for no other.
 //!
-//! It has no atomics of its own; orderings: [`crate::words`].
+//! This lock has no atomics of its own; for the orderings see [`crate::words`].
 //!
-//! # Not promised
-//! A reader that tries to upgrade holds its own slot already, and takes the others after it: an upgrade and a try at the same time may both fail.
+//! # Not guaranteed
+//! A reader that tries to upgrade already holds its own slot and acquires the others after it. So
+//! an upgrade and a concurrent try may both fail.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
@@ -28,16 +35,14 @@ use core::task::{Poll, Waker, ready};
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park, thread};
 
+use crate::capabilities::{RawRangeLockDowngrade, RawRangeLockUpgrade, RawRangeLockWait};
 use crate::detect::LockId;
 use crate::error::{RangeError, TryLockError};
-use crate::powers::{
-    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockWait,
-};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
 use crate::words::{self, Progress, Run};
 
-/// A word alone on two cache lines: x86 fetches lines in pairs.
+/// A word alone on two cache lines, because x86 prefetches lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot(RwWord);
@@ -46,27 +51,28 @@ struct Slot(RwWord);
 #[derive(Debug)]
 struct Slots(Box<[Slot]>);
 
-/// A reader-writer lock for everything, with a reader count for each group of threads.
+/// A whole-range reader-writer lock with a reader count for each group of threads.
 ///
-/// Any two ranges conflict unless both are read. `P` is how its waiters sleep.
+/// Any two ranges conflict unless both are only read. `P` is how waiting threads park.
 #[derive(Debug)]
 pub struct RwDistributed<P = DefaultPark> {
     slots: Slots,
-    pub(crate) queue: WaitQueue<P>,
+    queue: WaitQueue<P>,
     id: LockId,
 }
 
 impl RwDistributed {
-    /// At most this many slots: a writer takes every one.
+    /// The maximum number of slots, limited because a writer acquires every one.
     pub const MAX_SLOTS: usize = 256;
 
-    /// A lock with a slot for each core that this process may use, as counted at the first call.
+    /// Returns a lock with a slot for each core available to this process, as counted at the first
+    /// call.
     pub fn new() -> Self {
         Self::with_slots(thread::cores())
     }
 
-    /// A lock with `slots` slots: at least 1, at most [`MAX_SLOTS`](Self::MAX_SLOTS) (other numbers are
-    /// brought into these bounds).
+    /// Returns a lock with `slots` slots, clamped to the range from 1 to
+    /// [`MAX_SLOTS`](Self::MAX_SLOTS).
     pub fn with_slots(slots: usize) -> Self {
         let slots = slots.clamp(1, Self::MAX_SLOTS);
         let slots = (0..slots).map(|_| Slot(RwWord::new())).collect();
@@ -79,7 +85,7 @@ impl RwDistributed {
 }
 
 impl<P: Park> RwDistributed<P> {
-    /// The same lock, whose waiters sleep by `Q`.
+    /// Returns the same lock, with waiting threads that park by `Q`.
     pub fn with_parking<Q: Park>(self) -> RwDistributed<Q> {
         RwDistributed {
             slots: self.slots,
@@ -88,14 +94,15 @@ impl<P: Park> RwDistributed<P> {
         }
     }
 
-    /// The words that a hold takes, in ascending order, and the token that finds them again.
+    /// Returns the words that a hold acquires, in ascending order, and the token that finds them
+    /// again.
     #[inline]
     fn words(&self, access: Access) -> (impl Iterator<Item = Run<'_, RwWord>> + Clone, Token) {
         let token = self.token(access);
         (self.held(access, token), token)
     }
 
-    /// A reader's token is the slot of the calling thread, others have none.
+    /// Returns the calling thread's slot for a reader; other accesses need no token.
     #[inline]
     fn token(&self, access: Access) -> Token {
         match access {
@@ -120,8 +127,8 @@ impl Default for RwDistributed {
     }
 }
 
-// SAFETY: 1, 2: D-I1. 3, 4: the words know no owner; a reader's token names its slot, so another thread can
-// release it.
+// SAFETY: 1, 2: D-I1. 3, 4: the words do not record their owners; a reader's token names its slot,
+// so another thread can release it.
 unsafe impl<P: Park> RawRangeLock for RwDistributed<P> {
     #[inline]
     fn capacity(&self) -> u64 {
@@ -158,20 +165,23 @@ unsafe impl<P: Park> RawRangeLock for RwDistributed<P> {
 
     #[inline]
     unsafe fn unlock(&self, _span: Span, access: Access, token: Token) {
-        // SAFETY: the caller holds the span: as a reader by its token's slot, as a writer by all slots.
+        // SAFETY: the caller holds the span: a reader by its token's slot, any other access by all
+        // slots.
         unsafe { words::unlock_all(self.held(access, token), access, &self.queue) }
     }
 }
 
-/// A request for a range of a [`RwDistributed`] that is on its way.
+/// A pending request for a range of a [`RwDistributed`].
 #[derive(Debug, Default)]
 pub struct DistributedRequest {
     progress: Progress,
-    /// The slot of the thread that polled first: the request goes on there, whoever polls.
+    /// The slot of the thread that polled first. The request stays at it, whichever thread polls
+    /// next.
     token: Option<usize>,
 }
 
-// SAFETY: `Ready` is returned when the words of the token are taken. A forgotten request stays where it is.
+// SAFETY: `Ready` is returned once the token's words are acquired. A forgotten request stays in its
+// queue.
 unsafe impl<P: Park> RawRangeLockWait for RwDistributed<P> {
     type Request = DistributedRequest;
 
@@ -207,7 +217,8 @@ unsafe impl<P: Park> RawRangeLockWait for RwDistributed<P> {
     }
 }
 
-// SAFETY: the reader's slot never loses its hold, so no writer, who takes all slots, gets between.
+// SAFETY: the reader's slot is held throughout, and a writer needs all slots, so none can
+// intervene.
 unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
     unsafe fn downgrade(&self, _span: Span, from: Access, to: Access, token: Token) -> Token {
         if to != Access::Read {
@@ -218,7 +229,8 @@ unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
         }
         let token = self.token(to);
         words::for_each_surely(self.slots.0.iter().enumerate(), |(i, slot)| {
-            // SAFETY: the caller holds every slot with `from`, which is not `Read`; one becomes the reader's.
+            // SAFETY: the caller holds every slot with `from`, which is not `Read`; one becomes the
+            // reader's.
             unsafe {
                 if i == token.into_word() {
                     slot.0.run().downgrade(from, to, &self.queue);
@@ -231,7 +243,7 @@ unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
     }
 }
 
-// SAFETY: the caller's words are never released; the others of a reader are taken as a try takes them.
+// SAFETY: the caller's words are never released; a reader acquires the other words as a try does.
 unsafe impl<P: Park> RawRangeLockUpgrade for RwDistributed<P> {
     unsafe fn try_upgrade(&self, _span: Span, from: Access, token: Token) -> Result<Token, Token> {
         if from == Access::Upgradable {
@@ -250,21 +262,15 @@ unsafe impl<P: Park> RawRangeLockUpgrade for RwDistributed<P> {
         if unsafe { self.slots.0[mine].0.run().try_upgrade(from) } {
             return Ok(Token::NONE);
         }
-        // SAFETY: they were taken just now.
+        // SAFETY: they were acquired just now.
         unsafe { words::unlock_all(others(), Access::Write, &self.queue) }
         Err(token)
     }
 }
 
-// SAFETY: a hold of any part is a hold of everything, so shrinking changes nothing; nobody may split.
-unsafe impl<P: Park> RawRangeLockSplit for RwDistributed<P> {
-    unsafe fn shrink(&self, _span: Span, _access: Access, token: Token, _keep: Span) -> Token {
-        token
-    }
-
-    unsafe fn split(&self, _span: Span, _access: Access, _token: Token, at: u64) -> (Token, Token) {
-        unreachable!(
-            "a whole-range lock was split at {at}, which is no multiple of u64::MAX within a span"
-        );
+#[cfg(feature = "statistics")]
+impl<P: Park> crate::RawRangeLockStatistics for RwDistributed<P> {
+    fn statistics(&self) -> crate::Statistics {
+        self.queue.counters().snapshot()
     }
 }

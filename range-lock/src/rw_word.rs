@@ -1,11 +1,12 @@
-//! The reader-writer word: 32 bits that many readers or one writer hold.
+//! The reader-writer word: 32 bits, held by many readers or one writer.
 //!
 //! # The problem
-//! A file system keeps a reader-writer lock a file, or one a segment: there may be millions. So a lock must be one
-//! small word, and cost as little as can be while nobody competes. The word of [SRL] (§IV-B: a writer
-//! bit, a reader count) is the start; a bit for the upgradable reader is ours. Nothing about waiting is in the word
-//! ([`crate::words`], [`spanlock_sync::wait`]), so while a writer holds nobody else changes it, and the writer gives it back by a plain
-//! store: one read-modify-write for a write, instead of two.
+//! A file system keeps one reader-writer lock for each file, or one for each segment: there may be
+//! millions. So a lock must be one small word, and as cheap as possible while uncontended. The word
+//! of [SRL] (§IV-B: a writer bit and a reader count) is the starting point; this crate adds a bit
+//! for the upgradable reader. The word stores nothing about waiting ([`crate::words`],
+//! [`spanlock_sync::wait`]). So while a writer holds it, no other thread changes it, and the writer
+//! releases it by a plain store: a write takes one read-modify-write instead of two.
 //!
 //! # State
 //!
@@ -16,38 +17,44 @@
 //!  └───────┴────────┴─────────────────────────────────────────────┘
 //! ```
 //!
-//! | field | meaning | set, raised by | cleared, lowered by |
+//! | field | meaning | set or raised by | cleared or lowered by |
 //! |---|---|---|---|
-//! | `WRITER` | a writer holds; all else is 0 | that writer | that writer, by a store |
-//! | `UPGRADER` | one of the readers is the upgradable one | that reader | that reader |
-//! | `READERS` | how many readers hold, up to 2³⁰ − 1 | each reader | that reader |
+//! | `WRITER` | a writer holds; all other bits are 0 | that writer | that writer, by a store |
+//! | `UPGRADER` | one of the readers is upgradable | that reader | that reader |
+//! | `READERS` | the number of readers, up to 2³⁰ − 1 | each reader | that reader |
 //!
 //! # Invariants
-//! - **R-I1** `WRITER` is set only in a word without holders, and readers are counted only in a word without `WRITER`: by
-//!   the compare-exchange that checks it. So a writer excludes everybody.
-//! - **R-I2** While `WRITER` is set only its writer changes the word: all others change it by a compare-exchange from a word that admits them. So the
-//!   writer's plain store loses nothing.
+//! - **R-I1** `WRITER` is set only in a word without holders, and readers are counted only in a
+//!   word without `WRITER`. The compare-exchange that makes the change checks this. So a writer
+//!   excludes everybody else.
+//! - **R-I2** While `WRITER` is set, only its writer changes the word: every other thread uses a
+//!   compare-exchange that expects a word without a conflicting holder. So the writer's plain store
+//!   overwrites no other change.
 //!
-//! Orderings A, B, C: [`crate::words`]. B is a store: it begins a release sequence that the readers' read-modify-writes continue, so a
-//! writer that takes the word after two readers synchronises with both.
+//! The orderings A, B and C are those of [`crate::words`]. B is a store: it heads a release
+//! sequence that the readers' read-modify-writes continue. So a writer that acquires the word after
+//! two readers synchronizes with both.
 //!
 //! # Models
-//! In `verify/`, rows `rw-word/…` for what only this face shows, and all rows of the locks made of words.
+//! `cargo verify` rows `rw-word/…` cover this word alone, and the rows of all locks made of words
+//! cover it too.
 //!
 //! | pair of operations | properties |
 //! |---|---|
-//! | lock, unlock; lock, lock | `exclusion`, `exclusion-read-write`, `wakeup`, `exclusion-3`, `last-reader-wakes`, `queued-readers-share` |
+//! | lock, unlock | `exclusion`, `exclusion-read-write`, `exclusion-3`, `wakeup` |
+//! | lock, lock | `last-reader-wakes`, `queued-readers-share` |
 //! | try, any | `visibility`, `readers-share`, `try-leaves-no-trace` |
 //! | giving up, lock | `give-up`, `give-up-reader`, `give-up-writer` |
 //! | downgrade, lock; upgrade, lock | `downgrade`, `upgrade` |
 //! | overtaking | `bounded-overtaking` |
 //! | read, read with a full count | `full-count` |
 //!
-//! That the queue is first come, first served is beyond what ends unbounded with two threads: it is tested
-//! on real threads (`tests/rw_word.rs`), and for the queue alone in `sync/tests/wait.rs`.
+//! A model in which first come, first served could be seen does not finish without bounds, even
+//! with two threads. Tests on real threads check it instead (`tests/rw_word.rs`), and
+//! `sync/tests/wait.rs` checks the queue alone.
 //!
-//! # Not promised
-//! Recursion: a reader that reads again can wait behind a writer that waits for it.
+//! # Not guaranteed
+//! Recursion: a reader that reads again can wait behind a writer that waits for that reader.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
@@ -62,10 +69,12 @@ const WRITER: u32 = 1 << 31;
 const UPGRADER: u32 = 1 << 30;
 const READERS: u32 = MAX_READERS;
 
-/// How many readers may hold a word at once: 2³⁰ − 1, and 3 under a checker. One more waits.
+/// The number of readers that may hold a word at once: 2³⁰ − 1, and 3 under a checker. Any further
+/// reader waits.
 pub const MAX_READERS: u32 = scaled(UPGRADER - 1, 3);
 
-/// A reader-writer lock in 32 bits: what the whole-range locks and the segment locks are made of.
+/// A reader-writer lock in 32 bits, from which the whole-range locks and the segment locks are
+/// built.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct RwWord(AtomicU32);
@@ -78,20 +87,20 @@ unsafe impl Zeroed for RwWord {
 }
 
 impl RwWord {
-    /// A word that nobody holds.
+    /// Returns a word without holders.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         RwWord(AtomicU32::new(0))
     }
 
-    /// The word as a run of its one lane.
+    /// Returns the word's one lane as a run.
     #[inline]
     pub fn run(&self) -> Run<'_, Self> {
         Run::new(self, 0, 1)
     }
 }
 
-// SAFETY: R-I1 excludes; A, B and C make the earlier happen before the later.
+// SAFETY: R-I1 provides exclusion; A, B and C provide happens-before.
 unsafe impl Word for RwWord {
     const LANES: u32 = 1;
 
@@ -102,18 +111,18 @@ unsafe impl Word for RwWord {
                 // Acquire [A→B, C], Relaxed on failure: as below.
                 match self.0.compare_exchange_weak(0, WRITER, Acquire, Relaxed) {
                     Ok(_) => break 1,
-                    // Spuriously.
+                    // A spurious failure.
                     Err(0) => {}
                     Err(_) => break 0,
                 }
             };
         }
-        // The usual case without a look: free.
+        // Guess that the word is free instead of loading it first.
         let mut seen = 0;
         while admits(seen, access) {
             let taken = seen + held(access);
-            // Acquire [A→B, C]: pairs with the releases of the holds before. Relaxed on failure: nothing is read under it but the
-            // word itself.
+            // Acquire [A→B, C]: pairs with the releases of earlier holds. Relaxed on failure: a
+            // failure reads nothing but the word itself.
             match self.0.compare_exchange_weak(seen, taken, Acquire, Relaxed) {
                 Ok(_) => return 1,
                 Err(now) => seen = now,
@@ -123,53 +132,57 @@ unsafe impl Word for RwWord {
     }
 
     #[inline]
-    unsafe fn give_back(&self, _first: u32, _end: u32, access: Access) -> bool {
+    unsafe fn release(&self, _first: u32, _end: u32, access: Access) -> bool {
         match access {
             Access::Write => {
-                // Release [B→A]: what the writer did is seen by whoever takes the word next. A store: R-I2.
+                // Release [B→A]: publishes the writer's changes to the next holder. A store
+                // suffices: R-I2.
                 self.0.store(0, Release);
                 true
             }
             Access::Read => {
-                // Release [C→A]: what the reader read, it read before the next writer writes.
+                // Release [C→A]: orders the reader's reads before the next writer's writes.
                 let before = if !injected_bug!(
                     "release-by-store",
                     "a reader releases a shared word by a load and a store, not by a read-modify-write",
-                    killed_by =
-                        "readers-share, rw-word/downgrade-upgradable, rw-word/give-up-reader"
+                    killed_by = "rw-counter/readers-share, srl-array/readers-share, srl-tree/readers-share, \
+                        rw-word/downgrade-upgradable, rw-word/give-up-reader"
                 ) {
                     self.0.fetch_sub(1, Release)
                 } else {
-                    // Relaxed, Release: as one would write it; that these are two steps is the mistake.
+                    // Relaxed, Release: strong enough; the injected bug is the second step.
                     let before = self.0.load(Relaxed);
                     self.0.store(before.wrapping_sub(1), Release);
                     before
                 };
-                // One in front waits for the last reader or, if it is a reader, for room in the count.
+                // The head of the queue waits for the last reader or, if it is a reader, for room
+                // in the count.
                 matches!(before & READERS, 1 | READERS)
             }
             Access::Upgradable => {
-                // Release [C→A]: as for any reader. One in front may wait for this one in particular.
+                // Release [C→A]: as for any reader. The head of the queue may wait for this one in
+                // particular.
                 self.0.fetch_sub(held(access), Release);
                 true
             }
         }
     }
 
-    unsafe fn weaken(&self, _first: u32, _end: u32, from: Access, to: Access) {
+    unsafe fn downgrade(&self, _first: u32, _end: u32, from: Access, to: Access) {
         match from {
-            // Release [B→A]: what the writer did is seen by the readers that this lets in. A store: R-I2.
+            // Release [B→A]: publishes the writer's changes to the readers it lets in. A store
+            // suffices: R-I2.
             Access::Write => self.0.store(held(to), Release),
-            // Release [C→A]: as the end of a read. Others hold the word too.
+            // Release [C→A]: as at the end of a read. Other readers hold the word too.
             Access::Upgradable | Access::Read => {
                 self.0.fetch_sub(held(from) - held(to), Release);
             }
         }
     }
 
-    unsafe fn strengthen(&self, _first: u32, _end: u32, from: Access) -> bool {
-        // Acquire [A→C]: pairs with the releases of the other readers. Relaxed on failure: nothing is read
-        // under it but the word itself.
+    unsafe fn try_upgrade(&self, _first: u32, _end: u32, from: Access) -> bool {
+        // Acquire [A→C]: pairs with the releases of the other readers. Relaxed on failure: a
+        // failure reads nothing but the word itself.
         self.0
             .compare_exchange(held(from), WRITER, Acquire, Relaxed)
             .is_ok()
@@ -182,7 +195,7 @@ unsafe impl Word for RwWord {
     }
 }
 
-/// What one hold adds to the word.
+/// Returns what one hold adds to the word.
 #[inline]
 const fn held(access: Access) -> u32 {
     match access {
@@ -192,7 +205,7 @@ const fn held(access: Access) -> u32 {
     }
 }
 
-/// What is in the word only while a hold conflicts.
+/// Returns the bits that are set only while a conflicting hold exists.
 #[inline]
 const fn conflicting(access: Access) -> u32 {
     match access {
@@ -202,7 +215,7 @@ const fn conflicting(access: Access) -> u32 {
     }
 }
 
-/// Whether the holds in `word` leave room for one more: R-I1.
+/// Returns whether the holds in `word` leave room for one more: R-I1.
 #[inline]
 const fn admits(word: u32, access: Access) -> bool {
     match access {
@@ -217,18 +230,19 @@ mod tests {
     use super::*;
     use Access::{Read, Upgradable, Write};
 
-    /// The count of readers is full at 2³⁰ − 1: one more waits, and does not become an upgradable one or a writer.
+    /// At 2³⁰ − 1 the reader count is full: nobody else gets in, with any access, until a reader
+    /// leaves.
     #[test]
-    fn a_full_count_of_readers() {
+    fn a_full_reader_count_admits_nobody() {
         let word = RwWord(AtomicU32::new(MAX_READERS));
         for access in [Read, Upgradable, Write] {
             assert_eq!(word.take(0, 1, access, 1), 0);
         }
-        // Who takes nothing needs no room.
+        // `free_until` acquires nothing, so it needs no room.
         assert_eq!(word.free_until(0, 1, Read), 1);
         assert_eq!(word.free_until(0, 1, Write), 0);
-        // SAFETY: one of the readers goes.
-        assert!(unsafe { word.give_back(0, 1, Read) }, "there is room again");
+        // SAFETY: the word counts this reader, which leaves now.
+        assert!(unsafe { word.release(0, 1, Read) }, "there is room again");
         assert_eq!(word.take(0, 1, Upgradable, 1), 1);
         assert_eq!(word.take(0, 1, Read, 1), 0);
     }

@@ -1,18 +1,14 @@
-//! How often a lock was taken, waited for and overtaken: the feature `statistics`.
+//! The feature `statistics`: how often a lock was acquired, waited for and overtaken.
 //!
-//! The counters are the lock's queue's ([`spanlock_sync::Counters`]), where what they cost is told. The queue counts waits and
-//! overtakes; a lock counts its acquisitions where it returns a token.
+//! The counters belong to the lock's queue; [`spanlock_sync::Counters`] describes their cost. The
+//! queue counts waits and overtakes; a lock counts its acquisitions where it returns a token.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use spanlock_sync::Park;
 pub use spanlock_sync::Statistics;
 
 use crate::raw::RawRangeLock;
-use crate::rw_counter::RwCounter;
-#[cfg(feature = "std")]
-use crate::rw_distributed::RwDistributed;
 
 /// A range lock that counts, with the feature `statistics`.
 ///
@@ -26,21 +22,8 @@ use crate::rw_distributed::RwDistributed;
 /// # Ok::<(), spanlock_range_lock::RangeError>(())
 /// ```
 pub trait RawRangeLockStatistics: RawRangeLock {
-    /// What has happened to this lock since it was made. A snapshot; never blocks.
+    /// Returns a snapshot of the counts since the lock was made. Never blocks.
     fn statistics(&self) -> Statistics;
-}
-
-impl<P: Park> RawRangeLockStatistics for RwCounter<P> {
-    fn statistics(&self) -> Statistics {
-        self.queue.counters().snapshot()
-    }
-}
-
-#[cfg(feature = "std")]
-impl<P: Park> RawRangeLockStatistics for RwDistributed<P> {
-    fn statistics(&self) -> Statistics {
-        self.queue.counters().snapshot()
-    }
 }
 
 macro_rules! forward {

@@ -1,20 +1,20 @@
-//! Batches of the locks that know one range only: everything.
+//! Batches and parts for the locks that have a single unit: the whole range.
 
 use alloc::vec::Vec;
 
 use spanlock_sync::Park;
 
+use crate::capabilities::{RawRangeLockBatch, RawRangeLockSplit};
 use crate::error::{RangeError, TryLockError};
-use crate::powers::RawRangeLockBatch;
 use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_counter::RwCounter;
 #[cfg(feature = "std")]
 use crate::rw_distributed::RwDistributed;
 
-macro_rules! whole_range_batch {
+macro_rules! whole_range {
     ($lock:ty) => {
-        // SAFETY: no two spans of a batch touch a common unit, and everything is one unit: there is one span at most, taken
-        // as any other.
+        // SAFETY: no two spans of a batch touch a common unit, and the lock has only one unit. So a
+        // batch has at most one span, acquired like any other.
         unsafe impl<P: Park> RawRangeLockBatch for $lock {
             unsafe fn lock_batch(
                 &self,
@@ -40,9 +40,24 @@ macro_rules! whole_range_batch {
                 Ok(())
             }
         }
+
+        // SAFETY: a hold of any part holds the whole range, so shrinking changes nothing. Nobody
+        // can meet the precondition of `split`: no position within a span is a multiple of
+        // `u64::MAX`.
+        unsafe impl<P: Park> RawRangeLockSplit for $lock {
+            unsafe fn shrink(&self, _: Span, _: Access, token: Token, _: Span) -> Token {
+                token
+            }
+
+            unsafe fn split(&self, _: Span, _: Access, _: Token, at: u64) -> (Token, Token) {
+                unreachable!(
+                    "a whole-range lock was split at {at}: it has a single unit, which cannot be split"
+                );
+            }
+        }
     };
 }
 
-whole_range_batch!(RwCounter<P>);
+whole_range!(RwCounter<P>);
 #[cfg(feature = "std")]
-whole_range_batch!(RwDistributed<P>);
+whole_range!(RwDistributed<P>);

@@ -1,47 +1,73 @@
-//! Words that hold the states of segments, and how they are taken: what every lock made of words has in common.
+//! Acquiring, waiting for and releasing the state words of segments.
 //!
-//! # The problem
-//! A segment lock has a reader-writer state for each segment, in one of several forms: a word each ([`crate::RwWord`]), or
-//! several side by side in one word, so that one read-modify-write takes them all. What comes on top is the same for all: to
-//! go past waiters or not, to spin, to queue, to sleep, to give up. So a form says only what a [`Word`] must, and the rest stands here once.
+//! Every lock built from words shares this module. A [`Word`] supplies only the state transitions
+//! of its own encoding: one segment in each word ([`crate::RwWord`]), or several packed into one
+//! word so that a single read-modify-write acquires them all. Spinning, queueing, parking,
+//! cancellation and fairness are implemented once, here.
 //!
-//! # How a word is taken
-//! A request takes a [`Run`] of lanes of a word, the first ones first: as many at a time as are free. An **arrival** that finds nobody waiting
-//! takes what it can by one read-modify-write. If that is not all, it spins a little, then joins the queue of the first lane that
-//! it lacks ([`spanlock_sync::wait`]). There
+//! # Acquisition
+//! A request names a lane range ([`Run`]) of one word. It acquires the lanes in ascending order, as
+//! many per step as are free.
 //!
-//! - who is **in front**, with nobody before it that it conflicts with, takes its lane as soon as no conflicting hold is left;
-//! - an **arrival** may still take it past those in front that it conflicts with, which is what keeps a contended lock fast (they may
-//!   be asleep), but each such pass is counted, and at [`MAX_PASSES`] the door is shut: such arrivals join the queue. An arrival that conflicts with nobody who
-//!   waits is none of their business, and passes freely.
+//! ```text
+//!             nobody queued,                     all lanes acquired
+//!   arrival ── one read-modify-write ──────────────────────────────► holds
+//!      │ lanes are missing                                             ▲
+//!      ▼                                                               │
+//!   spins for about 1 µs, retrying ────────────────────────────────────┤
+//!      │ still missing                                                 │
+//!      ▼                                                               │
+//!   joins the queue of its first missing lane ◄──┐                     │
+//!      │ heavy barrier, then rechecks the word   │ next lane missing   │
+//!      ▼                                         │                     │
+//!   parks until woken ── head, and lane is free ─┴─────────────────────┘
+//! ```
 //!
-//! Everything else follows: among those that conflict the queue of a lane is first come, first served; who is in front is never passed more than
-//! [`MAX_PASSES`] times by arrivals that came after it and conflict; a request with *w* waiters before it sees at most (*w* + 1) · `MAX_PASSES` such
-//! arrivals go first.
+//! - The **head** of the queue is a waiter with no conflicting waiter before it. It acquires its
+//!   lane as soon as no conflicting hold is left.
+//! - An **arrival** is a request that is not queued. It may overtake a head that it conflicts with:
+//!   the head may be asleep, and leaving the lane idle until it has woken up would serialize the
+//!   lock on the scheduler. Each such pass is counted. After [`MAX_PASSES`] passes, conflicting
+//!   arrivals must enqueue.
+//! - An arrival that conflicts with no waiter is never delayed by the queue.
+//!
+//! # Fairness
+//! Conflicting requests for a lane are served first come, first served, except for that bounded
+//! overtaking. Later conflicting arrivals overtake a head at most [`MAX_PASSES`] times. A request
+//! with *w* waiters ahead of it is overtaken at most (*w* + 1) · `MAX_PASSES` times.
 //!
 //! # Invariants
-//! - **W-I1** Conflicting holds of a lane never exist at once: [`Word::take`] checks and takes in one step.
-//! - **W-I2** Who waits stands in the queue of the first lane that it lacks, and holds only lanes before it.
-//! - **W-I3** No wake is lost (Q-I2 of [`spanlock_sync::wait`]): after each change that may let somebody in there is a light barrier and a look at the
-//!   queue; after joining it, a heavy barrier and a look at the word.
-//! - **W-I4** Who is in front sleeps only if a conflicting hold exists, and the release that ends the last one wakes it. One that leaves and does not
-//!   exclude the next wakes it.
+//! - **W-I1** Conflicting holds of a lane never coexist: [`Word::take`] checks and acquires in one
+//!   atomic step.
+//! - **W-I2** A waiter stands in the queue of the first lane that it lacks, and holds only lanes
+//!   before that one.
+//! - **W-I3** No wakeup is lost (Q-I2 of [`spanlock_sync::wait`]). A thread that may have unblocked
+//!   a waiter issues the light barrier and then checks the queue. A waiter joins the queue, issues
+//!   the heavy barrier and then checks the word.
+//! - **W-I4** The head sleeps only while a conflicting hold exists, and the release of the last
+//!   such hold wakes it. A head that leaves the queue wakes the next waiter unless it excludes that
+//!   waiter.
 //!
 //! # Orderings
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | A | [`Word::take`], [`Word::strengthen`]: the read-modify-write that takes | Acquire | B, C | `give-up`, `exclusion`, `visibility`, `upgrade` |
-//! | B | [`Word::give_back`], [`Word::weaken`] of an exclusive hold | Release | A | `give-up`, `exclusion`, `visibility`, `downgrade` |
-//! | C | [`Word::give_back`] of a shared hold | Release | A | `exclusion-read-write` (a writer after a reader) |
-//! | D | between a change and the look at the queue | light barrier | E of [`spanlock_sync::wait`] | `wakeup` |
+//! | A | [`Word::take`], [`Word::try_upgrade`]: the acquiring RMW | Acquire | B, C | see below |
+//! | B | [`Word::release`], [`Word::downgrade`] of an exclusive hold | Release | A | see below |
+//! | C | [`Word::release`] of a shared hold | Release | A | `exclusion-read-write` |
+//! | D | between a state change and the check of the queue | light barrier | E | `wakeup` |
 //!
-//! All else is Relaxed, and says why. That each is needed is a test: `verify/tests/mutants.rs` weakens or drops one at a time.
+//! A and B are needed by `give-up`, `exclusion` and `visibility`; A by `upgrade` and B by
+//! `downgrade` as well. In `exclusion-read-write` a writer follows a reader. E is the heavy barrier
+//! of [`spanlock_sync::wait`].
+//!
+//! All other orderings are Relaxed, and each says why that suffices. `cargo verify mutants` weakens
+//! or drops one ordering at a time and shows that each is needed.
 
 mod progress;
+mod wakes;
 
 use core::fmt;
-use core::marker::PhantomData;
 #[cfg(feature = "std")]
 use std::time::Instant;
 
@@ -55,52 +81,60 @@ use spanlock_sync::{Parker, Wakeup};
 use crate::raw::Access;
 
 pub use progress::{Progress, cancel_all, poll_all};
+pub use spanlock_sync::unwind::for_each_surely;
+pub use wakes::{Wakes, address_range};
 
-/// How many arrivals may take a lane past a waiter in front that they conflict with: 32, and 1 under a checker.
+/// The number of conflicting arrivals that may overtake the head of a queue: 32, and 1 under a
+/// checker.
 pub const MAX_PASSES: u32 = scaled(32, 1);
 
-/// One atomic word with the reader-writer states of neighbouring segments, its *lanes*.
+/// An atomic word with the reader-writer states of neighbouring segments, its *lanes*.
 ///
-/// Lanes are given as `first..end`, at least one, at most [`LANES`](Self::LANES).
+/// Lanes are given as `first..end`: at least one, and at most [`LANES`](Self::LANES).
 ///
 /// # Safety
-/// Holds of one lane exclude each other as [`Access::conflicts_with`] says: `take` and `strengthen` check and take in one step. What
-/// was done under a hold before it was given back or weakened happens-before what is done under a later one that conflicts.
+/// Holds of one lane exclude each other as [`Access::conflicts_with`] says: `take` and
+/// `try_upgrade` check and acquire in one atomic step. Everything done under a hold before its
+/// release or downgrade happens-before everything done under a later conflicting hold.
 ///
-/// `LANES` is a power of two, and the alignment at least 4: locks find the word of a segment by division, and keep what they know of a hold in the lowest bits
-/// of its address.
+/// `LANES` is a power of two, and the alignment is at least 4. Locks find the word of a segment by
+/// division, and store flags of a hold in the lowest bits of the word's address.
 pub unsafe trait Word: Zeroed + fmt::Debug + Send + Sync + 'static {
-    /// How many lanes a word has.
+    /// The number of lanes in a word.
     const LANES: u32;
 
-    /// Takes lanes from `first` on, as many in a row as nothing conflicts with, if there are at least `least`; otherwise
-    /// none. Returns the end of what was taken. Ordering: Acquire, if there is any.
+    /// Acquires consecutive lanes from `first` on, up to the first conflicting lane. Acquires none
+    /// if that would be fewer than `least`. Returns the end of the acquired lanes. Ordering:
+    /// Acquire, if any lane was acquired.
     fn take(&self, first: u32, end: u32, access: Access, least: u32) -> u32;
 
-    /// Gives lanes back. Whether anybody may be let in by that. Ordering: Release.
+    /// Releases lanes. Returns whether a waiter may have been unblocked. Ordering: Release.
     ///
     /// # Safety
-    /// The lanes are held with `access`, and that hold is given up.
-    unsafe fn give_back(&self, first: u32, end: u32, access: Access) -> bool;
+    /// The lanes are held with `access`, and the caller gives up that hold.
+    unsafe fn release(&self, first: u32, end: u32, access: Access) -> bool;
 
-    /// Turns holds of lanes with `from` into ones with `to`, which exclude less. Ordering: Release.
+    /// Turns holds of lanes with `from` into holds with `to`, which excludes less. Ordering:
+    /// Release.
     ///
     /// # Safety
-    /// The lanes are held with `from`. It is [`Access::Write`], or [`Access::Upgradable`] with `to` being [`Access::Read`].
-    unsafe fn weaken(&self, first: u32, end: u32, from: Access, to: Access);
+    /// The lanes are held with `from`. Either `from` is [`Access::Write`], or `from` is
+    /// [`Access::Upgradable`] and `to` is [`Access::Read`].
+    unsafe fn downgrade(&self, first: u32, end: u32, from: Access, to: Access);
 
-    /// Turns holds of lanes with `from` into exclusive ones, if nobody else holds any of them; otherwise none. Ordering: Acquire if so.
+    /// Turns holds of lanes with `from` into exclusive holds if nobody else holds any of them;
+    /// otherwise changes nothing and returns false. Ordering: Acquire on success.
     ///
     /// # Safety
-    /// The lanes are held with `from`, [`Access::Read`] or [`Access::Upgradable`].
-    unsafe fn strengthen(&self, first: u32, end: u32, from: Access) -> bool;
+    /// The lanes are held with `from`, which is [`Access::Read`] or [`Access::Upgradable`].
+    unsafe fn try_upgrade(&self, first: u32, end: u32, from: Access) -> bool;
 
-    /// The end of the lanes from `first` on of which no hold conflicts with `access`, whether there is room for one more or not: for who looks and takes
-    /// nothing. Ordering: Acquire.
+    /// Returns the end of the lanes from `first` on that have no hold conflicting with `access`.
+    /// Acquires nothing, so a full reader count does not matter. Ordering: Acquire.
     fn free_until(&self, first: u32, end: u32, access: Access) -> u32;
 }
 
-/// Neighbouring lanes of a word, at least one.
+/// A lane range: neighbouring lanes of a word, at least one.
 #[derive(Debug)]
 pub struct Run<'a, W> {
     word: &'a W,
@@ -118,10 +152,10 @@ impl<W> Clone for Run<'_, W> {
 impl<W> Copy for Run<'_, W> {}
 
 impl<'a, W: Word> Run<'a, W> {
-    /// The lanes `first..end` of `word`.
+    /// Returns the lanes `first..end` of `word`.
     ///
     /// # Panics
-    /// If there are none, or `word` does not have them.
+    /// Panics if the lane range is empty or exceeds the word.
     #[inline]
     pub fn new(word: &'a W, first: u32, end: u32) -> Self {
         if first >= end || end > W::LANES {
@@ -130,26 +164,27 @@ impl<'a, W: Word> Run<'a, W> {
         Run { word, first, end }
     }
 
-    /// How many lanes; never 0.
+    /// Returns the number of lanes, never 0.
     #[inline]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(self) -> u32 {
         self.end - self.first
     }
 
-    /// All but the first `lanes`: the rest of a run of which these are taken. There is a rest.
+    /// Returns the lanes after the first `lanes`, which are already acquired. At least one remains.
     #[inline]
     fn after(self, lanes: u32) -> Self {
         Run::new(self.word, self.first + lanes, self.end)
     }
 
-    /// The first `lanes` of them, at least one.
+    /// Returns the first `lanes` lanes, at least one.
     #[inline]
     fn up_to(self, lanes: u32) -> Self {
         Run::new(self.word, self.first, self.first + lanes)
     }
 
-    /// Whether somebody waits for the first lane. A snapshot, for statistics and models; looked up.
+    /// Returns whether a waiter is queued for the first lane. A snapshot, for statistics and
+    /// models.
     pub fn has_waiters<P>(self, queue: &WaitQueue<P>) -> bool {
         queue.has_waiters(self.first_spot())
     }
@@ -167,7 +202,7 @@ impl<'a, W: Word> Run<'a, W> {
         }
     }
 
-    /// Takes the first lanes as one who has just come: at least `least`, or none. Returns how many.
+    /// Acquires the first lanes as an arrival: at least `least`, or none. Returns how many.
     #[inline]
     pub fn arrive<P>(self, access: Access, least: u32, queue: &WaitQueue<P>) -> u32 {
         let Run { word, first, end } = self;
@@ -177,10 +212,12 @@ impl<'a, W: Word> Run<'a, W> {
         word.take(first, end, access, least) - first
     }
 
-    /// Takes every lane if that is possible at once, and nobody waits at any word of the queue.
+    /// Acquires every lane if none is held in conflict and no waiter is queued at any word of the
+    /// queue.
     ///
-    /// The usual case, and no more: small enough to be inlined, and it calls nothing. What a call could change would have to be saved before
-    /// the read-modify-write, which then waits for those stores: that would cost more than all the rest.
+    /// This is the uncontended path and nothing else: small enough to be inlined, and without
+    /// calls. A call would force registers to be saved before the read-modify-write, which then
+    /// waits for those stores. That would cost more than everything else.
     #[inline]
     pub fn take_at_once<P>(self, access: Access, queue: &WaitQueue<P>) -> Result<(), Refusal> {
         if queue.may_be_occupied() {
@@ -194,31 +231,32 @@ impl<'a, W: Word> Run<'a, W> {
         }
     }
 
-    /// Takes every lane if that is possible at once. Ordering: Acquire on success.
+    /// Acquires every lane if that is possible at once. Ordering: Acquire on success.
     #[inline]
     pub fn try_lock<P>(self, access: Access, queue: &WaitQueue<P>) -> bool {
         match self.take_at_once(access, queue) {
             Ok(()) => true,
-            Err(refusal) => self.try_lock_otherwise(access, queue, refusal),
+            Err(refusal) => self.try_lock_slow(access, queue, refusal),
         }
     }
 
     #[cold]
-    fn try_lock_otherwise<P>(self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) -> bool {
+    fn try_lock_slow<P>(self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) -> bool {
         let Run { word, first, end } = self;
         refusal == Refusal::Untried
             && arrive_among_waiters(word, first, end, access, end - first, queue) == end
     }
 
-    /// Takes every lane; blocks until no conflicting hold is left. Ordering: Acquire.
+    /// Acquires every lane; blocks until no conflicting hold is left. Ordering: Acquire.
     #[inline]
     pub fn lock<P: Park>(self, access: Access, queue: &WaitQueue<P>) {
         if let Err(refusal) = self.take_at_once(access, queue) {
-            self.lock_otherwise(access, queue, refusal);
+            self.lock_slow(access, queue, refusal);
         }
     }
 
-    /// As [`lock`](Self::lock), but gives up when `deadline` has passed: false, and no trace is left.
+    /// Like [`lock`](Self::lock), but gives up once `deadline` has passed: then returns false and
+    /// leaves no trace.
     #[cfg(feature = "std")]
     pub fn lock_until(self, access: Access, queue: &WaitQueue, deadline: Instant) -> bool {
         if self.try_lock(access, queue) {
@@ -232,7 +270,7 @@ impl<'a, W: Word> Run<'a, W> {
                     return true;
                 }
                 if parker.park_until(Some(deadline)) == Wakeup::TimedOut {
-                    // SAFETY: the request is of this call.
+                    // SAFETY: the request was made by this call.
                     unsafe { cancel_all(run, access, &mut progress, queue) };
                     return false;
                 }
@@ -241,8 +279,8 @@ impl<'a, W: Word> Run<'a, W> {
     }
 
     #[cold]
-    fn lock_otherwise<P: Park>(mut self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) {
-        if self.try_lock_otherwise(access, queue, refusal) {
+    fn lock_slow<P: Park>(mut self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) {
+        if self.try_lock_slow(access, queue, refusal) {
             return;
         }
         let mut spin = Backoff::new();
@@ -254,7 +292,7 @@ impl<'a, W: Word> Run<'a, W> {
             self = self.after(taken);
         }
         P::with(|parker| {
-            // It has looked often enough: straight into the queue.
+            // Spinning did not help; enqueue without another check.
             let listener = Listener::new(parker.waker());
             let (mut progress, run) = (
                 Progress::queued(self, 0, access, queue, listener),
@@ -273,13 +311,13 @@ impl<'a, W: Word> Run<'a, W> {
         });
     }
 
-    /// Gives every lane back and wakes whom that unblocks. Ordering: Release.
+    /// Releases every lane and wakes the waiters that this unblocks. Ordering: Release.
     ///
     /// # Safety
-    /// The caller holds every lane with `access`, and gives that hold up.
+    /// The caller holds every lane with `access`, and gives up that hold.
     #[inline]
     pub unsafe fn unlock<P>(self, access: Access, queue: &WaitQueue<P>) {
-        // Before: afterwards the word may be gone with the last who could hold its memory.
+        // Compute the wake list first: once the word is released, another thread may free it.
         let wakes = self.wakes();
         let wakes_early = injected_bug!(
             "wake-before-change",
@@ -290,84 +328,91 @@ impl<'a, W: Word> Run<'a, W> {
             self.wakes().wake(queue);
         }
         // SAFETY: the caller's promise.
-        if unsafe { self.give_back(access) } && !wakes_early {
+        if unsafe { self.release_no_wake(access) } && !wakes_early {
             wakes.wake(queue);
         }
     }
 
-    /// As [`unlock`](Self::unlock), but leaves the waking to the caller, by [`wakes`](Self::wakes): whether there is any to be done.
+    /// Like [`unlock`](Self::unlock), but leaves the waking to the caller, who uses
+    /// [`wakes`](Self::wakes). Returns whether a waiter may have been unblocked.
     ///
     /// # Safety
-    /// As [`unlock`](Self::unlock).
+    /// As for [`unlock`](Self::unlock).
     #[inline]
-    pub unsafe fn give_back(self, access: Access) -> bool {
+    pub unsafe fn release_no_wake(self, access: Access) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.word.give_back(self.first, self.end, access) }
+        unsafe { self.word.release(self.first, self.end, access) }
     }
 
-    /// Turns a hold of every lane into one that excludes less, and wakes whom that unblocks. Ordering: Release.
+    /// Turns a hold of every lane into one that excludes less, and wakes the waiters that this
+    /// unblocks. Ordering: Release.
     ///
     /// # Safety
-    /// As [`Word::weaken`].
+    /// As for [`Word::downgrade`].
     #[inline]
     pub unsafe fn downgrade<P>(self, from: Access, to: Access, queue: &WaitQueue<P>) {
         // SAFETY: the caller's promise.
-        unsafe { self.weaken(from, to) };
+        unsafe { self.downgrade_no_wake(from, to) };
         self.wakes().wake(queue);
     }
 
-    /// As [`downgrade`](Self::downgrade), but leaves the waking to the caller, by [`wakes`](Self::wakes).
+    /// Like [`downgrade`](Self::downgrade), but leaves the waking to the caller, who uses
+    /// [`wakes`](Self::wakes).
     ///
     /// # Safety
-    /// As [`Word::weaken`].
+    /// As for [`Word::downgrade`].
     #[inline]
-    pub unsafe fn weaken(self, from: Access, to: Access) {
+    pub unsafe fn downgrade_no_wake(self, from: Access, to: Access) {
         // SAFETY: the caller's promise.
-        unsafe { self.word.weaken(self.first, self.end, from, to) };
+        unsafe { self.word.downgrade(self.first, self.end, from, to) };
     }
 
-    /// Those who wait for its lanes.
+    /// Returns the waiters for these lanes.
     #[inline]
     pub fn wakes(self) -> Wakes<W> {
         Wakes::new(self.address(), self.first, u64::from(self.end))
     }
 
-    /// Turns a hold of every lane into an exclusive one if nobody else holds any, before all who wait. Ordering: Acquire on
-    /// success.
+    /// Turns a hold of every lane into an exclusive one if nobody else holds any of them. Goes
+    /// ahead of all waiters. Ordering: Acquire on success.
     ///
     /// # Safety
-    /// As [`Word::strengthen`].
+    /// As for [`Word::try_upgrade`].
     #[inline]
     pub unsafe fn try_upgrade(self, from: Access) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.word.strengthen(self.first, self.end, from) }
+        unsafe { self.word.try_upgrade(self.first, self.end, from) }
     }
 
-    /// Whether a hold of every lane would conflict with nobody's. Takes nothing. Ordering: Acquire.
+    /// Returns whether a hold of every lane would conflict with no other hold. Acquires nothing.
+    /// Ordering: Acquire.
     #[inline]
     pub fn is_free(self, access: Access) -> bool {
         self.word.free_until(self.first, self.end, access) == self.end
     }
 }
 
-/// Not within [`Run::new`]: what a message shows has to be in memory, whether it is shown or not.
+/// Outside [`Run::new`], because the values that a message formats must be in memory even if it is
+/// never shown.
 #[cold]
 #[inline(never)]
 fn no_lanes(first: u32, end: u32) -> ! {
-    panic!("no lanes of a word: {first}..{end}")
+    panic!("lane range {first}..{end} is empty or exceeds the word")
 }
 
-/// Why a run was not taken at once.
+/// The reason why a lane range was not acquired at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Somebody waits, if not for this run: it was not tried.
+    /// A waiter is queued, though perhaps for another lane range: nothing was tried.
     Untried,
-    /// A lane is in the hands of others.
+    /// Another thread holds a lane.
     Busy,
 }
 
-/// [`Run::arrive`] where somebody waits for a word of the queue. (Not a method: a run that is passed by reference would have to be in memory, in the
-/// usual case as well.)
+/// [`Run::arrive`] when a waiter is queued for some word of the queue.
+///
+/// A free function so that the word's address stays in a register: a run passed by reference would
+/// have to be in memory, on the uncontended path too.
 #[cold]
 #[inline(never)]
 fn arrive_among_waiters<W: Word, P>(
@@ -401,65 +446,9 @@ fn arrive_among_waiters<W: Word, P>(
     queue.pass(address, first..end, class, patience, take)
 }
 
-/// Whom a change may have let in: those in front of the queues of neighbouring lanes. Knows the words' address only, so they may be gone.
-#[derive(Debug)]
-#[must_use = "who is not woken sleeps for ever"]
-pub struct Wakes<W> {
-    /// The address of the first word, in which `first` and `end` count.
-    word: usize,
-    first: u32,
-    end: u64,
-    form: PhantomData<fn() -> W>,
-}
-
-impl<W: Word> Wakes<W> {
-    /// Of lanes of the word at this address and of those behind it in memory, counted on.
-    #[inline]
-    pub fn new(word: usize, first: u32, end: u64) -> Self {
-        Wakes {
-            word,
-            first,
-            end,
-            form: PhantomData,
-        }
-    }
-
-    /// Wakes them, if there are any.
-    #[inline]
-    pub fn wake<P>(self, queue: &WaitQueue<P>) {
-        // Light [D→E]: between the change and the look.
-        if queue.is_any_occupied() {
-            wake_fronts::<W, P>(self.word, self.first, self.end, queue);
-        }
-    }
-}
-
-/// Not a method, for the reason of [`arrive_among_waiters`].
-#[cold]
-#[inline(never)]
-fn wake_fronts<W: Word, P>(word: usize, first: u32, end: u64, queue: &WaitQueue<P>) {
-    let spots = (u64::from(first)..end).map(|lane| {
-        let (word_of, lane) = (lane / u64::from(W::LANES), lane % u64::from(W::LANES));
-        Spot {
-            word: word + word_of as usize * size_of::<W>(),
-            lane: lane as u32,
-        }
-    });
-    for_each_surely(
-        spots.filter(|spot| queue.is_this_occupied(spot.word)),
-        |spot| queue.wake(spot),
-    );
-}
-
-/// The addresses of a slice of words, which whoever gives up their memory [evicts](spanlock_sync::wait::WaitQueue::evict).
-pub fn address_range<T>(words: &[T]) -> core::ops::Range<usize> {
-    let words = words.as_ptr_range();
-    words.start.addr()..words.end.addr()
-}
-
-/// Takes every run, in the order given, waiting for one lane at a time. Ordering: Acquire.
+/// Acquires every run in the order given, waiting for one lane at a time. Ordering: Acquire.
 ///
-/// Requests whose lanes are given in one global order never wait for each other in a circle.
+/// Requests that name their lanes in one global order never wait for each other in a cycle.
 #[inline]
 pub fn lock_all<'a, W: Word, P: Park>(
     runs: impl Iterator<Item = Run<'a, W>>,
@@ -471,8 +460,8 @@ pub fn lock_all<'a, W: Word, P: Park>(
     }
 }
 
-/// Takes every run, or none: at the first that is not to be had, gives back those before it. Ordering:
-/// Acquire on success.
+/// Acquires every run, or none: if a run is busy, releases those before it. Ordering: Acquire on
+/// success.
 #[inline]
 pub fn try_lock_all<'a, W: Word, P>(
     runs: impl Iterator<Item = Run<'a, W>> + Clone,
@@ -488,15 +477,15 @@ pub fn try_lock_all<'a, W: Word, P>(
     ) {
         return false;
     }
-    // SAFETY: the runs before the busy one were taken just now, and are given up.
+    // SAFETY: the runs before the busy one were acquired just now, and are given up.
     unsafe { unlock_all(runs.take(busy), access, queue) }
     false
 }
 
-/// Gives every run back and wakes whom that unblocks. Ordering: Release.
+/// Releases every run and wakes the waiters that this unblocks. Ordering: Release.
 ///
 /// # Safety
-/// The caller holds every run with `access`, and gives those holds up.
+/// The caller holds every run with `access`, and gives up those holds.
 #[inline]
 pub unsafe fn unlock_all<'a, W: Word, P>(
     runs: impl Iterator<Item = Run<'a, W>>,
@@ -507,32 +496,10 @@ pub unsafe fn unlock_all<'a, W: Word, P>(
     for_each_surely(runs, |run| unsafe { run.unlock(access, queue) });
 }
 
-/// Calls `f` for every item, for those after one at which it panics too: a waker that panics must not keep the rest of a hold held.
-///
-/// A second panic ends the process, as any does that comes while another unwinds.
-#[inline]
-pub fn for_each_surely<I: Iterator>(items: I, f: impl FnMut(I::Item)) {
-    struct Rest<I: Iterator, F: FnMut(I::Item)>(I, F);
-    impl<I: Iterator, F: FnMut(I::Item)> Drop for Rest<I, F> {
-        #[inline]
-        fn drop(&mut self) {
-            for item in self.0.by_ref() {
-                (self.1)(item);
-            }
-        }
-    }
-    let mut rest = Rest(items, f);
-    // Not a loop over all that is left: that would take it from `Rest`.
-    #[allow(clippy::while_let_on_iterator)]
-    while let Some(item) = rest.0.next() {
-        (rest.1)(item);
-    }
-}
-
 /// Turns holds of every run into holds that exclude less. Ordering: Release.
 ///
 /// # Safety
-/// As [`Run::downgrade`], for every run.
+/// As for [`Run::downgrade`], for every run.
 pub unsafe fn downgrade_all<'a, W: Word, P>(
     runs: impl Iterator<Item = Run<'a, W>>,
     from: Access,
@@ -546,7 +513,7 @@ pub unsafe fn downgrade_all<'a, W: Word, P>(
 /// Turns holds of every run into exclusive ones, or none. Ordering: Acquire on success.
 ///
 /// # Safety
-/// As [`Run::try_upgrade`], for every run.
+/// As for [`Run::try_upgrade`], for every run.
 pub unsafe fn try_upgrade_all<'a, W: Word, P>(
     runs: impl Iterator<Item = Run<'a, W>> + Clone,
     from: Access,

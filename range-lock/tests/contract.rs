@@ -1,4 +1,4 @@
-//! The locks of this crate, held to the contract.
+//! The locks of this crate, tested against the contract.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -28,7 +28,7 @@ contract!(
     }
 );
 
-// Once more behind a pointer: the erased form keeps the contract, too.
+// Once more behind a pointer: a `dyn` lock keeps the contract, too.
 contract!(
     erased,
     Arc<dyn RawRangeLock>,

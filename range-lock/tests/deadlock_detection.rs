@@ -1,4 +1,4 @@
-//! What would hang panics, and names the places; what would not goes through.
+//! A call that would hang panics instead and names the source locations; other calls succeed.
 //!
 //! ```text
 //! cargo test -p spanlock-range-lock --features deadlock-detection --test deadlock_detection
@@ -16,7 +16,7 @@ use spanlock_range_lock::{
     RawRangeLockUpgradeWait, RwCounter, Span, Token, TryLockError,
 };
 
-/// A list of holds, with every power, and an identity.
+/// A list of holds, with every capability, and an identity.
 #[derive(Default)]
 struct List {
     id: LockId,
@@ -73,7 +73,7 @@ unsafe impl RawRangeLock for List {
     }
 }
 
-// SAFETY: an entry is replaced in one section of the mutex.
+// SAFETY: an entry is replaced while the mutex is held.
 unsafe impl RawRangeLockDowngrade for List {
     unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
         self.replace((span, from), &[(span, to)]);
@@ -81,7 +81,7 @@ unsafe impl RawRangeLockDowngrade for List {
     }
 }
 
-// SAFETY: as above. Only used alone.
+// SAFETY: as above. Only used without other holders.
 unsafe impl RawRangeLockUpgrade for List {
     unsafe fn try_upgrade(&self, span: Span, from: Access, token: Token) -> Result<Token, Token> {
         self.replace((span, from), &[(span, Access::Write)]);
@@ -113,7 +113,7 @@ unsafe impl RawRangeLockSplit for List {
     }
 }
 
-// SAFETY: all entries are added in one section of the mutex.
+// SAFETY: all entries are added while the mutex is held.
 unsafe impl RawRangeLockBatch for List {
     unsafe fn lock_batch(
         &self,
@@ -135,11 +135,11 @@ unsafe impl RawRangeLockBatch for List {
     }
 }
 
-/// The message of the panic that `f` ends in, which names `sites`, as does its own.
+/// Returns the message of the panic that `f` ends with. Asserts that it names `sites`.
 #[track_caller]
 fn panics<R>(f: impl FnOnce() -> R, sites: &[&str]) -> String {
     let panic = match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(_) => panic!("went through"),
+        Ok(_) => panic!("the call did not panic"),
         Err(panic) => panic,
     };
     let message = panic.downcast::<String>().expect("a message");
@@ -149,16 +149,16 @@ fn panics<R>(f: impl FnOnce() -> R, sites: &[&str]) -> String {
     *message
 }
 
-/// The place of the call, `lines` below.
+/// Returns the source location `lines` below the call.
 #[track_caller]
 fn below(lines: u32) -> String {
     let here = Location::caller();
     format!("{}:{}:", here.file(), here.line() + lines)
 }
 
-/// CASES 3, OpenZFS: a thread that reads a file comes back to write it, and waits for itself.
+/// CASES 3, OpenZFS: a thread that reads a file requests a write, and waits for itself.
 #[test]
-fn a_reader_that_comes_back_as_a_writer() {
+fn a_reader_that_requests_a_write_panics() {
     let lock = List::default();
     let first = below(1);
     let reader = lock.read(0..100).unwrap();
@@ -166,7 +166,7 @@ fn a_reader_that_comes_back_as_a_writer() {
     let message = panics(|| lock.write(50..51), &[&first, &second]);
     assert!(message.starts_with("deadlock: 50..51 (Write)"), "{message}");
     assert!(message.contains("0..100 (Read)"), "{message}");
-    // The whole file, by a writer of a part of it that grows.
+    // A writer of a part that grows, and then requests the whole file.
     drop(reader);
     let writer = lock.write(0..10).unwrap();
     panics(|| lock.write(0..u64::MAX), &[]);
@@ -177,14 +177,14 @@ fn a_reader_that_comes_back_as_a_writer() {
         &[],
     );
     panics(|| lock.append(5, || 3), &[]);
-    // Nothing was taken meanwhile.
+    // None of the failed calls took anything.
     drop(lock.write(10..u64::MAX).unwrap());
     drop(writer);
     drop(lock.write(0..u64::MAX).unwrap());
 }
 
 #[test]
-fn what_does_not_conflict_goes_through() {
+fn requests_that_cannot_deadlock_succeed() {
     let lock = List::default();
     let reader = lock.read(0..10).unwrap();
     let again = lock.read(5..15).unwrap();
@@ -195,7 +195,7 @@ fn what_does_not_conflict_goes_through() {
     assert!(lock.try_write(0..1).is_err());
     assert!(lock.try_lock_all([(16..17, Access::Read)]).is_err());
     drop((reader, again, upgradable, writer, empty));
-    // Another thread's holds are waited for.
+    // A conflicting hold of another thread is waited for.
     let hold = lock.write(0..10).unwrap();
     thread::scope(|scope| {
         let other = scope.spawn(|| drop(lock.write(5..15).unwrap()));
@@ -205,9 +205,9 @@ fn what_does_not_conflict_goes_through() {
     });
 }
 
-/// A lock that rounds conflicts with itself where ranges do not overlap.
+/// A lock that rounds conflicts with itself even where ranges do not overlap.
 #[test]
-fn granularity_counts() {
+fn ranges_are_rounded_to_the_granularity() {
     let lock = RwCounter::new();
     let first = below(1);
     let reader = lock.read(0..1).unwrap();
@@ -217,31 +217,31 @@ fn granularity_counts() {
 }
 
 #[test]
-fn opposite_orders_of_two_locks() {
+fn opposite_orders_of_two_locks_panic() {
     let (one, two) = (List::default(), List::default());
     let held = below(1);
     let a = one.read(0..10).unwrap();
     let taken = below(1);
     let b = two.write(0..10).unwrap();
     drop((a, b));
-    // Other ranges, other accesses, and nobody else about: by the order alone.
+    // Other ranges, other accesses, and no other thread: the order alone counts.
     let b = two.read(50..60).unwrap();
     let opposite = below(1);
     let message = panics(|| one.write(70..80), &[&held, &taken, &opposite]);
     assert!(message.contains("opposite orders"), "{message}");
-    // Again and again, for it was not learnt.
+    // It panics every time: an order that panicked is not recorded.
     panics(|| one.read(70..80), &[&held]);
-    // A try may, and is told as what is held.
+    // A try may take the locks in the opposite order, and its hold is recorded.
     let a = one.try_write(70..80).unwrap();
     drop((a, b));
-    // The same order stays right.
+    // The original order stays valid.
     let a = one.write(0..10).unwrap();
     drop(two.write(0..10).unwrap());
     drop(a);
 }
 
 #[test]
-fn a_circle_of_four_locks_in_four_threads() {
+fn a_cycle_of_four_locks_in_four_threads_panics() {
     let locks: [List; 4] = std::array::from_fn(|_| List::default());
     let pair = |i: usize| {
         let first = locks[i].read(0..1).unwrap();
@@ -253,12 +253,12 @@ fn a_circle_of_four_locks_in_four_threads() {
     }
     let message = panics(|| pair(3), &[]);
     assert_eq!(message.matches("held since").count(), 4, "{message}");
-    // Any way but the circle is still free.
+    // Every order except the one that closes the cycle is still allowed.
     pair(0);
     drop((locks[0].read(0..1).unwrap(), locks[3].read(0..1).unwrap()));
 }
 
-/// Orders of a lock that is gone do not touch a new one, also if it has the same address.
+/// A new lock does not inherit the orders of a dropped one, even at the same address.
 #[test]
 fn a_dropped_lock_leaves_no_order_behind() {
     let one = List::default();
@@ -270,12 +270,12 @@ fn a_dropped_lock_leaves_no_order_behind() {
         two = List::default();
         let b = two.write(0..1).unwrap();
         drop(one.write(0..1).unwrap());
-        // Nor does a forgotten hold.
+        // Nor does a forgotten hold leave anything behind.
         std::mem::forget(b);
         two = List::default();
         drop(two.write(0..1).unwrap());
     }
-    // Nor do orders lead through it.
+    // Nor does an order lead through a dropped lock.
     let (first, last) = (List::default(), List::default());
     let middle = List::default();
     let a = first.read(0..1).unwrap();
@@ -302,15 +302,15 @@ fn guards_may_be_dropped_by_another_thread() {
     let hold = OwnedWriteHold::lock(lock.clone(), 0..10).unwrap();
     thread::spawn(move || drop(hold)).join().unwrap();
     drop(other.write(0..1).unwrap());
-    // So no order was learnt.
+    // So no order was recorded.
     let hold = other.write(0..1).unwrap();
     drop(lock.write(0..10).unwrap());
     drop(hold);
 }
 
-/// What has become of a hold is what counts.
+/// After a change, a hold is checked with its new range and access.
 #[test]
-fn holds_that_change() {
+fn a_changed_hold_is_checked_as_changed() {
     let lock = List::default();
     let hold = lock.write(0..10).unwrap().downgrade();
     drop(lock.read(0..10).unwrap());
@@ -330,7 +330,7 @@ fn holds_that_change() {
     hold.shrink(3..3).unwrap();
     drop(lock.write(0..30).unwrap());
     drop(hold);
-    // An upgrade is not in its own way, but another read of the thread is.
+    // An upgrade does not conflict with its own hold, but with another read of the same thread.
     let hold = lock.upgradable_read(0..10).unwrap().upgrade();
     panics(|| lock.read(0..1), &[]);
     drop(hold);
@@ -344,7 +344,7 @@ fn holds_that_change() {
 }
 
 #[test]
-fn several_ranges_and_elements() {
+fn batches_and_elements_are_checked() {
     let lock = List::default();
     let parts = [(0..5, Access::Write), (8..9, Access::Read)];
     let first = below(1);
@@ -360,7 +360,7 @@ fn several_ranges_and_elements() {
     let second = below(1);
     panics(|| array.write(1..3).is_ok(), &[&first, &second]);
     drop(guard);
-    // A handle is no other lock.
+    // A second `Arc` is not another lock.
     let shared = Arc::new(List::default());
     let other = shared.clone();
     let hold = shared.read(0..1).unwrap();

@@ -1,4 +1,5 @@
-//! A million operations against a list of holds, and the cases from the field, by the suite that every lock passes.
+//! A million operations compared with a list of holds, and the published bugs: the suite of every
+//! lock.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

@@ -1,4 +1,4 @@
-//! The locks of this crate, waited for in ways of one's own.
+//! The locks of this crate with user-defined parking.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -24,7 +24,7 @@ parking!(
     u64::MAX
 );
 
-/// As where there is no std.
+/// Parking as without std.
 #[test]
 fn spinning() {
     let kind: Kind<RwCounter<Spin>> = Kind {
@@ -35,9 +35,9 @@ fn spinning() {
     suite::waiting::a_release_wakes_the_writer(&kind);
 }
 
-/// What is held stays held when the way of waiting changes.
+/// A held range stays held when the parking type changes.
 #[test]
-fn another_way_for_a_lock_that_is_held() {
+fn a_held_lock_may_change_its_way_of_parking() {
     let lock = RwDistributed::with_slots(3);
     std::mem::forget(lock.read(0..1).unwrap());
     let lock = lock.with_parking::<Yields>();

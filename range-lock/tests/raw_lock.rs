@@ -1,4 +1,4 @@
-//! The tests of every lock, run for the lock that `examples/raw_lock.rs` writes from scratch.
+//! The tests of every lock, run for the lock of `examples/raw_lock.rs`.
 
 #[allow(dead_code)] // Its `main`.
 #[path = "../examples/raw_lock.rs"]

@@ -13,7 +13,7 @@ use std::thread;
 use spanlock_range_lock::{Access, RangeLockExt, RawRangeLock, RwDistributed, Span};
 
 #[test]
-fn any_number_of_slots_is_brought_into_bounds() {
+fn the_number_of_slots_is_clamped() {
     for slots in [0, 1, 2, 3, 255, RwDistributed::MAX_SLOTS, 257, usize::MAX] {
         let lock = RwDistributed::with_slots(slots);
         let read = lock.read(0..10).unwrap();
@@ -47,17 +47,18 @@ fn a_token_names_the_readers_slot() {
     let slots: BTreeSet<_> = tokens.iter().map(|token| token.into_word()).collect();
     assert!(slots.iter().all(|slot| *slot < SLOTS), "{slots:?}");
     assert!(slots.len() > 1, "all sixteen threads on one slot");
-    // All given back by this thread, whose own slot is one of them at most. Until the last, no writer.
+    // This thread releases them all, although at most one of the slots is its own. No writer gets
+    // in before the last release.
     for token in tokens {
         assert!(lock.try_write(0..1).is_err());
-        // SAFETY: taken above with this access and token, and released once.
+        // SAFETY: acquired above with this access and token, and released once.
         unsafe { lock.unlock(Span::FULL, Access::Read, token) };
     }
     drop(lock.try_write(0..1).unwrap());
 }
 
 #[test]
-fn a_reader_may_end_on_another_thread_while_its_own_reads_on() {
+fn another_thread_releases_the_right_hold() {
     let lock = RwDistributed::with_slots(8);
     for _ in 0..100 {
         let first = lock.read(0..1).unwrap();
@@ -74,9 +75,10 @@ fn a_reader_may_end_on_another_thread_while_its_own_reads_on() {
     }
 }
 
-/// Somebody else's waker that panics keeps no slot from those who may read now. (The hold that was to be a reader's is forgotten.)
+/// If a foreign waker panics during a downgrade, no slot stays locked against readers. (The hold
+/// that was to become a reader's is forgotten.)
 #[test]
-fn a_downgrade_that_wakes_one_who_panics() {
+fn a_panicking_waker_does_not_stop_a_downgrade() {
     struct Panics;
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {
@@ -95,7 +97,7 @@ fn a_downgrade_that_wakes_one_who_panics() {
         let downgrade = || drop(writer.downgrade());
         assert!(catch_unwind(AssertUnwindSafe(downgrade)).is_err());
     }
-    // One after the other they have all slots.
+    // Together these threads visit every slot.
     for _ in 0..2 * SLOTS {
         thread::scope(|scope| {
             scope.spawn(|| assert!(lock.try_read(0..1).is_ok()));

@@ -1,6 +1,6 @@
-//! The word that the locks are made of: deadlines, the full count of readers, many words at once.
+//! The word of which the locks are built: deadlines, the full reader count, many words at once.
 //!
-//! Deadlines in the past or far away, so that no assertion depends on how fast this machine is.
+//! Deadlines lie in the past or far in the future, so no assertion depends on the machine's speed.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -42,25 +42,25 @@ impl Lock {
     }
 
     fn unlock(&self, access: Access) {
-        // SAFETY: each test gives back what it took, once.
+        // SAFETY: each test releases what it acquired, once.
         unsafe { self.word.run().unlock(access, &self.queue) }
     }
 
-    /// Takes and gives back.
+    /// Locks and unlocks.
     fn pass(&self, access: Access) {
         self.lock(access);
         self.unlock(access);
     }
 
-    /// Waits until somebody stands in the queue, by using up the patience of its head.
-    fn shut_the_door(&self) {
+    /// Waits until a waiter is queued, by using up all the passes of the head.
+    fn use_up_the_passes(&self) {
         while self.try_lock(Read) {
             self.unlock(Read);
             thread::yield_now();
         }
     }
 
-    /// Nobody holds, and nobody waits: arrivals pass without limit.
+    /// Asserts that nobody holds and nobody waits: then arrivals pass without limit.
     fn assert_free(&self) {
         for _ in 0..2 * MAX_PASSES {
             assert!(self.try_lock(Read));
@@ -73,7 +73,7 @@ impl Lock {
     }
 }
 
-/// The words, in order.
+/// Returns the words as runs, in order.
 fn runs(words: &[RwWord]) -> impl Iterator<Item = Run<'_, RwWord>> + Clone {
     words.iter().map(RwWord::run)
 }
@@ -82,7 +82,7 @@ const SOON: Duration = Duration::from_millis(3);
 const NEVER: Duration = Duration::from_secs(100_000);
 
 #[test]
-fn four_bytes_and_no_more() {
+fn a_word_is_four_bytes() {
     assert_eq!(size_of::<RwWord>(), 4);
     assert_eq!(size_of::<WaitQueue>(), 8);
 }
@@ -97,7 +97,7 @@ fn a_deadline_that_passes_leaves_no_trace() {
             assert!(!lock.lock_within(asked, time));
             assert!(before.elapsed() >= time, "gave up too early");
         }
-        // Nobody waits any more: more readers pass than a waiter would bear.
+        // No waiter is left: more readers get in than may overtake a waiter.
         if held == Read {
             for _ in 0..2 * MAX_PASSES {
                 assert!(lock.try_lock(Read));
@@ -110,7 +110,7 @@ fn a_deadline_that_passes_leaves_no_trace() {
 }
 
 #[test]
-fn a_deadline_does_not_matter_to_a_free_word() {
+fn a_free_word_ignores_the_deadline() {
     let lock = Lock::new();
     let past = Instant::now();
     for access in [Read, Write] {
@@ -121,7 +121,7 @@ fn a_deadline_does_not_matter_to_a_free_word() {
 }
 
 #[test]
-fn a_wake_before_the_deadline_is_in_time() {
+fn a_wakeup_before_the_deadline_is_in_time() {
     let lock = Lock::new();
     for (held, asked) in [(Read, Write), (Write, Read), (Write, Write)] {
         lock.lock(held);
@@ -136,9 +136,9 @@ fn a_wake_before_the_deadline_is_in_time() {
     }
 }
 
-/// A *reader* that gives up lets nobody in whom it did not hold up.
+/// A *reader* that gives up admits nobody else: it was not blocking anyone.
 #[test]
-fn a_reader_that_gives_up_grants_nothing() {
+fn a_reader_that_gives_up_unblocks_nobody() {
     let lock = &Lock::new();
     lock.lock(Write);
     let written = AtomicBool::new(false);
@@ -156,18 +156,18 @@ fn a_reader_that_gives_up_grants_nothing() {
     lock.assert_free();
 }
 
-/// A *writer* that gives up lets the readers behind it in, while another reader still holds.
+/// A *writer* that gives up unblocks the readers behind it while another reader still holds.
 #[test]
-fn a_writer_that_gives_up_frees_the_way_behind_it() {
+fn a_writer_that_gives_up_unblocks_the_readers_behind_it() {
     let lock = Lock::new();
     for _ in 0..5 {
         lock.lock(Read);
         thread::scope(|scope| {
             let writer = scope.spawn(|| lock.lock_within(Write, 10 * SOON));
-            lock.shut_the_door_or(|| writer.is_finished());
+            lock.use_up_the_passes_or(|| writer.is_finished());
             let readers: Vec<_> = (0..4).map(|_| scope.spawn(|| lock.pass(Read))).collect();
             assert!(!writer.join().unwrap());
-            // These ends are the assertion: our own hold has not been given back.
+            // That the readers finish is the assertion: this thread's hold has not been released.
             readers
                 .into_iter()
                 .for_each(|reader| reader.join().unwrap());
@@ -178,8 +178,8 @@ fn a_writer_that_gives_up_frees_the_way_behind_it() {
 }
 
 impl Lock {
-    /// As `shut_the_door`, or until `gone`.
-    fn shut_the_door_or(&self, gone: impl Fn() -> bool) {
+    /// Like `use_up_the_passes`, but stops once `gone` returns true.
+    fn use_up_the_passes_or(&self, gone: impl Fn() -> bool) {
         while !gone() && self.try_lock(Read) {
             self.unlock(Read);
             thread::yield_now();
@@ -187,9 +187,9 @@ impl Lock {
     }
 }
 
-/// The head is passed exactly so often, each head anew.
+/// Each head is overtaken exactly `MAX_PASSES` times.
 #[test]
-fn passes_are_counted() {
+fn a_head_is_overtaken_max_passes_times() {
     let lock = Lock::new();
     for _ in 0..50 {
         lock.lock(Read);
@@ -211,17 +211,18 @@ fn passes_are_counted() {
     lock.assert_free();
 }
 
-/// A head that gets in opens the door again: whoever is the head then is passed as often.
+/// When a head gets in, the count starts again for the next head.
 #[test]
-fn each_head_opens_the_door_again() {
+fn each_head_may_be_overtaken_anew() {
     let lock = Lock::new();
-    // The second reader has to queue before the second writer, which one cannot see: so until it has.
+    // The second reader must queue before the second writer, which cannot be observed. So repeat
+    // until it does.
     for round in 1.. {
         lock.lock(Read);
         let (reads, done) = (AtomicBool::new(false), AtomicBool::new(false));
         let (seen, passes) = thread::scope(|scope| {
             scope.spawn(|| lock.pass(Write));
-            lock.shut_the_door();
+            lock.use_up_the_passes();
             scope.spawn(|| {
                 lock.lock(Read);
                 reads.store(true, SeqCst);
@@ -254,20 +255,20 @@ fn each_head_opens_the_door_again() {
     }
 }
 
-/// Who comes after a queue has gone finds nothing of it: neither waiters nor passes.
+/// An arrival after a queue has emptied finds nothing of it: neither waiters nor passes.
 #[test]
-fn the_last_to_leave_takes_the_passes_along() {
+fn an_emptied_queue_forgets_its_passes() {
     let lock = Lock::new();
     for _ in 0..20 {
         lock.lock(Read);
         thread::scope(|scope| {
             let gives_up = scope.spawn(|| lock.lock_within(Write, SOON));
-            lock.shut_the_door_or(|| gives_up.is_finished());
+            lock.use_up_the_passes_or(|| gives_up.is_finished());
             assert!(!gives_up.join().unwrap());
         });
         assert!(!lock.word.run().has_waiters(&lock.queue));
         for _ in 0..2 * MAX_PASSES {
-            assert!(lock.try_lock(Read), "the door is shut, and nobody is there");
+            assert!(lock.try_lock(Read), "refused although nobody waits");
             lock.unlock(Read);
         }
         lock.unlock(Read);
@@ -276,7 +277,7 @@ fn the_last_to_leave_takes_the_passes_along() {
 }
 
 #[test]
-fn a_waiter_in_the_midst_of_the_queue_gives_up() {
+fn a_waiter_in_the_middle_of_the_queue_gives_up() {
     let lock = &Lock::new();
     lock.lock(Read);
     let granted = AtomicU32::new(0);
@@ -286,7 +287,7 @@ fn a_waiter_in_the_midst_of_the_queue_gives_up() {
             granted.fetch_add(1, SeqCst);
             lock.unlock(Write);
         });
-        lock.shut_the_door();
+        lock.use_up_the_passes();
         let gone = [Write, Read].map(|access| scope.spawn(move || !lock.lock_within(access, SOON)));
         scope.spawn(|| {
             lock.lock(Read);
@@ -302,7 +303,7 @@ fn a_waiter_in_the_midst_of_the_queue_gives_up() {
 }
 
 #[test]
-fn many_give_up_while_many_get_in() {
+fn waiters_give_up_while_others_get_in() {
     let lock = Lock::new();
     let inside = AtomicU32::new(0);
     const WRITER: u32 = 1 << 16;
@@ -334,36 +335,36 @@ fn many_give_up_while_many_get_in() {
 }
 
 #[test]
-fn many_words_all_or_none() {
+fn many_words_are_acquired_all_or_none() {
     let words: Vec<_> = (0..10).map(|_| RwWord::new()).collect();
     let queue = WaitQueue::new();
     for busy in 0..10 {
         words[busy].run().lock(Read, &queue);
         assert!(!try_lock_all(runs(&words), Write, &queue));
-        // The words before the busy one were given back, those behind it never taken.
+        // The words before the busy one were released, and those after it were never acquired.
         for (i, word) in words.iter().enumerate() {
             assert_eq!(word.run().try_lock(Write, &queue), i != busy);
         }
         let others = || words.iter().enumerate().filter(|(i, _)| *i != busy);
-        // SAFETY: taken just now, each with `Write`.
+        // SAFETY: acquired just now, each with `Write`.
         unsafe { unlock_all(others().map(|(_, word)| word.run()), Write, &queue) };
-        // Readers take them all, the busy one included.
+        // Readers acquire them all, including the busy one.
         assert!(try_lock_all(runs(&words), Read, &queue));
-        // SAFETY: taken just now.
+        // SAFETY: acquired just now.
         unsafe { unlock_all(runs(&words), Read, &queue) };
-        // SAFETY: taken at the start of the round.
+        // SAFETY: acquired at the start of the round.
         unsafe { words[busy].run().unlock(Read, &queue) };
     }
     lock_all(runs(&words), Write, &queue);
     assert!(words.iter().all(|word| !word.run().try_lock(Read, &queue)));
-    // SAFETY: taken just now.
+    // SAFETY: acquired just now.
     unsafe { unlock_all(runs(&words), Write, &queue) };
-    // No word at all: nothing to wait for.
+    // With no word at all there is nothing to wait for.
     assert!(try_lock_all(runs(&[]), Write, &queue));
 }
 
 #[test]
-fn words_side_by_side_have_queues_of_their_own() {
+fn adjacent_words_have_separate_queues() {
     let words: Vec<_> = (0..64).map(|_| RwWord::new()).collect();
     let queue = WaitQueue::new();
     lock_all(runs(&words), Write, &queue);
@@ -374,14 +375,14 @@ fn words_side_by_side_have_queues_of_their_own() {
                 let queue = &queue;
                 scope.spawn(move || {
                     word.run().lock(Write, queue);
-                    // SAFETY: taken just now.
+                    // SAFETY: acquired just now.
                     unsafe { word.run().unlock(Write, queue) };
                 })
             })
             .collect();
-        // One after the other, backwards: each release wakes the waiter of its own word.
+        // One by one, backwards: each release wakes the waiter of its own word.
         for (word, waiter) in words.iter().zip(waiters).rev() {
-            // SAFETY: taken by `lock_all`.
+            // SAFETY: acquired by `lock_all`.
             unsafe { word.run().unlock(Write, &queue) };
             waiter.join().unwrap();
         }

@@ -1,4 +1,4 @@
-//! Spans, accesses, tokens, and what the errors say.
+//! Spans, accesses, tokens, and error messages.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -32,7 +32,7 @@ fn a_span_is_in_order_and_not_empty() {
 }
 
 #[test]
-fn spans_at_the_end() {
+fn spans_may_end_at_the_last_position() {
     assert_eq!(span(0, u64::MAX), Span::FULL);
     assert_eq!(Span::FULL.len(), u64::MAX);
     assert_eq!(span(u64::MAX - 1, u64::MAX).len(), 1);
@@ -64,8 +64,8 @@ fn only_readers_share() {
 }
 
 #[test]
-fn nothing_is_larger_than_it_looks() {
-    // A hold that is perhaps empty costs no more than its range.
+fn options_and_tokens_are_small() {
+    // An optional span is no larger than a range.
     assert_eq!(size_of::<Option<Span>>(), 16);
     assert_eq!(size_of::<Token>(), size_of::<usize>());
     assert_eq!(Token::new(7).into_word(), 7);
@@ -98,17 +98,17 @@ fn errors_name_the_bounds() {
         past.to_string(),
         "range 5..11 ends past the lock's capacity of 10"
     );
-    // A try says the same, not that something went wrong beneath it.
+    // A try reports the range error itself, instead of wrapping it as a source.
     let tried = TryLockError::from(past);
     assert_eq!(tried.to_string(), past.to_string());
     assert!(tried.source().is_none());
     assert_eq!(
         TryLockError::WouldBlock.to_string(),
-        "the range is held or requested by another"
+        "a conflicting hold or request is in the way"
     );
 }
 
-/// What the feature `deadlock-detection` adds takes no place without it.
+/// The records of the feature `deadlock-detection` take no space without it.
 #[cfg(not(feature = "deadlock-detection"))]
 #[test]
 fn detection_that_is_off_has_no_size() {
@@ -120,7 +120,7 @@ fn detection_that_is_off_has_no_size() {
 }
 
 #[test]
-fn rounded_outwards_within_the_capacity() {
+fn rounding_goes_outwards_within_the_capacity() {
     let span = |range| Span::new(range).unwrap().unwrap();
     for (range, granularity, capacity, expected) in [
         (5..6, 1, 100, 5..6),

@@ -27,7 +27,7 @@ statistics!(
 );
 
 #[test]
-fn a_writer_of_many_slots() {
+fn a_writer_of_many_slots_counts_once() {
     let lock = RwDistributed::with_slots(8);
     drop(lock.write(0..1).unwrap());
     assert_eq!(
@@ -37,9 +37,9 @@ fn a_writer_of_many_slots() {
     );
 }
 
-/// What was counted stays when the way of waiting changes.
+/// The counts survive a change of the parking type.
 #[test]
-fn another_way_of_waiting() {
+fn counts_survive_a_change_of_parking() {
     let lock = RwDistributed::with_slots(2);
     drop(lock.write(0..1).unwrap());
     let lock = lock.with_parking::<spanlock_sync::Spin>();

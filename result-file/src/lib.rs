@@ -7,60 +7,63 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-/// Symbolic links that are followed, one after the other: as many as Linux follows.
-const MOST_LINKS: usize = 40;
+/// The longest chain of symbolic links that is followed; Linux has the same limit.
+const MAX_LINKS: usize = 40;
 
-/// Where a result goes.
+/// The destination of a command's result.
 #[derive(Clone, Debug)]
 pub struct ResultFile {
     path: PathBuf,
 }
 
-/// How a result gets to its place.
+/// How a result is written to its destination.
 #[derive(Debug)]
-enum Way {
-    /// As a file of its own that is renamed to this path, with this mode if a file is replaced.
+enum Method {
+    /// Written to a temporary file that is renamed to this path. The mode is that of the file it
+    /// replaces, if any.
     Rename(PathBuf, Option<u32>),
-    /// By opening what is there.
+    /// Written into the existing file, pipe or device.
     InPlace,
 }
 
 impl ResultFile {
-    /// Looks whether a result can be written to `path`, as far as one can know; changes nothing, and
-    /// opens nothing that is there.
+    /// Checks whether a result can be written to `path`, as far as this can be known in advance.
+    /// Changes nothing and does not open an existing file.
     ///
     /// # Errors
-    /// The system's, or one that says what is there. Neither names the path.
+    /// The error of the operating system, or one that describes what exists at the path. The
+    /// message does not contain the path.
     pub fn check(path: &Path) -> io::Result<Self> {
-        match way(path)? {
-            Way::Rename(place, None) => drop(tempfile::tempfile_in(folder_of(&place))?),
-            Way::Rename(_, Some(_)) | Way::InPlace => access(path, Access::WRITE_OK)?,
+        match method(path)? {
+            Method::Rename(place, None) => drop(tempfile::tempfile_in(folder_of(&place))?),
+            Method::Rename(_, Some(_)) | Method::InPlace => access(path, Access::WRITE_OK)?,
         }
         Ok(ResultFile {
             path: path.to_owned(),
         })
     }
 
-    /// The path, as it was given.
+    /// Returns the path as it was given to [`check`](Self::check).
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes `content`, and nothing else, there. What is there is looked at anew. Blocks on the disk; on a pipe, until
-    /// its reader has come and read.
+    /// Writes `content` to the path, replacing previous content. The path is examined again first.
+    /// Blocks while the disk is written; for a pipe, until a reader has read the content.
     ///
     /// # Errors
-    /// The system's, or one that says what is there. Neither names the path.
+    /// The error of the operating system, or one that describes what exists at the path. The
+    /// message does not contain the path.
     pub fn write(&self, content: &[u8]) -> io::Result<()> {
-        if let Way::Rename(place, mode) = way(&self.path)?
-            && by_renaming(&place, mode, content)?
+        if let Method::Rename(place, mode) = method(&self.path)?
+            && write_by_renaming(&place, mode, content)?
         {
             return Ok(());
         }
-        in_place(&self.path, content)
+        write_in_place(&self.path, content)
     }
 
-    /// Whether `path` leads to the same place, which need not exist.
+    /// Returns whether `path` leads to the same file, which need not exist.
     pub fn is_at(&self, path: &Path) -> bool {
         match (fs::metadata(&self.path), fs::metadata(path)) {
             (Ok(mine), Ok(other)) => (mine.dev(), mine.ino()) == (other.dev(), other.ino()),
@@ -73,13 +76,13 @@ impl ResultFile {
     }
 }
 
-fn way(path: &Path) -> io::Result<Way> {
+fn method(path: &Path) -> io::Result<Method> {
     let found = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
                 return Err(ErrorKind::IsADirectory.into());
             }
-            return Ok(Way::Rename(followed(path)?, None));
+            return Ok(Method::Rename(followed(path)?, None));
         }
         found => found?,
     };
@@ -88,7 +91,7 @@ fn way(path: &Path) -> io::Result<Way> {
         return Err(ErrorKind::IsADirectory.into());
     }
     if kind.is_socket() {
-        let what = "a socket is there, which cannot be opened";
+        let what = "the path is a socket, which cannot be written as a file; choose another path";
         return Err(io::Error::new(ErrorKind::InvalidInput, what));
     }
     if kind.is_file()
@@ -98,20 +101,21 @@ fn way(path: &Path) -> io::Result<Way> {
         && is_same_file(&place, &found)
         && access(&place, Access::WRITE_OK).is_ok()
     {
-        return Ok(Way::Rename(place, Some(found.mode() & 0o7777)));
+        return Ok(Method::Rename(place, Some(found.mode() & 0o7777)));
     }
-    Ok(Way::InPlace)
+    Ok(Method::InPlace)
 }
 
-/// Not so with `/proc/self/fd/1`, if that is a file that has no name any more.
+/// Returns whether `place` still names the file `found`. It does not for `/proc/self/fd/1` if that
+/// file has been deleted.
 fn is_same_file(place: &Path, found: &Metadata) -> bool {
     fs::symlink_metadata(place).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
 }
 
-/// Where `path`, at whose end nothing is, leads to: links followed, and the folder by its full name.
+/// Resolves a `path` whose target does not exist: follows links and canonicalizes the folder.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Ok(target) = fs::read_link(&path) else {
             let name = path.file_name().ok_or(ErrorKind::NotFound)?;
             return Ok(fs::canonicalize(folder_of(&path))?.join(name));
@@ -126,10 +130,11 @@ fn folder_of(path: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// Whether it is there now: not, if the folder refuses. A full disk is an error, and leaves what was there.
-fn by_renaming(place: &Path, mode: Option<u32>, content: &[u8]) -> io::Result<bool> {
+/// Writes a temporary file and renames it. Returns `false` if the folder refuses either step. A
+/// full disk is an error and leaves the previous file unchanged.
+fn write_by_renaming(place: &Path, mode: Option<u32>, content: &[u8]) -> io::Result<bool> {
     let mut named = tempfile::Builder::new();
-    // The umask is taken from it, as from every new file's.
+    // The kernel clears the umask's bits, as for every new file.
     named
         .prefix(".result-")
         .permissions(Permissions::from_mode(0o666));
@@ -144,7 +149,7 @@ fn by_renaming(place: &Path, mode: Option<u32>, content: &[u8]) -> io::Result<bo
     Ok(file.persist(place).is_ok())
 }
 
-fn in_place(path: &Path, content: &[u8]) -> io::Result<()> {
+fn write_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file: File = options.write(true).create(true).truncate(true).open(path)?;
     file.write_all(content)
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_no_place() {
+    fn writing_to_a_folder_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let error = write(&folder.path().join("new/")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IsADirectory);
@@ -184,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_the_mode_that_others_have() {
+    fn a_new_file_has_the_default_mode() {
         let folder = tempfile::tempdir().unwrap();
         let (new, plain) = (folder.path().join("new"), folder.path().join("plain"));
         fs::write(&plain, "").unwrap();
@@ -208,20 +213,20 @@ mod tests {
             (mode(&path), fs::read(&path).unwrap()),
             (0o640, b"result".to_vec())
         );
-        // Who reads the old one reads it to its end.
+        // A reader of the old file still sees its whole content.
         let old = io::read_to_string(&mut before).unwrap();
         assert_eq!(old, "a longer text than the result");
         assert_eq!(names(folder.path()), ["old"]);
     }
 
     #[test]
-    fn links_are_followed_and_stay() {
+    fn links_are_followed_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("below")).unwrap();
         symlink("below/second", at("first")).unwrap();
         symlink("target", at("below/second")).unwrap();
-        // First to where nothing is, then to a file.
+        // First the target does not exist, then it does.
         for _ in 0..2 {
             write(&at("first")).unwrap();
             assert!(at("first").is_symlink() && at("below/second").is_symlink());
@@ -239,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_of_a_file_keep_its_content() {
+    fn all_hard_links_of_a_file_see_the_result() {
         let folder = tempfile::tempdir().unwrap();
         let (path, other) = (folder.path().join("file"), folder.path().join("other"));
         fs::write(&path, "a longer text than the result").unwrap();
@@ -250,13 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_replaced() {
+    fn pipes_and_devices_are_written_and_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
-        // Nobody reads: to open the pipe would wait for ever.
+        // The pipe has no reader, so opening it here would block for ever.
         let file = ResultFile::check(&pipe).unwrap();
         let read = std::thread::scope(|scope| {
             let reader = scope.spawn(|| fs::read(&pipe).unwrap());
@@ -279,9 +284,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_may_not_be_written_is_an_error() {
+    fn an_unwritable_file_is_an_error() {
         if rustix::process::geteuid().is_root() {
-            return; // Who may write everything; `benches/tests/cli.rs` looks as somebody else.
+            return; // Root may write every file; `benches/tests/cli.rs` tests as another user.
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

@@ -110,7 +110,8 @@ impl<P: Park> Gate<P> {
             && !injected_bug!(
                 "gate-look-skipped",
                 "a small request that has taken its words does not check the gate",
-                killed_by = "srl-gate/exclusion, srl-gate/exclusion-read-write, srl-gate/exclusion-write-read, reclamation"
+                killed_by = "srl-gate/exclusion, srl-gate/exclusion-read-write, \
+                    srl-gate/exclusion-write-read, reclamation"
             )
     }
 

@@ -177,7 +177,7 @@ unsafe impl Word for PackedWord {
     }
 
     #[inline]
-    unsafe fn give_back(&self, first: u32, end: u32, access: Access) -> bool {
+    unsafe fn release(&self, first: u32, end: u32, access: Access) -> bool {
         if access == Access::Write && end - first == LANES {
             // Release [B→A]: what the writer did is seen by whoever takes a lane next. A store: K-I3.
             self.0.store(0, Release);
@@ -209,13 +209,13 @@ unsafe impl Word for PackedWord {
         }
     }
 
-    unsafe fn weaken(&self, first: u32, end: u32, from: Access, to: Access) {
+    unsafe fn downgrade(&self, first: u32, end: u32, from: Access, to: Access) {
         let less = held(from) - held(to);
         // Release [B→A], [C→A]: what was done under the hold is seen by whom this lets in.
         self.0.fetch_sub(lanes(first, end) * less, Release);
     }
 
-    unsafe fn strengthen(&self, first: u32, end: u32, from: Access) -> bool {
+    unsafe fn try_upgrade(&self, first: u32, end: u32, from: Access) -> bool {
         let mine = lanes(first, end);
         // Relaxed: a first guess; the compare-exchange decides.
         let mut word = self.0.load(Relaxed);

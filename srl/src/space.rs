@@ -80,7 +80,7 @@ impl<'a, W: Word> Piece<'a, W> {
         let mut any = false;
         self.each_run(|run| {
             // SAFETY: the caller's promise, run by run.
-            any |= unsafe { run.give_back(access) };
+            any |= unsafe { run.release_no_wake(access) };
             true
         });
         any.then_some(wakes)
@@ -89,10 +89,10 @@ impl<'a, W: Word> Piece<'a, W> {
     /// Turns holds of all of them into ones that exclude less. Whom to wake. Ordering: Release.
     ///
     /// # Safety
-    /// As [`Word::weaken`], for each of them.
+    /// As [`Word::downgrade`], for each of them.
     pub(crate) unsafe fn weaken(self, from: Access, to: Access) -> Wakes<W> {
         // SAFETY: the caller's promise, run by run.
-        self.runs().for_each(|run| unsafe { run.weaken(from, to) });
+        self.runs().for_each(|run| unsafe { run.downgrade_no_wake(from, to) });
         self.wakes()
     }
 

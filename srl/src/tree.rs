@@ -29,7 +29,7 @@
 //!
 //! # Giving memory back
 //! Who takes words away must be sure that nobody holds one, nobody is about to take one, and nobody looks at them. A wide request makes sure of
-//! the first two ([`crate::gate`]), and sections of the third ([`spanlock_sync::section`]). So the node whose children are to go is treated as a wide
+//! the first two ([`crate::gate`]), and sections of the third ([`spanlock_sync::rcu`]). So the node whose children are to go is treated as a wide
 //! request of its whole span would do, save that it tries and never waits for a hold:
 //!
 //! 1. closes the gate, and takes an entry for the span, exclusively: if that is not to be had at once, the node keeps what it has;
@@ -51,7 +51,7 @@
 //! - **N-I3** A node that holds are in stays. A hold has passed the gate: if it did before the gate was closed, the scan sees its word taken (G-I2); if
 //!   later, it was stopped, or came after the gate was opened and found no node that was unlinked. (A small request that has an entry of its own does not ask
 //!   the gate; then the shrinking has none for its span.) The nodes above it have a slot that is not null, so they stay too.
-//! - **N-I4** A node found in a section stays until that section ends: unlinked nodes are freed after all sections that began before (E-I2), and whoever
+//! - **N-I4** A node found in a section stays until that section ends: unlinked nodes are freed after all sections that began before (RCU-I2), and whoever
 //!   begins later does not find them: not even below each other, as children are unlinked from a node or freed with it.
 //! - **N-I5** When the sections have ended nobody holds a word of an unlinked node: who took one was stopped, and gave it back within its section (G-I6), by
 //!   the address, since the way down may lead elsewhere by then.
@@ -69,7 +69,7 @@
 //! | N | the compare-exchange that links a node | Release | O | `srl-tree/exclusion`, `growth` |
 //! | O | the load of a slot; the compare-exchange that fails | Acquire | N | `srl-tree/exclusion`, `growth` |
 //!
-//! The store that unlinks a node is Relaxed: the gate orders it (L and M). F to I: [`spanlock_sync::section`]; J to M: [`crate::gate`].
+//! The store that unlinks a node is Relaxed: the gate orders it (L and M). F to I: [`spanlock_sync::rcu`]; J to M: [`crate::gate`].
 //!
 //! # Not promised
 //! Wide holds keep the nodes of their whole span, and those that overlap it, whether there are words in use or not.
@@ -87,7 +87,7 @@ use core::marker::PhantomData;
 use spanlock_range_lock::RwWord;
 use spanlock_range_lock::words::Word;
 use spanlock_sync::atomic::{AtomicUsize, Ordering::*, Zeroed, zeroed_slice};
-use spanlock_sync::section::{Section, Sections};
+use spanlock_sync::rcu::{Rcu, ReadGuard};
 use spanlock_sync::{DefaultPark, Mutex, Park};
 
 use crate::lock::Srl;
@@ -136,7 +136,7 @@ pub struct Tree<W: Word> {
     root: Box<[Slot]>,
     levels: Levels,
     segments: Segments,
-    sections: Sections,
+    rcu: Rcu,
     /// Of all nodes but the root.
     bytes: AtomicUsize,
     /// Held by who shrinks.
@@ -193,7 +193,7 @@ impl<W: Word> Tree<W> {
             root,
             levels,
             segments,
-            sections: Sections::new(),
+            rcu: Rcu::new(),
             bytes: AtomicUsize::new(0),
             shrinking: Mutex::new(()),
             words: PhantomData,
@@ -273,7 +273,7 @@ impl<W: Word> Tree<W> {
     /// for, which is `end` at most.
     fn leaf_slots<'s>(
         &'s self,
-        _section: &'s Section<'_>,
+        _section: &'s ReadGuard<'_>,
         segment: u64,
         end: u64,
     ) -> Result<&'s [Slot], u64> {
@@ -293,7 +293,7 @@ impl<W: Word> Tree<W> {
 
     /// As [`leaf`](Self::leaf), for the leaf of this number.
     #[inline(never)]
-    fn leaf_to_remember(&self, section: &Section<'_>, number: u64, segment: u64) -> *mut Node {
+    fn leaf_to_remember(&self, section: &ReadGuard<'_>, number: u64, segment: u64) -> *mut Node {
         let leaf = self.leaf(segment);
         if let Some(leaf) = core::ptr::NonNull::new(leaf.cast()) {
             section.remember(number, leaf);
@@ -317,7 +317,7 @@ impl<W: Word> Tree<W> {
 // SAFETY: N-I2: one word a segment. N-I4: it stays while the section lasts in which it was found, and N-I3: while it is held.
 unsafe impl<W: Word> Space for Tree<W> {
     type Word = W;
-    type Section<'a> = Section<'a>;
+    type Section<'a> = ReadGuard<'a>;
 
     #[inline]
     fn segments(&self) -> Segments {
@@ -325,23 +325,28 @@ unsafe impl<W: Word> Space for Tree<W> {
     }
 
     #[inline]
-    fn enter(&self) -> Section<'_> {
-        self.sections.enter()
+    fn enter(&self) -> ReadGuard<'_> {
+        self.rcu.enter()
     }
 
     #[inline]
-    fn word<'s>(&'s self, section: &'s Section<'_>, segment: u64) -> &'s W {
+    fn word<'s>(&'s self, section: &'s ReadGuard<'_>, segment: u64) -> &'s W {
         let number = segment >> self.levels.leaf_bits;
         let leaf = match section.recall(number) {
             Some(leaf) => leaf.as_ptr().cast(),
             None => self.leaf_to_remember(section, number, segment),
         };
-        // SAFETY: the leaf is found in a section that outlasts `'s` (N-I4), or as good as (E-I3).
+        // SAFETY: the leaf is found in a section that outlasts `'s` (N-I4), or as good as (RCU-I3).
         unsafe { &*self.word_in(leaf, segment) }
     }
 
     #[inline]
-    fn find_or_make<'s>(&'s self, _section: &'s Section<'_>, first: u64, end: u64) -> Piece<'s, W> {
+    fn find_or_make<'s>(
+        &'s self,
+        _section: &'s ReadGuard<'_>,
+        first: u64,
+        end: u64,
+    ) -> Piece<'s, W> {
         // SAFETY: the leaf is found in a section that outlasts `'s` (N-I4).
         unsafe { self.piece_of(self.leaf(first), first, end) }
     }
@@ -349,7 +354,7 @@ unsafe impl<W: Word> Space for Tree<W> {
     #[inline]
     fn find<'s>(
         &'s self,
-        _section: &'s Section<'_>,
+        _section: &'s ReadGuard<'_>,
         first: u64,
         end: u64,
     ) -> Result<Piece<'s, W>, u64> {
@@ -374,7 +379,7 @@ unsafe impl<W: Word> Space for Tree<W> {
 
     fn first_taken<'s>(
         &'s self,
-        section: &'s Section<'_>,
+        section: &'s ReadGuard<'_>,
         first: u64,
         end: u64,
         is_free: impl Fn(Piece<'s, W>) -> bool,

@@ -1,10 +1,10 @@
-//! The powers of the segment locks, by the suite of the `spanlock-range-lock` crate.
+//! The capabilities of the segment locks, by the suite of the `spanlock-range-lock` crate.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
-#[path = "../../range-lock/tests/powers/mod.rs"]
+#[path = "../../range-lock/tests/capabilities/mod.rs"]
 #[macro_use]
-mod powers;
+mod capabilities;
 
 use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree};
 
@@ -27,10 +27,10 @@ fn tree() -> SrlTree {
     SrlTree::with_shape(1 << 16, &Shape::new(1, &[1; 16]).unwrap()).unwrap()
 }
 
-powers!(srl_tree: tree; deadlines futures parts batches append owned);
-powers!(srl_array: array; deadlines futures parts batches append owned);
-powers!(srl_packed: packed; deadlines futures parts batches append owned);
-powers!(srl_gate: gate; deadlines futures parts batches append owned);
+capabilities!(srl_tree: tree; deadlines futures parts batches append owned);
+capabilities!(srl_array: array; deadlines futures parts batches append owned);
+capabilities!(srl_packed: packed; deadlines futures parts batches append owned);
+capabilities!(srl_gate: gate; deadlines futures parts batches append owned);
 
 macro_rules! holds {
     ($($name:ident)*) => {
@@ -38,11 +38,11 @@ macro_rules! holds {
             use super::*;
             $(#[test]
             fn $name() {
-                powers::downgrade(&super::$name());
-                powers::downgrade_wakes(&super::$name());
-                powers::try_upgrade(&super::$name());
-                powers::nobody_writes_between(&super::$name());
-                powers::shrink_and_split(&super::$name());
+                capabilities::downgrade(&super::$name());
+                capabilities::downgrade_wakes(&super::$name());
+                capabilities::try_upgrade(&super::$name());
+                capabilities::nobody_writes_between(&super::$name());
+                capabilities::shrink_and_split(&super::$name());
             })*
         }
     };

@@ -1,14 +1,17 @@
-//! Ways of waiting: what locks take as a type parameter.
+//! Ways of waiting, which locks take as a type parameter.
 
+use alloc::sync::Arc;
+use alloc::task::Wake;
 use core::task::Waker;
 
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-pub use self::spin::Spin;
+use crate::atomic::{AtomicBool, Ordering::*};
+use crate::hint;
 
-/// A way of waiting: a place where the calling thread sleeps until a waker wakes it. Locks take it as a type
-/// parameter, [`DefaultPark`] unless said otherwise.
+/// A way of waiting: a place where the calling thread sleeps until a waker wakes it. Locks take it
+/// as a type parameter, which is [`DefaultPark`] by default.
 ///
-/// Where there is no std, implement it by what the kernel or runtime has: a task that is descheduled, `wfe`, `hlt`.
+/// Without std, implement it by what the kernel or runtime has: a task that is descheduled, `wfe`,
+/// `hlt`.
 ///
 /// ```
 /// use std::cell::OnceCell;
@@ -60,80 +63,77 @@ pub use self::spin::Spin;
 pub trait Park: Sized + 'static {
     /// Calls `f` with the calling thread's place.
     ///
-    /// It may hold a wake from an earlier use: the first sleep can end at once, as any sleep can.
+    /// The place may hold a wake from an earlier use: the first sleep may end at once, as any sleep
+    /// may.
     fn with<R>(f: impl FnOnce(&Self) -> R) -> R;
 
-    /// Wakes the thread that sleeps here, or that will: a wake that comes before the sleep is kept (once).
+    /// Returns the waker of the thread that sleeps here. One wake that comes before the sleep is
+    /// kept.
     fn waker(&self) -> &Waker;
 
-    /// Sleeps until woken. May end without a wake: look again.
+    /// Sleeps until woken. May end spuriously: recheck the condition.
     fn park(&self);
 
-    /// Takes a wake that has come, and never sleeps: whether there was one. What spins calls this.
+    /// Consumes a wake if one has come, and returns whether it did. Never sleeps; spinning code
+    /// calls it.
     fn try_park(&self) -> bool;
 }
 
-/// How threads wait unless said otherwise: they sleep in a [`Parker`](crate::Parker).
+/// How threads wait by default: they sleep in a [`Parker`](crate::Parker).
 #[cfg(feature = "std")]
 pub type DefaultPark = crate::Parker;
-/// How threads wait unless said otherwise: they [`Spin`], for there is no std.
+/// How threads wait by default: they [`Spin`], because there is no std.
 #[cfg(not(feature = "std"))]
 pub type DefaultPark = Spin;
 
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-mod spin {
-    use alloc::sync::Arc;
-    use alloc::task::Wake;
-    use core::task::Waker;
+/// Waits without sleeping: checks a flag until it is up, with [`pause`](crate::hint::pause)
+/// between.
+///
+/// It needs nothing of a system, so it is the [`DefaultPark`] without std. It burns the core,
+/// perhaps the very one that the holder needs; on a single core without preemption it waits for
+/// ever. A kernel uses a [`Park`] of its own instead. Each wait allocates the flag, since a
+/// [`Waker`] may outlive it.
+#[derive(Debug)]
+pub struct Spin {
+    woken: Arc<Flag>,
+    waker: Waker,
+}
 
-    use crate::Park;
-    use crate::atomic::{AtomicBool, Ordering::*};
+#[derive(Debug)]
+struct Flag(AtomicBool);
 
-    /// Waits without sleeping: looks at a flag, with [`core::hint::spin_loop`] between, until it is up.
-    ///
-    /// The way of waiting that needs nothing of a system, hence [`DefaultPark`](crate::DefaultPark) where there is no std. It burns the
-    /// core, perhaps the very one that the holder needs, and on a single core without preemption it waits for ever: so a kernel
-    /// puts a [`Park`] of its own in its place. Each wait allocates the flag, since a [`Waker`] may outlive it.
-    #[derive(Debug)]
-    pub struct Spin {
-        woken: Arc<Flag>,
-        waker: Waker,
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
     }
 
-    #[derive(Debug, Default)]
-    struct Flag(AtomicBool);
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Release: the woken thread sees what was done before; pairs with the Acquire in
+        // `try_park`.
+        self.0.store(true, Release);
+    }
+}
 
-    impl Wake for Flag {
-        fn wake(self: Arc<Self>) {
-            self.wake_by_ref();
-        }
+impl Park for Spin {
+    fn with<R>(f: impl FnOnce(&Spin) -> R) -> R {
+        let woken = Arc::new(Flag(AtomicBool::new(false)));
+        let waker = woken.clone().into();
+        f(&Spin { woken, waker })
+    }
 
-        fn wake_by_ref(self: &Arc<Self>) {
-            // Release: what was done before the wake is seen by who was woken; pairs with the Acquire in `try_park`.
-            self.0.store(true, Release);
+    fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    fn park(&self) {
+        while !self.try_park() {
+            hint::pause();
         }
     }
 
-    impl Park for Spin {
-        fn with<R>(f: impl FnOnce(&Spin) -> R) -> R {
-            let woken = Arc::new(Flag::default());
-            let waker = woken.clone().into();
-            f(&Spin { woken, waker })
-        }
-
-        fn waker(&self) -> &Waker {
-            &self.waker
-        }
-
-        fn park(&self) {
-            while !self.try_park() {
-                core::hint::spin_loop();
-            }
-        }
-
-        fn try_park(&self) -> bool {
-            // Relaxed: a look before the line is asked for exclusively. Acquire: pairs with the Release in `wake_by_ref`.
-            self.woken.0.load(Relaxed) && self.woken.0.swap(false, Acquire)
-        }
+    fn try_park(&self) -> bool {
+        // Relaxed: a check before the cache line is requested exclusively. Acquire: pairs with the
+        // Release in `wake_by_ref`.
+        self.woken.0.load(Relaxed) && self.woken.0.swap(false, Acquire)
     }
 }

@@ -1,16 +1,19 @@
-//! What has happened to a lock, counted: with the feature `statistics`; without it nothing of this has a size or does anything.
+//! Counters of what has happened to a lock, with the feature `statistics`. Without it they have no
+//! size and no code.
 
 #[cfg(feature = "statistics")]
 pub use on::Statistics;
 
 /// Counters of a lock. Without the feature `statistics` they have no size.
 ///
-/// With it they take four cache lines, two for the acquisitions and two for the rest, so that they disturb neither the lock's own
-/// words nor each other. Counting an acquisition is a read-modify-write on a line that all threads share: some nanoseconds
-/// more for a lock that is taken by one thread at a time, and a meeting place for threads that had none (readers of
-/// different slots, writers of different segments). For finding out, not for production on many cores.
+/// With it they take four cache lines, two for the acquisitions and two for the rest, so that they
+/// share no line with each other or with the lock's own words. Counting an acquisition is a
+/// read-modify-write on a line that all threads share. For a lock that one thread at a time
+/// acquires it costs some nanoseconds. Threads that shared no line before (readers of different
+/// slots, writers of different segments) contend for this one. So it is for measurements, not for
+/// production on many cores.
 ///
-/// They are the processor's own atomics in every world, and no step of a checker's.
+/// They are the processor's own atomics in every world, and no step of a checker.
 #[derive(Debug, Default)]
 pub struct Counters {
     #[cfg(feature = "statistics")]
@@ -19,23 +22,23 @@ pub struct Counters {
 
 #[cfg(feature = "statistics")]
 impl Counters {
-    /// `holds` holds were granted.
+    /// Counts `holds` granted holds.
     #[inline]
     pub fn acquisitions(&self, holds: usize) {
         self.counts.acquisitions(holds);
     }
 
-    /// A request began to wait.
+    /// Counts a request that began to wait.
     pub fn waits(&self) {
         self.counts.waits();
     }
 
-    /// An arrival passed one who waits.
+    /// Counts an arrival that passed a waiter.
     pub fn overtakes(&self) {
         self.counts.overtakes();
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn snapshot(&self) -> Statistics {
         self.counts.snapshot()
     }
@@ -43,15 +46,15 @@ impl Counters {
 
 #[cfg(not(feature = "statistics"))]
 impl Counters {
-    /// Nothing is counted.
+    /// Counts nothing.
     #[inline(always)]
     pub fn acquisitions(&self, _holds: usize) {}
 
-    /// Nothing is counted.
+    /// Counts nothing.
     #[inline(always)]
     pub fn waits(&self) {}
 
-    /// Nothing is counted.
+    /// Counts nothing.
     #[inline(always)]
     pub fn overtakes(&self) {}
 }
@@ -64,23 +67,23 @@ mod on {
 
     /// What has happened to a lock since it was made.
     ///
-    /// A snapshot: the numbers are read one after the other while others go on, so they need not be of one moment. Each counter wraps
-    /// at 2⁶⁴.
+    /// A snapshot: the numbers are read one after the other, so they need not be of one moment.
+    /// Each counter wraps at 2⁶⁴.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Statistics {
-        /// Holds granted: by blocking calls, tries, deadlines and futures, and each span of a batch. What becomes of a hold (upgraded,
-        /// downgraded, cut) is the same hold.
+        /// Granted holds: by blocking calls, tries, deadlines and futures, and each span of a
+        /// batch. A hold that is upgraded, downgraded or split stays the same hold.
         pub acquisitions: u64,
-        /// How often a request began to wait: it found the range in the hands of others, spun in vain, and joined a queue. A
-        /// request of several words or segments may do so at each.
+        /// How often a request began to wait: it found the range held, spun in vain, and joined a
+        /// queue. A request of several words or segments may do so at each.
         pub waits: u64,
-        /// How often one who waited was passed by a later arrival.
+        /// How often a later arrival passed a waiter.
         pub overtakes: u64,
     }
 
     impl AddAssign for Statistics {
-        /// As if both were of one lock: for the sum over the locks of many files.
+        /// Adds the counts of another lock, for the sum over the locks of many files.
         fn add_assign(&mut self, other: Self) {
             self.acquisitions = self.acquisitions.wrapping_add(other.acquisitions);
             self.waits = self.waits.wrapping_add(other.waits);
@@ -110,14 +113,14 @@ mod on {
     #[derive(Debug, Default)]
     pub(super) struct Counts {
         acquisitions: Apart<AtomicU64>,
-        /// Waits and overtakes: who waits, or passes, has lost more time than a shared line costs.
+        /// Waits and overtakes: a thread that waits has lost more time than a shared line costs.
         others: Apart<[AtomicU64; 2]>,
     }
 
     const WAITS: usize = 0;
     const OVERTAKES: usize = 1;
 
-    // Relaxed, all: counts that order nothing.
+    // Relaxed, all: the counts order nothing.
     impl Counts {
         #[inline]
         pub(super) fn acquisitions(&self, holds: usize) {

@@ -1,45 +1,61 @@
-//! Waiting for a word: first-come-first-served queues in a table outside of the words.
+//! Waiting for a word: first-come, first-served queues in a table outside the words.
 //!
 //! # The problem
-//! A lock word has 32 or 64 bits and no room for a queue, and there may be millions of them. So waiters
-//! stand in a table outside, keyed by the lock and the word's address: like a futex, with four differences.
-//! The order of the queue is the caller's to use: only who is *in front*, with nobody before it who would exclude it, competes for the word;
-//! all others sleep. A waiter is a [`Waker`]: a thread's ([`Park`](crate::Park)) or a future's. A word may hold the states of several
-//! things, its *lanes*, each with a queue of its own. And who changes a word learns whether
-//! anybody waits from a counter outside the word too: so the word has no bit to spare for it, and the change may be a plain store.
+//! A lock word has 32 or 64 bits and no room for a queue, and there may be millions of words. So
+//! waiters queue in a table outside, keyed by the lock and the word's address, like those of a
+//! futex. There are four differences:
+//!
+//! - The caller uses the order of the queue. Only a waiter **at the head** competes for the word:
+//!   one that no waiter before it would exclude. All others sleep.
+//! - A waiter is a [`Waker`]: a thread's ([`Park`](crate::Park)) or a future's.
+//! - A word may hold the states of several things, its *lanes*. Each lane has a queue of its own.
+//! - A thread that changes a word learns from a counter outside the word whether there are waiters.
+//!   So the word needs no bit for that, and the change may be a plain store.
 //!
 //! # Protocol
 //!
-//! | | waiter | | whoever changes the word |
+//! | | waiter | | thread that changes the word |
 //! |---|---|---|---|
-//! | 1 | [`join`](WaitQueue::join): stands in the queue, which is occupied now | 1 | changes the word |
-//! | 2 | (in `join`) [`heavy`](crate::barrier::heavy) barrier | 2 | (in `is_occupied`) [light](crate::barrier::light) barrier |
-//! | 3 | looks at the word; sleeps if it must wait | 3 | looks whether the queue is [occupied](WaitQueue::is_occupied); wakes its head if it is |
+//! | 1 | [`join`]: enters the queue, which is occupied now | 1 | changes the word |
+//! | 2 | (in `join`) [`heavy`] barrier | 2 | (in [`is_occupied`]) [`light`] barrier |
+//! | 3 | checks the word; sleeps if it must wait | 3 | if the queue is occupied, wakes its head |
 //!
-//! An arrival that finds the queue occupied may still [go past](WaitQueue::pass) those who wait and would exclude it, a limited number of times for each.
+//! [`join`]: WaitQueue::join
+//! [`is_occupied`]: WaitQueue::is_occupied
+//! [`heavy`]: crate::barrier::heavy
+//! [`light`]: crate::barrier::light
+//!
+//! An arrival that finds the queue occupied may still [pass](WaitQueue::pass) the waiters that it
+//! conflicts with, a limited number of times for each.
 //!
 //! # Invariants
-//! - **Q-I1** The queues of a word are occupied while anybody stands in one of them. (They may be while nobody does: words share counters.)
-//! - **Q-I2** No wake is lost. Both sides store, pass a barrier, and load what the other stored: so either the waiter's look
-//!   sees the change, or the changer sees the queue occupied and [wakes](WaitQueue::wake) who is in front, whose [`Park`](crate::Park)
-//!   keeps the wake until it sleeps. Of those in front with the same [`Class`] it wakes the first, who wakes the next when it
-//!   [leaves](WaitQueue::leave).
-//! - **Q-I3** Who is in front stays in front until it leaves.
-//! - **Q-I4** A waiter is passed at most as often as those who pass allow, by arrivals that it would exclude and that find the queue occupied: they count under the
-//!   table's lock, at the first waiter that would exclude them. Who does not find it occupied came before. Arrivals that nobody who waits would exclude pass freely.
-//! - **Q-I5** Nobody's code runs under the table's lock: wakers are kept behind a count of their own, and woken, cloned and dropped outside.
+//! - **Q-I1** The queues of a word are occupied while a waiter is in one of them. (They may be
+//!   without one: words share counters.)
+//! - **Q-I2** No wake is lost. Both sides store, pass a barrier, and load what the other stored. So
+//!   either the waiter's check sees the change, or the changing thread sees the queue occupied and
+//!   [wakes](WaitQueue::wake) its head, whose [`Park`](crate::Park) keeps the wake until it sleeps.
+//!   Of the waiters at the head with the same [`Class`] it wakes the first, which wakes the next
+//!   when it [leaves](WaitQueue::leave).
+//! - **Q-I3** A waiter at the head stays there until it leaves.
+//! - **Q-I4** A waiter is passed at most as often as the passing arrivals allow, counting arrivals
+//!   that conflict with it and find the queue occupied. They count under the table's lock, at the
+//!   first waiter that they conflict with. An arrival that does not find the queue occupied came
+//!   before the waiter. Arrivals that conflict with no waiter pass freely.
+//! - **Q-I5** No foreign code runs under the table's lock: wakers are kept behind a reference count
+//!   of ours, and are woken, cloned and dropped outside.
 //!
 //! # Orderings
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | D | between a change and the look at the counter | light barrier | E | `wait-and-wake`, `wakeup` |
-//! | E | in `join`, between the counter and the first look | heavy barrier | D | `wait-and-wake`, `wakeup` |
+//! | D | between a change and the load | light barrier | E | `wait-and-wake`, `wakeup` |
+//! | E | in `join`, before the first check | heavy barrier | D | `wait-and-wake`, `wakeup` |
 //!
-//! # Not promised
-//! A wake may be spurious, and addresses may be reused: a late wake for a freed lock can reach a waiter of
-//! a new one at the same address. Waiters look again after each sleep. A place that was forgotten keeps its entry, and holds up who comes behind it, until the
-//! owner of the word [evicts](WaitQueue::evict) it.
+//! # Not guaranteed
+//! A wake may be spurious, and addresses may be reused: a late wake for a freed lock can reach a
+//! waiter of a new lock at the same address. Waiters recheck after each sleep. A place that was
+//! forgotten keeps its entry, and blocks the waiters behind it, until the owner of the word
+//! [evicts](WaitQueue::evict) it.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -51,29 +67,26 @@ use alloc::vec::Vec;
 
 use crate::atomic::Ordering::Relaxed;
 use crate::barrier::{self, Flag};
+use crate::unwind::for_each_surely;
+use crate::world::wait as world;
+pub use crate::world::wait::is_wake_left_out;
 use crate::{Counters, DefaultPark, MutexGuard};
 
-use bucket::{Bucket, Entry, Line, NOBODY};
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
-use checked as world;
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-use shipped as world;
+use bucket::{Bucket, Entry, NOBODY, Queue};
 
-mod bucket;
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
-mod checked;
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-mod shipped;
+pub(crate) mod bucket;
 
-/// Where the waiters of a lock stand: a handle to the process's one table, or, under a checker, a table of
-/// its own. `P` is how threads sleep. Eight bytes; with the feature `statistics` it has counters too.
+/// Where the waiters of a lock queue. As shipped, a handle to the process's one table; under a
+/// checker, a table of its own. `P` is how threads sleep.
+///
+/// Takes eight bytes, and with the feature `statistics` also counters.
 pub struct WaitQueue<P = DefaultPark> {
     handle: Handle,
     counters: Counters,
     parking: PhantomData<fn() -> P>,
 }
 
-/// What is waited for: a lane of the word at an address.
+/// What a waiter waits for: a lane of the word at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
     /// The word's address.
@@ -82,100 +95,86 @@ pub struct Spot {
     pub lane: u32,
 }
 
-/// Whom a waiter would exclude, once it has what it waits for.
+/// Which holders a waiter would exclude, once it has acquired the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Exclusive ones only.
     Shared,
-    /// Exclusive ones and other upgradable ones.
+    /// Exclusive and other upgradable ones.
     Upgradable,
-    /// Everybody.
+    /// All others.
     Exclusive,
 }
 
-/// Whom to wake: a [`Waker`] that was cloned already, so that a queue never has to.
+/// A [`Waker`] that has been cloned already, so that a queue never has to.
 #[derive(Clone, Debug)]
 pub struct Listener(Arc<Waker>);
 
 impl Listener {
-    /// Clones the waker, which is its author's code.
+    /// Clones the waker, which runs foreign code.
     pub fn new(waker: &Waker) -> Self {
         Listener(Arc::new(waker.clone()))
     }
 
-    /// Whether it is this one that is woken.
+    /// Returns whether this listener wakes the same task as `waker`.
     pub fn is(&self, waker: &Waker) -> bool {
         self.0.will_wake(waker)
     }
 }
 
-/// A place in the queue of a [`Spot`]. Whoever drops it without [leaving](WaitQueue::leave) blocks all behind whom it would exclude.
+/// A waiter's place in the queue of a [`Spot`]. If it is dropped without
+/// [leaving](WaitQueue::leave), it blocks all waiters behind it that it would exclude.
 #[derive(Debug)]
 #[must_use = "a waiter that never leaves blocks those behind it"]
 pub struct Place {
     spot: Spot,
     id: u64,
-    /// Known to be in front: once true it stays true (Q-I3), as long as nobody is evicted.
-    front: bool,
+    /// Known to be at the head. Stays true (Q-I3) as long as no waiter is evicted.
+    at_head: bool,
     evictions: usize,
     /// Which listener the entry has.
     listener: *const Waker,
 }
 
-// SAFETY: the pointer is compared, and leads nowhere.
+// SAFETY: the pointer is only compared, never dereferenced.
 unsafe impl Send for Place {}
 // SAFETY: as above.
 unsafe impl Sync for Place {}
 
 impl Place {
-    /// What it waits for.
+    /// Returns what the waiter waits for.
     #[inline]
     pub fn spot(&self) -> Spot {
         self.spot
     }
 }
 
-/// Those who are to be woken now, outside of all locks and sections: it is their authors' code that runs then.
+/// A **waker list**: the wakers to call once all locks are released, because they run foreign code.
 #[derive(Debug, Default)]
-#[must_use = "who is not woken sleeps for ever"]
-pub struct Calls([Option<Arc<Waker>>; 2]);
+#[must_use = "a waiter that is not woken sleeps for ever"]
+pub struct Wakers(pub(crate) [Option<Arc<Waker>>; 2]);
 
-impl Calls {
-    /// Whether there is nobody to wake.
+impl Wakers {
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }
 
-    /// Wakes them: the second even if the first one's waker panics.
+    /// Calls the wakers: the second one even if the first one panics.
     pub fn wake(self) {
-        let [first, second] = self.0;
-        let second = Second(second);
-        if let Some(waker) = first {
-            waker.wake_by_ref();
-        }
-        drop(second);
-    }
-}
-
-struct Second(Option<Arc<Waker>>);
-
-impl Drop for Second {
-    fn drop(&mut self) {
-        if let Some(waker) = &self.0 {
-            waker.wake_by_ref();
-        }
+        for_each_surely(self.0.into_iter().flatten(), |waker| waker.wake_by_ref());
     }
 }
 
 impl WaitQueue {
-    /// A queue that nobody stands in, of threads that wait as they do by [default](DefaultPark).
+    /// Returns an empty queue, for threads that wait in the [default](DefaultPark) way.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
 impl<P> Default for WaitQueue<P> {
-    /// A queue that nobody stands in.
+    /// Returns an empty queue.
     fn default() -> Self {
         WaitQueue {
             handle: Handle::default(),
@@ -186,7 +185,7 @@ impl<P> Default for WaitQueue<P> {
 }
 
 impl<P> WaitQueue<P> {
-    /// The same queue, of threads that wait by `Q`.
+    /// Returns the same queue, for threads that wait by `Q`.
     pub fn with_parking<Q>(self) -> WaitQueue<Q> {
         WaitQueue {
             handle: self.handle,
@@ -195,22 +194,25 @@ impl<P> WaitQueue<P> {
         }
     }
 
-    /// What has happened here, with the feature `statistics`: the queue counts waits and overtakes, and whoever takes words the acquisitions.
+    /// Returns the counters of the feature `statistics`. The queue counts waits and overtakes; the
+    /// lock counts acquisitions.
     #[inline]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Whether somebody may wait for a lane of the word at this address.
+    /// Returns whether a waiter may wait for a lane of the word at this address.
     ///
-    /// After a change, "no" means that whoever waits for the word sees the change. "Yes" can be somebody at another word.
+    /// After a change, false means that every waiter of the word sees the change. True may be due
+    /// to a waiter of another word.
     #[inline]
     #[track_caller]
     pub fn is_occupied(&self, word: usize) -> bool {
         self.is_any_occupied() && self.is_this_occupied(word)
     }
 
-    /// After a change: a light barrier (D), then whether somebody may wait at any word of this handle.
+    /// Passes a light barrier (D), then returns whether a waiter may wait for any word of this
+    /// handle. To be called after a change.
     #[inline]
     #[track_caller]
     pub fn is_any_occupied(&self) -> bool {
@@ -218,36 +220,40 @@ impl<P> WaitQueue<P> {
         self.handle.waiters.is_raised(Relaxed)
     }
 
-    /// Before a word is taken: whether somebody may wait at any word of this handle. Who is not told so came before.
+    /// Returns whether a waiter may wait for any word of this handle. To be called before a word is
+    /// acquired: an arrival that reads false came before the waiter.
     #[inline]
     pub fn may_be_occupied(&self) -> bool {
         self.handle.waiters.may_be_raised()
     }
 
-    /// What [`is_occupied`](Self::is_occupied) says where [`is_any_occupied`](Self::is_any_occupied) or [`may_be_occupied`](Self::may_be_occupied) has
-    /// said yes.
+    /// Returns what [`is_occupied`](Self::is_occupied) returns, once
+    /// [`is_any_occupied`](Self::is_any_occupied) or [`may_be_occupied`](Self::may_be_occupied) has
+    /// returned true.
     #[inline]
     pub fn is_this_occupied(&self, word: usize) -> bool {
         self.handle.table.is_occupied(word)
     }
 
-    /// Whether somebody waits for `spot`. A snapshot, for statistics and models; looked up.
+    /// Returns whether a waiter waits for `spot`: a snapshot, for statistics and models, which
+    /// locks the table.
     pub fn has_waiters(&self, spot: Spot) -> bool {
         let bucket = self.lock(spot);
-        bucket.at(self.handle.number(), spot).is_some()
+        bucket.at(self.handle.number.get(), spot).is_some()
     }
 
-    /// Joins the queue of `spot` and passes the heavy barrier (E): the look at the word comes after this.
+    /// Joins the queue of `spot` and passes the heavy barrier (E). The caller checks the word after
+    /// this.
     #[track_caller]
     pub fn join(&self, spot: Spot, class: Class, listener: &Listener) -> Place {
         self.counters.waits();
-        let lock = self.handle.number_or_new();
+        let lock = self.handle.number.get_or_new();
         let mut bucket = self.lock(spot);
         let id = bucket.next_id;
         bucket.next_id += 1;
-        let line = bucket.line_or_new(lock, spot);
-        let front = line.first_against(class) == NOBODY;
-        line.push(Entry {
+        let queue = bucket.queue_or_new(lock, spot);
+        let at_head = queue.first_against(class) == NOBODY;
+        queue.push(Entry {
             id,
             class,
             passes: 0,
@@ -262,35 +268,39 @@ impl<P> WaitQueue<P> {
         Place {
             spot,
             id,
-            front,
+            at_head,
             evictions: world::evictions(),
             listener: Arc::as_ptr(&listener.0),
         }
     }
 
-    /// Whether `place` is in front, and so may take the lane; none if it was [evicted](Self::evict), and waits for nothing any more. From now on it is
-    /// `listener` that is woken for it.
-    pub fn is_in_front(&self, place: &mut Place, listener: &Listener) -> Option<bool> {
+    /// Returns whether `place` is at the head, and so may acquire the lane. `None` means that it
+    /// was [evicted](Self::evict) and waits no more. From now on, `listener` is woken for it.
+    pub fn is_at_head(&self, place: &mut Place, listener: &Listener) -> Option<bool> {
         let shown = Arc::as_ptr(&listener.0);
-        if place.front && (place.evictions, place.listener) == (world::evictions(), shown) {
+        if place.at_head && (place.evictions, place.listener) == (world::evictions(), shown) {
             return Some(true);
         }
         place.evictions = world::evictions();
         place.listener = shown;
         let mut bucket = self.lock(place.spot);
-        let line = bucket.line(self.handle.number(), place.spot);
-        place.front = false;
-        let line = line?;
-        let at = line.position(place.id)?;
-        place.front = line.is_in_front(&line.entries[at]);
-        let before = core::mem::replace(&mut line.entries[at].listener, listener.0.clone());
+        let queue = bucket.queue(self.handle.number.get(), place.spot);
+        place.at_head = false;
+        let queue = queue?;
+        let at = queue.position(place.id)?;
+        place.at_head = queue.is_at_head(&queue.entries[at]);
+        let before = core::mem::replace(&mut queue.entries[at].listener, listener.0.clone());
         drop(bucket);
         drop(before);
-        Some(place.front)
+        Some(place.at_head)
     }
 
-    /// Lets an arrival of this class take lanes of the word past those who wait for them: calls `take` with the end of those lanes whose first waiter that would exclude it was
-    /// passed less than `patience` times, and counts one more pass for those up to where `take` says that it got.
+    /// Lets an arrival of this class acquire lanes of the word before the waiters it conflicts
+    /// with.
+    ///
+    /// Calls `take` with the end of the lanes that the arrival may acquire: it stops at the first
+    /// lane whose first conflicting waiter was passed `patience` times. `take` returns the end of
+    /// what it acquired, and the waiters up to there are passed once more.
     pub fn pass(
         &self,
         word: usize,
@@ -301,7 +311,7 @@ impl<P> WaitQueue<P> {
     ) -> u32 {
         let spot = |lane| Spot { word, lane };
         let mut bucket = self.lock(spot(0));
-        let lock = self.handle.number();
+        let lock = self.handle.number.get();
         let shut = |bucket: &mut Bucket, lane| {
             let against = bucket.first_against(lock, spot(lane), class);
             against.is_some_and(|entry| entry.passes >= patience)
@@ -317,61 +327,65 @@ impl<P> WaitQueue<P> {
         end
     }
 
-    /// Wakes who is in front in the queue of `spot`, the first of each class. They stay there.
+    /// Wakes the head of the queue of `spot`: the first waiter there of each class. They stay
+    /// queued.
     #[cold]
     #[track_caller]
     pub fn wake(&self, spot: Spot) {
-        #[cfg(any(spanlock_loom, spanlock_shuttle))]
-        if crate::check::drop_wake(core::panic::Location::caller()) {
+        if is_wake_left_out() {
             return;
         }
         let mut bucket = self.lock(spot);
-        let line = bucket.line(self.handle.number(), spot);
-        let calls = line.map(|line| line.calls(0));
+        let queue = bucket.queue(self.handle.number.get(), spot);
+        let wakers = queue.map(|queue| queue.wakers(0));
         drop(bucket);
-        if let Some(calls) = calls {
-            calls.wake();
+        if let Some(wakers) = wakers {
+            wakers.wake();
         }
     }
 
-    /// Leaves the queue. Whom to wake, if `wake_next` says so: those behind it that are in front now.
+    /// Leaves the queue. If `wake_next`, returns the wakers of the waiters behind it that are at
+    /// the head now.
     ///
-    /// Who took the lane exclusively need not wake anybody: its release will.
+    /// A waiter that has acquired the lane exclusively need not wake the next: its release will.
     #[track_caller]
-    pub fn leave(&self, place: Place, wake_next: bool) -> Calls {
-        #[cfg(any(spanlock_loom, spanlock_shuttle))]
-        let wake_next = wake_next && !crate::check::drop_wake(core::panic::Location::caller());
+    pub fn leave(&self, place: Place, wake_next: bool) -> Wakers {
+        let wake_next = wake_next && !is_wake_left_out();
         let mut bucket = self.lock(place.spot);
-        let Some(at_line) = bucket.at(self.handle.number(), place.spot) else {
-            return Calls::default();
+        let Some(at_queue) = bucket.at(self.handle.number.get(), place.spot) else {
+            return Wakers::default();
         };
-        let line = &mut bucket.lines[at_line];
-        let Some(at) = line.position(place.id) else {
-            return Calls::default();
+        let queue = &mut bucket.queues[at_queue];
+        let Some(at) = queue.position(place.id) else {
+            return Wakers::default();
         };
-        let gone = line.remove(at);
-        let calls = if wake_next {
-            line.calls(at)
+        let gone = queue.remove(at);
+        let wakers = if wake_next {
+            queue.wakers(at)
         } else {
-            Calls::default()
+            Wakers::default()
         };
-        if line.entries.is_empty() {
-            bucket.retire(at_line);
+        if queue.entries.is_empty() {
+            bucket.retire(at_queue);
         }
-        // It need not be seen at once: who misses it looks into the queue in vain.
+        // The decrement need not be visible at once: a thread that misses it searches the queue in
+        // vain.
         self.handle.waiters.lower();
         self.handle.table.lower(place.spot.word, 1);
         drop(bucket);
         drop(gone);
-        calls
+        wakers
     }
 
-    /// Ends all waiting at words whose addresses lie in `words`, because their memory is about to be given up: whoever still waits there is woken, and
-    /// finds its place [gone](Self::is_in_front); who has forgotten its place leaves no ghost for the next owner of the address.
+    /// Ends all waiting at words whose addresses lie in `words`, because their memory is about to
+    /// be freed.
+    ///
+    /// A waiter that still waits there is woken, and finds its place [gone](Self::is_at_head). A
+    /// place that was forgotten leaves nothing behind for the next owner of the address.
     pub fn evict(&self, words: Range<usize>) {
         let gone = self
             .handle
-            .retire(|line| words.contains(&line.spot.word), &words);
+            .retire(|queue| words.contains(&queue.spot.word), &words);
         for entry in gone {
             entry.listener.wake_by_ref();
         }
@@ -385,33 +399,27 @@ impl<P> WaitQueue<P> {
 /// What does not depend on how threads sleep.
 #[derive(Default)]
 struct Handle {
-    /// How many stand at the words of this handle. Those who take a word look here first, because it lies beside what they have just looked
-    /// at: the way through a hash to the bucket is as long as all the rest that they do.
+    /// How many waiters queue at the words of this handle. A thread that acquires a word checks
+    /// this first, because it lies next to what the thread has just read: hashing the address to
+    /// find the bucket would take as long as the rest of the acquisition.
     waiters: Flag,
+    /// Which lock's handle it is.
     number: world::Number,
     table: world::Table,
 }
 
 impl Handle {
-    /// Which lock's it is, if anybody has ever waited for it.
-    fn number(&self) -> u32 {
-        self.number.get()
-    }
-
-    fn number_or_new(&self) -> u32 {
-        self.number.get_or_new()
-    }
-
-    /// Takes all away who stand in its lines that `gone` says, whose words lie in `words`.
-    fn retire(&self, gone: impl Fn(&Line) -> bool, words: &Range<usize>) -> Vec<Entry> {
+    /// Removes the waiters from those queues of this handle for which `gone` holds. The words of
+    /// these queues lie in `words`.
+    fn retire(&self, gone: impl Fn(&Queue) -> bool, words: &Range<usize>) -> Vec<Entry> {
         let mut all = Vec::new();
         if !self.waiters.may_be_raised() {
             return all;
         }
-        let lock = self.number();
+        let lock = self.number.get();
         self.table.each_bucket(words, |bucket| {
-            let mut lines = bucket.lock();
-            let retired = lines.retire_all(|line| line.lock == lock && gone(line));
+            let mut bucket = bucket.lock();
+            let retired = bucket.retire_all(|queue| queue.lock == lock && gone(queue));
             for _ in &retired {
                 self.waiters.lower();
             }
@@ -424,22 +432,13 @@ impl Handle {
     }
 }
 
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 impl Drop for Handle {
-    /// Nobody waits who has not forgotten it.
+    /// Removes forgotten places; no other waiter can be left.
     fn drop(&mut self) {
-        drop(self.retire(|_| true, &(0..usize::MAX)));
+        if world::OUTLIVES_LOCKS {
+            drop(self.retire(|_| true, &(0..usize::MAX)));
+        }
     }
-}
-
-/// Whether a model leaves out what the caller is about to wake, in a queue of its own: a site like a [wake](WaitQueue::wake). Never as shipped.
-#[inline]
-#[track_caller]
-pub fn is_wake_left_out() -> bool {
-    #[cfg(any(spanlock_loom, spanlock_shuttle))]
-    return crate::check::drop_wake(core::panic::Location::caller());
-    #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-    false
 }
 
 impl<P> fmt::Debug for WaitQueue<P> {

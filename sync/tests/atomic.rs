@@ -1,4 +1,4 @@
-//! Atomics as shipped: they are the processor's, and slices of zeros.
+//! Atomics as shipped, and slices of zeros.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -10,7 +10,7 @@ use spanlock_sync::atomic::{
 };
 
 #[test]
-fn the_door_adds_nothing() {
+fn the_atomics_are_those_of_core() {
     fn same<A: 'static, B: 'static>() -> bool {
         TypeId::of::<A>() == TypeId::of::<B>()
     }
@@ -21,7 +21,7 @@ fn the_door_adds_nothing() {
     assert!(same::<AtomicUsize, std_atomic::AtomicUsize>());
     assert!(same::<AtomicPtr<u8>, std_atomic::AtomicPtr<u8>>());
     fence(SeqCst);
-    // And they can be constants.
+    // They can be statics.
     static COUNT: AtomicU64 = AtomicU64::new(1);
     assert_eq!(COUNT.fetch_add(1, Relaxed), 1);
 }
@@ -46,8 +46,8 @@ fn slices_are_zero_and_writable() {
 }
 
 #[test]
-fn too_long_is_none() {
-    // More bytes than a number can say, more than a slice may have, more than there are addresses for.
+fn a_slice_that_is_too_long_is_none() {
+    // More bytes than fit into a `usize`, than a slice may have, and than there are addresses.
     for len in [
         usize::MAX,
         usize::MAX / 4,
@@ -59,7 +59,7 @@ fn too_long_is_none() {
 }
 
 #[test]
-fn types_of_no_size() {
+fn zero_sized_types_need_no_memory() {
     struct Nothing;
     // SAFETY: no bytes, and no destructor.
     unsafe impl Zeroed for Nothing {

@@ -1,16 +1,16 @@
-//! The asymmetric barrier, on the processor at hand: store buffering with one light side.
+//! The asymmetric barrier, on the processor at hand.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 use std::hint::spin_loop;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread;
 
-use spanlock_sync::barrier::{heavy, light};
+use spanlock_sync::barrier::{Flag, heavy, light};
 
-/// Of two threads that each store and then load what the other stores, one at least sees the other.
+/// Store buffering with one light side: at least one thread sees the other's store.
 #[test]
-fn one_of_the_two_sees_the_other() {
+fn one_side_sees_the_store_of_the_other() {
     const ROUNDS: u32 = 20_000;
     let [x, y, turn] = [0; 3].map(AtomicU32::new);
     let meet = |me: u32, round: u32| {
@@ -44,7 +44,21 @@ fn one_of_the_two_sees_the_other() {
     for (round, (saw_y, saw_x)) in (1..=ROUNDS).zip(lights.into_iter().zip(heavies)) {
         assert!(
             saw_y >= round || saw_x >= round,
-            "round {round}: neither saw the other"
+            "round {round}: neither side saw the store of the other"
         );
     }
+}
+
+/// With `membarrier`, and without it, where the flag tells the light side to fence.
+#[test]
+fn a_flag_is_raised_until_all_have_lowered_it() {
+    let flag = Flag::default();
+    assert!(!flag.is_raised(Acquire) && !flag.may_be_raised());
+    flag.raise();
+    flag.raise();
+    heavy();
+    flag.lower();
+    assert!(flag.is_raised(Acquire) && flag.may_be_raised());
+    flag.lower();
+    assert!(!flag.is_raised(Relaxed) && !flag.may_be_raised());
 }

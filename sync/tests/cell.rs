@@ -1,11 +1,11 @@
-//! Cells as shipped: `core`'s, with access by closures.
+//! Cells as shipped: `core`'s, with access through closures.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 use spanlock_sync::cell::UnsafeCell;
 
 #[test]
-fn reads_what_was_written() {
+fn a_cell_returns_what_was_written() {
     let cell = UnsafeCell::new(vec![1]);
     // SAFETY: one thread, and no access within an access.
     cell.with_mut(|value| unsafe { (*value).push(2) });
@@ -14,9 +14,9 @@ fn reads_what_was_written() {
 }
 
 #[test]
-fn costs_nothing() {
+fn a_cell_has_the_size_of_its_value() {
     assert_eq!(size_of::<UnsafeCell<u32>>(), 4);
     let zero = UnsafeCell::<u8>::default();
-    // SAFETY: nobody writes.
+    // SAFETY: no thread writes.
     assert_eq!(zero.with(|value| unsafe { *value }), 0);
 }

@@ -1,4 +1,4 @@
-//! Faults that are nobody's fault happen when they are planned, and only then.
+//! Faults are injected when they are planned, and only then.
 
 #![cfg(any(spanlock_loom, spanlock_shuttle))]
 
@@ -29,14 +29,14 @@ fn a_weak_exchange_fails_by_plan() {
     assert_eq!(model.must_pass("").injected, 0);
     for nth in 0..3 {
         let failed = model.must_fail(&format!("weak-cas@0.{nth}"));
-        // It says what it found, which is what was expected.
+        // The failed exchange returns the value that was expected.
         assert!(
             failed.text.contains(&format!("Err({nth})")),
             "{}",
             failed.text
         );
     }
-    // A plan that is never reached proves nothing, and says so.
+    // A plan that is never reached proves nothing, and the count shows it.
     assert_eq!(model.must_pass("weak-cas@0.3").injected, 0);
     assert_eq!(
         model.must_pass("spurious-wake@0.0 time-out@0.0").injected,
@@ -77,7 +77,7 @@ fn two_threads_with_weak_exchanges() {
     assert_eq!(word.load(Relaxed), 2);
 }
 
-/// Each thread has its own, and a fault makes new ones.
+/// Each thread has occasions of its own, and a fault leads to new ones.
 #[test]
 fn occasions_are_those_of_executions_with_the_whole_plan() {
     let model = Model::new(
@@ -86,7 +86,7 @@ fn occasions_are_those_of_executions_with_the_whole_plan() {
         two_threads_with_weak_exchanges,
     );
     let found = |settings| model.must_pass(settings).occasions.join(" ");
-    // A thread that comes second finds another value, and tries again.
+    // The thread that comes second finds another value, and tries again.
     let without = "weak-cas@0.0 weak-cas@0.1 weak-cas@1.0 weak-cas@1.1";
     assert_eq!(found(""), without);
     assert_eq!(
@@ -100,7 +100,7 @@ fn sleeps() {
     Parker::with(|parker| {
         parker.waker().wake_by_ref();
         assert_eq!(parker.park_until(Some(Instant::now())), Wakeup::Woken);
-        // The wake that the first sleep has used up, or, if that ended unasked, has not.
+        // The first sleep has consumed its wake, unless it ended spuriously.
         parker.waker().wake_by_ref();
         assert_eq!(parker.park_until(None), Wakeup::Woken);
     });
@@ -118,15 +118,15 @@ fn a_deadline_passes_by_plan() {
 }
 
 #[test]
-fn a_sleep_ends_unasked_by_plan() {
-    let model = Model::new("a_sleep_ends_unasked_by_plan", file!(), sleeps);
+fn a_sleep_ends_spuriously_by_plan() {
+    let model = Model::new("a_sleep_ends_spuriously_by_plan", file!(), sleeps);
     for nth in 0..2 {
         assert!(model.must_pass(&format!("spurious-wake@0.{nth}")).injected > 0);
     }
     assert_eq!(model.must_pass("spurious-wake@0.2").injected, 0);
 }
 
-fn a_sleep_that_nobody_ends() {
+fn a_sleep_without_a_wake() {
     Parker::with(|parker| parker.park_until(None));
 }
 
@@ -135,7 +135,7 @@ fn a_sleep_for_ever_is_a_failure() {
     let model = Model::new(
         "a_sleep_for_ever_is_a_failure",
         file!(),
-        a_sleep_that_nobody_ends,
+        a_sleep_without_a_wake,
     );
     model.must_fail("");
     assert!(model.must_pass("spurious-wake@0.0").injected > 0);

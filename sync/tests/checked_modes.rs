@@ -1,4 +1,5 @@
-//! What the mode `RmwLoad` is for: executions that loom misses when a load is a load. And what it loses.
+//! The mode `RmwLoad` restores executions that loom misses when a load is a load, and loses
+//! others.
 
 #![cfg(any(spanlock_loom, spanlock_shuttle))]
 
@@ -8,7 +9,8 @@ use checked::Model;
 use spanlock_sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 use spanlock_sync::{Arc, thread};
 
-/// Main loads; the other loads, then stores. Fails in the execution in which main sees the store, so to fail is right.
+/// Main loads; the other thread loads, then stores. Fails, rightly, in the execution in which main
+/// sees the store.
 fn a_load_before_the_store() {
     let word = Arc::new(AtomicU32::new(0));
     let other = word.clone();
@@ -21,7 +23,7 @@ fn a_load_before_the_store() {
     assert_eq!(seen, 0, "main saw the store");
 }
 
-/// Two count by loops of compare-exchange; fails if main ever sees the sum half done.
+/// Two threads count in compare-exchange loops. Fails in the execution in which main sees 1.
 fn two_loops_of_exchanges() {
     let word = Arc::new(AtomicU32::new(0));
     let threads = [0; 2].map(|_| {
@@ -37,7 +39,7 @@ fn two_loops_of_exchanges() {
     threads
         .into_iter()
         .for_each(|thread| thread.join().unwrap());
-    assert_ne!(seen, 1, "main saw the sum half done");
+    assert_ne!(seen, 1, "main saw the first of two increments");
 }
 
 #[test]
@@ -47,7 +49,7 @@ fn rmw_loads_restore_what_loom_misses() {
         file!(),
         a_load_before_the_store,
     );
-    // This is tokio-rs/loom #166, #392. If it passes one day no more, the mode can go.
+    // This is tokio-rs/loom #166 and #392. Once loom fails here, this mode can be deleted.
     if cfg!(spanlock_loom) {
         model.must_pass("");
     } else {
@@ -71,7 +73,7 @@ fn rmw_loads_restore_it_for_exchanges() {
     model.must_fail("rmw-load");
 }
 
-/// Fails in an execution in which a load reads a value that is no longer the newest.
+/// Fails in an execution in which a load returns a stale value.
 fn a_stale_read() {
     let words = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
     let other = words.clone();
@@ -84,7 +86,7 @@ fn a_stale_read() {
     thread.join().unwrap();
     assert!(
         second <= first,
-        "the second store was seen, the first was not"
+        "main saw the second store without the first"
     );
 }
 

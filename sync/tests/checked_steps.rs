@@ -1,4 +1,4 @@
-//! A bound on the steps between two finished operations finds out who does not get on, and nobody else.
+//! A bound on the steps between two finished operations detects a model that makes no progress.
 
 #![cfg(spanlock_shuttle)]
 
@@ -10,7 +10,7 @@ use checked::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_sync::{Park, Parker, check, thread};
 
-/// More than one of the operations below takes, and less than all of them.
+/// More steps than one of the operations below takes, and fewer than all of them.
 const BOUND: &str = "steps:40";
 
 const TOLD: &str = "exceeded max_steps bound 40";
@@ -43,15 +43,15 @@ fn steps_count_from_the_last_finished_operation() {
 }
 
 #[test]
-fn an_operation_that_is_too_long_is_found_out() {
-    let name = "an_operation_that_is_too_long_is_found_out";
+fn an_operation_that_takes_too_long_fails() {
+    let name = "an_operation_that_takes_too_long_fails";
     let model = Model::new(name, file!(), one_that_is_long);
     model.must_pass("");
     let failed = model.must_fail(BOUND);
     assert!(failed.text.contains(TOLD), "{}", failed.text);
 }
 
-/// Another thread raises the word, and main waits for that by `wait`.
+/// Another thread sets the word, and main calls `wait` until it has.
 fn wait_for_another(wait: impl Fn(&AtomicU32, &Parker)) {
     let word = Arc::new(AtomicU32::new(0));
     Parker::with(|parker| {
@@ -80,14 +80,14 @@ fn sleeps() {
 }
 
 #[test]
-fn who_spins_for_ever_is_found_out() {
-    let model = Model::new("who_spins_for_ever_is_found_out", file!(), spins);
+fn a_thread_that_spins_for_ever_fails() {
+    let model = Model::new("a_thread_that_spins_for_ever_fails", file!(), spins);
     let failed = model.must_fail(BOUND);
     assert!(failed.text.contains(TOLD), "{}", failed.text);
 }
 
 #[test]
-fn who_sleeps_takes_no_steps() {
-    let model = Model::new("who_sleeps_takes_no_steps", file!(), sleeps);
+fn a_sleeping_thread_takes_no_steps() {
+    let model = Model::new("a_sleeping_thread_takes_no_steps", file!(), sleeps);
     model.must_pass(BOUND);
 }

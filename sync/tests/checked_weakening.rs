@@ -1,4 +1,4 @@
-//! A weakened ordering, a dropped fence, a dropped wake: each is found out.
+//! A weakened ordering, a dropped fence and a dropped wake each make a model fail.
 
 #![cfg(any(spanlock_loom, spanlock_shuttle))]
 
@@ -16,7 +16,7 @@ struct Message {
     text: UnsafeCell<u32>,
 }
 
-// SAFETY: `text` is written before `flag` is set, and read by who has seen that.
+// SAFETY: `text` is written before `flag` is set, and read after that was seen.
 unsafe impl Sync for Message {}
 // SAFETY: it is two numbers.
 unsafe impl Send for Message {}
@@ -41,11 +41,11 @@ fn message_passing() {
     thread.join().unwrap();
 }
 
-/// Shuttle takes every ordering as SeqCst: only loom can tell.
+/// Only loom detects it: shuttle takes every ordering as SeqCst.
 #[test]
 #[cfg(spanlock_loom)]
-fn a_weakened_ordering_is_found_out() {
-    let model = Model::new("a_weakened_ordering_is_found_out", file!(), message_passing);
+fn a_weakened_ordering_fails() {
+    let model = Model::new("a_weakened_ordering_fails", file!(), message_passing);
     for mode in ["", "rmw-load"] {
         let sound = model.must_pass(mode);
         assert!(sound.executions > 1);
@@ -77,7 +77,7 @@ fn a_weakening_that_names_nothing_is_counted() {
     ] {
         assert_eq!(model.must_pass(&format!("weaken:{elsewhere}")).weakened, 0);
     }
-    // No weaker than what is written: reached, and nothing happens.
+    // No weaker than the ordering that is written: reached, without effect.
     assert!(model.must_pass(&format!("weaken:{site}=Release")).weakened > 0);
 }
 
@@ -93,13 +93,16 @@ fn store_buffering() {
     fence(SeqCst);
     let mine = words[0].load(Relaxed);
     let other = thread.join().unwrap();
-    assert!(mine == 1 || other == 1, "neither saw the other");
+    assert!(
+        mine == 1 || other == 1,
+        "neither thread saw the store of the other"
+    );
 }
 
 #[test]
 #[cfg(spanlock_loom)]
-fn a_dropped_fence_is_found_out() {
-    let model = Model::new("a_dropped_fence_is_found_out", file!(), store_buffering);
+fn a_dropped_fence_fails() {
+    let model = Model::new("a_dropped_fence_fails", file!(), store_buffering);
     let sound = model.must_pass("");
     let fences = || {
         sound
@@ -117,9 +120,9 @@ fn a_dropped_fence_is_found_out() {
 
 #[test]
 #[cfg(spanlock_shuttle)]
-fn a_dropped_fence_is_beyond_shuttle() {
+fn shuttle_does_not_detect_a_dropped_fence() {
     let model = Model::new(
-        "a_dropped_fence_is_beyond_shuttle",
+        "shuttle_does_not_detect_a_dropped_fence",
         file!(),
         store_buffering,
     );
@@ -173,7 +176,7 @@ impl Counter {
             let listener = Listener::new(parker.waker());
             let mut place = self.queue.join(self.spot(), Class::Exclusive, &listener);
             // Acquire [C→B].
-            while !(self.queue.is_in_front(&mut place, &listener) == Some(true)
+            while !(self.queue.is_at_head(&mut place, &listener) == Some(true)
                 && self
                     .word
                     .compare_exchange(0, HELD, Acquire, Relaxed)
@@ -203,18 +206,14 @@ fn two_count() {
     let thread = thread::spawn(move || other.add_one());
     counter.add_one();
     thread.join().unwrap();
-    // SAFETY: the other thread is gone.
+    // SAFETY: the other thread has ended.
     assert_eq!(counter.value.with(|value| unsafe { *value }), 2);
-    assert_eq!(
-        counter.word.load(Relaxed),
-        0,
-        "somebody is left in the word"
-    );
+    assert_eq!(counter.word.load(Relaxed), 0, "the word is still locked");
 }
 
 #[test]
-fn a_dropped_wake_is_found_out() {
-    let model = Model::new("a_dropped_wake_is_found_out", file!(), two_count);
+fn a_dropped_wake_fails() {
+    let model = Model::new("a_dropped_wake_fails", file!(), two_count);
     for mode in ["", "rmw-load"] {
         let sound = model.must_pass(mode);
         let wakes: Vec<_> = sound
@@ -249,20 +248,20 @@ fn every_ordering_of_the_documented_mutex_is_needed() {
     }
 }
 
-/// A sleep may end unasked: who waits looks again.
+/// A sleep may end spuriously: a waiter rechecks.
 #[test]
 fn spurious_wakes_do_no_harm() {
     let model = Model::new("spurious_wakes_do_no_harm", file!(), two_count);
-    // Of main, which may have to go to sleep again.
+    // Main may have to sleep again.
     let once = model.must_pass("spurious-wake@0.0");
     assert!(once.injected > 0, "no execution sleeps");
-    // Were the second never reached, these would be the same executions.
+    // If the second one were never reached, these would be the same executions.
     let twice = model.must_pass("spurious-wake@0.0 spurious-wake@0.1");
     assert!(twice.injected > once.injected, "no execution has both");
 }
 
 #[test]
-fn weakenings_are_read_as_they_are_written() {
+fn weakenings_are_parsed() {
     for right in [
         "range-lock/src/rw_word.rs:202:30:rmw=Relaxed",
         "a.rs:1:2:load=Relaxed",

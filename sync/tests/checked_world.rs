@@ -1,4 +1,4 @@
-//! The rest of the door under a checker: numbers of threads, cells, mutexes, bounds.
+//! The facade under a checker: numbers of threads, cells, mutexes, bounds.
 
 #![cfg(any(spanlock_loom, spanlock_shuttle))]
 
@@ -26,13 +26,13 @@ fn numbered() {
 #[test]
 fn threads_are_numbered_from_main_on() {
     let model = Model::new("threads_are_numbered_from_main_on", file!(), numbered);
-    // In each execution anew.
+    // The numbers begin anew in each execution.
     assert!(model.must_pass("").executions > 1);
 }
 
 struct Racy(UnsafeCell<u32>);
 
-// SAFETY: this is a lie, for loom to find.
+// SAFETY: none: loom has to find the race.
 unsafe impl Sync for Racy {}
 // SAFETY: it is a number.
 unsafe impl Send for Racy {}
@@ -48,8 +48,8 @@ fn a_race() {
 }
 
 #[test]
-fn races_on_cells_are_seen_by_loom_alone() {
-    let model = Model::new("races_on_cells_are_seen_by_loom_alone", file!(), a_race);
+fn only_loom_detects_races_on_cells() {
+    let model = Model::new("only_loom_detects_races_on_cells", file!(), a_race);
     if cfg!(spanlock_loom) {
         model.must_fail("");
     } else {
@@ -74,9 +74,9 @@ fn a_turn() {
 }
 
 #[test]
-fn mutexes_and_condition_variables_are_the_checkers() {
+fn the_checker_schedules_mutexes_and_condition_variables() {
     let model = Model::new(
-        "mutexes_and_condition_variables_are_the_checkers",
+        "the_checker_schedules_mutexes_and_condition_variables",
         file!(),
         a_turn,
     );
@@ -87,14 +87,14 @@ fn small_things() {
     assert_eq!(scaled(32, 1), 1);
     assert!(
         !Backoff::new().round(),
-        "no spinning: straight to the queue"
+        "there are no rounds under a checker"
     );
     let words = zeroed_slice::<AtomicU32>(3).unwrap();
     assert!(words.iter().all(|word| word.swap(1, Relaxed) == 0));
 }
 
 #[test]
-fn bounds_spins_and_slices() {
-    let model = Model::new("bounds_spins_and_slices", file!(), small_things);
+fn bounds_are_scaled_and_nothing_spins() {
+    let model = Model::new("bounds_are_scaled_and_nothing_spins", file!(), small_things);
     assert_eq!(model.must_pass("").executions, 1);
 }

@@ -1,15 +1,15 @@
-//! Atomic access to mapped memory: the same in every world, so this file is, too.
+//! Atomic access to mapped memory, which is the same in every world.
 
 use std::cell::UnsafeCell;
 
 use spanlock_sync::mapped::{load_acquire, store_release};
 
 #[test]
-fn stores_publish_what_came_before() {
-    /// As if a file were mapped here.
+fn a_store_publishes_earlier_writes() {
+    /// Stands for a mapped file.
     #[repr(align(64))]
     struct Region(UnsafeCell<[u64; 8]>);
-    // SAFETY: word 0 is accessed by `mapped` alone; word 1 by who has seen word 0 say so.
+    // SAFETY: only `mapped` accesses word 0; word 0 says which thread accesses word 1.
     unsafe impl Sync for Region {}
 
     let region = &Region(UnsafeCell::new([0; 8]));
@@ -21,7 +21,8 @@ fn stores_publish_what_came_before() {
                 region.0.get().cast::<u64>().wrapping_add(1),
             );
             for turn in (1..2000).step_by(2) {
-                // SAFETY: aligned, within the region; `data` is ours when `flag` is even.
+                // SAFETY: aligned, within the region; this thread owns `data` while `flag` is
+                // even.
                 unsafe {
                     while load_acquire(flag) != turn - 1 {
                         std::thread::yield_now();
@@ -32,7 +33,7 @@ fn stores_publish_what_came_before() {
             }
         });
         for turn in (1..2000).step_by(2) {
-            // SAFETY: as above; `data` is ours when `flag` is odd.
+            // SAFETY: as above; this thread owns `data` while `flag` is odd.
             unsafe {
                 while load_acquire(word(0)) != turn {
                     std::thread::yield_now();

@@ -9,7 +9,7 @@ use spanlock_sync::Condvar;
 use spanlock_sync::Mutex;
 
 #[test]
-fn one_at_a_time() {
+fn threads_hold_the_mutex_one_at_a_time() {
     static COUNT: Mutex<u64> = Mutex::new(0);
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -35,7 +35,7 @@ fn a_panic_does_not_poison() {
 
 #[cfg(feature = "std")]
 #[test]
-fn waits_until_notified() {
+fn a_wait_ends_when_notified() {
     let (turn, changed) = (Mutex::new(0), Condvar::new());
     std::thread::scope(|scope| {
         for me in 0..4 {
@@ -52,5 +52,5 @@ fn waits_until_notified() {
         }
     });
     assert_eq!(*turn.lock(), 4);
-    changed.notify_one(); // Nobody waits: nothing happens.
+    changed.notify_one(); // Without waiters it has no effect.
 }

@@ -1,4 +1,4 @@
-//! Ways of waiting, each alike: a wake is kept once, and wakes whoever sleeps.
+//! Every way of waiting keeps one wake, and ends the sleep of another thread.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -36,7 +36,7 @@ fn another_thread_wakes<P: Park>() {
     }
 }
 
-/// A waker may outlive the wait, and the thread.
+/// A waker may outlive the wait, and its thread.
 fn a_waker_outlives_the_wait<P: Park>() {
     let waker = thread::spawn(|| P::with(|place| place.waker().clone()));
     waker.join().unwrap().wake();
@@ -49,11 +49,11 @@ fn all<P: Park>() {
 }
 
 #[test]
-fn spinning() {
+fn spin_keeps_the_contract() {
     all::<Spin>();
 }
 
 #[test]
-fn by_default() {
+fn the_default_keeps_the_contract() {
     all::<DefaultPark>();
 }

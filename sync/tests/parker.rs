@@ -1,4 +1,4 @@
-//! A thread asleep, as shipped.
+//! Sleeping threads, as shipped.
 
 #![cfg(all(feature = "std", not(any(spanlock_loom, spanlock_shuttle))))]
 
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use spanlock_sync::{Park, Parker, Wakeup};
 
-/// Far enough for every machine; no test waits that long.
+/// A deadline that no test waits for.
 fn far_away() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(100_000))
 }
 
-/// Uses up a wake that an earlier test of this thread may have left.
+/// Consumes a wake that an earlier test of this thread may have left.
 fn forget_wakes(parker: &Parker) {
     while parker.park_until(Some(Instant::now())) == Wakeup::Woken {}
 }
@@ -42,7 +42,7 @@ fn a_deadline_passes() {
 }
 
 #[test]
-fn another_thread_wakes() {
+fn another_thread_ends_the_sleep() {
     let woken = AtomicBool::new(false);
     for deadline in [None, far_away()] {
         woken.store(false, SeqCst);
@@ -64,14 +64,14 @@ fn another_thread_wakes() {
 }
 
 #[test]
-fn each_thread_has_its_own() {
+fn each_thread_has_a_parker_of_its_own() {
     Parker::with(|mine| {
         forget_wakes(mine);
         thread::scope(|scope| {
             scope.spawn(|| Parker::with(|other| other.waker().wake_by_ref()));
         });
         assert_eq!(mine.park_until(Some(Instant::now())), Wakeup::TimedOut);
-        // The same one for each use in a thread, also within a use.
+        // A thread has the same parker for each use, even for nested ones.
         Parker::with(|again| again.waker().wake_by_ref());
         assert_eq!(mine.park_until(None), Wakeup::Woken);
     });
@@ -88,7 +88,7 @@ fn a_waker_outlives_its_thread() {
     waker.wake();
 }
 
-/// Locks are used by destructors of thread locals, too: these may run after the parker's own.
+/// Destructors of thread locals may take locks, and may run after the parker's own.
 #[test]
 fn a_thread_that_is_torn_down_can_still_sleep() {
     struct Sleeps(mpsc::Sender<Wakeup>);
@@ -105,7 +105,7 @@ fn a_thread_that_is_torn_down_can_still_sleep() {
     }
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {
-        // Ours is made before the parker's: which destructor comes first is the system's affair.
+        // Made before the parker's thread local. The system chooses which destructor runs first.
         LAST.with(|last| last.borrow_mut().push(Sleeps(send)));
         Parker::with(|_| {});
     })

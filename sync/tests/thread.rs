@@ -36,7 +36,6 @@ fn a_thread_returns_its_value() {
     assert!(panicked.is_err());
 }
 
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 #[test]
 fn every_thread_has_an_identity() {
     let mine = thread::id();

@@ -1,4 +1,4 @@
-//! Queues of waiters, as shipped: order, lanes, passes, wakes.
+//! Wait queues, as shipped: order, lanes, passes, wakes, and the table they lie in.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -10,7 +10,7 @@ use Class::{Exclusive, Shared, Upgradable};
 use spanlock_sync::wait::{Class, Listener, Place, Spot, WaitQueue};
 use spanlock_sync::{DefaultPark, Park};
 
-/// A waker that counts.
+/// A waker that counts its wakes.
 #[derive(Default)]
 struct Wakes(AtomicU32);
 
@@ -31,7 +31,7 @@ impl Wakes {
     }
 }
 
-/// Its address: no other test has it while this one runs.
+/// A word at an address that no other test uses while this one runs.
 struct Word(u32);
 
 impl Word {
@@ -47,10 +47,10 @@ impl Word {
     }
 }
 
-/// A place, with the waker that is to be woken for it.
-struct Waiting(Arc<Wakes>, Listener, Place);
+/// A place in a queue, with the waker that is called for it.
+struct Waiter(Arc<Wakes>, Listener, Place);
 
-impl Waiting {
+impl Waiter {
     fn at(spot: Spot, queue: &WaitQueue) -> Self {
         Self::of(Exclusive, spot, queue)
     }
@@ -59,11 +59,11 @@ impl Waiting {
         let (wakes, waker) = Wakes::new();
         let listener = Listener::new(&waker);
         let place = queue.join(spot, class, &listener);
-        Waiting(wakes, listener, place)
+        Waiter(wakes, listener, place)
     }
 
-    fn is_in_front(&mut self, queue: &WaitQueue) -> bool {
-        queue.is_in_front(&mut self.2, &self.1) == Some(true)
+    fn is_at_head(&mut self, queue: &WaitQueue) -> bool {
+        queue.is_at_head(&mut self.2, &self.1) == Some(true)
     }
 
     fn leave(self, queue: &WaitQueue, wake_next: bool) {
@@ -78,73 +78,73 @@ impl Waiting {
 #[test]
 fn first_come_first_served() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    queue.wake(word.spot()); // Nobody stands there.
+    queue.wake(word.spot()); // The queue is empty.
     assert!(!queue.has_waiters(word.spot()));
-    let [mut first, mut second, mut third] = [0; 3].map(|_| Waiting::at(word.spot(), &queue));
+    let [mut first, mut second, mut third] = [0; 3].map(|_| Waiter::at(word.spot(), &queue));
     assert!(queue.is_occupied(word.spot().word) && queue.has_waiters(word.spot()));
-    assert!(first.is_in_front(&queue) && !second.is_in_front(&queue) && !third.is_in_front(&queue));
+    assert!(first.is_at_head(&queue) && !second.is_at_head(&queue) && !third.is_at_head(&queue));
 
-    // A wake is the head's, who stays the head.
+    // A wake goes to the head, which stays the head.
     queue.wake(word.spot());
     queue.wake(word.spot());
-    assert_eq!([&first, &second, &third].map(Waiting::wakes), [2, 0, 0]);
-    assert!(first.is_in_front(&queue) && !second.is_in_front(&queue));
+    assert_eq!([&first, &second, &third].map(Waiter::wakes), [2, 0, 0]);
+    assert!(first.is_at_head(&queue) && !second.is_at_head(&queue));
 
-    // A head that leaves wakes the next, if it says so.
+    // A head that leaves wakes the next waiter, if asked to.
     first.leave(&queue, true);
-    assert_eq!([&second, &third].map(Waiting::wakes), [1, 0]);
-    assert!(second.is_in_front(&queue) && !third.is_in_front(&queue));
+    assert_eq!([&second, &third].map(Waiter::wakes), [1, 0]);
+    assert!(second.is_at_head(&queue) && !third.is_at_head(&queue));
     second.leave(&queue, false);
     assert_eq!(third.wakes(), 0);
-    assert!(third.is_in_front(&queue));
+    assert!(third.is_at_head(&queue));
     third.leave(&queue, true);
     assert!(!queue.has_waiters(word.spot()));
 }
 
 #[test]
-fn leaving_from_the_midst_wakes_nobody() {
+fn a_waiter_that_leaves_from_the_middle_wakes_no_other() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let [first, second, mut third] = [0; 3].map(|_| Waiting::at(word.spot(), &queue));
+    let [first, second, mut third] = [0; 3].map(|_| Waiter::at(word.spot(), &queue));
     second.leave(&queue, true);
-    assert_eq!([&first, &third].map(Waiting::wakes), [0, 0]);
-    assert!(!third.is_in_front(&queue));
+    assert_eq!([&first, &third].map(Waiter::wakes), [0, 0]);
+    assert!(!third.is_at_head(&queue));
     first.leave(&queue, true);
     assert_eq!(third.wakes(), 1);
-    assert!(third.is_in_front(&queue));
+    assert!(third.is_at_head(&queue));
     third.leave(&queue, true);
 }
 
 #[test]
-fn lanes_and_addresses_do_not_disturb_each_other() {
-    // Four times as many as the table has buckets, so that some share one.
+fn lanes_and_addresses_have_queues_of_their_own() {
+    // Four times as many words as the table has buckets, so that some share one.
     let queue = WaitQueue::new();
     let words: Vec<_> = (0..1024).map(Word).collect();
     let spots = words.iter().flat_map(|word| [word.lane(0), word.lane(15)]);
     let mut waiters: Vec<_> = spots
-        .map(|spot| (spot, [0; 2].map(|_| Waiting::at(spot, &queue))))
+        .map(|spot| (spot, [0; 2].map(|_| Waiter::at(spot, &queue))))
         .collect();
     for (spot, [first, second]) in &mut waiters {
-        assert!(first.is_in_front(&queue) && !second.is_in_front(&queue));
+        assert!(first.is_at_head(&queue) && !second.is_at_head(&queue));
         queue.wake(*spot);
         assert_eq!((first.wakes(), second.wakes()), (1, 0));
     }
     for (spot, [first, mut second]) in waiters {
         first.leave(&queue, true);
         assert_eq!(second.wakes(), 1);
-        assert!(second.is_in_front(&queue) && queue.has_waiters(spot));
+        assert!(second.is_at_head(&queue) && queue.has_waiters(spot));
         second.leave(&queue, true);
         assert!(!queue.has_waiters(spot));
     }
 }
 
-/// It is the last waker that was shown that is woken, for heads and others alike.
+/// A wake calls the waker that was passed last, at the head and behind it.
 #[test]
-fn a_waiter_may_change_its_waker() {
+fn a_waiter_can_change_its_waker() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let [mut first, mut second] = [0; 2].map(|_| Waiting::at(word.spot(), &queue));
+    let [mut first, mut second] = [0; 2].map(|_| Waiter::at(word.spot(), &queue));
     for waiting in [&mut first, &mut second] {
         let (wakes, waker) = Wakes::new();
-        queue.is_in_front(&mut waiting.2, &Listener::new(&waker));
+        queue.is_at_head(&mut waiting.2, &Listener::new(&waker));
         waiting.0 = wakes;
     }
     queue.wake(word.spot());
@@ -154,14 +154,14 @@ fn a_waiter_may_change_its_waker() {
     second.leave(&queue, true);
 }
 
-/// Each head is passed so often and no more, lane by lane.
+/// Each head is passed `PATIENCE` times at most, lane by lane.
 #[test]
 fn passes_are_counted_for_each_head() {
     const PATIENCE: u32 = 3;
     let (queue, word) = (WaitQueue::new(), Word(0));
     let pass = |lanes| queue.pass(word.spot().word, lanes, Exclusive, PATIENCE, |open| open);
-    assert_eq!(pass(0..16), 16, "nobody waits");
-    let [first, second] = [0; 2].map(|_| Waiting::at(word.lane(4), &queue));
+    assert_eq!(pass(0..16), 16, "the queues are empty");
+    let [first, second] = [0; 2].map(|_| Waiter::at(word.lane(4), &queue));
     for _ in 0..PATIENCE {
         assert_eq!(pass(0..16), 16);
     }
@@ -171,7 +171,7 @@ fn passes_are_counted_for_each_head() {
         "the head of lane 4 has been passed often enough"
     );
     assert_eq!(pass(5..16), 16, "the others have no heads");
-    // Whoever takes less passes less.
+    // An arrival that acquires fewer lanes passes fewer waiters.
     first.leave(&queue, false);
     for _ in 0..2 * PATIENCE {
         assert_eq!(
@@ -187,18 +187,22 @@ fn passes_are_counted_for_each_head() {
     assert_eq!(pass(4..5), 5);
 }
 
-/// One waker is kept, though the place knows which.
+/// The entry keeps one clone of the waker; the place keeps none.
 #[test]
-fn one_waker_is_kept() {
+fn an_entry_keeps_one_waker() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let waiting = Waiting::at(word.spot(), &queue);
+    let waiting = Waiter::at(word.spot(), &queue);
     let wakes = waiting.0.clone();
-    assert_eq!(Arc::strong_count(&wakes), 3, "two of ours, the listener's");
+    assert_eq!(
+        Arc::strong_count(&wakes),
+        3,
+        "two of the test, one of the listener"
+    );
     waiting.leave(&queue, true);
     assert_eq!(Arc::strong_count(&wakes), 1);
 }
 
-/// Whoever gives up the memory of words ends all waiting there: for a range of words, and for one.
+/// An eviction ends all waiting at a range of words, and at a single word.
 #[test]
 fn eviction_ends_all_waiting() {
     let queue = WaitQueue::new();
@@ -207,13 +211,13 @@ fn eviction_ends_all_waiting() {
     for evicted in [first..last + 1, first..first + 4] {
         let mut waiters: Vec<_> = words
             .iter()
-            .map(|word| Waiting::at(word.spot(), &queue))
+            .map(|word| Waiter::at(word.spot(), &queue))
             .collect();
         queue.evict(evicted.clone());
         for waiting in &mut waiters {
             let gone = evicted.contains(&waiting.2.spot().word);
             assert_eq!(waiting.wakes(), u32::from(gone));
-            let place = queue.is_in_front(&mut waiting.2, &waiting.1);
+            let place = queue.is_at_head(&mut waiting.2, &waiting.1);
             assert_eq!(place, (!gone).then_some(true));
         }
         waiters
@@ -223,14 +227,15 @@ fn eviction_ends_all_waiting() {
     }
 }
 
-/// A waker may run anything, an executor that takes the same locks too: so not under the table's own.
+/// A waker may run an executor that takes the same locks, so it must not run under the table's
+/// lock.
 #[test]
-fn a_waker_may_use_the_queue() {
+fn a_waker_can_use_the_queue() {
     struct Reenters(Spot, AtomicU32);
     impl Wake for Reenters {
         fn wake(self: Arc<Self>) {
             let queue = WaitQueue::new(); // A handle to the same table.
-            let waiting = Waiting::at(self.0, &queue);
+            let waiting = Waiter::at(self.0, &queue);
             waiting.leave(&queue, false);
             self.1.fetch_add(1, SeqCst);
         }
@@ -246,9 +251,9 @@ fn a_waker_may_use_the_queue() {
     assert_eq!(wakes.1.load(SeqCst), 2);
 }
 
-/// The changer stores, and reads nothing of the word.
+/// The changing thread only stores to the word.
 #[test]
-fn a_waiting_thread_is_woken() {
+fn a_store_and_a_wake_end_the_wait() {
     let queue = WaitQueue::new();
     let word = AtomicU32::new(0);
     let spot = Spot {
@@ -261,7 +266,7 @@ fn a_waiting_thread_is_woken() {
                 DefaultPark::with(|parker| {
                     let listener = Listener::new(parker.waker());
                     let mut place = queue.join(spot, Exclusive, &listener);
-                    while !(queue.is_in_front(&mut place, &listener) == Some(true)
+                    while !(queue.is_at_head(&mut place, &listener) == Some(true)
                         && word.load(SeqCst) == round)
                     {
                         parker.park();
@@ -277,19 +282,16 @@ fn a_waiting_thread_is_woken() {
     }
 }
 
-/// Whoever stands before it without excluding it holds nobody up: in front are all readers before the first writer, and the first upgradable one.
+/// All readers before the first writer are at the head, and so is the first upgradable waiter.
 #[test]
-fn who_would_not_be_excluded_is_in_front() {
+fn waiters_that_do_not_conflict_are_at_the_head_together() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let at = |class| Waiting::of(class, word.spot(), &queue);
+    let at = |class| Waiter::of(class, word.spot(), &queue);
     let classes = [Upgradable, Shared, Upgradable, Shared, Exclusive, Shared];
     let mut waiters: Vec<_> = classes.into_iter().map(at).collect();
-    let front: Vec<_> = waiters
-        .iter_mut()
-        .map(|it| it.is_in_front(&queue))
-        .collect();
+    let front: Vec<_> = waiters.iter_mut().map(|it| it.is_at_head(&queue)).collect();
     assert_eq!(front, [true, true, false, true, false, false]);
-    let wakes = |waiters: &[Waiting]| waiters.iter().map(Waiting::wakes).collect::<Vec<_>>();
+    let wakes = |waiters: &[Waiter]| waiters.iter().map(Waiter::wakes).collect::<Vec<_>>();
     queue.wake(word.spot());
     assert_eq!(
         wakes(&waiters),
@@ -300,39 +302,52 @@ fn who_would_not_be_excluded_is_in_front() {
     assert_eq!(wakes(&waiters), [1, 0, 1, 0, 0], "and each wakes the next");
     waiters.remove(0).leave(&queue, true);
     assert_eq!(wakes(&waiters), [1, 2, 0, 0]);
-    // The writer gives up: the reader behind it waits for nobody.
+    // The writer gives up: the reader behind it has no waiter before it.
     waiters.remove(2).leave(&queue, true);
     assert_eq!(wakes(&waiters), [1, 2, 1]);
-    assert!(waiters.iter_mut().all(|it| it.is_in_front(&queue)));
+    assert!(waiters.iter_mut().all(|it| it.is_at_head(&queue)));
     waiters.into_iter().for_each(|it| it.leave(&queue, false));
     assert!(!queue.has_waiters(word.spot()));
 }
 
-/// A pass counts for the first waiter that would exclude the arrival, and for nobody else.
+/// A pass counts for the first waiter that conflicts with the arrival, and for no other.
 #[test]
-fn who_would_not_be_excluded_passes_freely() {
+fn an_arrival_without_conflict_passes_freely() {
     let (queue, word) = (WaitQueue::new(), Word(0));
     let pass = |class| queue.pass(word.spot().word, 0..1, class, 1, |open| open) == 1;
-    let upgradable = Waiting::of(Upgradable, word.spot(), &queue);
+    let upgradable = Waiter::of(Upgradable, word.spot(), &queue);
     assert!((0..100).all(|_| pass(Shared)));
     assert!(pass(Upgradable) && !pass(Upgradable) && !pass(Exclusive));
-    let writer = Waiting::of(Exclusive, word.spot(), &queue);
+    let writer = Waiter::of(Exclusive, word.spot(), &queue);
     assert!(pass(Shared) && !pass(Shared));
     upgradable.leave(&queue, false);
     writer.leave(&queue, false);
     assert!(pass(Exclusive));
 }
 
-/// A lock that moves leaves nothing where it was: whoever comes to lie there has a queue of its own.
+/// A lock that comes to lie where another one was has a queue of its own.
 #[test]
-fn locks_at_one_address_do_not_meet() {
+fn locks_at_one_address_have_queues_of_their_own() {
     let word = Word(0);
     let old = WaitQueue::new();
-    std::mem::forget(Waiting::at(word.spot(), &old));
+    std::mem::forget(Waiter::at(word.spot(), &old));
     let new = WaitQueue::new();
     assert!(!new.is_occupied(word.spot().word) && !new.has_waiters(word.spot()));
-    let mut waiting = Waiting::at(word.spot(), &new);
-    assert!(waiting.is_in_front(&new));
+    let mut waiting = Waiter::at(word.spot(), &new);
+    assert!(waiting.is_at_head(&new));
     waiting.leave(&new, false);
     assert!(old.has_waiters(word.spot()));
+}
+
+/// A lock that is dropped removes the places that were forgotten in its queues.
+#[test]
+fn a_dropped_lock_leaves_no_entry_in_the_table() {
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let (wakes, waker) = Wakes::new();
+    let listener = Listener::new(&waker);
+    let _forgotten = queue.join(word.spot(), Exclusive, &listener);
+    drop((waker, listener));
+    assert_eq!(Arc::strong_count(&wakes), 2, "one in the entry");
+    drop(queue);
+    assert_eq!(Arc::strong_count(&wakes), 1);
 }

@@ -1,6 +1,8 @@
-//! Bugs that range locks in the field had, each as a test of every lock that has what it is about. Where the others are shown: `docs/cases.md`.
+//! Published bugs of other range locks, each as a test of every lock with the capabilities in
+//! question. `docs/cases.md` says where the remaining bugs are tested.
 //!
-//! A case returns at once if it does not apply: the lock lacks the power, or blocks everything by everything.
+//! A case returns at once if it does not apply: the lock lacks the capability, or it is a
+//! whole-range lock.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use spanlock_range_lock::{
 use crate::Driven;
 use crate::owner::{Asked, Hold, span};
 
-/// A span of units, so that borders of ranges are borders of what the lock blocks.
+/// Returns a span of units, so that borders of spans are borders of what the lock blocks.
 fn units(lock: &Driven, range: Range<u64>) -> Span {
     let unit = lock.raw.granularity().min(4096);
     span(range.start * unit..range.end * unit)
@@ -27,17 +29,17 @@ fn is_granular(lock: &Driven) -> bool {
 }
 
 fn take(lock: &Driven, range: Range<u64>, access: Access) -> Hold<'_> {
-    Hold::try_lock(lock, units(lock, range), access).expect("nothing is in its way")
+    Hold::try_lock(lock, units(lock, range), access).expect("no conflicting hold or request")
 }
 
 fn granted<'a>(asked: &mut Asked<'a>) -> Hold<'a> {
-    assert!(asked.is_woken(), "nobody woke {asked:?}");
-    let polled = asked.poll().expect("a range of the lock");
-    polled.expect("nothing is in its way")
+    assert!(asked.is_woken(), "not woken: {asked:?}");
+    let polled = asked.poll().expect("a valid range");
+    polled.expect("no conflicting hold or request")
 }
 
 fn waits(asked: &mut Asked<'_>) -> bool {
-    asked.poll().expect("a range of the lock").is_none()
+    asked.poll().expect("a valid range").is_none()
 }
 
 fn assert_free(lock: &Driven) {
@@ -46,7 +48,8 @@ fn assert_free(lock: &Driven) {
     all.expect("nobody holds, and nobody waits").release();
 }
 
-/// Linux range lock patches, 2019: cancelling a waiting reader decremented all that overlapped it, so another reader was granted beside the writer.
+/// Linux range lock patches, 2019: cancelling a waiting reader decremented the counts of all
+/// requests that overlapped it. So another reader was granted beside the writer.
 pub fn case_01_a_cancelled_reader_lets_nobody_in(lock: &Driven) {
     if lock.wait.is_none() {
         return;
@@ -64,7 +67,8 @@ pub fn case_01_a_cancelled_reader_lets_nobody_in(lock: &Driven) {
     assert_free(lock);
 }
 
-/// The other half: one that gives up unblocks those who came later and waited for it, and nobody else.
+/// The other half: a request that gives up unblocks later requests that waited for it, and no
+/// others.
 pub fn case_01_a_cancelled_waiter_unblocks_later_arrivals_only(lock: &Driven) {
     if lock.wait.is_none() {
         return;
@@ -73,10 +77,10 @@ pub fn case_01_a_cancelled_waiter_unblocks_later_arrivals_only(lock: &Driven) {
     let mut before = Asked::waiting(lock, units(lock, 0..1), Write);
     let given_up = Asked::waiting(lock, units(lock, 3..4), Write);
     let mut behind = Asked::new(lock, units(lock, 3..4), Read);
-    let passed = behind.poll().expect("a range of the lock");
+    let passed = behind.poll().expect("a valid range");
     given_up.cancel();
     match passed {
-        // It may pass, where the lock bounds that.
+        // It may overtake, if the lock bounds overtaking.
         Some(passed) => passed.release(),
         None if is_granular(lock) => granted(&mut behind).release(),
         // Here it waits for the first writer as well.
@@ -88,7 +92,7 @@ pub fn case_01_a_cancelled_waiter_unblocks_later_arrivals_only(lock: &Driven) {
     assert_free(lock);
 }
 
-/// The same patches: a try looked at the hull of all ranges.
+/// The same patches: a try was compared with the hull of all held ranges.
 pub fn case_02_a_try_in_a_free_gap_succeeds(lock: &Driven) {
     if !is_granular(lock) {
         return;
@@ -102,7 +106,7 @@ pub fn case_02_a_try_in_a_free_gap_succeeds(lock: &Driven) {
         for gap in [1..3, 4..7, 8..9, 5..6] {
             take(lock, gap, access).release();
         }
-        // Exactly: one unit more, on either side, is one too many.
+        // One unit more on either side is too much.
         for wide in [0..3, 1..4, 3..5, 4..8] {
             let tried = Hold::try_lock(lock, units(lock, wide), access);
             assert!(matches!(tried, Err(TryLockError::WouldBlock)));
@@ -112,8 +116,9 @@ pub fn case_02_a_try_in_a_free_gap_succeeds(lock: &Driven) {
     assert_free(lock);
 }
 
-/// OpenZFS: reducing a held range did not wake those whom it unblocked, or looked at flags without the lock and spun for hours.
-pub fn case_04_a_shrink_wakes_those_outside_of_what_is_kept(lock: &Driven) {
+/// OpenZFS: reducing a held range did not wake the waiters it unblocked, or read flags without the
+/// lock and spun for hours.
+pub fn case_04_a_shrink_wakes_the_waiters_outside_the_kept_part(lock: &Driven) {
     if lock.split.is_none() || !is_granular(lock) {
         return;
     }
@@ -125,13 +130,13 @@ pub fn case_04_a_shrink_wakes_those_outside_of_what_is_kept(lock: &Driven) {
         };
         let (low, high) = (reader(0..2), reader(4..6));
         hold.shrink(units(lock, 2..6));
-        // The ends of the threads are the assertion: what is kept has not been given back.
-        low.join().expect("a reader of what was given back");
+        // That the threads finish is the assertion; the kept part has not been released.
+        low.join().expect("a reader of the released part");
         hold.shrink(units(lock, 2..4));
-        high.join().expect("a reader of what was given back");
+        high.join().expect("a reader of the released part");
     });
     let inside = Hold::try_lock(lock, units(lock, 3..4), Read);
-    assert!(inside.is_err(), "what is kept is held");
+    assert!(inside.is_err(), "the kept part is held");
     if lock.wait.is_some() {
         let mut beyond = Asked::waiting(lock, units(lock, 3..4), Read);
         let mut within = Asked::waiting(lock, units(lock, 2..3), Read);
@@ -144,14 +149,14 @@ pub fn case_04_a_shrink_wakes_those_outside_of_what_is_kept(lock: &Driven) {
     assert_free(lock);
 }
 
-/// RocksDB: the upgrader was in its own list of conflicts, and after a time-out it looped for ever.
+/// RocksDB: the upgrader was in its own list of conflicts, and looped for ever after a timeout.
 pub fn case_06_an_upgrade_does_not_wait_for_itself(lock: &Driven) {
     if lock.upgrade.is_none() {
         return;
     }
     for access in [Read, Upgradable] {
         let mut hold = take(lock, 1..3, access);
-        assert!(hold.try_upgrade(), "nobody else is there");
+        assert!(hold.try_upgrade(), "nobody else holds");
         assert!(Hold::try_lock(lock, units(lock, 2..3), Read).is_err());
         hold.release();
     }
@@ -164,8 +169,8 @@ pub fn case_06_an_upgrade_does_not_wait_for_itself(lock: &Driven) {
     assert_free(lock);
 }
 
-/// RocksDB: nor for those who wait for it.
-pub fn case_06_an_upgrade_does_not_wait_for_those_who_wait_for_it(lock: &Driven) {
+/// RocksDB: nor does an upgrade wait for requests that wait for it.
+pub fn case_06_an_upgrade_does_not_wait_for_its_waiters(lock: &Driven) {
     if lock.upgrade.is_none() || lock.wait.is_none() {
         return;
     }
@@ -185,7 +190,7 @@ pub fn case_06_an_upgrade_does_not_wait_for_those_who_wait_for_it(lock: &Driven)
     assert_free(lock);
 }
 
-/// RocksDB: an upgrade that failed left the lock as if it went on.
+/// RocksDB: a failed upgrade left the lock as if the upgrade were still going on.
 pub fn case_06_a_failed_upgrade_leaves_no_trace(lock: &Driven) {
     if lock.upgrade.is_none() {
         return;
@@ -194,9 +199,9 @@ pub fn case_06_a_failed_upgrade_leaves_no_trace(lock: &Driven) {
         let mut hold = take(lock, 0..3, access);
         let other = take(lock, 2..4, Read);
         for _ in 0..1000 {
-            assert!(!hold.try_upgrade(), "a reader is there");
+            assert!(!hold.try_upgrade(), "another reader holds");
             assert_eq!(hold.access(), access);
-            // Readers still come in.
+            // Readers still get in.
             take(lock, 0..4, Read).release();
         }
         other.release();
@@ -206,15 +211,16 @@ pub fn case_06_a_failed_upgrade_leaves_no_trace(lock: &Driven) {
     }
 }
 
-/// The crate range-lock: elements of no size divided by zero; an empty range at the end, or a length that overflows, panicked.
-pub fn case_09_the_least_and_the_largest_ranges(lock: &Driven) {
+/// The crate range-lock: zero-sized elements divided by zero; an empty range at the end, or a
+/// length that overflows, panicked.
+pub fn case_09_the_smallest_and_the_largest_ranges(lock: &Driven) {
     let (raw, capacity) = (&lock.raw, lock.raw.capacity());
     let unit = raw.granularity().min(4096);
     let last = raw.write(capacity - 1..capacity).expect("in range");
     let rest = raw.try_write(0..capacity - unit);
     assert_eq!(rest.is_ok(), is_granular(lock));
     assert!(raw.try_read(0..capacity).is_err());
-    // Empty ones hold nothing and find nothing in their way, wherever they are.
+    // Empty ranges hold nothing and conflict with nothing, wherever they are.
     for at in [0, 5, capacity - 1, capacity, u64::MAX] {
         assert_eq!(raw.write(at..at).expect("empty").span(), None);
         assert_eq!(raw.try_read(at..at).expect("empty").span(), None);
@@ -236,8 +242,8 @@ pub fn case_09_the_least_and_the_largest_ranges(lock: &Driven) {
     drop(raw.try_write(0..capacity).expect("everything is free"));
 }
 
-/// The same crate, once more for what owns its elements.
-pub fn case_09_elements_of_no_size(lock: &Driven) {
+/// The same crate: zero-sized elements in a lock that owns them.
+pub fn case_09_zero_sized_elements(lock: &Driven) {
     let length = usize::try_from(lock.raw.capacity()).unwrap_or(usize::MAX);
     let elements: Box<[()]> = vec![(); length].into_boxed_slice();
     let raw: Arc<dyn RawRangeLock> = lock.raw.clone();
@@ -252,7 +258,7 @@ pub fn case_09_elements_of_no_size(lock: &Driven) {
     );
 }
 
-/// range-mutex: each poll of a future pushed one more waiter.
+/// range-mutex: each poll of a future added another waiter.
 pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
     if lock.wait.is_none() {
         return;
@@ -263,7 +269,7 @@ pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
         assert!(waits(&mut asked), "granted while a writer holds");
     }
     assert!(asked.wakers() <= 1, "{} wakers are kept", asked.wakers());
-    // Given up, it has left nothing: neither a waker nor a place in the queue.
+    // Once given up, it leaves neither a waker nor a place in the queue.
     let mut behind = Asked::waiting(lock, units(lock, 0..2), Read);
     asked.cancel();
     hold.release();
@@ -271,7 +277,7 @@ pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
     assert_free(lock);
 }
 
-/// The same crate: a guard that is leaked keeps its range locked, and breaks nothing.
+/// The same crate: a leaked guard keeps its range locked, and breaks nothing else.
 pub fn case_10_leaked_holds_keep_their_ranges_and_nothing_else(lock: &Driven) {
     core::mem::forget(lock.raw.write(units(lock, 2..3).range()).expect("in range"));
     core::mem::forget(lock.raw.try_read(units(lock, 6..7).range()));
@@ -284,10 +290,10 @@ pub fn case_10_leaked_holds_keep_their_ranges_and_nothing_else(lock: &Driven) {
     }
 }
 
-/// [SRL] as published gives readers priority: a writer starves under readers who hand the range on.
+/// [SRL] as published prefers readers: a writer starves while readers overlap in time.
 ///
 /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
-pub fn case_13_readers_who_hand_a_range_on_let_a_writer_in(lock: &Driven) {
+pub fn case_13_a_writer_gets_in_among_readers_that_overlap(lock: &Driven) {
     if lock.wait.is_none() {
         return;
     }
@@ -298,7 +304,7 @@ pub fn case_13_readers_who_hand_a_range_on_let_a_writer_in(lock: &Driven) {
         while let Ok(next) = Hold::try_lock(lock, units(lock, 0..1), Read) {
             core::mem::replace(&mut hold, next).release();
             passes += 1;
-            assert!(passes <= MAX_PASSES, "{passes} readers passed a writer");
+            assert!(passes <= MAX_PASSES, "{passes} readers overtook a writer");
         }
         hold.release();
         granted(&mut writer).release();
@@ -306,8 +312,8 @@ pub fn case_13_readers_who_hand_a_range_on_let_a_writer_in(lock: &Driven) {
     }
 }
 
-/// SPDK: code went on after a lock failed. Here a failure is a value with no hold in it, what was refused was not done, and neither a
-/// hold nor an error can be dropped unseen:
+/// SPDK: code went on after a lock had failed. Here a failure is a value without a hold, and a
+/// refused request leads to no data. Neither a hold nor an error can be dropped unnoticed:
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
@@ -321,17 +327,17 @@ pub fn case_13_readers_who_hand_a_range_on_let_a_writer_in(lock: &Driven) {
 ///
 /// RwCounter::new().write(0..10).unwrap();
 /// ```
-pub fn case_14_who_is_refused_does_nothing(lock: &Driven) {
+pub fn case_14_a_refused_request_does_nothing(lock: &Driven) {
     let writes = AtomicU64::new(0);
     let done = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..500 {
-                    // Only the hold leads to the data: without one there is nothing to go on with.
+                    // Only a hold leads to the data.
                     match Hold::try_lock(lock, units(lock, 0..2), Write) {
                         Ok(hold) => {
-                            // Relaxed: the lock has to do.
+                            // Relaxed: the lock must provide the ordering.
                             writes.store(writes.load(Relaxed) + 1, Relaxed);
                             hold.release();
                             done.fetch_add(1, Relaxed);
@@ -346,8 +352,8 @@ pub fn case_14_who_is_refused_does_nothing(lock: &Driven) {
     assert_free(lock);
 }
 
-/// Every case, and the histories, as tests of one lock: its name, its [`Order`](crate::Order), and how to make a [`Driven`] that covers at
-/// least 64 units.
+/// Defines every case, and the histories, as tests of one lock: its name, its
+/// [`Order`](crate::Order), and an expression that makes a [`Driven`] covering at least 64 units.
 ///
 /// ```
 /// mod tests {
@@ -381,16 +387,16 @@ macro_rules! suite {
                 case_01_a_cancelled_reader_lets_nobody_in
                 case_01_a_cancelled_waiter_unblocks_later_arrivals_only
                 case_02_a_try_in_a_free_gap_succeeds
-                case_04_a_shrink_wakes_those_outside_of_what_is_kept
+                case_04_a_shrink_wakes_the_waiters_outside_the_kept_part
                 case_06_an_upgrade_does_not_wait_for_itself
-                case_06_an_upgrade_does_not_wait_for_those_who_wait_for_it
+                case_06_an_upgrade_does_not_wait_for_its_waiters
                 case_06_a_failed_upgrade_leaves_no_trace
-                case_09_the_least_and_the_largest_ranges
-                case_09_elements_of_no_size
+                case_09_the_smallest_and_the_largest_ranges
+                case_09_zero_sized_elements
                 case_10_a_request_polled_a_million_times_is_one_waiter
                 case_10_leaked_holds_keep_their_ranges_and_nothing_else
-                case_13_readers_who_hand_a_range_on_let_a_writer_in
-                case_14_who_is_refused_does_nothing
+                case_13_a_writer_gets_in_among_readers_that_overlap
+                case_14_a_refused_request_does_nothing
             }
         }
     };

@@ -1,4 +1,4 @@
-//! A lock with the powers that it has, chosen at run time.
+//! A lock with its capabilities, chosen at run time.
 
 use core::any::Any;
 use core::ops::Range;
@@ -12,15 +12,15 @@ use spanlock_range_lock::{
     RawRangeLockWait, Shared, Span, TimedLockError, Token, Upgradable,
 };
 
-/// A lock under test: itself, and itself once more for each power that it has.
+/// A lock under test: itself, and itself once more for each capability that it has.
 ///
-/// [`driven!`](crate::driven!) makes one. The references are std's `Arc` in every world: the tests are about the lock, and a count of a
-/// checker's own would multiply executions.
+/// [`driven!`](crate::driven!) makes one. The references are std's `Arc` even under a checker: the
+/// tests are about the lock, and a checker's own `Arc` would multiply the executions.
 #[derive(Clone)]
 #[allow(missing_docs)]
 pub struct Driven {
     pub raw: Arc<dyn RawRangeLock>,
-    /// How many readers a unit has room for, an upgradable one among them.
+    /// The number of readers that a unit has room for, including an upgradable one.
     pub readers: usize,
     pub wait: Option<Arc<dyn ErasedWait>>,
     pub downgrade: Option<Arc<dyn RawRangeLockDowngrade>>,
@@ -28,12 +28,13 @@ pub struct Driven {
     pub upgrade_wait: Option<Arc<dyn RawRangeLockUpgradeWait>>,
     pub split: Option<Arc<dyn RawRangeLockSplit>>,
     pub batch: Option<Arc<dyn RawRangeLockBatch>>,
-    /// Gives memory back that nobody needs now: how many bytes. No trait's, and so not one of [`driven!`](crate::driven!)'s.
+    /// Frees unused memory and returns the number of bytes. Not part of any trait, and so not one
+    /// of the words of [`driven!`](crate::driven!).
     pub reclaim: Option<Arc<dyn Fn() -> usize + Send + Sync>>,
 }
 
 impl Driven {
-    /// A lock without powers.
+    /// Returns a lock without capabilities.
     pub fn plain(raw: Arc<dyn RawRangeLock>) -> Self {
         Driven {
             raw,
@@ -48,7 +49,8 @@ impl Driven {
         }
     }
 
-    /// The same lock, of which each unit has room for that many readers, an upgradable one among them.
+    /// Returns the same lock, whose units have room for so many readers, including an upgradable
+    /// one.
     pub fn with_readers(self, readers: u32) -> Self {
         Driven {
             readers: readers as usize,
@@ -56,7 +58,7 @@ impl Driven {
         }
     }
 
-    /// What `span` blocks: itself, rounded outwards to the lock's granularity.
+    /// Returns what `span` blocks: the span, rounded outwards to the lock's granularity.
     pub fn rounded(&self, span: Span) -> Span {
         let unit = self.raw.granularity();
         let start = span.start() / unit * unit;
@@ -65,24 +67,26 @@ impl Driven {
         rounded.expect("wider than what is not empty")
     }
 
-    /// Whether two spans block each other if their accesses do.
+    /// Returns whether two spans block each other if their accesses conflict.
     pub fn meet(&self, a: Span, b: Span) -> bool {
         self.rounded(a).overlaps(self.rounded(b))
     }
 
-    /// Whether spans may be one batch: in ascending order, and no two of them touch a common unit.
+    /// Returns whether the spans form a batch: in ascending order, and no two of them touch a
+    /// common unit.
     pub fn is_batch(&self, batch: &[(Span, Access)]) -> bool {
         let spans = batch.iter().map(|&(span, _)| self.rounded(span));
         spans.is_sorted_by(|before, next| before.end() <= next.start())
     }
 
-    /// Whether holds of the two exclude each other.
+    /// Returns whether holds of the two exclude each other.
     pub fn conflict(&self, a: (Span, Access), b: (Span, Access)) -> bool {
         a.1.conflicts_with(b.1) && self.meet(a.0, b.0)
     }
 }
 
-/// A [`Driven`] of a lock, and of the powers named: any of `wait`, `downgrade`, `upgrade`, `upgrade_wait`, `split`, `batch`.
+/// Makes a [`Driven`] of a lock and the capabilities named: any of `wait`, `downgrade`, `upgrade`,
+/// `upgrade_wait`, `split`, `batch`.
 ///
 /// ```
 /// use spanlock_range_lock::RwCounter;
@@ -93,23 +97,23 @@ impl Driven {
 /// ```
 #[macro_export]
 macro_rules! driven {
-    ($lock:expr; $($power:ident),* $(,)?) => {{
+    ($lock:expr; $($capability:ident),* $(,)?) => {{
         let lock = ::std::sync::Arc::new($lock);
-        // Not every lock has none of them.
+        // Some locks have every capability.
         #[allow(clippy::needless_update)]
         $crate::Driven {
-            $($power: ::core::option::Option::Some(lock.clone()),)*
+            $($capability: ::core::option::Option::Some(lock.clone()),)*
             ..$crate::Driven::plain(lock)
         }
     }};
 }
 
-/// [`RawRangeLockWait`] without its associated type, so that it is `dyn`-usable.
+/// [`RawRangeLockWait`] without its associated type, so that it is `dyn`-compatible.
 pub trait ErasedWait: Send + Sync {
-    /// A new request.
+    /// Returns a new request.
     fn request(&self) -> Box<dyn Any + Send>;
 
-    /// As [`RawRangeLockWait::poll_lock`].
+    /// Like [`RawRangeLockWait::poll_lock`].
     ///
     /// # Safety
     /// As there; `request` comes from [`request`](Self::request) of this lock.
@@ -121,16 +125,17 @@ pub trait ErasedWait: Send + Sync {
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>>;
 
-    /// As [`RawRangeLockWait::cancel`].
+    /// Like [`RawRangeLockWait::cancel`].
     ///
     /// # Safety
     /// As there; `request` comes from [`request`](Self::request) of this lock.
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut dyn Any);
 
-    /// Takes a span as [`spanlock_range_lock::Hold::try_lock_until`] does, calls `under` while it is held, and gives it back: whether it was taken in time.
+    /// Locks a span like [`spanlock_range_lock::Hold::try_lock_until`], calls `under` while it is
+    /// held, and unlocks it. Returns whether it was locked in time.
     ///
     /// # Errors
-    /// As [`RawRangeLock::lock`].
+    /// As for [`RawRangeLock::lock`].
     fn lock_until(
         &self,
         span: Span,
@@ -179,7 +184,7 @@ impl<L: RawRangeLockWait<Request: 'static>> ErasedWait for L {
     }
 }
 
-/// Takes a range in time, calls `under` while it is held, and gives it back.
+/// Locks a range by `deadline`, calls `under` while it is held, and unlocks it.
 fn under_guard<L: RawRangeLockWait, A: Mode>(
     lock: &L,
     range: Range<u64>,

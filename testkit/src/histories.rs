@@ -1,4 +1,4 @@
-//! A million operations a lock, and small histories out of large ones that fail.
+//! Runs a million operations on a lock, and shrinks histories that fail.
 
 use std::cell::{Cell, RefCell};
 use std::env;
@@ -11,26 +11,27 @@ use crate::op::{self, Op};
 use crate::sequential::{self, Order};
 use crate::{Driven, threads};
 
-/// Operations that find something to do, for each lock and each kind of history, unless [`HOW_MANY`] says otherwise.
+/// The number of effective operations for each lock and kind of history, unless [`HOW_MANY`] is
+/// set.
 const OPERATIONS: u64 = 1_000_000;
 
-/// The variable that chooses another number of operations: fewer, where each takes longer, as under a sanitizer.
+/// The environment variable for another number of operations, such as fewer under a slow sanitizer.
 pub const HOW_MANY: &str = "SPANLOCK_OPERATIONS";
 
-/// Operations of one history of one thread.
+/// The maximum length of a single-threaded history.
 const STEPS: usize = 256;
 
-/// Threads of a history, and operations of each: a few times more threads than cores.
+/// The number of threads of a history (a few times more than cores), and the operations of each.
 const THREADS: core::ops::RangeInclusive<usize> = 2..=6;
 const STEPS_EACH: usize = 400;
 
-/// How often a history of several threads is run again, to see whether a smaller one fails too.
+/// How often a smaller history of several threads is run again, to see whether it fails too.
 const AGAIN: usize = 20;
 
-/// The variable that chooses other histories than usually: any number.
+/// The environment variable for another seed: any number.
 pub const SEED: &str = "SPANLOCK_SEED";
 
-/// The seed of this run.
+/// Returns the seed of this run.
 pub fn seed() -> u64 {
     number(SEED, 1)
 }
@@ -40,27 +41,29 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     given.map_or(otherwise, |given| {
         given
             .parse()
-            .unwrap_or_else(|_| panic!("{variable}={given}: no number"))
+            .unwrap_or_else(|_| panic!("{variable}={given} is not a number"))
     })
 }
 
-/// What draws histories, the same for the same seed; the failure of one is made small, and told by the caller.
+/// Returns a runner that draws the same histories for the same seed. It shrinks a failing history,
+/// and the caller reports it.
 pub fn runner(seed: u64, cases: u32) -> TestRunner {
     let config = Config {
         cases,
         failure_persistence: None,
         max_shrink_iters: 20_000,
-        // In milliseconds: a failure on real threads is run many times for each step down.
+        // In milliseconds: on real threads, each shrinking step runs the history many times.
         max_shrink_time: 5_000,
         ..Config::default()
     };
     let mut bytes = [0x5A; 16];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    // The cheap one: each choice between strategies makes a generator of its own.
+    // The cheap generator, because each choice between strategies creates a new one.
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::XorShift, &bytes))
 }
 
-/// Runs cases until a million operations have been done; `run` says how many were, and `test` is its name in a failure.
+/// Runs cases until a million operations have been done. `run` returns how many were; `test` is the
+/// name used in a failure.
 fn million<S: Strategy>(
     test: &str,
     strategy: &S,
@@ -73,7 +76,7 @@ fn million<S: Strategy>(
         if done.get() >= operations {
             break;
         }
-        // A runner counts its cases over all its runs: so each round has one of its own.
+        // A runner counts its cases over all its runs, so each round needs a new one.
         let result = runner(seed.wrapping_add(round << 32), 64).run(strategy, |history| {
             done.set(done.get() + run.borrow_mut()(&history)?);
             Ok(())
@@ -84,7 +87,7 @@ fn million<S: Strategy>(
     }
 }
 
-/// A million operations of one thread that plays many owners, against a list of holds.
+/// Compares a million operations of one thread, which plays many owners, with a list of holds.
 pub fn of_one_thread(make: impl Fn() -> Driven, order: Order) {
     let strategy = vec(op::op(&make()), 1..=STEPS);
     million("one thread", &strategy, |history: &Vec<Op>| {
@@ -92,12 +95,12 @@ pub fn of_one_thread(make: impl Fn() -> Driven, order: Order) {
     });
 }
 
-/// A million operations of real threads.
+/// Runs a million operations on real threads.
 pub fn of_real_threads(make: impl Fn() -> Driven) {
     let strategy = op::program(&make(), THREADS, STEPS_EACH);
     let mut has_failed = false;
     million("real threads", &strategy, |program| {
-        // What failed once may do so again only sometimes.
+        // A history that failed once may fail only sometimes.
         let mut done = 0;
         for _ in 0..if has_failed { AGAIN } else { 1 } {
             done += threads::run(make(), program).map_err(|wrong| {

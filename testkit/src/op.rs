@@ -1,7 +1,8 @@
-//! The language that histories are written in.
+//! The language of histories.
 //!
-//! An operation names what it is about by small numbers that are taken modulo what there is: so every list of operations means something for
-//! every lock, and stays meaningful when some of it is left out, which is how failures are made small.
+//! An operation refers to ranges and holds by small numbers, taken modulo what exists. So every
+//! list of operations is meaningful for every lock, and stays meaningful when operations are
+//! removed. Shrinking a failure depends on this.
 
 use core::fmt;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use spanlock_range_lock::{Access, Span};
 use crate::Driven;
 use crate::owner::span;
 
-/// A range by the points where it starts and ends, and how it is wanted.
+/// A range, given by its start and length in points, and an access.
 #[derive(Clone, Copy)]
 pub struct Extent {
     start: u8,
     more: u8,
-    /// How.
+    /// The access.
     pub access: Access,
 }
 
@@ -28,7 +29,7 @@ impl fmt::Debug for Extent {
     }
 }
 
-/// One of those that are suitable, in the order in which they came.
+/// Picks one of the suitable items, in the order in which they were created.
 #[derive(Clone, Copy)]
 pub struct Pick(u8);
 
@@ -39,7 +40,7 @@ impl fmt::Debug for Pick {
 }
 
 impl Pick {
-    /// The place of the one picked; none if none is suitable.
+    /// Returns the index of the picked item, or `None` if none is suitable.
     pub fn among<T>(self, all: &[T], suitable: impl Fn(&T) -> bool) -> Option<usize> {
         let found = all.iter().filter(|one| suitable(one)).count();
         let nth = usize::from(self.0).checked_rem(found)?;
@@ -47,46 +48,49 @@ impl Pick {
     }
 }
 
-/// What an owner does. Each power that a lock lacks is an operation that is not drawn.
+/// An operation of an owner. An operation that needs a capability is drawn only for locks that have
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
-    /// Tries for a range.
+    /// Tries to lock a range.
     Try(Extent),
-    /// Takes a range and waits until it has it.
+    /// Locks a range, blocking.
     Lock(Extent),
-    /// Asks for a range that must be refused, or holds nothing: past the capacity, reversed, or empty.
+    /// Requests a range that must be refused or hold nothing: past the capacity, reversed, or
+    /// empty.
     Odd(Extent),
-    /// Gives a hold back.
+    /// Releases a hold.
     Unlock(Pick),
     /// Begins a request, and polls it once.
     Ask(Extent),
     /// Polls a request.
     Poll(Pick),
-    /// Gives a request up.
+    /// Gives up a request.
     Cancel(Pick),
-    /// Waits for a range for so long only: so many looks, or until a deadline.
+    /// Waits for a range for a limited time: so many polls, or until a deadline.
     Within(Extent, u8),
-    /// Makes a hold shared.
+    /// Downgrades a hold to a read.
     Downgrade(Pick),
-    /// Makes a hold exclusive, if that is possible at once.
+    /// Upgrades a hold to a write, if that is possible at once.
     TryUpgrade(Pick),
-    /// Makes an upgradable hold exclusive.
+    /// Upgrades an upgradable hold to a write, blocking.
     Upgrade(Pick),
-    /// Makes a hold smaller.
+    /// Shrinks a hold.
     Shrink(Pick, u8, u8),
-    /// Cuts a hold in two.
+    /// Splits a hold in two.
     Split(Pick, u8),
-    /// Tries for several ranges.
+    /// Tries to lock several ranges.
     TryAll([Extent; 3]),
-    /// Takes several ranges and waits until it has them.
+    /// Locks several ranges, blocking.
     LockAll([Extent; 3]),
 }
 
-/// What each of several threads does.
+/// The operations of each of several threads.
 pub type Program = Vec<Vec<Op>>;
 
-/// The parts of an operation, out of the bytes of one number: a generator that draws one number an operation is many times as fast as one that
-/// chooses between generators, and a smaller number is a simpler operation.
+/// The parts of an operation, taken from the bytes of one number. Drawing one number per operation
+/// is many times as fast as choosing between generators, and a smaller number is a simpler
+/// operation.
 struct Parts([u8; 8]);
 
 impl Parts {
@@ -96,7 +100,7 @@ impl Parts {
 
     fn extent(&self, nth: usize) -> Extent {
         let [start, shape] = [self.0[2 + 2 * nth], self.0[3 + 2 * nth]];
-        // Short ones mostly, so that many fit beside each other.
+        // Mostly short ranges, so that many fit beside each other.
         let more = if shape < 224 { shape / 3 % 5 } else { shape };
         Extent {
             start,
@@ -110,10 +114,10 @@ impl Parts {
     }
 }
 
-/// How an operation is read from its parts.
+/// Builds an operation from its parts.
 type Read = fn(&Parts) -> Op;
 
-/// The operations that `lock` has, each as often as it is to be drawn.
+/// Returns the operations that `lock` supports, each as often as it is to be drawn.
 fn repertoire(lock: &Driven) -> Vec<Read> {
     let ops: [(bool, usize, Read); 15] = [
         (true, 6, |p| Op::Try(p.extent(0))),
@@ -145,7 +149,7 @@ fn repertoire(lock: &Driven) -> Vec<Read> {
         .collect()
 }
 
-/// Operations that `lock` has.
+/// Returns a strategy for the operations that `lock` supports.
 pub fn op(lock: &Driven) -> impl Strategy<Value = Op> + Clone + use<> {
     let repertoire: Arc<[Read]> = repertoire(lock).into();
     any::<u64>().prop_map(move |number| {
@@ -155,7 +159,7 @@ pub fn op(lock: &Driven) -> impl Strategy<Value = Op> + Clone + use<> {
     })
 }
 
-/// Histories of so many threads with at most so many operations each.
+/// Returns a strategy for histories with so many threads and at most so many operations each.
 pub fn program(
     lock: &Driven,
     threads: core::ops::RangeInclusive<usize>,
@@ -164,15 +168,16 @@ pub fn program(
     vec(vec(op(lock), 1..=operations), threads)
 }
 
-/// Where ranges of a history may start and end: around the borders of the lock's units, at both ends of what it covers.
+/// The points where ranges of a history may start and end: around the borders of the lock's units,
+/// at both ends of its capacity.
 #[derive(Clone, Debug)]
 pub struct Points(Vec<u64>);
 
 impl Points {
-    /// Units at each end.
+    /// The number of units at each end.
     const UNITS: u64 = 12;
 
-    /// Those of `lock`.
+    /// Returns the points for `lock`.
     pub fn of(lock: &Driven) -> Self {
         let (unit, capacity) = (lock.raw.granularity().min(4096), lock.raw.capacity());
         let border = |n: u64| n.saturating_mul(unit);
@@ -185,25 +190,25 @@ impl Points {
         Points(points)
     }
 
-    /// How many gaps there are between points.
+    /// Returns the number of gaps between points.
     pub fn gaps(&self) -> usize {
         self.0.len() - 1
     }
 
-    /// The gaps that a span covers, if it starts and ends at points.
+    /// Returns the gaps that a span covers. The span must start and end at points.
     pub fn gaps_of(&self, span: Span) -> core::ops::Range<usize> {
         let at = |point| self.0.binary_search(&point).expect("a point");
         at(span.start())..at(span.end())
     }
 
-    /// The span that an extent means.
+    /// Returns the span that an extent stands for.
     pub fn span(&self, extent: Extent) -> Span {
         let start = usize::from(extent.start) % self.gaps();
         let end = (start + 1 + usize::from(extent.more)).min(self.gaps());
         span(self.0[start]..self.0[end])
     }
 
-    /// A range that is empty, reversed, or past the capacity of a lock.
+    /// Returns an empty or reversed range, or one past the capacity of the lock.
     pub fn odd(&self, extent: Extent) -> core::ops::Range<u64> {
         let start = self.0[usize::from(extent.start) % self.0.len()];
         let end = self.0[usize::from(extent.more) % self.0.len()];
@@ -215,7 +220,7 @@ impl Points {
         }
     }
 
-    /// The part of `whole` that two numbers mean.
+    /// Returns the part of `whole` that two numbers stand for.
     pub fn part(&self, whole: Span, a: u8, b: u8) -> Span {
         let gaps = self.gaps_of(whole);
         let start = gaps.start + usize::from(a) % gaps.len();
@@ -223,7 +228,8 @@ impl Points {
         span(self.0[start]..self.0[end])
     }
 
-    /// Where a number says that `whole` is to be cut, if that is possible: at a multiple of `unit`.
+    /// Returns where to cut `whole`, as a number says: at a multiple of `unit`, if there is one
+    /// within.
     pub fn cut(&self, whole: Span, at: u8, unit: u64) -> Option<u64> {
         let gaps = self.gaps_of(whole);
         let cuts = &self.0[gaps.start + 1..gaps.end];
@@ -231,7 +237,8 @@ impl Points {
         Some(cuts[i])
     }
 
-    /// The batch that three extents mean: in ascending order, those left out that touch a unit of one before.
+    /// Returns the batch that three extents stand for: in ascending order, without those that touch
+    /// a unit of an earlier one.
     pub fn batch(&self, lock: &Driven, extents: [Extent; 3]) -> Vec<(Span, Access)> {
         let mut all = extents.map(|extent| (self.span(extent), extent.access));
         all.sort_by_key(|(span, _)| (span.start(), span.end()));

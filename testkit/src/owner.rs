@@ -1,6 +1,7 @@
-//! What a logical owner has of a lock: a hold, or a request that is polled by hand.
+//! The two things that a logical owner has: a hold, or a request that is polled by hand.
 //!
-//! Both are safe to use, since nobody else can make one; neither releases or cancels when it is dropped, as a guard that is forgotten.
+//! Both are safe to use, because only this module makes them. Neither releases or cancels when it
+//! is dropped: then it is like a forgotten guard.
 
 use core::any::Any;
 use core::fmt;
@@ -13,12 +14,12 @@ use spanlock_range_lock::{Access, RangeError, Span, Token, TryLockError};
 
 use crate::Driven;
 
-/// The span of a range that is in order and not empty.
+/// Returns the span of a range that is in order and not empty.
 pub fn span(range: core::ops::Range<u64>) -> Span {
     Span::new(range).expect("in order").expect("not empty")
 }
 
-/// A hold, to be changed or released by hand.
+/// A hold that is changed and released explicitly.
 pub struct Hold<'a> {
     lock: &'a Driven,
     span: Span,
@@ -32,59 +33,59 @@ impl fmt::Debug for Hold<'_> {
     }
 }
 
-// SAFETY of all calls below: a `Hold` is made where a span was taken just now, is consumed by what ends it, and has the token that its last
-// change returned.
+// SAFETY of all calls below: a `Hold` is made when a span has just been acquired, is consumed when
+// the hold ends, and has the token that its last change returned.
 impl<'a> Hold<'a> {
-    /// Takes a span, blocking.
+    /// Locks a span, blocking.
     ///
     /// # Errors
-    /// As [`spanlock_range_lock::RawRangeLock::lock`].
+    /// As for [`spanlock_range_lock::RawRangeLock::lock`].
     pub fn lock(lock: &'a Driven, span: Span, access: Access) -> Result<Self, RangeError> {
         let token = lock.raw.lock(span, access)?;
         Ok(Hold::of(lock, span, access, token))
     }
 
-    /// Takes a span if that is possible at once.
+    /// Locks a span if that is possible at once.
     ///
     /// # Errors
-    /// As [`spanlock_range_lock::RawRangeLock::try_lock`].
+    /// As for [`spanlock_range_lock::RawRangeLock::try_lock`].
     pub fn try_lock(lock: &'a Driven, span: Span, access: Access) -> Result<Self, TryLockError> {
         let token = lock.raw.try_lock(span, access)?;
         Ok(Hold::of(lock, span, access, token))
     }
 
-    /// Takes several spans, blocking. Only for locks with this power.
+    /// Locks several spans, blocking. Only for locks with this capability.
     ///
     /// # Panics
-    /// If they are not in order, or two of them touch a common unit.
+    /// Panics if the spans are not in order, or two of them touch a common unit.
     ///
     /// # Errors
-    /// As [`spanlock_range_lock::RawRangeLockBatch::lock_batch`].
+    /// As for [`spanlock_range_lock::RawRangeLockBatch::lock_batch`].
     pub fn lock_all(lock: &'a Driven, batch: &[(Span, Access)]) -> Result<Vec<Self>, RangeError> {
         let mut tokens = Vec::new();
-        let power = lock.batch.as_ref().expect("a lock with this power");
+        let capability = lock.batch.as_ref().expect("a lock with this capability");
         assert!(lock.is_batch(batch), "{batch:?}");
-        // SAFETY: looked after just now.
-        unsafe { power.lock_batch(batch, &mut tokens) }?;
+        // SAFETY: checked just now.
+        unsafe { capability.lock_batch(batch, &mut tokens) }?;
         Ok(Hold::each(lock, batch, tokens))
     }
 
-    /// Takes several spans if that is possible at once. Only for locks with this power.
+    /// Locks several spans if that is possible at once. Only for locks with this capability.
     ///
     /// # Panics
-    /// As [`lock_all`](Self::lock_all).
+    /// As for [`lock_all`](Self::lock_all).
     ///
     /// # Errors
-    /// As [`spanlock_range_lock::RawRangeLockBatch::try_lock_batch`].
+    /// As for [`spanlock_range_lock::RawRangeLockBatch::try_lock_batch`].
     pub fn try_lock_all(
         lock: &'a Driven,
         batch: &[(Span, Access)],
     ) -> Result<Vec<Self>, TryLockError> {
         let mut tokens = Vec::new();
-        let power = lock.batch.as_ref().expect("a lock with this power");
+        let capability = lock.batch.as_ref().expect("a lock with this capability");
         assert!(lock.is_batch(batch), "{batch:?}");
-        // SAFETY: looked after just now.
-        unsafe { power.try_lock_batch(batch, &mut tokens) }?;
+        // SAFETY: checked just now.
+        unsafe { capability.try_lock_batch(batch, &mut tokens) }?;
         Ok(Hold::each(lock, batch, tokens))
     }
 
@@ -105,36 +106,42 @@ impl<'a> Hold<'a> {
             .collect()
     }
 
-    /// What is held.
+    /// Returns the held span.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// How.
+    /// Returns the access.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// Gives it back.
+    /// Releases the hold.
     pub fn release(self) {
         // SAFETY: above.
         unsafe { self.lock.raw.unlock(self.span, self.access, self.token) }
     }
 
-    /// Makes it a shared one. Only for locks with this power, and not for shared holds.
+    /// Downgrades the hold to a read. Only for locks with this capability, and not for reads.
     pub fn downgrade(&mut self) {
-        let power = self.lock.downgrade.as_ref();
-        let power = power.expect("a lock with this power");
+        let capability = self.lock.downgrade.as_ref();
+        let capability = capability.expect("a lock with this capability");
         // SAFETY: above.
-        self.token = unsafe { power.downgrade(self.span, self.access, Access::Read, self.token) };
+        self.token =
+            unsafe { capability.downgrade(self.span, self.access, Access::Read, self.token) };
         self.access = Access::Read;
     }
 
-    /// Makes it an exclusive one if that is possible at once. Only for locks with this power, and not for exclusive holds.
+    /// Upgrades the hold to a write if that is possible at once. Only for locks with this
+    /// capability, and not for writes.
     pub fn try_upgrade(&mut self) -> bool {
-        let power = self.lock.upgrade.as_ref().expect("a lock with this power");
+        let capability = self
+            .lock
+            .upgrade
+            .as_ref()
+            .expect("a lock with this capability");
         // SAFETY: above.
-        let upgraded = unsafe { power.try_upgrade(self.span, self.access, self.token) };
+        let upgraded = unsafe { capability.try_upgrade(self.span, self.access, self.token) };
         let worked = upgraded.is_ok();
         let (Ok(token) | Err(token)) = upgraded;
         self.token = token;
@@ -144,55 +151,65 @@ impl<'a> Hold<'a> {
         worked
     }
 
-    /// Makes it an exclusive one, blocking. Only for locks with this power, and for upgradable holds.
+    /// Upgrades the hold to a write, blocking. Only for locks with this capability, and for
+    /// upgradable holds.
     pub fn upgrade(&mut self) {
         assert_eq!(self.access, Access::Upgradable);
-        let power = self.lock.upgrade_wait.as_ref();
-        let power = power.expect("a lock with this power");
+        let capability = self.lock.upgrade_wait.as_ref();
+        let capability = capability.expect("a lock with this capability");
         // SAFETY: above.
-        self.token = unsafe { power.upgrade(self.span, self.token) };
+        self.token = unsafe { capability.upgrade(self.span, self.token) };
         self.access = Access::Write;
     }
 
-    /// Makes it smaller. Only for locks with this power.
+    /// Shrinks the hold. Only for locks with this capability.
     pub fn shrink(&mut self, keep: Span) {
         assert!(self.span.start() <= keep.start() && keep.end() <= self.span.end());
-        let power = self.lock.split.as_ref().expect("a lock with this power");
+        let capability = self
+            .lock
+            .split
+            .as_ref()
+            .expect("a lock with this capability");
         // SAFETY: above.
-        self.token = unsafe { power.shrink(self.span, self.access, self.token, keep) };
+        self.token = unsafe { capability.shrink(self.span, self.access, self.token, keep) };
         self.span = keep;
     }
 
-    /// Cuts it in two, and returns the upper part. Only for locks with this power; `at` as the power wants it.
+    /// Splits the hold, and returns the upper part. Only for locks with this capability. `at` must
+    /// be valid for [`RawRangeLockSplit::split`](spanlock_range_lock::RawRangeLockSplit::split).
     pub fn split(&mut self, at: u64) -> Hold<'a> {
         let (low, high) = (span(self.span.start()..at), span(at..self.span.end()));
-        let power = self.lock.split.as_ref().expect("a lock with this power");
+        let capability = self
+            .lock
+            .split
+            .as_ref()
+            .expect("a lock with this capability");
         // SAFETY: above.
-        let tokens = unsafe { power.split(self.span, self.access, self.token, at) };
+        let tokens = unsafe { capability.split(self.span, self.access, self.token, at) };
         (self.span, self.token) = (low, tokens.0);
         Hold::of(self.lock, high, self.access, tokens.1)
     }
 }
 
-/// Counts its wakes.
+/// Counts its wakeups.
 #[derive(Debug, Default)]
 pub struct Wakes(AtomicUsize);
 
 impl Wake for Wakes {
     fn wake(self: Arc<Self>) {
-        // Relaxed: a count, which publishes nothing.
+        // Relaxed: a counter, which publishes nothing.
         self.0.fetch_add(1, Relaxed);
     }
 }
 
-/// A request of a lock with the power to wait, and a waker that counts.
+/// A request of a lock with the capability to wait, and a counting waker.
 pub struct Asked<'a> {
     lock: &'a Driven,
     span: Span,
     access: Access,
     request: Box<dyn Any + Send>,
     wakes: Arc<Wakes>,
-    /// Wakes before the last poll.
+    /// The number of wakeups before the last poll.
     seen: usize,
 }
 
@@ -204,9 +221,9 @@ impl fmt::Debug for Asked<'_> {
 }
 
 impl<'a> Asked<'a> {
-    /// A request that has not begun.
+    /// Returns a request that has not begun.
     pub fn new(lock: &'a Driven, span: Span, access: Access) -> Self {
-        let wait = lock.wait.as_ref().expect("a lock with this power");
+        let wait = lock.wait.as_ref().expect("a lock with this capability");
         Asked {
             lock,
             span,
@@ -217,30 +234,30 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// A request that was polled once, and must wait.
+    /// Returns a request that was polled once, and must wait.
     pub fn waiting(lock: &'a Driven, span: Span, access: Access) -> Self {
         let mut asked = Asked::new(lock, span, access);
-        let polled = asked.poll().expect("a span of the lock");
+        let polled = asked.poll().expect("a valid span");
         assert!(polled.is_none(), "{access:?} {span:?} is granted at once");
         asked
     }
 
-    /// Polls with the counting waker: the hold, if it is granted.
+    /// Polls with the counting waker. Returns the hold, if it is granted.
     ///
     /// # Errors
-    /// As [`spanlock_range_lock::RawRangeLock::lock`].
+    /// As for [`spanlock_range_lock::RawRangeLock::lock`].
     pub fn poll(&mut self) -> Result<Option<Hold<'a>>, RangeError> {
         self.seen = self.wakes();
         self.poll_with(&Waker::from(self.wakes.clone()))
     }
 
-    /// Polls with a waker of the caller's: the hold, if it is granted.
+    /// Polls with a waker of the caller. Returns the hold, if it is granted.
     ///
     /// # Errors
-    /// As [`spanlock_range_lock::RawRangeLock::lock`].
+    /// As for [`spanlock_range_lock::RawRangeLock::lock`].
     pub fn poll_with(&mut self, waker: &Waker) -> Result<Option<Hold<'a>>, RangeError> {
         let wait = self.lock.wait.as_ref().expect("checked by `new`");
-        // SAFETY: the request is given to this lock only, with this span and access.
+        // SAFETY: the request is passed to this lock only, with this span and access.
         let poll = unsafe { wait.poll(self.span, self.access, &mut *self.request, waker) };
         match poll {
             Poll::Ready(Ok(token)) => Ok(Some(Hold::of(self.lock, self.span, self.access, token))),
@@ -249,34 +266,34 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Gives it up.
+    /// Gives up the request.
     pub fn cancel(mut self) {
         let wait = self.lock.wait.as_ref().expect("checked by `new`");
         // SAFETY: as in `poll_with`.
         unsafe { wait.cancel(self.span, self.access, &mut *self.request) }
     }
 
-    /// What is asked for.
+    /// Returns the requested span.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// How.
+    /// Returns the requested access.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// How often it has been woken, in all.
+    /// Returns how often the request has been woken in all.
     pub fn wakes(&self) -> usize {
         self.wakes.0.load(Relaxed)
     }
 
-    /// Whether it has been woken since its last poll.
+    /// Returns whether the request has been woken since its last poll.
     pub fn is_woken(&self) -> bool {
         self.wakes() > self.seen
     }
 
-    /// Wakers of this request that the lock keeps.
+    /// Returns the number of wakers of this request that the lock keeps.
     pub fn wakers(&self) -> usize {
         Arc::strong_count(&self.wakes) - 1
     }

@@ -1,11 +1,14 @@
-//! Histories of one thread that plays many owners, each result compared with the plainest lock there is: a list.
+//! Histories of one thread that plays many owners. Each result is compared with the simplest
+//! possible lock: a list.
 //!
-//! What the contract decides must come out so: a try in a free gap succeeds, one in conflict with a hold fails, a change of a hold does what it
-//! says. A request that is granted conflicts with no hold. One that waits is never forgotten: as soon as nothing is in its way it has been woken,
-//! and while nothing but requests is in the way of requests at least one of them has been.
+//! Results that the contract decides must come out accordingly. A try in a free gap succeeds, a try
+//! in conflict with a hold fails, and a change of a hold does what it says. A granted request
+//! conflicts with no hold. A waiting request is never forgotten: once nothing is in its way, it has
+//! been woken. While requests are blocked by nothing but other requests, at least one of them has
+//! been woken.
 //!
-//! Of a lock that is first come, first served ([`Order::Arrival`]) the list knows more: who is granted by each operation, and that exactly
-//! those are woken, once.
+//! For a lock that is first come, first served ([`Order::Arrival`]) the list predicts more: which
+//! requests each operation grants, and that exactly those are woken, once.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -15,33 +18,34 @@ use crate::Driven;
 use crate::op::{Extent, Op, Pick, Points};
 use crate::owner::{Asked, Hold};
 
-/// Who goes first.
+/// The order in which a lock grants conflicting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Among those that conflict, who came first; a release grants, and a grant waits to be learnt of.
+    /// First come, first served among conflicting requests. A release grants at once, and the
+    /// request learns of it at its next poll.
     Arrival,
-    /// Whoever the lock likes, within its bound on overtaking.
+    /// Any order within the lock's bound on overtaking.
     Bounded,
 }
 
-/// Owners at once.
+/// The maximum number of owners at once.
 const CROWD: usize = 16;
 
-/// Polls after which a history that should come to its end does not.
+/// The maximum number of polls within which a history must end.
 const PATIENCE: usize = 10_000;
 
 #[derive(Debug)]
 enum State<'a> {
     Held(Hold<'a>),
-    /// Not granted, or not known to be.
+    /// Not granted, or granted but not yet polled.
     Asked(Asked<'a>),
 }
 
-/// What the list knows of an owner, beside what is.
+/// What the list knows about an owner, in addition to its state.
 struct Entry<'a> {
     span: Span,
     access: Access,
-    /// Holds, whether it knows or not.
+    /// Whether it holds the span, even if it has not been polled since.
     granted: bool,
     state: State<'a>,
 }
@@ -52,12 +56,12 @@ impl Entry<'_> {
     }
 }
 
-/// What the contract says of an attempt.
+/// The result of an attempt according to the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Succeeds,
     Fails,
-    /// It depends on waiters, which the lock may prefer or not.
+    /// Undecided: it depends on waiters, which the lock may or may not prefer.
     Open,
 }
 
@@ -65,15 +69,15 @@ struct World<'a> {
     lock: &'a Driven,
     points: &'a Points,
     order: Order,
-    /// In the order of arrival.
+    /// The owners, in the order of arrival.
     all: Vec<Entry<'a>>,
     done: u64,
 }
 
-/// Runs a history on a fresh lock to its end; returns how many of its operations found something to do.
+/// Runs a history on a fresh lock to its end. Returns how many of its operations had an effect.
 ///
 /// # Errors
-/// What was not as the list says.
+/// The first result that differs from the list's.
 pub fn run(lock: &Driven, order: Order, history: &[Op]) -> Result<u64, TestCaseError> {
     let mut world = World {
         lock,
@@ -83,7 +87,7 @@ pub fn run(lock: &Driven, order: Order, history: &[Op]) -> Result<u64, TestCaseE
         done: 0,
     };
     let result = world.live(history);
-    // A request must not outlive its lock: others may get its address.
+    // A request must not outlive its lock, because another lock may get its address.
     for entry in world.all {
         if let State::Asked(asked) = entry.state {
             asked.cancel();
@@ -128,7 +132,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What becomes of an attempt to hold, made by nobody or by the entry `me`.
+    /// Predicts the result of an attempt to lock `span`. `me` is the entry that attempts it, if
+    /// there is one.
     fn verdict(&self, span: Span, access: Access, me: Option<usize>) -> Verdict {
         let others = || (self.all.iter().enumerate()).filter(|&(i, _)| Some(i) != me);
         let conflicts = |entry: &Entry<'_>| {
@@ -150,7 +155,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether some unit of a reader's span may have as many readers, upgradable ones among them, as the lock has room for.
+    /// Returns whether some unit of a reader's span may be full: it may have as many readers,
+    /// including upgradable ones, as the lock has room for.
     fn is_crowded(&self, span: Span, access: Access, me: Option<usize>) -> bool {
         let others = (self.all.iter().enumerate()).filter(|&(i, _)| Some(i) != me);
         let readers = others.filter(|(_, entry)| {
@@ -202,7 +208,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Blocks only where that cannot be.
+    /// Locks, blocking only if the attempt must succeed.
     fn lock(&mut self, extent: Extent) -> TestCaseResult {
         let (span, access) = (self.points.span(extent), extent.access);
         if self.verdict(span, access, None) == Verdict::Succeeds {
@@ -226,7 +232,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A deadline, with no time between the looks.
+    /// A request with a deadline, with no time between its polls.
     fn within(&mut self, extent: Extent, looks: u8) -> TestCaseResult {
         let (span, access) = (self.points.span(extent), extent.access);
         let verdict = self.verdict(span, access, None);
@@ -243,7 +249,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A range that cannot be held says why, or is empty and holds nothing, whoever holds whatever.
+    /// An invalid range is an error that gives the reason; an empty one holds nothing, whatever is
+    /// held.
     fn odd(&mut self, extent: Extent) -> TestCaseResult {
         let range = self.points.odd(extent);
         let (start, end) = (range.start, range.end);
@@ -259,7 +266,7 @@ impl<'a> World<'a> {
         } else if start == end {
             None
         } else {
-            // Nothing is past a capacity of everything.
+            // No range ends past a capacity of `u64::MAX`.
             return Ok(());
         };
         let expected = expected.map(TryLockError::from);
@@ -341,17 +348,17 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The hold that is picked of those that are suitable.
+    /// Returns the hold that is picked among the suitable ones.
     fn held(&mut self, pick: Pick, suitable: impl Fn(Access) -> bool) -> Option<(usize, Access)> {
         let i = pick.among(&self.all, |e| e.is_held() && suitable(e.access))?;
         Some((i, self.all[i].access))
     }
 
-    /// Changes the hold at `i`, and what is known of it.
+    /// Changes the hold at `i`, and the entry with it.
     fn change<T>(&mut self, i: usize, change: impl FnOnce(&mut Hold<'a>) -> T) -> T {
         let entry = &mut self.all[i];
         let State::Held(hold) = &mut entry.state else {
-            unreachable!("picked of those that hold");
+            unreachable!("only holds were picked");
         };
         let result = change(hold);
         (entry.span, entry.access) = (hold.span(), hold.access());
@@ -409,26 +416,27 @@ impl<'a> World<'a> {
             let unit = self.lock.raw.granularity();
             if let Some(at) = self.points.cut(self.all[i].span, at, unit) {
                 let high = self.change(i, |hold| hold.split(at));
-                // Where it stands is of no account: it holds.
+                // Its position in the list does not matter, because it is a hold.
                 self.push(State::Held(high));
             }
         }
         Ok(())
     }
 
-    /// After each operation: who is granted, and who has to be awake.
+    /// Checks, after each operation, which requests are granted and which must have been woken.
     fn settle(&mut self) -> TestCaseResult {
         match self.order {
             Order::Arrival => self.grant(),
-            Order::Bounded => self.nobody_is_forgotten(),
+            Order::Bounded => self.check_no_waiter_is_forgotten(),
         }
     }
 
-    /// Grants in the order of arrival; exactly those that are granted have been woken.
+    /// Grants in the order of arrival, and checks that exactly the granted requests have been
+    /// woken.
     fn grant(&mut self) -> TestCaseResult {
         for i in 0..self.all.len() {
             let me = &self.all[i];
-            // No holder wherever it stands, and nobody who waits in front.
+            // Every holder blocks, wherever it stands; a waiter blocks only if it came first.
             let blocks = |(j, other): (usize, &Entry<'_>)| {
                 let before = other.granted || j < i;
                 let (other, me) = ((other.span, other.access), (me.span, me.access));
@@ -444,7 +452,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn nobody_is_forgotten(&self) -> TestCaseResult {
+    fn check_no_waiter_is_forgotten(&self) -> TestCaseResult {
         let (mut anybody, mut awake, mut held_up) = (false, false, false);
         for (i, entry) in self.all.iter().enumerate() {
             let State::Asked(asked) = &entry.state else {
@@ -453,7 +461,7 @@ impl<'a> World<'a> {
             let verdict = self.verdict(entry.span, entry.access, Some(i));
             prop_assert!(
                 verdict != Verdict::Succeeds || asked.is_woken(),
-                "nothing is in the way of {:?}, and nobody woke it",
+                "nothing is in the way of {:?}, yet it was not woken",
                 asked
             );
             anybody = true;
@@ -463,12 +471,13 @@ impl<'a> World<'a> {
         }
         prop_assert!(
             !anybody || awake || held_up,
-            "requests wait for nobody but each other, and none has been woken"
+            "requests wait only for each other, and none has been woken"
         );
         Ok(())
     }
 
-    /// Everything is given back, and whoever waits gets it and gives it back, until nobody is there.
+    /// Releases every hold, and lets every waiter get its range and release it, until nobody is
+    /// left.
     fn end(&mut self) -> TestCaseResult {
         for _ in 0..PATIENCE {
             let ready = |entry: &Entry<'_>| match &entry.state {
@@ -493,7 +502,7 @@ impl<'a> World<'a> {
         let all = Hold::try_lock(self.lock, everything, Access::Write);
         prop_assert!(
             all.is_ok(),
-            "nobody is there, and a try of everything fails"
+            "nothing is held or requested, yet a try of the whole range fails"
         );
         all.into_iter().for_each(Hold::release);
         Ok(())
@@ -501,5 +510,5 @@ impl<'a> World<'a> {
 }
 
 fn refused(error: RangeError) -> TestCaseError {
-    TestCaseError::fail(format!("a range of the lock is refused: {error}"))
+    TestCaseError::fail(format!("a valid range is refused: {error}"))
 }

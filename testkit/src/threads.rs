@@ -1,15 +1,17 @@
-//! Histories of several threads: real ones, or a checker's, by the door.
+//! Histories of several threads: real ones, or a checker's through the facade.
 //!
-//! Each thread plays several owners. What no single thread can predict is watched from inside of the holds:
+//! Each thread plays several owners. Results that no single thread can predict are watched from
+//! inside the holds:
 //!
-//! - **exclusion**: counts at each place say who is there. A count never says more than is held: it is lowered before a hold is, and raised after.
-//!   A hold that only changes its access is counted throughout, so a writer between the two is seen.
-//! - **visibility**: data at each place is written under exclusive holds only, without any other synchronization, and read twice under shared ones.
-//!   In the end it is what the writes add up to.
-//! - **no lost wake-up, no circle**: the history ends.
+//! - **Exclusion**: a count for each gap says who holds it. The count never exceeds what is held:
+//!   it is raised after locking and lowered before unlocking. A hold that changes its access stays
+//!   counted throughout, so a writer in between is detected.
+//! - **Visibility**: the data of each gap is written only under exclusive holds, without other
+//!   synchronization, and read twice under shared ones. In the end it is the number of writes.
+//! - **No lost wakeup, no cycle**: the history ends.
 //!
-//! So that a history must end whatever the lock's order, a thread blocks only while it has nothing that others may wait for: it lets go of
-//! everything before. Tries, polls and short waits it does with its hands full.
+//! A history must end whatever the lock's order. So a thread blocks only while nobody can wait for
+//! it: it releases everything first. It may try, poll and wait briefly while holding.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -26,10 +28,10 @@ use crate::owner::{Asked, Hold};
 const UPGRADER: u64 = 1 << 16;
 const WRITER: u64 = 1 << 32;
 
-/// Holds and requests of a thread at once.
+/// The maximum number of holds and requests of a thread at once.
 const CROWD: usize = 4;
 
-/// What one hold adds to the count of a place.
+/// Returns what one hold adds to the count of a gap.
 fn weight(access: Access) -> u64 {
     match access {
         Access::Read => 1,
@@ -38,19 +40,20 @@ fn weight(access: Access) -> u64 {
     }
 }
 
-/// What all threads of a history share. Std's atomics in every world: they watch, and add no step that a checker sees.
+/// The state shared by all threads of a history. It uses std's atomics even under a checker: they
+/// only watch, and add no step to the executions.
 struct Scene {
     lock: Driven,
     points: Points,
-    /// Who is there, for each gap between points.
+    /// The holders of each gap between points.
     inside: Vec<AtomicU64>,
     data: Vec<UnsafeCell<u64>>,
-    /// The first thing that went wrong; then all come to their end.
+    /// The first violation; after it, all threads finish.
     wrong: Mutex<Option<String>>,
     stop: AtomicBool,
 }
 
-// SAFETY: the data is accessed under holds only; that they suffice is what is tested.
+// SAFETY: the data is accessed under holds only. Whether they suffice is what the test checks.
 unsafe impl Sync for Scene {}
 // SAFETY: the cells hold plain numbers.
 unsafe impl Send for Scene {}
@@ -81,42 +84,44 @@ impl Scene {
     fn enter(&self, hold: &Hold<'_>) {
         let access = hold.access();
         for gap in self.points.gaps_of(hold.span()) {
-            // Relaxed, here and below: the lock has to do.
+            // Relaxed, here and below: the lock must provide the ordering.
             let before = self.inside[gap].fetch_add(weight(access), Relaxed);
             let right = match access {
                 Access::Read => before < WRITER,
                 Access::Upgradable => before < UPGRADER,
                 Access::Write => before == 0,
             };
-            self.expect(right, || format!("{hold:?} beside {before:#x} at {gap}"));
+            self.expect(right, || {
+                format!("{hold:?} was granted beside holders {before:#x} at gap {gap}")
+            });
         }
     }
 
     fn leave(&self, gaps: std::ops::Range<usize>, access: Access) {
         for gap in gaps {
-            // Relaxed: what orders it is the lock that is on trial.
+            // Relaxed: the lock under test must provide the ordering.
             self.inside[gap].fetch_sub(weight(access), Relaxed);
         }
     }
 
-    /// Counts a hold with another access, without a moment of not being counted.
+    /// Changes the counted access of a hold in one step, so that it is counted throughout.
     fn recount(&self, span: Span, from: Access, to: Access) {
         for gap in self.points.gaps_of(span) {
             let change = weight(to).wrapping_sub(weight(from));
             let before = self.inside[gap].fetch_add(change, Relaxed);
             let right = to != Access::Write || before == weight(from);
             self.expect(right, || {
-                format!("upgraded {span:?} beside {before:#x} at {gap}")
+                format!("{span:?} was upgraded beside holders {before:#x} at gap {gap}")
             });
         }
     }
 
-    /// Writes if it may, else reads twice; returns how much it wrote.
+    /// Writes if the hold is exclusive, otherwise reads twice. Returns the number of writes.
     fn touch(&self, hold: &Hold<'_>, pause: bool) -> u64 {
         let mut written = 0;
         for gap in self.points.gaps_of(hold.span()) {
             let data = self.data[gap].get();
-            // SAFETY: the place is held with an access that allows this.
+            // SAFETY: the gap is held with an access that allows this.
             unsafe {
                 if hold.access() == Access::Write {
                     data.write_volatile(data.read_volatile() + 1);
@@ -127,7 +132,9 @@ impl Scene {
                         thread::yield_now();
                     }
                     let same = before == data.read_volatile();
-                    self.expect(same, || format!("{hold:?}: written meanwhile at {gap}"));
+                    self.expect(same, || {
+                        format!("{hold:?}: another thread wrote gap {gap} during this hold")
+                    });
                 }
             }
         }
@@ -135,10 +142,12 @@ impl Scene {
     }
 }
 
-/// Runs a program, each list in a thread of its own, until all have come to their end; returns how many operations found something to do.
+/// Runs a program, each list in a thread of its own, until all threads have finished. Returns how
+/// many operations had an effect.
 ///
 /// # Errors
-/// What was not as the contract says. Somebody who is never woken is no error: the program does not end.
+/// The first violation of the contract. A lost wakeup is not reported as an error: the program does
+/// not end.
 pub fn run(lock: Driven, program: &Program) -> Result<u64, String> {
     let scene = Arc::new(Scene::new(lock));
     let threads: Vec<_> = program
@@ -160,28 +169,30 @@ pub fn run(lock: Driven, program: &Program) -> Result<u64, String> {
         Access::Write,
     );
     scene.expect(all.is_ok(), || {
-        "all have ended, and a try of everything fails".to_owned()
+        "all threads have finished, yet a try of the whole range fails".to_owned()
     });
-    // SAFETY: the other threads have ended.
+    // SAFETY: the other threads have finished.
     let found = (scene.data.iter()).map(|data| unsafe { data.get().read_volatile() });
     let found: u64 = found.sum();
     scene.expect(found == written, || {
-        format!("{written} writes, of which {found} are left")
+        format!("{written} writes were made, but the data shows {found}")
     });
-    // Relaxed: all threads have ended.
+    // Relaxed: all threads have finished.
     let empty = (scene.inside.iter()).all(|inside| inside.load(Relaxed) == 0);
-    scene.expect(empty, || "counts of nobody are left".to_owned());
+    scene.expect(empty, || {
+        "holders are still counted after all threads have finished".to_owned()
+    });
     let mut wrong = scene.wrong.lock().unwrap_or_else(PoisonError::into_inner);
     wrong.take().map_or(Ok(done), Err)
 }
 
-/// Tells a checker that bounds the steps to the next operation.
+/// Tells a checker that bounds the steps of an operation that the operation has finished.
 fn finished() {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::finished();
 }
 
-/// One thread, and what it has.
+/// A thread, with its holds and requests.
 struct Worker<'a> {
     scene: &'a Scene,
     parker: &'a Parker,
@@ -228,7 +239,7 @@ impl<'a> Worker<'a> {
             Op::Lock(extent) => {
                 self.let_go();
                 let held = Hold::lock(lock, points.span(extent), extent.access);
-                self.begin(Some(held.expect("a range of the lock")));
+                self.begin(Some(held.expect("a valid range")));
             }
             Op::TryAll(extents) => {
                 let batch = points.batch(lock, extents);
@@ -239,7 +250,7 @@ impl<'a> Worker<'a> {
                 self.let_go();
                 let batch = points.batch(lock, extents);
                 let held = Hold::lock_all(lock, &batch);
-                self.begin(held.expect("ranges of the lock"));
+                self.begin(held.expect("valid ranges"));
             }
             Op::Ask(extent) => {
                 let asked = Asked::new(lock, points.span(extent), extent.access);
@@ -294,7 +305,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Nobody waits for this thread any more.
+    /// Releases everything, so that nobody waits for this thread any more.
     fn let_go(&mut self) {
         while !(self.holds.is_empty() && self.asked.is_empty()) {
             self.release_one();
@@ -303,21 +314,21 @@ impl<'a> Worker<'a> {
 
     fn poll(&mut self, i: usize) {
         let polled = self.asked[i].poll_with(self.parker.waker());
-        if let Some(hold) = polled.expect("a range of the lock") {
+        if let Some(hold) = polled.expect("a valid range") {
             drop(self.asked.remove(i));
             self.begin([hold]);
         }
     }
 
-    /// Looks a few times, asleep between the looks where there is a clock.
+    /// Polls a few times, asleep between the polls if there is a clock.
     fn within(&mut self, mut asked: Asked<'a>, looks: u8) -> Option<Hold<'a>> {
         for look in 0..looks {
             let polled = asked.poll_with(self.parker.waker());
-            if let Some(hold) = polled.expect("a range of the lock") {
+            if let Some(hold) = polled.expect("a valid range") {
                 return Some(hold);
             }
             if cfg!(any(spanlock_loom, spanlock_shuttle)) {
-                // No deadline passes there, but by a plan of faults.
+                // Under a checker, no deadline passes except by fault injection.
                 thread::yield_now();
             } else {
                 let deadline = Instant::now() + Duration::from_micros(10 << look);
@@ -337,7 +348,7 @@ impl<'a> Worker<'a> {
             return;
         };
         let (scene, hold) = (self.scene, &mut self.holds[i]);
-        // Less than is held, before less is held: a writer that comes between finds it counted.
+        // Lower the count before the hold: a writer that gets in in between finds it counted.
         scene.recount(hold.span(), hold.access(), Access::Read);
         hold.downgrade();
         self.written += scene.touch(hold, false);
@@ -396,7 +407,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Gives back what it has, and waits for what it asked for: whatever comes first.
+    /// Releases every hold, and waits for every request, in whatever order they are granted.
     fn end(&mut self) {
         loop {
             while !self.holds.is_empty() {

@@ -1,4 +1,4 @@
-//! The histories find locks that are wrong, and make what fails small.
+//! The histories detect incorrect locks, and shrink the failures.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -13,20 +13,20 @@ use spanlock_range_lock::{
 };
 use spanlock_testkit::{Driven, Order, driven, histories};
 
-/// What is wrong with a lock.
+/// The bug of a lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wrong {
     Nothing,
-    /// Each so many tries fail in a free gap.
+    /// Every fifth try fails in a free gap.
     FailsInAGap,
     /// Some readers get in without being counted.
-    LetsReadersIn,
-    /// A request whose waker has been set before is not woken.
+    AdmitsReaders,
+    /// Some requests register a waker that does nothing.
     LosesWakes,
-    /// What is given up stays.
-    KeepsTheCancelled,
-    /// Shrinking gives everything back.
-    GivesBackTooMuch,
+    /// Some cancelled requests stay in the queue.
+    KeepsCancelled,
+    /// Shrinking releases everything.
+    ReleasesTooMuch,
 }
 
 struct Broken {
@@ -35,7 +35,7 @@ struct Broken {
     calls: AtomicU64,
 }
 
-/// Of a hold that is none.
+/// The token of a hold that does not exist.
 const UNCOUNTED: usize = usize::MAX;
 
 impl Broken {
@@ -44,7 +44,7 @@ impl Broken {
     }
 }
 
-// SAFETY: none of this is safe: it is what the histories have to find.
+// SAFETY: none of this is safe. The histories must detect it.
 unsafe impl RawRangeLock for Broken {
     fn capacity(&self) -> u64 {
         self.lock.capacity()
@@ -58,7 +58,7 @@ unsafe impl RawRangeLock for Broken {
         if self.sometimes(Wrong::FailsInAGap) {
             return Err(TryLockError::WouldBlock);
         }
-        if access == Access::Read && self.sometimes(Wrong::LetsReadersIn) {
+        if access == Access::Read && self.sometimes(Wrong::AdmitsReaders) {
             return Ok(Token::new(UNCOUNTED));
         }
         self.lock.try_lock(span, access)
@@ -90,7 +90,7 @@ unsafe impl RawRangeLockWait for Broken {
     }
 
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut IntervalRequest) {
-        if !self.sometimes(Wrong::KeepsTheCancelled) {
+        if !self.sometimes(Wrong::KeepsCancelled) {
             // SAFETY: the caller's promise.
             unsafe { self.lock.cancel(span, access, request) }
         }
@@ -103,7 +103,7 @@ unsafe impl RawRangeLockSplit for Broken {
         if token.into_word() == UNCOUNTED {
             return token;
         }
-        if self.sometimes(Wrong::GivesBackTooMuch) {
+        if self.sometimes(Wrong::ReleasesTooMuch) {
             // SAFETY: the caller's promise.
             unsafe { self.lock.unlock(span, access, token) };
             return Token::new(UNCOUNTED);
@@ -126,13 +126,13 @@ fn broken(wrong: Wrong) -> Driven {
     driven!(Broken { lock, wrong, calls }; wait)
 }
 
-/// What a test of a lock that is wrong says.
+/// Returns the failure message of a test of an incorrect lock.
 fn told(test: impl FnOnce()) -> String {
     let failed = catch_unwind(AssertUnwindSafe(test)).expect_err("nothing was found");
     *failed.downcast::<String>().expect("a failure in words")
 }
 
-/// How many operations the smallest history has.
+/// Returns the number of operations in the smallest history.
 fn operations(told: &str) -> usize {
     let list = told.split("minimal failing input:").nth(1).expect(told);
     [
@@ -144,21 +144,21 @@ fn operations(told: &str) -> usize {
 }
 
 #[test]
-fn nothing_is_found_in_a_lock_that_is_right() {
+fn nothing_is_found_in_a_correct_lock() {
     histories::of_one_thread(|| broken(Wrong::Nothing), Order::Arrival);
 }
 
 #[test]
-fn one_thread_finds_what_is_wrong_and_tells_it_in_few_operations() {
+fn one_thread_finds_each_bug_and_shrinks_it_to_few_operations() {
     for wrong in [
         Wrong::FailsInAGap,
-        Wrong::LetsReadersIn,
+        Wrong::AdmitsReaders,
         Wrong::LosesWakes,
-        Wrong::KeepsTheCancelled,
+        Wrong::KeepsCancelled,
     ] {
         for order in [Order::Arrival, Order::Bounded] {
             let told = told(|| histories::of_one_thread(|| broken(wrong), order));
-            // The lock errs each fifth time, so that it takes some to get there.
+            // The bug occurs every fifth time, so a few operations are needed.
             let operations = operations(&told);
             assert!(
                 (1..=24).contains(&operations),
@@ -170,12 +170,12 @@ fn one_thread_finds_what_is_wrong_and_tells_it_in_few_operations() {
 }
 
 #[test]
-fn real_threads_find_what_is_wrong() {
+fn real_threads_find_bugs() {
     let split = |wrong| {
         let (lock, calls) = (IntervalLock::new(), AtomicU64::new(0));
         driven!(Broken { lock, wrong, calls }; split)
     };
-    for wrong in [Wrong::LetsReadersIn, Wrong::GivesBackTooMuch] {
+    for wrong in [Wrong::AdmitsReaders, Wrong::ReleasesTooMuch] {
         let told = told(|| histories::of_real_threads(|| split(wrong)));
         assert!(told.contains("real threads"), "{wrong:?}: {told}");
     }

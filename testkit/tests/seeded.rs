@@ -1,6 +1,7 @@
-//! What a sanitizer has to find: `.ci/sanitize` runs these, which are wrong, to see that it would find the like in a lock.
+//! Bugs that a sanitizer must report. `.ci/sanitize` runs these tests to show that it would report
+//! such bugs in a lock.
 //!
-//! Without a sanitizer they pass, most of the time: that is what sanitizers are for.
+//! Without a sanitizer they usually pass, which is why sanitizers are needed.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -9,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-/// A lock that excludes, and orders nothing: on many processors no test would fail.
+/// A lock with exclusion but without ordering: on many processors no test would fail.
 struct Unordered {
     held: AtomicBool,
     data: UnsafeCell<u64>,
 }
 
-// SAFETY: none of this is safe: what was done under the lock does not happen before what is done under it later.
+// SAFETY: none of this is safe: there is no happens-before between two holds of the lock.
 unsafe impl Sync for Unordered {}
 
 #[test]
@@ -33,7 +34,7 @@ fn a_lock_without_orderings() {
                     thread::yield_now();
                 }
                 let data = lock.data.get();
-                // SAFETY: none.
+                // SAFETY: none; this is the race.
                 unsafe { data.write_volatile(data.read_volatile() + 1) };
                 lock.held.store(false, Relaxed);
             }
@@ -50,6 +51,6 @@ fn a_node_freed_too_early() {
     let node = Box::into_raw(Box::new(7_u64));
     // SAFETY: made just now.
     drop(unsafe { Box::from_raw(node) });
-    // SAFETY: none.
+    // SAFETY: none; this is the use after free.
     assert_eq!(unsafe { node.read_volatile() }, 7);
 }

@@ -21,14 +21,14 @@ use std::task::Waker;
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
 use spanlock_sync::{Mutex, Park, Parker};
-use spanlock_verify::{Form, KnownBug, Program};
+use spanlock_verify::{Form, KnownBug, Mode, Program};
 
 pub(crate) fn bug() -> KnownBug {
     KnownBug::new(
         "affinitypool",
         "https://github.com/surrealdb/affinitypool/issues/21",
-        "worker and producer both miss what the other has written",
     )
+    .found_in([Mode::Weak])
     .program(|form| {
         Program::new("park", "a queued task wakes the worker")
             .scene(move || Pool::new(form))

@@ -32,7 +32,6 @@ pub(crate) fn bug() -> KnownBug {
     KnownBug::new(
         "asterinas-range-lock",
         "https://github.com/asterinas/asterinas/issues/1464",
-        "a waiter sleeps on the queue of a range that was replaced",
     )
     .program(|form| {
         Program::new("replaced-queue", "a release wakes the waiter")

@@ -47,7 +47,6 @@ pub(crate) fn bugs() -> [KnownBug; 2] {
     let release = KnownBug::new(
         "asterinas-rw-mutex",
         "https://github.com/asterinas/asterinas/issues/1303",
-        "an upgradeable reader's release compares the old value of the word with 0",
     )
     .program(|form| {
         Program::new("upgradeable-release", "a release wakes the writer")
@@ -58,7 +57,6 @@ pub(crate) fn bugs() -> [KnownBug; 2] {
     let try_read = KnownBug::new(
         "asterinas-rw-mutex-try-read",
         "https://github.com/asterinas/asterinas/issues/1297",
-        "a failed try_read keeps a writer from the lock and does not wake it afterwards",
     )
     .program(|form| {
         Program::new("passing-reader", "a free lock has no sleeping writer")

@@ -27,7 +27,7 @@
 //! executes operations in program order, and cannot show it.
 
 use spanlock_sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
-use spanlock_verify::{Form, KnownBug, Program};
+use spanlock_verify::{Form, KnownBug, Mode, Program};
 
 use crate::support::Block;
 
@@ -35,8 +35,8 @@ pub(crate) fn bugs() -> [KnownBug; 2] {
     let buffering = KnownBug::new(
         "basedrop-shared-cell",
         "https://github.com/micahrj/basedrop/issues/10",
-        "reader and writer of a cell both miss what the other has written",
     )
+    .found_in([Mode::Weak])
     .program(|form| {
         get_and_set("store-buffering", move || {
             SharedCell::new(form, Form::Fixed)
@@ -45,7 +45,6 @@ pub(crate) fn bugs() -> [KnownBug; 2] {
     let departure = KnownBug::new(
         "basedrop-departure",
         "https://github.com/micahrj/basedrop/issues/10",
-        "a reader leaves before its reference is ordered",
     )
     .program(|form| get_and_set("departure", move || SharedCell::new(Form::Fixed, form)))
     .not_found(

@@ -29,7 +29,6 @@ pub(crate) fn bug() -> KnownBug {
     KnownBug::new(
         "crossbeam-channel",
         "https://github.com/crossbeam-rs/crossbeam/pull/1187",
-        "the last receiver frees a block that it leaves in the channel",
     )
     .program(|form| {
         Program::new("double-free", "the first block is freed once")

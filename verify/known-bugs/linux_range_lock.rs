@@ -23,12 +23,7 @@ use spanlock_sync::{Condvar, Mutex};
 use spanlock_verify::{Form, KnownBug, Program};
 
 pub(crate) fn bug() -> KnownBug {
-    KnownBug::new(
-        "linux-range-lock",
-        "https://lwn.net/Articles/724502/",
-        "the cancellation of a waiting reader grants the range to another while a writer holds it",
-    )
-    .program(|form| {
+    KnownBug::new("linux-range-lock", "https://lwn.net/Articles/724502/").program(|form| {
         Program::new(
             "cancelled-reader",
             "a reader is granted after the writer's release",

@@ -44,7 +44,7 @@
 use spanlock_sync::atomic::AtomicU32;
 use spanlock_sync::atomic::Ordering::{self, *};
 use spanlock_sync::hint;
-use spanlock_verify::{Form, KnownBug, Program};
+use spanlock_verify::{Form, KnownBug, Mode, Program};
 
 use crate::support::Block;
 
@@ -58,7 +58,6 @@ pub(crate) fn bugs() -> [KnownBug; 3] {
     let polled = KnownBug::new(
         "oneshot-polled-drop",
         "https://github.com/faern/oneshot/issues/73",
-        "a polled receiver drops its waker after it has given up the channel",
     )
     .program(|form| {
         both_drop("polled-drop", move |channel| Channel {
@@ -69,7 +68,6 @@ pub(crate) fn bugs() -> [KnownBug; 3] {
     let unparking = KnownBug::new(
         "oneshot-drop-while-unparking",
         "https://github.com/faern/oneshot/issues/87",
-        "a receiver frees the channel while the sender takes the waker out of it",
     )
     .program(|form| {
         both_drop("unparking", move |channel| Channel {
@@ -80,8 +78,8 @@ pub(crate) fn bugs() -> [KnownBug; 3] {
     let orderings = KnownBug::new(
         "oneshot-orderings",
         "https://github.com/faern/oneshot/pull/72",
-        "the last end frees the channel without synchronizing with the first",
     )
+    .found_in([Mode::Weak, Mode::RmwLoad])
     .program(|form| {
         both_drop("orderings", move |channel| Channel {
             orderings: form,

@@ -26,7 +26,6 @@ pub(crate) fn bug() -> KnownBug {
     KnownBug::new(
         "openzfs-append",
         "https://github.com/openzfs/zfs/issues/6136",
-        "an append chooses its offset before it locks the range",
     )
     .program(|form| {
         Program::new("two-appends", "no append overwrites another")

@@ -15,14 +15,14 @@ use std::ptr;
 
 use spanlock_sync::atomic::{AtomicPtr, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
-use spanlock_verify::{Form, KnownBug, Program};
+use spanlock_verify::{Form, KnownBug, Mode, Program};
 
 pub(crate) fn bug() -> KnownBug {
     KnownBug::new(
         "parking-lot-hashtable",
         "https://github.com/Amanieu/parking_lot/pull/210",
-        "a failed compare-exchange returns a pointer without synchronizing",
     )
+    .found_in([Mode::Weak, Mode::RmwLoad])
     .program(|form| {
         Program::new("create", "every thread sees an initialized table")
             .scene(move || Lazy::new(form))

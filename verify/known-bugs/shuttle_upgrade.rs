@@ -24,7 +24,6 @@ pub(crate) fn bug() -> KnownBug {
     KnownBug::new(
         "shuttle-upgrade",
         "https://github.com/awslabs/shuttle/pull/351",
-        "an upgrade releases the lock before it acquires it for writing",
     )
     .program(|form| {
         Program::new("upgrade", "an upgrade keeps what was read")

@@ -16,14 +16,14 @@
 use spanlock_sync::atomic::{AtomicUsize, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::hint;
-use spanlock_verify::{Form, KnownBug, Program};
+use spanlock_verify::{Form, KnownBug, Mode, Program};
 
 pub(crate) fn bug() -> KnownBug {
     KnownBug::new(
         "spin-rw-lock",
         "https://github.com/zesterer/spin-rs/issues/65",
-        "a writer unlocks with a Relaxed store",
     )
+    .found_in([Mode::Weak, Mode::RmwLoad])
     .program(|form| {
         Program::new("two-writers", "writers exclude each other")
             .scene(move || RwLock::new(form))

@@ -40,7 +40,6 @@ pub(crate) fn bugs() -> [KnownBug; 2] {
     let assertion = KnownBug::new(
         "spin-upgradeable",
         "https://github.com/zesterer/spin-rs/issues/169",
-        "a downgrade panics if another thread has tried an upgradeable read",
     )
     .program(|form| {
         Program::new("downgrade-assertion", "a downgrade of a held lock succeeds")
@@ -51,7 +50,6 @@ pub(crate) fn bugs() -> [KnownBug; 2] {
     let store = KnownBug::new(
         "spin-upgradeable-store",
         "https://github.com/zesterer/spin-rs/blob/master/src/rwlock.rs",
-        "a downgrade overwrites the count of a reader that is about to leave",
     )
     .program(|form| {
         Program::new("downgrade-store", "the word counts the readers")

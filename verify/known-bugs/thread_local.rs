@@ -20,14 +20,14 @@ use std::ptr;
 
 use spanlock_sync::atomic::{AtomicPtr, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
-use spanlock_verify::{Form, KnownBug, Program};
+use spanlock_verify::{Form, KnownBug, Mode, Program};
 
 pub(crate) fn bug() -> KnownBug {
     KnownBug::new(
         "thread-local",
         "https://github.com/Amanieu/thread_local-rs/issues/33",
-        "an iterator loads the pointer to a bucket Relaxed",
     )
+    .found_in([Mode::Weak, Mode::RmwLoad])
     .program(|form| {
         Program::new("iterate", "an iterator sees initialized entries")
             .scene(move || ThreadLocal::new(form))

@@ -24,7 +24,6 @@ pub(crate) fn bug() -> KnownBug {
     KnownBug::new(
         "tokio-oneshot",
         "https://github.com/tokio-rs/tokio/issues/4225",
-        "sender and receiver both take the value of a closed channel",
     )
     .program(|form| {
         Program::new("closed", "one end takes the value")

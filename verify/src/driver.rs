@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use args::{Args, Change, Subcommand};
+use args::{Args, Subcommand};
 use replay::{Replay, replay};
 
 /// Runs the command. Its exit code is 0 if everything passes, and 1 if anything does not.

@@ -3,6 +3,7 @@
 #[cfg(all(feature = "command", not(any(spanlock_loom, spanlock_shuttle))))]
 pub mod driver;
 pub mod info;
+mod known_bug;
 mod mode;
 pub mod oracles;
 pub mod plan;
@@ -15,6 +16,7 @@ mod trace;
 mod worlds;
 
 pub use info::{Deviation, Expected, Fault, FaultKind, Injection};
+pub use known_bug::{Form, KnownBug, known_bugs};
 pub use mode::{Checker, Mode};
 pub use program::{Program, Scene};
 pub use runner::main;

@@ -34,7 +34,7 @@ pub struct Program {
 
 /// What a program runs.
 #[derive(Clone)]
-#[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
+#[cfg_attr(not(spanlock_shuttle), allow(dead_code))]
 pub(crate) enum Body {
     /// Nothing that this process can run: a Promela model, or a program that is not complete.
     None,
@@ -166,29 +166,10 @@ impl Program {
         self.injection(Injection::None)
     }
 
-    /// Says that this is the buggy form of a [known bug](crate::Suite::known_bug), and which modes
-    /// find it: their search must fail, and that of every other mode must pass.
-    pub fn buggy(mut self, fails_in: impl IntoIterator<Item = Mode>) -> Self {
-        self.info.form = Some(Form::Buggy {
-            fails_in: fails_in.into_iter().collect(),
-            found_by: None,
-        });
-        self.injection(Injection::None)
-    }
-
-    /// Says that this is the buggy form of a known bug which no mode finds, and which other checker
-    /// would, and why.
-    pub fn buggy_unseen(mut self, found_by: &str) -> Self {
-        self.info.form = Some(Form::Buggy {
-            fails_in: Vec::new(),
-            found_by: Some(found_by.to_owned()),
-        });
-        self.injection(Injection::None)
-    }
-
-    /// Says that this is the fixed form of a known bug.
-    pub fn fixed(mut self) -> Self {
-        self.info.form = Some(Form::Fixed);
+    /// As a form of a known bug, with `-suffix` behind its name.
+    pub(crate) fn in_form(mut self, suffix: &str, form: Form) -> Self {
+        self.info.name = format!("{}-{suffix}", self.info.name);
+        self.info.form = Some(form);
         self.injection(Injection::None)
     }
 

@@ -94,9 +94,8 @@ impl Suite {
         self
     }
 
-    /// Creates a suite that re-creates a published bug of another project: see
-    /// [`Program::buggy`] and [`Program::fixed`]. `source` is where the bug is told.
-    pub fn known_bug(name: impl Into<String>, source: &str) -> Self {
+    /// Creates the suite of a known bug.
+    pub(crate) fn known_bug(name: impl Into<String>, source: &str) -> Self {
         let mut suite = Suite::new(name).without_pairs();
         suite.info.known_bug = Some(source.to_owned());
         suite

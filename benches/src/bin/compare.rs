@@ -27,13 +27,14 @@ fn run(args: &Args) -> Result<()> {
     }
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}, {eta} left")
-            .expect("a constant template"),
+            .expect("the template is a valid constant"),
     );
     let terminal = Terminal::default();
     let is_measured = !matches!(args.command, Some(Command::Failures(_)));
     if cfg!(debug_assertions) && is_measured {
-        terminal
-            .say("a build without optimisation: these figures mean nothing, use `cargo compare`");
+        terminal.say(
+            "this build is not optimized, so its figures are meaningless: use `cargo compare`",
+        );
     }
     match &args.command {
         Some(Command::Journal(args)) => run_journal(args, &bar, &terminal)?,
@@ -104,7 +105,8 @@ fn run_journal(args: &JournalArgs, bar: &ProgressBar, terminal: &Terminal) -> Re
     Ok(())
 }
 
-/// Fails if one of ours is not clean, when all is written.
+/// Runs the failure injection. Fails after writing all output if one of our contestants is not
+/// clean.
 fn run_failures(args: &FailuresArgs, bar: &ProgressBar, terminal: Terminal) -> Result<()> {
     let outputs = report::Outputs::check(&args.report, args.json.as_deref(), None)?;
     let rows = failures::run(&args.task(), bar)?;
@@ -119,7 +121,7 @@ fn run_failures(args: &FailuresArgs, bar: &ProgressBar, terminal: Terminal) -> R
     Ok(())
 }
 
-/// The command line. Paths may be other than UTF-8: they are only shown.
+/// Returns the command line. Paths need not be UTF-8, because they are only displayed.
 fn command() -> String {
     let arguments = std::env::args_os().skip(1);
     let words = ["cargo".to_owned(), "compare".to_owned()].into_iter();
@@ -127,8 +129,8 @@ fn command() -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Standard output. It may be closed, say by `head`: the run goes on, its files are written, and the
-/// error comes last.
+/// Standard output. If it is closed, for example by `head`, the run continues and writes its files.
+/// The error is reported at the end.
 #[derive(Default)]
 struct Terminal(Cell<Option<io::Error>>);
 
@@ -143,7 +145,7 @@ impl Terminal {
         match self.0.into_inner() {
             None => Ok(()),
             Some(error) => Err(error).context(
-                "writing to the standard output; report and rows are written whole nevertheless",
+                "writing to standard output; the report and the rows have been written completely",
             ),
         }
     }

@@ -1,15 +1,17 @@
-//! Works on a volume and tells what has returned, until it is killed: for `tests/kill`.
+//! Works on a volume and reports what has returned, until it is killed. Used by `tests/kill`.
 //!
 //! ```text
 //! import-child VOLUME LOCK THREADS import FOLDER PREFIX
 //! import-child VOLUME LOCK THREADS overwrite SEED
 //! import-child VOLUME LOCK 1 compact SEED
 //! ```
-//! `import` removes from the volume what was imported under other prefixes, imports FOLDER under PREFIX,
-//! and waits to be killed. `overwrite` overwrites pages of [`HOT_FILES`] without end. `compact` does so with one of
-//! them, learns how often its log is compacted and how long that takes, and kills itself at a random moment of a
-//! compaction: one takes a hundredth of the time, so few other kills hit one. What the child tells on stdout is a
-//! [`Line`] each.
+//! `import` removes files that were imported under other prefixes, imports FOLDER under PREFIX, and
+//! waits to be killed. `overwrite` overwrites pages of [`HOT_FILES`] until it is killed.
+//!
+//! `compact` overwrites one of these files. It learns how often the file's log is compacted and how
+//! long that takes, then kills itself at a random moment of a compaction. Compactions take about a
+//! hundredth of the time, so other kills rarely hit one. The child reports every event as a
+//! [`Line`] on standard output.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -24,7 +26,7 @@ use spanlock_file_core::FileCore;
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RawRangeLock;
 
-/// One look at the number of compactions for so many writes of a thread.
+/// A thread checks the number of compactions once in this many writes.
 const LOOK_EVERY: u64 = 32;
 
 struct Child {
@@ -124,7 +126,8 @@ fn overwrite_for_ever<L: RawRangeLock + 'static>(
     })
 }
 
-/// A thread's part: one page, seldom more, of any file. The threads meet.
+/// Runs one thread of `overwrite`: it writes one page, seldom more, of a random file. Threads
+/// overlap.
 fn overwrite<L: RawRangeLock + 'static>(
     volume: &FileCore<MappedFile, L>,
     mut state: u64,
@@ -156,8 +159,8 @@ fn overwrite<L: RawRangeLock + 'static>(
     Ok(())
 }
 
-/// Overwrites single pages of one file: each write appends one slot to the log, so once two compactions
-/// are seen, the next is known to the write.
+/// Overwrites single pages of one file. Each write appends one slot to the log. So after two
+/// compactions, it is known which write causes the next one.
 fn die_in_a_compaction<L: RawRangeLock + 'static>(
     volume: &FileCore<MappedFile, L>,
     seed: u64,
@@ -165,7 +168,8 @@ fn die_in_a_compaction<L: RawRangeLock + 'static>(
     let file = volume.open_or_create(HOT_FILES[0])?;
     println!("{}", Line::Begin);
     let mut state = next(seed);
-    // When the last compaction was, how many writes before the next, and how long it takes.
+    // The write of the last compaction; then the writes between two compactions, and the duration
+    // of one.
     let (mut last, mut known) = (0, None);
     for turn in 1_u64.. {
         state = next(state);
@@ -189,7 +193,7 @@ fn die_in_a_compaction<L: RawRangeLock + 'static>(
         let compactions = volume.stats().compactions;
         if compactions > before {
             println!("{}", Line::Compactions(compactions));
-            // The first is of a log that others began.
+            // Ignore the first interval, because earlier children wrote part of the log.
             known = (compactions > 1).then_some((turn - last, took));
             last = turn;
         }
@@ -197,7 +201,8 @@ fn die_in_a_compaction<L: RawRangeLock + 'static>(
     Ok(())
 }
 
-/// Returns when a thread is ready that kills this process at a random moment of the time `took` from now on.
+/// Starts a thread that kills this process at a random moment within `took` from now. Returns when
+/// the thread is ready.
 fn kill_within(took: Duration, random: u64) {
     let delay = took.mul_f64((random % 1024) as f64 / 1024.0);
     let (ready, is_ready) = mpsc::channel();
@@ -208,7 +213,7 @@ fn kill_within(took: Duration, random: u64) {
             std::hint::spin_loop();
         }
         let killed = kill_process(getpid(), Signal::KILL);
-        unreachable!("a process may kill itself: {killed:?}");
+        unreachable!("the process should have killed itself: {killed:?}");
     });
     let _ = is_ready.recv();
 }

@@ -7,77 +7,79 @@ use anyhow::{Context, Result, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
 
-use super::child::{self, Size};
-use super::contestants::{self, Contestant, Maker};
-use super::plan::Plan;
+use super::child::{self, RunSize};
+use super::contestants::{self, FailureContestant, Maker};
+use super::plan::FailurePlan;
 use super::record::Id;
 use super::trial::Conditions;
-use super::{Task, contestants::named};
+use super::{Trials, contestants::named};
 
-/// Whom to run, and how.
+/// The contestants, and how to run them.
 #[derive(Args, Clone, Debug)]
 pub struct FailuresArgs {
-    /// Whom to run, separated by commas [default: all]
+    /// Contestants to run, separated by commas [default: all]
     #[arg(long, value_delimiter = ',', value_parser = names(), value_name = "NAME,…")]
     pub contestant: Vec<String>,
 
-    /// Only this plan: `none`, or `write-N`, `short-write-N`, `flush-N` with N counted from 0, and perhaps `-lost` or `-cached` behind it
+    /// Run only this plan: `none`, or `write-N`, `short-write-N` or `flush-N` with N counted from
+    /// 0, optionally followed by `-lost` or `-cached`
     #[arg(long, value_parser = plan)]
     pub plan: Option<OnePlan>,
 
-    /// How often to run the plan: who meets whom differs from run to run
+    /// Number of times to run the plan; thread timing differs from run to run
     #[arg(long, default_value = "1", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "N")]
     pub times: u32,
 
-    /// Threads that append at once
+    /// Number of threads that append concurrently
     #[arg(long, default_value = "8", value_parser = clap::value_parser!(u32).range(1..=i64::from(Id::THREADS)), value_name = "N")]
     pub threads: u32,
 
-    /// Records that each thread appends
+    /// Number of records that each thread appends
     #[arg(long, default_value = "6", value_parser = clap::value_parser!(u32).range(1..=i64::from(Id::RECORDS)), value_name = "N")]
     pub records: u32,
 
-    /// Seconds without progress, and as many in which none of its threads runs or wants to: then a run hangs
+    /// Seconds of silence after which a run is checked for a hang; it hangs if no thread has run or
+    /// is runnable for as long again
     #[arg(long, default_value = "2", value_parser = seconds, value_name = "S")]
     pub patience: f64,
 
-    /// Runs at once; those that hang need no processor
+    /// Number of concurrent runs; runs that hang use no CPU time
     #[arg(long, default_value = "32", value_parser = clap::value_parser!(u16).range(1..=256), value_name = "N")]
     pub jobs: u16,
 
-    /// Also write the rows to this file, as JSON, with each run that was not clean
+    /// Also write the rows to this file as JSON, with each run that was not clean
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write the report to this file, as one self-contained page of HTML
+    /// Write the report to this file, as one self-contained HTML page
     #[arg(long, default_value = "report.html", value_name = "FILE")]
     pub report: PathBuf,
 }
 
-/// A plan of the command line: perhaps no failure at all.
+/// A plan from the command line, possibly without a failure.
 #[derive(Clone, Copy, Debug)]
-pub struct OnePlan(Option<Plan>);
+pub struct OnePlan(Option<FailurePlan>);
 
 impl FailuresArgs {
-    /// What is to be run.
-    pub fn task(&self) -> Task {
-        let is_chosen = |it: &Contestant| {
+    /// Returns the trials to run.
+    pub fn task(&self) -> Trials {
+        let is_chosen = |it: &FailureContestant| {
             if self.contestant.is_empty() {
                 it.maker != Maker::WrongOnPurpose
             } else {
                 self.contestant.iter().any(|name| name == it.name)
             }
         };
-        Task {
+        Trials {
             contestants: contestants::all().into_iter().filter(is_chosen).collect(),
             only: self.plan.map(|plan| (plan.0, self.times)),
             conditions: Conditions {
-                size: Size {
+                size: RunSize {
                     threads: self.threads,
                     records: self.records,
                 },
                 patience: Duration::from_secs_f64(self.patience),
-                // Who looks at one plan wants to know all.
+                // A user who runs a single plan wants all output.
                 loud: self.plan.is_some() && self.times == 1,
             },
             jobs: self.jobs.into(),
@@ -85,36 +87,36 @@ impl FailuresArgs {
     }
 }
 
-/// A child's arguments: for this program alone.
+/// The arguments of a child process, for internal use only.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Child {
     /// Runs a contestant.
     Run {
-        /// Its name.
+        /// The contestant's name.
         contestant: String,
-        /// Where.
+        /// The folder of the run.
         folder: PathBuf,
-        /// That append.
+        /// The number of threads that append.
         threads: u32,
-        /// Of each thread.
+        /// The number of records per thread.
         records: u32,
-        /// What fails.
-        plan: Option<Plan>,
+        /// The planned failure.
+        plan: Option<FailurePlan>,
     },
-    /// Reads what is left.
+    /// Reads what is left after the run.
     Read {
-        /// Its name.
+        /// The contestant's name.
         contestant: String,
-        /// Where.
+        /// The folder of the run.
         folder: PathBuf,
     },
 }
 
 impl Child {
-    /// Does it.
+    /// Performs the child's work.
     ///
     /// # Errors
-    /// As [`child::run`] and [`child::read`].
+    /// Same as [`child::run`] and [`child::read`].
     pub fn run(&self) -> Result<()> {
         let of_name = |name: &str| named(name).with_context(|| format!("no contestant: {name}"));
         match self {
@@ -127,9 +129,9 @@ impl Child {
             } => {
                 ensure!(
                     *threads <= Id::THREADS && *records <= Id::RECORDS,
-                    "too many records"
+                    "too many threads or records"
                 );
-                let size = Size {
+                let size = RunSize {
                     threads: *threads,
                     records: *records,
                 };
@@ -158,6 +160,6 @@ fn plan(text: &str) -> Result<OnePlan, String> {
 fn seconds(text: &str) -> Result<f64, String> {
     match text.trim().parse() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("give a number of seconds from 0.1 to 3600".to_owned()),
+        _ => Err("expected a number of seconds from 0.1 to 3600".to_owned()),
     }
 }

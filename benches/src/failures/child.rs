@@ -1,6 +1,6 @@
-//! A run in a process of its own, since it may hang or die; and the look at what is left.
+//! A run in a separate process, because it may hang or die, and the check of what is left.
 //!
-//! Each line is one write to a pipe, so it is there as a whole or not at all.
+//! Each line of output is a single write to a pipe, so it arrives whole or not at all.
 
 use std::fmt;
 use std::io::Write;
@@ -13,66 +13,66 @@ use anyhow::{Context, Result};
 use parking_lot::RwLock;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::contestants::{AfterError, Contestant};
+use super::contestants::{AfterError, FailureContestant};
 use super::medium::Medium;
-use super::plan::Plan;
+use super::plan::FailurePlan;
 use super::record::Id;
 use crate::journal::calls;
 use crate::journal::peers::Peer;
 
-/// Where the contestant's files are, in the folder of a run.
+/// Subfolder of the contestant's files in the folder of a run.
 pub const FILES: &str = "files";
-/// Where what is durable of them is.
+/// Subfolder of the durable content of these files.
 pub const DURABLE: &str = "durable";
 
-/// What a child tells.
+/// A line of output from a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum ChildLine {
     /// The planned failure happened.
     Failed,
-    /// This record is durable, says the contestant.
+    /// The contestant reported this record as durable.
     Acknowledged(Id),
-    /// A caller was told an error.
+    /// A caller received an error.
     Told(String),
     /// A thread panicked.
     Panicked(String),
-    /// The log was opened again, as its documentation wants.
+    /// The log was reopened, as its documentation requires after an error.
     Reopened,
-    /// It could not be.
+    /// Reopening failed.
     NotReopened(String),
-    /// All went its way: so many writes and flushes.
+    /// The run ended normally, after this many writes and flushes.
     Ended {
-        /// Of all files.
+        /// Writes to all files.
         writes: u64,
-        /// Of all files.
+        /// Flushes of all files.
         flushes: u64,
     },
-    /// This record is there after a power cut.
+    /// This record exists after a power cut.
     Found(Id),
-    /// Something is there that was never appended.
+    /// The log contains a record that was never appended.
     Foreign,
-    /// All that is there has been told.
+    /// Everything that exists has been reported.
     Read,
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for ChildLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Line::Failed => write!(f, "failed"),
-            Line::Acknowledged(id) => write!(f, "acknowledged {} {}", id.thread, id.nth),
-            Line::Told(error) => write!(f, "told {error}"),
-            Line::Panicked(message) => write!(f, "panicked {message}"),
-            Line::Reopened => write!(f, "reopened"),
-            Line::NotReopened(error) => write!(f, "not-reopened {error}"),
-            Line::Ended { writes, flushes } => write!(f, "ended {writes} {flushes}"),
-            Line::Found(id) => write!(f, "found {} {}", id.thread, id.nth),
-            Line::Foreign => write!(f, "foreign"),
-            Line::Read => write!(f, "read"),
+            ChildLine::Failed => write!(f, "failed"),
+            ChildLine::Acknowledged(id) => write!(f, "acknowledged {} {}", id.thread, id.nth),
+            ChildLine::Told(error) => write!(f, "told {error}"),
+            ChildLine::Panicked(message) => write!(f, "panicked {message}"),
+            ChildLine::Reopened => write!(f, "reopened"),
+            ChildLine::NotReopened(error) => write!(f, "not-reopened {error}"),
+            ChildLine::Ended { writes, flushes } => write!(f, "ended {writes} {flushes}"),
+            ChildLine::Found(id) => write!(f, "found {} {}", id.thread, id.nth),
+            ChildLine::Foreign => write!(f, "foreign"),
+            ChildLine::Read => write!(f, "read"),
         }
     }
 }
 
-impl FromStr for Line {
+impl FromStr for ChildLine {
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {
@@ -84,47 +84,47 @@ impl FromStr for Line {
         let id = || two().map(|(thread, nth)| Id { thread, nth });
         let text = || rest.to_owned();
         let read = match word {
-            "failed" => Some(Line::Failed),
-            "acknowledged" => id().map(Line::Acknowledged),
-            "told" => Some(Line::Told(text())),
-            "panicked" => Some(Line::Panicked(text())),
-            "reopened" => Some(Line::Reopened),
-            "not-reopened" => Some(Line::NotReopened(text())),
-            "ended" => two().map(|(writes, flushes)| Line::Ended {
+            "failed" => Some(ChildLine::Failed),
+            "acknowledged" => id().map(ChildLine::Acknowledged),
+            "told" => Some(ChildLine::Told(text())),
+            "panicked" => Some(ChildLine::Panicked(text())),
+            "reopened" => Some(ChildLine::Reopened),
+            "not-reopened" => Some(ChildLine::NotReopened(text())),
+            "ended" => two().map(|(writes, flushes)| ChildLine::Ended {
                 writes: writes.into(),
                 flushes: flushes.into(),
             }),
-            "found" => id().map(Line::Found),
-            "foreign" => Some(Line::Foreign),
-            "read" => Some(Line::Read),
+            "found" => id().map(ChildLine::Found),
+            "foreign" => Some(ChildLine::Foreign),
+            "read" => Some(ChildLine::Read),
             _ => None,
         };
-        read.ok_or_else(|| format!("no line of a child: {line:?}"))
+        read.ok_or_else(|| format!("not a line of a child: {line:?}"))
     }
 }
 
-/// Tells the parent. If it is gone, nobody is there to be told so.
-fn tell(line: Line) {
+/// Sends a line to the parent. Errors are ignored, because they mean that the parent is gone.
+fn tell(line: ChildLine) {
     let mut text = line.to_string().replace('\n', " ");
     text.push('\n');
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// What a run is.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Size {
-    /// Threads that append at once.
+pub struct RunSize {
+    /// The number of threads that append concurrently.
     pub threads: u32,
-    /// Records that each appends.
+    /// The number of records that each thread appends.
     pub records: u32,
 }
 
-/// What goes on in both kinds of children: they end with their parent, and tell of panics.
+/// Prepares a child of either kind: it ends with its parent and reports panics.
 fn begin(panics_abort: bool) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     std::panic::set_hook(Box::new(move |panic| {
         eprintln!("{panic}");
-        tell(Line::Panicked(message(panic)));
+        tell(ChildLine::Panicked(message(panic)));
         if panics_abort {
             std::process::abort();
         }
@@ -132,7 +132,8 @@ fn begin(panics_abort: bool) -> Result<()> {
     Ok(())
 }
 
-/// What a panic says, and where: of the path so much that one sees whose file it is.
+/// Returns the message and location of a panic, with the path shortened to what identifies the
+/// file.
 fn message(panic: &PanicHookInfo<'_>) -> String {
     let text = panic.payload_as_str().unwrap_or("no message");
     let Some(place) = panic.location() else {
@@ -146,17 +147,22 @@ fn message(panic: &PanicHookInfo<'_>) -> String {
 /// Runs a contestant in `folder` under a plan.
 ///
 /// # Errors
-/// It cannot be made, before anything fails; the folder cannot be used.
-pub fn run(contestant: Contestant, plan: Option<Plan>, folder: &Path, size: Size) -> Result<()> {
+/// The contestant cannot be created, or the folder cannot be used.
+pub fn run(
+    contestant: FailureContestant,
+    plan: Option<FailurePlan>,
+    folder: &Path,
+    size: RunSize,
+) -> Result<()> {
     begin(contestant.panics_abort)?;
     let files = folder.join(FILES);
-    std::fs::create_dir_all(&files).context("making the folder of files")?;
-    let medium = Medium::new(&files, &folder.join(DURABLE), || tell(Line::Failed))?;
+    std::fs::create_dir_all(&files).context("creating the folder of files")?;
+    let medium = Medium::new(&files, &folder.join(DURABLE), || tell(ChildLine::Failed))?;
     let medium = Arc::new(medium);
     let _watch = calls::watch(&files, medium.clone())?;
     let log = contestant.open(&files, &medium)?;
     medium.arm(plan)?;
-    let run = Run {
+    let run = ChildRun {
         contestant,
         files: &files,
         medium: &medium,
@@ -171,64 +177,64 @@ pub fn run(contestant: Contestant, plan: Option<Plan>, folder: &Path, size: Size
             scope.spawn(move || run.thread(thread, size.records));
         }
     });
-    // Whoever closes it is a caller, too.
+    // Closing counts as a caller too: its errors and panics are reported.
     if let Some(log) = run.log.into_inner().log {
         let closed = catch_unwind(AssertUnwindSafe(|| log.close()));
         if let Ok(Err(error)) = closed {
-            tell(Line::Told(format!("{error:#}")));
+            tell(ChildLine::Told(format!("{error:#}")));
         }
     }
     let (writes, flushes) = medium.counts();
-    tell(Line::Ended { writes, flushes });
+    tell(ChildLine::Ended { writes, flushes });
     Ok(())
 }
 
-struct Run<'a> {
-    contestant: Contestant,
+struct ChildRun<'a> {
+    contestant: FailureContestant,
     files: &'a Path,
     medium: &'a Arc<Medium>,
     log: RwLock<Opened>,
 }
 
 struct Opened {
-    /// Nothing if it could not be opened again.
+    /// `None` if it could not be reopened.
     log: Option<Box<dyn Peer>>,
     times: u32,
 }
 
-impl Run<'_> {
+impl ChildRun<'_> {
     fn thread(&self, thread: u32, records: u32) {
         for nth in 0..records {
             let id = Id { thread, nth };
             let appended = catch_unwind(AssertUnwindSafe(|| self.append(id)));
             match appended {
                 Ok(true) => {}
-                // Without a log, or after a panic: the thread is gone.
+                // There is no log any more, or the thread panicked.
                 Ok(false) | Err(_) => return,
             }
         }
     }
 
-    /// Appends a record. False if there is no log any more.
+    /// Appends a record. Returns false if there is no log any more.
     fn append(&self, id: Id) -> bool {
         let opened = self.log.read();
         let Some(log) = &opened.log else {
             return false;
         };
         let Err(error) = log.append_durable(&id.record()) else {
-            tell(Line::Acknowledged(id));
+            tell(ChildLine::Acknowledged(id));
             return true;
         };
         let times = opened.times;
         drop(opened);
-        tell(Line::Told(format!("{error:#}")));
+        tell(ChildLine::Told(format!("{error:#}")));
         if self.contestant.after_error == AfterError::Reopen {
             self.reopen(times);
         }
         true
     }
 
-    /// Opens the log again, unless another thread has done so since it was opened the `times`th time.
+    /// Reopens the log, unless another thread has done so since it was opened the `times`th time.
     fn reopen(&self, times: u32) {
         let mut opened = self.log.write();
         if opened.times != times {
@@ -236,34 +242,36 @@ impl Run<'_> {
         }
         opened.times += 1;
         opened.log = None;
-        // The first flush after a loss tells of it, perhaps to whoever opens the log: so once more.
+        // The first flush after a loss reports it, possibly while the log is being opened, so try
+        // twice.
         for is_last in [false, true] {
             match self.contestant.open(self.files, self.medium) {
                 Ok(log) => {
                     opened.log = Some(log);
-                    return tell(Line::Reopened);
+                    return tell(ChildLine::Reopened);
                 }
-                Err(error) if is_last => tell(Line::NotReopened(format!("{error:#}"))),
-                Err(error) => tell(Line::Told(format!("{error:#}"))),
+                Err(error) if is_last => tell(ChildLine::NotReopened(format!("{error:#}"))),
+                Err(error) => tell(ChildLine::Told(format!("{error:#}"))),
             }
         }
     }
 }
 
-/// Reads what a power cut has left in `folder`. What the contestant says when it cannot be opened there is told as a line.
+/// Reads what a power cut has left in `folder`. If the contestant cannot be opened there, its error
+/// is reported as a line.
 ///
 /// # Errors
-/// The system's.
-pub fn read(contestant: &Contestant, folder: &Path) -> Result<()> {
+/// The error of the operating system.
+pub fn read(contestant: &FailureContestant, folder: &Path) -> Result<()> {
     begin(contestant.panics_abort)?;
     match (contestant.records)(folder) {
         Ok(records) => {
             for record in records {
-                tell(Id::of(&record).map_or(Line::Foreign, Line::Found));
+                tell(Id::of(&record).map_or(ChildLine::Foreign, ChildLine::Found));
             }
-            tell(Line::Read);
+            tell(ChildLine::Read);
         }
-        Err(error) => tell(Line::NotReopened(format!("{error:#}"))),
+        Err(error) => tell(ChildLine::NotReopened(format!("{error:#}"))),
     }
     Ok(())
 }
@@ -273,27 +281,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_as_they_were_written() {
+    fn a_displayed_line_parses_to_itself() {
         let id = Id { thread: 3, nth: 4 };
         let text = || "a message".to_owned();
-        let ended = Line::Ended {
+        let ended = ChildLine::Ended {
             writes: 5,
             flushes: 6,
         };
         for line in [
-            Line::Failed,
-            Line::Acknowledged(id),
-            Line::Told(text()),
-            Line::Panicked(text()),
-            Line::Reopened,
-            Line::NotReopened(text()),
+            ChildLine::Failed,
+            ChildLine::Acknowledged(id),
+            ChildLine::Told(text()),
+            ChildLine::Panicked(text()),
+            ChildLine::Reopened,
+            ChildLine::NotReopened(text()),
             ended,
-            Line::Found(id),
-            Line::Foreign,
-            Line::Read,
+            ChildLine::Found(id),
+            ChildLine::Foreign,
+            ChildLine::Read,
         ] {
             assert_eq!(line.to_string().parse(), Ok(line));
         }
-        assert!("acknowledged 1".parse::<Line>().is_err() && "".parse::<Line>().is_err());
+        assert!("acknowledged 1".parse::<ChildLine>().is_err() && "".parse::<ChildLine>().is_err());
     }
 }

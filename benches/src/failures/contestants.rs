@@ -1,4 +1,5 @@
-//! Whose failures are injected: ours, those that others make, and some that are wrong on purpose.
+//! The contestants under failure injection: our own, those of other projects, and some that are
+//! wrong on purpose.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,42 +10,42 @@ use super::medium::Medium;
 use super::{ours, wrong};
 use crate::journal::peers::{self, Peer};
 
-/// A log or a journal, not open.
-pub struct Contestant {
-    /// For the command line and the table.
+/// A log or journal that is not open yet.
+pub struct FailureContestant {
+    /// The name for the command line and the table.
     pub name: &'static str,
-    /// That is run.
+    /// The version that is run.
     pub version: &'static str,
-    /// What it is, and how it is used here.
+    /// A description of the contestant and of how it is used here.
     pub about: &'static str,
-    /// What its documentation asks of a caller who is told an error.
+    /// The reaction to an error that its documentation requires of a caller.
     pub after_error: AfterError,
-    /// Whether a panic ends the process.
+    /// Whether a panic aborts the process.
     pub panics_abort: bool,
-    /// Who made it.
+    /// Who made the contestant.
     pub maker: Maker,
     open: Open,
-    /// Opens what is in a folder as after a power cut, and returns what is recovered.
+    /// Opens the files in a folder as after a power cut, and returns the recovered records.
     pub records: fn(&Path) -> Result<Vec<Vec<u8>>>,
 }
 
-/// What a caller does who is told an error.
+/// The reaction of a caller to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterError {
-    /// It goes on with the next record.
+    /// It continues with the next record.
     GoOn,
-    /// It lets the others' calls end, opens the log again, and goes on.
+    /// It waits for concurrent calls, reopens the log, and continues.
     Reopen,
 }
 
 /// Who made a contestant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
-    /// This project: a row that is not clean fails the run.
+    /// This project. A row that is not clean fails the run.
     Ours,
-    /// Others.
+    /// Another project.
     Others,
-    /// This project, wrong on purpose: run by name only.
+    /// This project, wrong on purpose. It is run only when selected by name.
     WrongOnPurpose,
 }
 
@@ -53,11 +54,11 @@ enum Open {
     Plain(fn(&Path) -> Result<Box<dyn Peer>>),
 }
 
-impl Contestant {
-    /// Opens it, or makes it, in a folder with this medium below.
+impl FailureContestant {
+    /// Opens or creates the contestant in a folder, on top of this medium.
     ///
     /// # Errors
-    /// What it says.
+    /// The contestant's own error.
     pub fn open(&self, folder: &Path, medium: &Arc<Medium>) -> Result<Box<dyn Peer>> {
         match self.open {
             Open::Ours(open) => open(folder, medium),
@@ -66,15 +67,15 @@ impl Contestant {
     }
 }
 
-/// All, in the order of the table; those that are wrong on purpose are last.
-pub fn all() -> Vec<Contestant> {
-    let mut all: Vec<Contestant> = ours::KINDS.iter().map(of_ours).collect();
+/// Returns all contestants, in table order. Those that are wrong on purpose come last.
+pub fn all() -> Vec<FailureContestant> {
+    let mut all: Vec<FailureContestant> = ours::KINDS.iter().map(of_ours).collect();
     for peer in peers::PEERS {
         all.push(of_others(peer, false));
         if peer.name == "raft-engine" {
             let mut aborts = of_others(peer, true);
             aborts.name = "raft-engine-abort";
-            aborts.about = "the same in a process that a panic ends, as in TiKV";
+            aborts.about = "the same in a process that aborts on panic, as TiKV does";
             all.push(aborts);
         }
     }
@@ -82,13 +83,13 @@ pub fn all() -> Vec<Contestant> {
     all
 }
 
-/// That of this name.
-pub fn named(name: &str) -> Option<Contestant> {
+/// Returns the contestant of this name.
+pub fn named(name: &str) -> Option<FailureContestant> {
     all().into_iter().find(|it| it.name == name)
 }
 
-fn of_ours(kind: &ours::Kind) -> Contestant {
-    Contestant {
+fn of_ours(kind: &ours::OurKind) -> FailureContestant {
+    FailureContestant {
         name: kind.name,
         version: env!("CARGO_PKG_VERSION"),
         about: kind.about,
@@ -100,12 +101,12 @@ fn of_ours(kind: &ours::Kind) -> Contestant {
     }
 }
 
-fn of_others(peer: peers::Kind, panics_abort: bool) -> Contestant {
-    Contestant {
+fn of_others(peer: peers::PeerKind, panics_abort: bool) -> FailureContestant {
+    FailureContestant {
         name: peer.name,
         version: peer.version,
         about: peer.about,
-        // Of the three, wal-db alone says what to do: "stop appending and reopen the log".
+        // Of the three, only wal-db says what to do: "stop appending and reopen the log".
         after_error: if peer.name == "wal-db" {
             AfterError::Reopen
         } else {
@@ -118,8 +119,8 @@ fn of_others(peer: peers::Kind, panics_abort: bool) -> Contestant {
     }
 }
 
-fn of_wrong(kind: &wrong::Kind) -> Contestant {
-    Contestant {
+fn of_wrong(kind: &wrong::WrongKind) -> FailureContestant {
+    FailureContestant {
         name: kind.name,
         version: env!("CARGO_PKG_VERSION"),
         about: kind.about,

@@ -1,13 +1,20 @@
-//! A medium below the files of one folder: it fails as planned, and knows what a power cut would leave.
+//! A medium beneath the files of one folder. It fails as planned and knows what a power cut would
+//! leave.
 //!
-//! - A write is durable when a flush of its file that *began after* it returned has ended. Nothing else is, though a real disk would keep more: so what is missing later was
-//!   not sure to be there.
-//! - What is durable lies in a second folder, in files of the same names, and so outlives this process.
-//! - A flush tells the truth: if it goes well, all that it is for is durable. If data are lost while it is under way, or were before, by a failed write, it fails.
-//! - Names are durable at once; a file's length is with its next flush. Files are not renamed.
-//! - Flushes take a modelled time, so that others meanwhile come to wait; the kernel is not asked to flush.
-//! - What is lost and stays in the page cache is clean there; a later write makes its page dirty again, all of it.
-//! - Until it is [armed](Medium::arm), nothing fails, and nothing is noted.
+//! - A write is durable once a flush of its file that *began after* the write returned has ended. A
+//!   real disk may keep more. So a missing record is always one whose durability was not
+//!   guaranteed.
+//! - The durable content is kept in a second folder, in files of the same names, so it outlives
+//!   this process.
+//! - A flush is honest: if it succeeds, everything it covers is durable. It fails if data is lost
+//!   while it runs, or was lost earlier in a failed write.
+//! - File names are durable at once; a file's length becomes durable with its next flush. Files are
+//!   not renamed.
+//! - A flush takes a modelled time, so that other threads queue up meanwhile. The kernel is not
+//!   asked to flush.
+//! - Lost data may stay in the page cache as clean pages. A later write to such a page makes the
+//!   whole page dirty again.
+//! - Until the medium is [armed](Medium::arm), nothing fails and nothing is recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -20,19 +27,19 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 
-use super::plan::{Dirty, Fault, Plan};
+use super::plan::{Dirty, FailurePlan, Fault};
 use crate::journal::calls::{FlushCall, Hook, WriteCall};
 
-/// What a flush takes.
+/// The duration of a flush.
 const FLUSH_TAKES: Duration = Duration::from_micros(300);
-/// The unit in which a page cache is dirty.
+/// The granularity of dirty data in a page cache.
 const PAGE: u64 = 4096;
 
 /// A medium. See the [module](self).
 pub struct Medium {
-    /// Where the files are.
+    /// The folder of the files.
     files: PathBuf,
-    /// Where what is durable of them is.
+    /// The folder of their durable content.
     durable: PathBuf,
     /// Called when the planned failure happens.
     on_failure: fn(),
@@ -42,20 +49,20 @@ pub struct Medium {
 #[derive(Default)]
 struct State {
     is_armed: bool,
-    plan: Option<Plan>,
+    plan: Option<FailurePlan>,
     writes: u64,
     flushes: u64,
     /// Writes that are not durable, by file.
     dirty: BTreeMap<PathBuf, Vec<Write>>,
-    /// How many writes there have been.
+    /// The number of writes so far.
     written: u64,
-    /// Of a write that was cut short: file and offset of the rest.
+    /// The file and offset of the rest of a write that was cut short.
     rest: Option<(PathBuf, u64)>,
-    /// The file of which a write's failure took data: the next flush of it that ends tells.
+    /// The file that lost data in a failed write. The next flush of it to end reports the loss.
     untold: Option<PathBuf>,
-    /// How often data were lost.
+    /// The number of times that data was lost.
     losses: u64,
-    /// Pages that hold lost data and are clean: a write to one makes all of it dirty.
+    /// Pages that hold lost data and are clean. A write to one makes the whole page dirty.
     cached: BTreeSet<(PathBuf, u64)>,
 }
 
@@ -66,7 +73,7 @@ struct Write {
 }
 
 impl Write {
-    /// Takes over what it has in common with a later write.
+    /// Takes over the bytes that a later write has overwritten.
     fn overwrite(&mut self, offset: u64, data: &[u8]) {
         let own_end = self.offset + self.data.len() as u64;
         let start = self.offset.max(offset);
@@ -79,18 +86,18 @@ impl Write {
     }
 }
 
-/// The failures that a caller is told.
+/// Returns the error that a caller receives.
 fn error(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
-/// The pages that a write touches.
+/// Returns the pages that a write touches.
 fn pages(offset: u64, len: usize) -> impl Iterator<Item = u64> {
     (offset / PAGE)..(offset + len as u64).div_ceil(PAGE)
 }
 
 impl State {
-    /// These bytes are in the file, by the last write that there was, and not durable.
+    /// Records that the latest write put these bytes into the file and that they are not durable.
     fn is_dirty(&mut self, name: &Path, offset: u64, data: Vec<u8>) {
         let number = self.written;
         let dirty = self.dirty.entry(name.to_owned()).or_default();
@@ -101,7 +108,8 @@ impl State {
         });
     }
 
-    /// At the end of a flush: whether data of the file were lost meanwhile, or before without anybody being told.
+    /// Checks at the end of a flush whether data of the file was lost during it, or earlier without
+    /// being reported.
     fn check(&mut self, name: &Path, losses: u64) -> io::Result<()> {
         let is_untold = self.untold.take_if(|of| of == name).is_some();
         if is_untold || self.losses != losses {
@@ -112,10 +120,11 @@ impl State {
 }
 
 impl Medium {
-    /// A medium below the files in the folder `files`, which is there; `durable` is made.
+    /// Creates a medium beneath the files in the existing folder `files`. The folder `durable` is
+    /// created.
     ///
     /// # Errors
-    /// A folder cannot be made or found.
+    /// A folder cannot be created or found.
     pub fn new(files: &Path, durable: &Path, on_failure: fn()) -> Result<Self> {
         fs::create_dir_all(durable).with_context(|| format!("making {}", durable.display()))?;
         let files = fs::canonicalize(files).with_context(|| format!("{}", files.display()))?;
@@ -127,11 +136,12 @@ impl Medium {
         })
     }
 
-    /// All that is there is durable. From now on writes and flushes are counted, and what is planned fails.
+    /// Declares all current content durable. From now on, writes and flushes are counted, and the
+    /// planned failure happens.
     ///
     /// # Errors
     /// A file cannot be copied.
-    pub fn arm(&self, plan: Option<Plan>) -> Result<()> {
+    pub fn arm(&self, plan: Option<FailurePlan>) -> Result<()> {
         let mut state = self.state.lock();
         for entry in fs::read_dir(&self.files)? {
             let entry = entry?;
@@ -144,17 +154,18 @@ impl Medium {
         Ok(())
     }
 
-    /// How many writes and flushes there were since it was armed.
+    /// Returns the number of writes and flushes since the medium was armed.
     pub fn counts(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.writes, state.flushes)
     }
 
-    /// A write that is durable when it returns, which the functions of libc do not have. `write` does it, with an offset. To be called [unseen](crate::journal::calls::unseen), as
-    /// a hook is.
+    /// Performs a write that is durable when it returns; libc has no such function. `write` does
+    /// the writing, at an offset. Like a hook, this must be called
+    /// [unseen](crate::journal::calls::unseen).
     ///
     /// # Errors
-    /// As planned, or the file's.
+    /// The planned error, or the file's.
     pub fn write_durably(
         &self,
         name: &Path,
@@ -182,7 +193,7 @@ impl Medium {
         let end = offset + data.len() as u64;
         let own = dirty.extract_if(.., |it| offset <= it.offset && it.offset < end);
         let own: Vec<Write> = own.collect();
-        // A page that is dirty as a whole may have been read before: what is older must not come over this.
+        // A dirty page may have been read earlier. Its older bytes must not overwrite this write.
         for older in dirty {
             older.overwrite(offset, data);
         }
@@ -210,7 +221,7 @@ impl Medium {
         Ok(written)
     }
 
-    /// What can be read of a page now.
+    /// Returns the bytes of a page as a read would see them now.
     fn page(&self, name: &Path, page: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut file = File::open(self.files.join(name))?;
@@ -219,7 +230,7 @@ impl Medium {
         Ok(bytes)
     }
 
-    /// How much of a write goes.
+    /// Returns how many bytes of a write succeed.
     fn begin_write(&self, name: &Path, offset: u64, len: usize) -> io::Result<usize> {
         let mut state = self.state.lock();
         if (state.rest.as_ref()).is_some_and(|(of, at)| of == name && *at == offset) {
@@ -239,7 +250,7 @@ impl Medium {
             }
             Some(plan) if plan.index == index && plan.fault == Fault::ShortWrite => {
                 (self.on_failure)();
-                // Of one byte there is no half: the rest is all.
+                // A single byte has no half, so all of it is the rest.
                 state.rest = Some((name.to_owned(), offset + len as u64 / 2));
                 if len == 1 {
                     drop(state);
@@ -263,7 +274,7 @@ impl Medium {
             return Err(error(libc::EIO));
         }
         let (began, losses) = (state.written, state.losses);
-        // A folder's names are durable as it is.
+        // The names in a folder are already durable.
         let len = fs::metadata(&visible)?;
         let len = len.is_file().then_some(len.len());
         drop(state);
@@ -279,7 +290,7 @@ impl Medium {
         self.settle(name, &settled, Some(len))
     }
 
-    /// These writes are durable, and so is the file's length.
+    /// Makes these writes and the file's length durable.
     fn settle(&self, name: &Path, writes: &[Write], len: Option<u64>) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false);
@@ -290,7 +301,8 @@ impl Medium {
         let Some(len) = len else {
             return Ok(());
         };
-        // Another flush may have seen it longer, and ended before this one. A file that was cut is as long as it is now.
+        // A longer length may already be durable through another flush. If the file was truncated,
+        // its current length counts.
         let now = fs::metadata(self.files.join(name))?.len();
         file.set_len(len.max(file.metadata()?.len()).min(now))
     }
@@ -299,7 +311,8 @@ impl Medium {
         state.plan.is_some_and(|plan| plan.dirty != Dirty::Kept)
     }
 
-    /// A failure takes dirty data of this file with it, if that is planned. Its own writes must be unseen.
+    /// Loses the file's dirty data if the plan says so. The file operations in here must be unseen
+    /// by the hook.
     fn lose(&self, state: &mut State, name: &Path) -> io::Result<()> {
         if !self.takes_data(state) {
             return Ok(());
@@ -317,7 +330,7 @@ impl Medium {
         let durable = File::open(self.durable.join(name));
         let file = OpenOptions::new().write(true).open(self.files.join(name))?;
         for write in lost {
-            // What the medium never had reads as zeros.
+            // Bytes that never reached the medium read as zeros.
             let mut old = vec![0; write.data.len()];
             let mut at = 0;
             while let Ok(durable) = &durable {
@@ -331,7 +344,7 @@ impl Medium {
         Ok(())
     }
 
-    /// A file's name in the folder; empty for the folder itself.
+    /// Returns a file's name within the folder; empty for the folder itself.
     fn name(&self, file: BorrowedFd<'_>) -> io::Result<PathBuf> {
         let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
         let name = path.strip_prefix(&self.files);
@@ -343,7 +356,7 @@ impl Medium {
     }
 }
 
-/// Its own calls are not seen: so its files are the kernel's.
+/// The medium's own calls bypass the hook, so its files behave as ordinary files.
 impl Hook for Medium {
     fn write(&self, call: &WriteCall<'_>) -> io::Result<usize> {
         if !self.is_armed() {

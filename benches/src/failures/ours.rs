@@ -17,33 +17,33 @@ use crate::journal::calls;
 use crate::journal::over::{Below, Over};
 use crate::journal::peers::Peer;
 
-/// Opens one of ours in a folder, with this medium below.
+/// Opens one of our contestants in a folder, on top of this medium.
 pub(super) type Open = fn(&Path, &Arc<Medium>) -> Result<Box<dyn Peer>>;
 
-/// One of ours.
-pub(super) struct Kind {
+/// A contestant of ours.
+pub(super) struct OurKind {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) open: Open,
     pub(super) records: fn(&Path) -> Result<Vec<Vec<u8>>>,
 }
 
-pub(super) const KINDS: [Kind; 3] = [
-    Kind {
+pub(super) const KINDS: [OurKind; 3] = [
+    OurKind {
         name: "jbd2-v3",
-        about: "a block a record, two flushes a commit, cooperative with rendezvous; log and blocks in one file",
+        about: "one block per record, two flushes per commit, cooperative with rendezvous; log and blocks in one file",
         open: |folder, medium| Blocks::open(folder, medium, Flushes::Two),
         records: blocks,
     },
-    Kind {
+    OurKind {
         name: "jbd2-v1-async",
-        about: "the same with one flush a commit",
+        about: "the same with one flush per commit",
         open: |folder, medium| Blocks::open(folder, medium, Flushes::One),
         records: blocks,
     },
-    Kind {
+    OurKind {
         name: "compact",
-        about: "a record each, group commit with rendezvous",
+        about: "one record per append, group commit with rendezvous",
         open: |folder, medium| Ok(Box::new(Records(log(storage(folder, medium, LOG_LEN)?)?))),
         records,
     },
@@ -52,7 +52,8 @@ pub(super) const KINDS: [Kind; 3] = [
 const FILE: &str = "log";
 const LOG_LEN: u64 = 1 << 20;
 
-/// Writes and flushes of a file come by libc. A durable write does not: it asks the medium.
+/// A file's writes and flushes reach the medium through libc. A durable write has no libc function,
+/// so it calls the medium directly.
 impl Below for Medium {
     fn write_fua(&self, file: &FileStorage, data: &[u8], offset: u64) -> io::Result<()> {
         let write = |data: &[u8], at| file.write_at(data, at).map(|()| data.len());
@@ -60,11 +61,11 @@ impl Below for Medium {
     }
 }
 
-/// Opens the file, or makes it.
+/// Opens or creates the file.
 fn storage(folder: &Path, medium: &Arc<Medium>, len: u64) -> Result<Over<Medium>> {
     let path = folder.join(FILE);
     if !path.exists() {
-        FileStorage::create(&path, len, FileMode::Buffered).context("making the file")?;
+        FileStorage::create(&path, len, FileMode::Buffered).context("creating the file")?;
     }
     Ok(Over::new(opened(folder)?, medium.clone()))
 }
@@ -104,9 +105,9 @@ fn records(folder: &Path) -> Result<Vec<Vec<u8>>> {
 }
 
 const BLOCK: u32 = 1024;
-/// A block for each record that can be.
+/// One block for each possible record.
 const HOME: u64 = (Id::THREADS * Id::RECORDS) as u64;
-/// So few that a run comes round, and writes blocks home.
+/// Few enough that the log wraps around during a run and blocks are written home.
 const LOG_BLOCKS: u64 = 64;
 
 struct Blocks(Journal);
@@ -126,7 +127,7 @@ impl Blocks {
 
 impl Peer for Blocks {
     fn append_durable(&self, record: &[u8]) -> Result<()> {
-        let id = Id::of(record).context("no numbered record")?;
+        let id = Id::of(record).context("not a numbered record")?;
         let mut handle = self.0.begin(1)?;
         let mut block = handle.get_write(id.place())?;
         block[..RECORD].copy_from_slice(record);
@@ -153,7 +154,7 @@ fn journal(storage: Arc<impl Storage + 'static>) -> Result<Journal> {
     Ok(Journal::open(storage.clone(), storage, options)?)
 }
 
-/// Every block that is not empty.
+/// Returns every block that is not empty.
 fn blocks(folder: &Path) -> Result<Vec<Vec<u8>>> {
     let journal = journal(Arc::new(opened(folder)?))?;
     let mut block = vec![0; BLOCK as usize];

@@ -1,44 +1,47 @@
-//! What is to fail in a run, and where.
+//! The failure planned for a run.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// One failure of one run.
+/// The single failure of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// What fails.
+pub struct FailurePlan {
+    /// The operation that fails.
     pub fault: Fault,
-    /// Which one of them, counted from 0 since the log was opened.
+    /// The index of that operation, counted from 0 since the log was opened.
     pub index: u64,
-    /// What becomes of the file's data that were written before and not flushed yet.
+    /// The fate of the file's data that was written earlier and not flushed yet.
     pub dirty: Dirty,
 }
 
-/// What fails.
+/// The operation that fails, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A write: `EIO`, and nothing is written.
+    /// A write fails with `EIO`, and nothing is written.
     Write,
-    /// A write: half of it is written, which the caller is told, and the call that brings the rest gets `ENOSPC`.
+    /// Half of a write succeeds, which the caller is told. The call that writes the rest fails with
+    /// `ENOSPC`.
     ShortWrite,
-    /// A flush: `EIO`.
+    /// A flush fails with `EIO`.
     Flush,
 }
 
-/// What becomes of dirty data beside a failure.
+/// The fate of dirty data at a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dirty {
-    /// The next flush makes them durable.
+    /// The next flush makes it durable.
     Kept,
-    /// They are lost at once: reads see what the medium has.
+    /// It is lost at once: reads see the content of the medium.
     Lost,
-    /// They will never reach the medium, and reads see them until the machine stops: ext4's and XFS' way.
+    /// It never reaches the medium, but reads see it until the machine stops, as with ext4 and XFS.
     Cached,
 }
 
-impl Plan {
-    /// All plans for a run of so many writes and flushes. A write does not fail beside data that stay in the cache: that is told by a flush, and it is among those.
-    pub fn all(writes: u64, flushes: u64) -> Vec<Plan> {
+impl FailurePlan {
+    /// Returns all plans for a run of this many writes and flushes. There is no plan in which a
+    /// write fails and dirty data stays in the cache. A flush would report that loss, so the plans
+    /// for flushes cover it.
+    pub fn all(writes: u64, flushes: u64) -> Vec<FailurePlan> {
         let of_writes = [Fault::Write, Fault::ShortWrite]
             .into_iter()
             .flat_map(|fault| [Dirty::Kept, Dirty::Lost].map(|dirty| (fault, dirty)));
@@ -50,7 +53,7 @@ impl Plan {
             } else {
                 writes
             };
-            (0..count).map(move |index| Plan {
+            (0..count).map(move |index| FailurePlan {
                 fault,
                 index,
                 dirty,
@@ -62,7 +65,7 @@ impl Plan {
             .collect()
     }
 
-    /// What plans that differ in nothing but the index have in common.
+    /// Returns the name shared by all plans that differ only in the index.
     pub fn kind(&self) -> String {
         format!("{}{}", self.fault.name(), self.dirty.suffix())
     }
@@ -88,14 +91,14 @@ impl Dirty {
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for FailurePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (fault, dirty) = (self.fault.name(), self.dirty.suffix());
         write!(f, "{fault}-{}{dirty}", self.index)
     }
 }
 
-impl FromStr for Plan {
+impl FromStr for FailurePlan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -107,14 +110,14 @@ impl FromStr for Plan {
             let end = rest.find('-').unwrap_or(rest.len());
             let all = [Dirty::Kept, Dirty::Lost, Dirty::Cached];
             let dirty = all.into_iter().find(|it| it.suffix() == &rest[end..])?;
-            Some(Plan {
+            Some(FailurePlan {
                 fault,
                 index: rest[..end].parse().ok()?,
                 dirty,
             })
         };
         read().ok_or_else(|| {
-            "a plan is `write-N`, `short-write-N` or `flush-N`, N counted from 0, and may end in `-lost` or `-cached`".to_owned()
+            "expected `write-N`, `short-write-N` or `flush-N` with N counted from 0, optionally followed by `-lost` or `-cached`".to_owned()
         })
     }
 }
@@ -124,8 +127,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_are_read_as_they_are_written() {
-        let all = Plan::all(2, 3);
+    fn a_displayed_plan_parses_to_itself() {
+        let all = FailurePlan::all(2, 3);
         assert_eq!(all.len(), 2 * 2 * 2 + 3 * 3);
         for plan in all {
             assert_eq!(plan.to_string().parse(), Ok(plan));
@@ -139,7 +142,7 @@ mod tests {
             "read-1",
             "write--1",
         ] {
-            assert!(wrong.parse::<Plan>().is_err(), "{wrong}");
+            assert!(wrong.parse::<FailurePlan>().is_err(), "{wrong}");
         }
     }
 }

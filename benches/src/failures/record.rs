@@ -1,15 +1,15 @@
 //! Numbered records.
 
-/// Which record: of which thread, and which of its records, both counted from 0.
+/// The identity of a record: its thread, and its number within the thread, both counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
-    /// Below [`Id::THREADS`].
+    /// The thread, below [`Id::THREADS`].
     pub thread: u32,
-    /// Below [`Id::RECORDS`].
+    /// The record's number, below [`Id::RECORDS`].
     pub nth: u32,
 }
 
-/// Bytes of a record.
+/// The length of a record in bytes.
 pub const RECORD: usize = 256;
 
 impl Id {
@@ -18,12 +18,12 @@ impl Id {
     /// The most records of a thread.
     pub const RECORDS: u32 = 32;
 
-    /// Its place among all that can be.
+    /// Returns its index among all possible records.
     pub fn place(self) -> u64 {
         u64::from(self.thread * Self::RECORDS + self.nth)
     }
 
-    /// What it says: no byte is 0 in it, and each record is another.
+    /// Returns the record's content. It has no zero byte and differs from every other record's.
     pub fn record(self) -> Vec<u8> {
         let mut random = fastrand::Rng::with_seed(self.place() + 1);
         let own = [self.thread as u8 + 1, self.nth as u8 + 1];
@@ -31,7 +31,7 @@ impl Id {
         own.into_iter().chain(rest).take(RECORD).collect()
     }
 
-    /// Which record this is. `None` if it is none, or has one wrong byte.
+    /// Returns the identity of a record, or `None` if any byte of it is wrong.
     pub fn of(record: &[u8]) -> Option<Id> {
         let id = Id {
             thread: u32::from(*record.first()?).checked_sub(1)?,
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_tell_which_they_are() {
+    fn a_record_is_recognized_and_one_wrong_byte_is_detected() {
         let id = Id { thread: 7, nth: 31 };
         let mut record = id.record();
         assert!(record.len() == RECORD && !record.contains(&0));

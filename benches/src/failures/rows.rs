@@ -1,44 +1,46 @@
-//! What came out, a row a contestant.
+//! The results: one row per contestant.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::contestants::{Contestant, Maker};
-use super::plan::Plan;
-use super::trial::Outcome;
+use super::contestants::{FailureContestant, Maker};
+use super::plan::FailurePlan;
+use super::trial::TrialOutcome;
 
-/// A contestant under all plans.
+/// The results of a contestant under all plans.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// The contestant's name.
     pub contestant: &'static str,
-    /// That was run.
+    /// The version that was run.
     pub version: &'static str,
-    /// How many runs there were, each with one failure planned.
+    /// The number of runs, each with one planned failure.
     pub runs: usize,
-    /// In how many the failure happened: who meets whom differs, so a run may have fewer writes than the one that the plans are made for.
+    /// The number of runs in which the failure happened. Thread timing differs, so a run may make
+    /// fewer writes than the run the plans are based on.
     pub failed: usize,
-    /// Runs in which a caller was told an error.
+    /// The number of runs in which a caller received an error.
     pub told: usize,
-    /// Records that were acknowledged and are not there after a power cut, of all runs.
+    /// The number of records, over all runs, that were acknowledged but are missing after a power
+    /// cut.
     pub false_acknowledgements: usize,
-    /// Runs that have such.
+    /// The number of runs with such records.
     pub false_runs: usize,
-    /// Records that are there and that nobody appended, of all runs.
+    /// The number of records, over all runs, that exist but were never appended.
     pub foreign: usize,
-    /// Runs that did not end.
+    /// The number of runs that did not end.
     pub hangs: usize,
-    /// Runs in which a thread panicked, or the process aborted.
+    /// The number of runs in which a thread panicked or the process aborted.
     pub panics: usize,
-    /// Runs after which it could not be opened again.
+    /// The number of runs after which the log could not be reopened.
     pub cannot_reopen: usize,
-    /// Each run that was not clean.
+    /// Every run that was not clean.
     pub unclean: Vec<Unclean>,
-    /// How many runs there were of each kind of plan.
+    /// The number of runs of each kind of plan.
     #[serde(skip)]
     pub kinds: BTreeMap<String, usize>,
-    /// Who made it.
+    /// Who made the contestant.
     #[serde(skip)]
     pub maker: Maker,
 }
@@ -46,28 +48,28 @@ pub struct Row {
 /// A run that was not clean.
 #[derive(Clone, Debug, Serialize)]
 pub struct Unclean {
-    /// For `--plan`.
+    /// The plan, in the syntax of `--plan`.
     pub plan: String,
-    /// What plans of this kind have in common.
+    /// The kind of plan; see [`FailurePlan::kind`].
     #[serde(skip)]
     pub kind: String,
-    /// Records that are gone, each as thread and number.
+    /// Missing records, each as thread and number.
     pub lost: Vec<(u32, u32)>,
-    /// How many records are there that nobody appended.
+    /// The number of records that exist but were never appended.
     pub foreign: usize,
-    /// It did not end.
+    /// Whether the run did not end.
     pub hung: bool,
-    /// What threads said when they panicked.
+    /// The messages of panicked threads.
     pub panics: Vec<String>,
-    /// Why it could not be opened again.
+    /// Why the log could not be reopened.
     pub cannot_reopen: Option<String>,
 }
 
 impl Row {
-    /// Of the outcomes of all plans.
+    /// Creates the row from the outcomes of all plans.
     pub fn new(
-        contestant: &Contestant,
-        outcomes: impl Iterator<Item = (Option<Plan>, Outcome)>,
+        contestant: &FailureContestant,
+        outcomes: impl Iterator<Item = (Option<FailurePlan>, TrialOutcome)>,
     ) -> Row {
         let mut row = Row {
             contestant: contestant.name,
@@ -91,7 +93,7 @@ impl Row {
         row
     }
 
-    fn add(&mut self, plan: Option<Plan>, outcome: Outcome) {
+    fn add(&mut self, plan: Option<FailurePlan>, outcome: TrialOutcome) {
         self.runs += 1;
         self.failed += usize::from(outcome.failed);
         self.told += usize::from(!outcome.told.is_empty());
@@ -117,7 +119,7 @@ impl Row {
         });
     }
 
-    /// No run was unclean.
+    /// Returns whether every run was clean.
     pub fn is_clean(&self) -> bool {
         self.unclean.is_empty()
     }

@@ -1,4 +1,5 @@
-//! One plan for one contestant: a run in a child, then a look in another child at what a power cut would leave.
+//! One plan for one contestant: a run in a child, then a check in another child of what a power cut
+//! would leave.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,67 +12,68 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
-use super::child::{DURABLE, FILES, Line, Size};
-use super::contestants::Contestant;
-use super::plan::Plan;
+use super::child::{ChildLine, DURABLE, FILES, RunSize};
+use super::contestants::FailureContestant;
+use super::plan::FailurePlan;
 use super::record::Id;
 
-/// How trials are done.
+/// The conditions of each trial.
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    /// Of each run.
-    pub size: Size,
-    /// How long a silence of a child is. After two, it hangs if nothing has moved between their ends.
+    /// The size of each run.
+    pub size: RunSize,
+    /// How long a child may be silent before it is checked. It hangs if none of its threads has run
+    /// between the ends of two such silences.
     pub patience: Duration,
-    /// Whether what children say on standard error is let through.
+    /// Whether to show the children's standard error.
     pub loud: bool,
 }
 
-/// What came out of a trial.
+/// The outcome of a trial.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// The planned failure happened: the run came so far.
+pub struct TrialOutcome {
+    /// Whether the planned failure happened, that is, the run got that far.
     pub failed: bool,
-    /// Records that were acknowledged.
+    /// The acknowledged records.
     pub acknowledged: BTreeSet<Id>,
-    /// Those of them that a power cut has taken.
+    /// The acknowledged records that are missing after the power cut.
     pub lost: Vec<Id>,
-    /// How much is there that nobody appended.
+    /// The number of records that exist but were never appended.
     pub foreign: usize,
-    /// The run did not end.
+    /// Whether the run did not end.
     pub hung: bool,
-    /// Messages of panics; `killed by signal …` if the process ended so.
+    /// The messages of panics, or `killed by signal …` if a signal ended the process.
     pub panics: Vec<String>,
-    /// Errors that callers were told.
+    /// The errors that callers received.
     pub told: Vec<String>,
-    /// Why it could not be opened again.
+    /// Why the log could not be reopened.
     pub cannot_reopen: Option<String>,
-    /// Writes and flushes of a run that ended.
+    /// The number of writes and flushes, if the run ended.
     pub counts: Option<(u64, u64)>,
 }
 
-impl Outcome {
-    /// Nothing is wrong. (That a caller is told an error is not.)
+impl TrialOutcome {
+    /// Returns whether nothing is wrong. A caller that receives an error is not wrong.
     pub fn is_clean(&self) -> bool {
         let is_whole = self.lost.is_empty() && self.foreign == 0;
         is_whole && !self.hung && self.panics.is_empty() && self.cannot_reopen.is_none()
     }
 }
 
-/// Runs a contestant under a plan, or with no failure, and looks what is left.
+/// Runs a contestant under a plan, or without a failure, and checks what is left.
 ///
 /// # Errors
-/// The child cannot be run, or cannot begin; the folder for temporary files cannot be used.
+/// The child cannot be run or cannot begin, or the folder for temporary files cannot be used.
 pub fn trial(
-    contestant: &Contestant,
-    plan: Option<Plan>,
+    contestant: &FailureContestant,
+    plan: Option<FailurePlan>,
     conditions: &Conditions,
-) -> Result<Outcome> {
+) -> Result<TrialOutcome> {
     let folder = tempfile::Builder::new().prefix("failures-").tempdir()?;
     let folder = folder.path();
-    let mut outcome = Outcome::default();
+    let mut outcome = TrialOutcome::default();
     run(contestant, plan, conditions, folder, &mut outcome)?;
-    // Names are durable at once: so a file of which nothing was flushed is there, and empty.
+    // Names are durable at once, so a file that was never flushed exists and is empty.
     for entry in fs::read_dir(folder.join(FILES))? {
         let durable = folder.join(DURABLE).join(entry?.file_name());
         if !durable.exists() {
@@ -83,30 +85,30 @@ pub fn trial(
 }
 
 fn run(
-    contestant: &Contestant,
-    plan: Option<Plan>,
+    contestant: &FailureContestant,
+    plan: Option<FailurePlan>,
     conditions: &Conditions,
     folder: &Path,
-    outcome: &mut Outcome,
+    outcome: &mut TrialOutcome,
 ) -> Result<()> {
-    let Size { threads, records } = conditions.size;
+    let RunSize { threads, records } = conditions.size;
     let mut command = command("run", contestant, folder, conditions)?;
     command.args([threads.to_string(), records.to_string()]);
     if let Some(plan) = plan {
         command.arg(plan.to_string());
     }
     let ended = watch(command, conditions.patience, |line| match line {
-        Line::Failed => outcome.failed = true,
-        Line::Acknowledged(id) => {
+        ChildLine::Failed => outcome.failed = true,
+        ChildLine::Acknowledged(id) => {
             outcome.acknowledged.insert(id);
         }
-        Line::Told(error) => outcome.told.push(error),
-        Line::Panicked(message) => outcome.panics.push(message),
-        Line::NotReopened(error) => {
+        ChildLine::Told(error) => outcome.told.push(error),
+        ChildLine::Panicked(message) => outcome.panics.push(message),
+        ChildLine::NotReopened(error) => {
             outcome.cannot_reopen.get_or_insert(error);
         }
-        Line::Ended { writes, flushes } => outcome.counts = Some((writes, flushes)),
-        Line::Reopened | Line::Found(_) | Line::Foreign | Line::Read => {}
+        ChildLine::Ended { writes, flushes } => outcome.counts = Some((writes, flushes)),
+        ChildLine::Reopened | ChildLine::Found(_) | ChildLine::Foreign | ChildLine::Read => {}
     })?;
     match ended {
         None => outcome.hung = true,
@@ -116,7 +118,7 @@ fn run(
             } else if outcome.counts.is_none() && outcome.panics.is_empty() {
                 let name = contestant.name;
                 return Err(anyhow!(
-                    "{name} could not be run ({status}): run it alone to see why, by --contestant {name} --plan none"
+                    "{name} could not be run ({status}): to see why, run it alone with --contestant {name} --plan none"
                 ));
             }
         }
@@ -125,21 +127,21 @@ fn run(
 }
 
 fn look(
-    contestant: &Contestant,
+    contestant: &FailureContestant,
     conditions: &Conditions,
     durable: &Path,
-    outcome: &mut Outcome,
+    outcome: &mut TrialOutcome,
 ) -> Result<()> {
     let command = command("read", contestant, durable, conditions)?;
     let mut found = BTreeSet::new();
     let (mut is_read, mut why) = (false, None);
     let ended = watch(command, conditions.patience, |line| match line {
-        Line::Found(id) => {
+        ChildLine::Found(id) => {
             found.insert(id);
         }
-        Line::Foreign => outcome.foreign += 1,
-        Line::Panicked(error) | Line::NotReopened(error) => why = Some(error),
-        Line::Read => is_read = true,
+        ChildLine::Foreign => outcome.foreign += 1,
+        ChildLine::Panicked(error) | ChildLine::NotReopened(error) => why = Some(error),
+        ChildLine::Read => is_read = true,
         _ => {}
     })?;
     if is_read {
@@ -148,7 +150,7 @@ fn look(
         return Ok(());
     }
     let why = match (ended, why) {
-        (None, _) => "opening it hangs".to_owned(),
+        (None, _) => "opening the log hangs".to_owned(),
         (Some(_), Some(why)) => why,
         (Some(status), None) => status.to_string(),
     };
@@ -158,11 +160,11 @@ fn look(
 
 fn command(
     what: &str,
-    contestant: &Contestant,
+    contestant: &FailureContestant,
     folder: &Path,
     conditions: &Conditions,
 ) -> Result<Command> {
-    let own = std::env::current_exe().context("looking for this program")?;
+    let own = std::env::current_exe().context("finding the path of this program")?;
     let mut command = Command::new(own);
     command
         .args(["failures-child", what, contestant.name])
@@ -174,18 +176,24 @@ fn command(
     Ok(command)
 }
 
-/// Silences after which a child that runs all the time hangs all the same.
-const MOST_SILENCES: u32 = 60;
+/// The number of silences after which a child that keeps running counts as hanging.
+const MAX_SILENCES: u32 = 60;
 
-/// Hears a child out. `None` if it hangs, and was killed: it says nothing, and between the ends of two silences none of its threads has run or wants to. So on a
-/// busy machine, where it gets no processor, it is waited for.
+/// Reads a child's output to its end. Returns `None` if the child hangs and was killed.
+///
+/// A child hangs if it is silent and none of its threads has run or is runnable between the ends of
+/// two silences. So a child that gets no CPU time on a busy machine is not killed.
 fn watch(
     mut command: Command,
     patience: Duration,
-    mut heard: impl FnMut(Line),
+    mut heard: impl FnMut(ChildLine),
 ) -> Result<Option<ExitStatus>> {
     let mut child = Reaped(command.spawn().context("starting a child")?);
-    let stdout = child.0.stdout.take().context("a child without a voice")?;
+    let stdout = child
+        .0
+        .stdout
+        .take()
+        .context("the child has no standard output")?;
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines() {
@@ -206,7 +214,7 @@ fn watch(
             Err(RecvTimeoutError::Timeout) => {
                 silences += 1;
                 let now = switches(child.0.id());
-                if silences == MOST_SILENCES || (now.is_some() && now == before) {
+                if silences == MAX_SILENCES || (now.is_some() && now == before) {
                     return Ok(None);
                 }
                 before = now;
@@ -216,7 +224,8 @@ fn watch(
     Ok(Some(child.0.wait()?))
 }
 
-/// How often the threads of a process have been put to sleep or to work. `None` if one of them runs or would, had it a processor.
+/// Returns the number of context switches of a process. `None` if one of its threads is running or
+/// runnable.
 fn switches(process: u32) -> Option<u64> {
     let mut switches = 0;
     for thread in fs::read_dir(format!("/proc/{process}/task")).ok()? {
@@ -235,12 +244,12 @@ fn switches(process: u32) -> Option<u64> {
     Some(switches)
 }
 
-/// A child that does not outlive this.
+/// A child process that is killed on drop.
 struct Reaped(Child);
 
 impl Drop for Reaped {
     fn drop(&mut self) {
-        // It may have ended: then there is nothing to do.
+        // Errors are ignored, because the child may already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,5 @@
-//! Logs that are wrong on purpose: what is said of others is worth something only if these are caught.
+//! Logs that are wrong on purpose. Results about other projects are only meaningful if these logs
+//! are caught.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -10,37 +11,37 @@ use anyhow::Result;
 use super::record::RECORD;
 use crate::journal::peers::Peer;
 
-/// One of them.
-pub(super) struct Kind {
+/// A log that is wrong on purpose.
+pub(super) struct WrongKind {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) open: fn(&Path) -> Result<Box<dyn Peer>>,
 }
 
-pub(super) const KINDS: [Kind; 5] = [
-    Kind {
+pub(super) const KINDS: [WrongKind; 5] = [
+    WrongKind {
         name: "wrong-early",
         about: "acknowledges before it flushes",
         open: |folder| Log::open(folder, Wrong::Early),
     },
-    Kind {
+    WrongKind {
         name: "wrong-swallow",
         about: "swallows the error of a flush",
         open: |folder| Log::open(folder, Wrong::Swallow),
     },
-    Kind {
+    WrongKind {
         name: "wrong-hang",
-        about: "waits for ever after an error",
+        about: "hangs after an error",
         open: |folder| Log::open(folder, Wrong::Hang),
     },
-    Kind {
+    WrongKind {
         name: "wrong-panic",
-        about: "panics at an error",
+        about: "panics on an error",
         open: |folder| Log::open(folder, Wrong::Panic),
     },
-    Kind {
+    WrongKind {
         name: "wrong-format",
-        about: "is not there any more after an error",
+        about: "is gone after an error",
         open: |folder| Log::open(folder, Wrong::Format),
     },
 ];
@@ -54,7 +55,7 @@ enum Wrong {
     Format,
 }
 
-/// Records one after the other, each flushed by itself. No byte of a record is 0, so a hole is seen.
+/// Records in sequence, each flushed separately. No byte of a record is 0, so a hole is detected.
 struct Log {
     file: File,
     folder: PathBuf,
@@ -63,7 +64,7 @@ struct Log {
 }
 
 const FILE: &str = "log";
-/// Where this is, the log cannot be opened any more.
+/// If this file exists, the log cannot be opened any more.
 const BROKEN: &str = "broken";
 
 impl Log {
@@ -79,7 +80,7 @@ impl Log {
     }
 
     fn append(&self, record: &[u8]) -> Result<()> {
-        // Relaxed: a place that no other record has, and nothing else.
+        // Relaxed: only hands out unique positions.
         let place = self.appended.fetch_add(1, Ordering::Relaxed);
         self.file.write_all_at(record, place * RECORD as u64)?;
         let is_due = self.wrong != Wrong::Early || place % 4 == 3;
@@ -119,7 +120,7 @@ impl Peer for Log {
 }
 
 pub(super) fn records(folder: &Path) -> Result<Vec<Vec<u8>>> {
-    anyhow::ensure!(!folder.join(BROKEN).exists(), "there is no log any more");
+    anyhow::ensure!(!folder.join(BROKEN).exists(), "the log is gone");
     let all = std::fs::read(folder.join(FILE))?;
     let records = all
         .chunks(RECORD)

@@ -1,4 +1,4 @@
-//! The folder that is imported: which files it has, and how they are cut into pieces of work.
+//! The folder to import: its files, and how they are divided into pieces of work.
 
 use std::fmt;
 use std::io;
@@ -14,33 +14,34 @@ use super::CHUNK;
 /// A regular file on disk.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Where it lies.
+    /// The path on disk.
     pub path: PathBuf,
-    /// Its name from the folder on, with `/`.
+    /// The path relative to the folder, with `/` as separator.
     pub name: String,
-    /// Bytes, when the folder was read.
+    /// The size in bytes when the folder was read.
     pub size: u64,
 }
 
 impl Source {
-    /// How many chunks it has; none if it is empty.
+    /// Returns the number of chunks; zero if the file is empty.
     pub fn chunks(&self) -> usize {
         self.size.div_ceil(CHUNK) as usize
     }
 
-    /// How many pieces of work: one for each chunk, at least one, which creates it.
+    /// Returns the number of pieces of work: one per chunk, but at least one, which creates the
+    /// file.
     pub(super) fn pieces(&self) -> usize {
         self.chunks().max(1)
     }
 
-    /// Which bytes chunk `chunk` has.
+    /// Returns the bytes of the file that chunk `chunk` covers.
     pub fn chunk(&self, chunk: usize) -> Range<u64> {
         let start = chunk as u64 * CHUNK;
         start..(start + CHUNK).min(self.size)
     }
 }
 
-/// What a folder has that is not imported.
+/// The files in the folder that are not imported, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Symbolic links.
@@ -65,27 +66,27 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// The files of a folder and of all folders in it.
+/// The files of a folder and all its subfolders.
 #[derive(Clone, Debug)]
 pub struct Tree {
     /// The folder.
     pub root: PathBuf,
-    /// In the order of their names.
+    /// The files, sorted by name.
     pub files: Vec<Source>,
-    /// All sizes together.
+    /// The total size.
     pub bytes: u64,
-    /// What was left out.
+    /// The files that were skipped.
     pub skipped: Skipped,
-    /// The first piece of work of each file, and at the end how many there are.
+    /// The first piece of work of each file, followed by the total number of pieces.
     first_piece: Vec<usize>,
 }
 
 impl Tree {
-    /// Reads the names and sizes below `root`, except what `leave_out` says. `longest_prefix` is the
-    /// length of what is put before a name in the volume.
+    /// Reads the names and sizes below `root`, skipping entries for which `leave_out` returns true.
+    /// `longest_prefix` is the length of the longest prefix that names get in the volume.
     ///
     /// # Errors
-    /// A folder that cannot be read, named; no file at all.
+    /// A folder cannot be read (the error names it), or there is no file at all.
     pub fn read(
         root: &Path,
         longest_prefix: usize,
@@ -98,11 +99,14 @@ impl Tree {
             skipped: Skipped::default(),
             first_piece: vec![0],
         };
-        // The folder itself may be a link; below it links are not followed.
+        // The folder itself may be a link. Links below it are not followed.
         let found = std::fs::metadata(root)
             .with_context(|| format!("reading the folder {} to import", root.display()))?;
         if !found.is_dir() {
-            bail!("{}: cannot import it, it is no folder", root.display());
+            bail!(
+                "{}: cannot be imported because it is not a folder",
+                root.display()
+            );
         }
         let entries = WalkDir::new(root).sort_by_file_name().into_iter();
         for entry in entries.filter_entry(|entry| !leave_out(entry)) {
@@ -113,7 +117,7 @@ impl Tree {
         }
         if tree.files.is_empty() {
             bail!(
-                "{}: there is no file to import ({}): give a folder with files",
+                "{}: there is no file to import ({}); choose a folder that contains files",
                 root.display(),
                 tree.skipped
             );
@@ -157,24 +161,24 @@ impl Tree {
         };
         let first = self.first_piece.last().copied().unwrap_or(0);
         self.first_piece.push(first + source.pieces());
-        // Holes have no end: a file may say that it has 2^63 bytes, and there may be many.
+        // Sparse files can claim up to 2^63 bytes each, so the sum could overflow.
         self.bytes = self.bytes.saturating_add(size);
         self.files.push(source);
         Ok(())
     }
 
-    /// The size of the largest file, in bytes.
+    /// Returns the size of the largest file in bytes.
     pub fn largest(&self) -> u64 {
         self.files.iter().map(|file| file.size).max().unwrap_or(0)
     }
 
-    /// Bytes that the files take in a volume, about: whole pages, and logs.
+    /// Returns an estimate of the space that the files take in a volume: whole pages, and logs.
     pub fn bytes_in_volume(&self) -> u64 {
         let of = |file: &Source| (file.size + file.size / 256).saturating_add(8191) / 4096 * 4096;
         self.files.iter().map(of).fold(0, u64::saturating_add)
     }
 
-    /// File and chunk of piece `piece`; `None` behind the last one.
+    /// Returns the file and chunk of piece `piece`, or `None` past the last one.
     pub(super) fn piece(&self, piece: usize) -> Option<(usize, usize)> {
         let after = self.first_piece.partition_point(|&first| first <= piece);
         let file = after - 1;
@@ -186,9 +190,9 @@ fn unreadable(root: &Path, error: walkdir::Error) -> anyhow::Error {
     let at = error.path().unwrap_or(root).display().to_string();
     let why = error
         .into_io_error()
-        .unwrap_or_else(|| io::Error::other("a loop of folders"));
+        .unwrap_or_else(|| io::Error::other("the folders form a loop"));
     anyhow::Error::new(why).context(format!(
-        "{at}: cannot be read, so nothing of {} is imported: make it readable, or import another folder",
+        "{at}: cannot be read, so {} was not imported: make it readable, or import another folder",
         root.display()
     ))
 }
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_strange_names_are_counted() {
+    fn links_and_unusable_names_are_skipped_and_counted() {
         use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;
 
@@ -239,7 +243,7 @@ mod tests {
             names: 1,
         };
         assert_eq!((tree.files.len(), tree.skipped), (1, wanted));
-        // Names that get too long by what is put before them.
+        // Names that become too long with the prefix.
         let none = Tree::read(folder.path(), MAX_NAME_BYTES - 4, |_| false).unwrap_err();
         assert!(none.to_string().contains("no file"));
     }

@@ -9,11 +9,11 @@ use spanlock_range_lock::RawRangeLock;
 
 use super::{CHUNK, FileProgress, Progress, Source, Tree};
 
-/// Compares everything that `progress` says is committed with its checksum; returns how many bytes
-/// that were. A file that is committed whole must have its size, too.
+/// Compares everything that `progress` reports as committed with its checksum. Returns the number
+/// of bytes compared. A file that is committed completely must also have the right size.
 ///
 /// # Errors
-/// A file is missing, too short, too long, or not what was read from disk.
+/// A file is missing, has the wrong size, or differs from what was read from disk.
 pub fn verify<L: RawRangeLock>(
     tree: &Tree,
     volume: &FileCore<MappedFile, L>,
@@ -49,7 +49,7 @@ fn verify_file<L: RawRangeLock>(
     let whole = progress.left.load(Ordering::Relaxed) == 0;
     ensure!(
         file.size() == source.size || (!whole && file.size() < source.size),
-        "it has {} bytes, not {}",
+        "it has {} bytes instead of {}",
         file.size(),
         source.size
     );
@@ -62,7 +62,7 @@ fn verify_file<L: RawRangeLock>(
             ensure!(
                 read == content.len()
                     && crc32c::crc32c(content) == checksum.load(Ordering::Relaxed),
-                "bytes {}..{} are not what was written there",
+                "bytes {}..{} differ from what was written",
                 range.start,
                 range.end
             );

@@ -9,29 +9,34 @@ use super::contestants::{self, CONTESTANTS};
 use super::devices::DEVICES;
 use super::rows::COMMIT;
 use super::thesis::{FIO, IOR};
-use crate::cli::{names, seconds, selected, threads};
+use crate::args::{names, seconds, selected, threads};
 
-/// All workloads, each with what it is.
+/// All workloads, each with a description.
 pub const WORKLOADS: [(&str, &str); 3] = [
     (
         COMMIT,
-        "each thread commits 256 bytes (a journal of blocks: a block), waits, thinks",
+        "each thread commits 256 bytes (one block in a block journal), waits until they are durable, and thinks",
     ),
     (
         FIO,
-        "Figures 4.1 and 4.2 and Table 3.1 of the thesis: clients with a file each, on one of two servers",
+        "Figures 4.1 and 4.2 and Table 3.1 of the thesis: each client has a file on one of two servers",
     ),
-    (IOR, "Figure 4.3: clients with files in stripes over both"),
+    (
+        IOR,
+        "Figure 4.3: each client has a file striped over both servers",
+    ),
 ];
 
 /// The arguments of `compare journal`.
 #[derive(Args, Clone, Debug)]
 pub struct JournalArgs {
-    /// Workloads to run, separated by commas [default: all]; fio and ior have two threads and more, no think time, and journals of blocks only
+    /// Workloads to run, separated by commas [default: all]; fio and ior need at least two threads,
+    /// ignore think times, and run only on block journals
     #[arg(long, value_delimiter = ',', value_parser = names(WORKLOADS.to_vec()), value_name = "WORKLOAD,…")]
     pub workload: Vec<String>,
 
-    /// Contestants, separated by commas [default: all]; targets and ratios need both sides
+    /// Contestants, separated by commas [default: all]; targets and ratios need the contestants on
+    /// both sides
     #[arg(long, value_delimiter = ',', value_parser = names(all_contestants()), value_name = "NAME,…")]
     pub contestant: Vec<String>,
 
@@ -39,33 +44,35 @@ pub struct JournalArgs {
     #[arg(long, value_delimiter = ',', value_parser = names(DEVICES.to_vec()), value_name = "DEVICE,…")]
     pub device: Vec<String>,
 
-    /// Numbers of threads, separated by commas
+    /// Thread counts, separated by commas
     #[arg(long, value_delimiter = ',', value_parser = threads, default_value = "1,2,4,8,16", value_name = "N,…")]
     pub threads: Vec<usize>,
 
-    /// Think times in flushes, separated by commas: how long a thread pauses between two commits, give or take a tenth
+    /// Think times in units of flushes, separated by commas: the pause of a thread between two
+    /// commits, varied by up to a tenth
     #[arg(long, value_delimiter = ',', value_parser = think, default_value = "0,0.5,1,2,4", value_name = "F,…")]
     pub think: Vec<f64>,
 
-    /// Seconds that each row is measured for, in up to seven rounds of at least twenty flushes
+    /// Seconds to measure each row, in up to seven rounds of at least twenty flushes
     #[arg(long, default_value = "0.7", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 
-    /// Folder for the disk's files, which are removed at the end [default: the folder for temporary files]
+    /// Folder for the files of the disk device, which are removed at the end [default: the folder
+    /// for temporary files]
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
 
-    /// Also write the rows to this file, as JSON
+    /// Also write the rows to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write the report to this file, as one self-contained page of HTML
+    /// Write the report to this file, as one self-contained HTML page
     #[arg(long, default_value = "report.html", value_name = "FILE")]
     pub report: PathBuf,
 }
 
 impl JournalArgs {
-    /// Everything that can be chosen, each with what it is.
+    /// Returns a list of everything that can be selected, with descriptions.
     pub(crate) fn lists() -> String {
         let lists = [
             ("Workloads", WORKLOADS.to_vec()),
@@ -81,16 +88,16 @@ impl JournalArgs {
         lists.map(list).join("\n\n")
     }
 
-    /// What contradicts what, and what to do.
+    /// Returns which arguments contradict each other, and how to fix that.
     pub(crate) fn contradiction(&self) -> Option<String> {
         if self.plan().steps() > 0 {
             return None;
         }
-        let told = "no contestant and load are left: fio and ior are for journals of blocks, with two threads and more; give other --workload, --contestant or --threads";
+        let told = "nothing to run: fio and ior need block journals and two or more threads; change --workload, --contestant or --threads";
         Some(told.to_owned())
     }
 
-    /// Fills the defaults in.
+    /// Returns the plan, with defaults filled in.
     pub fn plan(&self) -> Plan {
         let mut threads = self.threads.clone();
         threads.sort_unstable();
@@ -118,6 +125,6 @@ fn all_contestants() -> Vec<(&'static str, &'static str)> {
 fn think(text: &str) -> Result<f64, String> {
     match text.trim().parse() {
         Ok(think) if (0.0..=100.0).contains(&think) => Ok(think),
-        _ => Err("give think times from 0 to 100 flushes, as in `--think 0,0.5,2`".to_owned()),
+        _ => Err("expected think times from 0 to 100 flushes, as in `--think 0,0.5,2`".to_owned()),
     }
 }

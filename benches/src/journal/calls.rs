@@ -1,14 +1,19 @@
-//! Writes and flushes of others' code, seen and changed from outside.
+//! Intercepts the writes and flushes of other projects' code.
 //!
-//! Of the logs that others make, okaywal opens its files by `std::fs` and has nothing to put in between. A modelled flush, a count of flushes, or a failure must be
-//! the same for all, so all are treated alike, and run with their own files' code as it is: this program defines `write`, `pwrite`, `fdatasync` and `fsync` itself, and
-//! std and crate nix, which call libc's by name, reach these. They ask the kernel by `syscall`, and for a file in a [watched](watch) folder they ask
-//! a [`Hook`] first.
+//! A modelled flush, a flush count or an injected failure must work the same way for every log. Of
+//! the other projects' logs, okaywal opens its files through `std::fs` and offers no way to replace
+//! that. So all of them run with their unchanged file code, and this program defines `write`,
+//! `pwrite`, `fdatasync` and `fsync` itself. The standard library and crate nix call libc's
+//! functions by name and therefore reach these definitions. They make the system call with
+//! `syscall`; for a file in a [watched](watch) folder they call a [`Hook`] first.
 //!
-//! - Nothing is watched: an atomic load a call. Else the file's name is read from `/proc/self/fd`, about a microsecond.
-//! - Calls that are not seen: those by number (crate rustix makes such), vectored writes, mapped memory, `fallocate`, `ftruncate`, renames. [`watch`] tries whether
-//!   calls are seen at all, and fails where they are not.
-//! - Between `fork` and `exec` a child may call `write`: while something is watched, do not start processes.
+//! - While no folder is watched, the cost is one atomic load per call. Otherwise the file's name is
+//!   read from `/proc/self/fd`, which takes about a microsecond.
+//! - Not intercepted: system calls by number (as crate rustix makes them), vectored writes, mapped
+//!   memory, `fallocate`, `ftruncate`, and renames. [`watch`] tests whether calls are intercepted
+//!   at all and fails if they are not.
+//! - A child may call `write` between `fork` and `exec`. Do not start processes while a folder is
+//!   watched.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -20,58 +25,61 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
-/// What happens around the writes and flushes of files. Called by several threads at once; its own calls are not seen. It must not panic: its caller is C.
+/// Handles the writes and flushes of files. Called by several threads at once. Its own calls are
+/// not intercepted. It must not panic, because its caller is C code.
 pub trait Hook: Send + Sync {
-    /// Whether [`write`](Self::write) is wanted; if not, writes go to the kernel with no delay.
+    /// Returns whether [`write`](Self::write) should be called. If not, writes go straight to the
+    /// kernel.
     fn sees_writes(&self) -> bool {
         true
     }
 
-    /// A file is to be written to; what is returned is what the caller is told.
+    /// Handles a write to a file. The caller receives the returned result.
     fn write(&self, call: &WriteCall<'_>) -> io::Result<usize> {
         call.make(call.data)
     }
 
-    /// A file, or a folder, is to be made durable; what is returned is what the caller is told.
+    /// Handles a flush of a file or folder. The caller receives the returned result.
     fn flush(&self, call: &FlushCall<'_>) -> io::Result<()> {
         call.make()
     }
 }
 
-/// A write that a file's code wants made.
+/// An intercepted write.
 pub struct WriteCall<'a> {
-    /// What is written to.
+    /// The file to write to.
     pub file: BorrowedFd<'a>,
-    /// Where, in bytes.
+    /// The byte offset.
     pub offset: u64,
-    /// What.
+    /// The data to write.
     pub data: &'a [u8],
     make: &'a dyn Fn(&[u8]) -> io::Result<usize>,
 }
 
 impl WriteCall<'_> {
-    /// Makes it, with this data in the stead of its own; says how much went.
+    /// Performs the write with `data` in place of its own data. Returns the number of bytes
+    /// written.
     pub fn make(&self, data: &[u8]) -> io::Result<usize> {
         (self.make)(data)
     }
 }
 
-/// A flush that a file's code wants made.
+/// An intercepted flush.
 pub struct FlushCall<'a> {
-    /// What is to be durable.
+    /// The file or folder to flush.
     pub file: BorrowedFd<'a>,
     make: &'a dyn Fn() -> io::Result<()>,
 }
 
 impl FlushCall<'_> {
-    /// Makes it.
+    /// Performs the flush.
     pub fn make(&self) -> io::Result<()> {
         (self.make)()
     }
 }
 
-/// A folder that is watched until this is dropped.
-#[must_use = "dropped, nothing is watched any more"]
+/// A watched folder. Dropping this ends the watch.
+#[must_use = "dropping it ends the watch"]
 pub struct Watch {
     folder: Arc<Watched>,
 }
@@ -83,19 +91,20 @@ struct Watched {
 }
 
 static WATCHED: RwLock<Vec<Arc<Watched>>> = RwLock::new(Vec::new());
-// Relaxed, all of it: who watches a folder and then writes there does so on one thread, or tells the others, which orders the two.
+// Relaxed, everywhere: the thread that watches a folder either writes there itself or synchronizes
+// with the threads that do.
 static FLUSHES_SEEN: AtomicUsize = AtomicUsize::new(0);
 static WRITES_SEEN: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// This thread is in a hook, or [unseen].
+    /// Set while this thread is in a hook or in [unseen].
     static WITHIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on, `hook` is asked about files in `folder`, which is there, and in the folders below.
+/// Starts calling `hook` for files in the existing folder `folder` and its subfolders.
 ///
 /// # Errors
-/// There is no such folder, or nothing can be written there; calls cannot be seen on this system.
+/// The folder does not exist or is not writable, or calls cannot be intercepted on this system.
 pub fn watch(folder: &Path, hook: Arc<dyn Hook>) -> io::Result<Watch> {
     let folder = fs::canonicalize(folder)?;
     let probe = Arc::new(Probe::default());
@@ -110,7 +119,7 @@ pub fn watch(folder: &Path, hook: Arc<dyn Hook>) -> io::Result<Watch> {
     if !probe.0.load(Ordering::Relaxed) || !probe.1.load(Ordering::Relaxed) {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "this program cannot see the writes and flushes of others' code on this system",
+            "this program cannot intercept writes and flushes on this system",
         ));
     }
     Ok(Watch::of(folder, hook))
@@ -139,7 +148,7 @@ impl Drop for Watch {
     }
 }
 
-/// Whether a write and a flush came.
+/// Records whether a write and a flush were intercepted.
 #[derive(Default)]
 struct Probe(AtomicBool, AtomicBool);
 
@@ -155,7 +164,7 @@ impl Hook for Probe {
     }
 }
 
-/// Whom to ask about a file.
+/// Returns the hook that is responsible for a file.
 fn hook_of(file: BorrowedFd<'_>) -> Option<Arc<Watched>> {
     use std::os::fd::AsRawFd;
     if WITHIN.get() {
@@ -167,7 +176,7 @@ fn hook_of(file: BorrowedFd<'_>) -> Option<Arc<Watched>> {
     of_file.next().cloned()
 }
 
-/// No hook is asked about what `call` writes and flushes on this thread.
+/// Runs `call` without calling hooks for its writes and flushes on this thread.
 pub fn unseen<T>(call: impl FnOnce() -> T) -> T {
     let was = WITHIN.replace(true);
     let result = call();
@@ -175,7 +184,8 @@ pub fn unseen<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The functions that stand in for libc's. Elsewhere than on 64-bit Linux their arguments would be others: there nothing is seen.
+/// The functions that replace libc's. Their signatures hold on 64-bit Linux only; elsewhere nothing
+/// is intercepted.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod instead_of_libc {
     use std::os::fd::RawFd;
@@ -184,25 +194,25 @@ mod instead_of_libc {
 
     use super::*;
 
-    /// What the kernel says to a call.
-    fn told(result: c_long) -> io::Result<usize> {
+    /// Converts the result of a system call.
+    fn kernel_result(result: c_long) -> io::Result<usize> {
         usize::try_from(result).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Tells the caller as libc does.
-    fn tell(result: io::Result<usize>) -> ssize_t {
+    /// Converts a result to the form that libc's callers expect.
+    fn libc_result(result: io::Result<usize>) -> ssize_t {
         match result {
             Ok(bytes) => bytes as ssize_t,
             Err(error) => {
                 let number = error.raw_os_error().unwrap_or(libc::EIO);
-                // SAFETY: it is this thread's own, always there.
+                // SAFETY: the thread's own `errno`, which always exists.
                 unsafe { *libc::__errno_location() = number };
                 -1
             }
         }
     }
 
-    /// Asks the hook of a file, if it has one; else `call`.
+    /// Calls the file's hook, or `call` if it has none.
     fn asked(
         seen: &AtomicUsize,
         fd: RawFd,
@@ -212,31 +222,32 @@ mod instead_of_libc {
         if seen.load(Ordering::Relaxed) == 0 || fd < 0 {
             return call() as ssize_t;
         }
-        // SAFETY: the caller has it open for as long as its call takes; if not, the kernel says so to all that is done with it.
+        // SAFETY: the caller keeps the file open during the call. If it does not, the kernel
+        // rejects every use of the number.
         let file = unsafe { BorrowedFd::borrow_raw(fd) };
         match hook_of(file) {
-            Some(watched) => tell(unseen(|| hook(&watched, file))),
+            Some(watched) => libc_result(unseen(|| hook(&watched, file))),
             None => call() as ssize_t,
         }
     }
 
     /// # Safety
-    /// As libc's of this name; so are those below.
+    /// As for libc's function of this name.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
-        // SAFETY: the caller's arguments, for the function that it meant to call.
+        // SAFETY: passes the caller's arguments to the function that it meant to call.
         let raw = |data: *const c_void, len: size_t| unsafe {
             libc::syscall(libc::SYS_write, fd, data, len)
         };
         let hook = |watched: &Watched, file: BorrowedFd<'_>| {
             if !watched.sees_writes {
-                return told(raw(data, len));
+                return kernel_result(raw(data, len));
             }
-            // SAFETY: asks for a position, and changes nothing.
+            // SAFETY: queries a position and changes nothing.
             let at = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
-            // SAFETY: the caller gives so many bytes to read.
+            // SAFETY: the caller provides this many readable bytes.
             let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
-            let go = |bytes: &[u8]| told(raw(bytes.as_ptr().cast(), bytes.len()));
+            let go = |bytes: &[u8]| kernel_result(raw(bytes.as_ptr().cast(), bytes.len()));
             watched.hook.write(&WriteCall {
                 file,
                 offset: at.max(0) as u64,
@@ -248,7 +259,7 @@ mod instead_of_libc {
     }
 
     /// # Safety
-    /// As above.
+    /// As for libc's function of this name.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn pwrite(fd: c_int, data: *const c_void, len: size_t, at: off_t) -> ssize_t {
         // SAFETY: as in `write`.
@@ -257,11 +268,11 @@ mod instead_of_libc {
         };
         let hook = |watched: &Watched, file: BorrowedFd<'_>| {
             if !watched.sees_writes {
-                return told(raw(data, len));
+                return kernel_result(raw(data, len));
             }
             // SAFETY: as in `write`.
             let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
-            let go = |bytes: &[u8]| told(raw(bytes.as_ptr().cast(), bytes.len()));
+            let go = |bytes: &[u8]| kernel_result(raw(bytes.as_ptr().cast(), bytes.len()));
             watched.hook.write(&WriteCall {
                 file,
                 offset: at as u64,
@@ -273,7 +284,7 @@ mod instead_of_libc {
     }
 
     /// # Safety
-    /// As above.
+    /// As for libc's function of this name.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn pwrite64(
         fd: c_int,
@@ -281,29 +292,29 @@ mod instead_of_libc {
         len: size_t,
         at: off_t,
     ) -> ssize_t {
-        // SAFETY: the same function, here.
+        // SAFETY: the same function on this platform.
         unsafe { pwrite(fd, data, len, at) }
     }
 
     /// # Safety
-    /// As above.
+    /// As for libc's function of this name.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
         flushed(fd, libc::SYS_fdatasync)
     }
 
     /// # Safety
-    /// As above.
+    /// As for libc's function of this name.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn fsync(fd: c_int) -> c_int {
         flushed(fd, libc::SYS_fsync)
     }
 
     fn flushed(fd: c_int, call: c_long) -> c_int {
-        // SAFETY: it takes any number, and fails if no file has it.
+        // SAFETY: the kernel accepts any number and fails if no file has it.
         let raw = || unsafe { libc::syscall(call, fd) };
         let hook = |watched: &Watched, file: BorrowedFd<'_>| {
-            let go = || told(raw()).map(drop);
+            let go = || kernel_result(raw()).map(drop);
             let call = FlushCall { file, make: &go };
             watched.hook.flush(&call).map(|()| 0)
         };

@@ -1,4 +1,5 @@
-//! Whoever makes records durable, behind one trait: our journal of blocks in its ways to commit, our compact log, and what [others make](super::peers).
+//! The contestants for durable records, behind one trait: our block journal with each of its commit
+//! modes, our compact log, and the [logs of other projects](super::peers).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,21 +17,21 @@ use super::devices::Device;
 use super::meter::{Meter, Metered};
 use super::peers::{PEERS, Peer};
 
-/// Bytes of a record.
+/// Bytes in a record.
 pub const RECORD: usize = 256;
-/// Bytes of a block.
+/// Bytes in a block.
 pub const BLOCK: u32 = 4096;
-/// Bytes of a log of ours.
+/// Bytes in one of our logs.
 pub const LOG: u64 = 16 << 20;
 /// JBD2's longest delay.
 const PIGGYBACK: Delay = Delay::Piggyback(Duration::from_millis(15));
 
-/// Who is measured.
+/// A contestant that can be measured.
 #[derive(Clone, Copy)]
 pub struct Contestant {
-    /// As it is chosen and reported.
+    /// The name for selection and reports.
     pub name: &'static str,
-    /// What it is.
+    /// A description.
     pub about: &'static str,
     way: Way,
 }
@@ -46,46 +47,47 @@ const fn contestant(name: &'static str, about: &'static str, way: Way) -> Contes
     Contestant { name, about, way }
 }
 
-/// All, in the order in which they are reported. Each of the first six differs from the one that it names in one switch.
+/// All contestants, in the order in which they are reported. Each of the first six differs in one
+/// setting from the contestant named in its description.
 pub const CONTESTANTS: [Contestant; 11] = [
     contestant(
         "serial",
-        "journal of blocks: a thread prepares all, then writes block by block; piggyback delay, two flushes, as in Linux",
+        "block journal: one thread prepares everything, then writes block by block; piggyback delay, two flushes, as in Linux",
         Way::Blocks(CommitWay::Serial, PIGGYBACK, Flushes::Two),
     ),
     contestant(
         "coalesced",
-        "serial, but what lies together is one write",
+        "serial, but adjacent blocks are written together",
         Way::Blocks(CommitWay::Coalesced, PIGGYBACK, Flushes::Two),
     ),
     contestant(
         "cooperative",
-        "serial, but those who wait write, in parallel, what is prepared",
+        "serial, but the waiting threads write the prepared blocks in parallel",
         Way::Blocks(CommitWay::Cooperative, PIGGYBACK, Flushes::Two),
     ),
     contestant(
         "cooperative-on-the-fly",
-        "cooperative, but without a delay",
+        "cooperative, but without the delay",
         Way::Blocks(CommitWay::Cooperative, Delay::OnTheFly, Flushes::Two),
     ),
     contestant(
         "cooperative-rendezvous",
-        "cooperative-on-the-fly, but a commit waits for those whom the last one woke, if that pays",
+        "cooperative-on-the-fly, but a commit waits for the threads that the last commit woke, if that pays off",
         Way::Blocks(CommitWay::Cooperative, Delay::Rendezvous, Flushes::Two),
     ),
     contestant(
         "one-flush",
-        "cooperative-on-the-fly, but checksums stand in for the first of the two flushes",
+        "cooperative-on-the-fly, but checksums replace the first of the two flushes",
         Way::Blocks(CommitWay::Cooperative, Delay::OnTheFly, Flushes::One),
     ),
     contestant(
         "compact",
-        "compact log of records, plain group commit",
+        "compact log of records with plain group commit",
         Way::Compact(GroupCommit::Plain),
     ),
     contestant(
         "compact-rendezvous",
-        "compact, but a leader waits for those whom the last flush woke, if that pays",
+        "compact, but a leader waits for the threads that the last flush woke, if that pays off",
         Way::Compact(GroupCommit::Rendezvous),
     ),
     contestant("okaywal", PEERS[0].about, Way::Peer(0)),
@@ -93,18 +95,18 @@ pub const CONTESTANTS: [Contestant; 11] = [
     contestant("wal-db", PEERS[2].about, Way::Peer(2)),
 ];
 
-/// The contestant of this name.
+/// Returns the contestant of this name.
 pub fn find(name: &str) -> Option<&'static Contestant> {
     CONTESTANTS.iter().find(|it| it.name == name)
 }
 
 impl Contestant {
-    /// Whether it is the journal of blocks.
+    /// Returns whether it is a block journal.
     pub fn has_blocks(&self) -> bool {
         matches!(self.way, Way::Blocks(..))
     }
 
-    /// Crate and version, if others make it.
+    /// Returns crate and version, if it is another project's log.
     pub fn of_others(&self) -> Option<String> {
         let Way::Peer(place) = self.way else {
             return None;
@@ -112,10 +114,10 @@ impl Contestant {
         Some(format!("{} {}", PEERS[place].name, PEERS[place].version))
     }
 
-    /// Makes it, for at most so many threads.
+    /// Creates it for at most `threads` threads.
     ///
     /// # Errors
-    /// Its files cannot be made.
+    /// Its files cannot be created.
     pub fn make(&self, device: &Device, threads: usize) -> Result<Made> {
         let folder = device.folder(self.name)?;
         let meter = device.meter();
@@ -153,10 +155,10 @@ impl Contestant {
         })
     }
 
-    /// A journal of blocks of its own, for so many blocks.
+    /// Creates a separate block journal for this many blocks.
     ///
     /// # Errors
-    /// Its files cannot be made; it is no journal of blocks.
+    /// Its files cannot be created, or the contestant is not a block journal.
     pub fn journal(
         &self,
         device: &Device,
@@ -165,7 +167,7 @@ impl Contestant {
         blocks: u64,
     ) -> Result<Journal> {
         let Way::Blocks(way, delay, flushes) = self.way else {
-            bail!("{} is no journal of blocks", self.name);
+            bail!("{} is not a block journal", self.name);
         };
         let log = Arc::new(device.file(&folder.join("log"), LOG, meter)?);
         let home = device.file(&folder.join("home"), blocks * u64::from(BLOCK), meter)?;
@@ -175,40 +177,40 @@ impl Contestant {
     }
 }
 
-/// A contestant, ready.
+/// A contestant that is ready to run.
 pub struct Made {
-    /// It.
+    /// The contestant.
     pub commits: Box<dyn Commits>,
     /// Its flushes.
     pub meter: Arc<Meter>,
-    /// While this lives, others' flushes are metered.
+    /// Keeps other projects' flushes metered while it exists.
     _watch: Option<Watch>,
 }
 
-/// A contestant as a thread sees it.
+/// A contestant as its threads use it.
 pub trait Commits: Send + Sync {
-    /// Makes something of thread number `thread` durable.
+    /// Makes a change of thread number `thread` durable.
     ///
     /// # Errors
-    /// What the contestant says.
+    /// The contestant's error.
     fn commit(&self, thread: usize) -> Result<()>;
 
-    /// Makes room, between rounds.
+    /// Frees space between rounds.
     ///
     /// # Errors
-    /// What the contestant says.
+    /// The contestant's error.
     fn tidy(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Ends it, and looks whether all that was acknowledged is there, where that can be known.
+    /// Ends the contestant. Checks, where possible, that everything acknowledged is present.
     ///
     /// # Errors
-    /// Something is missing; or what the contestant says.
+    /// Something is missing, or the contestant's error.
     fn end(self: Box<Self>, device: &Device) -> Result<()>;
 }
 
-/// A block for each thread, which counts.
+/// A block for each thread, which counts its commits.
 struct Blocks {
     journal: Journal,
     blocks: u64,
@@ -220,7 +222,7 @@ impl Commits for Blocks {
         let mut handle = self.journal.begin(1)?;
         count(&mut handle, thread as u64)?;
         handle.stop_durable()?;
-        // Relaxed: read when the threads are joined.
+        // Relaxed: read after the threads are joined.
         self.acknowledged.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -240,7 +242,7 @@ impl Commits for Blocks {
 /// Adds one to the number in a block.
 ///
 /// # Errors
-/// The journal's.
+/// The journal's error.
 pub fn count(handle: &mut jbd2::Handle<'_>, number: u64) -> Result<(), jbd2::Error> {
     let mut block = handle.get_write(number)?;
     let counter = u64::from_le_bytes(block[..8].try_into().expect("eight bytes"));
@@ -268,7 +270,7 @@ impl Commits for Records {
             ensure!(matches!(error, compact::Error::Full { .. }), error);
             self.truncate()?;
         }
-        // Relaxed: read when the threads are joined.
+        // Relaxed: read after the threads are joined.
         self.acknowledged.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -287,7 +289,7 @@ impl Commits for Records {
         let acknowledged = self.acknowledged.into_inner();
         ensure!(
             log.durable() == Lsn::new(acknowledged),
-            "of {acknowledged} records that were acknowledged, the log has up to {:?}",
+            "{acknowledged} records were acknowledged, but the log ends at {:?}",
             log.durable()
         );
         Ok(())
@@ -297,7 +299,7 @@ impl Commits for Records {
 fn check(found: u64, acknowledged: u64) -> Result<()> {
     ensure!(
         found == acknowledged,
-        "{acknowledged} commits were acknowledged, and {found} are there"
+        "{acknowledged} commits were acknowledged, but {found} were found"
     );
     Ok(())
 }

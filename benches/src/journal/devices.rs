@@ -1,4 +1,4 @@
-//! Where the contestants' files lie, and what a flush is there.
+//! The devices that store the contestants' files, and their flushes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -14,16 +14,16 @@ use super::meter::{Meter, Metered};
 use crate::measure::median;
 use crate::volume;
 
-/// A flush that sleeps for a millisecond.
+/// The device whose flush sleeps for a millisecond.
 pub const MODELLED: &str = "modelled-1ms";
-/// A flush that the disk makes.
+/// The device whose flush is the disk's.
 pub const DISK: &str = "disk";
 
-/// All devices, each with what it is.
+/// All devices, each with a description.
 pub const DEVICES: [(&str, &str); 2] = [
     (
         MODELLED,
-        "files in memory; a flush or durable write sleeps for 1 ms, whoever makes it, and several may at once",
+        "files in memory; every flush or durable write sleeps for 1 ms, and several may overlap",
     ),
     (
         DISK,
@@ -31,25 +31,26 @@ pub const DEVICES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Bytes that a run has room for in `/dev/shm`, or it goes elsewhere.
+/// Free bytes in `/dev/shm` that a run requires to use it.
 const ROOM: u64 = 4 << 30;
 
-/// A folder of its own, and flushes. The folder goes when this is dropped.
+/// A separate folder with a kind of flush. The folder is removed on drop.
 #[derive(Debug)]
 pub struct Device {
     /// One of [`DEVICES`].
     pub name: &'static str,
-    /// Where it is, for people.
+    /// A description of its location.
     pub told: String,
     folder: TempDir,
     modelled: Option<Duration>,
 }
 
 impl Device {
-    /// Opens the device of this name; a disk's files go into `dir`, or the folder for temporary files.
+    /// Opens the device of this name. A disk's files go into `dir`, or else into the folder for
+    /// temporary files.
     ///
     /// # Errors
-    /// No folder can be made there.
+    /// No folder can be created there.
     pub fn open(name: &'static str, dir: Option<&Path>) -> Result<Self> {
         let place = match (name, dir) {
             (MODELLED, _) => volume::temporary_folder(ROOM),
@@ -61,7 +62,7 @@ impl Device {
             .tempdir_in(&place)
             .with_context(|| {
                 format!(
-                    "making a folder in {}: give a folder that is there and may be written to, with --dir",
+                    "creating a folder in {}: choose an existing, writable folder with --dir",
                     place.display()
                 )
             })?;
@@ -71,7 +72,7 @@ impl Device {
             volume::file_system(&place)
         );
         if name == DISK && volume::file_system(&place) == "tmpfs" {
-            told.push_str(", which is memory and no disk: give a folder on a disk with --dir");
+            told.push_str(", which is memory and not a disk: choose a folder on a disk with --dir");
         }
         Ok(Device {
             name,
@@ -81,34 +82,35 @@ impl Device {
         })
     }
 
-    /// For the flushes of one contestant.
+    /// Returns a meter for the flushes of one contestant.
     pub fn meter(&self) -> Arc<Meter> {
         Meter::new(self.modelled)
     }
 
-    /// Makes an empty folder.
+    /// Creates an empty folder.
     ///
     /// # Errors
-    /// It is there, or the system's.
+    /// The folder exists, or the operating system's error.
     pub fn folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.folder.path().join(name);
         fs::create_dir(&folder)
-            .with_context(|| format!("making the folder {}", folder.display()))?;
+            .with_context(|| format!("creating the folder {}", folder.display()))?;
         Ok(folder)
     }
 
-    /// Makes a file of `len` bytes, zeroed.
+    /// Creates a zeroed file of `len` bytes.
     ///
     /// # Errors
-    /// No room, or the system's.
+    /// There is not enough room, or the operating system's error.
     pub fn file(&self, path: &Path, len: u64, meter: &Arc<Meter>) -> Result<Metered> {
         self.file_as(path, len, FileMode::Buffered, meter)
     }
 
-    /// The same, past the page cache if it is on a disk that lets one.
+    /// Creates a zeroed file like [`file`](Self::file), bypassing the page cache if the device is a
+    /// disk that allows it.
     ///
     /// # Errors
-    /// As [`file`](Self::file).
+    /// Same as [`file`](Self::file).
     pub fn direct_file(&self, path: &Path, len: u64, meter: &Arc<Meter>) -> Result<Metered> {
         if self.modelled.is_none()
             && let Ok(file) = self.file_as(path, len, FileMode::Direct, meter)
@@ -126,24 +128,25 @@ impl Device {
         meter: &Arc<Meter>,
     ) -> Result<Metered> {
         let file = FileStorage::create(path, len, mode)
-            .with_context(|| format!("making {} with {len} bytes", path.display()))?;
+            .with_context(|| format!("creating {} with {len} bytes", path.display()))?;
         Ok(Metered::new(file, meter.clone()))
     }
 
-    /// Opens it again.
+    /// Reopens a file.
     ///
     /// # Errors
-    /// The system's.
+    /// The operating system's error.
     pub fn file_again(&self, path: &Path, meter: &Arc<Meter>) -> Result<Metered> {
         let file = FileStorage::open(path, FileMode::Buffered)
             .with_context(|| format!("opening {}", path.display()))?;
         Ok(Metered::new(file, meter.clone()))
     }
 
-    /// How long a flush takes now: the unit of think times. On a disk, the median of eleven `fdatasync`, each after a write of 4 KiB.
+    /// Returns the current duration of a flush, which is the unit of think times. On a disk it is
+    /// the median of eleven `fdatasync` calls, each after a write of 4 KiB.
     ///
     /// # Errors
-    /// The system's.
+    /// The operating system's error.
     pub fn flush_takes(&self) -> Result<Duration> {
         if let Some(takes) = self.modelled {
             return Ok(takes);
@@ -152,7 +155,7 @@ impl Device {
         let measured = || -> std::io::Result<f64> {
             let file = File::create(&path)?;
             let mut took = Vec::new();
-            // The first has the file's length to write, too.
+            // The first flush also writes the file's length, so it is not counted.
             for nth in 0..12_u8 {
                 file.write_all_at(&[nth; 4096], 0)?;
                 let began = Instant::now();

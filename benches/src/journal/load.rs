@@ -1,4 +1,5 @@
-//! The closed loop: each thread commits, waits until it is durable, thinks, and commits again.
+//! The closed loop: each thread commits, waits until the commit is durable, thinks, and commits
+//! again.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -8,32 +9,33 @@ use anyhow::Result;
 use super::meter::Meter;
 use crate::measure::{self, Latencies};
 
-/// How far a pause is from the think time, at most: nobody thinks like a clock.
+/// The largest relative deviation of a pause from the think time, so that threads do not run in
+/// lockstep.
 const JITTER: f64 = 0.1;
-/// Of a round, what does not count.
+/// The share of a round that is warm-up and not counted.
 const WARM_UP: f64 = 0.1;
 
-/// One round of one contestant.
+/// The load of one round.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// That commit.
+    /// The number of threads that commit.
     pub threads: usize,
-    /// Between a commit and the next.
+    /// The pause between two commits of a thread.
     pub think: Duration,
-    /// That count.
+    /// The time that is counted.
     pub time: Duration,
 }
 
-/// What rounds have come to.
+/// The figures collected over several rounds.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Commits a second, of each round.
+    /// Commits per second of each round.
     pub rounds: Vec<f64>,
-    /// That counted, of all rounds.
+    /// The time counted in all rounds.
     pub time: Duration,
-    /// Of each commit.
+    /// The latency of each commit.
     pub latencies: Latencies,
-    /// Of each flush.
+    /// The duration of each flush.
     pub flushes: Latencies,
 }
 
@@ -49,28 +51,29 @@ impl Default for Figures {
 }
 
 impl Figures {
-    /// Commits.
+    /// Returns the number of commits.
     pub fn commits(&self) -> u64 {
         self.latencies.len()
     }
 
-    /// Commits a second.
+    /// Returns the number of commits per second.
     pub fn per_second(&self) -> f64 {
         self.commits() as f64 / self.time.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// Commits a flush; `None` if there was no flush.
+    /// Returns the number of commits per flush, or `None` if there was no flush.
     pub fn per_flush(&self) -> Option<f64> {
         let flushes = self.flushes.len();
         (flushes > 0).then(|| self.commits() as f64 / flushes as f64)
     }
 }
 
-/// Runs `commit`, which is given the thread's number, on each thread again and again, and adds to the figures. Counted is what ends after a tenth of the
-/// time to warm up; `counted` is called when that begins, and when it ends.
+/// Repeats `commit`, which receives the thread's number, on each thread, and adds to the figures.
+/// Commits that end after the warm-up are counted. `counted` is called when the counted time begins
+/// and when it ends.
 ///
 /// # Errors
-/// A thread cannot be started; the first error of a commit.
+/// A thread cannot be started, or the first error of a commit.
 pub fn round(
     load: Load,
     commit: impl Fn(usize) -> Result<()> + Sync,
@@ -108,7 +111,7 @@ pub fn round(
     Ok(())
 }
 
-/// One thread's part: the latencies of the commits that count.
+/// Runs one thread's share. Returns the latencies of the counted commits.
 fn work(load: Load, counted: Range<Instant>, commit: impl Fn() -> Result<()>) -> Result<Latencies> {
     let mut latencies = measure::latencies();
     loop {

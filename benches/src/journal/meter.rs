@@ -1,4 +1,4 @@
-//! Flushes: counted, timed, and on a modelled device as long as it says.
+//! Counts and times flushes, and on a modelled device makes them last the modelled time.
 
 use std::io;
 use std::ops::Range;
@@ -16,12 +16,12 @@ use crate::measure::{self, Latencies};
 /// The flushes of one contestant.
 #[derive(Debug)]
 pub struct Meter {
-    /// How long each takes, instead of reaching a disk.
+    /// The duration of a modelled flush, which does not reach a disk.
     modelled: Option<Duration>,
     counted: Mutex<Counted>,
 }
 
-/// Those that end in a stretch of time, as the commits that are counted do.
+/// The flushes that end within the counted time, which is the same as for commits.
 #[derive(Debug)]
 struct Counted {
     time: Range<Instant>,
@@ -29,7 +29,8 @@ struct Counted {
 }
 
 impl Meter {
-    /// No flush yet. With `modelled`, a flush waits for so long and does nothing else.
+    /// Creates a meter without flushes. If `modelled` is set, a flush waits for that time and does
+    /// nothing else.
     pub fn new(modelled: Option<Duration>) -> Arc<Self> {
         let now = Instant::now();
         Arc::new(Meter {
@@ -41,18 +42,18 @@ impl Meter {
         })
     }
 
-    /// From now on counts those that end in this time, and no others.
+    /// From now on, counts only flushes that end within `time`.
     pub fn count(&self, time: Range<Instant>) {
         let took = measure::latencies();
         *self.counted.lock() = Counted { time, took };
     }
 
-    /// How long those took that were counted, in nanoseconds.
+    /// Returns the durations of the counted flushes in nanoseconds.
     pub fn took(&self) -> Latencies {
         self.counted.lock().took.clone()
     }
 
-    /// A flush, which `real` makes.
+    /// Performs a flush by calling `real`.
     fn flush(&self, real: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let began = Instant::now();
         match self.modelled {
@@ -78,10 +79,10 @@ impl Hook for Meter {
     }
 }
 
-/// A file of ours whose flushes are metered.
+/// One of our files, with metered flushes.
 pub type Metered = Over<Meter>;
 
-/// A durable write counts as a flush: it takes as long.
+/// A durable write counts as a flush, because it takes as long.
 impl Below for Meter {
     fn flush(&self, file: &FileStorage) -> io::Result<()> {
         self.flush(|| file.flush())

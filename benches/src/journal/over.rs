@@ -1,4 +1,4 @@
-//! A file of ours with something below it that makes it durable.
+//! One of our files, with a layer beneath it that makes it durable.
 
 use std::io;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::storage::FileStorage;
 
-/// What makes a file durable, in the stead of the file itself.
+/// Makes a file durable in place of the file itself.
 pub trait Below: Send + Sync {
-    /// As [`Storage::flush`] of `file`.
+    /// Replaces [`Storage::flush`] of `file`.
     fn flush(&self, file: &FileStorage) -> io::Result<()> {
         file.flush()
     }
 
-    /// As [`Storage::write_fua`] of `file`.
+    /// Replaces [`Storage::write_fua`] of `file`.
     fn write_fua(&self, file: &FileStorage, data: &[u8], offset: u64) -> io::Result<()>;
 }
 
-/// A file over `B`.
+/// A file on top of `B`.
 #[derive(Debug)]
 pub struct Over<B> {
     file: FileStorage,
@@ -25,7 +25,7 @@ pub struct Over<B> {
 }
 
 impl<B: Below> Over<B> {
-    /// Puts `below` under a file.
+    /// Puts `below` beneath a file.
     pub fn new(file: FileStorage, below: Arc<B>) -> Self {
         Over { file, below }
     }

@@ -1,6 +1,7 @@
-//! The logs that others make: each in a file of its own, behind one small trait.
+//! The logs of other projects, each in a separate file, behind one small trait.
 //!
-//! They run as they are, with their own files' code; [`calls`](super::calls) sees what they write and flush.
+//! They run unmodified, including their file code; [`calls`](super::calls) intercepts their writes
+//! and flushes.
 
 mod okaywal;
 mod raft_engine;
@@ -10,45 +11,48 @@ use std::path::Path;
 
 use anyhow::Result;
 
-/// A log that others make, open in a folder.
+/// An open log of another project.
 pub trait Peer: Send + Sync {
-    /// Appends a record, and returns when the log says that it is durable.
+    /// Appends a record. Returns once the log reports it as durable.
     ///
     /// # Errors
-    /// What the log says.
+    /// The log's error.
     fn append_durable(&self, record: &[u8]) -> Result<()>;
 
-    /// What the log leaves to its user from time to time, so that it does not grow for ever.
+    /// Performs the maintenance that the log requires of its user, so that it does not grow for
+    /// ever.
     ///
     /// # Errors
-    /// What the log says.
+    /// The log's error.
     fn tidy(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Ends it as its documentation wants. A log that is dropped instead is left as by a crash, or nearly.
+    /// Ends the log as its documentation requires. Dropping a log instead leaves it almost as a
+    /// crash would.
     ///
     /// # Errors
-    /// What the log says.
+    /// The log's error.
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }
 }
 
-/// One of them, not open.
+/// A log of another project that is not open yet.
 #[derive(Clone, Copy)]
-pub struct Kind {
-    /// As the crate is called.
+pub struct PeerKind {
+    /// The name of the crate.
     pub name: &'static str,
-    /// That is measured.
+    /// The version that is measured.
     pub version: &'static str,
-    /// How it is used here.
+    /// How the log is used here.
     pub about: &'static str,
-    /// Opens the log in a folder that is there, or makes it.
+    /// Opens or creates the log in an existing folder.
     pub open: fn(&Path) -> Result<Box<dyn Peer>>,
-    /// Opens what is in a folder as after a crash, and returns all records that are recovered. Once: okaywal gives up what it has handed over.
+    /// Opens the files in a folder as after a crash and returns all recovered records. Call it only
+    /// once: okaywal discards the records that it has handed over.
     pub records: fn(&Path) -> Result<Vec<Vec<u8>>>,
 }
 
-/// All.
-pub const PEERS: [Kind; 3] = [okaywal::KIND, raft_engine::KIND, wal_db::KIND];
+/// All logs of other projects.
+pub const PEERS: [PeerKind; 3] = [okaywal::KIND, raft_engine::KIND, wal_db::KIND];

@@ -1,75 +1,111 @@
-//! What a run comes to, row by row.
+//! The results of a run, row by row.
 
 use serde::Serialize;
 
 use super::load::Figures;
-use super::targets::Target;
 use crate::measure::Latencies;
 
 /// The closed loop of small commits.
 pub const COMMIT: &str = "commit";
 
-/// A contestant under one load, measured.
+/// The result of a contestant under one load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// [`COMMIT`], or a [pattern of the thesis](super::thesis).
     pub workload: &'static str,
-    /// Its name.
+    /// The contestant's name.
     pub contestant: &'static str,
-    /// Crate and version of what others make.
+    /// Crate and version, for another project's log.
     pub version: Option<String>,
     /// The device's name.
     pub device: &'static str,
-    /// That commit.
+    /// The number of threads that commit.
     pub threads: usize,
-    /// Between two commits of a thread, in flushes; `None` if the workload has none.
+    /// The think time between two commits of a thread, in flushes. `None` if the workload has none.
     pub think: Option<f64>,
-    /// Commits that became durable a second, of all threads together.
+    /// Durable commits per second of all threads together.
     pub commits_per_s: f64,
-    /// Of the flushes and durable writes that the contestant made meanwhile, for whatever; `None` if it made none.
+    /// Commits per flush. All flushes and durable writes that the contestant makes during the
+    /// measurement count. `None` if it made none.
     pub commits_per_flush: Option<f64>,
-    /// From the call until it returned, in microseconds: half of them took at most so long. `None` if none ended while it was measured.
+    /// The median latency of a commit, from call to return, in microseconds. `None` if no commit
+    /// ended during the measurement.
     pub p50_us: Option<f64>,
-    /// 99 of 100 took at most so long.
+    /// The 99th percentile of the latency, in microseconds.
     pub p99_us: Option<f64>,
-    /// Median of this row's own flushes, in microseconds.
+    /// The median duration of this row's own flushes, in microseconds.
     pub flush_us: Option<f64>,
-    /// Commits a second of each round.
+    /// Commits per second of each round.
     pub rounds: Vec<f64>,
-    /// Of a pattern of the thesis.
+    /// Further figures of a pattern of the thesis.
     pub transfers: Option<Transfers>,
-    /// What this row is to reach.
+    /// The targets of this row.
     pub targets: Vec<Target>,
 }
 
-/// What a pattern of the thesis has besides: each commit is one write of a client.
+/// Further figures of a pattern of the thesis, in which each commit is one write of a client.
 #[derive(Clone, Debug, Serialize)]
 pub struct Transfers {
-    /// Bytes of a write.
+    /// Bytes per write.
     pub block_bytes: u64,
-    /// 10⁶ bytes a second, of all clients together.
+    /// Megabytes (10⁶ bytes) per second of all clients together.
     pub mb_per_s: f64,
-    /// Transactions for each write: at most one.
+    /// Transactions per write; at most one.
     pub transactions_per_write: Option<f64>,
-    /// Percent of the transactions' time in which a commit waited for handles to leave.
+    /// The percentage of the transactions' time in which a commit waited for open handles to be
+    /// closed.
     pub startup_delay: Option<f64>,
 }
 
-/// Which row.
+/// The identity of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// The contestant's name.
     pub contestant: &'static str,
     /// The device's name.
     pub device: &'static str,
-    /// How many.
+    /// The number of threads.
     pub threads: usize,
-    /// In flushes.
+    /// The think time in flushes.
     pub think: f64,
 }
 
+/// A target of a row.
+#[derive(Clone, Debug, Serialize)]
+pub struct Target {
+    /// The row that the target is for.
+    #[serde(skip)]
+    pub of: Place,
+    /// The figure that is judged.
+    pub what: String,
+    /// Whether the figure must be at least or at most the limit.
+    pub bound: Bound,
+    /// The limit.
+    pub asked: f64,
+    /// The figure in this run; `None` if a row it needs was not measured.
+    pub measured: Option<f64>,
+    /// Whether the target is met; `None` if a row it needs was not measured.
+    pub met: Option<bool>,
+    /// The contestants whose rows are missing.
+    #[serde(skip)]
+    pub missing: Vec<&'static str>,
+    /// Whether this is one of many similar targets that are reported together.
+    #[serde(skip)]
+    pub everywhere: bool,
+}
+
+/// The direction of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// The figure must not be lower.
+    AtLeast,
+    /// The figure must not be higher.
+    AtMost,
+}
+
 impl Row {
-    /// The row of these figures.
+    /// Creates a row from these figures.
     pub fn new(
         workload: &'static str,
         (contestant, version): (&'static str, Option<String>),
@@ -95,7 +131,7 @@ impl Row {
         }
     }
 
-    /// Which it is, if it is of the closed loop.
+    /// Returns the row's identity, if it belongs to the closed loop.
     pub fn place(&self) -> Option<Place> {
         let think = self.think.filter(|_| self.workload == COMMIT)?;
         Some(Place {
@@ -106,13 +142,13 @@ impl Row {
         })
     }
 
-    /// Half of the commits took at most so many of its own flushes.
+    /// Returns the median latency of a commit in units of the row's own flushes.
     pub fn p50_flushes(&self) -> Option<f64> {
         Some(self.p50_us? / self.flush_us?)
     }
 }
 
-/// The row at a place.
+/// Returns the row with this identity.
 pub fn find(rows: &[Row], place: Place) -> Option<&Row> {
     rows.iter().find(|row| row.place() == Some(place))
 }

@@ -1,4 +1,4 @@
-//! A whole run: for each device all contestants, which take turns.
+//! A whole run: on each device, all contestants take turns.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,49 +9,49 @@ use indicatif::ProgressBar;
 use super::contestants::{Contestant, Made};
 use super::devices::Device;
 use super::load::{self, Figures, Load};
-use super::rows::{COMMIT, Row};
-use super::targets::{self, Target};
+use super::rows::{COMMIT, Row, Target};
+use super::targets;
 use super::thesis::{self, Pattern, Servers, Transactions};
-use crate::load::{Others, Watch};
+use crate::load::{LoadWatch, Others};
 
-/// The most rounds of a cell, and how long one is to be at least if there are fewer.
+/// The most rounds of a cell, and the minimum length of a round, in seconds, if there are fewer.
 const ROUNDS: f64 = 7.0;
 const ROUND: f64 = 0.1;
-/// A round has at least so many flushes, and is at least so long.
+/// The fewest flushes in a round, and its shortest duration.
 const FLUSHES: u32 = 20;
 const SHORTEST: Duration = Duration::from_millis(25);
 
-/// What is to be run.
+/// The measurements to perform.
 #[derive(Clone)]
 pub struct Plan {
-    /// Names.
+    /// The names of the workloads.
     pub workloads: Vec<&'static str>,
-    /// Names.
+    /// The names of the devices.
     pub devices: Vec<&'static str>,
-    /// In the order of the list.
+    /// The contestants, in the order of the list.
     pub contestants: Vec<&'static Contestant>,
-    /// Ascending, each once.
+    /// Thread counts, ascending and without duplicates.
     pub threads: Vec<usize>,
-    /// In flushes; ascending, each once.
+    /// Think times in flushes, ascending and without duplicates.
     pub think: Vec<f64>,
-    /// For each row.
+    /// Seconds for each row.
     pub seconds: f64,
-    /// Where the disk's files lie, if not in the folder for temporary files.
+    /// The folder for the disk's files; `None` for the folder for temporary files.
     pub dir: Option<PathBuf>,
 }
 
-/// A whole run, measured.
+/// The result of a whole run.
 #[derive(Clone)]
 pub struct Outcome {
-    /// By device, load, contestant.
+    /// The rows by device, load, and contestant.
     pub rows: Vec<Row>,
-    /// What is to be reached, and what is.
+    /// The targets, with verdicts.
     pub targets: Vec<Target>,
-    /// What was run.
+    /// The plan that was run.
     pub plan: Plan,
-    /// What each device is.
+    /// A description of each device.
     pub devices: Vec<String>,
-    /// What else ran.
+    /// The load caused by other programs.
     pub others: Others,
 }
 
@@ -60,19 +60,19 @@ impl Plan {
         (self.seconds / ROUND).clamp(1.0, ROUNDS) as u32
     }
 
-    /// How long a round is where a flush takes so long.
+    /// Returns the length of a round, given the duration of a flush.
     fn round(&self, flush: Duration) -> Duration {
         let time = Duration::from_secs_f64(self.seconds) / self.rounds();
         time.max(flush * FLUSHES).max(SHORTEST)
     }
 
-    /// The loads of the thesis' patterns: it has two clients and more.
+    /// Returns the loads of the thesis' patterns, which have at least two clients.
     fn patterns(&self) -> Vec<Pattern> {
         let clients = self.threads.iter().copied().filter(|&it| it > 1);
         thesis::patterns(&self.workloads, &Vec::from_iter(clients))
     }
 
-    /// Those that have blocks.
+    /// Returns the contestants that are block journals.
     fn journals(&self) -> impl Iterator<Item = &'static Contestant> {
         self.contestants
             .iter()
@@ -80,7 +80,7 @@ impl Plan {
             .filter(|it| it.has_blocks())
     }
 
-    /// Rounds of all contestants, of everything.
+    /// Returns the number of contestant rounds in the whole run.
     pub(super) fn steps(&self) -> u64 {
         let grid = if self.workloads.contains(&COMMIT) {
             self.contestants.len() * self.threads.len() * self.think.len()
@@ -92,12 +92,13 @@ impl Plan {
     }
 }
 
-/// Runs everything that is planned. `bar` shows how far it is; `tell` is given a line for each device.
+/// Runs everything that is planned. `bar` shows the progress; `tell` receives a line for each
+/// device.
 ///
 /// # Errors
-/// Files or threads cannot be made; a contestant fails, or has lost what it acknowledged.
+/// Files or threads cannot be created, a contestant fails, or it has lost an acknowledged commit.
 pub fn run(plan: &Plan, bar: &ProgressBar, tell: impl Fn(&str)) -> Result<Outcome> {
-    let watch = Watch::start();
+    let watch = LoadWatch::start();
     bar.set_length(plan.steps());
     let (mut rows, mut devices) = (Vec::new(), Vec::new());
     for &name in &plan.devices {
@@ -123,9 +124,9 @@ pub fn run(plan: &Plan, bar: &ProgressBar, tell: impl Fn(&str)) -> Result<Outcom
     })
 }
 
-/// Small commits, by so many threads that think so long.
+/// Measures small commits under every number of threads and every think time.
 fn grid(plan: &Plan, device: &Device, bar: &ProgressBar, rows: &mut Vec<Row>) -> Result<()> {
-    bar.set_message(format!("{}: making files", device.name));
+    bar.set_message(format!("{}: creating files", device.name));
     let threads = plan.threads.iter().copied().max().unwrap_or(1);
     let mut made = Vec::new();
     for contestant in &plan.contestants {
@@ -166,7 +167,8 @@ fn one_round(made: &Made, load: Load, figures: &mut Figures) -> Result<()> {
     load::round(load, commit, &[&made.meter], || {}, figures)
 }
 
-/// All rounds of so many, each round beginning with another; returns what each has come to.
+/// Runs all rounds of `count` contestants, starting each round with a different one. Returns the
+/// results of each.
 fn in_turn<T: Default + Clone>(
     plan: &Plan,
     bar: &ProgressBar,
@@ -184,14 +186,14 @@ fn in_turn<T: Default + Clone>(
     Ok(all)
 }
 
-/// The thesis' patterns, under the journals of blocks.
+/// Measures the thesis' patterns on the block journals.
 fn patterns(plan: &Plan, device: &Device, bar: &ProgressBar, rows: &mut Vec<Row>) -> Result<()> {
     let patterns = plan.patterns();
     let clients = patterns.iter().map(|it| it.clients).max();
     let Some(clients) = clients.filter(|_| plan.journals().count() > 0) else {
         return Ok(());
     };
-    bar.set_message(format!("{}: making files", device.name));
+    bar.set_message(format!("{}: creating files", device.name));
     let data = thesis::data(device, clients)?;
     let servers = plan
         .journals()

@@ -1,48 +1,12 @@
-//! What the journal and the log are to reach, and whether they do: computed from the rows of a run.
-
-use serde::Serialize;
+//! The targets of the journal and the log, and whether a run meets them, computed from its rows.
 
 use super::peers::PEERS;
-use super::rows::{Place, Row, find};
+use super::rows::{Bound, Place, Row, Target, find};
 
-/// How much slower than plain group commit the rendezvous may be.
+/// The lowest acceptable throughput of the rendezvous, relative to plain group commit.
 const AT_LEAST_OF_PLAIN: f64 = 0.98;
 
-/// A row is to reach something.
-#[derive(Clone, Debug, Serialize)]
-pub struct Target {
-    /// Which row.
-    #[serde(skip)]
-    pub of: Place,
-    /// What of it.
-    pub what: String,
-    /// At least, or at most.
-    pub bound: Bound,
-    /// How much.
-    pub asked: f64,
-    /// In this run; `None` if a row for it was not measured.
-    pub measured: Option<f64>,
-    /// `None` likewise.
-    pub met: Option<bool>,
-    /// The contestants whose rows are not there.
-    #[serde(skip)]
-    pub missing: Vec<&'static str>,
-    /// One of many of the same kind, which are told together.
-    #[serde(skip)]
-    pub everywhere: bool,
-}
-
-/// Which side is good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Bound {
-    /// More is better.
-    AtLeast,
-    /// Less is better.
-    AtMost,
-}
-
-/// All targets on these devices.
+/// Returns all targets on these devices.
 pub(super) fn targets(rows: &[Row], devices: &[&'static str]) -> Vec<Target> {
     let of_device = |&device: &&'static str| {
         let place = |contestant, threads| Place {
@@ -69,7 +33,7 @@ pub(super) fn targets(rows: &[Row], devices: &[&'static str]) -> Vec<Target> {
             let asked = 0.9 * threads as f64;
             all.push(judged(
                 of,
-                "commits a flush",
+                "commits per flush",
                 Bound::AtLeast,
                 asked,
                 per_flush,
@@ -83,7 +47,8 @@ pub(super) fn targets(rows: &[Row], devices: &[&'static str]) -> Vec<Target> {
     devices.iter().flat_map(of_device).collect()
 }
 
-/// The rendezvous beside plain group commit, in each cell of the grid.
+/// Returns the targets that compare the rendezvous with plain group commit in each cell of the
+/// grid.
 fn everywhere(rows: &[Row], device: &'static str) -> Vec<Target> {
     let places = rows.iter().filter_map(Row::place);
     let places = places.filter(|it| it.contestant == "compact-rendezvous" && it.device == device);
@@ -94,7 +59,8 @@ fn everywhere(rows: &[Row], device: &'static str) -> Vec<Target> {
     each.collect()
 }
 
-/// Its commits a second beside the best of others under the same load.
+/// Returns a target for the row's commits per second, relative to the best of `others` under the
+/// same load.
 fn faster(rows: &[Row], of: Place, others: &[&'static str], asked: f64) -> Target {
     let per_second = |contestant| {
         let place = Place { contestant, ..of };
@@ -102,7 +68,7 @@ fn faster(rows: &[Row], of: Place, others: &[&'static str], asked: f64) -> Targe
     };
     let rivals: Option<Vec<f64>> = others.iter().map(|&it| per_second(it)).collect();
     let best = rivals.and_then(|it| it.into_iter().reduce(f64::max));
-    // Who did nothing while it was measured is no measure.
+    // A contestant that committed nothing during the measurement is no basis for a ratio.
     let best = best.filter(|&it| it > 0.0);
     let measured = per_second(of.contestant)
         .zip(best)
@@ -147,17 +113,19 @@ fn judged(
     }
 }
 
-/// Whether writing in one piece beats writing by many, on a device: commits a second of `coalesced`, divided by those of `cooperative`.
+/// Whether writing adjacent blocks together beats parallel writes on a device: the commits per
+/// second of `coalesced` divided by those of `cooperative`.
 #[derive(Clone, Debug)]
 pub struct Coalesced {
-    /// Which.
+    /// The device's name.
     pub device: &'static str,
-    /// In each cell of the grid.
+    /// The ratio in each cell of the grid.
     pub ratios: Vec<f64>,
 }
 
 impl Coalesced {
-    /// Of the cells on this device that have both; `None` if there is none.
+    /// Computes the ratios from the cells on this device that have both contestants; `None` if
+    /// there are none.
     pub fn on(rows: &[Row], device: &'static str) -> Option<Self> {
         let places = rows.iter().filter_map(Row::place);
         let of_device = places.filter(|it| it.contestant == "coalesced" && it.device == device);
@@ -168,13 +136,13 @@ impl Coalesced {
         (!ratios.is_empty()).then_some(Coalesced { device, ratios })
     }
 
-    /// The geometric mean.
+    /// Returns the geometric mean.
     pub fn mean(&self) -> f64 {
         let sum: f64 = self.ratios.iter().map(|it| it.ln()).sum();
         (sum / self.ratios.len() as f64).exp()
     }
 
-    /// In how many cells it is faster.
+    /// Returns the number of cells in which `coalesced` is faster.
     pub fn wins(&self) -> usize {
         self.ratios.iter().filter(|&&it| it > 1.0).count()
     }
@@ -225,7 +193,7 @@ mod tests {
             (Some(1.29), Some(false))
         );
         let compact = of(&all, "compact-rendezvous", 8);
-        // One of the three is not there.
+        // One of the three is missing.
         assert_eq!(
             (compact[0].met, &*compact[0].missing),
             (None, &["wal-db"][..])
@@ -250,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn coalesced_beside_cooperative() {
+    fn coalesced_is_compared_with_cooperative_in_each_cell() {
         let rows = [
             row("coalesced", 1, 200.0),
             row("cooperative", 1, 100.0),

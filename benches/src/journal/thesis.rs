@@ -1,16 +1,20 @@
-//! The patterns of H. Cui's thesis (Seoul National University, 2018), chapter 4, on our journal; and what it says of them.
+//! The patterns in chapter 4 of H. Cui's thesis (Seoul National University, 2018), applied to our
+//! journal, with the thesis' own figures.
 //!
-//! There, clients of Lustre write through two object servers, each of which forces a journal commit for each write. Here a server is a journal of blocks and a file of
-//! data on one device, both servers on the same. A write of a client is: the data, past the page cache if there is a disk; then a handle that changes three blocks
-//! (the file's inode, which shares its block with fifteen others, its bitmap, and the group descriptors of all files), durably. A file's part on a server is written over
-//! and over, 2 MiB of it, so that nothing is allocated.
+//! In the thesis, clients of Lustre write through two object servers, which force a journal commit
+//! for each write. Here a server is a block journal and a data file, and both servers share one
+//! device. A client first writes its data, bypassing the page cache if the device is a disk. It
+//! then commits a handle durably that changes three blocks: the file's inode (in a block shared
+//! with fifteen others), its bitmap, and the group descriptors of all files. A file's part on a
+//! server is 2 MiB that are overwritten repeatedly, so nothing is allocated.
 //!
-//! | pattern | clients | their writes |
+//! | pattern | clients' files | sequential writes of |
 //! |---|---|---|
-//! | `fio` (Figures 4.1, 4.2; Table 3.1) | a file each, on one server, in turn | one after the other, of 4 KiB to 64 KiB |
-//! | `ior` (Figure 4.3) | a file each, in stripes of 1 MiB over both servers | one after the other, of 4 KiB |
+//! | `fio` (Figures 4.1, 4.2; Table 3.1) | one file each, on alternating servers | 4 to 64 KiB |
+//! | `ior` (Figure 4.3) | one file each, in stripes of 1 MiB over both servers | 4 KiB |
 //!
-//! Its figures are missing in the text that is to be had; what the text says of them is in [`SAID`]. How many threads Table 3.1 had is not said; here eight.
+//! The available text of the thesis lacks its figures; [`SAID`] holds the numbers that the text
+//! states. The text does not say how many threads Table 3.1 used; this module uses eight.
 
 mod said;
 
@@ -32,33 +36,34 @@ pub use said::{Comparison, Measure, SAID, Said, comparisons};
 
 /// Each client has its file on one server.
 pub const FIO: &str = "fio";
-/// Each client has its file on both.
+/// Each client has its file on both servers.
 pub const IOR: &str = "ior";
 
-/// Of the thesis.
+/// The number of servers, as in the thesis.
 const SERVERS: usize = 2;
 const STRIPE: u64 = 1 << 20;
-/// Of a file on a server.
+/// Bytes of a file on one server.
 const REGION: u64 = 2 << 20;
-/// Bytes of a write where nothing else is said.
+/// Bytes per write unless stated otherwise.
 pub const SMALL: u64 = 4 << 10;
-/// Figure 4.2's axis is not to be had.
+/// Sizes of our choice, because the axis of Figure 4.2 is not available.
 const SIZES: [u64; 5] = [SMALL, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
-/// Of Table 3.1 and Figure 4.2.
+/// The number of clients in Table 3.1 and Figure 4.2.
 const CLIENTS: usize = 8;
 
-/// One load of a pattern.
+/// A load of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// [`FIO`] or [`IOR`].
     pub workload: &'static str,
-    /// Each a thread.
+    /// The number of clients; each is a thread.
     pub clients: usize,
-    /// Bytes of a write.
+    /// Bytes per write.
     pub block_bytes: u64,
 }
 
-/// The loads of these patterns, with so many clients; block sizes with eight, or the most below.
+/// Returns the loads of these patterns with these numbers of clients. Block sizes vary only with
+/// eight clients, or else with the largest number below.
 pub fn patterns(workloads: &[&'static str], clients: &[usize]) -> Vec<Pattern> {
     let below = clients.iter().copied().filter(|&it| it <= CLIENTS).max();
     let sized = below.or(clients.iter().copied().min());
@@ -85,7 +90,7 @@ pub(super) struct Servers {
     contestant: &'static Contestant,
     servers: Vec<Server>,
     clients: usize,
-    /// Writes of each client.
+    /// The number of writes of each client.
     written: Vec<AtomicU64>,
 }
 
@@ -95,10 +100,10 @@ struct Server {
     meter: Arc<Meter>,
 }
 
-/// The servers' files of data, which the contestants share.
+/// Creates the servers' data files, which the contestants share.
 ///
 /// # Errors
-/// They cannot be made.
+/// The files cannot be created.
 pub(super) fn data(device: &Device, clients: usize) -> Result<Vec<Arc<Metered>>> {
     let folder = device.folder("data")?;
     let file = |server: usize| {
@@ -110,10 +115,10 @@ pub(super) fn data(device: &Device, clients: usize) -> Result<Vec<Arc<Metered>>>
 }
 
 impl Servers {
-    /// Makes them.
+    /// Creates the servers.
     ///
     /// # Errors
-    /// Their files cannot be made.
+    /// Their files cannot be created.
     pub(super) fn make(
         contestant: &'static Contestant,
         device: &Device,
@@ -139,7 +144,7 @@ impl Servers {
         })
     }
 
-    /// One round; the transactions of it are added to `stats`.
+    /// Runs one round and adds its transactions to `stats`.
     ///
     /// # Errors
     /// A write or a commit fails.
@@ -171,9 +176,9 @@ impl Servers {
         self.servers.iter().map(|it| it.journal.stats()).collect()
     }
 
-    /// A client's next write.
+    /// Performs a client's next write.
     fn write(&self, pattern: Pattern, client: usize, content: &[u8]) -> Result<()> {
-        // Relaxed: the client's own.
+        // Relaxed: only this client accesses it.
         let nth = self.written[client].fetch_add(1, Ordering::Relaxed);
         let at = nth * pattern.block_bytes;
         let stripe = if pattern.workload == IOR {
@@ -223,7 +228,7 @@ impl Servers {
     }
 }
 
-/// What the journals of both servers did in rounds.
+/// The work of both servers' journals during the rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transactions {
     commits: u64,

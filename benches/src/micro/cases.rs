@@ -1,4 +1,5 @@
-//! The cases, and the loop that does one of them with one lock: for `cargo compare --micro` and criterion alike.
+//! The cases, and the loop that repeats one of them with one lock; used by `cargo compare --micro`
+//! and criterion.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -8,30 +9,21 @@ use anyhow::Result;
 use spanlock_range_lock::{Access, RawRangeLock};
 
 use super::contended;
+use super::ranges::{LARGEST, SEGMENT, SEGMENTS, segments};
 use super::subjects::{Need, Ofd, Ours, SliceMutex, Subject, VecRange};
 use crate::locks::{self, Entry, Visitor};
 use crate::measure::Round;
 
-/// Bytes of a segment.
-pub const SEGMENT: u64 = 4096;
-
-/// Segments of 1 GiB: as many as every lock can hold, and as were taken before a full range is measured.
-pub const SEGMENTS: u64 = (1 << 30) / SEGMENT;
-
-/// Bytes that a lock covers if it can: the largest file of [SRL] §IV-A, 1.5 TB.
-///
-/// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
-pub const LARGEST: u64 = 1_500_000_000_000;
-
-/// The first segment that is taken: neither the lock's first nor its last, and a multiple of 256.
+/// The first segment that is locked. It is neither the lock's first nor its last, and is a multiple
+/// of 256.
 const FIRST: u64 = 512;
 
-/// Something that is done again and again, while nobody competes.
+/// An operation that is repeated without contention.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// As it is reported.
+    /// The name in reports.
     pub name: &'static str,
-    /// What is done, in a few words.
+    /// A short description.
     pub about: &'static str,
     access: Access,
     work: Work,
@@ -39,13 +31,14 @@ pub struct Case {
 
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// So many neighbouring segments in one range.
+    /// One range of this many adjacent segments.
     Segments(u64),
-    /// All that the lock covers in one range, after every segment of 1 GiB was taken once.
+    /// One range of everything that the lock covers, after each segment of 1 GiB was locked once.
     Everything,
-    /// Each segment of 1 GiB, one after the other, given back before the next: so no memory of guards is measured.
+    /// Each segment of 1 GiB in turn, released before the next is locked, so that no memory for
+    /// guards is measured.
     EachSegment,
-    /// One segment in a gap among so many that are held.
+    /// One segment in a gap between this many held segments.
     Beside(u64),
 }
 
@@ -59,7 +52,7 @@ impl Case {
         }
     }
 
-    /// Whether doing it once can take milliseconds, because there is something to do for each of many
+    /// Returns whether one repetition can take milliseconds, because it does work for each of many
     /// segments.
     pub const fn is_long(&self) -> bool {
         matches!(self.work, Work::Everything | Work::EachSegment)
@@ -70,7 +63,7 @@ impl Case {
 pub const CASES: [Case; 8] = [
     Case::write(
         "write/1-segment",
-        "one segment of 4 KiB, alone",
+        "one segment of 4 KiB, exclusive",
         Work::Segments(1),
     ),
     Case {
@@ -91,59 +84,61 @@ pub const CASES: [Case; 8] = [
     ),
     Case::write(
         "write/full-range",
-        "all that the lock covers, after each segment of 1 GiB was taken once",
+        "everything that the lock covers, after each segment of 1 GiB was locked once",
         Work::Everything,
     ),
     Case::write(
         "write/full-range-by-segment",
-        "the 262,144 segments of 1 GiB, a hold for each, one after the other",
+        "each of the 262,144 segments of 1 GiB in turn, released before the next",
         Work::EachSegment,
     ),
     Case::write(
         "write/held-10",
-        "one segment in a gap among 10 that are held",
+        "one segment in a gap between 10 held segments",
         Work::Beside(10),
     ),
     Case::write(
         "write/held-10000",
-        "one segment in a gap among 10,000 that are held",
+        "one segment in a gap between 10,000 held segments",
         Work::Beside(10_000),
     ),
 ];
 
-/// Does a case so many times, and returns how long that took.
+/// Repeats a case this many times and returns the elapsed time.
 pub type Runner<'a> = Box<dyn FnMut(u64) -> Duration + 'a>;
 
-/// A lock that was made, whatever its type.
-pub trait Contestant: Sync {
-    /// Bytes that are taken and given back in `case`.
+/// A lock of any type, ready for cases.
+pub trait MeasuredLock: Sync {
+    /// Returns the length in bytes of the range that `case` locks.
     fn bytes(&self, case: &Case) -> u64;
 
-    /// Makes ready for `case`: populates, and takes what is held meanwhile.
+    /// Prepares the lock for `case`: populates it, and acquires the ranges that stay held during
+    /// the case.
     ///
     /// # Errors
-    /// Why this lock has no part in the case.
+    /// The reason that this lock cannot run the case.
     fn prepare<'a>(&'a self, case: &Case) -> Result<Runner<'a>, &'static str>;
 
-    /// Why this lock has no part in [contended rounds](Self::contended); `None` if it has.
+    /// Returns the reason that this lock cannot run [contended rounds](Self::contended); `None` if
+    /// it can.
     fn cannot_wait(&self) -> Option<&'static str>;
 
-    /// A round in which `threads` threads want the same segment.
+    /// Runs a round in which `threads` threads lock the same segment.
     ///
     /// # Errors
-    /// A thread cannot be started; the lock let two in at once.
+    /// A thread cannot be started, or the lock admitted two threads at once.
     fn contended(&self, threads: usize, duration: Duration) -> Result<Round>;
 }
 
-/// A lock that can be made.
+/// A lock that can be created.
 pub struct Candidate {
-    /// As it is chosen and reported.
+    /// The name for selection and reports.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub about: &'static str,
-    /// Whether it is of the registry.
+    /// Whether the lock is in this project's registry.
     pub ours: bool,
-    make: Box<dyn Fn() -> Result<Box<dyn Contestant>> + Send + Sync>,
+    make: Box<dyn Fn() -> Result<Box<dyn MeasuredLock>> + Send + Sync>,
 }
 
 impl Candidate {
@@ -162,7 +157,7 @@ impl Candidate {
                 other,
                 capacity,
             };
-            Ok(Box::new(entrant) as Box<dyn Contestant>)
+            Ok(Box::new(entrant) as Box<dyn MeasuredLock>)
         };
         Candidate {
             name,
@@ -172,16 +167,16 @@ impl Candidate {
         }
     }
 
-    /// Makes one.
+    /// Creates the lock.
     ///
     /// # Errors
-    /// No memory for it, or the system has no such lock.
-    pub fn make(&self) -> Result<Box<dyn Contestant>> {
+    /// There is not enough memory for it, or the system has no such lock.
+    pub fn make(&self) -> Result<Box<dyn MeasuredLock>> {
         (self.make)()
     }
 }
 
-/// Every lock of the registry, then the peers.
+/// Returns every lock of the registry, then the locks of other projects.
 pub fn candidates() -> Vec<Candidate> {
     struct List(Vec<Candidate>);
     impl Visitor for List {
@@ -198,26 +193,27 @@ pub fn candidates() -> Vec<Candidate> {
     list.0
 }
 
-/// What others make.
+/// Returns the locks of other projects.
 #[rustfmt::skip] // A lock is one line.
 fn peers() -> [Candidate; 5] {
     [
-        Candidate::new("parking_lot", "parking_lot::RwLock 0.13: no ranges, a lock of everything", false, LARGEST, || Ok(parking_lot::RwLock::new(()))),
-        Candidate::new("std", "std::sync::RwLock: no ranges, a lock of everything", false, LARGEST, || Ok(std::sync::RwLock::new(()))),
-        Candidate::new("range-lock", "range_lock::VecRangeLock 0.2.4: a tree of ranges under a mutex, exclusive, without waiting", false, 1 << 30, || Ok(VecRange::new())),
+        Candidate::new("parking_lot", "parking_lot::RwLock 0.13: no ranges, locks everything", false, LARGEST, || Ok(parking_lot::RwLock::new(()))),
+        Candidate::new("std", "std::sync::RwLock: no ranges, locks everything", false, LARGEST, || Ok(std::sync::RwLock::new(()))),
+        Candidate::new("range-lock", "range_lock::VecRangeLock 0.2.4: a tree of ranges under a mutex, exclusive, try-only", false, 1 << 30, || Ok(VecRange::new())),
         Candidate::new("range-mutex", "range_mutex::RangeMutex 0.1.7: a sorted vector of ranges under a mutex, exclusive", false, 1 << 30, || Ok(SliceMutex::new())),
-        Candidate::new("ofd", "fcntl's byte-range locks of open file descriptions, on a temporary file", false, LARGEST, Ofd::new),
+        Candidate::new("ofd", "fcntl byte-range locks on open file descriptions of a temporary file", false, LARGEST, Ofd::new),
     ]
 }
 
 struct Entrant<S> {
     subject: S,
-    /// Who holds what others hold, if it takes another handle to be somebody else.
+    /// The holder of the ranges that stay held, if the lock needs a separate handle for another
+    /// owner.
     other: Option<S>,
     capacity: u64,
 }
 
-impl<S: Subject> Contestant for Entrant<S> {
+impl<S: Subject> MeasuredLock for Entrant<S> {
     fn bytes(&self, case: &Case) -> u64 {
         match case.work {
             Work::Segments(count) => count * SEGMENT,
@@ -245,7 +241,8 @@ impl<S: Subject> Contestant for Entrant<S> {
             (Work::EachSegment | Work::Beside(_), _) if let Some(reason) = disjoint => Err(reason),
             (Work::EachSegment, _) => Ok(writes_of_each_segment(lock)),
             (Work::Beside(count), _) => {
-                // Every other segment is held, so the gap is a segment wide, with as many below as above.
+                // Every other segment is held, so the gap is one segment wide, with as many held
+                // segments below as above.
                 let holder = self.other.as_ref().unwrap_or(lock);
                 let held = (0..count).map(|it| holder.write(segments(2 * it + 1, 1)));
                 let held: Vec<_> = held.collect();
@@ -265,11 +262,6 @@ impl<S: Subject> Contestant for Entrant<S> {
     fn contended(&self, threads: usize, duration: Duration) -> Result<Round> {
         contended::round(&self.subject, threads, duration)
     }
-}
-
-/// The range of `count` segments from `first` on.
-pub(super) fn segments(first: u64, count: u64) -> Range<u64> {
-    first * SEGMENT..(first + count) * SEGMENT
 }
 
 fn writes<S: Subject>(lock: &S, range: Range<u64>) -> Runner<'_> {

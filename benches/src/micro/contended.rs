@@ -1,8 +1,8 @@
-//! More threads than cores, all wanting the same segment.
+//! More threads than cores, all locking the same segment.
 //!
-//! A holder sometimes loses its time slice: by yielding, and with many threads on few cores by the scheduler. Those who
-//! spin then keep the core from the one they wait for; those who sleep leave it. So what many threads get
-//! done, against what a thread a core gets done, tells whether waiting works.
+//! A holder sometimes loses its time slice, by yielding or, with many threads on few cores, by
+//! preemption. Spinning waiters then keep the core from the holder, while sleeping waiters free it.
+//! So the throughput of many threads, relative to one thread per core, shows whether waiting works.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -12,51 +12,52 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::cases::segments;
+use super::ranges::segments;
 use super::subjects::Subject;
 use crate::measure::{self, Round};
 
 /// Cores that the threads share.
 pub const CORES: usize = 2;
 
-/// Steps of work under the lock, and as many outside: about a tenth of a microsecond.
+/// Steps of work under the lock, and equally many outside it: about a tenth of a microsecond.
 const STEPS: u64 = 64;
 
-/// One hold of so many loses its time slice.
+/// A holder yields its time slice once in this many acquisitions.
 const YIELD_EVERY: u64 = 64;
 
 /// A number of threads, as a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Contended {
-    /// As it is reported.
+    /// The name in reports.
     pub name: &'static str,
-    /// What is done, in a few words.
+    /// A short description.
     pub about: &'static str,
-    /// How many.
+    /// The number of threads.
     pub threads: usize,
 }
 
-/// All of them: a thread a core, and four.
+/// The contended cases: one thread per core, and four threads per core.
 pub const CONTENDED: [Contended; 2] = [
     Contended {
         name: "contended/2-threads",
-        about: "2 threads on 2 cores want one segment",
+        about: "2 threads on 2 cores lock the same segment",
         threads: 2,
     },
     Contended {
         name: "contended/8-threads",
-        about: "8 threads on 2 cores want one segment",
+        about: "8 threads on 2 cores lock the same segment",
         threads: 8,
     },
 ];
 
-/// One round; `lock` is released when it ends. Operations are holds, of all threads together.
+/// Runs one round; `lock` is released when it ends. Operations are acquisitions of all threads
+/// together.
 pub(super) fn round<S: Subject>(lock: &S, threads: usize, duration: Duration) -> Result<Round> {
     let users: Vec<Option<S>> = (0..threads)
         .map(|_| lock.other_user())
         .collect::<Result<_>>()?;
     let (guarded, counted) = (AtomicU64::new(0), AtomicU64::new(0));
-    // A thread of its own, because those that it starts have its cores.
+    // A separate thread, because the threads that it starts inherit its cores.
     let round = thread::scope(|scope| {
         let rounds = measure::spawn(scope, threads, || {
             measure::bind_to_first(CORES);
@@ -67,16 +68,16 @@ pub(super) fn round<S: Subject>(lock: &S, threads: usize, duration: Duration) ->
         });
         measure::joined(rounds?)
     })?;
-    // Relaxed: the threads are joined.
+    // Relaxed: the threads have been joined.
     let (guarded, counted) = (guarded.into_inner(), counted.into_inner());
     ensure!(
         guarded == counted * STEPS,
-        "{threads} threads did {counted} times {STEPS} steps under the lock, and {guarded} are there: it let two in at once"
+        "{threads} threads counted {counted} times {STEPS} steps under the lock, but the counter is {guarded}: the lock admitted two threads at once"
     );
     Ok(round)
 }
 
-/// What a thread does again and again.
+/// Returns the operation that a thread repeats.
 fn holds<S: Subject>(
     lock: &S,
     guarded: &AtomicU64,
@@ -86,7 +87,8 @@ fn holds<S: Subject>(
     move || {
         let hold = lock.write(segments(512, 1));
         for _ in 0..STEPS {
-            // Relaxed, and no read-modify-write: the lock orders them, or steps are lost.
+            // Relaxed, and not a read-modify-write: the lock orders these accesses, or steps are
+            // lost.
             guarded.store(guarded.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         if tally.one_more().is_multiple_of(YIELD_EVERY) {
@@ -100,7 +102,7 @@ fn holds<S: Subject>(
     }
 }
 
-/// Counts by itself, and adds up at the end.
+/// Counts locally and adds the count to a shared total on drop.
 struct Tally<'a> {
     count: u64,
     all: &'a AtomicU64,
@@ -111,7 +113,7 @@ impl<'a> Tally<'a> {
         Tally { count: 0, all }
     }
 
-    // A method, so that a closure takes the whole of it, not a copy of the count.
+    // A method, so that the closure captures the whole struct and not a copy of the count.
     fn one_more(&mut self) -> u64 {
         self.count += 1;
         self.count
@@ -120,7 +122,7 @@ impl<'a> Tally<'a> {
 
 impl Drop for Tally<'_> {
     fn drop(&mut self) {
-        // Relaxed: read when the threads are joined.
+        // Relaxed: read after the threads are joined.
         self.all.fetch_add(self.count, Ordering::Relaxed);
     }
 }
@@ -132,7 +134,7 @@ mod tests {
     use super::super::subjects::Need;
     use super::*;
 
-    /// No lock at all.
+    /// A lock that excludes no thread.
     struct Open;
 
     impl Subject for Open {
@@ -149,15 +151,19 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_lets_two_in_is_caught() {
-        // Perhaps not in the first round: on one core a thread must be interrupted in the middle of a step.
+    fn a_lock_that_admits_two_threads_is_caught() {
+        // The first round may not catch it: on one core, a thread must be interrupted in the middle
+        // of a step.
         let mut rounds = (0..200).map(|_| round(&Open, 4, Duration::from_millis(20)));
         let error = rounds.find_map(Result::err).expect("steps are lost");
-        assert!(error.to_string().contains("let two in at once"), "{error}");
+        assert!(
+            error.to_string().contains("admitted two threads at once"),
+            "{error}"
+        );
     }
 
     #[test]
-    fn a_lock_that_keeps_others_out_passes() {
+    fn a_lock_that_excludes_others_passes() {
         let lock = std::sync::RwLock::new(());
         let round = round(&lock, 4, Duration::from_millis(20)).unwrap();
         assert!(round.ops_per_s > 0.0);

@@ -1,7 +1,9 @@
-//! What is measured: the locks of the registry and those that others make, behind one trait.
+//! The locks under measurement: those of the registry and those of other projects, behind one
+//! trait.
 //!
-//! Each is called by its own type and inlined, as in a program that has chosen it, and in the way its
-//! documentation shows. What its interface has not is not imitated: [`Subject::lacks`] says so, and why.
+//! Each lock is called through its concrete type and inlined, as in a program that uses it, and in
+//! the way its documentation shows. Features that a lock lacks are not emulated; [`Subject::lacks`]
+//! reports them with a reason.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -16,53 +18,54 @@ use range_lock::{VecRangeLock, VecRangeLockGuard};
 use range_mutex::{RangeMutex, RangeMutexGuard};
 use spanlock_range_lock::{RangeLockExt, RawRangeLock, ReadHold, WriteHold};
 
-use super::cases::{SEGMENT, SEGMENTS};
+use super::ranges::{SEGMENT, SEGMENTS};
 
-/// What a case asks of a lock.
+/// A feature that a case needs from a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Shared holds.
+    /// Shared acquisitions.
     Sharing,
-    /// Holds of disjoint ranges side by side.
+    /// Simultaneous acquisitions of disjoint ranges.
     Disjoint,
     /// A call that waits.
     Waiting,
 }
 
-/// Why a lock of everything has no part in cases of disjoint ranges.
-const EVERYTHING: &str = "a lock of everything: a second range waits for the first";
+/// Why a lock without ranges cannot run cases with disjoint ranges.
+const EVERYTHING: &str = "locks everything: a second range waits for the first";
 
-/// A lock, by its own type. Ranges are in bytes, and lie within its capacity.
+/// A lock with its concrete type. Ranges are in bytes and lie within its capacity.
 pub(super) trait Subject: Sized + Sync {
-    /// An exclusive hold; dropping it gives it back.
+    /// An exclusive guard; dropping it releases the range.
     type Write<'a>
     where
         Self: 'a;
 
-    /// A shared hold; dropping it gives it back.
+    /// A shared guard; dropping it releases the range.
     type Read<'a>
     where
         Self: 'a;
 
-    /// Takes `range` alone; waits, unless the lock lacks [`Need::Waiting`].
+    /// Locks `range` exclusively. Waits, unless the lock lacks [`Need::Waiting`].
     fn write(&self, range: Range<u64>) -> Self::Write<'_>;
 
-    /// Takes `range` shared; not called if the lock lacks [`Need::Sharing`].
+    /// Locks `range` shared. Not called if the lock lacks [`Need::Sharing`].
     fn read(&self, range: Range<u64>) -> Self::Read<'_>;
 
-    /// Why the lock cannot do what is asked; `None` if it can.
+    /// Returns the reason that the lock lacks a feature; `None` if it has it.
     fn lacks(&self, need: Need) -> Option<&'static str>;
 
-    /// Hides from the compiler which lock and range are taken, in one step. A lock without ranges has itself to hide only.
+    /// Hides from the compiler which lock and range are used, in one step. A lock without ranges
+    /// hides only itself.
     #[inline(always)]
     fn hidden(&self, range: Range<u64>) -> (&Self, Range<u64>) {
         black_box((self, range))
     }
 
-    /// The same lock as another user has it, where users need handles of their own.
+    /// Returns another user's handle to the same lock, if each user needs a separate handle.
     ///
     /// # Errors
-    /// The system has no more of them.
+    /// The system has no more handles.
     fn other_user(&self) -> Result<Option<Self>> {
         Ok(None)
     }
@@ -126,12 +129,12 @@ impl Subject for std::sync::RwLock<()> {
 
     #[inline(always)]
     fn write(&self, _range: Range<u64>) -> Self::Write<'_> {
-        self.write().expect("nobody panics under it")
+        self.write().expect("no thread panics while holding it")
     }
 
     #[inline(always)]
     fn read(&self, _range: Range<u64>) -> Self::Read<'_> {
-        self.read().expect("nobody panics under it")
+        self.read().expect("no thread panics while holding it")
     }
 
     #[inline(always)]
@@ -144,17 +147,17 @@ impl Subject for std::sync::RwLock<()> {
     }
 }
 
-/// Why a lock has no part in cases of readers.
-const EXCLUSIVE: &str = "exclusive holds only";
+/// Why a lock cannot run cases with readers.
+const EXCLUSIVE: &str = "exclusive locks only";
 
-/// Bytes as elements of a vector, of which each stands for a segment. The work of the two locks that own a
-/// vector depends on the number of ranges, not on lengths.
+/// Converts bytes to elements of a vector, each of which stands for a segment. The cost of the two
+/// locks that own a vector depends on the number of ranges, not on their lengths.
 #[inline(always)]
 fn elements(range: Range<u64>) -> Range<usize> {
     (range.start / SEGMENT) as usize..range.end.div_ceil(SEGMENT) as usize
 }
 
-/// `VecRangeLock` of the crate `range-lock`.
+/// `VecRangeLock` of crate `range-lock`.
 pub(super) struct VecRange(VecRangeLock<u8>);
 
 impl VecRange {
@@ -169,7 +172,9 @@ impl Subject for VecRange {
 
     #[inline(always)]
     fn write(&self, range: Range<u64>) -> Self::Write<'_> {
-        self.0.try_lock(elements(range)).expect("nobody else")
+        self.0
+            .try_lock(elements(range))
+            .expect("no other thread uses it")
     }
 
     fn read(&self, _range: Range<u64>) -> Infallible {
@@ -180,12 +185,12 @@ impl Subject for VecRange {
         match need {
             Need::Sharing => Some(EXCLUSIVE),
             Need::Disjoint => None,
-            Need::Waiting => Some("it has a try, and no call that waits"),
+            Need::Waiting => Some("try-only: it has no call that waits"),
         }
     }
 }
 
-/// `RangeMutex` of the crate `range-mutex`.
+/// `RangeMutex` of crate `range-mutex`.
 pub(super) struct SliceMutex(RangeMutex<u8, Vec<u8>>);
 
 impl SliceMutex {
@@ -214,13 +219,14 @@ impl Subject for SliceMutex {
 
 /// Linux's byte-range locks of open file descriptions (`F_OFD_SETLKW`), on a temporary file.
 ///
-/// An open file description is one owner, whose own ranges never conflict; so each user opens the file.
+/// An open file description is one owner, whose ranges never conflict with each other. So each user
+/// opens the file.
 pub(super) struct Ofd(File);
 
 impl Ofd {
     pub(super) fn new() -> Result<Self> {
-        let file = tempfile::tempfile().context("making a temporary file to lock")?;
-        // Where the file system has no such locks, this says so.
+        let file = tempfile::tempfile().context("creating a temporary file to lock")?;
+        // Fails here if the file system has no such locks.
         set(&file, libc::F_WRLCK, 0..1)?;
         set(&file, libc::F_UNLCK, 0..1)?;
         Ok(Ofd(file))
@@ -236,7 +242,7 @@ impl Ofd {
     }
 }
 
-/// A hold of one owner.
+/// A range held by one owner.
 pub(super) struct OfdHold<'a> {
     file: &'a File,
     range: Range<u64>,
@@ -245,7 +251,7 @@ pub(super) struct OfdHold<'a> {
 impl Drop for OfdHold<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        set(self.file, libc::F_UNLCK, self.range.clone()).expect("giving back cannot fail");
+        set(self.file, libc::F_UNLCK, self.range.clone()).expect("unlocking cannot fail");
     }
 }
 
@@ -284,6 +290,6 @@ impl Subject for Ofd {
         let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
         let mut options = File::options();
         let again = options.read(true).write(true).open(path);
-        Ok(Some(Ofd(again.context("opening a temporary file again")?)))
+        Ok(Some(Ofd(again.context("reopening a temporary file")?)))
     }
 }

@@ -1,4 +1,4 @@
-//! What the locks are to reach, and whether they do: computed from the rows of a run.
+//! The targets of the locks, and whether a run meets them, computed from its rows.
 
 use std::fmt;
 
@@ -21,24 +21,24 @@ impl fmt::Display for Cell {
     }
 }
 
-/// One cell is to take at most so many times as long as another.
+/// A limit on a cell's time, relative to another cell of the same run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
-    /// What is to be reached.
+    /// The cell that is judged.
     #[serde(skip)]
     pub of: Cell,
-    /// How many times as long.
+    /// The limit, as a multiple of the other cell's time.
     pub at_most: f64,
-    /// What it is measured against.
+    /// The cell that it is compared with.
     pub times: Cell,
-    /// How many times as long it takes in this run; `None` if one of the two was not measured.
+    /// The multiple in this run; `None` if one of the two cells was not measured.
     pub measured: Option<f64>,
-    /// Whether it is reached; `None` likewise.
+    /// Whether the target is met; `None` if one of the two cells was not measured.
     pub met: Option<bool>,
 }
 
 impl Target {
-    /// The cells that a verdict needs and the run has not.
+    /// Returns the cells that the verdict needs but the run lacks.
     pub fn missing(&self, rows: &[Row]) -> Vec<Cell> {
         let both = [self.of, self.times].into_iter();
         both.filter(|&cell| find(rows, cell).is_none()).collect()
@@ -52,7 +52,7 @@ const fn cell(case: &'static str, lock: &'static str) -> Cell {
 const WRITE: &str = "write/1-segment";
 const READ: &str = "read/1-segment";
 
-/// Those of single locks: what, how many times, what.
+/// The targets of individual locks: a cell, its limit, and the cell it is compared with.
 const SINGLE: [(Cell, f64, Cell); 9] = [
     (cell(WRITE, "srl-array"), 0.7, cell(WRITE, "parking_lot")),
     (cell(READ, "srl-array"), 1.05, cell(READ, "parking_lot")),
@@ -85,7 +85,7 @@ const SINGLE: [(Cell, f64, Cell); 9] = [
     ),
 ];
 
-/// All targets: those of single locks, then those of each of `ours`.
+/// Returns all targets: those of individual locks, then those of every lock in `ours`.
 pub(super) fn targets(rows: &[Row], ours: &[&'static str]) -> Vec<Target> {
     let each = ours.iter().flat_map(|&lock| {
         [
@@ -115,7 +115,7 @@ pub(super) fn targets(rows: &[Row], ours: &[&'static str]) -> Vec<Target> {
     .collect()
 }
 
-/// The row of a cell.
+/// Returns the row of a cell.
 fn find(rows: &[Row], cell: Cell) -> Option<&Row> {
     rows.iter()
         .find(|row| (row.case, row.lock) == (cell.case, cell.lock))

@@ -1,4 +1,4 @@
-//! What a run of `cargo compare failures` tells, on the terminal and as a page.
+//! The output of `cargo compare failures`, on the terminal and as a page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,9 +23,10 @@ const COLUMNS: [&str; 10] = [
     "cannot reopen",
 ];
 
-/// What the columns are.
-const READING: &str = "runs: each with one failure planned; failed: those in which it came to that; told: runs in which a caller was told an error; false acks: records that were \
-acknowledged and are not there after a power cut, and in how many runs; foreign: records that are there and nobody appended; hangs, panics (or aborts), cannot reopen: in how many runs";
+/// The meaning of the columns.
+const READING: &str = "runs: each has one planned failure; failed: runs in which that failure happened; told: runs in which a caller received an error; \
+false acks: acknowledged records that are missing after a power cut, and the number of runs that have any; foreign: records that were never appended; \
+hangs, panics (or aborts), cannot reopen: number of runs";
 
 fn cells(row: &Row) -> [String; 10] {
     [
@@ -42,13 +43,14 @@ fn cells(row: &Row) -> [String; 10] {
     ]
 }
 
-/// The table of all rows, and what its columns are.
+/// Returns the table of all rows, and the meaning of its columns.
 pub fn table(rows: &[Row]) -> String {
     let table = drawn(COLUMNS, 2, rows.iter().map(cells));
     format!("{table}\n{READING}")
 }
 
-/// For each contestant and kind of failure that is not clean: how many runs, and how to run the first of them again, alone.
+/// Lists each contestant and kind of failure that is not clean: the number of runs, and the command
+/// that repeats the first of them.
 pub fn unclean(rows: &[Row]) -> String {
     let lines = kinds(rows).into_iter().map(|it| {
         format!(
@@ -64,16 +66,16 @@ pub fn unclean(rows: &[Row]) -> String {
     });
     let lines = lines.collect::<Vec<_>>();
     if lines.is_empty() {
-        return "All runs are clean: nothing acknowledged was lost, and nobody hung or panicked."
+        return "All runs are clean: no acknowledged record was lost, and no run hung or panicked."
             .to_owned();
     }
     lines.join("\n")
 }
 
-/// The page. `command` is the command line that made it.
+/// Returns the page. `command` is the command line that produced it.
 ///
 /// # Errors
-/// None that is known: writing to a string may fail.
+/// None are expected: formatting into a string does not fail.
 pub fn page(rows: &[Row], command: &str) -> Result<String> {
     let mut page = head("Spanlock: failures of journals and logs", &facts(command))?;
     writeln!(page, "<p>{}</p>\n<table>\n<tr>", escaped(READING))?;
@@ -121,28 +123,28 @@ pub fn page(rows: &[Row], command: &str) -> Result<String> {
     Ok(page)
 }
 
-/// Runs that differ in the index only, some of which are not clean.
-struct Kind<'a> {
+/// Runs that differ only in the index and are not all clean.
+struct UncleanKind<'a> {
     contestant: &'a str,
     kind: &'a str,
-    /// That are not clean.
+    /// The number of runs that are not clean.
     runs: usize,
-    /// All of this kind.
+    /// The number of runs of this kind.
     of: usize,
     first: &'a Unclean,
     again: String,
 }
 
-fn kinds(rows: &[Row]) -> Vec<Kind<'_>> {
+fn kinds(rows: &[Row]) -> Vec<UncleanKind<'_>> {
     rows.iter().flat_map(kinds_of).collect()
 }
 
-fn kinds_of(row: &Row) -> Vec<Kind<'_>> {
+fn kinds_of(row: &Row) -> Vec<UncleanKind<'_>> {
     let mut kinds: BTreeMap<&str, Vec<&Unclean>> = BTreeMap::new();
     for unclean in &row.unclean {
         kinds.entry(&unclean.kind).or_default().push(unclean);
     }
-    let kinds = kinds.into_iter().map(|(kind, all)| Kind {
+    let kinds = kinds.into_iter().map(|(kind, all)| UncleanKind {
         contestant: row.contestant,
         kind,
         runs: all.len(),
@@ -156,14 +158,17 @@ fn kinds_of(row: &Row) -> Vec<Kind<'_>> {
     kinds.collect()
 }
 
-/// What was wrong, in a few words.
+/// Returns a short description of what went wrong.
 fn wrong(unclean: &Unclean) -> String {
     let mut wrong = Vec::new();
     if !unclean.lost.is_empty() {
         wrong.push(format!("{} false acknowledgements", unclean.lost.len()));
     }
     if unclean.foreign > 0 {
-        wrong.push(format!("{} records that nobody appended", unclean.foreign));
+        wrong.push(format!(
+            "{} records that were never appended",
+            unclean.foreign
+        ));
     }
     if unclean.hung {
         wrong.push("hangs".to_owned());
@@ -172,7 +177,7 @@ fn wrong(unclean: &Unclean) -> String {
         wrong.push(format!("panics: {message}"));
     }
     if let Some(why) = &unclean.cannot_reopen {
-        wrong.push(format!("cannot be opened again: {why}"));
+        wrong.push(format!("cannot be reopened: {why}"));
     }
     wrong.join("; ")
 }

@@ -1,4 +1,4 @@
-//! The report: one page that needs nothing else.
+//! The report: one self-contained HTML page.
 
 use std::fmt::Write;
 
@@ -28,7 +28,7 @@ tr.first td { border-top: 2px solid #bbb; }
 code { background: #f4f4f4; padding: 0 .3em; }
 ";
 
-/// The page. `command` is the command line that made it.
+/// Returns the page. `command` is the command line that produced it.
 ///
 /// # Errors
 /// A plot cannot be drawn.
@@ -46,10 +46,10 @@ pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
     Ok(page)
 }
 
-/// What a page ends with.
+/// The end of every page.
 pub(super) const END: &str = "</body>\n</html>\n";
 
-/// A page as far as: where, when and how it was measured, `own` facts of the run among them.
+/// Returns the start of a page: when, where and how the run was made, including its `own` facts.
 pub(super) fn begun(
     title: &str,
     command: &str,
@@ -62,7 +62,7 @@ pub(super) fn begun(
     let mut page = head(title, &all)?;
     if cfg!(debug_assertions) {
         page.push_str(
-            "<p class=\"warning\">A build without optimisation: these figures mean nothing.</p>\n",
+            "<p class=\"warning\">This build is not optimized, so its figures are meaningless.</p>\n",
         );
     }
     if others.too_much() {
@@ -72,7 +72,7 @@ pub(super) fn begun(
     Ok(page)
 }
 
-/// Where and when something was run, and how.
+/// Returns where, when and how a run was made.
 pub(super) fn facts(command: &str) -> Vec<(&'static str, String)> {
     let machine = Machine::this();
     let processor = format!("{}, {} cores", machine.processor, machine.cores);
@@ -85,7 +85,7 @@ pub(super) fn facts(command: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A page as far as a table of facts.
+/// Returns the start of a page up to the table of facts.
 pub(super) fn head(title: &str, facts: &[(&str, String)]) -> Result<String> {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -99,15 +99,16 @@ pub(super) fn head(title: &str, facts: &[(&str, String)]) -> Result<String> {
     Ok(page)
 }
 
-/// What the figures are.
+/// Explains the figures.
 fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
     writeln!(
         page,
-        "<p>Every figure is the median of rounds ({ROUNDS} on the shared file, more of a short import), in which the \
-         locks take turns: what else the machine does hits all alike. Nothing else should run meanwhile. \
-         Each cell is measured for {} s in all. Latencies are of sampled operations of all rounds; the longest are the \
-         scheduler's. A ratio compares operations a second with <code>{BASELINE}</code> in the same workload, with as \
-         many threads, in the same run; below 1 the lock is slower. Ratios that differ by a few hundredths say nothing.</p>\n\
+        "<p>Every figure is the median of rounds ({ROUNDS} on the shared file, more for a short import). The locks take \
+         turns, so that other load on the machine affects all locks equally. Nothing else should run during the measurement. \
+         Each cell is measured for {} s in total. Latencies are those of sampled operations of all rounds; the longest are \
+         caused by the scheduler. A ratio compares operations per second with <code>{BASELINE}</code> in the same workload, \
+         with the same number of threads, in the same run; below 1 the lock is slower. Differences of a few hundredths are \
+         noise.</p>\n\
          <p>{}</p>",
         outcome.seconds,
         escaped(&losses(&outcome.rows))
@@ -174,7 +175,7 @@ fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// A table with a title; each row has a class and its cells.
+/// Appends a table with a title. Each row has a CSS class and its cells.
 pub(super) fn html_table<C: AsRef<str>, R: IntoIterator<Item = String>>(
     page: &mut String,
     title: &str,

@@ -1,4 +1,4 @@
-//! What a run of `compare journal` tells, on the terminal and as a page.
+//! The output of `compare journal`, on the terminal and as a page.
 
 use std::fmt::Write;
 
@@ -8,8 +8,8 @@ use super::html::{END, begun, escaped, html_table};
 use super::plots;
 use super::text::{LOSS_MARK, drawn, grouped};
 use crate::journal::Outcome;
-use crate::journal::rows::{COMMIT, Place, Row, find};
-use crate::journal::targets::{Bound, Coalesced, Target};
+use crate::journal::rows::{Bound, COMMIT, Place, Row, Target, find};
+use crate::journal::targets::Coalesced;
 use crate::journal::thesis::{Comparison, Measure, comparisons};
 
 const COLUMNS: [&str; 10] = [
@@ -18,7 +18,7 @@ const COLUMNS: [&str; 10] = [
     "think",
     "contestant",
     "commits/s",
-    "a flush",
+    "commits/flush",
     "p50",
     "p99",
     "p50 in flushes",
@@ -27,7 +27,7 @@ const COLUMNS: [&str; 10] = [
 
 const TARGET_COLUMNS: [&str; 5] = ["device", "contestant", "asked", "measured", ""];
 
-/// Everything, as tables and sentences.
+/// Returns the whole result as tables and sentences.
 pub fn told(outcome: &Outcome) -> String {
     let mut told = String::new();
     for (title, columns, lines) in grids(outcome) {
@@ -47,14 +47,15 @@ pub fn told(outcome: &Outcome) -> String {
     told
 }
 
-const THESIS: &str = "The thesis beside this run: ratios to its existing system, our serial; a start-up delay in percent of a transaction's time. \
-     Its flush was an Optane disk's behind a network";
+const THESIS: &str = "Numbers of the thesis next to this run: ratios to its existing system (our serial), and the start-up delay in percent of a transaction's time. \
+     The thesis flushed to an Optane disk behind a network";
 
-/// For each device a title, columns and lines: one for each think time and contestant, with a column for each number of threads.
+/// Returns, for each device, a title, column names and lines. There is a line for each think time
+/// and contestant, and a column for each number of threads.
 fn grids(outcome: &Outcome) -> Vec<(String, Vec<String>, Vec<Vec<String>>)> {
     let plan = &outcome.plan;
     let mut columns = vec!["think".to_owned(), "contestant".to_owned()];
-    columns.extend(plan.threads.iter().map(|&it| super::threads_told(it)));
+    columns.extend(plan.threads.iter().map(|&it| super::thread_count(it)));
     let line = |device, think: f64, contestant| {
         let cell = |&threads: &usize| {
             let place = Place {
@@ -72,7 +73,7 @@ fn grids(outcome: &Outcome) -> Vec<(String, Vec<String>, Vec<Vec<String>>)> {
     let is_measured = outcome.rows.iter().any(|row| row.workload == COMMIT);
     let devices = plan.devices.iter().filter(|_| is_measured);
     let grid = |&device: &&'static str| {
-        let title = format!("{device}: commits a second | commits a flush | p50 in flushes");
+        let title = format!("{device}: commits per second | commits per flush | p50 in flushes");
         let mut lines = Vec::new();
         for &think in &plan.think {
             let contestants = plan.contestants.iter();
@@ -83,7 +84,7 @@ fn grids(outcome: &Outcome) -> Vec<(String, Vec<String>, Vec<Vec<String>>)> {
     devices.map(grid).collect()
 }
 
-/// A row in a few characters.
+/// Formats a row in a few characters.
 fn short(row: &Row) -> String {
     format!(
         "{} | {} | {}",
@@ -97,7 +98,7 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |it| format!("{it:.digits$}"))
 }
 
-/// Microseconds as milliseconds.
+/// Formats microseconds as milliseconds.
 fn millis(micros: Option<f64>) -> String {
     micros.map_or_else(|| "–".to_owned(), |it| format!("{:.3} ms", it / 1e3))
 }
@@ -117,7 +118,8 @@ fn cells(row: &Row) -> [String; 10] {
     ]
 }
 
-/// All targets, those of every cell as one, with a class.
+/// Returns all targets, each with a CSS class. Targets that apply to every cell are combined into
+/// one.
 fn told_targets(outcome: &Outcome) -> Vec<(String, [String; 5])> {
     let single = outcome.targets.iter().filter(|it| !it.everywhere);
     let mut all: Vec<_> = single.map(target_cells).collect();
@@ -155,7 +157,7 @@ fn target_cells(target: &Target) -> (String, [String; 5]) {
         Some(false) => ("loss", "MISSED".to_owned()),
         None => ("", format!("not measured: {}", target.missing.join(", "))),
     };
-    let threads = super::threads_told(target.of.threads);
+    let threads = super::thread_count(target.of.threads);
     let cells = [
         target.of.device.to_owned(),
         format!("{}, {threads}", target.of.contestant),
@@ -166,7 +168,8 @@ fn target_cells(target: &Target) -> (String, [String; 5]) {
     (class.to_owned(), cells)
 }
 
-/// Where the rendezvous loses, and whether coalesced writes win, on each device.
+/// Reports, for each device, where the rendezvous is slower and whether coalesced writes are
+/// faster.
 fn sentences(outcome: &Outcome) -> Vec<String> {
     let mut all = Vec::new();
     for &device in &outcome.plan.devices {
@@ -185,17 +188,17 @@ fn losses(outcome: &Outcome, device: &'static str) -> Option<String> {
         .filter(|it| it.met == Some(false))
         .map(|it| {
             let percent = 100.0 * (1.0 - it.measured.unwrap_or_default());
-            let threads = super::threads_told(it.of.threads);
+            let threads = super::thread_count(it.of.threads);
             format!("{threads}, think {} ({percent:.1} %)", it.of.think)
         })
         .collect();
     let told = match (each.len(), lost.len()) {
         (0, _) => return None,
         (cells, 0) => format!(
-            "{device}: the rendezvous is in none of {cells} cells more than 2 % slower than plain group commit."
+            "{device}: in none of {cells} cells is the rendezvous more than 2 % slower than plain group commit."
         ),
         (cells, some) => format!(
-            "{LOSS_MARK} {device}: the rendezvous is in {some} of {cells} cells more than 2 % slower than plain group commit: {}.",
+            "{LOSS_MARK} {device}: in {some} of {cells} cells the rendezvous is more than 2 % slower than plain group commit: {}.",
             lost.join("; ")
         ),
     };
@@ -206,7 +209,7 @@ fn coalesced(it: &Coalesced) -> String {
     let (device, mean, cells) = (it.device, it.mean(), it.ratios.len());
     let verdict = if mean > 1.0 { "beat" } else { "do not beat" };
     format!(
-        "{device}: coalesced writes {verdict} cooperative submission: {mean:.3} times its commits a second (geometric mean), faster in {} of {cells} cells.",
+        "{device}: coalesced writes {verdict} cooperative submission: {mean:.3} times its commits per second (geometric mean), faster in {} of {cells} cells.",
         it.wins()
     )
 }
@@ -223,7 +226,7 @@ fn thesis_cells(comparison: &Comparison) -> Vec<String> {
     let pattern = comparison.pattern;
     let (what, digits) = match comparison.measure {
         Measure::Throughput => ("throughput", 3),
-        Measure::Transactions => ("transactions for as many writes", 3),
+        Measure::Transactions => ("transactions for equally many writes", 3),
         Measure::StartupDelay => ("start-up delay, %", 1),
     };
     let mut cells = vec![
@@ -242,7 +245,7 @@ fn thesis_cells(comparison: &Comparison) -> Vec<String> {
     cells
 }
 
-/// The page. `command` is the command line that made it.
+/// Returns the page. `command` is the command line that produced it.
 ///
 /// # Errors
 /// A plot cannot be drawn.
@@ -251,7 +254,7 @@ pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
     let peers: Vec<_> = peers.filter_map(|it| it.of_others()).collect();
     let own = [
         ("devices", outcome.devices.join("; ")),
-        ("others' logs", peers.join(", ")),
+        ("logs of other projects", peers.join(", ")),
     ];
     let title = "Spanlock: durable commits compared";
     let mut page = begun(title, command, outcome.others, &own)?;
@@ -273,13 +276,13 @@ pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
     Ok(page)
 }
 
-/// What the figures are.
+/// Explains the figures.
 fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
     writeln!(
         page,
-        "<p>Each thread commits 256 bytes (in a journal of blocks: a changed block), waits until they are durable, thinks, and goes on. The contestants take \
-         turns, in rounds, {} s a row in all. A flush is whatever the contestant itself makes, durable writes among them; think times are in flushes as they took before \
-         the cell was measured, medians in the row's own. Latencies are of all commits.</p>",
+        "<p>Each thread commits 256 bytes (in a block journal, a changed block), waits until they are durable, thinks, and repeats. The contestants take \
+         turns in rounds; each row is measured for {} s in total. Flushes include the contestant's durable writes. Think times are in units of the flush duration just before \
+         the cell was measured; medians are in units of the row's own flushes. Latencies cover all commits.</p>",
         outcome.plan.seconds
     )?;
     for sentence in sentences(outcome) {
@@ -302,7 +305,8 @@ fn contestants(page: &mut String, outcome: &Outcome) -> Result<()> {
     Ok(())
 }
 
-/// For each device and think time: commits a second and a flush by threads; and what the rendezvous brings.
+/// Draws commits per second and per flush by threads, for each device and think time, and the
+/// effect of the rendezvous.
 fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
     let (rows, plan) = (&outcome.rows, &outcome.plan);
     for &device in &plan.devices {
@@ -332,12 +336,12 @@ fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
                 };
                 plan.contestants.iter().map(|it| line(it.name)).collect()
             };
-            let caption = format!("commits a second, by threads; think {think}");
+            let caption = format!("commits per second, by threads; think {think}");
             page.push_str(&plots::amounts(
                 &caption,
                 &lines(|it| Some(it.commits_per_s)),
             )?);
-            let caption = format!("commits a flush, by threads; think {think}");
+            let caption = format!("commits per flush, by threads; think {think}");
             page.push_str(&plots::amounts(
                 &caption,
                 &lines(|it| it.commits_per_flush),
@@ -355,7 +359,7 @@ fn all_plots(page: &mut String, outcome: &Outcome) -> Result<()> {
         let lines: Vec<_> = plan.think.iter().map(gain).collect();
         let is_there = |name| plan.contestants.iter().any(|it| it.name == name);
         if is_there("compact-rendezvous") && is_there("compact") {
-            let caption = "rendezvous / plain, by threads; a line a think time";
+            let caption = "rendezvous / plain, by threads; one line per think time";
             page.push_str(&plots::ratio_lines(caption, &lines)?);
         }
         page.push_str("</div>\n");

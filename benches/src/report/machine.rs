@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::measure;
 
-/// What one has to know of it to read the figures.
+/// The properties of a machine that are needed to interpret figures.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The processor's name.
@@ -17,7 +17,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Asks the system.
+    /// Queries this machine.
     pub fn this() -> Self {
         let unknown = || "unknown".to_owned();
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -34,7 +34,7 @@ impl Machine {
     }
 }
 
-/// The present date and time, UTC.
+/// Returns the current date and time in UTC.
 pub(super) fn now() -> String {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -42,10 +42,10 @@ pub(super) fn now() -> String {
     date_and_time(since.as_secs())
 }
 
-/// `seconds` since 1970 as a date and time.
+/// Formats `seconds` since 1970 as date and time.
 fn date_and_time(seconds: u64) -> String {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
-    // Years from March on, so that the leap day is the last; 400 of them have 146,097 days.
+    // Years start in March, so that the leap day is the last; 400 of them have 146,097 days.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -67,7 +67,7 @@ mod tests {
     use super::date_and_time;
 
     #[test]
-    fn dates() {
+    fn seconds_are_formatted_as_dates() {
         assert_eq!(date_and_time(0), "1970-01-01 00:00 UTC");
         assert_eq!(date_and_time(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(date_and_time(1_709_251_199), "2024-02-29 23:59 UTC");

@@ -1,4 +1,4 @@
-//! What a run of `--micro` tells, on the terminal and as a page.
+//! The output of `--micro`, on the terminal and as a page.
 
 use std::fmt::Write;
 
@@ -24,26 +24,28 @@ const COLUMNS: [&str; 8] = [
 
 const TARGET_COLUMNS: [&str; 5] = ["case", "lock", "target", "measured", "met"];
 
-/// The table of all rows.
+/// Returns the table of all rows.
 pub fn table(rows: &[Row]) -> String {
     drawn(COLUMNS, 2, rows.iter().map(cells))
 }
 
-/// What has no row, a line a lock and reason; empty if all have.
+/// Lists what could not be measured, one line per lock and reason. Empty if there is a row for
+/// everything.
 pub fn absent(absent: &[Absent]) -> String {
     let lines = absences(absent).into_iter();
     let lines = lines.map(|(lock, told)| format!("{lock}: {told}"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What is to be reached, and what is.
+/// Returns the table of targets and verdicts.
 pub fn targets(outcome: &Outcome) -> String {
     let cells = outcome.targets.iter();
     let cells = cells.map(|it| target_cells(it, &outcome.rows));
     format!("Targets\n{}", drawn(TARGET_COLUMNS, 2, cells))
 }
 
-/// How often parking_lot is faster than the registry's locks, and a line a lock that names where.
+/// Returns how often parking_lot is faster than the registry's locks, and one line per lock that
+/// lists where.
 pub fn losses(outcome: &Outcome) -> String {
     let of_lock = |lock: &str| {
         let rows = outcome.rows.iter().filter(move |row| row.lock == lock);
@@ -65,10 +67,10 @@ pub fn losses(outcome: &Outcome) -> String {
         }
     }
     match (compared, lost) {
-        (0, _) => format!("No ratios: {PEER} was not measured, or no lock of Spanlock beside it."),
-        (_, 0) => format!("No losses: in none of {compared} rows is {PEER} faster."),
+        (0, _) => format!("No ratios: {PEER} or Spanlock's locks were not measured."),
+        (_, 0) => format!("No losses: {PEER} is faster in none of {compared} rows."),
         _ => format!(
-            "Losses: {PEER}, which locks everything at once, is faster in {lost} of {compared} rows.{lines}"
+            "Losses: {PEER}, which has no ranges, is faster in {lost} of {compared} rows.{lines}"
         ),
     }
 }
@@ -112,7 +114,7 @@ fn target_cells(target: &Target, rows: &[Row]) -> [String; 5] {
     ]
 }
 
-/// Each lock and reason once, with the cases.
+/// Returns each lock and reason once, with the cases.
 fn absences(absent: &[Absent]) -> Vec<(&'static str, String)> {
     let mut told: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for Absent { cell, reason } in absent {
@@ -129,7 +131,7 @@ fn absences(absent: &[Absent]) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// A ratio to three digits.
+/// Formats a ratio with three digits.
 fn factor(ratio: f64) -> String {
     let decimals = match ratio {
         it if it < 0.1 => 4,
@@ -140,7 +142,7 @@ fn factor(ratio: f64) -> String {
     format!("{ratio:.decimals$}")
 }
 
-/// Bytes, in the unit that fits.
+/// Formats a number of bytes with a suitable unit.
 fn size(bytes: u64) -> String {
     if bytes == LARGEST {
         return "1.5 TB".to_owned();
@@ -153,7 +155,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The page. `command` is the command line that made it.
+/// Returns the page. `command` is the command line that produced it.
 ///
 /// # Errors
 /// A plot cannot be drawn.
@@ -184,15 +186,15 @@ pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
     Ok(page)
 }
 
-/// What the figures are.
+/// Explains the figures.
 fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
     writeln!(
         page,
-        "<p>Every figure is the median of samples of about a millisecond each, taken in turns with all other rows in one \
-         process, {} s a row; the contended ones of {ROUNDS} rounds, on {} cores. A ratio is to <code>{PEER}</code> in the same \
-         case, or where that has no part, to its write of one segment; above 1 the lock is slower. A segment is \
-         4 KiB; the range is what one call takes, in the full range all that the lock covers. Contended figures are the time \
-         from one hold to the next, whichever thread's, work included.</p>\n<p>{}</p>",
+        "<p>Every figure is the median of samples of about a millisecond each. All rows take turns in one \
+         process, for {} s per row; contended rows have {ROUNDS} rounds on {} cores. A ratio compares with <code>{PEER}</code> in the same \
+         case, or, if it cannot run the case, with its write of one segment; above 1 the lock is slower. A segment is \
+         4 KiB. The range is what one call locks; the full range is everything that the lock covers. Contended figures are the time \
+         from one acquisition to the next by any thread, including the work.</p>\n<p>{}</p>",
         outcome.seconds,
         outcome.cores,
         escaped(&losses(outcome)).replace('\n', "<br>\n")
@@ -229,7 +231,7 @@ mod tests {
     use crate::micro::Cell;
 
     #[test]
-    fn figures_are_readable() {
+    fn figures_are_formatted_with_units() {
         assert_eq!(
             [5.31, 999.9, 2_400.0].map(time),
             ["5.3 ns", "999.9 ns", "2.40 µs"]
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn absences_are_told_once_a_reason() {
+    fn absences_are_listed_once_per_reason() {
         let absent_of = |case, lock, reason: &str| Absent {
             cell: Cell { case, lock },
             reason: reason.to_owned(),
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_without_its_rows_says_which() {
+    fn a_target_lists_its_missing_rows() {
         let cell = |lock| Cell { case: "case", lock };
         let target = Target {
             of: cell("a"),

@@ -1,4 +1,4 @@
-//! The files that a run writes: looked at before it begins, written when it is complete.
+//! The output files of a run: checked before it begins, written when it is complete.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,7 +7,8 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use spanlock_result_file::ResultFile;
 
-/// Where the report and the JSON go. Both can be written to, as far as one can know.
+/// The files for the report and the JSON. Both are writable, as far as this can be known in
+/// advance.
 #[derive(Debug)]
 pub struct Outputs {
     report: ResultFile,
@@ -15,27 +16,27 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Looks at the files, and leaves everything as it was. None may be the volume, if there is one.
+    /// Checks the files and changes nothing. Neither may be the volume, if there is one.
     ///
     /// # Errors
-    /// One cannot be written, or is the volume, or both are one.
+    /// A file cannot be written or is the volume, or both are the same file.
     pub fn check(report: &Path, json: Option<&Path>, volume: Option<&Path>) -> Result<Self> {
         let report = check("--report", report, volume)?;
         let json = json.map(|path| check("--json", path, volume)).transpose()?;
         if let Some(json) = &json {
             ensure!(
                 !json.is_at(report.path()),
-                "--json and --report are both {}: give two different files",
+                "--json and --report are both {}: choose two different files",
                 json.path().display()
             );
         }
         Ok(Outputs { report, json })
     }
 
-    /// Writes the rows and the report; returns a sentence that tells where.
+    /// Writes the rows and the report. Returns a sentence that names the files.
     ///
     /// # Errors
-    /// One cannot be written any more.
+    /// A file can no longer be written.
     pub fn write(&self, rows: &impl Serialize, page: &str) -> Result<String> {
         let mut written = format!("report: {}", self.report.path().display());
         if let Some(json) = &self.json {
@@ -52,14 +53,14 @@ impl Outputs {
 fn check(option: &str, path: &Path, volume: Option<&Path>) -> Result<ResultFile> {
     let file = ResultFile::check(path).with_context(|| {
         format!(
-            "{option} {}: cannot be written, so nothing was run; give a file in a folder that exists and may be written to",
+            "{option} {}: cannot be written, so nothing was run; choose a file in a folder that exists and is writable",
             path.display()
         )
     })?;
     if let Some(volume) = volume {
         ensure!(
             !file.is_at(volume),
-            "{option} {}: that is the volume; give another file",
+            "{option} {}: that is the volume; choose another file",
             path.display()
         );
     }

@@ -1,4 +1,4 @@
-//! The plots of the report, as SVG that names no font file and loads nothing.
+//! The plots of the report, as SVG that refers to no font file and loads nothing.
 
 use std::ops::Range;
 
@@ -6,14 +6,15 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::text::{LOSS_MARK, threads_told, time};
+use super::text::{LOSS_MARK, thread_count, time};
 use crate::compare::Row;
 use crate::micro;
 
 const SIZE: (u32, u32) = (460, 300);
 const TEXT: (&str, u32) = ("sans-serif", 15);
 
-/// Told apart by the colour-blind, too (Okabe and Ito); the baseline is grey. The last four are darker.
+/// Distinguishable for colour-blind readers (Okabe and Ito); the baseline is grey. The last four
+/// are darker.
 const COLORS: [RGBColor; 11] = [
     RGBColor(110, 110, 110),
     RGBColor(230, 159, 0),
@@ -28,21 +29,22 @@ const COLORS: [RGBColor; 11] = [
     RGBColor(0, 90, 90),
 ];
 
-/// The colour of the `place`th lock.
+/// Returns the colour of the `place`th lock.
 fn color(place: usize) -> RGBColor {
     COLORS[place % COLORS.len()]
 }
 
-/// The same, for HTML.
+/// Returns the same colour for HTML.
 pub(super) fn html_color(place: usize) -> String {
     let RGBColor(red, green, blue) = color(place);
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-/// Operations a second against threads, a line for each of `locks`; `rows` are one workload's.
+/// Plots operations per second against threads, with a line for each of `locks`. `rows` belong to
+/// one workload.
 ///
 /// # Errors
-/// It cannot be drawn.
+/// The plot cannot be drawn.
 pub(super) fn throughput(rows: &[&Row], locks: &[&str]) -> Result<String> {
     let line = |lock: &&str| {
         let of_lock = rows.iter().filter(|row| row.lock == *lock);
@@ -51,13 +53,14 @@ pub(super) fn throughput(rows: &[&Row], locks: &[&str]) -> Result<String> {
             .collect()
     };
     let lines: Vec<Vec<_>> = locks.iter().map(line).collect();
-    amounts("operations a second, by threads", &lines)
+    amounts("operations per second, by threads", &lines)
 }
 
-/// Lines of finite points in the colours of their places, from zero; the unit of what they count is put before the caption.
+/// Plots lines of finite points from zero, coloured by their index. The unit is put before the
+/// caption.
 ///
 /// # Errors
-/// It cannot be drawn.
+/// The plot cannot be drawn.
 pub(super) fn amounts(caption: &str, lines: &[Vec<(f64, f64)>]) -> Result<String> {
     let top = lines.iter().flatten().map(|it| it.1).fold(1.0, f64::max) * 1.1;
     let (unit, name) = unit(top);
@@ -68,10 +71,10 @@ pub(super) fn amounts(caption: &str, lines: &[Vec<(f64, f64)>]) -> Result<String
     plotted(&format!("{name}{caption}"), top / unit, &scaled, None)
 }
 
-/// The same for ratios, with a line at one.
+/// Plots ratios in the same way, with a line at one.
 ///
 /// # Errors
-/// It cannot be drawn.
+/// The plot cannot be drawn.
 pub(super) fn ratio_lines(caption: &str, lines: &[Vec<(f64, f64)>]) -> Result<String> {
     let top = lines.iter().flatten().map(|it| it.1).fold(1.0, f64::max) * 1.1;
     plotted(caption, top, lines, Some(1.0))
@@ -116,11 +119,11 @@ fn plotted(
     })
 }
 
-/// Ratios to the baseline as bars, in a group for each number of threads; `rows` are one
-/// workload's. `None` if there are no ratios.
+/// Plots ratios to the baseline as bars, grouped by number of threads. `rows` belong to one
+/// workload. Returns `None` if there are no ratios.
 ///
 /// # Errors
-/// It cannot be drawn.
+/// The plot cannot be drawn.
 pub(super) fn ratios(rows: &[&Row], locks: &[&str]) -> Result<Option<String>> {
     let highest = rows.iter().filter_map(|row| row.ratio).reduce(f64::max);
     let Some(highest) = highest else {
@@ -149,7 +152,7 @@ pub(super) fn ratios(rows: &[&Row], locks: &[&str]) -> Result<Option<String>> {
             TextStyle::from(TEXT.into_font()).pos(at)
         };
         for (group, &number) in threads.iter().enumerate() {
-            let told = threads_told(number);
+            let told = thread_count(number);
             let label =
                 EmptyElement::at((group as f64, 0.0)) + Text::new(told, (0, 8), text(VPos::Top));
             chart.plotting_area().draw(&label)?;
@@ -175,15 +178,15 @@ pub(super) fn ratios(rows: &[&Row], locks: &[&str]) -> Result<Option<String>> {
     Ok(Some(svg))
 }
 
-/// Medians as bars on a logarithmic scale, a lock a line, with a line from quartile to quartile; `rows` are one case's.
-/// The bars of `ours` are coloured.
+/// Plots medians as bars on a logarithmic scale, one lock per line, with a mark from quartile to
+/// quartile. `rows` belong to one case. The bars of `ours` are coloured.
 ///
 /// # Errors
-/// It cannot be drawn.
+/// The plot cannot be drawn.
 pub(super) fn durations(rows: &[&micro::Row], ours: &[&str]) -> Result<String> {
     let least = rows.iter().map(|row| row.q1_ns).fold(f64::MAX, f64::min) / 2.0;
     let most = rows.iter().map(|row| row.q3_ns).fold(least, f64::max);
-    // Room for the longest bar's label.
+    // Leave room for the longest bar's label.
     let most = most * (most / least).powf(0.35);
     let lines = rows.len() as f64;
     draw(|root| {
@@ -206,7 +209,7 @@ pub(super) fn durations(rows: &[&micro::Row], ours: &[&str]) -> Result<String> {
             TextStyle::from(TEXT.into_font()).pos(at)
         };
         for (place, row) in rows.iter().enumerate() {
-            // The first on top.
+            // The first row is at the top.
             let line = lines - 1.0 - place as f64;
             let color = if ours.contains(&row.lock) {
                 COLORS[2]
@@ -229,7 +232,7 @@ pub(super) fn durations(rows: &[&micro::Row], ours: &[&str]) -> Result<String> {
 
 type Root<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// Why drawing on a string fails, which it does not.
+/// The error of drawing into a string, which is not expected.
 type DrawingError = Box<dyn std::error::Error>;
 
 fn draw(plot: impl FnOnce(&Root<'_>) -> Result<(), DrawingError>) -> Result<String> {
@@ -241,14 +244,14 @@ fn draw(plot: impl FnOnce(&Root<'_>) -> Result<(), DrawingError>) -> Result<Stri
     Ok(svg)
 }
 
-/// Where the bar of the `place`th of `locks` locks stands in a group.
+/// Returns the position of the bar of the `place`th of `locks` locks in a group.
 fn bar(group: usize, place: usize, locks: usize) -> Range<f64> {
     let width = 0.8 / locks as f64;
     let start = group as f64 - 0.4 + place as f64 * width;
     start..start + width * 0.9
 }
 
-/// What to divide numbers up to `top` by, and how to say so.
+/// Returns a divisor for numbers up to `top`, and its name.
 fn unit(top: f64) -> (f64, &'static str) {
     match top {
         top if top >= 1e6 => (1e6, "million "),
@@ -257,7 +260,7 @@ fn unit(top: f64) -> (f64, &'static str) {
     }
 }
 
-/// A label only where there is a whole number.
+/// Returns a label only for whole numbers.
 fn whole(x: f64) -> String {
     if x.fract() == 0.0 {
         format!("{x:.0}")

@@ -6,20 +6,20 @@ use comfy_table::{CellAlignment, Row as TableRow, Table};
 use crate::compare::Row;
 use crate::locks::BASELINE;
 
-/// The columns, in the terminal and in the report.
+/// The columns, on the terminal and in the report.
 pub(super) const COLUMNS: [&str; 9] = [
     "workload", "lock", "threads", "ops/s", "MB/s", "p50", "p99", "max", "ratio",
 ];
 
-/// What marks a ratio below 1.
+/// Marks a ratio below 1.
 pub(super) const LOSS_MARK: &str = "▼";
 
-/// The table of all rows.
+/// Returns the table of all rows.
 pub fn table(rows: &[Row]) -> String {
     drawn(COLUMNS, 2, rows.iter().map(cells))
 }
 
-/// A table; after the first `names` columns all are aligned as numbers are.
+/// Draws a table. Columns after the first `names` are right-aligned.
 pub(super) fn drawn<R: Into<TableRow>>(
     columns: impl Into<TableRow>,
     names: usize,
@@ -36,7 +36,7 @@ pub(super) fn drawn<R: Into<TableRow>>(
     table.to_string()
 }
 
-/// A row as text, column by column.
+/// Returns a row as text, column by column.
 pub(super) fn cells(row: &Row) -> [String; 9] {
     [
         row.workload.to_owned(),
@@ -59,21 +59,21 @@ fn ratio(row: &Row) -> String {
     }
 }
 
-/// A sentence that names every cell in which the baseline is faster.
+/// Returns a sentence that lists every cell in which the baseline is faster.
 pub fn losses(rows: &[Row]) -> String {
     let compared = rows
         .iter()
         .filter(|row| row.ratio.is_some() && row.lock != BASELINE);
     let compared = compared.count();
     if compared == 0 {
-        return format!("No ratios: nothing but {BASELINE} was measured, or {BASELINE} was not.");
+        return format!("No ratios: they need {BASELINE} and at least one other lock.");
     }
     let lost: Vec<String> = rows
         .iter()
         .filter(|row| row.is_loss())
         .map(|row| {
             let (workload, lock) = (row.workload, row.lock);
-            let threads = threads_told(row.threads);
+            let threads = thread_count(row.threads);
             let ratio = row.ratio.unwrap_or_default();
             format!("{lock} in {workload} at {threads} ({ratio:.3})")
         })
@@ -89,12 +89,12 @@ pub fn losses(rows: &[Row]) -> String {
     }
 }
 
-/// A number of threads, in words that fit it.
-pub(crate) fn threads_told(threads: usize) -> String {
+/// Formats a number of threads, with singular or plural.
+pub(crate) fn thread_count(threads: usize) -> String {
     format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
 }
 
-/// A number with a thin gap between each three digits.
+/// Formats a number with a thin space between groups of three digits.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -107,7 +107,7 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-/// Nanoseconds, in the unit that fits.
+/// Formats nanoseconds with a suitable unit.
 pub(super) fn duration(ns: u64) -> String {
     match ns as f64 {
         ns if ns < 1e3 => format!("{ns} ns"),
@@ -117,7 +117,7 @@ pub(super) fn duration(ns: u64) -> String {
     }
 }
 
-/// The same, with a decimal of a nanosecond.
+/// Formats nanoseconds with a suitable unit and one decimal below a microsecond.
 pub(super) fn time(ns: f64) -> String {
     if ns < 1e3 {
         format!("{ns:.1} ns")
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_readable() {
+    fn cells_are_formatted_with_units() {
         let cells = cells(&row("srl-array", Some(0.93)));
         let wanted = [
             "dwom",
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_named() {
+    fn the_sentence_lists_all_losses() {
         let rows = [row("rw-counter", Some(1.0)), row("srl-array", Some(0.93))];
         assert_eq!(
             losses(&rows),

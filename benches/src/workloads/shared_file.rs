@@ -1,11 +1,12 @@
-//! FxMark's DWOM and DRBM, and the mixes that [SRL] §VI-A makes of them.
+//! FxMark's DWOM and DRBM, and the mixes of the two in [SRL] §VI-A.
 //!
-//! Each thread has one page of 4 KiB in a file that all share, 8 MiB from the next thread's, and
-//! writes and reads it again and again. No two ranges ever overlap, so whoever waits, waits for the
-//! lock's granularity alone. The file is written whole beforehand.
+//! Each thread has one page of 4 KiB in a shared file, 8 MiB from the next thread's page, and reads
+//! or writes it repeatedly. No two ranges ever overlap, so a thread that waits does so only because
+//! of the lock's granularity. The file is written completely beforehand.
 //!
-//! In the mixes *every* thread writes and reads, in turn. ([SRL] §II-B4 divides the threads into
-//! readers and writers, §VI-A does not say; with few threads only this keeps the ratio.)
+//! In the mixes, *every* thread alternates between writes and reads. [SRL] §II-B4 divides the
+//! threads into readers and writers, while §VI-A does not say. With few threads, only alternating
+//! keeps the ratio.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
@@ -19,30 +20,30 @@ use spanlock_range_lock::RawRangeLock;
 
 use crate::measure::{self, Round};
 
-/// Bytes of an operation.
+/// Bytes per operation.
 pub const PAGE: usize = 4096;
 
-/// Bytes from one thread's page to the next's.
+/// Bytes from one thread's page to the next thread's.
 pub const PAGES_APART: u64 = 8 << 20;
 
-/// Writes and reads in a fixed ratio.
+/// A workload of writes and reads in a fixed ratio.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedFile {
-    /// As it is chosen and reported.
+    /// The name for selection and reports.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// A short description.
     pub about: &'static str,
-    /// So many writes …
+    /// The number of writes in a cycle.
     pub writes: u32,
-    /// … come before so many reads.
+    /// The number of reads that follow them.
     pub reads: u32,
 }
 
 impl SharedFile {
-    /// One round on the file `name` that [`preallocate`] has made.
+    /// Runs one round on the file `name`, which [`preallocate`] has created.
     ///
     /// # Errors
-    /// An operation failed, or a page does not hold what was written last.
+    /// An operation fails, or a page does not hold what was written last.
     pub fn round<L: RawRangeLock + 'static>(
         &self,
         volume: &FileCore<MappedFile, L>,
@@ -60,14 +61,14 @@ impl SharedFile {
             file.read_at(&mut page, worker * PAGES_APART)?;
             ensure!(
                 page[1..] == page_of(worker)[1..],
-                "{}: the page of thread {worker} in {name} does not hold what the thread writes: the lock or the file core is broken",
+                "{}: the page of thread {worker} in {name} differs from what the thread wrote: the lock or the file core is broken",
                 self.name
             );
         }
         Ok(round)
     }
 
-    /// What thread `worker` does again and again.
+    /// Returns the operation that thread `worker` repeats.
     fn operations<L: RawRangeLock>(
         &self,
         file: &File<MappedFile, L>,
@@ -83,7 +84,7 @@ impl SharedFile {
                 turn = 0;
             }
             if write {
-                // Another content each time, as an application would have.
+                // Change the content each time, as an application would.
                 page[0] = page[0].wrapping_add(1);
                 file.write_at(black_box(&page), worker * PAGES_APART)
             } else {
@@ -94,11 +95,11 @@ impl SharedFile {
     }
 }
 
-/// Makes the file `name` with a page for each of `threads` threads, and everything between
+/// Creates the file `name` with a page for each of `threads` threads, and fills the space between
 /// them.
 ///
 /// # Errors
-/// No space.
+/// There is not enough space.
 pub fn preallocate<L: RawRangeLock>(
     volume: &FileCore<MappedFile, L>,
     name: &str,
@@ -116,7 +117,7 @@ pub fn preallocate<L: RawRangeLock>(
     Ok(())
 }
 
-/// What a thread's page holds: it ends with the thread's number.
+/// Returns the content of a thread's page. It ends with the thread's number.
 fn page_of(worker: u64) -> [u8; PAGE] {
     let mut page = [worker as u8; PAGE];
     page[PAGE - 8..].copy_from_slice(&worker.to_le_bytes());

@@ -1,4 +1,4 @@
-//! What the tests share: folders full of files, random numbers, and the command to run.
+//! Shared by the tests: folders full of files, random numbers, and the command to run.
 #![allow(dead_code)] // Each test uses its part.
 
 pub(crate) mod scene;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Random numbers that a seed determines (xorshift64*).
+/// Pseudorandom numbers determined by a seed (xorshift64*).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -22,7 +22,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Below `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
@@ -36,10 +36,10 @@ impl Random {
 /// Files by name, with `/` between folders.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// Some files of random bytes, from 1 B to 300 KiB, in a few folders.
+/// Returns files of random bytes, from 1 B to 300 KiB, in a few folders.
 pub(crate) fn random_files(count: usize, random: &mut Random) -> Files {
     let file = |i: usize| {
-        // All magnitudes, the largest bound being 300 KiB.
+        // Covers all magnitudes up to 300 KiB.
         let bound = [8, 200, 4097, 65_537, 307_200][i % 5];
         let len = 1 + random.below(bound) as usize;
         let name = format!("folder-{}/file-{i}", i % 3);

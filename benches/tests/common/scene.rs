@@ -1,4 +1,4 @@
-//! `compare` as a command, in a folder of its own.
+//! `compare` as a command, in a separate folder.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,19 +15,19 @@ use super::{Files, Random, random_files, write_files};
 
 pub(crate) const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
-/// An import that takes a moment.
+/// The arguments for a very short import.
 pub(crate) const QUICK: [&str; 4] = ["--workloads", "import", "--seconds", "0.01"];
 
 pub(crate) type Volume = FileCore<MappedFile, RwCounter>;
 
-/// A folder of its own for each test: what is imported, the volume, the reports.
+/// A separate folder for each test, with the files to import, the volume, and the reports.
 pub(crate) struct Scene {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) files: Files,
 }
 
 impl Scene {
-    /// With a folder `source` that has `count` files.
+    /// Creates a scene whose folder `source` has `count` files.
     pub(crate) fn new(count: usize) -> Scene {
         let folder = tempfile::tempdir().unwrap();
         let files = random_files(count, &mut Random::new(42));
@@ -45,7 +45,7 @@ impl Scene {
         command.output().unwrap()
     }
 
-    /// Runs `compare`, which must fail and say all of `wanted`.
+    /// Runs `compare`, which must fail with a message that contains all of `wanted`.
     pub(crate) fn fails(&self, args: &[&str], wanted: &[&str]) {
         assert_fails(&self.compare(args), args, wanted);
         assert!(
@@ -61,7 +61,7 @@ impl Scene {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Makes a volume of `size` bytes with a file `mine`.
+    /// Creates a volume of `size` bytes with a file `mine`.
     pub(crate) fn make_volume(&self, size: u64) -> PathBuf {
         self.make_volume_as(size, &FormatOptions::new())
     }
@@ -84,8 +84,8 @@ impl Scene {
     }
 }
 
-/// Runs `compare` with an address space of 4 GiB, in which four threads cannot be, with stacks of 1 GiB; it
-/// must fail and say all of `wanted`.
+/// Runs `compare` with an address space of 4 GiB, which is too small for four threads with stacks
+/// of 1 GiB. It must fail with a message that contains all of `wanted`.
 pub(crate) fn fails_in_little_memory(scene: &Scene, args: &[&str], wanted: &[&str]) {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -v 4194304; exec \"$@\"", "sh", COMPARE]);
@@ -111,7 +111,7 @@ pub(crate) fn mine(volume: &Volume) -> Vec<u8> {
     content
 }
 
-/// Permissions bind nobody who is root: so the command runs as somebody else then.
+/// Runs the command as another user if this is root, because permissions do not restrict root.
 pub(crate) fn compare_without_privileges(scene: &Scene, args: &[&str]) -> Option<Output> {
     let program = scene.path("compare");
     fs::copy(COMPARE, &program).unwrap();
@@ -130,7 +130,8 @@ pub(crate) fn compare_without_privileges(scene: &Scene, args: &[&str]) -> Option
     }
 }
 
-/// Compares all files that a run left in the volume, by chunks; returns how many are whole.
+/// Compares all files that a run left in the volume, chunk by chunk. Returns the number of complete
+/// files.
 pub(crate) fn assert_committed_is_intact(scene: &Scene) -> usize {
     let volume = scene.open();
     let mut whole = 0;
@@ -139,7 +140,7 @@ pub(crate) fn assert_committed_is_intact(scene: &Scene) -> usize {
             continue;
         };
         let Some(wanted) = scene.files.get(name) else {
-            assert_eq!((name, size), ("zzz", 0), "a file that could not be read");
+            assert_eq!((name, size), ("zzz", 0), "the unreadable file");
             continue;
         };
         let mut content = vec![0; size as usize];

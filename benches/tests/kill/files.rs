@@ -1,4 +1,5 @@
-//! The check of imported files: which chunks must be there, which may, from what the child told.
+//! The check of imported files: from the child's output, it derives which chunks must be present
+//! and which may be.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +9,12 @@ use spanlock_benches::killed::{HOT_FILES, Line};
 use crate::Volume;
 use crate::common::Files;
 
-/// Of each imported file, by its name in the volume, which chunks are there.
+/// For each imported file, by its name in the volume, which chunks are present.
 pub(crate) type Present = BTreeMap<String, Vec<bool>>;
 
-/// Checks all imported files of the volume; returns which chunks they have. `before` is what was there when the
-/// child began, `prefix` that of its import; names are a prefix, then the name in the folder.
+/// Checks all imported files of the volume and returns which chunks they have. `before` is what was
+/// present when the child started, and `prefix` is the prefix of its import. A name in the volume
+/// is a prefix followed by the name in the folder.
 pub(crate) fn check(
     volume: &Volume,
     files: &Files,
@@ -28,7 +30,7 @@ pub(crate) fn check(
         let name = path.split_once(':').map_or("", |(_, name)| name);
         let wanted = files
             .get(name)
-            .ok_or_else(|| format!("nobody made {path}"))?;
+            .ok_or_else(|| format!("{path} was never created"))?;
         let mut content = vec![0; size as usize];
         let file = volume.open_file(&path).map_err(|it| it.to_string())?;
         file.read_at(&mut content, 0).map_err(|it| it.to_string())?;
@@ -39,13 +41,13 @@ pub(crate) fn check(
         match line {
             Line::Imported { chunk, file } => {
                 let chunks = present.get(&format!("{prefix}{file}"));
-                // An empty file has no chunks, and tells its creation as chunk 0.
+                // An empty file has no chunks; its creation is reported as chunk 0.
                 if chunks.is_none_or(|it| it.get(*chunk) == Some(&false)) {
-                    return Err(format!("chunk {chunk} of {file} was reported, and is lost"));
+                    return Err(format!("chunk {chunk} of {file} was reported but is lost"));
                 }
             }
             Line::Removed(path) if present.contains_key(path) => {
-                return Err(format!("{path} was reported as removed, and is there"));
+                return Err(format!("{path} was reported as removed but still exists"));
             }
             _ => {}
         }
@@ -54,33 +56,34 @@ pub(crate) fn check(
     Ok(present)
 }
 
-/// Files of former imports are as they were, or removed: one removal may have been under way.
+/// Checks files of earlier imports: they are unchanged or removed. One unreported removal may have
+/// been in progress.
 fn check_others(
     before: &Present,
     present: &Present,
     prefix: &str,
     told: &[Line],
 ) -> Result<(), String> {
-    let mut under_way = 0;
+    let mut in_progress = 0;
     for (path, chunks) in before.iter().filter(|(path, _)| !path.starts_with(prefix)) {
         match present.get(path) {
             Some(now) if now == chunks => {}
-            Some(_) => return Err(format!("{path} has changed, and nobody wrote it")),
+            Some(_) => return Err(format!("{path} has changed although nothing wrote to it")),
             None if told.contains(&Line::Removed(path.clone())) => {}
-            None => under_way += 1,
+            None => in_progress += 1,
         }
     }
-    // An import removes before it writes.
+    // An import removes old files before it writes.
     let removing = told.iter().all(|it| matches!(it, Line::Removed(_)));
-    if under_way > usize::from(removing) {
+    if in_progress > usize::from(removing) {
         return Err(format!(
-            "{under_way} files are gone that were not reported as removed"
+            "{in_progress} files are gone that were not reported as removed"
         ));
     }
     Ok(())
 }
 
-/// Which chunks of `wanted` are in `content`: each as a whole, or as a hole.
+/// Returns which chunks of `wanted` are in `content`. Each must be complete or a hole.
 fn chunks_of(content: &[u8], wanted: &[u8]) -> Result<Vec<bool>, String> {
     let (mut present, mut end) = (Vec::new(), 0);
     for (i, chunk) in wanted.chunks(CHUNK as usize).enumerate() {
@@ -91,7 +94,7 @@ fn chunks_of(content: &[u8], wanted: &[u8]) -> Result<Vec<bool>, String> {
         if found == chunk {
             end = start + chunk.len();
         } else if found.iter().any(|&byte| byte != 0) {
-            return Err(format!("the chunk at {start} is there in part"));
+            return Err(format!("the chunk at {start} is only partly present"));
         }
     }
     if content.len() == end {
@@ -101,9 +104,9 @@ fn chunks_of(content: &[u8], wanted: &[u8]) -> Result<Vec<bool>, String> {
     }
 }
 
-/// The check can fail: it sees a page changed, a chunk in part, a file missing.
+/// The check detects a changed page, a partial chunk, and a missing file.
 #[test]
-fn the_check_of_files_finds_what_is_wrong() {
+fn the_check_of_files_detects_damage() {
     let scene = crate::Scene::new(&mut crate::common::Random::new(7));
     let volume = scene.open();
     let (name, content) = scene
@@ -128,20 +131,20 @@ fn the_check_of_files_finds_what_is_wrong() {
     assert_eq!(check(&imported(1)).map(count), Ok(1));
     assert!(check(&imported(0)).unwrap_err().contains("is lost"));
     file.write_at(&content[..5000], 0).unwrap();
-    assert!(check(&[]).unwrap_err().contains("in part"));
+    assert!(check(&[]).unwrap_err().contains("partly present"));
     file.write_at(content, 0).unwrap();
     let whole = check(&imported(2)).unwrap();
     assert_eq!(count(whole.clone()), content.len().div_ceil(chunk));
     let removed = [Line::Removed(path.clone())];
-    assert!(check(&removed).unwrap_err().contains("is there"));
+    assert!(check(&removed).unwrap_err().contains("still exists"));
     file.write_at(&[!content[9000]], 9000).unwrap();
-    assert!(check(&[]).unwrap_err().contains("in part"));
+    assert!(check(&[]).unwrap_err().contains("partly present"));
     file.write_at(&content[9000..9001], 9000).unwrap();
     file.write_at(&[0], content.len() as u64).unwrap();
     assert!(check(&[]).unwrap_err().contains("bytes"));
     volume.remove(&path).unwrap();
 
-    // Of former imports.
+    // Files of earlier imports.
     let later = |before: &Present, told: &[Line]| {
         super::files::check(&volume, &scene.files, before, "1:", told)
     };
@@ -151,5 +154,5 @@ fn the_check_of_files_finds_what_is_wrong() {
     volume.create(&path).unwrap();
     assert!(later(&whole, &[]).unwrap_err().contains("has changed"));
     volume.create("0:other").unwrap();
-    assert!(check(&[]).unwrap_err().contains("nobody made"));
+    assert!(check(&[]).unwrap_err().contains("never created"));
 }

@@ -1,10 +1,12 @@
-//! Imports and overwrites killed by SIGKILL, at random moments and under every lock: what was reported as
-//! returned is recovered byte for byte, and everything else is there as a whole or not at all.
+//! Kills imports and overwrites with SIGKILL at random moments, under every lock. Operations that
+//! were reported as returned must be recovered byte for byte. All others must be present as a whole
+//! or not at all.
 //!
-//! All kills of a lock hit one volume: each child goes on with what the one before left. Some import a folder, after
-//! they have removed what the import before left; some overwrite pages of two files again and again, so that
-//! their logs are compacted; some kill themselves when a compaction is due. `SPANLOCK_KILL_SEED=n` repeats the delays of a run, as far as a delay repeats
-//! anything.
+//! All kills of a lock hit one volume, and each child continues with the state that its predecessor
+//! left. Some children import a folder after removing the previous import. Some overwrite pages of
+//! two files repeatedly, so that the logs are compacted. Some kill themselves when a compaction is
+//! due. `SPANLOCK_KILL_SEED=n` repeats the delays of a run, as far as delays determine the
+//! behaviour.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -28,21 +30,21 @@ use spanlock_file_core::{FileCore, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
-/// Of each lock, at least so many killed imports …
+/// For each lock, the fewest imports that are killed.
 const IMPORTS: usize = 45;
-/// … with at least so many when a part of the import was committed, …
+/// The fewest kills after a part of an import was committed.
 const AMID: usize = 25;
-/// … and so many killed overwriters, …
+/// The fewest overwriters that are killed.
 const OVERWRITERS: usize = 35;
-/// … which have compacted logs so often, …
+/// The fewest compactions by the killed overwriters.
 const COMPACTIONS: u64 = 20;
-/// … and so many that were killed when a compaction was due, …
+/// The fewest children that kill themselves when a compaction is due.
 const COMPACTORS: usize = 12;
-/// … unless so many kills do not yield that.
-const MOST_KILLS: usize = 500;
-/// An overwriter is killed after so long at most.
+/// The most kills of a lock; the test fails if the numbers above are not reached by then.
+const MAX_KILLS: usize = 500;
+/// The longest time before an overwriter is killed.
 const OVERWRITING: Duration = Duration::from_millis(30);
-/// One that kills itself has so long for it.
+/// The time within which a child must kill itself.
 const PATIENCE: Duration = Duration::from_secs(20);
 const FILES: usize = 40;
 
@@ -56,7 +58,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Files to import, and an empty volume with room for them twice.
+    /// Creates files to import, and an empty volume with room for two copies of them.
     pub(crate) fn new(random: &mut Random) -> Scene {
         let folder = tempfile::tempdir().unwrap();
         let (source, volume) = (folder.path().join("source"), folder.path().join("volume"));
@@ -80,8 +82,8 @@ impl Scene {
             .0
     }
 
-    /// Lets a child do `work`, and kills it `delay` after it began, or waits until it kills itself; returns
-    /// what it told.
+    /// Starts a child that does `work`. Kills it `delay` after it began, or waits until it kills
+    /// itself. Returns its output.
     fn kill(&self, lock: &str, work: &[&Path], delay: Option<Duration>) -> Vec<Line> {
         let mut child = Command::new(env!("CARGO_BIN_EXE_import-child"))
             .args([&self.volume, Path::new(lock)])
@@ -92,8 +94,8 @@ impl Scene {
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
-        assert_eq!(line, "begin\n", "the child says why on stderr");
-        // Read meanwhile: a full pipe would hold the child up.
+        assert_eq!(line, "begin\n", "the child reports the reason on stderr");
+        // Read concurrently, because a full pipe would block the child.
         let told = std::thread::spawn(move || {
             let mut told = String::new();
             out.read_to_string(&mut told).map(|_| told)
@@ -103,7 +105,10 @@ impl Scene {
             None => {
                 let started = Instant::now();
                 while child.try_wait().unwrap().is_none() {
-                    assert!(started.elapsed() < PATIENCE, "it finds no compaction");
+                    assert!(
+                        started.elapsed() < PATIENCE,
+                        "the child has not reached a compaction"
+                    );
                     sleep(Duration::from_millis(1));
                 }
             }
@@ -115,25 +120,25 @@ impl Scene {
             "the child must not end by itself"
         );
         let told = told.join().unwrap().unwrap();
-        // A line that was cut short does not count.
+        // A line that was cut off does not count.
         let whole = told.split_inclusive('\n');
         let lines = whole.filter_map(|line| line.strip_suffix('\n'));
         lines.map(|line| line.parse().unwrap()).collect()
     }
 }
 
-/// The kills of one lock.
+/// The counts for one lock.
 #[derive(Default)]
 struct Tally {
     imports: usize,
-    /// A part of the import was committed, and a part not.
+    /// Kills with one part of the import committed and another part not.
     amid: usize,
-    /// Chunks that were reported, and found.
+    /// Chunks that were reported and found.
     chunks: usize,
     overwriters: usize,
-    /// A write had begun, and not returned.
-    under_way: usize,
-    /// Overwrites that were reported, and found or overwritten.
+    /// Writes that had begun and not returned.
+    in_progress: usize,
+    /// Overwrites that were reported and found, or overwritten since.
     overwrites: usize,
     compactions: u64,
     compactors: usize,
@@ -151,12 +156,12 @@ impl Tally {
     }
 }
 
-/// A volume that is killed again and again, and what it must hold.
+/// A volume that is killed repeatedly, and its expected content.
 struct Ordeal<'a> {
     lock: &'a str,
     scene: Scene,
     all_chunks: usize,
-    /// How long an import takes, learnt from whether the child was done.
+    /// The expected duration of an import, adjusted after each kill.
     expected: Duration,
     present: Present,
     shown: Shown,
@@ -180,7 +185,7 @@ impl Ordeal<'_> {
         let ended = told.contains(&Line::End);
         if ended && there < self.all_chunks {
             return Err(format!(
-                "{there} of {} chunks after the end",
+                "only {there} of {} chunks after the import completed",
                 self.all_chunks
             ));
         }
@@ -197,11 +202,11 @@ impl Ordeal<'_> {
         let seed = random.next().to_string();
         let work = ["2", "overwrite", &seed].map(Path::new);
         let told = self.scene.kill(self.lock, &work, Some(delay));
-        // Of no import: nothing may be gone.
-        let (returned, under_way) = self.check("none:", &told)?;
+        // No import has this prefix, so no file may be missing.
+        let (returned, in_progress) = self.check("none:", &told)?;
         self.tally.overwriters += 1;
         self.tally.overwrites += returned;
-        self.tally.under_way += usize::from(under_way > 0);
+        self.tally.in_progress += usize::from(in_progress > 0);
         let compactions = told.iter().filter_map(|line| match line {
             Line::Compactions(count) => Some(*count),
             _ => None,
@@ -220,8 +225,8 @@ impl Ordeal<'_> {
         Ok(())
     }
 
-    /// Recovers the volume and checks all of it; returns how many overwrites returned, and how many began and
-    /// did not.
+    /// Recovers the volume and checks all of it. Returns how many overwrites returned, and how many
+    /// began without returning.
     fn check(&mut self, prefix: &str, told: &[Line]) -> Result<(usize, usize), String> {
         let volume = self.scene.open();
         let files = &self.scene.files;
@@ -232,7 +237,7 @@ impl Ordeal<'_> {
     }
 }
 
-/// What a page holds; zeros if the file does not reach so far.
+/// Returns the content of a page; zeros if the file is shorter.
 fn read(volume: &Volume, (file, page): &Page) -> Vec<u8> {
     let mut content = vec![0; PAGE];
     if let Ok(file) = volume.open_file(file) {
@@ -241,7 +246,7 @@ fn read(volume: &Volume, (file, page): &Page) -> Vec<u8> {
     content
 }
 
-fn kill_again_and_again(lock: &str, seed: u64, random: &mut Random) -> Tally {
+fn kill_repeatedly(lock: &str, seed: u64, random: &mut Random) -> Tally {
     let scene = Scene::new(random);
     let sizes = scene.files.values().map(Vec::len);
     let mut ordeal = Ordeal {
@@ -253,7 +258,7 @@ fn kill_again_and_again(lock: &str, seed: u64, random: &mut Random) -> Tally {
         shown: pages::blank(),
         tally: Tally::default(),
     };
-    while !ordeal.tally.is_enough() && ordeal.tally.kills() < MOST_KILLS {
+    while !ordeal.tally.is_enough() && ordeal.tally.kills() < MAX_KILLS {
         let kill = ordeal.tally.kills();
         let killed = match random.below(20) {
             0..10 => ordeal.kill_an_import(random),
@@ -266,28 +271,28 @@ fn kill_again_and_again(lock: &str, seed: u64, random: &mut Random) -> Tally {
 }
 
 #[test]
-fn what_was_reported_survives_200_kills() {
+fn reported_operations_survive_200_kills() {
     let seed = std::env::var("SPANLOCK_KILL_SEED").map_or(0x5ba2_10c4, |it| it.parse().unwrap());
     println!("SPANLOCK_KILL_SEED={seed}");
     let mut random = Random::new(seed);
     let mut kills = 0;
     for (lock, _) in locks::all() {
-        let tally = kill_again_and_again(lock, seed, &mut random);
+        let tally = kill_repeatedly(lock, seed, &mut random);
         println!(
             "{lock}: {} imports killed, {} of them with a part committed, {} chunks reported, all found; {} overwriters killed, {} of them \
-             with a write under way, {} logs compacted; {} killed when a compaction was due; {} overwrites reported, none lost",
+             during a write, {} logs compacted; {} killed when a compaction was due; {} overwrites reported, none lost",
             tally.imports,
             tally.amid,
             tally.chunks,
             tally.overwriters,
-            tally.under_way,
+            tally.in_progress,
             tally.compactions,
             tally.compactors,
             tally.overwrites
         );
         assert!(
             tally.is_enough(),
-            "{lock}: {MOST_KILLS} kills did not hit enough"
+            "{lock}: {MAX_KILLS} kills did not reach the required counts"
         );
         kills += tally.kills();
     }

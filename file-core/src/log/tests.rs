@@ -1,4 +1,4 @@
-//! What poisons a log.
+//! The events that poison a log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,7 +13,7 @@ use crate::format;
 use crate::layout::ROOT;
 use crate::medium::Space;
 
-/// Nothing to keep.
+/// A log without live groups.
 struct Nothing;
 
 impl Live for Nothing {
@@ -22,7 +22,7 @@ impl Live for Nothing {
     }
 }
 
-/// A medium of 16 pages, all of its data area free.
+/// Returns a medium of 16 pages whose data area is free.
 fn medium() -> Medium<MappedFile> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("volume");
@@ -30,7 +30,7 @@ fn medium() -> Medium<MappedFile> {
     let geometry = format::plan(16 << 12, &FormatOptions::new()).unwrap();
     let (start, len) = (geometry.data_start(), geometry.data_pages());
     let alloc = Allocator::new(start, len);
-    alloc.give(Extent { start, len });
+    alloc.release(Extent { start, len });
     Medium {
         pmem,
         geometry,
@@ -43,7 +43,7 @@ fn reserve<'l>(log: &'l Log, medium: &Medium<MappedFile>) -> Result<Reservation<
 }
 
 #[test]
-fn a_panic_before_the_end_poisons_also_after_the_commit() {
+fn a_panic_between_the_commit_and_the_end_poisons_the_log() {
     let medium = medium();
     let chain = Chain {
         inode: ROOT,
@@ -62,7 +62,7 @@ fn a_panic_before_the_end_poisons_also_after_the_commit() {
             if commits {
                 reservation.commit(&medium, &[0; SLOT_BYTES], Flushed::nothing());
             }
-            panic!("before memory says what the medium says");
+            panic!("after the commit, before index and size are updated");
         }));
         assert!(unwound.is_err());
         let after = reserve(&log, &medium).map(Reservation::end);

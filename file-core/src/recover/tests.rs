@@ -1,4 +1,5 @@
-//! Logs that check in every word and make no sense: forged, as no flipped bit makes one.
+//! Logs whose checksums are all correct but whose content is invalid. They are forged, because no
+//! bit flip produces one.
 
 use spanlock_pmem::{Durable, MappedFile, Options};
 use spanlock_range_lock::RwCounter;
@@ -8,13 +9,13 @@ use crate::layout::{HEAD_SEQUENCE, ROOT, ROOT_GENERATION};
 use crate::record::{GroupWriter, put_add, slots_for};
 use crate::{FileCore, FormatOptions};
 
-/// Where the forged log goes; free in the volume.
+/// The page of the forged log; free in the volume.
 const LOG_PAGE: u32 = 100;
 /// Another free page.
 const FREE_PAGE: u32 = 110;
 const PAGES: u32 = 128;
 
-/// A group of `bytes` bytes that `put` writes, with its mark.
+/// Returns the group, with its mark, of the `bytes`-byte record that `put` writes.
 fn group(
     chain: &Chain,
     slot: u32,
@@ -28,7 +29,7 @@ fn group(
     slots
 }
 
-/// A write record of one extent.
+/// Returns a write record with one extent.
 fn write(chain: &Chain, slot: u32, file_page: u32, extent: Extent, end: u64) -> Vec<u8> {
     let header = WriteHeader {
         file_page,
@@ -42,8 +43,8 @@ fn write(chain: &Chain, slot: u32, file_page: u32, extent: Extent, end: u64) -> 
     })
 }
 
-/// Opens a volume with one file, after the log of inode `number` was replaced by one page with
-/// `slots` and a next pointer to `next`; returns what the damage is said to be.
+/// Replaces the log of inode `number` by one page with `slots` and a next pointer to `next`, in a
+/// volume with one file. Opens the volume and returns the damage that is reported.
 fn opened(
     number: u32,
     slots: impl FnOnce(&Chain) -> Vec<u8>,
@@ -70,7 +71,7 @@ fn opened(
     let mut image = [0; PAGE];
     image[..slots.len()].copy_from_slice(&slots);
     chain.put_tail(&mut image, 0, next.map_or(0, |page| chain.seal(0, page)));
-    // SAFETY: nobody else uses the region.
+    // SAFETY: no other thread uses the region.
     let written = unsafe { region.write(page_at(LOG_PAGE), &image) };
     region.persist(written);
     let geometry = crate::format::read(&&region).unwrap().0;
@@ -89,7 +90,7 @@ fn one(start: u32) -> Extent {
 }
 
 #[test]
-fn a_log_that_makes_sense_opens() {
+fn a_valid_log_opens() {
     assert_eq!(
         opened(
             1,
@@ -113,8 +114,8 @@ fn a_log_that_makes_sense_opens() {
 }
 
 #[test]
-fn a_page_is_used_once() {
-    let twice = Err("a page that is used twice");
+fn a_page_in_use_twice_is_damage() {
+    let twice = Err("a page that is in use twice");
     let two = |c: &Chain| {
         let second = write(c, 1, 1, one(FREE_PAGE), 2 * PAGE_BYTES);
         [write(c, 0, 0, one(FREE_PAGE), 1), second].concat()
@@ -133,8 +134,8 @@ fn a_page_is_used_once() {
 }
 
 #[test]
-fn pointers_stay_in_the_data_area() {
-    let out = Err("a pointer out of the data area");
+fn a_pointer_outside_the_data_area_is_damage() {
+    let out = Err("a pointer outside the data area");
     for page in [1, PAGES - 1, PAGES, u32::MAX] {
         assert_eq!(
             opened(1, |c| write(c, 0, 0, one(page), 1), None),
@@ -157,13 +158,13 @@ fn pointers_stay_in_the_data_area() {
     );
     assert_eq!(
         opened(0, |_| Vec::new(), Some(0)),
-        Err("a log pointer that does not check")
+        Err("a log pointer with a wrong checksum")
     );
 }
 
 #[test]
-fn writes_end_where_they_can() {
-    let last = Err("a write that does not end in its last page");
+fn a_write_record_with_an_impossible_end_is_damage() {
+    let last = Err("a write record that does not end in its last page");
     for end in [0, 5 * PAGE_BYTES, 6 * PAGE_BYTES + 1, u64::MAX] {
         assert_eq!(
             opened(1, |c| write(c, 0, 5, one(FREE_PAGE), end), None),
@@ -174,12 +175,12 @@ fn writes_end_where_they_can() {
     let past = |c: &Chain| write(c, 0, 1 << 18, one(FREE_PAGE), (1 << 30) + 1);
     assert_eq!(
         opened(1, past, None),
-        Err("a write past the largest file size")
+        Err("a write record past the largest file size")
     );
 }
 
 #[test]
-fn records_are_where_they_belong() {
+fn a_record_in_the_wrong_log_is_damage() {
     let name = |c: &Chain| group(c, 0, 17, |g| put_add(g, 1, 2, "b"));
     assert_eq!(
         opened(1, name, None),
@@ -200,7 +201,7 @@ fn records_are_where_they_belong() {
 }
 
 #[test]
-fn names_and_inodes_come_once() {
+fn a_name_or_inode_listed_twice_is_damage() {
     let two = |a: (u32, u64, &'static str), b: (u32, u64, &'static str)| {
         move |c: &Chain| {
             let group = |slot, (inode, generation, name): (_, _, &str)| {

@@ -1,4 +1,4 @@
-//! What the tests share: a region in memory that yields crash images, the locks, and random numbers.
+//! Shared by the tests: a region in memory that yields crash images, the locks, and random numbers.
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
 mod sim;
@@ -22,10 +22,10 @@ pub(crate) type AnyLock = Box<dyn RawRangeLock>;
 pub(crate) type Volume = FileCore<Arc<Mem>, AnyLock>;
 pub(crate) type Handle = File<Arc<Mem>, AnyLock>;
 
-/// Makes a lock of a given capacity.
+/// Creates a lock of a given capacity.
 pub(crate) type MakeLock = fn(u64) -> AnyLock;
 
-/// The locks that every test of threads runs with.
+/// Returns the locks that every multithreaded test runs with.
 pub(crate) fn lock_kinds() -> [(&'static str, MakeLock); 3] {
     [
         ("one word", |_| Box::new(RwCounter::new())),
@@ -50,7 +50,7 @@ pub(crate) fn open(mem: &Arc<Mem>) -> Result<(Volume, RecoveryReport), Error> {
     FileCore::open(Arc::clone(mem), segments)
 }
 
-/// Opens what the medium of `volume` holds now, in a region of its own.
+/// Opens the current content of `volume`'s medium in a separate region.
 pub(crate) fn reopen(volume: &Volume) -> Volume {
     open(&Mem::from_words(volume.pmem().words()))
         .expect("reopen")
@@ -63,16 +63,17 @@ pub(crate) fn content(file: &Handle) -> Vec<u8> {
     bytes
 }
 
-/// Called at every operation on the region with a function that makes a crash image of this moment.
+/// Called at every operation on the region, with a function that creates a crash image of the
+/// current state.
 pub(crate) type CrashHook = Box<dyn FnMut(&mut dyn FnMut() -> Vec<u64>) + Send>;
 
-/// A region in memory. Its words are atomics, so that a crash image can be made beside running threads.
+/// A region in memory. Its words are atomics, so crash images can be taken while threads run.
 pub(crate) struct Mem {
     words: Box<[AtomicU64]>,
     id: RegionId,
-    /// Panics with the operation that brings it down to zero.
+    /// Counts operations down; the one that reaches zero panics.
     fuse: AtomicU64,
-    /// What has reached the medium; only with a hook.
+    /// The content of the medium, kept only if there is a hook.
     sim: Option<Mutex<(Sim, CrashHook)>>,
 }
 
@@ -95,14 +96,14 @@ impl Mem {
         })
     }
 
-    /// A region with this content on its medium, that calls `hook` with every operation.
+    /// Creates a region with this content on its medium. It calls `hook` at every operation.
     pub(crate) fn simulated(words: Vec<u64>, seed: u64, hook: CrashHook) -> Arc<Mem> {
         let mut mem = Arc::into_inner(Mem::from_words(words.clone())).expect("just made");
         mem.sim = Some(Mutex::new((Sim::new(words, seed), hook)));
         Arc::new(mem)
     }
 
-    /// Everything written so far.
+    /// Returns everything written so far.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.words.len() * 8];
         for (word, into) in self.words.iter().zip(bytes.chunks_exact_mut(8)) {
@@ -123,7 +124,8 @@ impl Mem {
             .collect()
     }
 
-    /// Lets the `operations`-th operation from now on panic, after it has stored or flushed; 0 for none.
+    /// Makes the `operations`-th operation from now panic after it has stored or flushed. 0
+    /// disables this.
     pub(crate) fn panic_at(&self, operations: u64) {
         self.fuse
             .store(operations.wrapping_sub(1), Ordering::Relaxed);
@@ -157,8 +159,8 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
 }
 
-// SAFETY: tokens are made where their constructors allow it; the simulation keeps what they
-// promise. Accesses out of the region panic by slice indexing.
+// SAFETY: tokens are created only where their constructors allow it, and the simulation provides
+// the guarantees of `Pmem`. Accesses outside the region panic in slice indexing.
 unsafe impl Pmem for Mem {
     fn len(&self) -> u64 {
         self.words.len() as u64 * 8
@@ -178,21 +180,21 @@ unsafe impl Pmem for Mem {
     unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
         self.store(at, data);
         self.simulate(|sim| sim.store(at, data, false));
-        // SAFETY: stored above, and inside.
+        // SAFETY: these bytes were stored above and lie in the region.
         unsafe { Written::new(self.id, at..at + data.len() as u64) }
     }
 
     unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
         self.store(at, data);
         self.simulate(|sim| sim.store(at, data, true));
-        // SAFETY: as far as the simulation goes, it waits for a fence only.
+        // SAFETY: in the simulation, a streaming store only waits for a fence.
         unsafe { Flushed::new() }
     }
 
     fn flush(&self, written: Written) -> Flushed {
         let range = written.into_range(self.id);
         self.simulate(|sim| sim.flush(range));
-        // SAFETY: begun above.
+        // SAFETY: the flush was started above.
         unsafe { Flushed::new() }
     }
 
@@ -206,7 +208,7 @@ unsafe impl Pmem for Mem {
         assert!(at.is_multiple_of(8));
         self.words[at as usize / 8].store(value, Ordering::Release);
         self.simulate(|sim| sim.store(at, &value.to_le_bytes(), false));
-        // SAFETY: stored above, and inside.
+        // SAFETY: these bytes were stored above and lie in the region.
         unsafe { Written::new(self.id, at..at + 8) }
     }
 

@@ -1,6 +1,6 @@
-//! What reaches the medium, by the x86 model: of each line a prefix of its stores, in any order
-//! among lines; streaming stores each by itself; a fence makes durable what its own thread has
-//! flushed before.
+//! Simulates what reaches the medium, by the x86 model. Each line persists a prefix of its stores;
+//! lines persist in any order; streaming stores persist individually. A fence makes durable what
+//! its own thread has flushed before.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -11,10 +11,10 @@ const LINE: u64 = 64;
 /// A store of 8 bytes that may not have reached the medium.
 #[derive(Clone, Copy)]
 struct Store {
-    /// Which word of the region.
+    /// The index of the word in the region.
     word: usize,
     value: u64,
-    /// Counts all stores.
+    /// The store's number, counting all stores.
     number: u64,
     streaming: bool,
 }
@@ -22,9 +22,10 @@ struct Store {
 /// The medium, and the stores on their way to it.
 pub(crate) struct Sim {
     medium: Vec<u64>,
-    /// By line, in the order of the stores.
+    /// Pending stores by line, in order.
     pending: BTreeMap<u64, Vec<Store>>,
-    /// What the next fence of a thread makes durable: by line, stores up to this number.
+    /// For each thread, the lines that its next fence makes durable, up to the store with this
+    /// number.
     flushed: HashMap<ThreadId, Vec<(u64, u64)>>,
     stores: u64,
     rng: Rng,
@@ -83,8 +84,9 @@ impl Sim {
         }
     }
 
-    /// What a crash now may leave, by chance: of three, one image in which each line is on its own,
-    /// one with everything, one in which a single line has what it can and all others nothing.
+    /// Returns one random image that a crash now may leave. It chooses among three kinds: every
+    /// line independent of the others, everything persisted, or a single line persisted as far as
+    /// allowed and nothing else.
     pub(crate) fn crash_image(&mut self) -> Vec<u64> {
         let mut medium = self.medium.clone();
         let lines = self.pending.len() as u64;
@@ -123,7 +125,7 @@ impl Sim {
     }
 }
 
-/// Random numbers, the same in each run.
+/// A generator of pseudorandom numbers with a fixed sequence for each seed.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -138,7 +140,7 @@ impl Rng {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// Less than `bound`, which is not 0.
+    /// Returns a number less than `bound`, which must not be 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         (self.next() >> 16) % bound
     }

@@ -1,21 +1,21 @@
-//! No detection: nothing has a size, and nothing is done.
+//! Detection switched off: nothing has a size, and every function is empty.
 
 use crate::raw::{Access, RawRangeLock, Span};
 
-/// What the feature `deadlock-detection` knows a lock by: a field of the lock, which its
-/// [`RawRangeLock::id`] returns. Without the feature it has no size.
+/// The identity by which the feature `deadlock-detection` knows a lock: a field of the lock,
+/// returned by its [`RawRangeLock::id`]. Without the feature it has no size.
 #[derive(Debug, Default)]
 pub struct LockId(());
 
 impl LockId {
-    /// An identity that no other lock has.
+    /// Returns an identity that no other lock has.
     #[inline]
     pub fn new() -> Self {
         LockId(())
     }
 }
 
-/// A hold's record.
+/// The record of a hold.
 pub(crate) struct Watch;
 
 impl Watch {

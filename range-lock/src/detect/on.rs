@@ -1,4 +1,5 @@
-//! Detection: one registry of all threads' holds, and of the orders in which locks were taken.
+//! Detection switched on: one registry of all threads' holds, and of the orders in which locks were
+//! taken.
 
 use core::panic::Location;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,16 +13,16 @@ use crate::raw::{Access, RawRangeLock, Span};
 
 static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
-/// What the feature `deadlock-detection` knows a lock by: a field of the lock, which its
-/// [`RawRangeLock::id`] returns. Without the feature it has no size.
+/// The identity by which the feature `deadlock-detection` knows a lock: a field of the lock,
+/// returned by its [`RawRangeLock::id`]. Without the feature it has no size.
 #[derive(Debug)]
 pub struct LockId {
-    /// Never given twice.
+    /// Never reused.
     number: u64,
 }
 
 impl LockId {
-    /// An identity that no other lock has.
+    /// Returns an identity that no other lock has.
     pub fn new() -> Self {
         LockId {
             number: REGISTRY.lock().number(),
@@ -41,11 +42,11 @@ impl Drop for LockId {
     }
 }
 
-/// A hold's record: who took it, and which of that thread's it is.
+/// The record of a hold: the thread that took it, and the number of its entry.
 pub(crate) struct Watch(Option<(ThreadId, u64)>);
 
 impl Watch {
-    /// Of a hold that belongs to no thread.
+    /// Returns the record of a hold that belongs to no thread.
     pub(crate) fn none() -> Self {
         Watch(None)
     }
@@ -65,7 +66,7 @@ impl Watch {
         Watch(Some((me, entry)))
     }
 
-    /// The hold is one of `span` with `access` now.
+    /// Records that the hold now covers `span` with `access`.
     pub(crate) fn change<L: RawRangeLock + ?Sized>(&self, lock: &L, span: Span, access: Access) {
         let span = rounded(lock, span);
         if let Some((owner, entry)) = self.0
@@ -75,7 +76,7 @@ impl Watch {
         }
     }
 
-    /// `span` has become a hold of its own: the record of that.
+    /// Records that `span` has become a hold of its own.
     pub(crate) fn split<L: RawRangeLock + ?Sized>(
         &self,
         lock: &L,
@@ -98,7 +99,8 @@ impl Watch {
         Watch(part)
     }
 
-    /// Before the hold is given back: afterwards its taker may be granted the same range.
+    /// Ends the record. Must precede the release, because afterwards the same thread may be granted
+    /// the range again.
     pub(crate) fn end(&mut self) {
         if let Some((owner, entry)) = self.0.take() {
             REGISTRY.lock().end(owner, entry);
@@ -106,8 +108,8 @@ impl Watch {
     }
 }
 
-/// Panics if the calling thread, which is about to wait for all of `wanted`, could wait for ever. `me` is a hold
-/// that is about to change and does not stand in its own way.
+/// Panics if the calling thread, which is about to wait for all of `wanted`, could wait for ever.
+/// `me` is a hold that is about to change; it does not conflict with itself.
 #[track_caller]
 pub(crate) fn before<L: RawRangeLock + ?Sized>(
     lock: &L,
@@ -121,7 +123,7 @@ pub(crate) fn before<L: RawRangeLock + ?Sized>(
         me: me.and_then(|watch| watch.0).map(|(_, entry)| entry),
         site: Location::caller(),
     };
-    // The registry is open again before the panic.
+    // The registry is unlocked before the panic.
     let danger = REGISTRY.lock().danger(thread::id(), &asking);
     if let Some(danger) = danger {
         panic!("{danger}");
@@ -164,7 +166,7 @@ struct Asking<'a> {
     site: Site,
 }
 
-/// Where the first lock of an order was held since, and the second taken.
+/// The locations where the first lock of an order was taken, and then the second.
 #[derive(Clone, Copy)]
 struct Order {
     held: Site,
@@ -175,12 +177,12 @@ struct Order {
 struct Registry {
     last_number: u64,
     threads: HashMap<ThreadId, Vec<Held>>,
-    /// By the lock that was held, then by the one that was taken: no circles.
+    /// By the lock that was held, then by the lock that was taken. Contains no cycles.
     orders: BTreeMap<u64, BTreeMap<u64, Order>>,
 }
 
 impl Registry {
-    /// Of a lock or of a hold.
+    /// Returns a new number, for a lock or a hold.
     fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
@@ -206,7 +208,7 @@ impl Registry {
         }
     }
 
-    /// A lock is gone: its orders, and the records of guards that were forgotten.
+    /// Removes the orders of a lock that is dropped, and the records of its forgotten guards.
     fn forget(&mut self, number: u64) {
         self.orders.remove(&number);
         self.orders.values_mut().for_each(|after| {
@@ -263,7 +265,7 @@ impl Registry {
     }
 }
 
-/// The orders that lead from one lock to another, if any do.
+/// Returns the orders that lead from one lock to another, if any do.
 fn way(
     orders: &BTreeMap<u64, BTreeMap<u64, Order>>,
     from: u64,
@@ -286,7 +288,7 @@ fn way(
     None
 }
 
-/// What a thread was about to do.
+/// The danger that a request would run into.
 enum Danger {
     Itself {
         wanted: (Span, Access, Site),
@@ -307,8 +309,9 @@ impl fmt::Display for Danger {
                 let ((span, how, site), (mine, held_how, since)) = (wanted, held);
                 write!(
                     f,
-                    "deadlock: {span:?} ({how:?}) is asked for at {site}, by the thread that holds \
-                     {mine:?} ({held_how:?}) of the same lock since {since}: it would wait for itself"
+                    "deadlock: {span:?} ({how:?}) is requested at {site} by the thread that holds \
+                     {mine:?} ({held_how:?}) of the same lock since {since}: it would wait for \
+                     itself; release that hold first"
                 )
             }
             Danger::Circle {
@@ -317,7 +320,10 @@ impl fmt::Display for Danger {
                 order,
                 way,
             } => {
-                write!(f, "deadlock: locks are taken in opposite orders")?;
+                write!(
+                    f,
+                    "deadlock: locks are taken in opposite orders; choose one order everywhere"
+                )?;
                 let this = (*first, *taken, *order);
                 for (held, taken, order) in std::iter::once(&this).chain(way) {
                     write!(

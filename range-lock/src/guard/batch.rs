@@ -1,20 +1,21 @@
-//! Several ranges in one call: what is asked for is put in order, and held together.
+//! Several ranges in one call: requests are put in order, and held together.
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
 use super::hold::LockRef;
+use crate::capabilities::RawRangeLockBatch;
 use crate::detect::{self, Watch};
 use crate::error::{RangeError, TryLockError};
-use crate::powers::RawRangeLockBatch;
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
-/// What is asked for, as a lock of that granularity takes it: in ascending order, no unit twice, each unit with the
-/// strongest access that is asked for in it, neighbours of one access in one span. Rounded outwards, but not past `capacity`.
+/// Returns the spans that a lock of this granularity acquires for `requests`: in ascending order,
+/// with no unit in two of them. Each unit has the strongest access requested for it, and adjacent
+/// units of equal access form one span. Spans are rounded outwards, but not past `capacity`.
 ///
 /// # Errors
-/// The first range that is reversed, or ends past `capacity`.
+/// The error of the first range that is reversed or ends past `capacity`.
 pub(crate) fn normalised(
     requests: impl IntoIterator<Item = (Range<u64>, Access)>,
     granularity: u64,
@@ -53,7 +54,8 @@ pub(crate) fn normalised(
     Ok(parts)
 }
 
-/// Adds what follows: to the last part if that ends there and has the same access.
+/// Appends `range`. Merges it into the last part if that ends at `range.start` and has the same
+/// access.
 fn extend(parts: &mut Vec<(Span, Access)>, range: Range<u64>, access: Access) {
     let mut start = range.start;
     if range.is_empty() {
@@ -70,16 +72,17 @@ fn extend(parts: &mut Vec<(Span, Access)>, range: Range<u64>, access: Access) {
     }
 }
 
-/// Several ranges, held together; dropping it releases them all.
+/// Several ranges held together. Dropping it releases them all.
 ///
 /// [`RangeLockExt::lock_all`](crate::RangeLockExt::lock_all) makes one.
 #[must_use = "dropping the hold at once releases the ranges"]
 pub struct BatchHold<P: LockRef> {
-    /// If giving one back panics (a waker of somebody else's), the others are given back all the same.
+    /// Each part releases itself, so a panic in one release (from a foreign waker) does not stop
+    /// the others.
     parts: Vec<Part<P>>,
 }
 
-/// One of them. As a [`Hold`](super::Hold), with an access that is not static.
+/// One of the ranges: like a [`Hold`](super::Hold), but its access is known at run time only.
 struct Part<P: LockRef> {
     lock: P,
     span: Span,
@@ -89,10 +92,10 @@ struct Part<P: LockRef> {
 }
 
 impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
-    /// Holds all the ranges; blocks until there is no hold that conflicts with any. Ordering: Acquire.
+    /// Locks all the ranges; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
     /// # Errors
-    /// A reversed range, or one past the lock's capacity. Nothing is held.
+    /// A reversed range, or one past the lock's capacity. Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(
         lock: P,
@@ -107,10 +110,12 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
         Ok(Self::of(lock, batch, tokens))
     }
 
-    /// Holds all the ranges if that is possible at once; never blocks. Ordering: Acquire on success.
+    /// Locks all the ranges if that is possible at once; never blocks. Ordering: Acquire on
+    /// success.
     ///
     /// # Errors
-    /// [`TryLockError::WouldBlock`] if it would have to wait for any; else as [`lock`](Self::lock). Nothing is held.
+    /// [`TryLockError::WouldBlock`] if it would have to wait for any of them; otherwise as for
+    /// [`lock`](Self::lock). Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock(
         lock: P,
@@ -127,7 +132,7 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn of(lock: P, batch: Vec<(Span, Access)>, tokens: Vec<Token>) -> Self {
         let mut parts = Vec::with_capacity(batch.len());
-        // Not a closure: those have no caller.
+        // A loop instead of a closure, because closures do not track their caller.
         for ((span, access), token) in batch.into_iter().zip(tokens) {
             let watch = Watch::begin(lock.raw(), span, access);
             let lock = lock.clone();
@@ -144,8 +149,8 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
 }
 
 impl<P: LockRef> BatchHold<P> {
-    /// What is held: what was asked for, in ascending order, rounded to the lock's granularity and merged, each with the strongest
-    /// access that was asked for in it.
+    /// Returns the held spans: the requested ranges in ascending order, rounded to the lock's
+    /// granularity and merged. Each has the strongest access requested in it.
     pub fn spans(&self) -> impl ExactSizeIterator<Item = (Span, Access)> {
         self.parts.iter().map(|part| (part.span, part.access))
     }
@@ -154,7 +159,7 @@ impl<P: LockRef> BatchHold<P> {
 impl<P: LockRef> Drop for Part<P> {
     fn drop(&mut self) {
         self.watch.end();
-        // SAFETY: the span is held with this access and token, and nobody else releases it.
+        // SAFETY: the span is held with this access and token, and nothing else releases it.
         unsafe { (self.lock.raw()).unlock(self.span, self.access, self.token) }
     }
 }

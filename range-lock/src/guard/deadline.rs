@@ -1,72 +1,19 @@
-//! Deadlines, which are futures that a thread polls whenever it wakes.
+//! Deadlines: a thread polls a future whenever it wakes.
 
 use core::future::Future;
-use core::ops::Range;
 use core::pin::Pin;
 use core::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use spanlock_sync::hint::Backoff;
 use spanlock_sync::{Park, Parker, Wakeup};
 
-use super::hold::{Hold, LockRef, Mode};
-use crate::error::{TimedLockError, TryLockError};
-use crate::powers::RawRangeLockWait;
-
-impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
-    /// Holds `range`; blocks while there is a hold that conflicts, for `timeout` at most. One that is too long for the
-    /// clock is for ever. Ordering: Acquire on success.
-    ///
-    /// # Errors
-    /// [`TimedLockError::TimedOut`], and no trace is left; else as [`lock`](Self::lock).
-    #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn try_lock_for(
-        lock: P,
-        range: Range<u64>,
-        timeout: Duration,
-    ) -> Result<Self, TimedLockError> {
-        Self::wait_until(lock, range, || Instant::now().checked_add(timeout))
-    }
-
-    /// Holds `range`; blocks while there is a hold that conflicts, until `deadline` at most. One in the past makes it a try.
-    /// Ordering: Acquire on success.
-    ///
-    /// # Errors
-    /// [`TimedLockError::TimedOut`], and no trace is left; else as [`lock`](Self::lock).
-    #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn try_lock_until(
-        lock: P,
-        range: Range<u64>,
-        deadline: Instant,
-    ) -> Result<Self, TimedLockError> {
-        Self::wait_until(lock, range, || Some(deadline))
-    }
-
-    /// A try, and then a wait until the deadline, if there is one: nobody looks at the clock who need not wait.
-    #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    fn wait_until(
-        lock: P,
-        range: Range<u64>,
-        deadline: impl FnOnce() -> Option<Instant>,
-    ) -> Result<Self, TimedLockError> {
-        match Self::try_lock(lock.clone(), range.clone()) {
-            Ok(hold) => return Ok(hold),
-            Err(TryLockError::Range(error)) => return Err(error.into()),
-            Err(TryLockError::WouldBlock) => {}
-        }
-        let deadline = deadline();
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return Err(TimedLockError::TimedOut);
-        }
-        // Dropped when the time is over, which gives the request up.
-        let request = Self::lock_async(lock, range);
-        let taken = block_on(request, deadline).ok_or(TimedLockError::TimedOut)?;
-        Ok(taken?.watched())
-    }
-}
-
-/// Polls until it is ready, asleep between: `None` when `deadline` has passed.
-fn block_on<F: Future + Unpin>(mut future: F, deadline: Option<Instant>) -> Option<F::Output> {
+/// Polls until the future is ready, and sleeps in between. Returns `None` once `deadline` has
+/// passed.
+pub(super) fn block_on<F: Future + Unpin>(
+    mut future: F,
+    deadline: Option<Instant>,
+) -> Option<F::Output> {
     Parker::with(|parker| {
         let mut context = Context::from_waker(parker.waker());
         let mut spin = Backoff::new();
@@ -83,7 +30,7 @@ fn block_on<F: Future + Unpin>(mut future: F, deadline: Option<Instant>) -> Opti
     })
 }
 
-/// Spins for as long as `spin` has rounds, then sleeps.
+/// Spins for as long as `spin` has rounds left, then sleeps.
 fn sleep(parker: &Parker, spin: &mut Backoff, deadline: Option<Instant>) -> Wakeup {
     while spin.round() {
         if parker.try_park() {

@@ -1,30 +1,54 @@
-//! [`Hold`]: one implementation of holding a range, whatever the access, and however the lock is reached.
+//! [`Hold`]: a held range, implemented once for every access and for borrowed and shared locks.
+//!
+//! This file has the type and every way to lock a range; `hold/change.rs` changes a hold.
+//!
+//! ```text
+//!                      upgrade, try_upgrade
+//!         ┌─────────────────────────────────────────────┐
+//!         │           downgrade_to_upgradable           ▼
+//!   Hold<P, Upgradable> ◄──────────────────── Hold<P, Exclusive>
+//!         │ downgrade                                │  ▲
+//!         ▼                       downgrade          │  │
+//!   Hold<P, Shared> ◄────────────────────────────────┘  │
+//!         └─────────────────────────────────────────────┘
+//!                           try_upgrade
+//! ```
+//!
+//! In every state, `shrink` and `split` cut the range, and dropping the hold releases it.
+
+mod change;
 
 use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
+#[cfg(feature = "std")]
+use std::time::{Duration, Instant};
 
+#[cfg(feature = "std")]
+use super::deadline::block_on;
+use super::wait::LockFuture;
+use crate::capabilities::{RawRangeLockSplit, RawRangeLockWait};
 use crate::detect::{self, Watch};
-use crate::error::{PartError, RangeError, TryLockError};
-use crate::powers::{
-    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
-};
+#[cfg(feature = "std")]
+use crate::error::TimedLockError;
+use crate::error::{RangeError, TryLockError};
 use crate::raw::{Access, RawRangeLock, Span, Token};
 
 pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// How a hold reaches its lock: by `&L`, or, owned, by `Arc<L>`; and so for a [`RangeLock`](crate::RangeLock).
+/// The pointer by which a hold reaches its lock: `&L`, or `Arc<L>` for an owned hold. The same
+/// holds for a [`RangeLock`](crate::RangeLock).
 ///
-/// Sealed: a pointer that led to another lock from time to time would release what it does not hold.
+/// Sealed: a pointer whose target changed would release a range of a lock that does not hold it.
 pub trait LockRef: Clone + Unpin + sealed::Sealed {
-    /// The lock.
+    /// The lock's type.
     type Lock: RawRangeLock + ?Sized;
 
-    /// The lock; always the same one.
+    /// Returns the lock, the same one at each call.
     fn raw(&self) -> &Self::Lock;
 }
 
@@ -46,13 +70,14 @@ impl<L: RawRangeLock + ?Sized> LockRef for Arc<L> {
     }
 }
 
-/// An [`Access`] as a type, so that a release never branches on it: [`Shared`], [`Upgradable`] or [`Exclusive`].
+/// An [`Access`] as a type, so that a release need not branch on it: [`Shared`], [`Upgradable`] or
+/// [`Exclusive`].
 pub trait Mode: sealed::Sealed + Send + Sync + Unpin + 'static {
-    /// The access.
+    /// The access that the type stands for.
     const ACCESS: Access;
 }
 
-/// A mode that lets readers in: [`Shared`] or [`Upgradable`].
+/// A mode that admits readers: [`Shared`] or [`Upgradable`].
 pub trait Readable: Mode {}
 
 macro_rules! mode {
@@ -75,11 +100,12 @@ mode!(Exclusive, Write);
 impl Readable for Shared {}
 impl Readable for Upgradable {}
 
-/// A hold on a range of a lock that is reached by `P`: [`ReadHold`], [`UpgradableHold`], [`WriteHold`], and their owned
-/// forms. Dropping it releases the range.
+/// A hold on a range of the lock that `P` points to. Its aliases are [`ReadHold`],
+/// [`UpgradableHold`], [`WriteHold`], and their owned forms. Dropping it releases the range.
 ///
-/// [`RangeLockExt`](crate::RangeLockExt)'s methods are the short way to a borrowed hold. The functions here take
-/// any `P`; with an `Arc` they make holds that can be stored, and moved into threads and tasks:
+/// The methods of [`RangeLockExt`](crate::RangeLockExt) are the short way to a borrowed hold. The
+/// functions here take any `P`. With an `Arc` they make holds that can be stored, and moved into
+/// threads and tasks:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -95,7 +121,8 @@ impl Readable for Upgradable {}
 #[must_use = "dropping the hold at once releases the range"]
 pub struct Hold<P: LockRef, A: Mode> {
     lock: P,
-    /// `None`: the range was empty, nothing is held. Otherwise this hold, and nobody else, releases the span.
+    /// `None` if the range was empty, so that nothing is held. Otherwise only this hold releases
+    /// the span.
     held: Option<(Span, Token)>,
     watch: Watch,
     mode: PhantomData<A>,
@@ -108,19 +135,19 @@ pub type UpgradableHold<'a, L> = Hold<&'a L, Upgradable>;
 /// An exclusive hold on a range.
 pub type WriteHold<'a, L> = Hold<&'a L, Exclusive>;
 
-/// A [`ReadHold`] that shares in the ownership of its lock.
+/// A [`ReadHold`] that shares ownership of its lock.
 pub type OwnedReadHold<L> = Hold<Arc<L>, Shared>;
-/// An [`UpgradableHold`] that shares in the ownership of its lock.
+/// An [`UpgradableHold`] that shares ownership of its lock.
 pub type OwnedUpgradableHold<L> = Hold<Arc<L>, Upgradable>;
-/// A [`WriteHold`] that shares in the ownership of its lock.
+/// A [`WriteHold`] that shares ownership of its lock.
 pub type OwnedWriteHold<L> = Hold<Arc<L>, Exclusive>;
 
 impl<P: LockRef, A: Mode> Hold<P, A> {
-    /// Holds `range`; blocks while there is a hold that conflicts. Ordering: Acquire.
+    /// Locks `range`; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
     /// # Errors
     /// A reversed range, or one past the lock's capacity.
-    // Always: a hold that is handed over in memory costs more than the locking of a free word.
+    // Always inlined: returning a hold through memory costs more than locking a free word.
     #[inline(always)]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(lock: P, range: Range<u64>) -> Result<Self, RangeError> {
@@ -133,10 +160,11 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         Ok(Self::of(lock, span, token, watch))
     }
 
-    /// Holds `range` if that is possible at once; never blocks. Ordering: Acquire on success.
+    /// Locks `range` if that is possible at once; never blocks. Ordering: Acquire on success.
     ///
     /// # Errors
-    /// [`TryLockError::WouldBlock`] if it would have to wait; else as [`lock`](Self::lock).
+    /// [`TryLockError::WouldBlock`] if it would have to wait; otherwise as for
+    /// [`lock`](Self::lock).
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock(lock: P, range: Range<u64>) -> Result<Self, TryLockError> {
@@ -148,13 +176,13 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         Ok(Self::of(lock, span, token, watch))
     }
 
-    /// What is held; `None` if the range was empty.
+    /// Returns the held span, or `None` if the range was empty.
     #[inline]
     pub fn span(&self) -> Option<Span> {
         self.held.map(|(span, _)| span)
     }
 
-    /// A hold of an empty range.
+    /// Returns a hold of an empty range.
     #[inline]
     pub(super) fn of_nothing(lock: P) -> Self {
         Hold {
@@ -165,7 +193,7 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         }
     }
 
-    /// The hold that taking `span` with `A` has begun, by `token`.
+    /// Returns the hold that began when `span` was acquired with access `A`, yielding `token`.
     #[inline]
     pub(super) fn of(lock: P, span: Span, token: Token, watch: Watch) -> Self {
         Hold {
@@ -176,7 +204,7 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         }
     }
 
-    /// Counts as taken by the calling thread.
+    /// Records the hold as acquired by the calling thread.
     #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub(super) fn watched(mut self) -> Self {
@@ -191,11 +219,12 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         &self.lock
     }
 
-    /// The hold with another access; `change` makes it one, and gives the token for the one that it is now.
+    /// Changes the access. `change` performs the change and returns the new token.
     fn with<B: Mode>(self, change: impl FnOnce(&P::Lock, Span, Token) -> Token) -> Hold<P, B> {
         let mut hold = ManuallyDrop::new(self);
         let held = hold.held.take();
-        // SAFETY: both are moved out once, for `hold` is not dropped; what is left of it has no destructor.
+        // SAFETY: both are moved out once, because `hold` is not dropped; its other fields need no
+        // drop.
         let (lock, watch) = unsafe { (core::ptr::read(&hold.lock), core::ptr::read(&hold.watch)) };
         let held = held.map(|(span, token)| {
             let token = change(lock.raw(), span, token);
@@ -211,165 +240,129 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
     }
 }
 
-impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Exclusive> {
-    /// Goes on as a reader; no writer gets in between. Never blocks. Ordering: Release.
-    pub fn downgrade(self) -> Hold<P, Shared> {
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe {
-            lock.downgrade(span, Access::Write, Access::Read, token)
-        })
+impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
+    /// Returns a future that locks `range`. Never blocks.
+    pub fn lock_async(lock: P, range: Range<u64>) -> LockFuture<P, A> {
+        LockFuture::new(lock, Span::new(range))
     }
-}
 
-impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Exclusive> {
-    /// Goes on as an upgradable reader; no writer gets in between. Never blocks. Ordering: Release.
-    pub fn downgrade_to_upgradable(self) -> Hold<P, Upgradable> {
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe {
-            lock.downgrade(span, Access::Write, Access::Upgradable, token)
-        })
-    }
-}
-
-impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Upgradable> {
-    /// Goes on as a plain reader. Never blocks.
-    pub fn downgrade(self) -> Hold<P, Shared> {
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe {
-            lock.downgrade(span, Access::Upgradable, Access::Read, token)
-        })
-    }
-}
-
-impl<P: LockRef<Lock: RawRangeLockUpgrade>, A: Readable> Hold<P, A> {
-    /// Becomes exclusive if nobody else reads any part of it; no writer gets in between. Never blocks.
-    /// Ordering: Acquire on success.
-    ///
-    /// Two plain readers that both try in a loop wait for each other for ever: read upgradably instead.
+    /// Locks `range`; blocks until no conflicting hold is left, for at most `timeout`. A timeout
+    /// too long for the clock never ends. Ordering: Acquire on success.
     ///
     /// # Errors
-    /// Somebody else reads part of it: the hold, unchanged.
-    pub fn try_upgrade(mut self) -> Result<Hold<P, Exclusive>, Self> {
-        let Some((span, token)) = self.held.take() else {
-            return Ok(self.with(|_, _, token| token));
-        };
-        // SAFETY: the span is held with this access and token.
-        let (token, upgraded) = match unsafe { self.lock.raw().try_upgrade(span, A::ACCESS, token) }
-        {
-            Ok(token) => (token, true),
-            Err(token) => (token, false),
-        };
-        self.held = Some((span, token));
-        if upgraded {
-            Ok(self.with(|_, _, token| token))
-        } else {
-            Err(self)
-        }
-    }
-}
-
-impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
-    /// Becomes exclusive; blocks until the readers of any part of it have left, while new ones are kept out. No
-    /// writer gets in between. Ordering: Acquire.
-    ///
-    /// A thread that reads part of it by another hold waits for itself.
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
+    #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn upgrade(self) -> Hold<P, Exclusive> {
-        if let Some((span, _)) = self.held {
-            detect::before(self.lock.raw(), &[(span, Access::Write)], Some(&self.watch));
+    pub fn try_lock_for(
+        lock: P,
+        range: Range<u64>,
+        timeout: Duration,
+    ) -> Result<Self, TimedLockError> {
+        Self::wait_until(lock, range, || Instant::now().checked_add(timeout))
+    }
+
+    /// Locks `range`; blocks until no conflicting hold is left or `deadline` has passed. A
+    /// deadline in the past makes this a try. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    pub fn try_lock_until(
+        lock: P,
+        range: Range<u64>,
+        deadline: Instant,
+    ) -> Result<Self, TimedLockError> {
+        Self::wait_until(lock, range, || Some(deadline))
+    }
+
+    /// Tries first, and waits until the deadline, if any, only if the try fails. So an uncontended
+    /// request does not read the clock.
+    #[cfg(feature = "std")]
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn wait_until(
+        lock: P,
+        range: Range<u64>,
+        deadline: impl FnOnce() -> Option<Instant>,
+    ) -> Result<Self, TimedLockError> {
+        match Self::try_lock(lock.clone(), range.clone()) {
+            Ok(hold) => return Ok(hold),
+            Err(TryLockError::Range(error)) => return Err(error.into()),
+            Err(TryLockError::WouldBlock) => {}
         }
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe { lock.upgrade(span, token) })
+        let deadline = deadline();
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(TimedLockError::TimedOut);
+        }
+        // Dropped at the deadline, which gives up the request.
+        let request = Self::lock_async(lock, range);
+        let taken = block_on(request, deadline).ok_or(TimedLockError::TimedOut)?;
+        Ok(taken?.watched())
     }
 }
 
-impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
-    /// Gives back all but `keep` (positions of the lock), and lets in whom that unblocks. Never blocks. Ordering: Release.
+impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
+    /// Locks `len` positions from the current end on, exclusively. Blocks while another
+    /// hold covers positions behind the end. Ordering: Acquire.
     ///
-    /// What stays held is `keep`, rounded outwards to the lock's granularity; nothing, if it is empty.
+    /// `end` returns the current end, of a file or a log for instance. It is called at least twice:
+    /// once to find out what to hold, and once while everything from there on is held. The hold
+    /// starts at the result of the last call.
     ///
-    /// # Errors
-    /// `keep` is reversed, or does not lie within what is held.
-    pub fn shrink(&mut self, keep: Range<u64>) -> Result<(), PartError> {
-        let kept = self.part(keep)?;
-        // Not ours until the lock has changed it: a waker of another that panics leaves it forgotten, not released twice.
-        let Some((span, token)) = self.held.take() else {
-            return Ok(());
-        };
-        match kept {
-            Some(keep) => {
-                self.watch.change(self.lock.raw(), keep, A::ACCESS);
-                // SAFETY: the span is held with this access and token, and `part` found `keep` to lie within.
-                let token = unsafe { self.lock.raw().shrink(span, A::ACCESS, token, keep) };
-                self.held = Some((keep, token));
-            }
-            None => {
-                self.watch.end();
-                // SAFETY: the span is held with this access and token, and nobody else releases it.
-                unsafe { self.lock.raw().unlock(span, A::ACCESS, token) }
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps what lies below the position `at`, and returns what lies from there on as a hold of its own. Either may be empty. Never blocks.
+    /// So no two appends get the same place, provided that every thread keeps to this rule: whoever
+    /// moves the end does so *while holding the position at the end*, and an append moves it at
+    /// least to the end of its hold.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// use spanlock_range_lock::{RangeLockExt, RwCounter};
+    ///
+    /// let (lock, end) = (RwCounter::new(), AtomicU64::new(100));
+    /// let hold = lock.append(10, || end.load(Relaxed))?;
+    /// let place = hold.span().expect("not empty");
+    /// assert_eq!(place.range(), 100..110);
+    /// end.store(place.end(), Relaxed); // before the hold is dropped
+    /// # Ok::<(), spanlock_range_lock::RangeError>(())
+    /// ```
+    ///
+    /// If the end has meanwhile moved back (by a truncate that holds what it cuts off), the append
+    /// starts again. With `len` 0 it holds nothing and does not call `end`.
     ///
     /// # Errors
-    /// `at` does not lie within what is held (its end included), or both parts would share a unit of the lock's granularity.
-    pub fn split_off(&mut self, at: u64) -> Result<Self, PartError> {
-        self.part(at..at)?;
-        let Some((span, token)) = self.held else {
-            return Ok(Self::of_nothing(self.lock.clone()));
-        };
-        let part = |range| Span::new(range).ok().flatten();
-        let (low, high) = match (part(span.start()..at), part(at..span.end())) {
-            (Some(low), Some(high)) => (low, high),
-            (Some(_), None) => return Ok(Self::of_nothing(self.lock.clone())),
-            _ => {
-                let nothing = Self::of_nothing(self.lock.clone());
-                return Ok(core::mem::replace(self, nothing));
+    /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on,
+    /// [`RangeError::Overflow`] if there are not that many. Nothing is held then.
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    pub fn append(lock: P, len: u64, mut end: impl FnMut() -> u64) -> Result<Self, RangeError> {
+        if len == 0 {
+            return Ok(Self::of_nothing(lock));
+        }
+        let capacity = lock.raw().capacity();
+        loop {
+            let seen = end();
+            place(seen, len, capacity)?;
+            let mut hold = Self::lock(lock.clone(), seen..capacity)?;
+            let start = end();
+            // An end before `seen` lies outside the hold and may still move: start again.
+            if start >= seen {
+                let place = place(start, len, capacity)?;
+                let shrunk = hold.shrink(place);
+                debug_assert_eq!(shrunk, Ok(()), "it lies behind what was seen");
+                return Ok(hold);
             }
-        };
-        let granularity = self.lock.raw().granularity();
-        if !at.is_multiple_of(granularity) {
-            return Err(PartError::Unaligned { at, granularity });
         }
-        let lock = self.lock.clone();
-        self.held = None;
-        // SAFETY: the span is held with this access and token; `at` lies strictly within and is a multiple.
-        let tokens = unsafe { lock.raw().split(span, A::ACCESS, token, at) };
-        self.held = Some((low, tokens.0));
-        self.watch.change(lock.raw(), low, A::ACCESS);
-        let watch = self.watch.split(lock.raw(), high, A::ACCESS);
-        Ok(Self::of(lock, high, tokens.1, watch))
     }
+}
 
-    /// Cuts it in two at the position `at`, as [`split_off`](Self::split_off).
-    ///
-    /// # Errors
-    /// As [`split_off`](Self::split_off), with the hold, unchanged.
-    pub fn split(mut self, at: u64) -> Result<(Self, Self), (Self, PartError)> {
-        match self.split_off(at) {
-            Ok(above) => Ok((self, above)),
-            Err(error) => Err((self, error)),
-        }
+fn place(start: u64, len: u64, capacity: u64) -> Result<Range<u64>, RangeError> {
+    let end = (start.checked_add(len)).ok_or(RangeError::Overflow { start, len })?;
+    if end > capacity {
+        return Err(RangeError::PastCapacity {
+            start,
+            end,
+            capacity,
+        });
     }
-
-    /// The span of `range`, which must lie within what is held. An empty hold lies nowhere, so any empty range does.
-    fn part(&self, range: Range<u64>) -> Result<Option<Span>, PartError> {
-        let Range { start, end } = range;
-        let part = Span::new(range).map_err(|_| PartError::Reversed { start, end })?;
-        let held = self.span().map_or(start..start, Span::range);
-        if start < held.start || end > held.end {
-            return Err(PartError::Outside {
-                start,
-                end,
-                held_start: held.start,
-                held_end: held.end,
-            });
-        }
-        Ok(part)
-    }
+    Ok(start..end)
 }
 
 impl<P: LockRef, A: Mode> Drop for Hold<P, A> {
@@ -377,7 +370,7 @@ impl<P: LockRef, A: Mode> Drop for Hold<P, A> {
     fn drop(&mut self) {
         if let Some((span, token)) = self.held {
             self.watch.end();
-            // SAFETY: the span is held with this access and token, and nobody else releases it.
+            // SAFETY: the span is held with this access and token, and nothing else releases it.
             unsafe { self.lock.raw().unlock(span, A::ACCESS, token) }
         }
     }

@@ -1,33 +1,47 @@
-//! Requests that can be given up: futures.
+//! [`LockFuture`]: a request that can be given up.
 
 use core::future::Future;
 use core::marker::PhantomData;
-use core::ops::Range;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
 use super::hold::{Hold, LockRef, Mode};
+use crate::capabilities::RawRangeLockWait;
 use crate::detect::Watch;
 use crate::error::RangeError;
-use crate::powers::RawRangeLockWait;
 use crate::raw::Span;
 
-/// A hold to come. Nothing is asked for before the first poll; dropping it gives the request up and leaves no trace.
+/// A future that resolves to a hold. It requests nothing before its first poll. Dropping it gives
+/// up the request and leaves no trace.
 ///
-/// It runs on any executor, stays one waiter however often it is polled, and wakes the waker of the last poll.
+/// It runs on any executor. It stays one waiter however often it is polled, and wakes the waker of
+/// the most recent poll.
 ///
-/// Output: the hold. Errors: a reversed range, or one past the lock's capacity. Ordering: Acquire when ready.
+/// Output: the hold. Errors: a reversed range, or one past the lock's capacity. Ordering: Acquire
+/// when ready.
 ///
 /// # Panics
-/// When it is polled after it was ready.
+/// Panics when polled after completion.
 #[must_use = "futures do nothing unless polled"]
 pub struct LockFuture<P: LockRef<Lock: RawRangeLockWait>, A: Mode> {
-    /// `None`: it was ready.
+    /// `None` after completion.
     lock: Option<P>,
     span: Result<Option<Span>, RangeError>,
-    /// Given to this lock, with this span and access, only.
+    /// Invariant: passed to this lock only, with this span and access only.
     request: <P::Lock as RawRangeLockWait>::Request,
     mode: PhantomData<A>,
+}
+
+impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> LockFuture<P, A> {
+    /// Returns a future that has requested nothing yet.
+    pub(super) fn new(lock: P, span: Result<Option<Span>, RangeError>) -> Self {
+        LockFuture {
+            lock: Some(lock),
+            span,
+            request: Default::default(),
+            mode: PhantomData,
+        }
+    }
 }
 
 impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Future for LockFuture<P, A> {
@@ -39,7 +53,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Future for LockFuture<P, A> {
         let taken = match this.span {
             Ok(Some(span)) => {
                 let (raw, waker) = (lock.raw(), context.waker());
-                // SAFETY: by the request's invariant.
+                // SAFETY: the invariant of `request`.
                 let poll = unsafe { raw.poll_lock(span, A::ACCESS, &mut this.request, waker) };
                 ready!(poll).map(|token| Some((span, token)))
             }
@@ -57,7 +71,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Future for LockFuture<P, A> {
 impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Drop for LockFuture<P, A> {
     fn drop(&mut self) {
         if let (Some(lock), Ok(Some(span))) = (&self.lock, self.span) {
-            // SAFETY: by the request's invariant.
+            // SAFETY: the invariant of `request`.
             unsafe { lock.raw().cancel(span, A::ACCESS, &mut self.request) }
         }
     }
@@ -69,17 +83,5 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> core::fmt::Debug for LockFutur
             .field("span", &self.span)
             .field("access", &A::ACCESS)
             .finish_non_exhaustive()
-    }
-}
-
-impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
-    /// Holds `range` when the future is ready. Never blocks.
-    pub fn lock_async(lock: P, range: Range<u64>) -> LockFuture<P, A> {
-        LockFuture {
-            lock: Some(lock),
-            span: Span::new(range),
-            request: Default::default(),
-            mode: PhantomData,
-        }
     }
 }

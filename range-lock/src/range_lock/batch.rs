@@ -6,35 +6,37 @@ use core::ops::Range;
 use core::slice::GetDisjointMutError;
 
 use super::guard::{SliceRef, checked};
+use crate::capabilities::RawRangeLockBatch;
 use crate::error::{RangeError, TryLockError};
 use crate::guard::{BatchHold, LockRef, normalised};
-use crate::powers::RawRangeLockBatch;
 use crate::raw::{Access, Span};
 
-/// Several ranges of a [`RangeLock`](crate::RangeLock), held together. Dropping it releases them all.
+/// Several ranges of a [`RangeLock`](crate::RangeLock), held together. Dropping it releases them
+/// all.
 ///
-/// [`RangeLock::lock_all`](crate::RangeLock::lock_all) makes one. Ranges are those of the whole slice; what was not asked for is out of reach, also
-/// where the lock rounds.
+/// [`RangeLock::lock_all`](crate::RangeLock::lock_all) makes one. Ranges are indices into the whole
+/// slice. Elements that were not requested are out of reach, even where the lock rounds outwards.
 #[must_use = "dropping the guard at once releases the ranges"]
 pub struct RangeBatchGuard<P: LockRef, T> {
-    /// The slice's first element. `*mut`: invariant in `T` (R3).
+    /// The first element of the slice. `*mut`, so that the guard is invariant in `T` (R3).
     first: *mut T,
-    /// What was asked for, in ascending order and merged. All of it lies within the slice, and is held by `_hold`.
+    /// The requested ranges, in ascending order and merged. They lie within the slice and are held
+    /// by `_hold`.
     parts: Vec<(Span, Access)>,
     _hold: BatchHold<P>,
 }
 
-// SAFETY: holds may be released by another thread (`RawRangeLock`, 4). The guard gives `&[T]` and `&mut [T]`; an owned one may be the last to
-// own the elements, and drop them.
+// SAFETY: holds may be released by another thread (`RawRangeLock`, 4). The guard lends `&[T]` and
+// `&mut [T]`. An owned guard may be the last owner of the elements, and drop them.
 unsafe impl<P: LockRef, T: Send + Sync> Send for RangeBatchGuard<P, T> {}
-// SAFETY: a shared guard gives `&[T]` only.
+// SAFETY: a shared guard lends only `&[T]`.
 unsafe impl<P: LockRef, T: Sync> Sync for RangeBatchGuard<P, T> {}
 
 impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T> {
-    /// Holds all the ranges; blocks until there is no hold that conflicts with any. Ordering: Acquire.
+    /// Locks all the ranges; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
     /// # Errors
-    /// A reversed range, or one past the last element. Nothing is held.
+    /// A reversed range, or one past the last element. Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn lock(
         lock: P,
@@ -50,10 +52,12 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
         })
     }
 
-    /// Holds all the ranges if that is possible at once; never blocks. Ordering: Acquire on success.
+    /// Locks all the ranges if that is possible at once; never blocks. Ordering: Acquire on
+    /// success.
     ///
     /// # Errors
-    /// [`TryLockError::WouldBlock`] if it would have to wait for any; else as [`lock`](Self::lock). Nothing is held.
+    /// [`TryLockError::WouldBlock`] if it would have to wait for any of them; otherwise as for
+    /// [`lock`](Self::lock). Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock(
         lock: P,
@@ -70,7 +74,7 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockBatch>> RangeBatchGuard<P, T>
     }
 }
 
-/// What is asked for, exactly.
+/// Returns the requested ranges exactly, without rounding to the lock's granularity.
 fn asked<T>(
     lock: &impl SliceRef<T>,
     requests: impl IntoIterator<Item = (Range<usize>, Access)>,
@@ -88,7 +92,8 @@ fn ranges(parts: &[(Span, Access)]) -> impl Iterator<Item = (Range<u64>, Access)
 }
 
 impl<P: LockRef, T> RangeBatchGuard<P, T> {
-    /// What is held: what was asked for, in ascending order and merged, each with the strongest access that was asked for in it.
+    /// Returns the held ranges: those requested, in ascending order and merged, each with the
+    /// strongest access requested in it.
     pub fn parts(&self) -> impl ExactSizeIterator<Item = (Range<usize>, Access)> {
         let range = |span: Span| span.start() as usize..span.end() as usize;
         self.parts
@@ -96,26 +101,27 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
             .map(move |&(span, how)| (range(span), how))
     }
 
-    /// The elements of `range`, if all of them are held, with whatever access.
+    /// Returns the elements of `range` if all of them are held, with any access.
     pub fn get(&self, range: Range<usize>) -> Option<&[T]> {
         if !self.holds(&range, Access::Read) {
             return None;
         }
-        // SAFETY: R2: all of it is held for as long as `self` lives; it lies within the slice.
+        // SAFETY: R2: all of `range` is held for as long as `self` lives, and lies within the
+        // slice.
         Some(unsafe { &*self.elements(&range) })
     }
 
-    /// The elements of `range`, to write, if all of them are held to write.
+    /// Returns the elements of `range` mutably if all of them are held for writing.
     pub fn get_mut(&mut self, range: Range<usize>) -> Option<&mut [T]> {
         let [elements] = self.get_disjoint_mut([range]).ok()?;
         Some(elements)
     }
 
-    /// The elements of each range, to write, as slices have it.
+    /// Returns the elements of each range mutably, like [`slice::get_disjoint_mut`].
     ///
     /// # Errors
-    /// [`GetDisjointMutError::IndexOutOfBounds`] if not all are held to write, [`GetDisjointMutError::OverlappingIndices`] if
-    /// two ranges overlap.
+    /// [`GetDisjointMutError::IndexOutOfBounds`] if any element is not held for writing,
+    /// [`GetDisjointMutError::OverlappingIndices`] if two ranges overlap.
     pub fn get_disjoint_mut<const N: usize>(
         &mut self,
         ranges: [Range<usize>; N],
@@ -130,12 +136,14 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
                 return Err(GetDisjointMutError::OverlappingIndices);
             }
         }
-        // SAFETY: R2: all are held exclusively for as long as `self` lives, and lie within the slice; `&mut self` makes these the guard's
-        // only references, and no two overlap.
+        // SAFETY: R2: all ranges are held exclusively for as long as `self` lives, and lie within
+        // the slice. `&mut self` makes these the guard's only references, and no two of them
+        // overlap.
         Ok(ranges.map(|range| unsafe { &mut *self.elements(&range) }))
     }
 
-    /// Whether every position of `range` is held with `least` or more. An empty range must lie within or at the border of a part.
+    /// Returns whether every position of `range` is held with `least` or more. An empty range must
+    /// lie within a part or at its border.
     fn holds(&self, range: &Range<usize>, least: Access) -> bool {
         let (mut start, end) = (range.start as u64, range.end as u64);
         if start > end {
@@ -153,7 +161,7 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
         false
     }
 
-    /// `range`, which lies within the slice. A pointer, not a reference (R2).
+    /// Returns `range`, which lies within the slice. A pointer, not a reference (R2).
     fn elements(&self, range: &Range<usize>) -> *mut [T] {
         // SAFETY: within the slice: in bounds, or one past the end (R1).
         let first = unsafe { self.first.add(range.start) };

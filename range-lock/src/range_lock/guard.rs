@@ -7,20 +7,21 @@ use core::ops::{Deref, DerefMut, Range};
 use std::time::{Duration, Instant};
 
 use super::RangeLock;
+use crate::capabilities::{
+    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
+    RawRangeLockWait,
+};
 #[cfg(feature = "std")]
 use crate::error::TimedLockError;
 use crate::error::{PartError, RangeError, TryLockError};
 use crate::guard::hold::sealed;
 use crate::guard::{Exclusive, Hold, LockRef, Mode, Readable, Shared, Upgradable};
-use crate::powers::{
-    RawRangeLockDowngrade, RawRangeLockSplit, RawRangeLockUpgrade, RawRangeLockUpgradeWait,
-    RawRangeLockWait,
-};
 use crate::raw::{RawRangeLock, Span};
 
-/// How a guard reaches its [`RangeLock`] of `T`s: by `&RangeLock<T, L>`, or, owned, by `Arc<RangeLock<T, L>>`. Sealed.
+/// The pointer by which a guard reaches its [`RangeLock`] of `T`s: `&RangeLock<T, L>`, or
+/// `Arc<RangeLock<T, L>>` for an owned guard. Sealed.
 pub trait SliceRef<T>: LockRef {
-    /// The first element, and how many there are (R1).
+    /// Returns the address of the first element, and the number of elements (R1).
     #[doc(hidden)]
     fn elements(&self) -> (*mut T, usize);
 }
@@ -47,11 +48,12 @@ macro_rules! slice_ref {
 slice_ref!(&RangeLock<T, L>);
 slice_ref!(Arc<RangeLock<T, L>>);
 
-/// A held range of a [`RangeLock`] that is reached by `P`: derefs to `[T]`. [`RangeReadGuard`], [`RangeUpgradableGuard`],
-/// [`RangeWriteGuard`], and their owned forms. Dropping it releases the range.
+/// A held range of the [`RangeLock`] that `P` points to; derefs to `[T]`. Its aliases are
+/// [`RangeReadGuard`], [`RangeUpgradableGuard`], [`RangeWriteGuard`], and their owned forms.
+/// Dropping it releases the range.
 ///
-/// [`RangeLock`]'s methods are the short way to a borrowed guard. The functions here take any `P`; with an `Arc` they make
-/// guards that can be stored, and moved into threads and tasks:
+/// The methods of [`RangeLock`] are the short way to a borrowed guard. The functions here take any
+/// `P`. With an `Arc` they make guards that can be stored, and moved into threads and tasks:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -65,37 +67,40 @@ slice_ref!(Arc<RangeLock<T, L>>);
 /// ```
 #[must_use = "dropping the guard at once releases the range"]
 pub struct RangeGuard<P: LockRef, T, A: Mode> {
-    /// The elements of the hold's span (R2). `*mut`: invariant in `T`, as what can be written through has to be (R3).
+    /// The elements of the held span (R2). `*mut`, because a guard that can write must be invariant
+    /// in `T` (R3).
     data: *mut [T],
     hold: Hold<P, A>,
 }
 
-/// A held range to read.
+/// A range held for reading.
 pub type RangeReadGuard<'a, T, L> = RangeGuard<&'a RangeLock<T, L>, T, Shared>;
-/// A held range to read, and to write later.
+/// A range held for reading, with the right to write later.
 pub type RangeUpgradableGuard<'a, T, L> = RangeGuard<&'a RangeLock<T, L>, T, Upgradable>;
-/// A held range to read and write.
+/// A range held for reading and writing.
 pub type RangeWriteGuard<'a, T, L> = RangeGuard<&'a RangeLock<T, L>, T, Exclusive>;
 
-/// A [`RangeReadGuard`] that shares in the ownership of its lock.
+/// A [`RangeReadGuard`] that shares ownership of its lock.
 pub type OwnedRangeReadGuard<T, L> = RangeGuard<Arc<RangeLock<T, L>>, T, Shared>;
-/// A [`RangeUpgradableGuard`] that shares in the ownership of its lock.
+/// A [`RangeUpgradableGuard`] that shares ownership of its lock.
 pub type OwnedRangeUpgradableGuard<T, L> = RangeGuard<Arc<RangeLock<T, L>>, T, Upgradable>;
-/// A [`RangeWriteGuard`] that shares in the ownership of its lock.
+/// A [`RangeWriteGuard`] that shares ownership of its lock.
 pub type OwnedRangeWriteGuard<T, L> = RangeGuard<Arc<RangeLock<T, L>>, T, Exclusive>;
 
-// SAFETY: a hold may be released by another thread (`RawRangeLock`, 4). The guard is a `&[T]`, and becomes a `&mut [T]` by an upgrade; an
-// owned one may be the last to own the elements, and drop them.
+// SAFETY: a hold may be released by another thread (`RawRangeLock`, 4). The guard is a `&[T]`, and
+// an upgrade turns it into a `&mut [T]`. An owned guard may be the last owner of the elements, and
+// drop them.
 unsafe impl<P: LockRef, T: Send + Sync> Send for RangeGuard<P, T, Shared> {}
 // SAFETY: as above.
 unsafe impl<P: LockRef, T: Send + Sync> Send for RangeGuard<P, T, Upgradable> {}
-// SAFETY: a hold may be released by another thread. The guard is a `&mut [T]`; it becomes a `&[T]`, beside those of other threads, by a
-// downgrade, which asks for `Sync`. An owned one may be the last to own the elements, and drop them: that asks for `Send`.
+// SAFETY: a hold may be released by another thread. The guard is a `&mut [T]`, which needs `Send`,
+// as does dropping the elements as their last owner. A downgrade turns it into a `&[T]` beside
+// those of other threads, and therefore asks for `Sync`.
 unsafe impl<P: LockRef, T: Send> Send for RangeGuard<P, T, Exclusive> {}
-// SAFETY: a shared guard gives `&[T]` only.
+// SAFETY: a shared guard lends only `&[T]`.
 unsafe impl<P: LockRef, T: Sync, A: Mode> Sync for RangeGuard<P, T, A> {}
 
-/// `range` in the lock's positions.
+/// Checks `range` against the length, and returns it in the lock's positions.
 pub(super) fn checked(range: &Range<usize>, len: usize) -> Result<Range<u64>, RangeError> {
     let (start, end) = (range.start as u64, range.end as u64);
     if range.start > range.end {
@@ -112,7 +117,7 @@ pub(super) fn checked(range: &Range<usize>, len: usize) -> Result<Range<u64>, Ra
 }
 
 impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
-    /// The elements of `range`; blocks while there is a hold that conflicts. Ordering: Acquire.
+    /// Locks the elements of `range`; blocks until no conflicting hold is left. Ordering: Acquire.
     ///
     /// # Errors
     /// A reversed range, or one past the last element.
@@ -123,10 +128,12 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
         Ok(Self::of(hold, range))
     }
 
-    /// The elements of `range` if that is possible at once; never blocks. Ordering: Acquire on success.
+    /// Locks the elements of `range` if that is possible at once; never blocks. Ordering: Acquire
+    /// on success.
     ///
     /// # Errors
-    /// [`TryLockError::WouldBlock`] if it would have to wait; else as [`lock`](Self::lock).
+    /// [`TryLockError::WouldBlock`] if it would have to wait; otherwise as for
+    /// [`lock`](Self::lock).
     #[inline]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock(lock: P, range: Range<usize>) -> Result<Self, TryLockError> {
@@ -134,12 +141,12 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
         Ok(Self::of(hold, range))
     }
 
-    /// `range` was checked, and is what is held.
+    /// Returns the guard of `range`, which has been checked and is held by `hold`.
     #[inline]
     fn of(hold: Hold<P, A>, range: Range<usize>) -> Self {
         let (first, _) = hold.lock_ref().elements();
-        // A pointer, not a reference: others have references to other elements (R2).
-        // SAFETY: `checked` found `range.start <= range.end <= len`: in bounds, or one past the end (R1).
+        // A pointer, not a reference: other guards have references to other elements (R2).
+        // SAFETY: `checked` found `range.start <= range.end <= len`: within bounds (R1).
         let first = unsafe { first.add(range.start) };
         let data = core::ptr::slice_from_raw_parts_mut(first, range.end - range.start);
         RangeGuard { data, hold }
@@ -147,11 +154,11 @@ impl<T, P: SliceRef<T>, A: Mode> RangeGuard<P, T, A> {
 }
 
 impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P, T, A> {
-    /// The elements of `range`; blocks while there is a hold that conflicts, for `timeout` at most. One that is too long for
-    /// the clock is for ever. Ordering: Acquire on success.
+    /// Locks the elements of `range`; blocks until no conflicting hold is left, for at most
+    /// `timeout`. A timeout too long for the clock never ends. Ordering: Acquire on success.
     ///
     /// # Errors
-    /// [`TimedLockError::TimedOut`], and no trace is left; else as [`lock`](Self::lock).
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
     #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_for(
@@ -164,11 +171,11 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
         Ok(Self::of(hold, range))
     }
 
-    /// The elements of `range`; blocks while there is a hold that conflicts, until `deadline` at most. One in the past makes it
-    /// a try. Ordering: Acquire on success.
+    /// Locks the elements of `range`; blocks until no conflicting hold is left or `deadline`
+    /// has passed. A deadline in the past makes this a try. Ordering: Acquire on success.
     ///
     /// # Errors
-    /// [`TimedLockError::TimedOut`], and no trace is left; else as [`lock`](Self::lock).
+    /// [`TimedLockError::TimedOut`], with no trace left; otherwise as for [`lock`](Self::lock).
     #[cfg(feature = "std")]
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn try_lock_until(
@@ -181,11 +188,11 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
         Ok(Self::of(hold, range))
     }
 
-    /// The elements of `range`, when the future is ready. Never blocks; dropping the future gives the request up. As any
-    /// `async fn`, it panics when it is polled after it was ready.
+    /// Returns a future that locks the elements of `range`. Never blocks. Dropping the future gives
+    /// up the request. Like any `async fn`, it panics when polled after completion.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock).
+    /// As for [`lock`](Self::lock).
     pub async fn lock_async(lock: P, range: Range<usize>) -> Result<Self, RangeError> {
         let span = checked(&range, lock.elements().1)?;
         let hold = Hold::lock_async(lock, span).await?;
@@ -194,13 +201,13 @@ impl<T, P: SliceRef<T> + LockRef<Lock: RawRangeLockWait>, A: Mode> RangeGuard<P,
 }
 
 impl<P: LockRef, T, A: Mode> RangeGuard<P, T, A> {
-    /// What is held, in the lock's positions; `None` if the range was empty.
+    /// Returns the held span in the lock's positions, or `None` if the range was empty.
     #[inline]
     pub fn span(&self) -> Option<Span> {
         self.hold.span()
     }
 
-    /// The same elements, by the hold that `self`'s has become.
+    /// Keeps the elements, and changes the hold.
     fn with<B: Mode>(self, change: impl FnOnce(Hold<P, A>) -> Hold<P, B>) -> RangeGuard<P, T, B> {
         let RangeGuard { data, hold } = self;
         let hold = change(hold);
@@ -209,29 +216,30 @@ impl<P: LockRef, T, A: Mode> RangeGuard<P, T, A> {
 }
 
 impl<P: LockRef<Lock: RawRangeLockDowngrade>, T: Sync> RangeGuard<P, T, Exclusive> {
-    /// Goes on as a reader; no writer gets in between. Never blocks. Ordering: Release.
+    /// Becomes a reader; no writer gets in between. Never blocks. Ordering: Release.
     ///
-    /// `T: Sync`, since the guard may be in another thread than those that read with it from now on.
+    /// Needs `T: Sync`, because from now on other threads may read the elements at the same time.
     pub fn downgrade(self) -> RangeGuard<P, T, Shared> {
         self.with(Hold::<P, Exclusive>::downgrade)
     }
 }
 
 impl<P: LockRef<Lock: RawRangeLockDowngrade>, T> RangeGuard<P, T, Upgradable> {
-    /// Goes on as a plain reader. Never blocks.
+    /// Becomes a plain reader. Never blocks.
     pub fn downgrade(self) -> RangeGuard<P, T, Shared> {
         self.with(Hold::<P, Upgradable>::downgrade)
     }
 }
 
 impl<P: LockRef<Lock: RawRangeLockUpgrade>, T, A: Readable> RangeGuard<P, T, A> {
-    /// Becomes exclusive if nobody else reads any part of it; no writer gets in between. Never blocks.
-    /// Ordering: Acquire on success.
+    /// Becomes exclusive if nobody else holds any part of the range; no writer gets in between.
+    /// Never blocks. Ordering: Acquire on success.
     ///
-    /// Two plain readers that both try in a loop wait for each other for ever: read upgradably instead.
+    /// Two plain readers that both retry in a loop block each other for ever. Use upgradable reads
+    /// for that.
     ///
     /// # Errors
-    /// Somebody else reads part of it: the guard, unchanged.
+    /// Returns the guard, unchanged, if another reader holds part of the range.
     pub fn try_upgrade(self) -> Result<RangeGuard<P, T, Exclusive>, Self> {
         let RangeGuard { data, hold } = self;
         match hold.try_upgrade() {
@@ -242,10 +250,10 @@ impl<P: LockRef<Lock: RawRangeLockUpgrade>, T, A: Readable> RangeGuard<P, T, A> 
 }
 
 impl<P: LockRef<Lock: RawRangeLockUpgradeWait>, T> RangeGuard<P, T, Upgradable> {
-    /// Becomes exclusive; blocks until the readers of any part of it have left, while new ones are kept out. No
-    /// writer gets in between. Ordering: Acquire.
+    /// Becomes exclusive. Blocks until the readers of every part of the range have left; meanwhile,
+    /// new readers are kept out. No writer gets in between. Ordering: Acquire.
     ///
-    /// A thread that reads part of it by another guard waits for itself.
+    /// A thread that reads part of the range by another guard waits for itself.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn upgrade(self) -> RangeGuard<P, T, Exclusive> {
         let RangeGuard { data, hold } = self;
@@ -255,23 +263,27 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>, T> RangeGuard<P, T, Upgradable> 
 }
 
 impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
-    /// Gives back all elements but `keep`, counted within the guard as an index would be. Never blocks. Ordering: Release.
+    /// Releases all elements but `keep`, given as indices into the guard. Never blocks. Ordering:
+    /// Release.
     ///
     /// # Errors
-    /// `keep` is reversed, or ends past the guard's elements. The guard is as before.
+    /// `keep` is reversed, or ends past the guard's elements. The guard is unchanged.
     pub fn shrink(&mut self, keep: Range<usize>) -> Result<(), PartError> {
         let base = self.part(keep.clone())?;
-        // Gone first: what the lock gives back must not be in reach, not even if a waker panics then.
+        // Shrink the slice first: elements that the lock releases must be out of reach even if a
+        // waker panics.
         self.data = self.elements(keep.clone());
         self.hold
             .shrink(base + keep.start as u64..base + keep.end as u64)
     }
 
-    /// Keeps the elements below `at`, counted within the guard, and returns the others as a guard of their own. Never blocks.
+    /// Keeps the elements below index `at` of the guard, and returns the others as a guard of their
+    /// own. Never blocks.
     ///
     /// ```
-    /// use spanlock_range_lock::RangeLock;
-    /// # fn both(lock: &RangeLock<u32, impl spanlock_range_lock::RawRangeLockSplit>) -> Result<(), Box<dyn std::error::Error>> {
+    /// use spanlock_range_lock::{RangeLock, RawRangeLockSplit};
+    /// # type Outcome = Result<(), Box<dyn std::error::Error>>;
+    /// # fn both(lock: &RangeLock<u32, impl RawRangeLockSplit>) -> Outcome {
     /// let mut low = lock.write(0..8)?;
     /// let mut high = low.split_off(4)?;
     /// low.swap_with_slice(&mut high);
@@ -281,7 +293,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     /// ```
     ///
     /// # Errors
-    /// `at` lies past the guard's elements, or both parts would share a unit of the lock's granularity. The guard is as before.
+    /// `at` lies past the guard's elements, or both parts would share a unit of the lock's
+    /// granularity. The guard is unchanged.
     pub fn split_off(&mut self, at: usize) -> Result<Self, PartError> {
         let base = self.part(at..at)?;
         let hold = self.hold.split_off(base + at as u64)?;
@@ -290,10 +303,10 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
         Ok(RangeGuard { data, hold })
     }
 
-    /// Cuts it in two, as [`split_off`](Self::split_off).
+    /// Cuts the guard in two, like [`split_off`](Self::split_off).
     ///
     /// # Errors
-    /// As [`split_off`](Self::split_off), with the guard, unchanged.
+    /// As for [`split_off`](Self::split_off), together with the unchanged guard.
     pub fn split(mut self, at: usize) -> Result<(Self, Self), (Self, PartError)> {
         match self.split_off(at) {
             Ok(above) => Ok((self, above)),
@@ -301,7 +314,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
         }
     }
 
-    /// The lock's position of the guard's first element, if `part` lies within the guard.
+    /// Returns the lock's position of the guard's first element, after checking that `part` lies
+    /// within the guard.
     fn part(&self, part: Range<usize>) -> Result<u64, PartError> {
         let (start, end) = (part.start as u64, part.end as u64);
         if start > end {
@@ -319,9 +333,9 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
         Ok(self.hold.span().map_or(0, Span::start))
     }
 
-    /// `part`, which lies within the guard.
+    /// Returns `part`, which lies within the guard.
     fn elements(&self, part: Range<usize>) -> *mut [T] {
-        // SAFETY: it lies within `data`, so in bounds or one past the end.
+        // SAFETY: `part` lies within `data`, so this is in bounds or one past the end.
         let first = unsafe { self.data.cast::<T>().add(part.start) };
         core::ptr::slice_from_raw_parts_mut(first, part.end - part.start)
     }

@@ -19,10 +19,12 @@ pub use guard::{
 use crate::error::RangeError;
 use crate::raw::RawRangeLock;
 
-/// A slice of `T` behind a range lock: guards hand out `&[T]` or `&mut [T]` of the range that they hold.
+/// A slice of `T` behind a range lock. A guard is the `&[T]` or `&mut [T]` of the range that it
+/// holds.
 ///
-/// Ranges are in elements. Which ranges block each other beyond those that overlap is the lock's affair:
-/// [`RwCounter`](crate::RwCounter) treats every range as the whole slice, a segment lock rounds to its segments.
+/// Ranges are in elements. Which ranges block each other beyond those that overlap depends on the
+/// lock: [`RwCounter`](crate::RwCounter) treats every range as the whole slice, a segment lock
+/// rounds to its segments.
 ///
 /// ```
 /// use spanlock_range_lock::{RangeLock, RwCounter};
@@ -36,32 +38,35 @@ use crate::raw::RawRangeLock;
 ///
 /// # Invariants
 /// - **R1** `data` and `len` are those of a `Box<[T]>` that this lock owns.
-/// - **R2** A reference into `data` exists only inside a guard, for the span that the guard holds, and is `&mut`
-///   only in an exclusive one, or for a part that a [`RangeBatchGuard`] holds exclusively. So by the exclusion that [`RawRangeLock`]
-///   promises, no `&mut [T]` overlaps another reference; and by its visibility, what one guard wrote is seen by the next.
-/// - **R3** A `RangeLock<T>` is no other `RangeLock<U>`, not even for a `U` that lives shorter: a shared reference to it
-///   can write elements, so it is invariant in `T`, as a `Mutex` is.
+/// - **R2** A reference into `data` exists only inside a guard, for the span that the guard holds.
+///   It is `&mut` only in an exclusive guard, or for a part that a [`RangeBatchGuard`] holds
+///   exclusively. So by the exclusion of [`RawRangeLock`] no `&mut [T]` overlaps another reference,
+///   and by its visibility each guard sees what earlier guards wrote.
+/// - **R3** A `RangeLock<T>` is never used as a `RangeLock<U>`, not even for a `U` with a shorter
+///   lifetime. A shared reference to the lock can write elements, so it is invariant in `T`, like a
+///   `Mutex`.
 pub struct RangeLock<T, L: RawRangeLock> {
     lock: L,
     data: NonNull<T>,
     len: usize,
-    /// Invariant in `T` (R3), and drops `T`s.
+    /// Makes the lock invariant in `T` (R3), and says that it drops `T`s.
     owns: PhantomData<Cell<T>>,
 }
 
-// SAFETY: the lock owns the elements and lends them to one thread at a time, or shares them.
+// SAFETY: the lock owns the elements, and lends them to one thread at a time or shares them.
 unsafe impl<T: Send, L: RawRangeLock> Send for RangeLock<T, L> {}
-// SAFETY: `&RangeLock` hands out `&mut T` (needs `Send`) and `&T` to several threads (needs `Sync`).
+// SAFETY: `&RangeLock` lends `&mut T` (needs `Send`) and `&T` to several threads (needs `Sync`).
 unsafe impl<T: Send + Sync, L: RawRangeLock> Sync for RangeLock<T, L> {}
 
 impl<T, L: RawRangeLock + Default> RangeLock<T, L> {
-    /// Returns a lock that protects `data` by an `L` as `L::default` makes it.
+    /// Puts `data` behind the lock that `L::default` makes.
     ///
     /// `L` decides which ranges block each other, so it has no default here. In the crate
-    /// [`spanlock`](https://docs.rs/spanlock), `RangeLock` names this type with a lock of exact ranges.
+    /// [`spanlock`](https://docs.rs/spanlock), `RangeLock` is this type with a lock of exact
+    /// ranges.
     ///
     /// # Panics
-    /// The lock that `L::default` makes covers fewer positions than `data` has elements.
+    /// Panics if that lock covers fewer positions than `data` has elements.
     pub fn new(data: impl Into<Box<[T]>>) -> Self {
         match Self::with_lock(data, L::default()) {
             Ok(lock) => lock,
@@ -71,7 +76,7 @@ impl<T, L: RawRangeLock + Default> RangeLock<T, L> {
 }
 
 impl<T, L: RawRangeLock> RangeLock<T, L> {
-    /// `data` behind `lock`.
+    /// Puts `data` behind `lock`.
     ///
     /// # Errors
     /// [`RangeError::PastCapacity`] if the lock covers fewer positions than `data` has elements.
@@ -99,31 +104,31 @@ impl<T, L: RawRangeLock> RangeLock<T, L> {
         }
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The lock.
+    /// Returns the lock.
     #[inline]
     pub fn raw(&self) -> &L {
         &self.lock
     }
 
-    /// The elements, without locking: `&mut` proves that nobody holds any.
+    /// Returns the elements without locking: `&mut` proves that nobody holds any.
     pub fn get_mut(&mut self) -> &mut [T] {
         // SAFETY: R1; `&mut self` excludes every guard, so by R2 no other reference exists.
         unsafe { core::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
     }
 
-    /// Gives the elements back.
+    /// Consumes the lock and returns the elements.
     pub fn into_inner(self) -> Box<[T]> {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped, so the lock is moved out once.
@@ -133,7 +138,7 @@ impl<T, L: RawRangeLock> RangeLock<T, L> {
     }
 
     /// # Safety
-    /// `data` and `len` are a lock's (R1), and nobody uses them afterwards.
+    /// `data` and `len` are those of a lock (R1), and nobody uses them afterwards.
     unsafe fn take_box(data: NonNull<T>, len: usize) -> Box<[T]> {
         let slice = core::ptr::slice_from_raw_parts_mut(data.as_ptr(), len);
         // SAFETY: R1: these are the parts of a leaked `Box<[T]>`; the caller gives them up.

@@ -1,32 +1,46 @@
-//! Requests that wait without a thread: how they take lanes bit by bit, queue, and give up.
+//! Requests that wait without a thread: how they acquire lanes step by step, queue, and give up.
 //!
-//! Wakers are their authors' code, and may do anything but come back: so they are cloned before a request goes on ([`Progress::listen`]) and woken after it
-//! has ([`Progress::wake_others`]), outside of sections, and with everything counted that was taken.
+//! A request moves through three states:
+//!
+//! | state | [`Progress`] | left by |
+//! |---|---|---|
+//! | new | nothing taken, no place | a poll: acquires all lanes, or queues for a missing one |
+//! | queued | its place in the queue of the next lane | a poll as the head: next lane, or done |
+//! | done | as new | |
+//!
+//! Cancelling leaves the queue and releases the lanes taken so far; then the request is as new.
+//!
+//! A waker is foreign code and may do anything except re-enter the request. So wakers are cloned
+//! before a request makes progress ([`Progress::listen`]) and woken afterwards
+//! ([`Progress::wake_others`]): outside RCU read-side critical sections, and after every acquired
+//! lane has been counted.
 
 use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 
 use spanlock_sync::injected_bug;
-use spanlock_sync::wait::{Calls, Class, Listener, Place, WaitQueue};
+use spanlock_sync::wait::{Class, Listener, Place, WaitQueue, Wakers};
 
 use super::{Run, Word, for_each_surely};
 use crate::raw::Access;
 
-/// How far a request for lanes has come that waits without a thread. Its default is one that has not begun.
+/// The wait state of a request for lanes that waits without a thread. The default is a request that
+/// has not begun.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Lanes taken so far, of all runs of the request together.
+    /// The number of lanes acquired so far, over all runs of the request.
     taken: u64,
-    /// Where it stands while it waits for the next.
+    /// The request's place in the queue of the next lane, while it waits.
     place: Option<Place>,
-    /// Who is woken for it.
+    /// The waker that is woken for this request.
     listener: Option<Listener>,
-    /// Whom it has to wake: those that it stood before.
-    calls: Vec<Calls>,
+    /// The waiters that this request unblocked by leaving a queue, still to be woken.
+    wakers: Vec<Wakers>,
 }
 
 impl Progress {
-    /// A request that has taken `taken` lanes, and has found the first of `run`, the next, in the hands of others: it stands in that lane's queue.
+    /// A request that holds `taken` lanes and found `run`, the next lane range, busy: it joins the
+    /// queue of that range's first lane.
     pub fn queued<W: Word, P>(
         run: Run<'_, W>,
         taken: u64,
@@ -38,44 +52,47 @@ impl Progress {
             taken,
             place: Some(queue.join(run.first_spot(), class(access), &listener)),
             listener: Some(listener),
-            calls: Vec::new(),
+            wakers: Vec::new(),
         }
     }
 
-    /// Lanes taken so far.
+    /// Returns the number of lanes acquired so far.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Goes on behind the next `lanes` lanes: they were taken by other means, or need not be.
+    /// Advances past the next `lanes` lanes: they were acquired by other means, or are not needed.
     #[inline]
     pub fn skip(&mut self, lanes: u64) {
         self.taken += lanes;
     }
 
-    /// Begins anew: what was taken has been given back.
+    /// Starts again from the first lane. The caller has released the lanes acquired so far.
     pub fn restart(&mut self) {
         self.taken = 0;
     }
 
-    /// From the next poll on it is `waker` that is woken. Clones it, if it is not the one that it was.
+    /// Makes `waker` the one that is woken from the next poll on. Clones it unless it is already in
+    /// use.
     pub fn listen(&mut self, waker: &Waker) {
         if !self.listener.as_ref().is_some_and(|is| is.is(waker)) {
             self.listener = Some(Listener::new(waker));
         }
     }
 
-    /// Wakes those whom it has let go first. After each poll, and after [`leave`](Self::leave).
+    /// Wakes the waiters that this request has unblocked. Must follow each poll, and
+    /// [`leave`](Self::leave).
     pub fn wake_others(&mut self) {
-        for_each_surely(core::mem::take(&mut self.calls).into_iter(), Calls::wake);
+        for_each_surely(core::mem::take(&mut self.wakers).into_iter(), Wakers::wake);
     }
 
-    /// Goes on with `run`, the rest of the run that the next lane is in: takes it, or stands in the queue of the first lane that it lacks, and
-    /// its [listener](Self::listen) is woken when it is worth looking again. Ordering: Acquire for every lane taken.
+    /// Continues with `run`, the part not yet acquired of the current lane range. Either acquires
+    /// all of it, or enqueues on the first missing lane; its [listener](Self::listen) is then woken
+    /// when a retry is worthwhile. Ordering: Acquire for every lane acquired.
     ///
     /// # Panics
-    /// If it has no listener.
+    /// Panics if the request has no listener.
     pub fn poll<W: Word, P>(
         &mut self,
         run: Run<'_, W>,
@@ -84,15 +101,16 @@ impl Progress {
     ) -> Poll<()> {
         let take = |run: Run<'_, W>| run.word.take(run.first, run.end, access, 1) > run.first;
         let arrive = |run: Run<'_, W>| run.arrive(access, 1, queue);
-        // Behind a reader the next may be a reader too. Behind a writer all wait for its release.
+        // A reader may be followed by another reader. Behind a writer, all wait for its release.
         let wake_next = access != Access::Write;
         self.drive(run, access, queue, take, arrive, wake_next)
     }
 
-    /// Goes on with `run` as [`poll`](Self::poll) does, but takes nothing: it is ready when every lane was seen free of conflicting holds.
+    /// Like [`poll`](Self::poll), but acquires nothing: the request is ready when every lane has
+    /// been seen without a conflicting hold.
     ///
     /// # Panics
-    /// If it has no listener.
+    /// Panics if the request has no listener.
     pub fn poll_free<W: Word, P>(
         &mut self,
         run: Run<'_, W>,
@@ -101,11 +119,12 @@ impl Progress {
     ) -> Poll<()> {
         let free = |run: Run<'_, W>| run.is_free(access);
         let look = |run: Run<'_, W>| run.word.free_until(run.first, run.end, access) - run.first;
-        // It takes nothing away from the next.
+        // Nothing was acquired, so the next waiter may proceed.
         self.drive(run, access, queue, free, look, true)
     }
 
-    /// Goes on with `run`: in front of a queue if `admit` says so of its lane, and as an arrival as many lanes as `arrive` says.
+    /// Continues with `run`. At the head of a queue, `admit` decides about the head's lane. For an
+    /// arrival, `arrive` returns how many lanes it got.
     fn drive<'a, W: Word, P>(
         &mut self,
         run: Run<'a, W>,
@@ -120,13 +139,14 @@ impl Progress {
             let done = match self.look(rest, queue, &admit) {
                 Look::Waits => return Poll::Pending,
                 Look::Passed(place) => {
-                    self.call(queue.leave(place, wake_next));
+                    self.wake_later(queue.leave(place, wake_next));
                     1
                 }
                 Look::Arrives => {
                     let done = arrive(rest);
                     if done < rest.len() {
-                        // And looks again, for the changer who has not seen its place (W-I3).
+                        // The next round rechecks the word: a releasing thread may not have seen
+                        // this place in the queue (W-I3).
                         let spot = rest.after(done).first_spot();
                         let place = queue.join(spot, class(access), self.listener());
                         self.place = Some(place);
@@ -150,14 +170,16 @@ impl Progress {
         }
     }
 
-    /// What a request can do about the first lane of `run`, at which `admit` says whether one in front may go on.
+    /// Determines how the request can proceed at the first lane of `run`. `admit` tells whether a
+    /// request at the head of the queue may proceed.
     fn look<'a, W: Word, P>(
         &mut self,
         run: Run<'a, W>,
         queue: &WaitQueue<P>,
         admit: impl Fn(Run<'a, W>) -> bool,
     ) -> Look {
-        // The word may have gone, and the lane be elsewhere now: then it comes anew.
+        // The word may have been freed and the lane moved to another word: then start as an
+        // arrival.
         if self
             .place
             .as_ref()
@@ -168,8 +190,8 @@ impl Progress {
         let Some(mut place) = self.place.take() else {
             return Look::Arrives;
         };
-        match queue.is_in_front(&mut place, self.listener()) {
-            // Its word had gone, and is back at the same address.
+        match queue.is_at_head(&mut place, self.listener()) {
+            // The word was freed, and another one now has its address.
             None => Look::Arrives,
             Some(true) if admit(run.up_to(1)) => Look::Passed(place),
             Some(_) => {
@@ -182,17 +204,17 @@ impl Progress {
     fn listener(&self) -> &Listener {
         match &self.listener {
             Some(listener) => listener,
-            None => panic!("a request that waits was not told whom to wake"),
+            None => panic!("a request was polled without a listener: call `listen` first"),
         }
     }
 
-    fn call(&mut self, calls: Calls) {
-        if !calls.is_empty() {
-            self.calls.push(calls);
+    fn wake_later(&mut self, wakers: Wakers) {
+        if !wakers.is_empty() {
+            self.wakers.push(wakers);
         }
     }
 
-    /// Leaves the queue, if it stands in one; it is not to wait any more. What it took stays taken.
+    /// Leaves the queue, if the request stands in one. The lanes it has acquired stay acquired.
     pub fn leave<P>(&mut self, queue: &WaitQueue<P>) {
         if let Some(place) = self.place.take()
             && !injected_bug!(
@@ -201,13 +223,13 @@ impl Progress {
                 killed_by = "give-up, give-up-writer"
             )
         {
-            // The next may be one whom only this waiter held up.
-            self.call(queue.leave(place, true));
+            // The next waiter may have been blocked by this one alone.
+            self.wake_later(queue.leave(place, true));
         }
     }
 }
 
-/// Whom a request would exclude.
+/// Returns which other waiters a request excludes.
 pub(super) fn class(access: Access) -> Class {
     match access {
         Access::Read => Class::Shared,
@@ -216,17 +238,17 @@ pub(super) fn class(access: Access) -> Class {
     }
 }
 
-/// What a request finds at a lane.
+/// The situation of a request at a lane.
 enum Look {
-    /// It is not in the queue.
+    /// The request is not queued.
     Arrives,
-    /// It is in the queue, and has to wait on.
+    /// The request is queued, and must keep waiting.
     Waits,
-    /// It was in front, and was admitted.
+    /// The request was the head of the queue, and was admitted.
     Passed(Place),
 }
 
-/// Goes on taking `runs`, all of the request's: see [`Progress::poll`].
+/// Continues to acquire `runs`, all lane ranges of the request: see [`Progress::poll`].
 pub fn poll_all<'a, W: Word, P>(
     runs: impl Iterator<Item = Run<'a, W>>,
     access: Access,
@@ -254,10 +276,11 @@ pub fn poll_all<'a, W: Word, P>(
     Poll::Ready(())
 }
 
-/// Gives up a request for `runs`: leaves the queue, and gives back what was taken. Ordering: Release.
+/// Gives up a request for `runs`: leaves the queue and releases the lanes acquired so far.
+/// Ordering: Release.
 ///
 /// # Safety
-/// `progress` is of a request for these runs with `access`.
+/// `progress` belongs to a request for these runs with `access`.
 pub unsafe fn cancel_all<'a, W: Word, P>(
     runs: impl Iterator<Item = Run<'a, W>>,
     access: Access,
@@ -272,10 +295,11 @@ pub unsafe fn cancel_all<'a, W: Word, P>(
         taken -= lanes;
         (lanes > 0).then(|| run.up_to(lanes as u32))
     });
-    // The others last, and whatever the wakers do whom the words wake.
+    // Wake the waiters behind this request last, even if a waker panics while the lanes are
+    // released.
     let steps = held.map(Some).chain(core::iter::once(None));
     for_each_surely(steps, |run| match run {
-        // SAFETY: the request has taken its first `taken` lanes, and gives them up.
+        // SAFETY: the request has acquired its first `taken` lanes, and gives them up.
         Some(run) => unsafe { run.unlock(access, queue) },
         None => progress.wake_others(),
     });

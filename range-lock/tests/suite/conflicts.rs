@@ -1,4 +1,4 @@
-//! Point 2 of the contract: who blocks whom, and nobody else.
+//! Point 2 of the contract: exactly the conflicting requests block each other.
 
 use std::sync::Barrier;
 use std::thread;
@@ -7,9 +7,9 @@ use spanlock_range_lock::{Access, RangeLockExt, RawRangeLock, TryLockError};
 
 use super::{BOTH, Held, Kind, UNITS};
 
-pub(crate) fn every_pair_of_ranges<L: RawRangeLock>(kind: &Kind<L>) {
+pub(crate) fn every_pair_of_ranges_conflicts_as_defined<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
-    // Before, on and behind the borders of units.
+    // Points before, on and after the borders of units.
     let unit = kind.unit();
     let mut points = vec![0, 1, unit - 1, unit, unit + 1, 2 * unit - 1, 2 * unit];
     points.extend([3 * unit, 4 * unit]);
@@ -42,14 +42,14 @@ pub(crate) fn every_pair_of_ranges<L: RawRangeLock>(kind: &Kind<L>) {
 
 pub(crate) fn readers_share<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
-    // In one thread: none of these calls returns if a reader waits for a reader.
+    // In one thread: these calls return only if no reader waits for another.
     let mut holds = vec![lock.read(0..lock.capacity()).unwrap()];
     for unit in 0..UNITS {
         holds.push(lock.read(kind.units(0..unit + 1)).unwrap());
         holds.push(lock.try_read(kind.units(unit..UNITS)).unwrap());
     }
     drop(holds);
-    // In eight, all of which hold at once.
+    // In eight threads, all of which hold at once.
     let all_hold = Barrier::new(8);
     thread::scope(|scope| {
         for start in 0..8 {
@@ -67,13 +67,13 @@ pub(crate) fn readers_share<L: RawRangeLock>(kind: &Kind<L>) {
 pub(crate) fn disjoint_writers_do_not_wait<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
     if !kind.is_granular() {
-        // Documented: everything is one. The other half of the sentence must then hold, too.
+        // Documented: the whole range is one unit. Then any two writers must conflict.
         let hold = lock.write(kind.units(0..1)).unwrap();
         assert!(lock.try_write(kind.units(63..64)).is_err());
         drop(hold);
         return kind.assert_free(&lock);
     }
-    // In one thread: none of these calls returns if it waits for one before it.
+    // In one thread: these calls return only if none waits for an earlier one.
     let access = |unit| BOTH[unit as usize % 2];
     let holds: Vec<_> = (0..UNITS)
         .map(|unit| Held::take(&lock, kind.units(unit..unit + 1), access(unit)))
@@ -84,7 +84,7 @@ pub(crate) fn disjoint_writers_do_not_wait<L: RawRangeLock>(kind: &Kind<L>) {
         assert_eq!(lock.try_read(range).is_ok(), access(unit) == Access::Read);
     }
     drop(holds);
-    // In eight, all of which hold at once.
+    // In eight threads, all of which hold at once.
     let all_hold = Barrier::new(8);
     thread::scope(|scope| {
         for part in 0..8 {
@@ -101,7 +101,8 @@ pub(crate) fn disjoint_writers_do_not_wait<L: RawRangeLock>(kind: &Kind<L>) {
 
 pub(crate) fn a_release_frees_its_range_only<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
-    // Two readers of overlapping ranges: what the first gives back is still the second's.
+    // Two readers of overlapping ranges: the second still holds the common part after the first
+    // release.
     let first = lock.read(kind.units(0..4)).unwrap();
     let second = lock.read(kind.units(2..6)).unwrap();
     drop(first);

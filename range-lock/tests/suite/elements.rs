@@ -8,7 +8,7 @@ use spanlock_range_lock::{RangeError, RangeLock, RawRangeLock, TryLockError};
 
 use super::Kind;
 
-/// Numbers `0..` for as many units, and how many elements a unit has.
+/// Returns a lock of the numbers `0..` in so many units, and the number of elements in a unit.
 fn numbers<L: RawRangeLock>(kind: &Kind<L>, units: u64) -> (RangeLock<u64, L>, usize) {
     let data: Vec<u64> = (0..kind.units(0..units).end).collect();
     let lock = RangeLock::with_lock(data, kind.lock()).unwrap();
@@ -50,7 +50,7 @@ pub(crate) fn guards_are_the_elements<L: RawRangeLock>(kind: &Kind<L>) {
 
 #[allow(clippy::reversed_empty_ranges)]
 pub(crate) fn ranges_are_checked_against_the_length<L: RawRangeLock>(kind: &Kind<L>) {
-    // The lock covers more than there are elements.
+    // The lock covers more positions than there are elements.
     let (lock, unit) = numbers(kind, 2);
     let capacity = lock.len() as u64;
     for range in [0..2 * unit + 1, 2 * unit..2 * unit + 1, 5..usize::MAX] {
@@ -71,7 +71,7 @@ pub(crate) fn ranges_are_checked_against_the_length<L: RawRangeLock>(kind: &Kind
         lock.try_write(1..0).err(),
         Some(TryLockError::Range(reversed))
     );
-    // An empty range too has to lie within, as a slice's has.
+    // An empty range must lie within the slice too, as with slices.
     assert!(lock.write(2 * unit..2 * unit).unwrap().is_empty());
     let end = capacity + 1;
     assert_eq!(
@@ -93,7 +93,7 @@ pub(crate) fn readers_see_the_same_elements<L: RawRangeLock>(kind: &Kind<L>) {
     assert!(lock.try_write(unit..unit + 1).is_err());
 }
 
-pub(crate) fn disjoint_writers_at_once<L: RawRangeLock>(kind: &Kind<L>) {
+pub(crate) fn disjoint_writers_hold_at_once<L: RawRangeLock>(kind: &Kind<L>) {
     let (lock, unit) = numbers(kind, 4);
     let mut first = lock.write(0..unit).unwrap();
     if !kind.is_granular() {
@@ -105,7 +105,7 @@ pub(crate) fn disjoint_writers_at_once<L: RawRangeLock>(kind: &Kind<L>) {
     first.swap_with_slice(&mut second);
     assert_eq!((first[0], second[0]), (unit as u64, 0));
     assert_eq!(third[0], 2 * unit as u64);
-    // An empty guard shares its place with a writer.
+    // An empty guard can coexist with a writer.
     assert!(lock.write(1..1).unwrap().is_empty());
     drop((first, second, third));
 }
@@ -133,14 +133,14 @@ pub(crate) fn elements_are_dropped_once<L: RawRangeLock>(kind: &Kind<L>) {
     drop(lock.read(0..10).unwrap());
     drop(lock.write(0..10).unwrap());
     assert_eq!(drops.load(Relaxed), 0);
-    // One is replaced: the old one goes, once.
+    // Replacing an element drops the old one, once.
     lock.write(3..4).unwrap()[0] = Counted(&drops);
     assert_eq!(drops.load(Relaxed), 1);
     drop(lock);
     assert_eq!(drops.load(Relaxed), 11);
 }
 
-pub(crate) fn elements_can_be_taken_back<L: RawRangeLock>(kind: &Kind<L>) {
+pub(crate) fn into_inner_returns_the_elements<L: RawRangeLock>(kind: &Kind<L>) {
     let drops = AtomicUsize::new(0);
     let elements = counted(kind, &drops).into_inner();
     assert_eq!((elements.len(), drops.load(Relaxed)), (10, 0));
@@ -154,7 +154,7 @@ pub(crate) fn elements_are_dropped_after_a_forgotten_guard<L: RawRangeLock>(kind
     forget(lock.write(2..5).unwrap());
     drop(lock);
     assert_eq!(drops.load(Relaxed), 10);
-    // `&mut` proves that no guard is left that anybody could use.
+    // `&mut` proves that no usable guard is left.
     let mut lock = counted(kind, &drops);
     forget(lock.read(2..5).unwrap());
     lock.get_mut()[3] = Counted(&drops);
@@ -162,17 +162,17 @@ pub(crate) fn elements_are_dropped_after_a_forgotten_guard<L: RawRangeLock>(kind
     assert_eq!(drops.load(Relaxed), 21);
 }
 
-pub(crate) fn elements_of_size_zero<L: RawRangeLock>(kind: &Kind<L>) {
+pub(crate) fn zero_sized_elements_are_locked<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = RangeLock::with_lock(vec![(); 10], kind.lock()).unwrap();
     assert_eq!(lock.len(), 10);
     let mut some = lock.write(2..7).unwrap();
     assert_eq!((some.len(), some.iter_mut().count()), (5, 5));
-    // They take no memory and are held all the same.
+    // They take no memory, but are locked all the same.
     assert!(lock.try_read(6..8).is_err());
     drop(some);
     assert!(lock.read(9..11).is_err());
     assert_eq!(lock.into_inner().len(), 10);
-    // As many as a lock without bounds, or a usize, can count.
+    // As many elements as an unbounded lock, or a usize, can count.
     let data: Box<[()]> = match kind.lock().capacity() {
         u64::MAX => Box::new([(); usize::MAX]),
         capacity => vec![(); capacity as usize].into(),
@@ -182,7 +182,7 @@ pub(crate) fn elements_of_size_zero<L: RawRangeLock>(kind: &Kind<L>) {
     assert_eq!(lock.write(0..many).unwrap().len(), many);
     assert_eq!(lock.read(many - 1..many).unwrap().len(), 1);
 
-    /// Nothing to store, something to drop.
+    /// A zero-sized type with a destructor.
     struct Nothing;
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     impl Drop for Nothing {
@@ -195,11 +195,11 @@ pub(crate) fn elements_of_size_zero<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = RangeLock::with_lock(data, kind.lock()).unwrap();
     drop(lock.write(0..10).unwrap());
     drop(lock);
-    // Other locks' tests may count at the same time.
+    // Tests of other locks may count at the same time.
     assert!(DROPS.load(Relaxed) >= before + 10);
 }
 
-pub(crate) fn a_slice_of_one_and_of_none<L: RawRangeLock>(kind: &Kind<L>) {
+pub(crate) fn slices_of_one_and_of_no_elements<L: RawRangeLock>(kind: &Kind<L>) {
     let one = RangeLock::with_lock([5], kind.lock()).unwrap();
     one.write(0..1).unwrap()[0] += 1;
     assert!(one.write(0..0).unwrap().is_empty());

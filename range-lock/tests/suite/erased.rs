@@ -1,4 +1,4 @@
-//! Locks that are chosen at run time, or stand behind a pointer.
+//! Locks chosen at run time, or behind a pointer.
 
 use std::sync::Arc;
 use std::thread;
@@ -7,7 +7,7 @@ use spanlock_range_lock::{Access, RangeLock, RangeLockExt, RawRangeLock, RwCount
 
 use super::Kind;
 
-/// Takes, tries, fails and gives back, through whatever pointer.
+/// Locks, tries, fails and unlocks through any pointer.
 fn exercise<L: RawRangeLock + ?Sized>(lock: &L, capacity: u64) {
     assert_eq!(lock.capacity(), capacity);
     let reading = lock.read(0..2).unwrap();
@@ -17,11 +17,11 @@ fn exercise<L: RawRangeLock + ?Sized>(lock: &L, capacity: u64) {
     let writing = lock.write(0..2).unwrap();
     assert!(lock.try_read(1..2).is_err());
     drop(writing);
-    // By the raw methods, the token by way of another thread.
+    // Through the raw methods, with the token sent to another thread.
     let span = Span::new(0..2).unwrap().unwrap();
     let token = lock.lock(span, Access::Read).unwrap();
     thread::scope(|scope| {
-        // SAFETY: held just now, with this access and token, and released once.
+        // SAFETY: acquired just now, with this access and token, and released once.
         scope.spawn(move || unsafe { lock.unlock(span, Access::Read, token) });
     });
     drop(lock.try_write(0..2).unwrap());
@@ -47,7 +47,8 @@ pub(crate) fn a_dyn_lock_owns_elements<L: RawRangeLock + 'static>(kind: &Kind<L>
     elements.write(0..2).unwrap().fill(7);
     assert_eq!(elements.read(0..3).unwrap()[..], [7, 7, 3]);
 
-    // One lock for two arrays of the same shape: a range of the one is held in the other as well.
+    // One lock for two arrays of the same shape: a range held through one is held in the other as
+    // well.
     let shared: Arc<dyn RawRangeLock> = Arc::new(kind.lock());
     let names = RangeLock::with_lock(vec!["a", "b"], shared.clone()).unwrap();
     let sizes = RangeLock::with_lock(vec![1_u64, 2], shared).unwrap();

@@ -1,4 +1,5 @@
-//! Points 2 and 3 of the contract, on real threads: eight of them, on fewer cores, with data that shows who was there.
+//! Points 2 and 3 of the contract: eight real threads on fewer cores, with data that shows
+//! violations.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,14 +12,14 @@ use super::{ALL, Held, Kind, UNITS};
 
 const THREADS: u64 = 8;
 
-/// An element that says who wrote it, and how often it was written.
+/// An element that records its last writer, and how often it was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamped {
     stamp: u64,
     writes: u64,
 }
 
-/// A range of quarters of units, not often a wide one, and now and then the full.
+/// Returns a range in quarters of units: mostly short, sometimes wide, rarely the full range.
 fn some_range(rng: &mut Rng, quarters: u64) -> (u64, u64) {
     if rng.u64(..64) == 0 {
         return (0, quarters);
@@ -28,11 +29,12 @@ fn some_range(rng: &mut Rng, quarters: u64) -> (u64, u64) {
     (start, (start + 1 + rng.u64(..longest)).min(quarters))
 }
 
-/// Writers stamp all elements of their range, and find all stamps their own a moment later; readers find that
-/// nothing changes. In the end no write was lost. Plain memory: a race is also a failure of
-/// visibility.
-pub(crate) fn stamps_of_eight_threads<L: RawRangeLock>(kind: &Kind<L>) {
-    // Quarters, so that ranges end within a granule too; of each quarter the first element is used.
+/// Writers stamp all elements of their range, and a moment later still find their own stamp on all
+/// of them. Readers find that nothing changes. In the end no write was lost. The elements are plain
+/// memory, so a data race also shows a failure of visibility.
+pub(crate) fn eight_threads_find_only_their_own_stamps<L: RawRangeLock>(kind: &Kind<L>) {
+    // Quarters, so that ranges also end within a granule. Only the first element of each quarter is
+    // used.
     let quarter = (kind.unit() / 4).max(1);
     let quarters = kind.everything().end / quarter;
     let data = vec![Stamped::default(); kind.everything().end as usize];
@@ -101,13 +103,15 @@ fn work<L: RawRangeLock>(
     written
 }
 
-/// Everybody says in a word for each granule what it holds there: a writer is alone, readers are not with a
-/// writer, and at most one of them is upgradable. This sees a violation even where the data would not.
-pub(crate) fn counts_of_eight_threads<L: RawRangeLock>(kind: &Kind<L>) {
+/// Each thread counts itself in an atomic word for every unit it holds. A writer must be alone, and
+/// at most one of the readers upgradable. This detects a violation even where the data would not
+/// show it.
+pub(crate) fn eight_threads_count_no_conflicting_holds<L: RawRangeLock>(kind: &Kind<L>) {
     const UPGRADER: u64 = 1 << 16;
     const WRITER: u64 = 1 << 32;
     let lock = kind.lock();
-    // Who is in each unit: readers, `UPGRADER`s and `WRITER`s. Relaxed: the lock has to do.
+    // The holders of each unit: readers, `UPGRADER`s and `WRITER`s. Relaxed: the lock must order
+    // them.
     let inside: Vec<_> = (0..UNITS).map(|_| AtomicU64::new(0)).collect();
     thread::scope(|scope| {
         for me in 0..THREADS {

@@ -1,6 +1,6 @@
-//! Point 4 of the contract: a waiter is passed a stated number of times, not for ever.
+//! Point 4 of the contract: a waiter is overtaken a stated number of times, not for ever.
 //!
-//! No time is asserted. A lock that starves somebody hangs its test.
+//! No test asserts a time. A lock that starves a waiter hangs its test.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -12,8 +12,8 @@ use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 
 use super::{Kind, UNITS};
 
-/// With a hold in its way, a writer waits; then this thread takes and gives back reads until it is refused:
-/// how many went past the writer.
+/// A writer waits behind a read hold. Then this thread reads and releases until it is refused.
+/// Returns how many reads overtook the writer.
 fn passes<L: RawRangeLock>(kind: &Kind<L>, lock: &L, head_start: Duration) -> u32 {
     let in_the_way = lock.read(kind.units(0..1)).unwrap();
     let granted = AtomicBool::new(false);
@@ -28,7 +28,7 @@ fn passes<L: RawRangeLock>(kind: &Kind<L>, lock: &L, head_start: Duration) -> u3
         while lock.try_read(kind.units(0..1)).is_ok() {
             passes += 1;
         }
-        // From here on nobody passes, until the writer has been in.
+        // From here on nobody overtakes the writer until it has been in.
         for _ in 0..100 {
             assert!(lock.try_read(kind.units(0..1)).is_err());
         }
@@ -42,8 +42,9 @@ fn passes<L: RawRangeLock>(kind: &Kind<L>, lock: &L, head_start: Duration) -> u3
 pub(crate) fn a_waiting_writer_is_passed_a_bounded_number_of_times<L: RawRangeLock>(
     kind: &Kind<L>,
 ) {
-    // From outside one cannot see when the writer begins to wait, and before that every read is granted.
-    // So: never fewer than the bound; and exactly the bound as soon as the writer was early enough.
+    // The test cannot observe when the writer begins to wait, and before that every read is
+    // granted. So there are never fewer passes than the bound, and exactly the bound once the
+    // writer was early enough.
     let lock = kind.lock();
     let mut head_start = Duration::from_millis(1);
     loop {
@@ -61,9 +62,9 @@ pub(crate) fn a_waiting_writer_is_passed_a_bounded_number_of_times<L: RawRangeLo
     }
 }
 
-/// Readers that hand a range from one to the next so that it is never free: without bounded overtaking a
-/// writer never gets in.
-fn rain<L: RawRangeLock>(kind: &Kind<L>, width: u64, write: std::ops::Range<u64>) {
+/// Readers hold ranges in turn so that the range is never free. Without bounded overtaking a writer
+/// never gets in.
+fn stream_of_reads<L: RawRangeLock>(kind: &Kind<L>, width: u64, write: std::ops::Range<u64>) {
     let lock = kind.lock();
     let stop = AtomicBool::new(false);
     let reads = AtomicU32::new(0);
@@ -79,8 +80,8 @@ fn rain<L: RawRangeLock>(kind: &Kind<L>, width: u64, write: std::ops::Range<u64>
                 while !stop.load(SeqCst) {
                     let mut hold = lock.read(at(i)).unwrap();
                     reads.fetch_add(1, SeqCst);
-                    // The next before this one is given back. By a try: a second blocking read could
-                    // wait behind a writer that waits for the first.
+                    // Take the next range before releasing this one. A try, because a second
+                    // blocking read could wait behind a writer that waits for the first.
                     while let Ok(next) = lock.try_read(at(i)) {
                         hold = next;
                         reads.fetch_add(1, SeqCst);
@@ -100,7 +101,7 @@ fn rain<L: RawRangeLock>(kind: &Kind<L>, width: u64, write: std::ops::Range<u64>
         for _ in 0..30 {
             let before = reads.load(SeqCst);
             drop(lock.write(kind.units(write.clone())).unwrap());
-            // Let it rain again, so that each write meets readers.
+            // Wait for new reads, so that each write meets readers.
             while reads.load(SeqCst) == before {
                 thread::yield_now();
             }
@@ -110,15 +111,15 @@ fn rain<L: RawRangeLock>(kind: &Kind<L>, width: u64, write: std::ops::Range<u64>
     kind.assert_free(&lock);
 }
 
-pub(crate) fn a_writer_gets_in_under_a_rain_of_readers<L: RawRangeLock>(kind: &Kind<L>) {
-    rain(kind, UNITS, 3..4);
+pub(crate) fn a_writer_gets_in_under_a_stream_of_readers<L: RawRangeLock>(kind: &Kind<L>) {
+    stream_of_reads(kind, UNITS, 3..4);
 }
 
 pub(crate) fn a_writer_of_everything_gets_in_under_small_readers<L: RawRangeLock>(kind: &Kind<L>) {
-    rain(kind, 1, 0..UNITS);
+    stream_of_reads(kind, 1, 0..UNITS);
 }
 
-pub(crate) fn writers_are_first_come_first_served<L: RawRangeLock>(kind: &Kind<L>) {
+pub(crate) fn writers_are_served_in_order_of_arrival<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
     let order = Mutex::new(Vec::new());
     for _ in 0..20 {
@@ -134,8 +135,8 @@ pub(crate) fn writers_are_first_come_first_served<L: RawRangeLock>(kind: &Kind<L
                 }
             };
             scope.spawn(writer("first"));
-            // A refused read says that the first waits, and that its patience is used up: so whoever comes
-            // now stands behind it.
+            // A refused read shows that the first writer waits and that its passes are used up. So
+            // whoever comes now queues behind it.
             while lock.try_read(kind.units(0..1)).is_ok() {
                 thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! Of point 9 of the contract: forgotten guards. And what else a guard may go through.
+//! Point 9 of the contract: forgotten guards; and guards across threads and panics.
 
 use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ pub(crate) fn a_forgotten_guard_keeps_its_range_and_nothing_else<L: RawRangeLock
             let rest = [0..3, 5..UNITS].map(|units| lock.write(kind.units(units)).unwrap());
             drop(rest);
         }
-        // The lock can go, held or not.
+        // The lock can be dropped whether held or not.
         drop(lock);
     }
 }
@@ -49,13 +49,13 @@ pub(crate) fn many_guards_may_be_dropped_by_another_thread<L: RawRangeLock>(kind
     let lock = kind.lock();
     let (send, receive) = mpsc::sync_channel::<Held<'_, L>>(16);
     thread::scope(|scope| {
-        // Eight threads take, one gives back; the channel's end comes when all takers are done.
+        // Eight threads lock, one unlocks. The channel closes when all lockers are done.
         scope.spawn(move || receive.into_iter().for_each(drop));
         for taker in 0..8_u64 {
             let (lock, send) = (&lock, send.clone());
             scope.spawn(move || {
                 for i in 0..250 {
-                    // The takers wait for what the others' guards hold, on their way or waiting there.
+                    // The lockers wait for guards that are still in the channel.
                     let unit = (taker + i) % 4;
                     let access = BOTH[usize::from(i % 5 == 0)];
                     let range = kind.units(unit..unit + 1);
@@ -68,7 +68,7 @@ pub(crate) fn many_guards_may_be_dropped_by_another_thread<L: RawRangeLock>(kind
     kind.assert_free(&lock);
 }
 
-pub(crate) fn a_panic_releases<L: RawRangeLock>(kind: &Kind<L>) {
+pub(crate) fn a_panic_releases_the_range<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
     for access in BOTH {
         let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -105,7 +105,7 @@ pub(crate) fn guards_are_send_and_sync<L: RawRangeLock>(kind: &Kind<L>) {
     both::<WriteHold<'_, L>>(&lock.raw().write(0..1).unwrap());
     both::<RangeReadGuard<'_, u8, L>>(&lock.read(0..1).unwrap());
     both::<RangeWriteGuard<'_, u8, L>>(&lock.write(0..1).unwrap());
-    // Elements that only one thread at a time may have can still be lent for writing.
+    // Elements that are not `Sync` can still be locked for writing.
     fn send<T: Send>(_: &T) {}
     let lock = RangeLock::with_lock(vec![std::cell::Cell::new(0)], kind.lock()).unwrap();
     send(&lock);

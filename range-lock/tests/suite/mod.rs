@@ -1,6 +1,6 @@
-//! The contract of a range lock as tests, one file a subject, each test generic over the lock.
+//! The contract of a range lock as tests, one file for each subject, generic over the lock.
 //!
-//! [`contract!`] runs them all for a lock; a crate that has one includes this folder.
+//! [`contract!`] runs them all for one lock. A crate with a lock includes this folder.
 
 use std::ops::Range;
 
@@ -23,40 +23,41 @@ pub(crate) mod statistics;
 pub(crate) mod tries;
 pub(crate) mod waiting;
 
-/// How many units a lock of [`Kind::lock`] covers, at least.
+/// The minimum number of units that a lock of [`Kind::lock`] covers.
 pub(crate) const UNITS: u64 = 64;
 
-/// A lock to be held to its contract.
+/// A lock under test.
 pub(crate) struct Kind<L> {
-    /// A fresh lock that covers at least `0..capacity`.
+    /// Returns a fresh lock that covers at least `0..capacity`.
     pub(crate) make: fn(capacity: u64) -> L,
-    /// How many positions block each other though no range names them all: 1 if only overlapping ranges
-    /// conflict, `u64::MAX` if everything is one.
+    /// The granularity of conflicts: 1 if only overlapping ranges conflict, `u64::MAX` if all
+    /// ranges do.
     pub(crate) granule: u64,
 }
 
 impl<L: RawRangeLock> Kind<L> {
-    /// A fresh lock.
+    /// Returns a fresh lock.
     pub(crate) fn lock(&self) -> L {
         (self.make)(self.units(0..UNITS).end)
     }
 
-    /// Positions in a unit: what the tests count in, so that borders of units are borders of granules.
+    /// Returns the positions in a unit, in which the tests count. Borders of units are borders of
+    /// granules.
     pub(crate) fn unit(&self) -> u64 {
         self.granule.min(4096)
     }
 
-    /// A range of units, in positions.
+    /// Converts a range of units to positions.
     pub(crate) fn units(&self, units: Range<u64>) -> Range<u64> {
         units.start * self.unit()..units.end * self.unit()
     }
 
-    /// Whether requests of different granules leave each other alone.
+    /// Returns whether requests of different granules are independent.
     pub(crate) fn is_granular(&self) -> bool {
         self.granule != u64::MAX
     }
 
-    /// Whether holds of the two ranges exclude each other.
+    /// Returns whether holds of the two ranges exclude each other.
     pub(crate) fn conflict(
         &self,
         (a, first): (&Range<u64>, Access),
@@ -73,7 +74,7 @@ impl<L: RawRangeLock> Kind<L> {
         meet && first.conflicts_with(second)
     }
 
-    /// Everything that [`lock`](Self::lock) covers for sure.
+    /// Returns a range that [`lock`](Self::lock) always covers.
     pub(crate) fn everything(&self) -> Range<u64> {
         self.units(0..UNITS)
     }
@@ -116,7 +117,7 @@ impl<'a, L: RawRangeLock + ?Sized> Held<'a, L> {
         }
     }
 
-    /// What is held; empty if the range was.
+    /// Returns the held range, which is empty if the requested range was.
     pub(crate) fn range(&self) -> Range<u64> {
         let span = match self {
             Held::Read(hold) => hold.span(),
@@ -130,7 +131,7 @@ impl<'a, L: RawRangeLock + ?Sized> Held<'a, L> {
 pub(crate) const BOTH: [Access; 2] = [Access::Read, Access::Write];
 pub(crate) const ALL: [Access; 3] = [Access::Read, Access::Upgradable, Access::Write];
 
-/// A module of all tests for one lock: its name, its type, and its [`Kind`].
+/// Defines a module with all tests for one lock: its name, its type, and its [`Kind`].
 macro_rules! contract {
     ($name:ident, $lock:ty, $kind:expr) => {
         mod $name {
@@ -144,16 +145,16 @@ macro_rules! contract {
                     past_the_capacity_is_an_error
                     an_empty_range_holds_nothing
                     an_error_holds_nothing
-                    ends_at_the_last_position
+                    a_range_may_end_at_the_last_position
                     a_single_position
                     the_full_range;
                 conflicts:
-                    every_pair_of_ranges
+                    every_pair_of_ranges_conflicts_as_defined
                     readers_share
                     disjoint_writers_do_not_wait
                     a_release_frees_its_range_only;
                 tries:
-                    a_free_gap_is_granted
+                    a_try_in_a_free_gap_succeeds
                     a_failed_try_leaves_no_trace
                     failed_tries_do_not_hold_up_a_waiter
                     tries_of_many_threads_leave_no_trace;
@@ -161,7 +162,7 @@ macro_rules! contract {
                     a_forgotten_guard_keeps_its_range_and_nothing_else
                     a_guard_may_be_dropped_by_another_thread
                     many_guards_may_be_dropped_by_another_thread
-                    a_panic_releases
+                    a_panic_releases_the_range
                     a_hold_knows_its_span
                     guards_are_send_and_sync;
                 erased:
@@ -172,33 +173,33 @@ macro_rules! contract {
                     guards_are_the_elements
                     ranges_are_checked_against_the_length
                     readers_see_the_same_elements
-                    disjoint_writers_at_once
+                    disjoint_writers_hold_at_once
                     elements_are_dropped_once
-                    elements_can_be_taken_back
+                    into_inner_returns_the_elements
                     elements_are_dropped_after_a_forgotten_guard
-                    elements_of_size_zero
-                    a_slice_of_one_and_of_none
+                    zero_sized_elements_are_locked
+                    slices_of_one_and_of_no_elements
                     a_panic_leaves_what_was_written;
                 waiting:
                     a_release_wakes_all_readers
                     a_release_wakes_the_writer
                     more_waiters_than_cores
                     a_wide_request_gets_all_it_waits_for
-                    overlapping_requests_never_wait_in_a_circle;
+                    overlapping_requests_never_wait_in_a_cycle;
                 exclusion:
-                    stamps_of_eight_threads
-                    counts_of_eight_threads;
+                    eight_threads_find_only_their_own_stamps
+                    eight_threads_count_no_conflicting_holds;
                 fairness:
                     a_waiting_writer_is_passed_a_bounded_number_of_times
-                    a_writer_gets_in_under_a_rain_of_readers
+                    a_writer_gets_in_under_a_stream_of_readers
                     a_writer_of_everything_gets_in_under_small_readers
-                    writers_are_first_come_first_served;
+                    writers_are_served_in_order_of_arrival;
             }
         }
     };
 }
 
-/// A module of those tests in which threads wait, for one lock that they wait for by [`parking::Yields`].
+/// Defines a module with the tests in which threads wait, for a lock with [`parking::Yields`].
 #[allow(unused_macros)]
 macro_rules! parking {
     ($name:ident, $lock:ty, $make:expr, $granule:expr) => {
@@ -220,15 +221,16 @@ macro_rules! parking {
                     a_release_wakes_the_writer
                     more_waiters_than_cores
                     a_wide_request_gets_all_it_waits_for
-                    overlapping_requests_never_wait_in_a_circle;
+                    overlapping_requests_never_wait_in_a_cycle;
                 exclusion:
-                    counts_of_eight_threads;
+                    eight_threads_count_no_conflicting_holds;
             }
         }
     };
 }
 
-/// A module of the tests of a lock's statistics; how often a waiter is passed.
+/// Defines a module with the tests of a lock's statistics. `$passes` is how often a waiter is
+/// overtaken.
 #[allow(unused_macros)]
 macro_rules! statistics {
     ($name:ident, $lock:ty, $make:expr, $granule:expr, $passes:expr) => {

@@ -1,4 +1,4 @@
-//! The way of waiting is a type parameter: threads wait for a lock by what it was given, wherever they wait.
+//! The parking type is a parameter of every lock: wherever a thread waits, it parks by this type.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -11,7 +11,7 @@ use spanlock_sync::Park;
 
 use super::Kind;
 
-/// Threads that wait yield their core, until a flag is up.
+/// Parks a thread by yielding its core until a flag is set.
 pub(crate) struct Yields {
     woken: Arc<Flag>,
     waker: Waker,
@@ -28,7 +28,7 @@ impl Wake for Flag {
 
 thread_local! { static MINE: OnceCell<Yields> = const { OnceCell::new() }; }
 
-/// Who has waited so.
+/// The threads that have parked this way.
 static WAITED: Mutex<Vec<ThreadId>> = Mutex::new(Vec::new());
 
 impl Park for Yields {
@@ -57,7 +57,7 @@ impl Park for Yields {
     }
 }
 
-/// Holds everything until `waits`, in another thread, has waited.
+/// Holds everything until `waits` has parked in another thread.
 fn until_it_has_waited<L: RawRangeLock>(kind: &Kind<L>, waits: impl FnOnce(&L) + Send) {
     let lock = &kind.lock();
     let hold = lock.write(kind.everything()).unwrap();

@@ -1,4 +1,4 @@
-//! Point 1 of the contract: what a range is. And of point 9: odd ranges work.
+//! Point 1 of the contract: ranges and their errors. Point 9: unusual ranges work.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use spanlock_range_lock::{RangeError, RangeLockExt, RawRangeLock, TryLockError};
 
 use super::{BOTH, Held, Kind, UNITS};
 
-/// All four methods refuse `range` with `expected`.
+/// Asserts that all four methods refuse `range` with `expected`.
 fn assert_refused<L: RawRangeLock>(lock: &L, range: Range<u64>, expected: RangeError) {
     let r = || range.clone();
     assert_eq!(lock.read(r()).err(), Some(expected));
@@ -27,7 +27,7 @@ pub(crate) fn a_reversed_range_is_an_error<L: RawRangeLock>(kind: &Kind<L>) {
 }
 
 pub(crate) fn past_the_capacity_is_an_error<L: RawRangeLock>(kind: &Kind<L>) {
-    // Not a multiple of the granule: the last one may be short.
+    // Not a multiple of the granule, so the last one may be short.
     for capacity in [1, 3, kind.unit(), 2 * kind.unit() + 1] {
         let lock = (kind.make)(capacity);
         assert!(lock.capacity() >= capacity);
@@ -37,7 +37,7 @@ pub(crate) fn past_the_capacity_is_an_error<L: RawRangeLock>(kind: &Kind<L>) {
             lock.write(capacity - 1..capacity)
                 .expect("the last position"),
         );
-        // A lock without bounds has nothing to refuse: no range ends past `u64::MAX`.
+        // An unbounded lock has nothing to refuse: no range ends past `u64::MAX`.
         let Some(end) = capacity.checked_add(1) else {
             continue;
         };
@@ -63,7 +63,7 @@ pub(crate) fn an_empty_range_holds_nothing<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
     let last = kind.everything().end;
     let everything = lock.write(0..last).unwrap();
-    // Inside of what is held, at its end, and past the capacity: none waits.
+    // Inside the held range, at its end, and past the capacity: none of them waits.
     let empty: Vec<_> = [0, 1, last / 2, last - 1, last, last + 1, u64::MAX]
         .iter()
         .flat_map(|&at| BOTH.map(|access| Held::take(&lock, at..at, access)))
@@ -74,7 +74,7 @@ pub(crate) fn an_empty_range_holds_nothing<L: RawRangeLock>(kind: &Kind<L>) {
         }
     }
     drop(everything);
-    // Nor does anybody wait for them.
+    // Nor does any request wait for them.
     kind.assert_free(&lock);
     drop(empty);
     kind.assert_free(&lock);
@@ -90,7 +90,7 @@ pub(crate) fn an_error_holds_nothing<L: RawRangeLock>(kind: &Kind<L>) {
         }
     }
     kind.assert_free(&lock);
-    // Also not of what another holds: an error does not wait.
+    // An invalid range does not wait for a hold either.
     let hold = lock.write(kind.everything()).unwrap();
     if let Some(past) = capacity.checked_add(1) {
         assert!(lock.read(0..past).is_err());
@@ -99,10 +99,10 @@ pub(crate) fn an_error_holds_nothing<L: RawRangeLock>(kind: &Kind<L>) {
     kind.assert_free(&lock);
 }
 
-pub(crate) fn ends_at_the_last_position<L: RawRangeLock>(kind: &Kind<L>) {
+pub(crate) fn a_range_may_end_at_the_last_position<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
     let end = lock.capacity();
-    // For a lock without bounds this is `u64::MAX`.
+    // For an unbounded lock this is `u64::MAX`.
     let last = lock.write(end - 1..end).unwrap();
     assert_eq!(last.span().map(|span| span.range()), Some(end - 1..end));
     assert_eq!(
@@ -125,7 +125,7 @@ pub(crate) fn a_single_position<L: RawRangeLock>(kind: &Kind<L>) {
         assert!(lock.try_read(at..at + 1).is_err());
         drop(writing);
     }
-    // A lock that covers one position and no more.
+    // A lock that covers a single position.
     let lock = (kind.make)(1);
     let hold = lock.write(0..1).unwrap();
     assert!(lock.try_read(0..1).is_err());

@@ -1,4 +1,4 @@
-//! The feature `statistics`: exact numbers, of every lock by the same steps.
+//! The feature `statistics`: exact counts, by the same steps for every lock.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use spanlock_range_lock::{
 
 use super::Kind;
 
-/// (acquisitions, waits, overtakes)
+/// Returns (acquisitions, waits, overtakes).
 pub(crate) fn numbers<L: RawRangeLockStatistics>(lock: &L) -> (u64, u64, u64) {
     let all = lock.statistics();
     (all.acquisitions, all.waits, all.overtakes)
@@ -40,7 +40,7 @@ pub(crate) fn acquisitions<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &
     drop(lock.try_write_for(all(), Duration::from_secs(9)).unwrap());
     assert!(is_ready(&mut lock.write_async(all())));
     assert_eq!(numbers(lock), (6, 0, 0));
-    // What holds nothing, or is refused, is none.
+    // Empty ranges and refused requests do not count.
     drop(lock.write(0..0).unwrap());
     let hold = lock.write(all()).unwrap();
     assert!(lock.try_read(all()).is_err());
@@ -61,14 +61,14 @@ pub(crate) fn batches<L: RawRangeLockStatistics + RawRangeLockBatch>(kind: &Kind
     assert_eq!(numbers(lock), (spans, 0, 0));
     drop(lock.try_lock_all(batch()).unwrap());
     assert_eq!(numbers(lock), (2 * spans, 0, 0));
-    // The first could be had.
+    // The first range of the batch was free.
     let hold = lock.read(kind.units(7..8)).unwrap();
     assert!(lock.try_lock_all(batch()).is_err());
     assert_eq!(numbers(lock), (2 * spans + 1, 0, 0));
     drop(hold);
 }
 
-/// A thread, and a future that is polled again and again and gives up, wait once each.
+/// A thread waits once. So does a future that is polled again and again and then gives up.
 pub(crate) fn waits<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &Kind<L>) {
     let lock = &kind.lock();
     let one = || kind.units(0..1);
@@ -90,7 +90,8 @@ pub(crate) fn waits<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &Kind<L>
     kind.assert_free(lock);
 }
 
-/// A reader waits as the head while a writer holds and goes; until it looks again, `passes` tries get past it, and no more.
+/// A waiting writer stays the head after the hold is released. Until it is polled again, exactly
+/// `passes` tries overtake it.
 pub(crate) fn overtakes<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &Kind<L>, passes: u64) {
     let lock = &kind.lock();
     let one = || kind.units(0..1);
@@ -108,7 +109,7 @@ pub(crate) fn overtakes<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &Kin
     kind.assert_free(lock);
 }
 
-/// A pointer to a lock counts with it.
+/// A pointer to a lock reports the counts of the lock.
 pub(crate) fn pointers<L: RawRangeLockStatistics + 'static>(kind: &Kind<L>) {
     let lock = Arc::new(kind.lock());
     drop(lock.read(kind.units(0..1)).unwrap());

@@ -1,4 +1,4 @@
-//! Of points 2 and 5 of the contract: a try takes all or nothing, and leaves no trace.
+//! Points 2 and 5 of the contract: a try takes all or nothing, and leaves no trace.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use spanlock_range_lock::{Access, RangeLockExt, RawRangeLock, TryLockError};
 
 use super::{ALL, BOTH, Held, Kind, UNITS};
 
-pub(crate) fn a_free_gap_is_granted<L: RawRangeLock>(kind: &Kind<L>) {
+pub(crate) fn a_try_in_a_free_gap_succeeds<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
     let before = lock.write(kind.units(0..2)).unwrap();
     if !kind.is_granular() {
@@ -36,14 +36,14 @@ pub(crate) fn a_failed_try_leaves_no_trace<L: RawRangeLock>(kind: &Kind<L>) {
         (Access::Write, Access::Upgradable),
         (Access::Write, Access::Write),
     ] {
-        // At the start of what is tried for, in its midst, at its end.
+        // At the start, in the middle, and at the end of the requested range.
         for at in [0, 31, UNITS - 1] {
             let hold = Held::take(&lock, kind.units(at..at + 1), held);
             for _ in 0..100 {
                 let failed = Held::try_take(&lock, kind.everything(), tried);
                 assert_eq!(failed.err(), Some(TryLockError::WouldBlock));
             }
-            // All the rest can be taken, in every way.
+            // The rest can be locked with any access.
             for access in ALL {
                 for rest in [0..at, at + 1..UNITS] {
                     let expected =
@@ -70,7 +70,7 @@ pub(crate) fn failed_tries_do_not_hold_up_a_waiter<L: RawRangeLock>(kind: &Kind<
             }
             drop(hold);
             for _ in 0..200 {
-                // Granted or not: either is right now.
+                // Either result is right now.
                 drop(lock.try_write(kind.everything()));
             }
             waiter.join().unwrap();

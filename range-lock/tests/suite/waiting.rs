@@ -1,4 +1,4 @@
-//! Point 6 of the contract: a release wakes those whose way it frees. Who is forgotten hangs its test.
+//! Point 6 of the contract: a release wakes the waiters it unblocks. A lost wakeup hangs its test.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -10,7 +10,7 @@ use spanlock_range_lock::{Access, RangeLockExt, RawRangeLock};
 
 use super::{BOTH, Held, Kind, UNITS};
 
-/// Long enough for a thread to fall asleep, most of the time. Nothing is wrong if it has not.
+/// Usually long enough for a thread to fall asleep. The tests stay valid if it has not.
 fn let_them_sleep() {
     thread::sleep(Duration::from_millis(10));
 }
@@ -19,7 +19,7 @@ pub(crate) fn a_release_wakes_all_readers<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
     for _ in 0..5 {
         let hold = lock.write(kind.units(0..4)).unwrap();
-        // One release lets all of them in at once: they wait for each other *with* their holds.
+        // One release admits all of them at once: each waits for the others *while holding*.
         let all_hold = Barrier::new(6);
         thread::scope(|scope| {
             for reader in 0..6 {
@@ -83,7 +83,7 @@ pub(crate) fn more_waiters_than_cores<L: RawRangeLock>(kind: &Kind<L>) {
 
 pub(crate) fn a_wide_request_gets_all_it_waits_for<L: RawRangeLock>(kind: &Kind<L>) {
     let lock = kind.lock();
-    // Holds in its way, given back in every order.
+    // Conflicting holds, released in every order.
     for order in [
         [0, 1, 2],
         [0, 2, 1],
@@ -110,8 +110,8 @@ pub(crate) fn a_wide_request_gets_all_it_waits_for<L: RawRangeLock>(kind: &Kind<
     }
 }
 
-pub(crate) fn overlapping_requests_never_wait_in_a_circle<L: RawRangeLock>(kind: &Kind<L>) {
-    // Chains of overlap, both ways round; a circle would hang.
+pub(crate) fn overlapping_requests_never_wait_in_a_cycle<L: RawRangeLock>(kind: &Kind<L>) {
+    // Chains of overlapping ranges in both directions; a cycle would hang.
     let lock = kind.lock();
     thread::scope(|scope| {
         for seed in 0..8 {

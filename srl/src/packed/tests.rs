@@ -157,7 +157,7 @@ fn giving_back() {
                 return;
             }
             // SAFETY: held, says the model.
-            let wakes = unsafe { word.give_back(lane, lane + 1, access) };
+            let wakes = unsafe { word.release(lane, lane + 1, access) };
             let now = after(&word, before, lane);
             assert_eq!(now, holders.without(access));
             let lets_in = holders.lets_in(now);
@@ -175,7 +175,7 @@ fn weakening() {
                 return;
             }
             // SAFETY: held, says the model.
-            unsafe { word.weaken(lane, lane + 1, from, to) };
+            unsafe { word.downgrade(lane, lane + 1, from, to) };
             let expected = holders.without(from).with(to);
             assert_eq!(after(&word, before, lane), expected);
         });
@@ -190,7 +190,7 @@ fn strengthening() {
                 return;
             }
             // SAFETY: held, says the model.
-            let alone = unsafe { word.strengthen(lane, lane + 1, from) };
+            let alone = unsafe { word.try_upgrade(lane, lane + 1, from) };
             let others = holders.without(from);
             assert_eq!(alone, others == Holders::default(), "{holders:?}");
             let expected = if alone { others.with(Write) } else { holders };
@@ -221,7 +221,7 @@ fn runs_of_lanes() {
         let word = PackedWord::new();
         assert_eq!(word.take(0, LANES, access, LANES), LANES);
         // SAFETY: taken just now.
-        assert!(unsafe { word.give_back(0, LANES, access) });
+        assert!(unsafe { word.release(0, LANES, access) });
         assert_eq!(word.0.load(Relaxed), 0);
     }
 }

@@ -108,7 +108,7 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
             }
         }
         if !unlinked.is_empty() {
-            self.space.sections.wait_for_all();
+            self.space.rcu.synchronize();
         }
         // SAFETY: it was taken above.
         let open = || unsafe { self.unlock_wide(&span, Access::Write, entry) };

@@ -1,26 +1,27 @@
-//! The queues themselves, under a lock: who stands there, and who of them is in front.
+//! The queues themselves, under a lock: which waiters are queued, and which are at the head.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::task::Waker;
 
-use super::{Calls, Class, Spot};
+use super::{Class, Spot, Wakers};
 
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub(super) id: u64,
     pub(super) class: Class,
-    /// How many arrivals went past it that it would exclude.
+    /// How many conflicting arrivals have passed this waiter.
     pub(super) passes: u32,
     pub(super) listener: Arc<Waker>,
 }
 
-/// Nobody: later than every id.
+/// No waiter: later than every id.
 pub(super) const NOBODY: u64 = u64::MAX;
 
 /// The queue of a spot, in order of arrival: ids ascend.
-pub(super) struct Line {
-    /// Which lock's: addresses are not enough, as a lock may move, and leave who has forgotten its place where another lock comes to lie.
+pub(crate) struct Queue {
+    /// Which lock's queue it is. The address does not suffice: a lock may move, and leave a
+    /// forgotten place at an address where another lock comes to lie.
     pub(super) lock: u32,
     pub(super) spot: Spot,
     pub(super) entries: VecDeque<Entry>,
@@ -28,8 +29,8 @@ pub(super) struct Line {
     pub(super) first_exclusive: u64,
 }
 
-impl Line {
-    /// The first waiter that would exclude an arrival of this class.
+impl Queue {
+    /// Returns the id of the first waiter that conflicts with this class.
     pub(super) fn first_against(&self, class: Class) -> u64 {
         match class {
             Class::Shared => self.first_exclusive,
@@ -38,8 +39,8 @@ impl Line {
         }
     }
 
-    pub(super) fn is_in_front(&self, entry: &Entry) -> bool {
-        // The first one against it may be itself.
+    pub(super) fn is_at_head(&self, entry: &Entry) -> bool {
+        // The first one that conflicts with it may be itself.
         self.first_against(entry.class) >= entry.id
     }
 
@@ -74,108 +75,108 @@ impl Line {
         Some(gone)
     }
 
-    /// Of those in front, from a position on, the first of each class.
-    pub(super) fn calls(&self, from: usize) -> Calls {
-        let mut calls = Calls::default();
-        let mut called = None;
+    /// Returns the wakers of the waiters at the head, from a position on: the first of each class.
+    pub(super) fn wakers(&self, from: usize) -> Wakers {
+        let mut wakers = Wakers::default();
+        let mut listed = None;
         for entry in self.entries.range(from..) {
-            if !self.is_in_front(entry) {
-                // Behind an exclusive one nobody is.
+            if !self.is_at_head(entry) {
+                // No waiter behind an exclusive one is at the head.
                 if self.first_exclusive < entry.id {
                     break;
                 }
-            } else if called != Some(entry.class) {
-                let slot = usize::from(called.is_some());
-                calls.0[slot] = Some(entry.listener.clone());
-                // One more class there can be, or none.
-                if called.is_some() || entry.class == Class::Exclusive || self.is_alone(entry) {
+            } else if listed != Some(entry.class) {
+                let slot = usize::from(listed.is_some());
+                wakers.0[slot] = Some(entry.listener.clone());
+                // Shared and upgradable waiters are at the head together, exclusive ones alone.
+                if listed.is_some() || entry.class == Class::Exclusive || self.is_alone(entry) {
                     break;
                 }
-                called = Some(entry.class);
+                listed = Some(entry.class);
             }
         }
-        calls
+        wakers
     }
 
-    /// Whether nobody of another class can be in front beside this one, who is.
+    /// Returns whether no waiter of another class can be at the head beside this one, which is.
     pub(super) fn is_alone(&self, entry: &Entry) -> bool {
         entry.class == Class::Shared && self.first_upgradable == NOBODY
     }
 }
 
 /// Queues that share a lock.
-pub(super) struct Bucket {
-    pub(super) lines: Vec<Line>,
+pub(crate) struct Bucket {
+    pub(super) queues: Vec<Queue>,
     pub(super) next_id: u64,
-    /// What lines used that are gone: so that waiting does not allocate each time.
+    /// The buffers of retired queues, so that a waiter need not allocate each time.
     pub(super) spare: Vec<VecDeque<Entry>>,
 }
 
-/// A bucket keeps so many empty queues, of so many entries at most.
+/// A bucket keeps this many empty buffers, each for at most this many entries.
 const SPARE: usize = 4;
 const SPARE_ENTRIES: usize = 64;
 
 impl Bucket {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Bucket {
-            lines: Vec::new(),
+            queues: Vec::new(),
             next_id: 0,
             spare: Vec::new(),
         }
     }
 
     pub(super) fn at(&self, lock: u32, spot: Spot) -> Option<usize> {
-        self.lines
+        self.queues
             .iter()
-            .position(|line| (line.spot, line.lock) == (spot, lock))
+            .position(|queue| (queue.spot, queue.lock) == (spot, lock))
     }
 
-    /// The first waiter of a spot that would exclude an arrival of this class.
+    /// Returns the first waiter of a spot that conflicts with this class.
     pub(super) fn first_against(
         &mut self,
         lock: u32,
         spot: Spot,
         class: Class,
     ) -> Option<&mut Entry> {
-        let line = self.line(lock, spot)?;
-        let at = line.position(line.first_against(class))?;
-        line.entries.get_mut(at)
+        let queue = self.queue(lock, spot)?;
+        let at = queue.position(queue.first_against(class))?;
+        queue.entries.get_mut(at)
     }
 
-    pub(super) fn line(&mut self, lock: u32, spot: Spot) -> Option<&mut Line> {
+    pub(super) fn queue(&mut self, lock: u32, spot: Spot) -> Option<&mut Queue> {
         let at = self.at(lock, spot)?;
-        self.lines.get_mut(at)
+        self.queues.get_mut(at)
     }
 
-    pub(super) fn line_or_new(&mut self, lock: u32, spot: Spot) -> &mut Line {
+    pub(super) fn queue_or_new(&mut self, lock: u32, spot: Spot) -> &mut Queue {
         let at = self.at(lock, spot).unwrap_or_else(|| {
-            self.lines.push(Line {
+            self.queues.push(Queue {
                 lock,
                 spot,
                 entries: self.spare.pop().unwrap_or_default(),
                 first_upgradable: NOBODY,
                 first_exclusive: NOBODY,
             });
-            self.lines.len() - 1
+            self.queues.len() - 1
         });
-        &mut self.lines[at]
+        &mut self.queues[at]
     }
 
-    /// Takes a line away that nobody stands in.
+    /// Removes an empty queue.
     pub(super) fn retire(&mut self, at: usize) {
-        let entries = self.lines.swap_remove(at).entries;
+        let entries = self.queues.swap_remove(at).entries;
         if self.spare.len() < SPARE && entries.capacity() <= SPARE_ENTRIES {
             self.spare.push(entries);
         }
     }
 
-    /// Takes all away who stand in lines that `gone` says.
-    pub(super) fn retire_all(&mut self, gone: impl Fn(&Line) -> bool) -> Vec<Entry> {
+    /// Removes the queues for which `gone` holds, and returns their waiters.
+    pub(super) fn retire_all(&mut self, gone: impl Fn(&Queue) -> bool) -> Vec<Entry> {
         let mut entries = Vec::new();
-        self.lines.retain_mut(|line| {
-            let gone = gone(line);
+        self.queues.retain_mut(|queue| {
+            let gone = gone(queue);
             if gone {
-                entries.extend(core::mem::take(&mut line.entries));
+                entries.extend(core::mem::take(&mut queue.entries));
             }
             !gone
         });

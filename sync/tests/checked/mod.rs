@@ -1,5 +1,6 @@
-//! Models of the door itself. A process runs one model in one configuration ([`spanlock_sync::check`]), so each test
-//! starts its own program again, once for each configuration, and looks how that ends.
+//! Models of the facade itself. A process runs one model in one configuration
+//! ([`spanlock_sync::check`]), so each test starts its own program again, once for each
+//! configuration.
 
 use std::env;
 use std::process::{Command, exit};
@@ -8,34 +9,34 @@ use spanlock_sync::check::{self, Config, Fault, FaultPlan, Mode, Occasion};
 
 const VARIABLE: &str = "SPANLOCK_SYNC_MODEL";
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// No execution panicked, deadlocked or raced.
     pub(crate) passed: bool,
-    /// What the door counted; zeros if the model failed.
+    /// The counts of the facade; zeros if the model failed.
     pub(crate) executions: usize,
     pub(crate) weakened: usize,
     pub(crate) injected: usize,
-    /// Of executions with the whole plan.
+    /// The occasions of executions with the whole plan.
     pub(crate) occasions: Vec<String>,
     pub(crate) bug_fired: usize,
     /// Every site of an injected bug: `file:line name (killed by): what`.
     pub(crate) bugs: Vec<String>,
-    /// Every site of the model's own file: `file:line:column:op`, and the ordering.
+    /// Every site in the model's own file: `file:line:column:op`, and the ordering.
     pub(crate) sites: Vec<(String, String)>,
     /// All output.
     pub(crate) text: String,
 }
 
-/// A model, by the name of the test whose body it is.
+/// A model, by the name of the test that contains it.
 pub(crate) struct Model {
     test: &'static str,
 }
 
 impl Model {
-    /// In the test's own process, the model of the test called `test`; in a process that [`run`](Self::run)
-    /// started, runs it and ends the process.
+    /// Returns the model of the test called `test`. In a process that [`run`](Self::run) has
+    /// started, runs the model and ends the process.
     pub(crate) fn new(test: &'static str, file: &str, body: fn()) -> Model {
         if let Ok(wanted) = env::var(VARIABLE)
             && let Some((_, settings)) = wanted.split_once('=').filter(|(name, _)| *name == test)
@@ -69,8 +70,8 @@ impl Model {
         Model { test }
     }
 
-    /// Runs the model in a process of its own. Settings, split by spaces: `rmw-load`, `weaken:SITE=ORDERING`,
-    /// `bug:NAME`, `weak-cas@T.N`, `spurious-wake@T.N`, `time-out@T.N`;
+    /// Runs the model in a process of its own. Settings, split by spaces: `rmw-load`,
+    /// `weaken:SITE=ORDERING`, `bug:NAME`, `weak-cas@T.N`, `spurious-wake@T.N`, `time-out@T.N`;
     /// under shuttle `steps:N`, the bound on steps between two finished operations.
     pub(crate) fn run(&self, settings: &str) -> Outcome {
         let output = Command::new(env::current_exe().expect("this program"))
@@ -104,14 +105,14 @@ impl Model {
         outcome
     }
 
-    /// As [`run`](Self::run), and it must pass.
+    /// Runs the model as [`run`](Self::run) does, and panics unless it passes.
     pub(crate) fn must_pass(&self, settings: &str) -> Outcome {
         let outcome = self.run(settings);
         assert!(outcome.passed, "with `{settings}`: {}", outcome.text);
         outcome
     }
 
-    /// As [`run`](Self::run), and an execution must fail.
+    /// Runs the model as [`run`](Self::run) does, and panics unless an execution fails.
     pub(crate) fn must_fail(&self, settings: &str) -> Outcome {
         let outcome = self.run(settings);
         assert!(!outcome.passed, "with `{settings}`: {}", outcome.text);

@@ -408,7 +408,7 @@ fn wait_for_change() -> u32 {
         let listener = Listener::new(parker.waker());
         let mut place = queue.join(SPOT, Class::Exclusive, &listener);
         let mut sleeps = 0;
-        while !(queue.is_in_front(&mut place, &listener) == Some(true) && word.load(Acquire) == 1) {
+        while !(queue.is_at_head(&mut place, &listener) == Some(true) && word.load(Acquire) == 1) {
             sleeps += 1;
             parker.park();
         }

@@ -376,8 +376,7 @@ fn list(chosen: &[Injected]) -> Table {
     table
 }
 
-/// The columns of a table of bugs.
-pub(super) const HEAD: [&str; 6] = [
+const HEAD: [&str; 6] = [
     "bug",
     "primitive",
     "verdict",
@@ -386,8 +385,7 @@ pub(super) const HEAD: [&str; 6] = [
     "failure",
 ];
 
-/// Returns the cells of a bug.
-pub(super) fn cells(case: &Case) -> [String; 6] {
+fn cells(case: &Case) -> [String; 6] {
     [
         case.bug.clone(),
         case.primitive.clone(),
@@ -398,7 +396,7 @@ pub(super) fn cells(case: &Case) -> [String; 6] {
     ]
 }
 
-fn rows(cases: &[Case]) -> Table {
+pub(super) fn rows(cases: &[Case]) -> Table {
     let mut table = table::table(&HEAD);
     for case in cases {
         let color = if case.verdict.is_well() {

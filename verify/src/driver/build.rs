@@ -17,11 +17,11 @@ use crate::mode::Checker;
 
 /// The binaries of models, built so far.
 #[derive(Debug)]
-pub struct Built {
+pub(super) struct Built {
     /// The workspace that they are of.
-    pub workspace: Workspace,
+    pub(super) workspace: Workspace,
     /// The packages that have them.
-    pub packages: Vec<Arc<Package>>,
+    pub(super) packages: Vec<Arc<Package>>,
     target: &'static str,
     binaries: HashMap<Checker, HashMap<PackageId, PathBuf>>,
 }
@@ -31,7 +31,7 @@ impl Built {
     ///
     /// # Errors
     /// There are no such packages.
-    pub fn none_of(workspace: Workspace, target: &'static str) -> Result<Self> {
+    pub(super) fn none_of(workspace: Workspace, target: &'static str) -> Result<Self> {
         Ok(Built {
             packages: workspace.packages(target)?,
             workspace,
@@ -44,7 +44,7 @@ impl Built {
     ///
     /// # Errors
     /// Cargo is missing, or a build fails: with cargo's own words.
-    pub fn add(&mut self, checkers: impl IntoIterator<Item = Checker>) -> Result<()> {
+    pub(super) fn add(&mut self, checkers: impl IntoIterator<Item = Checker>) -> Result<()> {
         // One after the other: cargo uses all cores, and two builds at once are slower.
         for checker in checkers {
             if checker.cfg().is_none() || self.binaries.contains_key(&checker) {
@@ -64,13 +64,13 @@ impl Built {
     }
 
     /// Returns the binary that runs a package's rows under `checker`; none if it is not built.
-    pub fn binary(&self, checker: Checker, package: &Package) -> Option<&Path> {
+    pub(super) fn binary(&self, checker: Checker, package: &Package) -> Option<&Path> {
         let of_package = self.binaries.get(&checker)?.get(&package.id)?;
         Some(of_package)
     }
 
     /// Returns the version of `checker` that the models are built with.
-    pub fn version(&self, checker: Checker) -> String {
+    pub(super) fn version(&self, checker: Checker) -> String {
         let version = self.workspace.version_of(checker.name());
         version.unwrap_or_else(|| "unknown".to_owned())
     }

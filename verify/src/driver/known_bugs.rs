@@ -1,2 +1,178 @@
 //! `cargo verify known-bugs`: published bugs of other projects, each re-created at its smallest in
 //! a buggy and a fixed form. The checkers must fail the one and pass the other.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use comfy_table::{Cell, Color};
+use serde::Serialize;
+
+use super::args::{Change, KnownBugsArgs};
+use super::build::Built;
+use super::judge::verdict_on;
+use super::kill::kill;
+use super::models::{Task, describe, tasks};
+use super::output::{json_at, write_json};
+use super::process::Ended;
+use super::replay::{Replay, replay};
+use super::run::{Way, run_all};
+use super::workspace::{KNOWN_BUGS, Workspace};
+use super::{exit_code, pool, table};
+use crate::info::Form;
+use crate::plan::Unrecorded;
+use crate::rows::row::Verdict;
+
+/// A row is stopped after this time.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// A form of a known bug, in one mode.
+#[derive(Debug, Serialize)]
+struct Line {
+    bug: String,
+    source: String,
+    /// `buggy` or `fixed`.
+    form: &'static str,
+    verdict: Verdict,
+    checker: &'static str,
+    mode: &'static str,
+    /// Of a failed search, the number of the execution that failed.
+    executions: u64,
+    failure: Option<String>,
+    /// The command that shows the row again.
+    replay: String,
+    /// Of a bug that no mode here finds: the checker that would.
+    not_found: Option<String>,
+}
+
+/// Runs the command: exit code 0 if every buggy form fails where it must, and every fixed form
+/// passes.
+///
+/// # Errors
+/// A filter that no bug's name contains, a file that cannot be written, a failed build.
+pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
+    let common = &args.common;
+    if let Some(name) = &args.replay {
+        return replay(&Replay {
+            name,
+            scope: &common.scope,
+            target: KNOWN_BUGS,
+            change: &Change::default(),
+        });
+    }
+    let file = json_at(common.json.as_deref())?;
+    let mut built = Built::none_of(Workspace::find(&common.scope)?, KNOWN_BUGS)?;
+    let mut tasks = tasks(&describe(&mut built)?, Unrecorded::Whole);
+    tasks.retain(|task| {
+        let job = &task.job;
+        !job.long && job.faults == 0 && job.program.form.is_some()
+    });
+    for text in &common.filter {
+        if !tasks
+            .iter()
+            .any(|task| task.job.program.suite.contains(text))
+        {
+            bail!("no known bug's name contains `{text}`");
+        }
+    }
+    let is_meant = |task: &Task| {
+        let mut filter = common.filter.iter();
+        common.filter.is_empty() || filter.any(|it| task.job.program.suite.contains(it))
+    };
+    tasks.retain(is_meant);
+    built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
+    let way = Way {
+        workers: pool::workers(common.jobs),
+        limit: LIMIT,
+    };
+    let (mut lines, mut problems) = (Vec::new(), Vec::new());
+    let ran = run_all(&tasks, &built, &way);
+    for forms in ran.chunk_by(|(a, _), (b, _)| a.job.program.name == b.job.program.name) {
+        judge(forms, &mut lines, &mut problems);
+    }
+    show(&lines, &problems);
+    write_json(file.as_ref(), "Rows", &lines)?;
+    Ok(exit_code(problems.is_empty()))
+}
+
+/// Judges the rows of one form: a buggy one has a line for the first mode that finds it, a fixed
+/// one a line for each mode.
+fn judge(ran: &[(Task, Ended)], lines: &mut Vec<Line>, problems: &mut Vec<String>) {
+    let mut of_form: Vec<Line> = Vec::new();
+    for (task, ended) in ran {
+        let line = line(task, ended);
+        let job = &task.job;
+        let (name, verdict) = (job.name(), line.verdict.name());
+        let must_fail = job.program.must_fail(job.mode);
+        if must_fail && line.verdict != Verdict::Failed {
+            problems.push(format!(
+                "NOT FOUND: {name}: the buggy form must fail, and is {verdict}"
+            ));
+        }
+        if !must_fail && !line.verdict.passes() {
+            let failure = line.failure.as_deref().unwrap_or_default();
+            problems.push(format!("{verdict}: {name} must pass: {failure}"));
+        }
+        of_form.push(line);
+    }
+    if matches!(ran[0].0.job.program.form, Some(Form::Buggy { .. })) {
+        let failed = of_form.iter().position(|it| it.verdict == Verdict::Failed);
+        of_form = vec![of_form.swap_remove(failed.unwrap_or(0))];
+    }
+    lines.extend(of_form);
+}
+
+fn line(task: &Task, ended: &Ended) -> Line {
+    let (job, program) = (&task.job, &task.job.program);
+    let suites = &task.models.description.suites;
+    let suite = suites.iter().find(|it| it.name == program.suite);
+    let (verdict, failure) = verdict_on(job, ended);
+    let found = ended.found().map_or(0, |found| found.executions);
+    let failed = kill(task, &ended.stderr).and_then(|kill| kill.execution);
+    let (form, not_found) = match &program.form {
+        Some(Form::Buggy { found_by, .. }) => ("buggy", found_by.clone()),
+        _ => ("fixed", None),
+    };
+    Line {
+        bug: program.suite.clone(),
+        source: suite
+            .and_then(|it| it.known_bug.clone())
+            .unwrap_or_default(),
+        form,
+        verdict,
+        checker: job.mode.checker().name(),
+        mode: job.mode.name(),
+        executions: failed.unwrap_or(found),
+        failure,
+        replay: format!("cargo verify known-bugs --replay {}", job.name()),
+        not_found,
+    }
+}
+
+fn show(lines: &[Line], problems: &[String]) {
+    let mut table = table::table(&["bug", "form", "verdict", "checker", "mode", "executions"]);
+    for line in lines {
+        let is_well = (line.verdict == Verdict::Failed) == (line.form == "buggy");
+        let color = if is_well { Color::Green } else { Color::Red };
+        table.add_row([
+            Cell::new(&line.bug),
+            Cell::new(line.form),
+            Cell::new(line.verdict.name()).fg(color),
+            Cell::new(line.checker),
+            Cell::new(line.mode),
+            table::number(line.executions),
+        ]);
+    }
+    println!("{table}");
+    for line in lines {
+        if let Some(checker) = &line.not_found {
+            println!("NOT FOUND HERE: {}: {checker}", line.bug);
+        }
+    }
+    problems.iter().for_each(|problem| println!("{problem}"));
+    let found = lines
+        .iter()
+        .filter(|it| it.verdict == Verdict::Failed && it.form == "buggy");
+    let buggy = lines.iter().filter(|line| line.form == "buggy").count();
+    println!("{} of {buggy} known bugs found.", found.count());
+}

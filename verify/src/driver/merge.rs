@@ -93,7 +93,7 @@ fn judged<T: DeserializeOwned>(
         bail!("{}: it is empty", path.display());
     }
     for Judged { run, .. } in &all {
-        same(&sources(rows, run), its, path)?;
+        same_sources(rows, its, run, path)?;
         if !run.selection.is_empty() || run.rows != all.len() {
             bail!(
                 "{}: {} of {} are there: write it by `{command}`, with no filter",
@@ -116,7 +116,11 @@ fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     let mut names = BTreeSet::new();
     for path in files {
         for row in read::<Row>(path, "cargo verify --json")? {
-            part(&row, path)?;
+            let partition = row.run.partition.parse::<Partition>();
+            partition.map_err(|why| {
+                let (path, name, text) = (path.display(), &row.name, &row.run.partition);
+                anyhow!("{path}: {name}: partition `{text}`: {why}")
+            })?;
             if let Some((first, its)) = rows.first_key_value().map(|(_, (row, its))| (row, its)) {
                 one_run(&first.run, its, &row.run, path)?;
             }
@@ -152,51 +156,32 @@ fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Checks that a row's partition is one.
-fn part(row: &Row, path: &Path) -> Result<()> {
-    let text = &row.run.partition;
-    let parsed = text.parse::<Partition>();
-    parsed.map_err(|why| {
-        let path = path.display();
-        anyhow!("{path}: {}: partition `{text}`: {why}", row.name)
-    })?;
-    Ok(())
-}
-
 /// Checks that two rows are of one run: alike in all but partition, machine and time.
 fn one_run(first: &Circumstances, its: &Path, other: &Circumstances, path: &Path) -> Result<()> {
+    same_sources(first, its, other, path)?;
     let parts = |run: &Circumstances| {
         let count = run.partition.rsplit('/').next().unwrap_or_default();
         format!("{count} partitions of {} rows", run.rows)
     };
-    same(&sources(first, other), its, path)?;
-    let split = [
-        ("options", first.selection.clone(), other.selection.clone()),
-        ("split", parts(first), parts(other)),
-    ];
-    same(&split, its, path)
+    same("options", &first.selection, its, &other.selection, path)?;
+    same("split", &parts(first), its, &parts(other), path)
 }
 
-/// Something that must be equal in two runs.
-type Equal = (&'static str, String, String);
-
-fn sources(first: &Circumstances, other: &Circumstances) -> [Equal; 3] {
-    [
-        ("version", first.version.clone(), other.version.clone()),
-        ("commit", first.commit.clone(), other.commit.clone()),
-        ("compiler", first.rustc.clone(), other.rustc.clone()),
-    ]
+fn same_sources(
+    first: &Circumstances,
+    its: &Path,
+    other: &Circumstances,
+    path: &Path,
+) -> Result<()> {
+    same("version", &first.version, its, &other.version, path)?;
+    same("commit", &first.commit, its, &other.commit, path)?;
+    same("compiler", &first.rustc, its, &other.rustc, path)
 }
 
-fn same(pairs: &[Equal], its: &Path, path: &Path) -> Result<()> {
-    for (what, first, other) in pairs {
-        if first != other {
-            bail!(
-                "not of one run: {what} `{first}` in {} and `{other}` in {}",
-                its.display(),
-                path.display()
-            );
-        }
+fn same(what: &str, first: &str, its: &Path, other: &str, path: &Path) -> Result<()> {
+    if first != other {
+        let (its, path) = (its.display(), path.display());
+        bail!("not of one run: {what} `{first}` in {its} and `{other}` in {path}");
     }
     Ok(())
 }

@@ -15,37 +15,37 @@ use crate::rows::counts::{Count, Counts};
 
 /// The models of a package.
 #[derive(Debug)]
-pub struct Models {
+pub(super) struct Models {
     /// The package.
-    pub package: Arc<Package>,
+    pub(super) package: Arc<Package>,
     /// Its suites.
-    pub description: Description,
+    pub(super) description: Description,
     /// Its record of searches.
-    pub counts: Counts,
+    pub(super) counts: Counts,
 }
 
 /// A row to run, and the models that it is of.
 #[derive(Clone, Debug)]
-pub struct Task {
+pub(super) struct Task {
     /// The models.
-    pub models: Arc<Models>,
+    pub(super) models: Arc<Models>,
     /// The row.
-    pub job: Job,
+    pub(super) job: Job,
 }
 
 impl Task {
     /// Returns what is recorded of the row.
-    pub fn recorded(&self) -> Option<Count> {
+    pub(super) fn recorded(&self) -> Option<Count> {
         self.models.counts.of(&self.job.name())
     }
 
     /// Estimates the work of the row.
-    pub fn cost(&self) -> u64 {
+    pub(super) fn cost(&self) -> u64 {
         self.models.counts.cost(&self.job)
     }
 
     /// Returns a task of the same models.
-    pub fn with(&self, job: Job) -> Task {
+    pub(super) fn with(&self, job: Job) -> Task {
         let models = self.models.clone();
         Task { models, job }
     }
@@ -56,7 +56,7 @@ impl Task {
 /// # Errors
 /// A build fails, a binary does not speak the protocol, a name is given twice, or a record is
 /// wrong.
-pub fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
+pub(super) fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
     built.add([Checker::Loom])?;
     let mut all = Vec::new();
     for package in &built.packages {
@@ -128,7 +128,7 @@ fn check_names(all: &[Arc<Models>]) -> Result<()> {
 }
 
 /// Returns every row of these models, the long ones too.
-pub fn tasks(all: &[Arc<Models>], unrecorded: Unrecorded) -> Vec<Task> {
+pub(super) fn tasks(all: &[Arc<Models>], unrecorded: Unrecorded) -> Vec<Task> {
     let of = |models: &Arc<Models>| {
         let jobs = jobs(&models.description, &models.counts, unrecorded);
         let models = models.clone();
@@ -142,21 +142,21 @@ pub fn tasks(all: &[Arc<Models>], unrecorded: Unrecorded) -> Vec<Task> {
 }
 
 /// Returns the suites of all packages.
-pub fn suites(all: &[Arc<Models>]) -> Vec<SuiteInfo> {
+pub(super) fn suites(all: &[Arc<Models>]) -> Vec<SuiteInfo> {
     let suites = all.iter().flat_map(|models| &models.description.suites);
     suites.cloned().collect()
 }
 
 /// Every row that is not long, by name.
-pub struct Plan {
+pub(super) struct Plan {
     /// The rows.
-    pub tasks: Vec<Task>,
+    pub(super) tasks: Vec<Task>,
     by_name: HashMap<String, usize>,
 }
 
 impl Plan {
     /// Returns the plan of these models.
-    pub fn of(all: &[Arc<Models>]) -> Self {
+    pub(super) fn of(all: &[Arc<Models>]) -> Self {
         let mut tasks = tasks(all, Unrecorded::Bounded);
         tasks.retain(|task| !task.job.long);
         let names = tasks.iter().enumerate();
@@ -165,7 +165,7 @@ impl Plan {
     }
 
     /// Returns the row of the same program under the same faults in another mode.
-    pub fn in_mode(&self, task: &Task, mode: Mode) -> Option<&Task> {
+    pub(super) fn in_mode(&self, task: &Task, mode: Mode) -> Option<&Task> {
         let job = Job {
             mode,
             ..task.job.clone()

@@ -223,8 +223,7 @@ fn site_table(chosen: &[(&Site, &str)]) -> Table {
     table
 }
 
-/// The columns of a table of mutants.
-pub(super) const HEAD: [&str; 6] = [
+const HEAD: [&str; 6] = [
     "site",
     "mutation",
     "verdict",
@@ -233,8 +232,7 @@ pub(super) const HEAD: [&str; 6] = [
     "reason",
 ];
 
-/// Returns the cells of a mutant.
-pub(super) fn cells(mutant: &Mutant) -> [String; 6] {
+fn cells(mutant: &Mutant) -> [String; 6] {
     [
         mutant.site.clone(),
         mutant.mutation.clone(),
@@ -245,7 +243,7 @@ pub(super) fn cells(mutant: &Mutant) -> [String; 6] {
     ]
 }
 
-fn rows(mutants: &[Mutant]) -> Table {
+pub(super) fn rows(mutants: &[Mutant]) -> Table {
     let mut table = table::table(&HEAD);
     for mutant in mutants {
         let color = if mutant.is_well() {

@@ -26,18 +26,18 @@ const SETTINGS: [&str; 6] = [
 
 /// How a row ended.
 #[derive(Debug)]
-pub struct Ended {
+pub(super) struct Ended {
     /// In which way.
-    pub end: End,
+    pub(super) end: End,
     /// What its process wrote to standard error.
-    pub stderr: String,
+    pub(super) stderr: String,
     /// How long it took.
-    pub elapsed: Duration,
+    pub(super) elapsed: Duration,
 }
 
 /// The ways in which a row ends.
 #[derive(Debug)]
-pub enum End {
+pub(super) enum End {
     /// Its process came to its end, and found this.
     Found(Found),
     /// Its process ended with this status and no finding. Standard error says what failed.
@@ -52,7 +52,7 @@ pub enum End {
 
 impl Ended {
     /// Returns what it found, if it came to its end.
-    pub fn found(&self) -> Option<&Found> {
+    pub(super) fn found(&self) -> Option<&Found> {
         match &self.end {
             End::Found(found) => Some(found),
             _ => None,
@@ -60,7 +60,7 @@ impl Ended {
     }
 
     /// Creates the end of a row that could not be run.
-    pub fn broken(error: &anyhow::Error) -> Self {
+    pub(super) fn broken(error: &anyhow::Error) -> Self {
         Ended {
             end: End::Broken(format!("{error:#}")),
             stderr: String::new(),
@@ -73,7 +73,7 @@ impl Ended {
 ///
 /// # Errors
 /// The process cannot be started or waited for.
-pub fn explore(
+pub(super) fn explore(
     built: &Built,
     task: &Task,
     more: &[&str],

@@ -1,12 +1,11 @@
 //! The report: `verify.json`, a page in Markdown, and one in HTML that needs no other file.
 
-mod markdown;
-mod matrix;
-
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use comfy_table::Table;
 use serde::Serialize;
 
 use super::evidence::{Evidence, judged};
@@ -47,7 +46,7 @@ pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<
     let Evidence { mutants, bugs, .. } = evidence;
     let texts = [
         Some(json(rows)?),
-        Some(markdown::page(rows, evidence)),
+        Some(markdown(rows, evidence)),
         Some(html(rows, evidence)),
         beside(mutants, rows)?,
         beside(bugs, rows)?,
@@ -145,30 +144,48 @@ fn html(rows: &[Row], evidence: &Evidence) -> String {
     include_str!("../../assets/report.html").replace("/* DATA */", &data)
 }
 
-/// A table of mutants or bugs: the third column is the verdict, the fifth a number.
-struct Section {
-    title: &'static str,
-    told: String,
-    head: [&'static str; 6],
-    rows: Vec<[String; 6]>,
+/// Returns the page in Markdown.
+fn markdown(rows: &[Row], evidence: &Evidence) -> String {
+    let mut text = "# What was verified\n\nWritten by `cargo verify`.\n\n".to_owned();
+    for (name, value) in circumstances(rows) {
+        let _ = writeln!(text, "- {name}: {value}");
+    }
+    for remark in evidence.remarks() {
+        let _ = writeln!(text, "\n**{remark}**");
+    }
+    let (summary, drifts) = (table::summary(rows), table::drifts(rows));
+    let _ = writeln!(text, "\n{summary}\n{drifts}");
+    let failures = table::failures(rows);
+    if !failures.is_empty() {
+        let _ = writeln!(text, "## What failed\n\n````text\n{failures}````\n");
+    }
+    let _ = writeln!(text, "## Rows\n\n{}", table::rows(rows).force_no_tty());
+    let Evidence { mutants, bugs, .. } = evidence;
+    if !mutants.is_empty() {
+        let (told, table) = (mutants::told(mutants), mutants::rows(mutants));
+        section(&mut text, "Mutants", &told, table);
+    }
+    if !bugs.is_empty() {
+        section(
+            &mut text,
+            "Injected bugs",
+            &bugs::told(bugs),
+            bugs::rows(bugs),
+        );
+    }
+    if !evidence.tables.is_empty() {
+        text.push_str(&pairs::markdown(&evidence.tables));
+    }
+    let _ = writeln!(text, "\n## What a mode cannot see\n");
+    for ((checker, mode), spot) in blind_spots(rows) {
+        let _ = writeln!(text, "- {checker}, {mode}: {spot}");
+    }
+    text
 }
 
-fn sections(evidence: &Evidence) -> impl Iterator<Item = Section> {
-    let Evidence { mutants, bugs, .. } = evidence;
-    let mutants = Section {
-        title: "Mutants",
-        told: mutants::told(mutants),
-        head: mutants::HEAD,
-        rows: mutants.iter().map(mutants::cells).collect(),
-    };
-    let bugs = Section {
-        title: "Injected bugs",
-        told: bugs::told(bugs),
-        head: bugs::HEAD,
-        rows: bugs.iter().map(bugs::cells).collect(),
-    };
-    let all = [mutants, bugs].into_iter();
-    all.filter(|section| !section.rows.is_empty())
+fn section(text: &mut String, title: &str, told: &str, mut table: Table) {
+    let table = table.force_no_tty();
+    let _ = writeln!(text, "\n## {title}\n\n{told}\n\n{table}");
 }
 
 #[cfg(test)]
@@ -194,7 +211,7 @@ mod tests {
         let failed = r#""blind_spot": "", "failure": "two hold one range","#;
         let mut rows = [row("a", "ranges", failed)];
         rows[0].verdict = Verdict::Failed;
-        let page = markdown::page(&rows, &Evidence::default());
+        let page = markdown(&rows, &Evidence::default());
         for words in [
             "## What failed",
             "FAILED: a/exclusion: ranges",
@@ -213,9 +230,8 @@ mod tests {
             bugs: vec![serde_json::from_str(fate).expect("a row")],
             ..Evidence::default()
         };
-        let markdown = markdown::page(&[], &evidence);
-        let html = html(&[], &evidence);
-        assert!(markdown.contains("| no-aging | word | WRONG MODEL | a\\|b | 7 | 1 < 2 |"));
+        let (markdown, html) = (markdown(&[], &evidence), html(&[], &evidence));
+        assert!(markdown.contains("## Injected bugs") && markdown.contains("WRONG MODEL"));
         assert!(html.contains("1 injected bugs: 0 KILLED") && html.contains("1 < 2"));
         assert!(!markdown.contains("## Mutants"));
     }

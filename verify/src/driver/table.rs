@@ -55,10 +55,7 @@ pub(super) fn list(tasks: &[Task]) -> Table {
 /// Returns the rows of a run.
 pub(super) fn rows(rows: &[Row]) -> Table {
     let head = [
-        "primitive",
-        "property",
-        "checker",
-        "mode",
+        "row",
         "threads",
         "bound",
         "faults",
@@ -76,10 +73,7 @@ pub(super) fn rows(rows: &[Row]) -> Table {
             Color::Red
         };
         table.add_row([
-            Cell::new(&row.primitive),
-            Cell::new(&row.property),
-            Cell::new(&row.checker),
-            Cell::new(&row.mode),
+            Cell::new(&row.name),
             number(row.threads),
             number(bound(row.bound, &row.mode)),
             Cell::new(row.faults.join(" ")),

@@ -1,7 +1,7 @@
 //! The packages of a workspace that have models, from `cargo metadata`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
@@ -10,38 +10,38 @@ use cargo_metadata::{Metadata, MetadataCommand, PackageId};
 use super::args::Scope;
 
 /// The test target that holds a package's models.
-pub const MODELS: &str = "models";
+pub(super) const MODELS: &str = "models";
 
 /// The test target that holds known bugs of other projects.
-pub const KNOWN_BUGS: &str = "known-bugs";
+pub(super) const KNOWN_BUGS: &str = "known-bugs";
 
 /// The profile in which models are built, where the workspace defines it.
 const PROFILE: &str = "checked";
 
 /// The workspace that the command works on.
 #[derive(Debug)]
-pub struct Workspace {
+pub(super) struct Workspace {
     /// The folder of its Cargo.toml.
-    pub root: PathBuf,
+    pub(super) root: PathBuf,
     /// Its target folder.
-    pub target: PathBuf,
+    pub(super) target: PathBuf,
     metadata: Metadata,
     chosen: Vec<String>,
 }
 
 /// A package that has the test target asked for.
 #[derive(Debug)]
-pub struct Package {
+pub(super) struct Package {
     /// Cargo's identifier.
-    pub id: PackageId,
+    pub(super) id: PackageId,
     /// Its name.
-    pub name: String,
+    pub(super) name: String,
     /// Its folder.
-    pub folder: PathBuf,
+    pub(super) folder: PathBuf,
     /// Its sources, relative to the workspace's root, as the compiler names them: `lock/src/`.
-    pub sources: String,
+    pub(super) sources: String,
     /// Features that the test target requires.
-    pub features: Vec<String>,
+    pub(super) features: Vec<String>,
 }
 
 impl Workspace {
@@ -49,7 +49,7 @@ impl Workspace {
     ///
     /// # Errors
     /// There is no Cargo.toml, or it is wrong: with cargo's words.
-    pub fn find(scope: &Scope) -> Result<Self> {
+    pub(super) fn find(scope: &Scope) -> Result<Self> {
         let mut command = MetadataCommand::new();
         if let Some(path) = &scope.manifest_path {
             command.manifest_path(path);
@@ -88,7 +88,7 @@ impl Workspace {
     ///
     /// # Errors
     /// There are none.
-    pub fn packages(&self, target: &str) -> Result<Vec<Arc<Package>>> {
+    pub(super) fn packages(&self, target: &str) -> Result<Vec<Arc<Package>>> {
         let mut packages = Vec::new();
         for package in self.metadata.workspace_packages() {
             let is_chosen =
@@ -120,14 +120,14 @@ impl Workspace {
     }
 
     /// Returns the version of a dependency; the highest, if there are several.
-    pub fn version_of(&self, package: &str) -> Option<String> {
+    pub(super) fn version_of(&self, package: &str) -> Option<String> {
         let packages = self.metadata.packages.iter();
         let found = packages.filter(|it| it.name == package);
         found.map(|it| &it.version).max().map(ToString::to_string)
     }
 
     /// Returns the profile for models, and what the environment has to add to it.
-    pub fn profile(&self) -> (&'static str, &'static [(&'static str, &'static str)]) {
+    pub(super) fn profile(&self) -> (&'static str, &'static [(&'static str, &'static str)]) {
         let manifest = fs::read_to_string(self.root.join("Cargo.toml")).unwrap_or_default();
         let head = format!("[profile.{PROFILE}]");
         if manifest.lines().any(|line| line.trim() == head) {

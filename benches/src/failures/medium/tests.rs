@@ -1,4 +1,4 @@
-//! What is durable, what is lost, and what is told.
+//! The medium's durable content, lost data, and reported errors.
 
 use super::*;
 
@@ -10,7 +10,7 @@ struct Scene {
     _folder: tempfile::TempDir,
 }
 
-/// A file of zeros on a medium with this plan.
+/// Creates a file of zeros on a medium with this plan.
 fn scene(plan: &str) -> Scene {
     let folder = tempfile::tempdir().unwrap();
     let [files, durable] = ["files", "durable"].map(|it| folder.path().join(it));
@@ -50,7 +50,7 @@ fn number<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
 }
 
 #[test]
-fn what_is_flushed_is_durable() {
+fn flushed_data_is_durable() {
     let scene = scene("none");
     scene.write(0, &[1, 2]).unwrap();
     assert_eq!((scene.visible()[0], scene.durable()[0]), (1, 0));
@@ -95,7 +95,7 @@ fn a_flush_fails_once() {
     }
 }
 
-/// As the kernel writes whole pages back, what it had lost comes back with what is beside it.
+/// The kernel writes back whole pages, so lost data returns together with the bytes next to it.
 #[test]
 fn a_cached_page_is_dirty_as_a_whole() {
     let scene = scene("flush-0-cached");
@@ -120,7 +120,7 @@ fn a_write_fails_once() {
     assert_eq!(
         number(scene.flush()),
         libc::EIO,
-        "who comes next is told of the loss"
+        "the next flush reports the loss"
     );
     scene.write(1, &[1]).unwrap();
     scene.flush().unwrap();
@@ -137,9 +137,9 @@ fn a_write_is_cut_short() {
     assert_eq!(scene.durable(), [1, 1, 0, 0, 7, 0, 0, 0]);
 }
 
-/// What is durable by itself stays so when an older, larger write becomes durable.
+/// A durable write stays intact when an older, larger write becomes durable.
 #[test]
-fn what_is_older_does_not_come_over_a_durable_write() {
+fn an_older_write_never_overwrites_a_durable_one() {
     let scene = scene("none");
     scene.write(0, &[1; 4]).unwrap();
     let direct = |data: &[u8], at| scene.file.write_at(data, at);

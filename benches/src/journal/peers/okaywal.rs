@@ -1,4 +1,4 @@
-//! okaywal: segments that are written over again, and one sync of a segment for all that wait.
+//! okaywal: reused segments, and one sync of a segment for all waiting threads.
 
 use std::io;
 use std::path::Path;
@@ -8,9 +8,9 @@ use anyhow::Result;
 use okaywal::{Configuration, Entry, EntryId, LogManager, SegmentReader, WriteAheadLog};
 use parking_lot::Mutex;
 
-use super::{Kind, Peer};
+use super::{Peer, PeerKind};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: PeerKind = PeerKind {
     name: "okaywal",
     version: "0.3.1",
     about: "an entry of one chunk; segments of 16 MiB, given up after 12 MiB, so that it seldom changes them",
@@ -46,13 +46,13 @@ fn records(folder: &Path) -> Result<Vec<Vec<u8>>> {
     Ok(std::mem::take(&mut records.0.lock()))
 }
 
-/// What is recovered; a checkpoint has nothing to do.
+/// The recovered records. Checkpoints have nothing to do.
 #[derive(Clone, Debug, Default)]
 struct Records(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl LogManager for Records {
     fn recover(&mut self, entry: &mut Entry<'_>) -> io::Result<()> {
-        // `None` if it was not finished.
+        // `None` if the entry was not finished.
         if let Some(chunks) = entry.read_all_chunks()? {
             self.0.lock().push(chunks.concat());
         }

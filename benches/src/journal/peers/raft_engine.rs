@@ -1,4 +1,5 @@
-//! raft-engine: batches of key-value pairs and entries of many regions in one log, written and synced by a leader for its group.
+//! raft-engine: batches of key-value pairs and entries of many regions in one log, written and
+//! synced by the leader of a group.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, anyhow};
 use raft_engine::{Config, Engine, LogBatch, ReadableSize};
 
-use super::{Kind, Peer};
+use super::{Peer, PeerKind};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: PeerKind = PeerKind {
     name: "raft-engine",
     version: "0.4.2",
     about: "a batch of one key and value, the keys of 16 regions in turn, each of 65,536 keys again and again; no compression, as by default for so little",
@@ -17,7 +18,7 @@ pub(super) const KIND: Kind = Kind {
 };
 
 const REGIONS: u64 = 16;
-/// Its newest values are in memory, too: so keys come again.
+/// Keys are reused, because the engine also keeps the newest value of each key in memory.
 const KEYS: u64 = 1 << 16;
 
 struct Log {
@@ -44,7 +45,7 @@ impl Log {
 
 impl Peer for Log {
     fn append_durable(&self, record: &[u8]) -> Result<()> {
-        // Relaxed: a number that no other has, and nothing else.
+        // Relaxed: only hands out unique numbers.
         let key = self.appended.fetch_add(1, Ordering::Relaxed) % KEYS;
         let mut batch = LogBatch::with_capacity(1);
         batch.put(
@@ -57,7 +58,7 @@ impl Peer for Log {
     }
 
     fn tidy(&self) -> Result<()> {
-        // Regions that it names have old entries; there are none.
+        // It returns regions with old entries; there are none.
         self.engine.purge_expired_files()?;
         Ok(())
     }

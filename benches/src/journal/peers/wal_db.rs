@@ -1,16 +1,16 @@
-//! wal-db: one file that grows, writers that write side by side, and one sync for all that wait.
+//! wal-db: one growing file, concurrent writers, and one sync for all waiting threads.
 
 use std::path::Path;
 
 use anyhow::Result;
 use wal_db::Wal;
 
-use super::{Kind, Peer};
+use super::{Peer, PeerKind};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: PeerKind = PeerKind {
     name: "wal-db",
     version: "1.1.0",
-    about: "a record of one file",
+    about: "one record per append, in one file",
     open: |folder| Ok(Box::new(Log(Wal::open(folder.join(FILE))?))),
     records,
 };

@@ -1,32 +1,32 @@
-//! What the thesis says in numbers, and the same of a run.
+//! The numbers that the thesis states, next to those of a run.
 
 use super::{CLIENTS, FIO, IOR, Pattern, SMALL};
 use crate::journal::contestants::CONTESTANTS;
 use crate::journal::rows::Row;
 
-/// What is compared.
+/// The figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// Transactions for as many writes, times those of `serial`.
+    /// The number of transactions for the same number of writes, relative to `serial`.
     Transactions,
-    /// Bytes a second, times those of `serial` under the same load.
+    /// Bytes per second, relative to `serial` under the same load.
     Throughput,
-    /// Percent.
+    /// The start-up delay in percent.
     StartupDelay,
 }
 
-/// A figure of the thesis, and what there is of it.
+/// A number stated in the thesis, and the row it is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Said {
-    /// Table or figure.
+    /// The table or figure in the thesis.
     pub place: &'static str,
-    /// Which load.
+    /// The load.
     pub pattern: Pattern,
-    /// Ours that stands for the thesis' system.
+    /// Our contestant that corresponds to the thesis' system.
     pub contestant: &'static str,
-    /// What is compared.
+    /// The figure that is compared.
     pub measure: Measure,
-    /// What the thesis says.
+    /// The thesis' number.
     pub thesis: f64,
 }
 
@@ -54,7 +54,8 @@ const EXISTING: &str = "serial";
 const PARALLEL: &str = "cooperative";
 const OPTIMIZED: &str = "cooperative-on-the-fly";
 
-/// All that its text and tables say in numbers. "Existing", "Parallel" and "Optimized Lustre" are our `serial`, `cooperative` and `cooperative-on-the-fly`.
+/// All numbers that the text and tables of the thesis state. "Existing", "Parallel" and "Optimized
+/// Lustre" correspond to our `serial`, `cooperative` and `cooperative-on-the-fly`.
 pub const SAID: [Said; 13] = [
     said(
         "Table 3.1",
@@ -137,24 +138,26 @@ pub const SAID: [Said; 13] = [
     ),
 ];
 
-/// One comparison: what the thesis says, if it does, and what this run has on each device, if it has.
+/// One comparison of a number in the thesis, if there is one, with this run's number on each
+/// device.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Table or figure.
+    /// The table or figure in the thesis.
     pub place: &'static str,
-    /// Which load.
+    /// The load.
     pub pattern: Pattern,
-    /// Which contestant.
+    /// The contestant's name.
     pub contestant: &'static str,
-    /// What is compared.
+    /// The figure that is compared.
     pub measure: Measure,
-    /// What the thesis says.
+    /// The thesis' number, if it states one.
     pub thesis: Option<f64>,
-    /// By device.
+    /// This run's number for each device, if measured.
     pub ours: Vec<Option<f64>>,
 }
 
-/// All comparisons that a run has something for: what the thesis says, then the loads of its figures that it gives no numbers for.
+/// Returns all comparisons for which the run has a number. Those with a number in the thesis come
+/// first, followed by the other loads of its figures.
 pub fn comparisons(rows: &[Row], devices: &[&'static str]) -> Vec<Comparison> {
     let mut all: Vec<Comparison> = Vec::new();
     let mut add = |place, pattern, contestant, measure, thesis| {
@@ -242,7 +245,7 @@ fn measured(
             .as_ref()
     };
     let (own, existing) = (transfers(contestant)?, transfers(EXISTING));
-    // Who did nothing while it was measured is no measure.
+    // A contestant that did nothing during the measurement is no basis for a ratio.
     let times = |own: f64, existing: f64| (existing > 0.0).then(|| own / existing);
     match measure {
         Measure::StartupDelay => own.startup_delay,

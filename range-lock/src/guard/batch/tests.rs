@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A lock of few positions, with a last unit that may be cut off.
+/// A small capacity, so that the last unit may be cut off.
 const CAPACITY: u64 = 50;
 
-/// The strongest access that is asked for anywhere in the unit of `at`.
+/// Returns the strongest access requested anywhere in the unit of `at`.
 fn asked(requests: &[(Range<u64>, Access)], granularity: u64, at: u64) -> Option<Access> {
     let unit = |at: u64| at / granularity;
     let meets = |range: &Range<u64>| {
@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_unit_once_with_its_strongest_access(requests in requests(), granularity in 1..9_u64) {
+    fn each_unit_has_its_strongest_access_once(requests in requests(), granularity in 1..9_u64) {
         let parts = normalised(requests.clone(), granularity, CAPACITY).unwrap();
         for at in 0..CAPACITY {
             let held: Vec<_> = (parts.iter())
@@ -45,14 +45,14 @@ proptest! {
         for pair in parts.windows(2) {
             let [(low, how), (high, other)] = [pair[0], pair[1]];
             prop_assert!(low.end() <= high.start());
-            // As few as there can be.
+            // There are as few parts as possible.
             prop_assert!(low.end() < high.start() || how != other);
         }
         for (span, _) in &parts {
             prop_assert!(span.start().is_multiple_of(granularity));
             prop_assert!(span.end().is_multiple_of(granularity) || span.end() == CAPACITY);
         }
-        // What is in order stays as it is, and order is of no account.
+        // Normalising again changes nothing, and the order of the requests does not matter.
         let again = parts.iter().map(|&(span, access)| (span.range(), access));
         prop_assert_eq!(&normalised(again, granularity, CAPACITY).unwrap(), &parts);
         let backwards = requests.into_iter().rev();
@@ -61,7 +61,7 @@ proptest! {
 }
 
 #[test]
-fn the_ends_of_everything() {
+fn the_full_range_is_normalised() {
     let everything = [(0..u64::MAX, Access::Read), (5..6, Access::Write)];
     let whole = normalised(everything.clone(), u64::MAX, u64::MAX).unwrap();
     assert_eq!(whole, [(Span::FULL, Access::Write)]);
@@ -77,7 +77,7 @@ fn the_ends_of_everything() {
 
 #[test]
 #[allow(clippy::reversed_empty_ranges)]
-fn one_wrong_range_is_an_error() {
+fn one_invalid_range_is_an_error() {
     let reversed = normalised([(0..4, Access::Read), (4..3, Access::Read)], 1, 10);
     assert_eq!(reversed, Err(RangeError::Reversed { start: 4, end: 3 }));
     let past = normalised([(0..4, Access::Read), (4..11, Access::Read)], 8, 10);

@@ -202,9 +202,8 @@ fn ordered_lines(text: &str) -> Vec<usize> {
         if start.starts_with("#[cfg(test)]") || start.starts_with("#[cfg(all(test") {
             let indent = &code[..code.len() - start.len()];
             let ends = |line: &str| {
-                line.strip_prefix(indent)
-                    .is_some_and(|rest| rest.starts_with('}'))
-                    || (line.ends_with(';') && !line[indent.len()..].starts_with(' '))
+                let rest = line.strip_prefix(indent).unwrap_or_default();
+                rest.starts_with('}') || (line.ends_with(';') && !rest.starts_with(' '))
             };
             lines.find(|(_, line)| ends(line));
         } else if names(code) && !start.starts_with("use ") {
@@ -220,9 +219,9 @@ mod tests {
 
     #[test]
     fn a_site_has_weaker_mutations() {
-        let site: Site = "srl/src/gate.rs:89:19:rmw=AcqRel".parse().expect("a site");
+        let site: Site = "ring/src/slot.rs:89:19:rmw=AcqRel".parse().expect("a site");
         assert_eq!(site.mutations(), ["Acquire", "Release"]);
-        assert_eq!(site.mutant("Acquire"), "srl/src/gate.rs:89:19:rmw=Acquire");
+        assert_eq!(site.mutant("Acquire"), "ring/src/slot.rs:89:19:rmw=Acquire");
         assert_eq!(site.change("Acquire"), "AcqRel->Acquire");
         let wake: Site = "a.rs:1:2:wake=".parse().expect("a site");
         assert_eq!((wake.mutations(), wake.is_wake()), (&["drop"][..], true));
@@ -233,10 +232,10 @@ mod tests {
 
     #[test]
     fn a_reason_stands_above_its_site() {
-        let text = "fn f() {\n    // Acquire [A].\n    // equivalent(Relaxed): nobody\n    // writes.\n    // equivalent(drop): it is.\n    x.load(Acquire);\n}\n";
+        let text = "fn f() {\n    // Acquire [A].\n    // equivalent(Relaxed): no thread\n    // writes.\n    // equivalent(drop): it is.\n    x.load(Acquire);\n}\n";
         assert_eq!(
             reason_in(text, 6, "Relaxed").as_deref(),
-            Some("nobody writes.")
+            Some("no thread writes.")
         );
         assert_eq!(reason_in(text, 6, "drop").as_deref(), Some("it is."));
         assert_eq!(reason_in(text, 6, "Acquire"), None);

@@ -1,0 +1,92 @@
+//! Arguments that several commands share, and their parsers.
+
+use clap::builder::PossibleValuesParser;
+
+use crate::measure;
+
+/// The size of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// The size in bytes: whole pages of 4 KiB, at least one.
+    pub bytes: u64,
+    /// The size as typed by the user, for error messages.
+    pub typed: String,
+}
+
+/// Returns the most threads that are accepted. More would only wait for each other.
+fn max_threads() -> usize {
+    (16 * measure::cores()).max(64)
+}
+
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
+    let most = max_threads();
+    match text.trim().parse() {
+        Ok(threads) if (1..=most).contains(&threads) => Ok(threads),
+        Ok(_) => Err(format!("use between 1 and {most} threads on this machine")),
+        Err(_) => Err("expected thread counts, as in `--threads 1,2`".to_owned()),
+    }
+}
+
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    match text.trim().parse() {
+        Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected a number of seconds from 0.01 to 3600".to_owned()),
+    }
+}
+
+/// Parses a size and rounds it up to whole pages of 4 KiB.
+pub(crate) fn size(text: &str) -> Result<Size, String> {
+    let typed = text.to_owned();
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
+        "" => Some(0),
+        "k" | "kib" => Some(10),
+        "m" | "mib" => Some(20),
+        "g" | "gib" => Some(30),
+        "t" | "tib" => Some(40),
+        _ => None,
+    };
+    let number = digits.parse::<u64>().ok();
+    number
+        .zip(unit)
+        .and_then(|(number, unit)| number.checked_mul(1 << unit))
+        .and_then(|bytes| bytes.checked_next_multiple_of(4096))
+        .filter(|&bytes| bytes > 0)
+        .map(|bytes| Size { bytes, typed })
+        .ok_or_else(|| {
+            "expected a size above zero in bytes or with a unit: 65536, 64M, 1G".to_owned()
+        })
+}
+
+/// Returns a parser that accepts the names in `all`.
+pub(crate) fn names(all: Vec<(&'static str, &'static str)>) -> PossibleValuesParser {
+    PossibleValuesParser::new(all.into_iter().map(|(name, _)| name))
+}
+
+/// Returns the entries of `all` that are `chosen`, or all if none is.
+pub(crate) fn selected(
+    all: Vec<(&'static str, &'static str)>,
+    chosen: &[String],
+) -> Vec<&'static str> {
+    let names = all.into_iter().map(|(name, _)| name);
+    names
+        .filter(|&name| chosen.is_empty() || chosen.iter().any(|it| it == name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_up_to_whole_pages() {
+        for (typed, bytes) in [("1", 4096), ("64M", 64 << 20), ("2 GiB", 2 << 30)] {
+            let typed = typed.to_owned();
+            assert_eq!(size(&typed), Ok(Size { bytes, typed }));
+        }
+        for wrong in ["", "0", "M", "-1", "1X", "99999999999T"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! The public handle to a volume: formatting, opening, file names, and statistics.
+
+use core::convert::Infallible;
+use core::fmt;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use spanlock_pmem::Pmem;
+use spanlock_range_lock::{RangeLockExt, RawRangeLock};
+use spanlock_sync::Arc;
+
+use crate::alloc::{Allocator, Extent};
+use crate::directory::{Directory, DirectoryState, Entry, check_name};
+use crate::error::Error;
+use crate::file::File;
+use crate::format;
+use crate::index::Index;
+use crate::inode::Inode;
+use crate::layout::{Chain, PAGE, PAGE_BYTES, ROOT, ROOT_GENERATION, page_at};
+use crate::log::Log;
+use crate::medium::{Medium, Space};
+use crate::options::{CheckReport, DamagedPage, FormatOptions, RecoveryReport, Stats};
+use crate::recover::Recovery;
+use crate::volume::{LockFactory, Volume, boxed, make_lock};
+
+/// A volume: a flat directory of files in a region of persistent memory.
+///
+/// Clones are handles to the same volume and may be used by any number of threads. A volume needs
+/// no shutdown: every operation is durable when it returns, and dropping the last handle writes
+/// nothing.
+///
+/// `P` is the region and `L` is the type of each file's range lock. To choose the lock at run time,
+/// use `Box<dyn RawRangeLock>`. At most one volume may be open on a region at a time; the region's
+/// type must ensure that.
+///
+/// ```
+/// use spanlock_range_lock::RwCounter;
+/// use spanlock_file_core::{FileCore, FormatOptions};
+/// use spanlock_pmem::{MappedFile, Options};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("volume");
+/// let region = MappedFile::create(&path, 1 << 20, Options::default())?;
+/// let volume = FileCore::format(region, &FormatOptions::new(), |_| RwCounter::new())?;
+/// let file = volume.create("greeting")?;
+/// file.write_at(b"hello", 0)?;
+/// drop((volume, file));
+///
+/// let region = MappedFile::open(&path, Options::default())?;
+/// let (volume, report) = FileCore::open(region, |_| RwCounter::new())?;
+/// assert_eq!(report.files, 1);
+/// assert_eq!(volume.list(), [("greeting".to_owned(), 5)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct FileCore<P: Pmem, L: RawRangeLock> {
+    volume: Arc<Volume<P, L>>,
+}
+
+impl<P: Pmem, L: RawRangeLock> FileCore<P, L> {
+    /// Formats the whole region as an empty volume. The previous content of the region is lost.
+    ///
+    /// `locks` creates the range lock of a file. It is called for each file that the volume opens
+    /// or creates, with the capacity in bytes that the lock must have
+    /// ([`max_file_size`](Self::max_file_size)).
+    ///
+    /// No lock is held during the call and nothing has been changed yet. So `locks` may block and
+    /// may use the volume. If it panics, the file is not created. If two threads create the same
+    /// file at once, the slower thread's lock is dropped. For locks whose creation can fail, use
+    /// [`try_format`](Self::try_format).
+    ///
+    /// After a crash during this call, the region holds its previous volume, no volume, or the
+    /// empty volume.
+    ///
+    /// # Errors
+    /// [`Error::BadFormat`] if the region is smaller than 64 KiB or too large, or if an option does
+    /// not fit it. Nothing has been written then.
+    pub fn format(
+        pmem: P,
+        options: &FormatOptions,
+        locks: impl Fn(u64) -> L + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        Self::try_format(pmem, options, move |capacity| {
+            Ok::<_, Infallible>(locks(capacity))
+        })
+    }
+
+    /// Formats like [`format`](Self::format), with a lock factory that may fail. Creating a file
+    /// then returns [`Error::NoLock`] with the factory's error message.
+    ///
+    /// # Errors
+    /// Same as [`format`](Self::format): formatting itself creates no lock.
+    pub fn try_format<E: fmt::Display>(
+        pmem: P,
+        options: &FormatOptions,
+        locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        let geometry = format::plan(pmem.len(), options)?;
+        format::write(&pmem, &geometry);
+        let alloc = Allocator::new(geometry.data_start(), geometry.data_pages());
+        alloc.release(Extent {
+            start: geometry.data_start(),
+            len: geometry.data_pages(),
+        });
+        let chain = Chain {
+            inode: ROOT,
+            generation: ROOT_GENERATION,
+            epoch: 0,
+        };
+        let directory = Directory::new(
+            Log::new(chain, Vec::new(), 0),
+            DirectoryState::new(BTreeMap::new(), 0, ROOT_GENERATION),
+        );
+        let free_inodes = (ROOT + 1..geometry.inodes).rev().collect();
+        let space = Arc::new(Space::new(alloc, free_inodes));
+        let medium = Medium {
+            pmem,
+            geometry,
+            space,
+        };
+        Ok(Self::assemble(medium, directory, boxed(locks)))
+    }
+
+    /// Opens a formatted volume. All operations that returned before are present; every other
+    /// operation is present as a whole or not at all.
+    ///
+    /// `locks` is the same as in [`format`](Self::format); for locks whose creation can fail, use
+    /// [`try_open`](Self::try_open). Opening reads all logs, so it takes time proportional to their
+    /// size. It writes nothing, except that it repairs a damaged superblock from the other one.
+    ///
+    /// # Errors
+    /// [`Error::NotAVolume`], [`Error::Version`], [`Error::Truncated`], [`Error::Corrupt`].
+    pub fn open(
+        pmem: P,
+        locks: impl Fn(u64) -> L + Send + Sync + 'static,
+    ) -> Result<(Self, RecoveryReport), Error> {
+        Self::try_open(pmem, move |capacity| Ok::<_, Infallible>(locks(capacity)))
+    }
+
+    /// Opens like [`open`](Self::open), with a lock factory that may fail.
+    ///
+    /// # Errors
+    /// Same as [`open`](Self::open), and [`Error::NoLock`] for the first file whose lock the
+    /// factory fails to create. Creating a file later may also return it.
+    pub fn try_open<E: fmt::Display>(
+        pmem: P,
+        locks: impl Fn(u64) -> Result<L, E> + Send + Sync + 'static,
+    ) -> Result<(Self, RecoveryReport), Error> {
+        let locks = boxed(locks);
+        let started = Instant::now();
+        let (geometry, repaired) = format::read(&pmem)?;
+        let mut recovery = Recovery::new(&pmem, &geometry);
+        recovery.report.superblock_repaired = repaired;
+        let (root_log, live) = recovery.directory()?;
+        let alloc = Allocator::new(geometry.data_start(), geometry.data_pages());
+        let free_inodes = (ROOT + 1..geometry.inodes)
+            .rev()
+            .filter(|i| !live.names.contains_key(i));
+        let space = Arc::new(Space::new(alloc, free_inodes.collect()));
+
+        let mut files = BTreeMap::new();
+        for (number, file) in live.names {
+            let raw = recovery.live_inode(number, file.generation)?;
+            let content = recovery.file(&raw)?;
+            let id = (number, file.generation);
+            let lock = make_lock(&locks, &geometry, &file.name)?;
+            let checksums = geometry.data_checksums;
+            let inode = Arc::new(Inode::new(id, lock, content, checksums, Arc::clone(&space)));
+            let slot = file.slot;
+            if files.insert(file.name, Entry { inode, slot }).is_some() {
+                let at = geometry.inode_at(number);
+                return Err(Error::corrupt("two files of one name", number, at));
+            }
+        }
+        recovery.free_extents(&mut |extent| space.alloc.release(extent));
+        space.count_log_pages(recovery.report.log_pages);
+        let mut report = recovery.report;
+        report.files = files.len() as u64;
+        let state = DirectoryState::new(files, root_log.epoch(), live.last_generation);
+        let directory = Directory::new(root_log, state);
+        let volume = Self::assemble(
+            Medium {
+                pmem,
+                geometry,
+                space,
+            },
+            directory,
+            locks,
+        );
+        report.duration = started.elapsed();
+        Ok((volume, report))
+    }
+
+    fn assemble(medium: Medium<P>, directory: Directory<L>, locks: LockFactory<L>) -> Self {
+        FileCore {
+            volume: Arc::new(Volume {
+                medium,
+                directory,
+                locks,
+            }),
+        }
+    }
+
+    /// Creates an empty file, durably. Blocks while another thread creates, opens, removes or lists
+    /// files.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NameInvalid`], [`Error::NameTooLong`], [`Error::NoInodes`],
+    /// [`Error::NoSpace`], [`Error::NoLock`], [`Error::Poisoned`].
+    pub fn create(&self, name: &str) -> Result<File<P, L>, Error> {
+        check_name(name)?;
+        let exists = || Error::Exists {
+            name: name.to_owned(),
+        };
+        if self.exists(name) {
+            return Err(exists());
+        }
+        // The factory is user code, so it must not run under the directory's mutex.
+        let lock = self.make_lock(name)?;
+        let mut state = self.volume.directory.lock();
+        if state.files.contains_key(name) {
+            return Err(exists());
+        }
+        self.add(&mut state, name, lock)
+    }
+
+    /// Opens a file. Blocks while another thread creates, opens, removes or lists files.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NameInvalid`], [`Error::NameTooLong`].
+    pub fn open_file(&self, name: &str) -> Result<File<P, L>, Error> {
+        check_name(name)?;
+        match self.volume.directory.lock().files.get(name) {
+            Some(entry) => Ok(self.handle(Arc::clone(&entry.inode))),
+            None => Err(Error::NotFound {
+                name: name.to_owned(),
+            }),
+        }
+    }
+
+    /// Opens a file, creating it first if it does not exist.
+    ///
+    /// # Errors
+    /// Same as [`create`](Self::create), except [`Error::Exists`].
+    pub fn open_or_create(&self, name: &str) -> Result<File<P, L>, Error> {
+        match self.open_file(name) {
+            Err(Error::NotFound { .. }) => {}
+            found => return found,
+        }
+        // User code must not run under the mutex, as in `create`.
+        let lock = self.make_lock(name)?;
+        let mut state = self.volume.directory.lock();
+        if let Some(entry) = state.files.get(name) {
+            return Ok(self.handle(Arc::clone(&entry.inode)));
+        }
+        self.add(&mut state, name, lock)
+    }
+
+    /// Removes a file, durably.
+    ///
+    /// As in POSIX, open handles keep working on the unnamed file. Its pages and its inode become
+    /// free when the last handle is dropped, or when the volume is next opened. The name can be
+    /// reused at once. Blocks while another thread creates, opens, removes or lists files.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NameInvalid`], [`Error::NameTooLong`], [`Error::Poisoned`].
+    /// Removal works on a full volume because it takes no space.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        check_name(name)?;
+        let mut state = self.volume.directory.lock();
+        let inode = self
+            .volume
+            .directory
+            .remove(&mut state, &self.volume.medium, name)?;
+        // Freeing a large file takes a while, so release the directory's mutex first.
+        drop(state);
+        drop(inode);
+        Ok(())
+    }
+
+    /// Returns whether a file of this name exists.
+    pub fn exists(&self, name: &str) -> bool {
+        self.volume.directory.lock().files.contains_key(name)
+    }
+
+    /// Returns all files with their sizes in bytes, sorted by the bytes of their names. The set of
+    /// names is a consistent snapshot; the sizes are not.
+    pub fn list(&self) -> Vec<(String, u64)> {
+        let state = self.volume.directory.lock();
+        state
+            .files
+            .iter()
+            .map(|(name, entry)| (name.clone(), entry.inode.size()))
+            .collect()
+    }
+
+    /// Returns the volume's statistics.
+    pub fn stats(&self) -> Stats {
+        let Medium {
+            geometry, space, ..
+        } = &self.volume.medium;
+        let (pages_free, pages_reserved) = space.alloc.free_pages();
+        let (log_pages, compactions) = space.log_numbers();
+        Stats {
+            pages_total: geometry.data_pages() as u64,
+            pages_free,
+            pages_reserved,
+            inodes_total: geometry.inodes as u64 - 1,
+            inodes_free: space.free_inodes(),
+            log_pages,
+            compactions,
+        }
+    }
+
+    /// Reads every data page of every file and compares it with its checksum. Metadata needs no
+    /// such pass, because opening the volume checks all of it.
+    ///
+    /// The check runs concurrently with readers and writers and locks one page at a time. In a
+    /// volume without data checksums it reads nothing.
+    ///
+    /// # Errors
+    /// [`Error::Lock`] if a file's range lock is too small. Damaged pages are listed in the report
+    /// and are not an error.
+    pub fn check(&self) -> Result<CheckReport, Error> {
+        let mut report = CheckReport::default();
+        if !self.volume.medium.geometry.data_checksums {
+            return Ok(report);
+        }
+        let files: Vec<_> = {
+            let state = self.volume.directory.lock();
+            let files = state.files.iter();
+            files
+                .map(|(name, entry)| (name.clone(), Arc::clone(&entry.inode)))
+                .collect()
+        };
+        for (name, inode) in files {
+            self.check_file(&name, &inode, &mut report)?;
+            report.files += 1;
+        }
+        Ok(report)
+    }
+
+    fn check_file(
+        &self,
+        name: &str,
+        inode: &Inode<L>,
+        report: &mut CheckReport,
+    ) -> Result<(), Error> {
+        // Nothing is locked yet, so the list of pages is only a hint. Collecting it first avoids
+        // visiting the holes of a sparse file.
+        let mut pages = Vec::new();
+        inode
+            .index
+            .for_each(&mut |file_page, _| pages.push(file_page));
+        let mut content = [0; PAGE];
+        for file_page in pages {
+            let offset = page_at(file_page);
+            let _hold = inode.lock.read(offset..offset + PAGE_BYTES)?;
+            let Some(mapping) = inode.index.get(file_page) else {
+                continue;
+            };
+            self.volume.medium.load_data(mapping.page, 0, &mut content);
+            report.pages += 1;
+            if crc32c::crc32c(&content) != mapping.checksum {
+                let at = page_at(mapping.page);
+                report.damaged.push(DamagedPage {
+                    name: name.to_owned(),
+                    offset,
+                    at,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the region.
+    pub fn pmem(&self) -> &P {
+        &self.volume.medium.pmem
+    }
+
+    /// Returns the largest size in bytes that a file of this volume can have. It was chosen when
+    /// the volume was formatted.
+    pub fn max_file_size(&self) -> u64 {
+        self.volume.medium.geometry.max_file_size
+    }
+
+    fn make_lock(&self, name: &str) -> Result<L, Error> {
+        make_lock(&self.volume.locks, &self.volume.medium.geometry, name)
+    }
+
+    fn add(&self, state: &mut DirectoryState<L>, name: &str, lock: L) -> Result<File<P, L>, Error> {
+        let Volume {
+            medium, directory, ..
+        } = &*self.volume;
+        let inode = directory.add(state, medium, name, |number, generation| {
+            let chain = Chain {
+                inode: number,
+                generation,
+                epoch: 0,
+            };
+            let empty = (Index::new(), 0, Log::new(chain, Vec::new(), 0));
+            let (checksums, space) = (medium.geometry.data_checksums, Arc::clone(&medium.space));
+            Inode::new((number, generation), lock, empty, checksums, space)
+        })?;
+        Ok(self.handle(inode))
+    }
+
+    fn handle(&self, inode: Arc<Inode<L>>) -> File<P, L> {
+        File::new(Arc::clone(&self.volume), inode)
+    }
+}
+
+impl<P: Pmem, L: RawRangeLock> Clone for FileCore<P, L> {
+    fn clone(&self) -> Self {
+        FileCore {
+            volume: Arc::clone(&self.volume),
+        }
+    }
+}
+
+impl<P: Pmem, L: RawRangeLock> fmt::Debug for FileCore<P, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileCore")
+            .field("geometry", &self.volume.medium.geometry)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,183 @@
+//! What a range lock may offer beyond locking and unlocking: each capability is a trait of its own,
+//! in the manner of `lock_api`.
+//!
+//! | trait | adds |
+//! |---|---|
+//! | [`RawRangeLockWait`] | requests that wait without a thread: futures, deadlines, giving up |
+//! | [`RawRangeLockDowngrade`] | an exclusive hold becomes shared, with no writer in between |
+//! | [`RawRangeLockUpgrade`] | a shared hold becomes exclusive, if that is possible at once |
+//! | [`RawRangeLockUpgradeWait`] | an upgradable hold waits until it is exclusive |
+//! | [`RawRangeLockSplit`] | part of a hold is released, or becomes a hold of its own |
+//! | [`RawRangeLockBatch`] | several ranges in one call, all or none |
+//! | `RawRangeLockStatistics` | counts of acquisitions, waits, overtakes (feature `statistics`) |
+//!
+//! One rule covers every method with a `token` argument. The token is the one that the last change
+//! of the hold returned, and the token that the method returns replaces it.
+
+use alloc::vec::Vec;
+use core::task::{Poll, Waker};
+
+use crate::error::{RangeError, TryLockError};
+use crate::raw::{Access, RawRangeLock, Span, Token};
+
+/// A range lock whose requests can wait without a thread.
+///
+/// One implementation of waiting serves both kinds of waiters: a future polls, and a thread with a
+/// deadline polls whenever it wakes.
+///
+/// # Safety
+/// `Ready(Ok(token))` begins a hold exactly as the return of [`RawRangeLock::lock`] does, with the
+/// same guarantees. A forgotten request, neither polled to the end nor cancelled, may block others
+/// for ever, and breaks nothing else.
+pub unsafe trait RawRangeLockWait: RawRangeLock {
+    /// A pending request. The default is one that has not begun.
+    type Request: Default + Send + Sync + Unpin;
+
+    /// Advances a request: acquires the span, or arranges for `waker` to be woken when a retry is
+    /// worthwhile.
+    ///
+    /// Never blocks. However often a request is polled, it stays one waiter and keeps its place in
+    /// the queue. Only the most recent `waker` is woken. After `Ready` the request is as new.
+    /// Ordering: Acquire on `Ready(Ok)`.
+    ///
+    /// # Errors
+    /// As for [`RawRangeLock::lock`].
+    ///
+    /// # Safety
+    /// Since it was new, `request` has been passed to this lock only, with this span and access
+    /// only.
+    unsafe fn poll_lock(
+        &self,
+        span: Span,
+        access: Access,
+        request: &mut Self::Request,
+        waker: &Waker,
+    ) -> Poll<Result<Token, RangeError>>;
+
+    /// Gives up a request without leaving a trace: waiters blocked by this request alone proceed.
+    /// The request is as new.
+    ///
+    /// Does nothing to a request that is new.
+    ///
+    /// # Safety
+    /// As for [`poll_lock`](Self::poll_lock).
+    unsafe fn cancel(&self, span: Span, access: Access, request: &mut Self::Request);
+}
+
+/// A range lock whose holds can change to exclude less.
+///
+/// # Safety
+/// No writer holds any part of the span between the old hold and the new one. Everything done under
+/// the old hold happens-before everything done under any later hold that conflicts with the old
+/// one.
+pub unsafe trait RawRangeLockDowngrade: RawRangeLock {
+    /// Turns a hold with `from` into one with `to`, which excludes less, and wakes the waiters that
+    /// this unblocks. Never blocks. Ordering: Release.
+    ///
+    /// # Safety
+    /// `span` is held with `from` and `token`. Either `from` is [`Access::Write`], or `from` is
+    /// [`Access::Upgradable`] and `to` is [`Access::Read`].
+    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token;
+}
+
+/// A range lock whose shared holds can become exclusive.
+///
+/// # Safety
+/// No writer holds any part of the span between the old hold and the new one. After `Err` the hold
+/// is unchanged.
+pub unsafe trait RawRangeLockUpgrade: RawRangeLock {
+    /// Turns a hold with `from` ([`Access::Read`] or [`Access::Upgradable`]) into one with
+    /// [`Access::Write`] if nobody else holds any part of it. Never blocks. Ordering: Acquire on
+    /// success.
+    ///
+    /// # Errors
+    /// Another reader holds part of it. The error is the token of the hold, which is unchanged.
+    ///
+    /// # Safety
+    /// `span` is held with `from` and `token`.
+    unsafe fn try_upgrade(&self, span: Span, from: Access, token: Token) -> Result<Token, Token>;
+}
+
+/// A range lock whose upgradable holds can wait until they are exclusive.
+///
+/// A lock that acquires a range piece by piece must not implement this, because three requests
+/// could then wait in a cycle. A reader that holds one piece waits for the next, behind a writer.
+/// That writer waits for the upgradable hold, and the upgrade waits for the reader.
+///
+/// # Safety
+/// As for [`RawRangeLockUpgrade`].
+pub unsafe trait RawRangeLockUpgradeWait: RawRangeLockUpgrade {
+    /// Turns a hold with [`Access::Upgradable`] into one with [`Access::Write`]. Blocks until the
+    /// readers have left; meanwhile, new readers are kept out. Ordering: Acquire.
+    ///
+    /// # Safety
+    /// `span` is held with [`Access::Upgradable`] and `token`.
+    unsafe fn upgrade(&self, span: Span, token: Token) -> Token;
+}
+
+/// A range lock whose holds can be made smaller, and cut in two.
+///
+/// # Safety
+/// `shrink` and `split` act as documented, and the kept part stays held throughout.
+pub unsafe trait RawRangeLockSplit: RawRangeLock {
+    /// Releases the part of the hold of `span` that is not needed to hold `keep`, and wakes the
+    /// waiters that this unblocks. Ordering: Release.
+    ///
+    /// # Safety
+    /// `span` is held with `access` and `token`, and `keep` lies within it. From now on, `keep` is
+    /// held instead.
+    unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token;
+
+    /// Cuts the hold of `span` into one of `span.start()..at` and one of `at..span.end()`.
+    ///
+    /// # Safety
+    /// `span` is held with `access` and `token`. The position `at` lies strictly within it and is a
+    /// multiple of [`granularity`](RawRangeLock::granularity).
+    unsafe fn split(&self, span: Span, access: Access, token: Token, at: u64) -> (Token, Token);
+}
+
+/// A range lock that acquires several ranges in one call, all or none.
+///
+/// A batch lists spans in ascending order, no two of which touch a common unit of the lock's
+/// [granularity](RawRangeLock::granularity). Each span is released by a call of its own, like any
+/// hold.
+///
+/// Two kinds of locks must grant all spans at once, instead of one after the other:
+/// - A lock that is strictly first come, first served. Suppose a batch holds its first span and
+///   queues for the second behind a wide request that waits for the first: both wait in a cycle.
+/// - A lock whose upgrades wait. It must not hold some spans while it waits for others.
+///
+/// # Safety
+/// After a return with `Ok`, each span is held as if [`RawRangeLock::lock`] had acquired it, with
+/// the token at the same index of `tokens`. After an error nothing is held. Batches, and single
+/// spans acquired in ascending order, never wait for each other in a cycle.
+pub unsafe trait RawRangeLockBatch: RawRangeLock {
+    /// Acquires every span of `batch`; blocks until no conflicting hold is left. Appends the tokens
+    /// to `tokens`. Ordering: Acquire.
+    ///
+    /// # Errors
+    /// As for [`RawRangeLock::lock`], for any of the spans.
+    ///
+    /// # Safety
+    /// The spans are in ascending order. No two of them overlap after [rounding](Span::rounded)
+    /// outwards to the lock's [granularity](RawRangeLock::granularity).
+    unsafe fn lock_batch(
+        &self,
+        batch: &[(Span, Access)],
+        tokens: &mut Vec<Token>,
+    ) -> Result<(), RangeError>;
+
+    /// Acquires every span of `batch` if that is possible at once; never blocks. Appends the tokens
+    /// to `tokens`. Ordering: Acquire on success.
+    ///
+    /// # Errors
+    /// As for [`RawRangeLock::try_lock`], for any of the spans.
+    ///
+    /// # Safety
+    /// As for [`lock_batch`](Self::lock_batch).
+    unsafe fn try_lock_batch(
+        &self,
+        batch: &[(Span, Access)],
+        tokens: &mut Vec<Token>,
+    ) -> Result<(), TryLockError>;
+}

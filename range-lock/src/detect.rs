@@ -1,0 +1,45 @@
+//! Detects deadlocks before a thread waits, and reports the source locations involved.
+//!
+//! With the feature `deadlock-detection` every hold of a guard is recorded: the thread that took
+//! it, the source location, and the lock. A call that may wait for ever first checks the thread's
+//! own holds:
+//!
+//! 1. If one of them conflicts with the request, the thread would wait for itself.
+//! 2. For each *other* lock among them, the order "that lock, then this one" is recorded. If the
+//!    recorded orders form a cycle, threads that pass these locations at the same time can wait for
+//!    each other.
+//!
+//! In both cases the call panics before it acquires anything, and names all locations involved.
+//! Without the feature, [`LockId`] and the guards' records have no size, and the functions are
+//! empty.
+//!
+//! # Scope
+//! - Only calls that wait without end are checked: the plain methods, `lock_all`, `append`, and the
+//!   blocking `upgrade`. Tries and deadlines cannot hang, so they never panic and record no orders;
+//!   their holds are recorded.
+//! - Orders outlive holds, and end with the lock: dropping its [`LockId`] removes them. Ids are not
+//!   reused.
+//! - A lock without a [`LockId`] is known by its address. It takes part in check 1 but not in check
+//!   2. A forgotten guard of it counts against the next lock at the same address.
+//!
+//! # Limits
+//! - A hold counts as held by the thread that took it until it is dropped, wherever that happens. A
+//!   thread that hands a guard to another thread and then requests the same range panics, although
+//!   it would only wait for that other thread. Do not use the feature in such a program.
+//! - A hold taken by a future belongs to no thread: it is neither recorded nor checked.
+//! - Two ranges of *one* lock taken in opposite orders are not detected; `lock_all` takes them in
+//!   one call. Nor is a reader that reads again behind a writer that came in between.
+//! - Orders are recorded for locks, not for ranges, as calls happen. A cycle is reported even if
+//!   its ranges or threads can never meet.
+//! - Raw locks used without guards are not watched.
+
+#[cfg(feature = "deadlock-detection")]
+#[path = "detect/on.rs"]
+mod world;
+
+#[cfg(not(feature = "deadlock-detection"))]
+#[path = "detect/off.rs"]
+mod world;
+
+pub use world::LockId;
+pub(crate) use world::{Watch, before};

@@ -1,0 +1,100 @@
+//! Guards without data: a hold on a range of something that lives elsewhere.
+//!
+//! `hold.rs` is one hold of any access, `wait.rs` its future, and `deadline.rs` the thread that
+//! polls a future until a deadline. `batch.rs` holds several ranges that were locked in one call.
+
+mod batch;
+#[cfg(feature = "std")]
+mod deadline;
+pub(crate) mod hold;
+mod wait;
+
+use core::ops::Range;
+
+pub use batch::BatchHold;
+pub(crate) use batch::normalised;
+pub use hold::{
+    Exclusive, Hold, LockRef, Mode, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, ReadHold,
+    Readable, Shared, Upgradable, UpgradableHold, WriteHold,
+};
+pub use wait::LockFuture;
+
+use crate::capabilities::RawRangeLockSplit;
+use crate::error::RangeError;
+use crate::raw::RawRangeLock;
+use crate::verbs::verbs;
+
+/// The methods that lock a range, for every [`RawRangeLock`], `dyn` ones included. Methods that
+/// need a capability exist for every lock that has it.
+///
+/// The guards hold a range of something that the lock does not own: pages of a file, blocks of a
+/// device. To lock data that the lock owns, use [`crate::RangeLock`]. For holds that own a share of
+/// their lock, see [`Hold`].
+///
+/// An empty range holds nothing, never blocks, and is not checked against the capacity.
+pub trait RangeLockExt: RawRangeLock {
+    verbs! {
+        use Hold, BatchHold of Self, ranges Range<u64>;
+
+        /// Locks `range` for reading; blocks while a writer holds part of it. Ordering: Acquire.
+        ///
+        /// # Errors
+        /// A reversed range, or one past the lock's capacity.
+        #[inline(always)]
+        fn read, try_read, try_read_for, try_read_until, read_async
+            -> ReadHold<'_, Self>, LockFuture<&Self, Shared>;
+
+        /// Locks `range` for reading, with the right to become exclusive later. Blocks while a
+        /// writer or another upgradable reader holds part of it. Ordering: Acquire.
+        ///
+        /// # Errors
+        /// A reversed range, or one past the lock's capacity.
+        #[inline]
+        fn upgradable_read, try_upgradable_read, try_upgradable_read_for,
+            try_upgradable_read_until, upgradable_read_async
+            -> UpgradableHold<'_, Self>, LockFuture<&Self, Upgradable>;
+
+        /// Locks `range` exclusively; blocks while anyone holds part of it. Ordering: Acquire.
+        ///
+        /// # Errors
+        /// A reversed range, or one past the lock's capacity.
+        #[inline(always)]
+        fn write, try_write, try_write_for, try_write_until, write_async
+            -> WriteHold<'_, Self>, LockFuture<&Self, Exclusive>;
+
+        several:
+        /// Locks several ranges together; blocks until no conflicting hold is left. Ordering:
+        /// Acquire.
+        ///
+        /// The ranges may come in any order, overlap and repeat: each unit of the lock is held with
+        /// the strongest access requested for it. Threads that request all their ranges in one call
+        /// cannot wait for each other in a cycle.
+        ///
+        /// ```
+        /// use spanlock_range_lock::{Access, RangeLockExt, RwCounter};
+        ///
+        /// let lock = RwCounter::new();
+        /// let copying = lock.lock_all([(8..16, Access::Write), (0..8, Access::Read)])?;
+        /// assert!(lock.try_read(0..1).is_err());
+        /// # drop(copying);
+        /// # Ok::<(), spanlock_range_lock::RangeError>(())
+        /// ```
+        fn lock_all -> BatchHold<&Self>;
+    }
+
+    /// Locks `len` positions from the current end on, exclusively. [`Hold::append`] describes what
+    /// the caller must keep to.
+    ///
+    /// # Errors
+    /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on,
+    /// [`RangeError::Overflow`] if there are not that many. Nothing is held then.
+    #[cfg_attr(feature = "deadlock-detection", track_caller)]
+    fn append(&self, len: u64, end: impl FnMut() -> u64) -> Result<WriteHold<'_, Self>, RangeError>
+    where
+        Self: RawRangeLockSplit,
+    {
+        Hold::append(self, len, end)
+    }
+}
+
+impl<L: RawRangeLock + ?Sized> RangeLockExt for L {}

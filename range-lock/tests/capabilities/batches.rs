@@ -1,0 +1,233 @@
+//! Several ranges in one call.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use spanlock_range_lock::{
+    Access, BatchHold, RangeError, RangeLock, RangeLockExt, RawRangeLockBatch, TryLockError,
+};
+
+use super::{Rng, unit, units};
+
+type Request = (Range<u64>, Access);
+
+/// The number of units that the random batches cover.
+const UNITS: u64 = 12;
+
+pub(crate) fn a_batch_holds_what_was_asked_for<L: RawRangeLockBatch>(lock: &L) {
+    let (read, write) = (Access::Read, Access::Write);
+    let at = |range| units(lock, range);
+    // Out of order, repeated, and overlapping.
+    let requests = [
+        (at(6..7), write),
+        (at(0..3), read),
+        (at(2..4), write),
+        (at(6..7), read),
+        (at(9..9), write),
+    ];
+    let batch = lock.lock_all(requests.clone()).unwrap();
+    if lock.granularity() == u64::MAX {
+        assert_eq!(batch.spans().len(), 1);
+        assert!(lock.try_read(0..1).is_err());
+    } else {
+        let held = Vec::from_iter(batch.spans().map(|(span, how)| (span.range(), how)));
+        assert_eq!(
+            held,
+            [(at(0..2), read), (at(2..4), write), (at(6..7), write)]
+        );
+        drop(lock.try_read(at(0..2)).unwrap());
+        drop(lock.try_write(at(4..6)).unwrap());
+        assert!(lock.try_write(at(0..1)).is_err());
+        assert!(lock.try_read(at(3..4)).is_err());
+        assert!(lock.try_read(at(6..7)).is_err());
+    }
+    let again = lock.try_lock_all(requests.clone());
+    assert_eq!(again.err(), Some(TryLockError::WouldBlock));
+    drop(batch);
+    drop(lock.try_lock_all(requests).unwrap());
+    assert!(lock.try_write(at(0..UNITS)).is_ok());
+}
+
+#[allow(clippy::reversed_empty_ranges)]
+pub(crate) fn an_invalid_range_in_a_batch_locks_nothing<L: RawRangeLockBatch>(lock: &L) {
+    let good = (units(lock, 0..4), Access::Write);
+    let reversed = RangeError::Reversed { start: 4, end: 3 };
+    let requests = [good.clone(), (4..3, Access::Read)];
+    assert_eq!(lock.lock_all(requests.clone()).err(), Some(reversed));
+    assert_eq!(
+        lock.try_lock_all(requests).err(),
+        Some(TryLockError::Range(reversed))
+    );
+    if lock.capacity() < u64::MAX {
+        let past = (lock.capacity()..lock.capacity() + 1, Access::Read);
+        let error = lock.lock_all([good.clone(), past]).err();
+        assert!(matches!(error, Some(RangeError::PastCapacity { .. })));
+    }
+    let nothing = lock.lock_all([(7..7, Access::Write)]).unwrap();
+    assert_eq!(
+        (nothing.spans().len(), format!("{nothing:?}")),
+        (0, "BatchHold[]".into())
+    );
+    drop(lock.lock_all([]).unwrap());
+    assert!(lock.try_write(good.0).is_ok());
+}
+
+/// A batch takes all of its ranges or none: if one is busy, the free ones stay free.
+pub(crate) fn a_failed_batch_leaves_no_trace<L: RawRangeLockBatch>(lock: &L) {
+    let busy = lock.write(units(lock, 5..6)).unwrap();
+    for _ in 0..100 {
+        let parts = [0..1, 3..4, 5..6, 8..9].map(|part| (units(lock, part), Access::Write));
+        assert!(lock.try_lock_all(parts).is_err());
+    }
+    if lock.granularity() < u64::MAX {
+        assert!(lock.try_write(units(lock, 0..5)).is_ok());
+        assert!(lock.try_write(units(lock, 6..UNITS)).is_ok());
+    }
+    drop(busy);
+    assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
+}
+
+fn random_batch<L: RawRangeLockBatch>(lock: &L, rng: &mut Rng) -> Vec<Request> {
+    let request = |rng: &mut Rng| {
+        // The ranges need not begin and end at unit borders.
+        let (last, unit) = (UNITS * unit(lock), unit(lock));
+        let start = rng.below(last);
+        let len = rng.below(3 * unit);
+        let access = [Access::Read, Access::Upgradable, Access::Write][rng.below(3) as usize];
+        (start..(start + len).min(last), access)
+    };
+    (0..rng.below(5)).map(|_| request(rng)).collect()
+}
+
+/// Random batches of one thread agree with a list of what is held.
+pub(crate) fn random_batches_agree_with_a_list<L: RawRangeLockBatch>(lock: &L) {
+    let granularity = lock.granularity();
+    let granules = |range: &Range<u64>| {
+        (!range.is_empty()).then(|| (range.start / granularity, (range.end - 1) / granularity))
+    };
+    let conflict = |(a, how): &Request, (b, other): &Request| {
+        let meet = match (granules(a), granules(b)) {
+            (Some(a), Some(b)) => a.0 <= b.1 && b.0 <= a.1,
+            _ => false,
+        };
+        meet && how.conflicts_with(*other)
+    };
+    let mut rng = Rng::new(5);
+    let mut held: Vec<(Vec<Request>, BatchHold<&L>)> = Vec::new();
+    let mut granted = 0;
+    for _ in 0..20_000 {
+        if held.len() > 4 || rng.below(3) == 0 && !held.is_empty() {
+            let which = rng.below(held.len() as u64) as usize;
+            drop(held.swap_remove(which));
+            continue;
+        }
+        let batch = random_batch(lock, &mut rng);
+        let free = (held.iter().flat_map(|(requests, _)| requests))
+            .all(|taken| !batch.iter().any(|request| conflict(request, taken)));
+        match lock.try_lock_all(batch.iter().cloned()) {
+            Ok(hold) => {
+                assert!(free, "{batch:?} beside {held:?}");
+                held.push((batch, hold));
+                granted += 1;
+            }
+            Err(error) => {
+                assert!(!free, "{batch:?} beside {held:?}");
+                assert_eq!(error, TryLockError::WouldBlock);
+            }
+        }
+    }
+    assert!(granted > 1000, "{granted}");
+    drop(held);
+    assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
+}
+
+/// Batches in opposite orders and single requests: no thread hangs, and no writer shares a unit.
+pub(crate) fn batches_in_any_order_never_deadlock<L: RawRangeLockBatch>(lock: &L) {
+    // The low half of each count is its readers, the high half its writers.
+    let users = [const { AtomicU64::new(0) }; UNITS as usize];
+    let one = |how| if how == Access::Write { 1 << 32 } else { 1 };
+    let enter = |at: u64, how| {
+        let before = users[at as usize].fetch_add(one(how), Relaxed);
+        assert!(before >> 32 == 0, "with a writer at {at}");
+        assert!(
+            how != Access::Write || before == 0,
+            "a writer beside others at {at}"
+        );
+    };
+    thread::scope(|scope| {
+        for me in 0..8_u64 {
+            let (enter, users) = (&enter, &users);
+            scope.spawn(move || {
+                let mut rng = Rng::new(me);
+                for _ in 0..400 {
+                    let mut wanted = Vec::new();
+                    for at in 0..UNITS {
+                        if rng.below(4) == 0 {
+                            let access = [Access::Read, Access::Write][rng.below(2) as usize];
+                            wanted.push((at, access));
+                        }
+                    }
+                    if rng.below(2) == 0 {
+                        wanted.reverse();
+                    }
+                    let single = rng.below(4) == 0;
+                    wanted.truncate(if single { 1 } else { usize::MAX });
+                    let requests = wanted
+                        .iter()
+                        .map(|&(at, how)| (units(lock, at..at + 1), how));
+                    let hold = match wanted[..] {
+                        [(at, Access::Write)] => Ok(lock.write(units(lock, at..at + 1)).unwrap()),
+                        _ => Err(lock.lock_all(requests).unwrap()),
+                    };
+                    wanted.iter().for_each(|&(at, how)| enter(at, how));
+                    thread::yield_now();
+                    for &(at, how) in &wanted {
+                        users[at as usize].fetch_sub(one(how), Relaxed);
+                    }
+                    drop(hold);
+                }
+            });
+        }
+    });
+    assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
+}
+
+pub(crate) fn a_batch_guard_lends_several_slices<L: RawRangeLockBatch>(lock: &L) {
+    let unit = unit(lock) as usize;
+    let array = RangeLock::with_lock(vec![0_u8; 8 * unit], lock).unwrap();
+    let at = |range: Range<usize>| range.start * unit..range.end * unit;
+    let (read, write) = (Access::Read, Access::Write);
+    let mut batch = array
+        .lock_all([(at(6..7), write), (at(0..2), write), (at(2..3), read)])
+        .unwrap();
+    let [low, high] = batch.get_disjoint_mut([at(0..1), at(6..7)]).unwrap();
+    low.fill(1);
+    high.fill(2);
+    high[1..].copy_from_slice(&low[1..]);
+    assert_eq!(batch.get_mut(at(1..2)).unwrap().len(), unit);
+    assert_eq!(batch.get(at(0..3)).unwrap().len(), 3 * unit);
+    // Elements that were not requested are out of reach, even if the lock holds them. Elements held
+    // for reading cannot be written.
+    assert!(batch.get(at(3..4)).is_none() && batch.get(at(2..4)).is_none());
+    assert!(batch.get(at(6..9)).is_none() && batch.get(at(0..7)).is_none());
+    assert!(batch.get_mut(at(2..3)).is_none() && batch.get_mut(at(1..3)).is_none());
+    assert_eq!(batch.get_mut(6 * unit..6 * unit).unwrap().len(), 0);
+    use std::slice::GetDisjointMutError::{IndexOutOfBounds, OverlappingIndices};
+    let overlap = batch.get_disjoint_mut([at(0..2), at(1..2)]);
+    assert_eq!(overlap.err(), Some(OverlappingIndices));
+    let outside = batch.get_disjoint_mut([at(0..1), at(2..3)]);
+    assert_eq!(outside.err(), Some(IndexOutOfBounds));
+    let parts = Vec::from_iter(batch.parts());
+    assert_eq!(
+        parts,
+        [(at(0..2), write), (at(2..3), read), (at(6..7), write)]
+    );
+    assert!(array.try_lock_all([(at(1..2), read)]).is_err());
+    assert!(array.lock_all([(at(7..9), read)]).is_err());
+    drop(batch);
+    let array = array.into_inner();
+    assert_eq!(array[6 * unit], 2);
+    assert!(array[6 * unit + 1..7 * unit].iter().all(|&e| e == 1));
+    assert!(lock.try_write(units(lock, 0..8)).is_ok());
+}

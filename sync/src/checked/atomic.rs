@@ -1,0 +1,217 @@
+//! The checker's atomics as newtypes that know their call sites.
+//!
+//! The newtypes change three things only. The ordering of one site may be weakened, loads and
+//! stores may be read-modify-writes ([`crate::check::Mode`]), and a weak compare-exchange may fail
+//! by plan. (Under shuttle a store is a swap, so that [`crate::footprint`] knows whether it changed
+//! the value. There it makes no other difference.)
+
+use core::panic::Location;
+
+use crate::atomic::{Ordering, Zeroed};
+use crate::check::{self, Fault, Op};
+use crate::footprint::{self, Object};
+
+#[cfg(spanlock_loom)]
+use loom::sync::atomic as inner;
+#[cfg(spanlock_shuttle)]
+use shuttle::sync::atomic as inner;
+
+/// Returns a load's ordering for the failing side of a compare-exchange.
+fn as_load(order: Ordering) -> Ordering {
+    match order {
+        Ordering::Release => Ordering::Relaxed,
+        Ordering::AcqRel => Ordering::Acquire,
+        other => other,
+    }
+}
+
+macro_rules! common {
+    ($name:ident $(<$t:ident>)?, $value:ty) => {
+        /// The checker's atomic; the methods are std's.
+        #[derive(Debug)]
+        pub struct $name $(<$t>)? (inner::$name $(<$t>)?, Object);
+
+        #[allow(missing_docs)]
+        impl $(<$t>)? $name $(<$t>)? {
+            pub fn new(value: $value) -> Self {
+                $name(inner::$name::new(value), Object::new())
+            }
+
+            #[track_caller]
+            pub fn store(&self, value: $value, order: Ordering) {
+                let order = check::ordering(Location::caller(), Op::Store, order);
+                if cfg!(spanlock_shuttle) || check::rmw_loads() {
+                    // In this mode loads are read-modify-writes. Loom does not know that no store
+                    // can come between such a load and the store it read, so a plain store could be
+                    // lost.
+                    let old = self.0.swap(value, order);
+                    self.1.touch_value(old != value, true);
+                } else {
+                    self.0.store(value, order);
+                    self.1.touch_value(true, false);
+                }
+            }
+
+            #[track_caller]
+            pub fn swap(&self, value: $value, order: Ordering) -> $value {
+                let order = check::ordering(Location::caller(), Op::Rmw, order);
+                let old = self.0.swap(value, order);
+                self.1.touch_value(old != value, true);
+                old
+            }
+
+            #[track_caller]
+            pub fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                let success = check::ordering(Location::caller(), Op::Rmw, success);
+                let failure = check::ordering(Location::caller(), Op::Failure, failure);
+                self.exchange(current, new, success, as_load(failure))
+            }
+
+            #[track_caller]
+            pub fn compare_exchange_weak(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                let success = check::ordering(Location::caller(), Op::Rmw, success);
+                let failure = check::ordering(Location::caller(), Op::Failure, failure);
+                if check::fault(Fault::WeakCas) {
+                    let found = self.0.load(as_load(failure));
+                    self.1.touch_value(false, true);
+                    return Err(found);
+                }
+                self.exchange(current, new, success, as_load(failure))
+            }
+
+            #[track_caller]
+            fn exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                let result = self.0.compare_exchange(current, new, success, failure);
+                self.1.touch_value(result.is_ok() && current != new, true);
+                result
+            }
+        }
+    };
+}
+
+macro_rules! rmw {
+    ($($method:ident)*, $value:ty) => {
+        $(
+            #[track_caller]
+            pub fn $method(&self, value: $value, order: Ordering) -> $value {
+                let order = check::ordering(Location::caller(), Op::Rmw, order);
+                let old = self.0.$method(value, order);
+                // SAFETY: no thread runs between the operation and this load.
+                #[cfg(spanlock_shuttle)]
+                let changed = old != unsafe { self.0.raw_load() };
+                #[cfg(spanlock_loom)]
+                let changed = true;
+                self.1.touch_value(changed, true);
+                old
+            }
+        )*
+    };
+}
+
+macro_rules! integer {
+    ($name:ident, $value:ty) => {
+        common!($name, $value);
+
+        #[allow(missing_docs)]
+        impl $name {
+            #[track_caller]
+            pub fn load(&self, order: Ordering) -> $value {
+                let order = check::ordering(Location::caller(), Op::Load, order);
+                let value = if check::rmw_loads() {
+                    self.0.fetch_add(0, order)
+                } else {
+                    self.0.load(order)
+                };
+                self.1.touch_value(false, true);
+                value
+            }
+
+            rmw!(fetch_add fetch_sub fetch_and fetch_or fetch_xor fetch_max fetch_min, $value);
+        }
+    };
+}
+
+integer!(AtomicU32, u32);
+integer!(AtomicU64, u64);
+integer!(AtomicUsize, usize);
+common!(AtomicBool, bool);
+common!(AtomicPtr<T>, *mut T);
+
+#[allow(missing_docs)]
+impl AtomicBool {
+    #[track_caller]
+    pub fn load(&self, order: Ordering) -> bool {
+        let order = check::ordering(Location::caller(), Op::Load, order);
+        let value = if check::rmw_loads() {
+            self.0.fetch_or(false, order)
+        } else {
+            self.0.load(order)
+        };
+        self.1.touch_value(false, true);
+        value
+    }
+
+    rmw!(fetch_and fetch_or fetch_xor, bool);
+}
+
+#[allow(missing_docs)]
+impl<T> AtomicPtr<T> {
+    #[track_caller]
+    pub fn load(&self, order: Ordering) -> *mut T {
+        let order = check::ordering(Location::caller(), Op::Load, order);
+        let value = if check::rmw_loads() {
+            // Null for null, or fails: either way a read-modify-write that changes nothing.
+            let null = core::ptr::null_mut();
+            match self.0.compare_exchange(null, null, order, order) {
+                Ok(pointer) | Err(pointer) => pointer,
+            }
+        } else {
+            self.0.load(order)
+        };
+        self.1.touch_value(false, true);
+        value
+    }
+}
+
+/// [`core::sync::atomic::fence`], of the checker.
+#[track_caller]
+pub fn fence(order: Ordering) {
+    if let Some(order) = check::fence_ordering(Location::caller(), order) {
+        inner::fence(order);
+        if order == Ordering::SeqCst {
+            footprint::touch_order();
+        }
+    }
+}
+
+/// A checker's atomics are objects of its own, so they cannot be made of zero bytes.
+pub(crate) fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).ok()?;
+    values.extend((0..len).map(|_| T::zeroed()));
+    let values: Box<[T]> = values.into();
+    super::freed::made(&values);
+    Some(values)
+}
+
+pub(crate) fn free_slice<T: 'static>(slice: Box<[T]>) {
+    super::freed::free(slice);
+}

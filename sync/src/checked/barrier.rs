@@ -1,0 +1,28 @@
+//! Fences under loom. Nothing under shuttle, which takes every ordering as SeqCst.
+
+#[cfg(spanlock_loom)]
+use crate::atomic::{Ordering::SeqCst, fence};
+
+/// False: the fence is there whatever the flag says, as a site that a mutation can drop.
+pub(crate) fn flags_fence() -> bool {
+    false
+}
+
+#[inline]
+#[track_caller]
+pub(crate) fn before_flag() {
+    light();
+}
+
+#[inline]
+#[track_caller]
+pub(crate) fn light() {
+    #[cfg(spanlock_loom)]
+    fence(SeqCst);
+}
+
+#[track_caller]
+pub(crate) fn heavy() {
+    #[cfg(spanlock_loom)]
+    fence(SeqCst);
+}

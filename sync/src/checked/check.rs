@@ -1,0 +1,209 @@
+//! What a model asks of the facade: how loads are executed, which faults happen, which site is
+//! weakened, and which bug is injected. Exists under a checker only.
+//!
+//! Any crate whose code goes through this facade can be checked in this way. A process runs one
+//! model:
+//!
+//! 1. [`configure`] once, before the first execution;
+//! 2. optionally [`set_faults`] before a search: a [plan](FaultPlan) of spurious failures, spurious
+//!    wakes and timeouts;
+//! 3. [`begin_execution`] at the start of every execution, and optionally [`finished`] after each
+//!    operation of the model;
+//! 4. after the search, ask what was reached: [`executions`], [`sites`], [`bugs`], [`occasions`].
+//!
+//! ```
+//! use spanlock_sync::atomic::{AtomicU32, Ordering::*};
+//! use spanlock_sync::{Arc, check, thread};
+//!
+//! fn model() {
+//!     check::begin_execution();
+//!     let word = Arc::new(AtomicU32::new(0));
+//!     let other = word.clone();
+//!     let adder = thread::spawn(move || other.fetch_add(1, Relaxed));
+//!     word.fetch_add(1, Relaxed);
+//!     adder.join().unwrap();
+//!     assert_eq!(word.load(Relaxed), 2);
+//! }
+//!
+//! check::configure(check::Config::default()).expect("the first model of this process");
+//! # #[cfg(spanlock_loom)]
+//! loom::model(model);
+//! # #[cfg(spanlock_shuttle)]
+//! # shuttle::check_dfs(model, None);
+//! assert!(check::executions() > 1);
+//! assert_eq!(check::sites().len(), 3);
+//! ```
+//!
+//! Everything here is plain std state, because both checkers run all threads of an execution on one
+//! system thread. So every ordering in this module is Relaxed: there is no other thread to
+//! synchronize with.
+
+use std::panic::Location;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+mod bugs;
+mod faults;
+mod sites;
+
+pub use bugs::{BugSite, bug_fired, bugs, is_injected};
+pub use faults::{Fault, FaultPlan, Occasion, faults, injected, occasions, set_faults};
+pub(crate) use faults::{fault, injected_wakeup};
+pub use sites::{Mutation, Op, Site, Weakening, sites, weakened};
+pub(crate) use sites::{drop_flush, drop_wake, fence_ordering, ordering};
+
+/// How atomic loads are executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// As written. Stock loom then misses executions in which a store races with a load that
+    /// precedes a store of the same thread.
+    #[default]
+    Weak,
+    /// A load is a read-modify-write that changes nothing, and a store is a swap. This restores
+    /// those executions, and loses stale reads and broken release sequences. So a model runs in
+    /// both modes.
+    RmwLoad,
+}
+
+/// A model's configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// How loads are executed.
+    pub mode: Mode,
+    /// The site to weaken, if any.
+    pub weaken: Option<Weakening>,
+    /// The name of the [bug](crate::injected_bug) to inject, if any.
+    pub bug: Option<String>,
+    /// Whether to keep what each thread does, for [`steps`].
+    pub trace: bool,
+    /// How many threads the model has, main included; 4 by default. An [`Rcu`](crate::rcu::Rcu) has
+    /// a counter for each.
+    pub threads: Option<usize>,
+}
+
+static CONFIG: OnceLock<Config> = OnceLock::new();
+static STEPS: Mutex<Vec<Step>> = Mutex::new(Vec::new());
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+static EXECUTIONS: AtomicUsize = AtomicUsize::new(0);
+#[cfg(spanlock_shuttle)]
+static FINISHED: AtomicUsize = AtomicUsize::new(0);
+#[cfg(spanlock_shuttle)]
+static LONGEST: AtomicUsize = AtomicUsize::new(0);
+
+/// What a thread did in one step of an execution.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The thread's [index](crate::thread::index).
+    pub thread: usize,
+    /// What it did.
+    pub what: String,
+    /// Where, as `file:line`; empty for a [`remark`].
+    pub place: String,
+}
+
+/// Sets the configuration of this process.
+///
+/// # Errors
+/// Returns the configuration if one was set before, or if the facade has been used before: a
+/// process runs one model.
+pub fn configure(config: Config) -> Result<(), Config> {
+    CONFIG.set(config)
+}
+
+/// Starts an execution: the counts of occasions and the numbers of threads begin anew.
+pub fn begin_execution() {
+    faults::begin_execution();
+    THREADS.store(0, Relaxed);
+    #[cfg(spanlock_shuttle)]
+    FINISHED.store(0, Relaxed);
+    locked(&STEPS).clear();
+    crate::footprint::begin_execution();
+    super::freed::begin_execution();
+    EXECUTIONS.fetch_add(1, Relaxed);
+}
+
+/// Returns how many executions have begun.
+pub fn executions() -> usize {
+    EXECUTIONS.load(Relaxed)
+}
+
+/// Notes that an operation of the model has finished.
+///
+/// Shuttle can bound the number of steps (`MaxSteps::FailAfter`). This restarts its count, so that
+/// the bound is on how long *no* operation finishes.
+pub fn finished() {
+    #[cfg(spanlock_shuttle)]
+    {
+        let now = shuttle::current::context_switches();
+        let steps = now - FINISHED.swap(now, Relaxed);
+        LONGEST.fetch_max(steps, Relaxed);
+        shuttle::current::reset_step_count();
+    }
+}
+
+/// Returns the most steps so far, of all threads together, between two [finished](finished)
+/// operations.
+#[cfg(spanlock_shuttle)]
+pub fn longest() -> usize {
+    LONGEST.load(Relaxed)
+}
+
+/// Returns what the threads did in the execution so far, in order, if the configuration asks for
+/// it.
+pub fn steps() -> Vec<Step> {
+    locked(&STEPS).clone()
+}
+
+/// Adds a remark of the model to the [`steps`].
+pub fn remark(thread: usize, what: &str) {
+    step(thread, what, String::new);
+}
+
+fn step(thread: usize, what: &str, place: impl FnOnce() -> String) {
+    if config().trace {
+        locked(&STEPS).push(Step {
+            thread,
+            what: what.to_owned(),
+            place: place(),
+        });
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn config() -> &'static Config {
+    CONFIG.get_or_init(Config::default)
+}
+
+/// Adds what the calling thread does to the [`steps`], where that is no [site](Site).
+#[track_caller]
+pub(crate) fn trace(what: &str) {
+    // While a failure unwinds, the checker may have no current thread.
+    if config().trace && !std::thread::panicking() {
+        let at = Location::caller();
+        step(crate::thread::index(), what, || {
+            format!("{}:{}", at.file(), at.line())
+        });
+    }
+}
+
+pub(crate) fn next_thread_index() -> usize {
+    1 + THREADS.fetch_add(1, Relaxed)
+}
+
+/// Returns how many threads the model has.
+pub(crate) fn threads() -> usize {
+    config().threads.unwrap_or(4)
+}
+
+pub(crate) fn rmw_loads() -> bool {
+    config().mode == Mode::RmwLoad
+}
+
+/// Returns the operations on the facade's atomics, cells and mutexes so far. 0 after a search means
+/// that the code under test does not use the facade.
+pub fn operations() -> u64 {
+    crate::footprint::operations()
+}

@@ -1,0 +1,155 @@
+//! Fault injection by plan, and the occasions on which a fault is possible.
+//!
+//! An occasion is known by its thread and by how many of its kind that thread had before. So it is
+//! the same in all executions that differ only in the order of independent steps, and a search need
+//! not try both orders of two of them.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::Wakeup;
+
+/// What can fail at run time in a correct program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// A weak compare-exchange fails although the value is the expected one.
+    WeakCas,
+    /// A sleep ends without a wake.
+    SpuriousWake,
+    /// A sleep with a deadline ends because the deadline has passed.
+    TimeOut,
+}
+
+impl Fault {
+    /// Every kind.
+    pub const ALL: [Fault; 3] = [Fault::WeakCas, Fault::SpuriousWake, Fault::TimeOut];
+}
+
+/// Where a fault is possible: at a weak compare-exchange, a sleep, a sleep with a deadline.
+///
+/// Written `weak-cas@1.0`: the first weak compare-exchange of thread 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Occasion {
+    /// What fails there.
+    pub fault: Fault,
+    /// The thread's [index](crate::thread::index).
+    pub thread: usize,
+    /// How many of this kind the thread had before, in this execution.
+    pub nth: u32,
+}
+
+impl fmt::Display for Occasion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fault = match self.fault {
+            Fault::WeakCas => "weak-cas",
+            Fault::SpuriousWake => "spurious-wake",
+            Fault::TimeOut => "time-out",
+        };
+        write!(f, "{fault}@{}.{}", self.thread, self.nth)
+    }
+}
+
+/// The occasions that are faults, in every execution that reaches them.
+pub type FaultPlan = Vec<Occasion>;
+
+/// How many occasions of each kind a thread had.
+type Counts = [u32; Fault::ALL.len()];
+
+struct State {
+    plan: FaultPlan,
+    injected: usize,
+    /// Of each thread, in the current execution.
+    counts: Vec<Counts>,
+    /// Of each thread the most, in executions that had the whole plan.
+    most: Vec<Counts>,
+    /// Faults in the current execution.
+    here: usize,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    plan: Vec::new(),
+    injected: 0,
+    counts: Vec::new(),
+    most: Vec::new(),
+    here: 0,
+});
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sets the faults of all executions from now on, and resets the counts.
+pub fn set_faults(plan: FaultPlan) {
+    let mut state = state();
+    *state = State {
+        plan,
+        injected: 0,
+        counts: Vec::new(),
+        most: Vec::new(),
+        here: 0,
+    };
+}
+
+/// Returns the current plan; empty by default.
+pub fn faults() -> FaultPlan {
+    state().plan.clone()
+}
+
+/// Returns how many faults were injected since the plan was [set](set_faults). 0 after a search
+/// means that no execution reaches its occasions.
+pub fn injected() -> usize {
+    state().injected
+}
+
+/// Returns the occasions of executions that had all faults of the plan, since it was
+/// [set](set_faults). The plan's own occasions are included.
+pub fn occasions() -> Vec<Occasion> {
+    let state = state();
+    let mut occasions = Vec::new();
+    for (thread, counts) in state.most.iter().enumerate() {
+        for fault in Fault::ALL {
+            let of_it = 0..counts[fault as usize];
+            occasions.extend(of_it.map(|nth| Occasion { fault, thread, nth }));
+        }
+    }
+    occasions
+}
+
+pub(super) fn begin_execution() {
+    let mut state = state();
+    state.counts.clear();
+    state.here = 0;
+}
+
+/// Counts an occasion of the calling thread for `fault`, and returns whether it is in the plan.
+pub(crate) fn fault(fault: Fault) -> bool {
+    let thread = crate::thread::index();
+    let mut state = state();
+    let state = &mut *state;
+    let threads = state.counts.len().max(thread + 1);
+    state.counts.resize(threads, Counts::default());
+    let count = &mut state.counts[thread][fault as usize];
+    let nth = *count;
+    *count += 1;
+    let hit = state.plan.contains(&Occasion { fault, thread, nth });
+    state.injected += usize::from(hit);
+    state.here += usize::from(hit);
+    if state.here == state.plan.len() {
+        let threads = state.most.len().max(threads);
+        state.most.resize(threads, Counts::default());
+        for (most, counts) in state.most.iter_mut().zip(&state.counts) {
+            for (most, &count) in most.iter_mut().zip(counts) {
+                *most = count.max(*most);
+            }
+        }
+    }
+    hit
+}
+
+/// Returns how a sleep ends at once by plan, if it does.
+pub(crate) fn injected_wakeup(has_deadline: bool) -> Option<Wakeup> {
+    if fault(Fault::SpuriousWake) {
+        return Some(Wakeup::Woken);
+    }
+    (has_deadline && fault(Fault::TimeOut)).then_some(Wakeup::TimedOut)
+}

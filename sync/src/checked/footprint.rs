@@ -1,0 +1,247 @@
+//! What each step of an execution touches, so that a search need not try both orders of steps that
+//! touch different objects.
+//!
+//! A *step* is what a thread does from one switch point to the next. The checkers switch before
+//! each operation of the facade, so a step is an operation and the thread's own code after it. The
+//! facade notes what the operation touches after the switch, when it is known: a compare-exchange
+//! that failed, or a store of the value that is already there, changes nothing and is noted as a
+//! read.
+//!
+//! Under shuttle the search asks when a step has ended ([`take`]). Loom has a scheduler of its own,
+//! so under loom the search is told of each touch ([`watch`]).
+//!
+//! Objects are numbered by the thread that made them and by how many it had made before. So an
+//! object has the same number in all executions that begin alike, which addresses do not guarantee.
+//!
+//! Everything here is plain std state of the one system thread on which the checker runs all
+//! threads.
+
+use std::cell::{Cell, RefCell};
+
+/// What a step does to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Reads it without changing it.
+    Read,
+    /// Changes it.
+    Write,
+    /// Changes it, which lets a thread continue that waits for it.
+    Wake,
+    /// Continues after another thread's [`Wake`](Access::Wake). This thread could take no step
+    /// before.
+    Wait,
+    /// Locks it, a mutex, which is possible while it is unlocked.
+    Lock,
+    /// Unlocks it.
+    Unlock,
+}
+
+/// An object that a step touches, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Touch {
+    /// Its number.
+    pub object: u64,
+    /// What is done to it.
+    pub access: Access,
+}
+
+/// The number of everything. A search takes each step to read it; a step whose objects the facade
+/// does not know writes it.
+pub const EVERYTHING: u64 = u64::MAX;
+
+/// Returns whether the order of two steps that touch these matters: both touch some object, and at
+/// least one of them changes it.
+pub fn dependent(one: &[Touch], other: &[Touch]) -> bool {
+    let clash = |a: &Touch, b: &Touch| {
+        a.object == b.object && (a.access != Access::Read || b.access != Access::Read)
+    };
+    one.iter().any(|a| other.iter().any(|b| clash(a, b)))
+}
+
+/// What a touch is in its step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The operation, with which the step begins.
+    Operation {
+        /// Whether loom chooses among values to be read.
+        reads: bool,
+    },
+    /// In the code after it.
+    Behind,
+    /// The thread's last operation: until the exit, the checker runs its own code.
+    End,
+    /// After that.
+    Exit,
+}
+
+/// A function that is told of each touch: the thread's index, what it touches, and as which part.
+pub type Watch = fn(usize, Touch, Part);
+
+/// A bit in the numbers of objects that no thread makes.
+const NO_THREADS: u64 = 1 << 63;
+/// The order in which threads are numbered.
+const NUMBERING: u64 = NO_THREADS | (1 << 32);
+const ORDER: u64 = NUMBERING + 1;
+
+thread_local! {
+    static OPERATIONS: Cell<u64> = const { Cell::new(0) };
+    static RECORDING: Cell<bool> = const { Cell::new(false) };
+    static WATCH: Cell<Option<Watch>> = const { Cell::new(None) };
+    static TOUCHED: RefCell<Vec<Touch>> = const { RefCell::new(Vec::new()) };
+    static LOCKING: Cell<Option<u64>> = const { Cell::new(None) };
+    /// How many objects each thread has made.
+    static MADE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Records touches from now on, in executions that this system thread runs.
+pub fn record() {
+    RECORDING.set(true);
+}
+
+/// As [`record`], and calls `watch` for each touch.
+pub fn watch(watch: Watch) {
+    WATCH.set(Some(watch));
+    record();
+}
+
+/// Returns what was touched since the last call.
+pub fn take() -> Vec<Touch> {
+    TOUCHED.take()
+}
+
+/// Returns the mutex that the thread which switched last is about to lock, if it is.
+pub fn take_locking() -> Option<u64> {
+    LOCKING.take()
+}
+
+/// Counts the operations on objects of the facade since the process began. 0 at the end means that
+/// the code under test does not use the facade.
+pub(crate) fn operations() -> u64 {
+    OPERATIONS.get()
+}
+
+/// Starts the numbers anew.
+pub(crate) fn begin_execution() {
+    MADE.with_borrow_mut(Vec::clear);
+}
+
+fn touch(object: u64, access: Access, part: Part) {
+    if object & NO_THREADS == 0 {
+        OPERATIONS.set(OPERATIONS.get() + 1);
+    }
+    if !RECORDING.get() {
+        return;
+    }
+    let touch = Touch { object, access };
+    match WATCH.get() {
+        Some(watch) => watch(crate::thread::index(), touch, part),
+        None => TOUCHED.with_borrow_mut(|touched| touched.push(touch)),
+    }
+}
+
+/// Notes a thread as an object that another waits for: for its start, and for its end.
+#[cfg(spanlock_shuttle)]
+pub(crate) fn touch_thread(index: usize, access: Access) {
+    touch(NO_THREADS | index as u64, access, Part::Behind);
+}
+
+/// Notes that a thread begins, or continues after a yield: under loom, a step of its own before
+/// that of the next operation.
+#[cfg(spanlock_loom)]
+pub(crate) fn touch_start(index: usize) {
+    let part = Part::Operation { reads: false };
+    touch(NO_THREADS | index as u64, Access::Wait, part);
+}
+
+/// Notes that a thread ends.
+#[cfg(spanlock_loom)]
+pub(crate) fn touch_end(index: usize) {
+    touch(NO_THREADS | index as u64, Access::Wake, Part::End);
+}
+
+/// Notes that the checker has finished the end of a thread, except for switching to another.
+#[cfg(spanlock_loom)]
+pub(crate) fn touch_exit(index: usize) {
+    touch(NO_THREADS | index as u64, Access::Wake, Part::Exit);
+}
+
+/// Notes that a thread is given its number: the order of numbering matters.
+#[cfg(spanlock_shuttle)]
+pub(crate) fn touch_numbering() {
+    touch(NUMBERING, Access::Write, Part::Behind);
+}
+
+/// Notes a place in the order of all sequentially consistent fences: loom tells each fence of those
+/// before it. (It does not for locks and unlocks of different mutexes, as the litmus program
+/// `mutex-store-buffering` shows.)
+pub(crate) fn touch_order() {
+    if cfg!(spanlock_loom) {
+        touch(ORDER, Access::Write, Part::Behind);
+    }
+}
+
+/// Notes an operation whose objects the facade does not distinguish.
+pub(crate) fn touch_unknown() {
+    touch(EVERYTHING, Access::Write, Part::Behind);
+}
+
+/// The number by which the facade knows one of its objects.
+pub(crate) struct Object(u64);
+
+impl Object {
+    /// Returns the next number of the calling thread.
+    pub(crate) fn new() -> Self {
+        if !RECORDING.get() {
+            return Object(0);
+        }
+        let thread = crate::thread::index();
+        MADE.with_borrow_mut(|made| {
+            if made.len() <= thread {
+                made.resize(thread + 1, 0);
+            }
+            made[thread] += 1;
+            Object((thread as u64) << 32 | made[thread])
+        })
+    }
+
+    /// Notes that the operation of the current step touches it. To be called after the checker's
+    /// operation, which begins with the switch.
+    #[inline]
+    pub(crate) fn touch(&self, access: Access) {
+        touch(self.0, access, Part::Operation { reads: false });
+    }
+
+    /// As [`touch`](Self::touch), for an atomic operation that may have changed the value.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn touch_value(&self, changed: bool, reads: bool) {
+        let access = if changed { Access::Write } else { Access::Read };
+        touch(self.0, access, Part::Operation { reads });
+        super::freed::used(self);
+    }
+
+    /// Notes that the code after the operation of the current step touches it.
+    #[inline]
+    pub(crate) fn touch_behind(&self, access: Access) {
+        touch(self.0, access, Part::Behind);
+    }
+
+    /// Announces before a switch that the operation after it locks this.
+    pub(crate) fn about_to_lock(&self) {
+        if RECORDING.get() {
+            LOCKING.set(Some(self.0));
+        }
+    }
+}
+
+impl Default for Object {
+    fn default() -> Self {
+        Object::new()
+    }
+}
+
+impl core::fmt::Debug for Object {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "#{:x}", self.0)
+    }
+}

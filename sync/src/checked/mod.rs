@@ -1,0 +1,46 @@
+//! The checkers' world: everything that exists for loom and shuttle only.
+//!
+//! It takes the place of the shipped `world`, item by item, and adds [`check`] and [`footprint`]
+//! for the code that runs the models.
+
+#[cfg(all(spanlock_loom, spanlock_shuttle))]
+compile_error!("spanlock_loom and spanlock_shuttle exclude each other: build for one of them");
+#[cfg(not(feature = "std"))]
+compile_error!("the checkers need the feature `std` of spanlock-sync");
+#[cfg(all(spanlock_loom, not(feature = "loom")))]
+compile_error!(
+    "--cfg spanlock_loom needs loom: add `spanlock-verify` as a dev-dependency, or enable the \
+     feature `loom` of spanlock-sync"
+);
+#[cfg(all(spanlock_shuttle, not(feature = "shuttle")))]
+compile_error!(
+    "--cfg spanlock_shuttle needs shuttle: add `spanlock-verify` as a dev-dependency, or enable the \
+     feature `shuttle` of spanlock-sync"
+);
+
+pub(crate) mod atomic;
+pub(crate) mod barrier;
+mod bug;
+pub(crate) mod cell;
+pub mod check;
+pub mod footprint;
+mod freed;
+pub(crate) mod hint;
+mod mutex;
+pub(crate) mod parker;
+pub(crate) mod rcu;
+pub(crate) mod thread;
+pub(crate) mod wait;
+
+/// What the root of the crate re-exports.
+pub(crate) mod public {
+    /// loom's `Arc` under loom, where a leak fails the model.
+    #[cfg(spanlock_loom)]
+    pub use loom::sync::Arc;
+    #[cfg(spanlock_shuttle)]
+    pub use shuttle::sync::Arc;
+
+    pub use super::bug::is_flush_left_out;
+    pub use super::mutex::{Condvar, Mutex, MutexGuard};
+    pub use super::{check, footprint};
+}

@@ -1,0 +1,119 @@
+//! The checker's mutex and condition variable, which note what they do in the footprints.
+
+use core::ops::{Deref, DerefMut};
+
+#[cfg(spanlock_loom)]
+use loom::sync as inner;
+#[cfg(spanlock_shuttle)]
+use shuttle::sync as inner;
+
+use crate::footprint::{self, Access, Object};
+
+/// A lock around data, for short critical sections.
+///
+/// A panic while it is held does not poison it. Callers keep their data valid at every step, or
+/// repair it by a guard of their own.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(inner::Mutex<T>, Object);
+
+impl<T> Mutex<T> {
+    /// Returns a mutex around `value`.
+    pub fn new(value: T) -> Self {
+        Mutex(inner::Mutex::new(value), Object::new())
+    }
+
+    /// Locks the mutex, and blocks until it can.
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.1.about_to_lock();
+        let guard = (self.0.lock()).unwrap_or_else(|poisoned| poisoned.into_inner());
+        MutexGuard(guard, Locked::new(&self.1))
+    }
+
+    /// Returns the data without locking: `&mut` proves that no other thread has access.
+    #[cfg(spanlock_shuttle)]
+    pub fn get_mut(&mut self) -> &mut T {
+        (self.0.get_mut()).unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Access to the data of a [`Mutex`], which is locked until this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping the guard at once unlocks the mutex"]
+pub struct MutexGuard<'a, T>(inner::MutexGuard<'a, T>, Locked<'a>);
+
+/// Notes in the footprints that a mutex was locked and, dropped after the guard, that it was
+/// unlocked.
+#[derive(Debug)]
+struct Locked<'a>(&'a Object);
+
+impl<'a> Locked<'a> {
+    #[track_caller]
+    fn new(object: &'a Object) -> Self {
+        crate::check::trace("Lock");
+        object.touch(Access::Lock);
+        Locked(object)
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        crate::check::trace("Unlock");
+        self.0.touch_behind(Access::Unlock);
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// A condition variable for one [`Mutex`].
+///
+/// For slow paths of code that already holds a mutex. Locks wait by [`crate::wait`] instead: stock
+/// loom reports false deadlocks when a model mixes both on one word.
+#[derive(Debug, Default)]
+pub struct Condvar(inner::Condvar);
+
+impl Condvar {
+    /// Returns a condition variable without waiters.
+    pub fn new() -> Self {
+        Condvar(inner::Condvar::new())
+    }
+
+    /// Unlocks, sleeps until notified, and locks again. May return spuriously: recheck the
+    /// condition.
+    #[track_caller]
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        footprint::touch_unknown();
+        let object = guard.1.0;
+        drop(guard.1);
+        let guard = (self.0.wait(guard.0)).unwrap_or_else(|poisoned| poisoned.into_inner());
+        MutexGuard(guard, Locked::new(object))
+    }
+
+    /// Wakes one waiter.
+    #[track_caller]
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+        footprint::touch_unknown();
+    }
+
+    /// Wakes every waiter.
+    #[track_caller]
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+        footprint::touch_unknown();
+    }
+}

@@ -1,0 +1,27 @@
+//! A sleep that the checker schedules; no clock runs.
+
+use std::time::Instant;
+
+#[cfg_attr(spanlock_shuttle, path = "parker/shuttle.rs")]
+#[cfg_attr(spanlock_loom, path = "parker/loom.rs")]
+mod inner;
+
+pub(crate) use inner::{Inner, pair, try_park};
+
+use crate::check;
+use crate::{Parker, Wakeup};
+
+/// A fresh parker for each use, so that no wake is left over from an earlier one.
+pub(crate) fn with<R>(f: impl FnOnce(&Parker) -> R) -> R {
+    f(&Parker::new())
+}
+
+pub(crate) fn park(parker: &Inner, deadline: Option<Instant>) -> Wakeup {
+    check::trace("Sleep");
+    let wakeup = check::injected_wakeup(deadline.is_some()).unwrap_or_else(|| {
+        inner::park(parker);
+        Wakeup::Woken
+    });
+    check::trace("Awake");
+    wakeup
+}

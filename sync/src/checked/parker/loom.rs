@@ -1,0 +1,91 @@
+//! Loom: a flag, and a mutex that is locked while the flag is down. A thread that sleeps locks the
+//! mutex once more.
+//!
+//! (A flag under a mutex, with a condition variable, would be five steps instead of three, and the
+//! sleep would be in their midst.)
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::task::{Wake, Waker};
+
+use loom::sync::atomic::AtomicBool;
+
+use crate::footprint::Object;
+use crate::{Mutex, MutexGuard};
+
+#[derive(Debug)]
+pub(crate) struct Flag {
+    woken: AtomicBool,
+    object: Object,
+    /// The guard of `gate` while the flag is down. In std's mutex, so it is no step of its own.
+    shut: StdMutex<Option<MutexGuard<'static, ()>>>,
+    // Dropped after `shut`, and never moved.
+    gate: Box<Mutex<()>>,
+}
+
+// SAFETY: loom runs its threads on one system thread, so the guard never leaves it.
+unsafe impl Send for Flag {}
+// SAFETY: as above.
+unsafe impl Sync for Flag {}
+
+pub(crate) type Inner = Arc<Flag>;
+
+impl Flag {
+    /// Waits until the gate is open, and shuts it.
+    fn shut(&self) {
+        let gate: *const Mutex<()> = &*self.gate;
+        // SAFETY: the gate is dropped after the guard, and its box keeps it where it is.
+        let guard = unsafe { &*gate }.lock();
+        *self.shut.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+    }
+
+    fn set(&self, woken: bool) -> bool {
+        // AcqRel: as in the other worlds, a wake also keeps what earlier wakes have published.
+        let before = self.woken.swap(woken, AcqRel);
+        self.object.touch_value(before != woken, true);
+        before
+    }
+}
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.set(true) {
+            let mut shut = self.shut.lock().unwrap_or_else(PoisonError::into_inner);
+            let guard = shut.take();
+            drop(shut);
+            drop(guard);
+        }
+    }
+}
+
+pub(crate) fn pair() -> (Inner, Waker) {
+    let flag = Arc::new(Flag {
+        woken: AtomicBool::new(false),
+        object: Object::new(),
+        shut: StdMutex::new(None),
+        gate: Box::new(Mutex::new(())),
+    });
+    flag.shut();
+    (flag.clone(), flag.into())
+}
+
+pub(crate) fn try_park(parker: &Inner) -> bool {
+    // Relaxed: the swap in `set` synchronizes.
+    let woken = parker.woken.load(Relaxed);
+    parker.object.touch_value(false, true);
+    if woken {
+        parker.shut();
+        parker.set(false);
+    }
+    woken
+}
+
+pub(super) fn park(parker: &Inner) {
+    parker.shut();
+    // Only now: a wake that comes between the two finds the flag up, and leaves the gate shut.
+    parker.set(false);
+}

@@ -1,0 +1,49 @@
+//! Counters that each `Rcu` has for itself: one per thread of the model.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::atomic::AtomicUsize;
+use crate::rcu::Memory;
+use crate::{check, thread};
+
+#[derive(Debug)]
+pub(crate) struct Counters {
+    counters: Box<[AtomicUsize]>,
+    /// A thread remembers one thing.
+    memories: Box<[Memory]>,
+}
+
+// SAFETY: a thread touches only its own memory.
+unsafe impl Sync for Counters {}
+// SAFETY: a memory is a mere number here; only the reader uses it as an address.
+unsafe impl Send for Counters {}
+
+/// Uses std's atomic, because the checker does not track statics. The search misses a step that
+/// orders nothing.
+pub(crate) fn new_stamp() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: only the number's uniqueness matters.
+    LAST.fetch_add(1, Relaxed) + 1
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        let threads = check::threads();
+        Counters {
+            counters: (0..threads).map(|_| AtomicUsize::new(0)).collect(),
+            memories: (0..threads).map(|_| Memory::default()).collect(),
+        }
+    }
+
+    pub(crate) fn mine(&self) -> &AtomicUsize {
+        &self.counters[thread::index()]
+    }
+
+    pub(crate) fn memory(&self, _key: u64) -> &Memory {
+        &self.memories[thread::index()]
+    }
+
+    pub(crate) fn for_each(&self, f: impl FnMut(&AtomicUsize)) {
+        self.counters.iter().for_each(f);
+    }
+}

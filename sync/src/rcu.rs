@@ -1,0 +1,188 @@
+//! Read-copy-update: lock-free readers, and a wait for all of them before memory is freed.
+//!
+//! # The problem A thread that walks a tree of nodes without a lock must not have a node freed
+//! while it may still reference it. The usual remedy is an epoch that each walk announces by a
+//! fenced store, as in crossbeam-epoch: 4 ns, when the lock at the end of the walk costs 2.4.
+//! Where memory is freed rarely, the thread that frees it should pay. So a reader announces itself
+//! by a plain store, and the asymmetric barrier lets the freeing thread see every announcement.
+//! This is the user-space read-copy-update of Desnoyers et al. (DOI 10.1109/TPDS.2011.159, its
+//! flavour with `membarrier`), with one counter per thread and no phases.
+//!
+//! # Protocol
+//!
+//! | | a reader | | the thread that frees memory |
+//! |---|---|---|---|
+//! | 1 | [`enter`]: its thread's counter becomes odd | 1 | unlinks the memory |
+//! | 2 | (in `enter`) [`light`] barrier | 2 | (in [`synchronize`]) [`heavy`] barrier |
+//! | 3 | walks | 3 | waits for each odd counter to change |
+//! | 4 | drops the [`ReadGuard`]: its counter becomes even | 4 | frees the memory |
+//!
+//! [`enter`]: Rcu::enter [`synchronize`]: Rcu::synchronize [`light`]: crate::barrier::light
+//! [`heavy`]: crate::barrier::heavy
+//!
+//! From step 1 to step 4 the reader is in an **RCU read-side critical section**.
+//!
+//! # Invariants
+//! - **RCU-I1** A thread's counter is odd exactly while the thread is in a read-side critical
+//!   section. Only that thread changes it.
+//! - **RCU-I2** When `synchronize` returns, every critical section has ended that could have found
+//!   the unlinked memory. By the two barriers, either `synchronize` saw the reader's counter odd
+//!   and waited, or the reader sees that the memory is unlinked.
+//!
+//! # Remembering A walk takes a dependent load a step. So a thread can
+//! [`remember`](ReadGuard::remember) where a walk led, and [`recall`](ReadGuard::recall) it in a
+//! later critical section, as long as no thread has unlinked anything since. Each [`Rcu`] has a
+//! *stamp*, which no other has and which `synchronize` renews. Remembered memory counts only if it
+//! carries the stamp that the critical section has read.
+//!
+//! - **RCU-I3** Recalled memory is as safe to use as memory found by a walk in this critical
+//!   section. It was remembered under the same stamp, by a critical section that could not find
+//!   memory unlinked before that stamp was made. If the memory was unlinked later, this critical
+//!   section loaded the old stamp before the new one was stored, or before it could see the new
+//!   one. Then, by the two barriers, `synchronize` sees its counter odd and waits for it, as for
+//!   any reader that may have found the memory.
+//!
+//! # Orderings
+//!
+//! | letter | where | ordering | pairs with | needed by the model |
+//! |---|---|---|---|---|
+//! | F | in `enter`, between the counter and the walk | light barrier | G | `sections/grace` |
+//! | G | in `synchronize`, before the counters | heavy barrier | F | `sections/grace` |
+//! | H | the store that ends a critical section | Release | I | `sections/grace` |
+//! | I | the load of a counter in `synchronize` | Acquire | H, R | `sections/grace` |
+//! | R | the store that begins the next critical section | Release | I | `sections/recall` |
+//! | P | the store of a new stamp in `synchronize` | Release | Q | `sections/recall` |
+//! | Q | the load of the stamp in `enter` | Acquire | P | `sections/recall` |
+//!
+//! # Not guaranteed `synchronize` need not be quick: a reader may lose its core inside a critical
+//! section. So a critical section must not wait for anything that waits for `synchronize`: inside
+//! one, no thread blocks.
+
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use crate::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use crate::world::rcu as world;
+use crate::{barrier, injected_bug, thread};
+
+/// The readers of memory that is freed together.
+///
+/// As shipped, a handle to the counters of the process's threads; under a checker it has its own.
+#[derive(Debug)]
+pub struct Rcu {
+    counters: world::Counters,
+    stamp: AtomicU64,
+}
+
+/// An RCU read-side critical section, which ends when this is dropped. Critical sections may be
+/// nested: the outermost counts.
+#[derive(Debug)]
+#[must_use = "dropping the guard at once ends the critical section"]
+pub struct ReadGuard<'a> {
+    rcu: &'a Rcu,
+    /// None in a nested critical section.
+    counter: Option<&'a AtomicUsize>,
+    stamp: u64,
+    /// The critical section ends in the thread that began it.
+    not_send: PhantomData<*const ()>,
+}
+
+/// What a thread remembers: the stamp, the key, the memory.
+pub(crate) type Memory = Cell<(u64, u64, Option<NonNull<()>>)>;
+
+impl Rcu {
+    /// Returns an `Rcu` without readers.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Rcu {
+            counters: world::Counters::new(),
+            stamp: AtomicU64::new(world::new_stamp()),
+        }
+    }
+
+    /// Begins a read-side critical section of the calling thread.
+    #[inline]
+    pub fn enter(&self) -> ReadGuard<'_> {
+        let counter = self.counters.mine();
+        // Relaxed: only this thread changes it.
+        let count = counter.load(Relaxed);
+        let outermost = count & 1 == 0;
+        if outermost {
+            // Release [R→I]: `synchronize` may read this store instead of the one that ended the
+            // critical section before. (The barrier F orders it before the walk.)
+            counter.store(count.wrapping_add(1), Release);
+            // Light [F→G].
+            barrier::light();
+        }
+        ReadGuard {
+            rcu: self,
+            counter: outermost.then_some(counter),
+            // Acquire [Q→P]: memory unlinked before this stamp was made is not found in here.
+            stamp: self.stamp.load(Acquire),
+            not_send: PhantomData,
+        }
+    }
+
+    /// Waits until every critical section has ended that could have found memory which was
+    /// unlinked before this call.
+    ///
+    /// Never call it inside a critical section, which would wait for itself.
+    pub fn synchronize(&self) {
+        // Release [P→Q]: a reader that sees the new stamp sees the memory unlinked.
+        self.stamp.store(world::new_stamp(), Release);
+        // Heavy [G→F].
+        barrier::heavy();
+        if injected_bug!(
+            "node-freed-too-early",
+            "synchronize returns without waiting for the read-side critical sections",
+            killed_by = "reclamation, grace, recall"
+        ) {
+            return;
+        }
+        self.counters.for_each(|counter| {
+            // Acquire [I→H], both: the critical section happens before what follows.
+            let before = counter.load(Acquire);
+            while before & 1 == 1 && counter.load(Acquire) == before {
+                thread::yield_now();
+            }
+        });
+    }
+}
+
+impl ReadGuard<'_> {
+    /// Returns the memory that this thread [remembers](Self::remember) for `key`. It may be used
+    /// in this critical section as if it had been found here.
+    ///
+    /// Returns `None` if the thread has forgotten it, or if memory may have been unlinked since.
+    #[inline]
+    pub fn recall(&self, key: u64) -> Option<NonNull<()>> {
+        let known = self.rcu.counters.memory(key);
+        let (stamp, of, memory) = known.get();
+        if (stamp, of) == (self.stamp, key) {
+            memory
+        } else {
+            None
+        }
+    }
+
+    /// Remembers memory for later critical sections of this thread: memory that was found linked
+    /// in this one, or made, or recalled. A thread remembers a few, for all `Rcu`s together.
+    #[inline]
+    pub fn remember(&self, key: u64, memory: NonNull<()>) {
+        let known = self.rcu.counters.memory(key);
+        known.set((self.stamp, key, Some(memory)));
+    }
+}
+
+impl Drop for ReadGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(counter) = self.counter {
+            // Relaxed: only this thread changes it.
+            let count = counter.load(Relaxed);
+            // Release [H→I]: the critical section happens before its end is seen.
+            counter.store(count.wrapping_add(1), Release);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Read-copy-update for threads without memory of their own: what `rcu` is without std.
+//!
+//! # How it works
+//! All threads share two counters, and a *phase* says which of them a new reader raises: Linux's
+//! sleepable read-copy-update (SRCU). A critical section costs two read-modify-writes on a shared
+//! cache line. Each [`Rcu`] has counters of its own.
+//!
+//! # Protocol
+//!
+//! | | a reader | | the thread that frees memory |
+//! |---|---|---|---|
+//! | 1 | [`enter`]: raises the counter of the phase | 1 | unlinks the memory |
+//! | 2 | (in `enter`) [`light`] barrier | 2 | (in [`synchronize`]) [`heavy`] barrier |
+//! | 3 | walks | 3 | waits until the counter of the other phase is 0 |
+//! | | | 4 | changes the phase |
+//! | | | 5 | waits until the counter of the old phase is 0 |
+//! | 4 | drops the [`ReadGuard`]: lowers the counter that it raised | 6 | frees the memory |
+//!
+//! [`enter`]: Rcu::enter
+//! [`synchronize`]: Rcu::synchronize
+//! [`light`]: crate::barrier::light
+//! [`heavy`]: crate::barrier::heavy
+//!
+//! # Invariants
+//! - **SRCU-I1** A counter is the number of critical sections that began in its phase and have not
+//!   ended.
+//! - **SRCU-I2** When `synchronize` returns, every critical section has ended that could have found
+//!   memory unlinked before the call. By the two barriers, either the reader sees that the memory
+//!   is unlinked, or both checks of the counters come after the reader has raised one; and each
+//!   counter has been 0 at some moment since.
+//! - **SRCU-I3** Later critical sections do not delay `synchronize` for ever. They raise the
+//!   counter of the phase, and `synchronize` waits for the other one. Only readers that had loaded
+//!   the phase before it changed raise that one.
+//!
+//! Orderings: F to I as in `rcu.rs`, needed by `sync/tests/checked_rcu_shared.rs`.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use crate::atomic::{AtomicUsize, Ordering::*};
+use crate::{Mutex, barrier, hint};
+
+/// The readers of memory that is freed together.
+#[derive(Debug)]
+pub struct Rcu {
+    /// Its lowest bit says which counter new readers raise.
+    phase: AtomicUsize,
+    inside: [AtomicUsize; 2],
+    /// Held during `synchronize`: two threads that changed the phase in turns could wait for long.
+    synchronizing: Mutex<()>,
+}
+
+/// An RCU read-side critical section, which ends when this is dropped. Critical sections may be
+/// nested: the outermost counts.
+#[derive(Debug)]
+#[must_use = "dropping the guard at once ends the critical section"]
+pub struct ReadGuard<'a> {
+    counter: &'a AtomicUsize,
+    /// As with std, where the critical section ends in the thread that began it.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Rcu {
+    /// Returns an `Rcu` without readers.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Rcu {
+            phase: AtomicUsize::new(0),
+            inside: [AtomicUsize::new(0), AtomicUsize::new(0)],
+            synchronizing: Mutex::new(()),
+        }
+    }
+
+    /// Begins a read-side critical section.
+    #[inline]
+    pub fn enter(&self) -> ReadGuard<'_> {
+        // Relaxed: SRCU-I2 does not depend on which counter it is.
+        let counter = &self.inside[self.phase.load(Relaxed) & 1];
+        // Relaxed: the barrier F orders it.
+        counter.fetch_add(1, Relaxed);
+        // Light [F→G].
+        barrier::light();
+        ReadGuard {
+            counter,
+            not_send: PhantomData,
+        }
+    }
+
+    /// Waits until every critical section has ended that could have found memory which was unlinked
+    /// before this call.
+    ///
+    /// Never call it inside a critical section, which would wait for itself.
+    pub fn synchronize(&self) {
+        let _alone = self.synchronizing.lock();
+        // Heavy [G→F].
+        barrier::heavy();
+        // Relaxed: changed under the mutex alone.
+        let phase = self.phase.load(Relaxed);
+        self.wait_for(phase.wrapping_add(1));
+        // Relaxed: SRCU-I3 needs it to become visible at some time only.
+        self.phase.store(phase.wrapping_add(1), Relaxed);
+        self.wait_for(phase);
+    }
+
+    fn wait_for(&self, phase: usize) {
+        // Acquire [I→H]: the critical sections happen before what follows.
+        while self.inside[phase & 1].load(Acquire) != 0 {
+            hint::pause();
+        }
+    }
+}
+
+impl ReadGuard<'_> {
+    /// Returns `None`. (With std, the memory that this thread remembers for `key`.)
+    #[inline]
+    pub fn recall(&self, _key: u64) -> Option<NonNull<()>> {
+        None
+    }
+
+    /// Remembers nothing. (With std, the memory for later critical sections of this thread.)
+    #[inline]
+    pub fn remember(&self, _key: u64, _memory: NonNull<()>) {}
+}
+
+impl Drop for ReadGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release [H→I]: the critical section happens before its end is seen.
+        self.counter.fetch_sub(1, Release);
+    }
+}

@@ -1,0 +1,29 @@
+//! The shipped world: the processor's atomics, std's threads and mutexes.
+//!
+//! Under a checker, `checked/` takes the place of this module. Both have the same items, so the
+//! code above does not know in which world it runs.
+
+pub(crate) mod atomic;
+pub(crate) mod barrier;
+mod bug;
+pub(crate) mod cell;
+pub(crate) mod hint;
+mod mutex;
+#[cfg(feature = "std")]
+pub(crate) mod parker;
+#[cfg(feature = "std")]
+pub(crate) mod rcu;
+#[cfg(feature = "std")]
+pub(crate) mod thread;
+pub(crate) mod wait;
+
+/// What the root of the crate re-exports.
+pub(crate) mod public {
+    pub use alloc::sync::Arc;
+
+    #[doc(hidden)]
+    pub use super::bug::is_flush_left_out;
+    #[cfg(feature = "std")]
+    pub use super::mutex::Condvar;
+    pub use super::mutex::{Mutex, MutexGuard};
+}

@@ -1,0 +1,28 @@
+//! The processor's atomics.
+
+use alloc::alloc::{Layout, alloc_zeroed};
+use alloc::boxed::Box;
+
+pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
+
+use crate::atomic::Zeroed;
+
+pub(crate) fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
+    let layout = Layout::array::<T>(len).ok()?;
+    if layout.size() == 0 {
+        return Some((0..len).map(|_| T::zeroed()).collect());
+    }
+    // SAFETY: the layout's size is not 0.
+    let first = unsafe { alloc_zeroed(layout) }.cast::<T>();
+    if first.is_null() {
+        return None;
+    }
+    let slice = core::ptr::slice_from_raw_parts_mut(first, len);
+    // SAFETY: the global allocator returned `first` for the layout of `[T; len]`, which is what a
+    // `Box<[T]>` needs, and zero bytes are valid values of `T` (`Zeroed`).
+    Some(unsafe { Box::from_raw(slice) })
+}
+
+pub(crate) fn free_slice<T: 'static>(slice: Box<[T]>) {
+    drop(slice);
+}

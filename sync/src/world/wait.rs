@@ -1,0 +1,122 @@
+//! The process's one waiting table.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use super::mutex::Mutex;
+use crate::wait::bucket::Bucket;
+
+pub use super::bug::is_wake_left_out;
+
+/// The table outlives the locks, so each removes what its waiters have forgotten there.
+pub(crate) const OUTLIVES_LOCKS: bool = true;
+
+const BUCKETS: usize = 256;
+
+/// Two cache lines apart: x86 fetches lines in pairs.
+#[repr(align(128))]
+struct Padded(Mutex<Bucket>);
+
+static TABLE: [Padded; BUCKETS] = [const { Padded(Mutex::new(Bucket::new())) }; BUCKETS];
+
+/// How many waiters each bucket has. Apart from the buckets, and close together: a thread that
+/// knows of a waiter of its lock, perhaps at another word, reads one counter, and they are rarely
+/// written.
+static OCCUPIED: [AtomicU32; BUCKETS] = [const { AtomicU32::new(0) }; BUCKETS];
+
+/// How many waiters were evicted.
+static EVICTIONS: AtomicUsize = AtomicUsize::new(0);
+
+pub(crate) fn evictions() -> usize {
+    // Relaxed: an evicted waiter is woken after the count was raised, and rechecks then.
+    EVICTIONS.load(Relaxed)
+}
+
+pub(crate) fn note_evictions(count: usize) {
+    // Relaxed: the wakes that follow order it.
+    EVICTIONS.fetch_add(count, Relaxed);
+}
+
+/// Distinguishes locks that have had waiters; 0 in a lock that never had one.
+#[derive(Default)]
+pub(crate) struct Number(AtomicU32);
+
+impl Number {
+    pub(crate) fn get(&self) -> u32 {
+        // Relaxed: a thread that searches for a lock's waiters holds their bucket's lock, as they
+        // did when they joined.
+        self.0.load(Relaxed)
+    }
+
+    pub(crate) fn get_or_new(&self) -> u32 {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let known = self.get();
+        if known != 0 {
+            return known;
+        }
+        // Relaxed: only the number's uniqueness matters. After 2³² locks with waiters, numbers
+        // repeat; then only a forgotten place could be mistaken for one of another lock.
+        let new = LAST.fetch_add(1, Relaxed).wrapping_add(1).max(1);
+        // Relaxed, both: as in `get`.
+        match self.0.compare_exchange(0, new, Relaxed, Relaxed) {
+            Ok(_) => new,
+            Err(known) => known,
+        }
+    }
+}
+
+#[inline]
+fn bucket_of(word: usize) -> usize {
+    // Fibonacci hashing: words are 4 or 8 bytes apart, and the product's high bits are mixed.
+    let hash = (word as u64 >> 2).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (hash >> 56) as usize
+}
+
+#[derive(Default)]
+pub(crate) struct Table;
+
+impl Table {
+    pub(crate) fn bucket(&self, word: usize) -> &'static Mutex<Bucket> {
+        &TABLE[bucket_of(word)].0
+    }
+
+    /// Out of line: the caller knows of a waiter for some word of its lock.
+    #[cold]
+    pub(crate) fn is_occupied(&self, word: usize) -> bool {
+        // Relaxed: as the handle's own count.
+        OCCUPIED[bucket_of(word)].load(Relaxed) != 0
+    }
+
+    pub(crate) fn raise(&self, word: usize) {
+        // Relaxed: as the handle's own count.
+        OCCUPIED[bucket_of(word)].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn lower(&self, word: usize, by: u32) {
+        // Relaxed: as the handle's own count.
+        OCCUPIED[bucket_of(word)].fetch_sub(by, Relaxed);
+    }
+
+    /// Calls `f` with the buckets of the words in a range. `f` returns how many waiters it has
+    /// removed.
+    pub(crate) fn each_bucket(
+        &self,
+        words: &Range<usize>,
+        mut f: impl FnMut(&Mutex<Bucket>) -> u32,
+    ) {
+        let mut visit = |bucket: usize| {
+            // Relaxed: the caller knows of every waiter that still waits; others are forgotten
+            // places.
+            if OCCUPIED[bucket].load(Relaxed) != 0 {
+                let gone = f(&TABLE[bucket].0);
+                // Relaxed: as in `lower`.
+                OCCUPIED[bucket].fetch_sub(gone, Relaxed);
+            }
+        };
+        if words.len() <= size_of::<u64>() {
+            visit(bucket_of(words.start));
+        } else {
+            (0..BUCKETS).for_each(visit);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Mechanical rules of the project, checked over its sources and documents.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    files(folder, "rs", found);
+}
+
+/// All files of a kind, but for hidden ones and what was built.
+fn files(folder: &Path, kind: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of this project") {
+        let entry = entry.expect("readable");
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_dir() {
+            if name != "target" && !name.to_string_lossy().starts_with('.') {
+                files(&path, kind, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == kind) {
+            found.push(path);
+        }
+    }
+}
+
+fn project() -> &'static Path {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    project.expect("the project")
+}
+
+/// Each document of the project, with its path.
+fn documents() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    files(project(), "md", &mut found);
+    assert!(found.len() > 10, "where have the documents gone?");
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("readable");
+        (path, text)
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// Links to files of the project lead to one, and those to a heading to one that is there.
+#[test]
+fn links_lead_somewhere() {
+    for (path, text) in documents() {
+        let links = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://")) {
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => path.clone(),
+                file => path.parent().expect("in a folder").join(file),
+            };
+            assert!(target.exists(), "{}: {link}", path.display());
+            if heading.is_empty() {
+                continue;
+            }
+            let text = fs::read_to_string(&target).expect("readable");
+            let headings = text.lines().filter_map(|line| line.strip_prefix("## "));
+            let mut headings = headings.chain(text.lines().filter_map(|l| l.strip_prefix("### ")));
+            let slug = |heading: &str| {
+                heading
+                    .to_lowercase()
+                    .replace(' ', "-")
+                    .replace([',', '\'', ':', '`'], "")
+            };
+            assert!(
+                headings.any(|h| slug(h) == heading),
+                "{}: {link}",
+                path.display()
+            );
+        }
+    }
+}
+
+/// What a document names as the test of something is there: every name of three underscores or more.
+#[test]
+fn tests_that_documents_name_exist() {
+    let mut found = Vec::new();
+    sources(project(), &mut found);
+    let read = |path: &PathBuf| fs::read_to_string(path).expect("readable");
+    let code = found.iter().map(read).collect::<String>();
+    for (path, text) in documents() {
+        for name in text.split('`').skip(1).step_by(2) {
+            let is_name = name
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            if is_name && name.matches('_').count() >= 3 {
+                assert!(code.contains(name), "{}: {name}", path.display());
+            }
+        }
+    }
+}
+
+/// So are the files of code that it names, by the end of their path.
+#[test]
+fn files_that_documents_name_exist() {
+    let mut found = Vec::new();
+    sources(project(), &mut found);
+    for (path, text) in documents() {
+        let names = text.split('`').skip(1).step_by(2);
+        for name in names.filter(|name| name.ends_with(".rs") && !name.contains(' ')) {
+            let there = found.iter().any(|file| file.ends_with(name));
+            assert!(there, "{}: {name}", path.display());
+        }
+    }
+}
+
+/// Whether a crate has models: then it takes atomics, threads and mutexes from the facade alone.
+fn has_models(folder: &Path) -> bool {
+    folder.join("models/main.rs").is_file()
+}
+
+/// Code that is model-checked is the same source under std and under the checkers, because it knows
+/// only the facade.
+#[test]
+fn modelled_code_knows_only_the_facade() {
+    const FORBIDDEN: &[&str] = &[
+        "core::sync::atomic",
+        "std::sync::atomic",
+        "std::sync::Mutex",
+        "std::sync::RwLock",
+        "std::thread",
+        "loom::",
+        "shuttle::",
+        "spanlock_loom",
+        "spanlock_shuttle",
+    ];
+    let mut wrong = Vec::new();
+    let mut crates = 0;
+    for entry in fs::read_dir(project()).expect("the project") {
+        let folder = entry.expect("readable").path();
+        // The facade and the harness are what knows the checkers.
+        let knows_checkers = folder.ends_with("sync") || folder.ends_with("verify");
+        if knows_checkers || !has_models(&folder) {
+            continue;
+        }
+        crates += 1;
+        let mut files = Vec::new();
+        sources(&folder.join("src"), &mut files);
+        for file in files.iter().filter(|file| !is_exempt(file)) {
+            let text = fs::read_to_string(file).expect("readable");
+            // Tests come last in a file, and are std's.
+            let shipped = text.lines().take_while(|line| {
+                !line.starts_with("#[cfg(test)]") && !line.starts_with("#[cfg(all(test")
+            });
+            for (number, code) in (1..).zip(shipped) {
+                let code = code.split("//").next().unwrap_or_default();
+                for word in FORBIDDEN.iter().filter(|word| code.contains(*word)) {
+                    wrong.push(format!("{}:{number}: {word}", file.display()));
+                }
+            }
+        }
+    }
+    assert!(crates >= 4, "where have the models gone?");
+    assert!(wrong.is_empty(), "past the facade:\n{}", wrong.join("\n"));
+}
+
+/// Tests of their own, and files that say that no checker explores them.
+fn is_exempt(file: &Path) -> bool {
+    let text = fs::read_to_string(file).expect("readable");
+    file.ends_with("tests.rs") || text.contains("//! Not explored under a checker:")
+}
+
+/// The text of a line's comment, if it has one: what stands behind `//`, `///` or `//!`.
+fn comment(line: &str) -> Option<&str> {
+    let text = line.trim_start().strip_prefix("//")?;
+    let text = text.strip_prefix(['/', '!']).unwrap_or(text);
+    Some(text.trim())
+}
+
+/// Each line of our Rust sources that has a comment, with its place.
+fn comments() -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    sources(project(), &mut files);
+    let mut comments = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).expect("readable");
+        for (number, line) in (1..).zip(text.lines()) {
+            if comment(line).is_some() {
+                comments.push((format!("{}:{number}", file.display()), line.to_owned()));
+            }
+        }
+    }
+    comments
+}
+
+/// Comment lines end by column 100.
+#[test]
+fn comment_lines_end_by_column_100() {
+    // An address cannot be wrapped.
+    let is_long = |line: &str| line.chars().count() > 100 && !line.contains("://");
+    let wrong = comments().into_iter().filter(|(_, line)| is_long(line));
+    let wrong: Vec<_> = wrong.map(|(place, _)| place).collect();
+    assert!(wrong.is_empty(), "past column 100:\n{}", wrong.join("\n"));
+}
+
+/// Sentences name their subject, and comments use the field's terms.
+#[test]
+fn comments_use_plain_words() {
+    const OPENINGS: &[&str] = &["Who ", "Whom ", "Whose ", "Whoever ", "Nobody "];
+    const TERMS: &[(&str, &str)] = &[
+        ("the door", "the facade"),
+        ("the powers", "the capabilities"),
+        ("a power ", "a capability "),
+        ("twin", "Promela model"),
+        ("gives back", "releases"),
+        ("give back", "release"),
+        ("given back", "released"),
+        ("seeded defect", "injected bug"),
+    ];
+    let mut wrong = Vec::new();
+    for (place, line) in comments() {
+        let text = comment(&line).unwrap_or_default();
+        if let Some(opening) = OPENINGS.iter().find(|opening| text.starts_with(*opening)) {
+            wrong.push(format!("{place}: begins with `{}`", opening.trim()));
+        }
+        for (term, instead) in TERMS.iter().filter(|(term, _)| text.contains(term)) {
+            wrong.push(format!("{place}: `{term}`: write `{instead}`"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A file that has to be read at once has at most 600 lines; tests and tables may be longer.
+#[test]
+fn sources_are_short() {
+    let mut files = Vec::new();
+    sources(project(), &mut files);
+    let is_source = |file: &&PathBuf| file.components().any(|part| part.as_os_str() == "src");
+    let lines = |file: &PathBuf| fs::read_to_string(file).expect("readable").lines().count();
+    let long = files
+        .iter()
+        .filter(is_source)
+        .filter(|file| lines(file) > 600);
+    let long: Vec<_> = long.map(|file| file.display().to_string()).collect();
+    assert!(long.is_empty(), "over 600 lines:\n{}", long.join("\n"));
+}
