@@ -6,18 +6,27 @@ use spanlock_interval_lock::IntervalLock;
 use spanlock_testkit::{models, primitive};
 use spanlock_verify::Program;
 
+/// The ticket protocol.
+const PROMELA: &str = "models/promela/ticket.pml";
+const BUGS: &[&str] = &[
+    "NO_RECHECK",
+    "NO_WAKE",
+    "WAKE_FIRST",
+    "HOLDERS_ONLY",
+    "CANCEL_ALL",
+];
+
 fn main() -> ExitCode {
     let tree = primitive!(
         "interval-tree", IntervalLock::new();
         wait, downgrade, upgrade, upgrade_wait, split, batch
     );
-    spanlock_verify::main([models::range_lock(
-        tree.granular().overtakes(0),
-        [granted()],
-    )])
+    let tree = tree.granular().overtakes(0);
+    let suite = models::range_lock(tree, [granted()]);
+    spanlock_verify::main([suite.check("promela", || models::promela::check(PROMELA, BUGS))])
 }
 
-/// The ticket protocol with threads that go on for ever.
+/// The protocol with threads that go on for ever.
 fn granted() -> Program {
     Program::new(
         "granted",
@@ -25,14 +34,5 @@ fn granted() -> Program {
          thread stops",
     )
     .threads(3)
-    .promela(
-        "models/promela/ticket.pml",
-        &[
-            "NO_RECHECK",
-            "NO_WAKE",
-            "WAKE_FIRST",
-            "HOLDERS_ONLY",
-            "CANCEL_ALL",
-        ],
-    )
+    .promela(PROMELA, BUGS)
 }

@@ -10,11 +10,15 @@ use spanlock_range_lock::{Access, RwWord};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
-use spanlock_testkit::models::{acquire, words};
+use spanlock_testkit::models::{self, acquire, words};
 use spanlock_verify::{Fault, FaultKind, Program, Suite, note_as, overtake, perform};
 
 /// The first sleep of the thread that is started first ends because its deadline passes.
 const TIMES_OUT: Fault = Fault::new(FaultKind::TimeOut, 1, 0);
+
+/// The protocol of the word and its queue.
+const PROMELA: &str = "models/promela/rw_word.pml";
+const BUGS: &[&str] = &["NO_RECHECK", "NO_AGING", "NO_WAKE", "LOOK_FIRST"];
 
 /// Every program of the word.
 pub(crate) fn suite() -> Suite {
@@ -35,6 +39,7 @@ pub(crate) fn suite() -> Suite {
         .programs(programs())
         .programs(words::programs(RwWord::new))
         .program(granted())
+        .check("promela", || models::promela::check(PROMELA, BUGS))
 }
 
 /// The protocol with threads that go on for ever.
@@ -45,10 +50,7 @@ fn granted() -> Program {
          no thread stops",
     )
     .threads(3)
-    .promela(
-        "models/promela/rw_word.pml",
-        &["NO_RECHECK", "NO_AGING", "NO_WAKE", "LOOK_FIRST"],
-    )
+    .promela(PROMELA, BUGS)
 }
 
 fn programs() -> Vec<Program> {

@@ -21,6 +21,7 @@
 //! - [`history`]: random programs.
 //! - [`linear`]: linearizability of generated scenarios.
 //! - [`words`]: the state words that locks are made of.
+//! - [`promela`]: what a Promela model says of the code.
 
 pub mod capabilities;
 pub mod data;
@@ -28,6 +29,7 @@ pub mod history;
 pub mod linear;
 pub mod lock;
 pub mod pairs;
+pub mod promela;
 mod steps;
 pub mod words;
 
