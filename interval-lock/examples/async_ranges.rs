@@ -1,7 +1,6 @@
-//! Byte-range locks in `async` code: many tasks, a timeout, a request that is dropped while it waits, and an upgrade.
-//!
-//! The futures are of no runtime; this one is tokio. A task that waits for a range blocks no thread, and a request ends when its future is dropped:
-//! that is all there is to timeouts and cancellation.
+//! Byte-range locks in `async` code: many tasks, a timeout, a cancelled request, and an upgrade.
+//! The futures work in any runtime; this example uses tokio. A task that waits for a range blocks
+//! no thread. Dropping a future cancels its request, so timeouts need nothing else.
 //!
 //! ```text
 //! cargo run -p spanlock-interval-lock --example async_ranges
@@ -21,7 +20,9 @@ use tokio::time::timeout;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A thousand tasks on two threads, each adding one to some bytes. A guard that owns its share of the lock goes into a task, and may be held across `await`.
+/// Runs a thousand tasks on two threads; each adds one to some counters.
+///
+/// An owned guard can move into a task, and can be held across an `await`.
 async fn many_tasks() -> Result<()> {
     const TASKS: usize = 1000;
     let bytes = Arc::new(RangeLock::with_lock(vec![0_u32; 300], IntervalLock::new())?);
@@ -35,7 +36,8 @@ async fn many_tasks() -> Result<()> {
             for (i, byte) in mine.iter_mut().enumerate() {
                 *byte += 1;
                 if i == 50 {
-                    // Others run now, on this very thread, and wait for this range without blocking it.
+                    // Other tasks run on this thread now. They wait for the range without blocking
+                    // the thread.
                     break;
                 }
             }
@@ -49,11 +51,13 @@ async fn many_tasks() -> Result<()> {
     }
     let sum: u32 = bytes.read(0..300)?.iter().sum();
     assert_eq!(sum as usize, TASKS * 100);
-    println!("{TASKS} tasks on two threads: {sum} bytes counted, none lost");
+    println!("{TASKS} tasks on two threads: {sum} increments, none lost");
     Ok(())
 }
 
-/// The runtime's timeout drops the future; the request is gone with it. (Threads have `try_write_for` and `try_write_until`.)
+/// Lets a request time out. The runtime's timeout drops the future, which cancels the request.
+///
+/// Threads have `try_write_for` and `try_write_until` instead.
 async fn a_timeout() -> Result<()> {
     let lock = IntervalLock::new();
     let reader = lock.read(0..100)?;
@@ -70,7 +74,7 @@ async fn a_timeout() -> Result<()> {
     Ok(())
 }
 
-/// A writer waits for a reader, and a second reader behind the writer. The writer's task is aborted: the second reader goes on, while the first still
+/// Aborts a waiting writer's task. The reader behind it is granted while the first reader still
 /// reads.
 async fn a_dropped_future() -> Result<()> {
     let lock = Arc::new(IntervalLock::new());
@@ -87,16 +91,18 @@ async fn a_dropped_future() -> Result<()> {
     Ok(())
 }
 
-/// Reads first, and writes only if it must. `try_upgrade` needs no patience; to wait, the hold goes to a thread that may block.
+/// Reads first, and writes only if it must.
+///
+/// `try_upgrade` never waits. To wait, the task moves the hold to a thread that may block.
 async fn an_upgrade() -> Result<()> {
     let lock = Arc::new(IntervalLock::new());
     let reader = lock.read(0..100)?;
     let looking = OwnedUpgradableHold::lock_async(lock.clone(), 20..30).await?;
     let Err(looking) = looking.try_upgrade() else {
-        unreachable!("another reads what is to be written");
+        unreachable!("a reader overlaps the range");
     };
     let upgrade = spawn_blocking(move || looking.upgrade());
-    // New readers are kept out as soon as it waits.
+    // As soon as the upgrade waits, new readers are kept out.
     while lock.try_read(20..30).is_ok() {
         yield_now().await;
     }
@@ -108,7 +114,7 @@ async fn an_upgrade() -> Result<()> {
     Ok(())
 }
 
-/// Until so many requests wait.
+/// Returns once this many requests wait.
 async fn waits_for(lock: &IntervalLock, waiting: usize) {
     while lock.waiting() < waiting {
         yield_now().await;

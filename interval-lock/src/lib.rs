@@ -3,14 +3,15 @@
 
 extern crate alloc;
 
+mod capabilities;
 mod lock;
-mod powers;
 mod requests;
 mod tree;
 
 pub use lock::{IntervalLock, IntervalRequest};
 
-// What a user of the locks needs of the contract, so that one dependency is enough; all of it is `range_lock`.
+// The parts of the contract that users of the locks need, so that one dependency is enough. The
+// whole contract is `range_lock`.
 #[doc(no_inline)]
 pub use spanlock_range_lock as range_lock;
 #[cfg(feature = "std")]

@@ -1,69 +1,95 @@
-//! The interval-tree range lock: who overlaps whom is looked up in a tree, and everybody waits for a count.
+//! The interval-tree range lock: a tree finds overlapping requests, and each request counts those
+//! that block it.
 //!
 //! # The problem
-//! One lock a file makes writers of different parts wait for each other. A lock a segment does not know where a file ends, rounds ranges, and
-//! pays for each segment of a wide one. The range lock of the Linux patches, which [F2FS] §3.2 puts into F2FS and [SRL] §III into NOVA,
-//! keeps the *exact* ranges of all requests, holders and waiters, in an interval tree under one short mutex. A request counts
-//! the conflicting ones that are there before it (the patches' `num_blockings`), waits outside, and is granted when its count
-//! is 0; one that goes lowers the counts of those that counted it. That is this lock; what a count means is made exact here, so that
-//! giving up, downgrades, upgrades, shrinking and splitting are all the same step.
+//! With one lock per file, writers of different parts wait for each other. A lock per segment needs
+//! to know the size of the file, rounds ranges, and pays for each segment of a wide range.
+//!
+//! The range lock of the Linux patches keeps the *exact* ranges of all requests in an interval
+//! tree, under one short mutex. [F2FS] §3.2 puts it into F2FS, and [SRL] §III into NOVA. A request
+//! counts the conflicting requests that are there before it (the patches' `num_blockings`), waits
+//! outside the mutex, and is granted when its count is 0. A request that leaves lowers the counts
+//! of the requests that counted it. This lock does the same. Here the count has an exact
+//! definition, so that cancelling, downgrading, upgrading, shrinking and splitting are all the same
+//! step.
 //!
 //! # Properties
-//! - **Exact**: two requests conflict if they share a position and their accesses conflict; nothing else waits. Positions up to `u64::MAX`.
-//! - **Fairness**: first come, first served among those that conflict. Nobody who comes later passes a waiter that
-//!   it conflicts with: bounded overtaking with the bound 0. A request waits at most for those that were there before it.
-//! - **Progress**: waits follow one order, so there is no circle; the first in it is always granted.
-//! - **Cost**: while nobody conflicts, one section of the mutex to take and one to give back, each O(log *n*) for *n* requests, and O(log *n* + *k*)
-//!   to look at the *k* that overlap (O(log *n*) each if they lie apart in the order of starts). One that waited takes the mutex once more. No
-//!   step for each segment, but all threads meet at one mutex, which is why [SRL] §III-C went on from here.
-//! - **Waiting**: a spin of about a microsecond on a line of the thread's own, a few yields of the core, then sleep. A release wakes exactly those that it grants, after
-//!   it has opened the mutex.
-//! - **Allocation**: none once the tree has been as large as it gets; the first eight wakes of a release need none either.
-//! - **Memory**: about 100 bytes for each of the most requests that there ever were at once, and 16 if they waited; nothing before the first.
+//! - **Exactness**: two requests conflict if they share a position and their accesses conflict.
+//!   Nothing else blocks. Positions go up to `u64::MAX`.
+//! - **Fairness**: conflicting requests are served first come, first served. A waiter is never
+//!   overtaken by a later request that conflicts with it: bounded overtaking, with bound 0.
+//! - **Progress**: requests wait only for earlier ones in a total order, so they cannot wait in a
+//!   circle, and the first one in the order is always granted.
+//! - **Cost**: without conflicts, taking and releasing each lock the mutex once, for O(log *n*)
+//!   steps with *n* requests. Checking the *k* requests that overlap takes O(log *n* + *k*), or
+//!   O(log *n*) each if they lie apart in the order of starts. A request that waited locks the
+//!   mutex once more. The length of a range costs nothing. But all threads contend for one mutex,
+//!   which is why [SRL] §III-C developed segment locks.
+//! - **Waiting**: a thread spins for about a microsecond on a cache line of its own, yields its
+//!   core a few times, then sleeps. A release wakes exactly the waiters that it grants, after it
+//!   has unlocked the mutex.
+//! - **Allocation**: none once the tree has reached its largest size. A release allocates nothing
+//!   for its first eight wakes.
+//! - **Memory**: about 100 bytes per request, plus 16 per waiting one, for the largest number that
+//!   ever existed at once. Nothing before the first request.
 //!
-//! # State
-//! Of a request, in the tree from its arrival to its end, under the mutex:
+//! # States
+//! A request is in the tree from its arrival to its end. All transitions happen under the mutex.
 //!
-//! | stage | it | count | goes to |
-//! |---|---|---|---|
-//! | `Held` | holds its span with its access | 0 | `Upgrading` by `upgrade`; gone by `unlock` |
-//! | `Upgrading` | holds its span as `Upgradable`, and counts the readers there | > 0 | `Held`, when they have left |
-//! | `Waiting` | counts the conflicting ones before it | > 0 | `Held`, when they have gone; gone by `cancel` |
+//! ```text
+//!              blocked                all blockers have left
+//!  arrival ──┬──────────► Waiting ──────────────┬──────────► Held ───── unlock ────► gone
+//!            │               │                  │            │  ▲
+//!            │               └─ cancel ─► gone  │    upgrade │  │ all readers have left
+//!            │ not blocked                      │            ▼  │
+//!            └──────────────────────────────────┘          Upgrading
+//! ```
 //!
-//! A batch of several spans is one request: it counts for all its spans together, and is granted as a whole.
+//! | stage | the request | its count |
+//! |---|---|---|
+//! | `Held` | holds its span with its access | 0 |
+//! | `Upgrading` | holds its span as `Upgradable`, and counts the readers there | > 0 |
+//! | `Waiting` | holds nothing, and counts the conflicting requests before it | > 0 |
 //!
-//! "Before" is an order: stages as in this table, and by arrival within a stage. What it implies, and why cancelling is exact, is in
-//! `requests.rs` (I1 to I6); how overlaps are found, in `tree.rs` (T1 to T6).
+//! A batch of several spans is one request. It has one count for all its spans, and is granted as a
+//! whole.
+//!
+//! "Before" refers to a total order: by stage, as in this table, then by arrival. `requests.rs`
+//! says what follows from it and why cancelling is exact (IL-I1 to IL-I7). `tree.rs` says how
+//! overlaps are found (IL-T1 to IL-T6).
 //!
 //! ```text
 //!               0    5    10   15   20   25     stage    count
 //!   A  write    ├─────────┤                     Held     0
 //!   B  read               ├─────────┤           Held     0
 //!   C  write         ├─────────┤                Waiting  2   for A and B
-//!   D  read                    ├─────────┤      Held     0   B only reads, and C ends where D starts
-//!   E  read               ├────┤                Waiting  1   for C: B only reads, but C was first
+//!   D  read                    ├─────────┤      Held     0   B reads; C ends where D starts
+//!   E  read               ├────┤                Waiting  1   for C: B reads, but C was first
 //!
-//!   the tree, by starts: so few fit one leaf
+//!   the tree, ordered by starts; so few requests fit into one leaf
 //!
 //!          ┌─────────┬─────────┬──────────┬──────────┬──────────┐
 //!          │ A 0..10 │ C 5..15 │ B 10..20 │ E 10..15 │ D 15..25 │
 //!          └─────────┴─────────┴──────────┴──────────┴──────────┘
 //! ```
 //!
-//! If C gives up, E, which counted it, is granted; nobody else counted it, so nobody else changes. If E gives up, nobody changes at all. A try for
-//! 25..30, or to read 20..30, is granted, whatever lies around it; a try to read 12..13 fails, for it would pass C.
+//! If C is cancelled, E is granted, because it counted C. No other request counted C, so nothing
+//! else changes. If E is cancelled, nothing changes at all. A try for 25..30, or to read 20..30,
+//! succeeds whatever lies around it. A try to read 12..13 fails, because it would overtake C.
 //!
 //! # Orderings
-//! The lock has no atomics of its own. Whatever is granted is granted, and learnt of, in a section of the mutex later than the one in which the
-//! conflicting hold before it ended: so what was done under that hold happens-before what is done under this one. A waiter that was
-//! woken takes the mutex once more before it returns, also because a wake may be spurious.
+//! The lock has no atomics of its own. A conflicting hold ends under the mutex. Later, also under
+//! the mutex, the next one is granted, and its owner learns of the grant. So what was done under
+//! that hold happens-before what is done under this one. A woken waiter locks the mutex once more
+//! before it returns, also because a wake may be spurious.
 //!
-//! # Not promised
-//! - Recursion: a thread that takes what it holds in conflict waits for itself for ever; a reader that reads again can wait behind a writer that
-//!   waits for it.
-//! - That a `try` is free of any wait: it waits for the mutex, as everything does.
-//! - Order among waiters that do not conflict; and an upgrade goes before waiters, for it holds already.
-//! - That memory is given back before the lock is dropped.
+//! # Not guaranteed
+//! - Recursion: a thread that requests a range in conflict with its own hold deadlocks. A reader
+//!   that reads again can deadlock with a writer that waits for its first hold.
+//! - Tries that never block: a try may wait for the mutex, as every operation may.
+//! - An order among waiters that do not conflict. An upgrade precedes all waiters, because it
+//!   already holds its range.
+//! - Freeing memory before the lock is dropped.
 //!
 //! # Models
 //! In `verify/`, rows `interval-tree/…`:
@@ -76,8 +102,9 @@
 //! | disjoint, any | `disjoint` |
 //! | try, any | `visibility`, `try-leaves-no-trace` |
 //!
-//! All else is decided in one section of the mutex: `src/requests/tests.rs` computes every count anew after each of thousands of random
-//! changes, and `tests/histories.rs` compares a million steps with a list.
+//! All other behaviour is decided within one critical section of the mutex, so plain tests cover
+//! it. `src/requests/tests.rs` computes every count anew after each of thousands of random changes,
+//! and `tests/histories.rs` compares a million steps with a list.
 //!
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
@@ -96,19 +123,23 @@ use spanlock_sync::{Counters, DefaultPark, Mutex, MutexGuard, Park, injected_bug
 use crate::requests::{Requests, Wakes};
 use crate::tree::Index;
 
-/// A range lock of exact ranges, first come, first served: an interval tree of holds and requests under one short mutex. `P` is
-/// how its waiters sleep.
+/// A range lock for exact ranges, served first come, first served.
+///
+/// It keeps holds and requests in an interval tree under one short mutex. Waiters sleep by `P`.
 ///
 /// ```
 /// use spanlock_interval_lock::{IntervalLock, RangeLockExt};
 ///
 /// let lock = IntervalLock::new();
 /// let header = lock.write(0..100)?;
-/// let rest = lock.write(100..u64::MAX)?; // not a position in common: does not wait
+/// let rest = lock.write(100..u64::MAX)?; // no position in common: does not wait
 /// assert!(lock.try_read(99..101).is_err());
 /// drop(header);
 /// assert!(lock.try_read(99..100).is_ok());
-/// assert_eq!(format!("{lock:?}"), "IntervalLock { held: [(100..18446744073709551615, Write)], waiting: [] }");
+/// assert_eq!(
+///     format!("{lock:?}"),
+///     "IntervalLock { held: [(100..18446744073709551615, Write)], waiting: [] }"
+/// );
 /// # drop(rest);
 /// # Ok::<(), spanlock_interval_lock::RangeError>(())
 /// ```
@@ -117,27 +148,29 @@ pub struct IntervalLock<P = DefaultPark> {
     parking: PhantomData<fn() -> P>,
 }
 
-/// All of a lock but how its waiters sleep: so what is done in the mutex is compiled once, here.
+/// The part of a lock that does not depend on how waiters sleep, so that it is compiled only once.
 pub(crate) struct Core {
     requests: Mutex<Requests>,
     pub(crate) counters: Counters,
     id: LockId,
 }
 
-/// A request for a range of an [`IntervalLock`] that is on its way: its place in the tree, if it has one.
+/// A request for a range of an [`IntervalLock`] that has not been granted yet.
 #[derive(Debug, Default)]
 pub struct IntervalRequest {
+    /// Its place in the tree, once it has one.
     place: Option<Index>,
 }
 
 impl IntervalLock {
-    /// A lock that nobody holds.
+    /// Creates a lock without holds.
     pub fn new() -> Self {
         Self::with_capacity(0)
     }
 
-    /// A lock with memory for that many requests at once, holders and waiters: with no more than these it never allocates
-    /// but for the first waiters' places.
+    /// Creates a lock with memory for this many requests at once, holders and waiters.
+    ///
+    /// Up to that number it never allocates, except for the wakers of the first waiters.
     pub fn with_capacity(requests: usize) -> Self {
         IntervalLock {
             core: Core {
@@ -151,7 +184,7 @@ impl IntervalLock {
 }
 
 impl<P> IntervalLock<P> {
-    /// The same lock, whose waiters sleep by `Q`.
+    /// Returns the same lock, with waiters that sleep by `Q`.
     pub fn with_parking<Q: Park>(self) -> IntervalLock<Q> {
         IntervalLock {
             core: self.core,
@@ -159,41 +192,43 @@ impl<P> IntervalLock<P> {
         }
     }
 
-    /// How many hold or wait. As all of these, a snapshot for statistics: others go on meanwhile.
+    /// Returns the number of holders and waiters.
+    ///
+    /// Like the methods below, it returns a snapshot, which other threads may change at any time.
     pub fn len(&self) -> usize {
         self.core.requests().len()
     }
 
-    /// Whether nobody holds and nobody waits. A snapshot.
+    /// Returns whether there are no holders and no waiters. A snapshot.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many wait, upgrades included. A snapshot.
+    /// Returns the number of waiters, upgrades included. A snapshot.
     pub fn waiting(&self) -> usize {
         self.core.requests().waiting()
     }
 
-    /// Whether a request for `span` would have to wait. A snapshot; but a request that began before and has not ended is in it.
+    /// Returns whether a request for `span` would have to wait. A snapshot.
+    ///
+    /// It includes every request that began before this call and has not ended.
     pub fn would_block(&self, span: Span, access: Access) -> bool {
         !self.core.requests().admits(span, access)
     }
 
-    /// What is held, in the order of starts. A snapshot.
-    ///
-    /// An upgrade that waits holds its span as [`Access::Upgradable`].
+    /// Returns all holds, in the order of their starts. A snapshot.
+    /// A waiting upgrade holds its span as [`Access::Upgradable`].
     pub fn held_ranges(&self) -> Vec<(Span, Access)> {
         self.core.requests().holds().collect()
     }
 
-    /// What is waited for, in the order of starts. A snapshot.
-    ///
-    /// An upgrade that waits does so for [`Access::Write`].
+    /// Returns all waiting requests, in the order of their starts. A snapshot.
+    /// A waiting upgrade waits for [`Access::Write`].
     pub fn waiting_ranges(&self) -> Vec<(Span, Access)> {
         self.core.requests().waits().collect()
     }
 
-    /// Bytes that the lock takes, its own included.
+    /// Returns the size of the lock and of everything that it has allocated, in bytes.
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>() + self.core.requests().memory_usage()
     }
@@ -226,8 +261,9 @@ pub(crate) fn index(token: Token) -> Index {
     token.into_word() as Index
 }
 
-// SAFETY: 1: I2. 2: a conflicting hold is granted in a section of the mutex that follows the one in which the hold before it
-// ended ("Orderings"). 3, 4: requests know no owner, and are found again from the token.
+// SAFETY: 1: IL-I2. 2: a conflicting hold is granted under the mutex, after the hold before it
+// ended under the mutex ("Orderings"). 3, 4: requests know no owner, and the token leads back to
+// them.
 unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
     #[inline]
     fn capacity(&self) -> u64 {
@@ -257,11 +293,12 @@ unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
 
     #[inline]
     unsafe fn unlock(&self, _span: Span, _access: Access, token: Token) {
-        self.core.give_back(index(token));
+        self.core.release(index(token));
     }
 }
 
-// SAFETY: `Ready` is returned for a request that is `Held`, as above. A forgotten one stays in the tree.
+// SAFETY: `Ready` is returned for a request that is `Held`, as above. A forgotten request stays in
+// the tree.
 unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
     type Request = IntervalRequest;
 
@@ -283,21 +320,22 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
                 killed_by = "cancel, cancel-writer"
             )
         {
-            // Granted meanwhile or not: it leaves those alone that never counted it.
+            // Whether it was granted meanwhile or not, only requests that counted it change.
             self.core.leave(self.core.requests(), index);
         }
     }
 }
 
-/// Blocks until the request is granted that waits at the index and has no waker.
+/// Blocks until the waiting request at the index, which has no waker yet, is granted.
 pub(crate) type Wait = fn(&Core, MutexGuard<'_, Requests>, Index);
 
 impl<P: Park> IntervalLock<P> {
-    /// How its waiters sleep, for what is not generic.
+    /// How its waiters sleep, for code that is not generic.
     pub(crate) const WAIT: Wait = Core::wait::<P>;
 }
 
-/// Neither generic nor inlined: what comes back fits a register, and the guards around these calls shrink to hardly anything.
+/// These are neither generic nor inlined. Their results fit in a register, so the code around the
+/// calls stays small.
 impl Core {
     fn take(&self, span: Span, access: Access, wait: Wait) -> Index {
         let mut requests = self.requests.lock();
@@ -318,10 +356,10 @@ impl Core {
         held
     }
 
-    fn give_back(&self, index: Index) {
+    fn release(&self, index: Index) {
         let mut requests = self.requests.lock();
-        if requests.nobody_waits() {
-            requests.leave_unseen(index);
+        if requests.has_no_waiters() {
+            requests.remove_hold(index);
         } else {
             self.leave(requests, index);
         }
@@ -361,7 +399,7 @@ impl Core {
                 self.counters.acquisitions(1);
                 return Poll::Ready(token(index));
             }
-            // From here on it has its place, whatever the waker does.
+            // Record its place before the waker runs any code.
             request.place = Some(index);
             if requests.will_wake(index, waker) {
                 return Poll::Pending;
@@ -372,7 +410,8 @@ impl Core {
                 drop(before);
                 return Poll::Pending;
             }
-            // Cloned outside of the mutex, as it is dropped and woken: it is the user's code. Then a look again.
+            // Wakers are foreign code, so they are cloned, dropped and woken outside the mutex.
+            // Then check again.
             drop(requests);
             clone = Some(waker.clone());
         }
@@ -390,7 +429,7 @@ impl Core {
                 drop(requests);
                 requests = self.requests();
             }
-            // Under the mutex: the grant takes this waker, so no wake is lost.
+            // Set under the mutex: a later grant finds this waker, so no wake is lost.
             requests.set_waker(index, parker.waker().clone());
             drop(requests);
             let mut spin = Backoff::new();
@@ -402,7 +441,7 @@ impl Core {
                 } else {
                     parker.park();
                 }
-                // Looked up, since the parker may keep a wake from an earlier use.
+                // Check, since the parker may have kept a wake from an earlier use.
                 if self.requests().is_held(index) {
                     return;
                 }
@@ -411,7 +450,7 @@ impl Core {
     }
 }
 
-/// Opens the mutex, then wakes.
+/// Unlocks the mutex, then wakes.
 #[track_caller]
 pub(crate) fn finish(requests: MutexGuard<'_, Requests>, wakes: Wakes) {
     drop(requests);

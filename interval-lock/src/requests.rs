@@ -1,35 +1,46 @@
-//! Who holds what, who waits, and for how many: the lock's state, without its waiting.
+//! The state of the lock, without its waiting: the holds, the waiting requests, and their counts.
 //!
 //! # The order
-//! Every request has an *order*: its stage, then its number. Numbers are given in the order of arrival.
+//! Requests have a total *order*: by stage, then by number. Numbers are given in order of arrival.
 //!
-//! | stage | it | counted by |
+//! | stage | the request | counted by |
 //! |---|---|---|
-//! | `Held` | holds its span with its access | upgrades and waiters that conflict |
-//! | `Upgrading` | holds its span with `Upgradable`, and waits for the readers there to leave; its access is `Write` | waiters that conflict |
+//! | `Held` | holds its span with its access | conflicting upgrades and waiters |
+//! | `Upgrading` | holds its span as `Upgradable`, waits for readers | conflicting waiters |
 //! | `Waiting` | holds nothing yet | later waiters that conflict |
 //!
-//! One request *blocks* another if it comes before it in this order, they overlap, and their accesses conflict.
+//! The access of an `Upgrading` request is `Write`.
 //!
-//! A *batch* is one request with several spans that do not overlap: a node each, with one number. They are granted together: its nodes are
-//! linked in a ring, and one of them, the *leader*, counts for all and has the waker of all. If each were granted as its own turn comes,
-//! a batch could hold one span and wait for another behind an upgrade that waits for the first. Once granted the nodes are holds like any other.
+//! One request **blocks** another if it comes before it in this order, they overlap, and their
+//! accesses conflict.
+//!
+//! A **batch** is one request for several disjoint spans. It has a node for each span, all with one
+//! number, and they are granted together. The nodes are linked in a ring. One of them, the
+//! *leader*, has the count and the waker for all. If each node were granted on its own, a batch
+//! could hold one span and wait for another behind an upgrade that waits for the first. Once
+//! granted, the nodes are holds like any other.
 //!
 //! # Invariants
-//! - **I1** The count of a request is the number of those that block it; of a batch, the sum over its nodes. Exactly: whatever enters, leaves, shrinks, weakens or grows
-//!   stronger changes the counts of those, and only those, for whom it begins or ceases to be a blocker ([`Requests::settle`]).
-//! - **I2** A request is `Held` exactly if its count is 0. So no two holds conflict: one of them would come first, and block the
-//!   other. Nor does a hold conflict with an upgrade.
-//! - **I3** A grant moves a request forward in the order, past nobody that conflicts with it: those before it would block it. So a grant
-//!   changes no count.
-//! - **I4** Blockers come before whom they block, so nobody waits in a circle; and whoever is first in the order is granted.
-//! - **I5** `waiting` is the number of nodes that are not `Held`: while it is 0 nobody counts anybody.
-//! - **I6** Only a request that is not `Held` has a waker: the grant takes it out, and the caller wakes it.
-//! - **I7** The nodes of a request that waits name its leader, and form a ring. Links of a hold mean nothing.
+//! - **IL-I1** The count of a request is the number of requests that block it; for a batch, the sum
+//!   over its nodes. A change to a request changes exactly the counts of those for which it becomes
+//!   a blocker or ceases to be one ([`Requests::settle`]).
+//! - **IL-I2** A request is `Held` exactly if its count is 0. So no two holds conflict: one of them
+//!   would come first and block the other. Nor does a hold conflict with an upgrade.
+//! - **IL-I3** A grant moves a request forward in the order, past no request that conflicts with
+//!   it: those before it would block it. So a grant changes no count.
+//! - **IL-I4** Blockers come before the requests that they block, so requests cannot wait in a
+//!   circle, and the first request in the order is granted.
+//! - **IL-I5** `waiting` is the number of nodes that are not `Held`. While it is 0, no request
+//!   counts any other.
+//! - **IL-I6** Only a request that is not `Held` has a waker. The grant takes it out, and the
+//!   caller wakes it.
+//! - **IL-I7** The nodes of a waiting request name its leader and form a ring. Links of a hold have
+//!   no meaning.
 //!
-//! What makes cancelling exact is I1: a waiter that goes is taken out of the counts of those for whom it is a blocker, who by the order
-//! are later arrivals that conflict with it. Two waiting readers do not conflict, so neither ever counted the other: the mistake of the
-//! kernel patch of 2019, which decremented all that overlapped, cannot be written down here.
+//! IL-I1 makes cancelling exact. A cancelled waiter is subtracted from the counts of the requests
+//! that it blocks: by the order, later arrivals that conflict with it. Two waiting readers do not
+//! conflict, so neither ever counted the other. The kernel patch of 2019 decremented the counts of
+//! all requests that overlapped; with this definition, that mistake cannot be made.
 
 use alloc::vec::Vec;
 use core::task::Waker;
@@ -40,7 +51,7 @@ use spanlock_sync::{injected_bug, wait};
 
 use crate::tree::{Index, Tree};
 
-/// How far a request has come; the earlier stage comes first in the order.
+/// The stage of a request. Earlier stages come first in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Held,
@@ -48,23 +59,23 @@ pub(crate) enum Stage {
     Waiting,
 }
 
-/// What a node of the tree carries.
+/// The value of a node of the tree.
 #[derive(Clone, Copy)]
 struct Claim {
-    /// Unique, but in a batch, which has one.
+    /// Unique, except that the nodes of a batch share one.
     number: u64,
     access: Access,
     stage: Stage,
-    /// I1, in the leader.
+    /// IL-I1, in the leader.
     count: u32,
-    /// I7.
+    /// IL-I7.
     leader: Index,
-    /// I7.
+    /// IL-I7.
     next: Index,
 }
 
 impl Claim {
-    /// Of one that counts nobody, without links.
+    /// Creates a claim with a count of 0, without links.
     #[inline]
     fn new(access: Access, stage: Stage, number: u64) -> Self {
         Claim {
@@ -84,7 +95,7 @@ impl Default for Claim {
     }
 }
 
-/// What a request is to the others.
+/// What other requests see of a request.
 #[derive(Clone, Copy)]
 struct Stake {
     span: Span,
@@ -93,7 +104,7 @@ struct Stake {
 }
 
 impl Stake {
-    /// Whether `other` counts this one.
+    /// Returns whether this request blocks `other`.
     #[inline]
     fn blocks(&self, other: &Stake) -> bool {
         self.order < other.order
@@ -105,7 +116,7 @@ impl Stake {
 /// All requests of a lock: holders and waiters.
 pub(crate) struct Requests {
     tree: Tree<Claim>,
-    /// By the index of the node; as long as the highest index that ever waited asks for.
+    /// Indexed by node; long enough for the highest index that ever waited.
     wakers: Vec<Option<Waker>>,
     next_number: u64,
     waiting: usize,
@@ -121,7 +132,7 @@ impl Requests {
         }
     }
 
-    /// Whether a new request would be granted at once.
+    /// Returns whether a new request would be granted at once.
     pub(crate) fn admits(&self, span: Span, access: Access) -> bool {
         self.overlaps(span).all(|index| {
             let claim = self.tree.value(index);
@@ -134,7 +145,7 @@ impl Requests {
         })
     }
 
-    /// Adds a hold, if [nobody is in the way](Self::admits).
+    /// Adds a hold, if [nothing blocks it](Self::admits).
     #[inline]
     pub(crate) fn try_hold(&mut self, span: Span, access: Access) -> Option<Index> {
         if self.tree.len() == 0 {
@@ -162,16 +173,16 @@ impl Requests {
         *self.tree.value_mut(index) = Claim::new(access, Stage::Held, number);
     }
 
-    /// Adds a hold, of which [`admits`](Self::admits) has found that nobody is in the way.
+    /// Adds a hold that [`admits`](Self::admits) has found unblocked.
     pub(crate) fn hold(&mut self, span: Span, access: Access) -> Index {
         let number = self.new_number();
         self.add(span, access, Stage::Held, number)
     }
 
-    /// Adds a request that waits behind all that conflict with it; there is at least one.
+    /// Adds a request that waits for all that conflict with it; there is at least one.
     pub(crate) fn queue(&mut self, span: Span, access: Access) -> Index {
         let count = self.conflicts(span, access);
-        debug_assert!(count > 0, "a request that nobody blocks is a hold");
+        debug_assert!(count > 0, "an unblocked request must be added as a hold");
         self.waiting += 1;
         let number = self.new_number();
         let index = self.add(span, access, Stage::Waiting, number);
@@ -179,11 +190,13 @@ impl Requests {
         index
     }
 
-    /// Adds a batch, of which at least one span is not [admitted](Self::admits): it waits behind all that conflict with any. Tells the
-    /// nodes, in the order of the batch; the first is the leader.
+    /// Adds a batch that waits for all requests that conflict with any of its spans.
+    ///
+    /// At least one span is not [admitted](Self::admits). Passes the nodes to `tell`, in the order
+    /// of the batch; the first is the leader.
     pub(crate) fn queue_all(&mut self, batch: &[(Span, Access)], mut tell: impl FnMut(Index)) {
         let number = self.new_number();
-        // Leader, and last of the ring so far.
+        // The leader, and the last node of the ring so far.
         let mut ring = None;
         for &(span, access) in batch {
             let count = self.conflicts(span, access);
@@ -197,25 +210,25 @@ impl Requests {
             self.waiting += 1;
             tell(index);
         }
-        // The ring closes at the leader, also if that is the only one: it named itself.
+        // The ring closes at the leader, even if that is the only node: it names itself.
         debug_assert!(ring.is_some_and(|(leader, _)| self.claim(leader).count > 0));
     }
 
-    /// Whether the request at `index` is granted.
+    /// Returns whether the request at `index` is granted.
     pub(crate) fn is_held(&self, index: Index) -> bool {
         self.claim(index).stage == Stage::Held
     }
 
-    /// Whether nobody waits, so that nobody counts what goes (I5).
+    /// Returns whether there are no waiters, so that no request counts another (IL-I5).
     #[inline]
-    pub(crate) fn nobody_waits(&self) -> bool {
+    pub(crate) fn has_no_waiters(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Removes a hold while [nobody waits](Self::nobody_waits).
+    /// Removes a hold while there are [no waiters](Self::has_no_waiters).
     #[inline]
-    pub(crate) fn leave_unseen(&mut self, index: Index) {
-        debug_assert!(self.nobody_waits() && self.is_held(index));
+    pub(crate) fn remove_hold(&mut self, index: Index) {
+        debug_assert!(self.has_no_waiters() && self.is_held(index));
         self.tree.remove(index);
     }
 
@@ -230,7 +243,7 @@ impl Requests {
                 "a cancelled reader is subtracted from the counts of requests that never counted it",
                 killed_by = "cancel-reader"
             ) {
-                // As if everybody behind it had counted it.
+                // As if every request behind it had counted it.
                 old.access = Access::Write;
             }
         }
@@ -238,21 +251,23 @@ impl Requests {
         self.settle(&old, &[], wakes);
     }
 
-    /// Gives a hold the weaker `access`.
-    pub(crate) fn weaken(&mut self, index: Index, access: Access, wakes: &mut Wakes) {
+    /// Downgrades a hold to `access`.
+    pub(crate) fn downgrade(&mut self, index: Index, access: Access, wakes: &mut Wakes) {
         let old = self.stake(index);
         self.tree.value_mut(index).access = access;
         self.settle(&old, &[Stake { access, ..old }], wakes);
     }
 
-    /// Makes a hold smaller. `keep` lies within its span.
+    /// Shrinks a hold to `keep`, which lies within its span.
     pub(crate) fn shrink(&mut self, index: Index, keep: Span, wakes: &mut Wakes) {
         let old = self.stake(index);
         self.settle(&old, &[Stake { span: keep, ..old }], wakes);
         self.tree.resize(index, keep);
     }
 
-    /// Cuts a hold in two; returns where the second part is. Who counted it counts those parts that it overlaps.
+    /// Splits a hold in two; returns the index of the second part.
+    ///
+    /// Requests that counted the hold now count the parts that they overlap.
     pub(crate) fn split(&mut self, index: Index, low: Span, high: Span) -> Index {
         let old = self.stake(index);
         self.settle_quietly(&old, &[low, high].map(|span| Stake { span, ..old }));
@@ -260,30 +275,32 @@ impl Requests {
         self.hold(high, old.access)
     }
 
-    /// Makes a hold exclusive if nobody else holds part of its span, waiting upgrades included.
+    /// Makes a hold exclusive if no other hold or upgrade overlaps it; returns whether it did.
     pub(crate) fn try_upgrade(&mut self, index: Index) -> bool {
         let alone = self.other_holders(index) == 0;
         if alone {
-            self.strengthen(index, Stage::Held, 0);
+            self.make_exclusive(index, Stage::Held, 0);
         }
         alone
     }
 
-    /// Makes an upgradable hold exclusive, or lets it wait until its readers have left: true if it need not wait.
+    /// Makes an upgradable hold exclusive, or makes it wait until its readers have left.
+    ///
+    /// Returns true if it need not wait.
     pub(crate) fn upgrade(&mut self, index: Index) -> bool {
         let readers = self.other_holders(index);
         if readers == 0 {
-            self.strengthen(index, Stage::Held, 0);
+            self.make_exclusive(index, Stage::Held, 0);
         } else {
             self.waiting += 1;
-            self.strengthen(index, Stage::Upgrading, readers);
+            self.make_exclusive(index, Stage::Upgrading, readers);
         }
         readers == 0
     }
 
-    /// Sets whom to wake when the waiting request at `index` is granted; returns the waker before.
+    /// Sets the waker of the waiting request at `index`; returns the previous one.
     pub(crate) fn set_waker(&mut self, index: Index, waker: Waker) -> Option<Waker> {
-        debug_assert!(!self.is_held(index), "I6");
+        debug_assert!(!self.is_held(index), "IL-I6");
         let at = index as usize;
         if self.wakers.len() <= at {
             self.wakers.resize_with(at + 1, || None);
@@ -291,22 +308,22 @@ impl Requests {
         self.wakers[at].replace(waker)
     }
 
-    /// Whether `waker` is the one that will be woken.
+    /// Returns whether a grant of the request at `index` would wake the same task as `waker`.
     pub(crate) fn will_wake(&self, index: Index, waker: &Waker) -> bool {
         matches!(self.wakers.get(index as usize), Some(Some(set)) if set.will_wake(waker))
     }
 
-    /// Holders and waiters together.
+    /// Returns the number of nodes of holders and waiters.
     pub(crate) fn len(&self) -> usize {
         self.tree.len()
     }
 
-    /// How many wait, upgrades included.
+    /// Returns the number of waiting nodes, upgrades included.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// What is held, by waiting upgrades too, in the order of the spans.
+    /// Returns all holds, including those of waiting upgrades, in the order of their spans.
     pub(crate) fn holds(&self) -> impl Iterator<Item = (Span, Access)> {
         self.stakes().filter_map(|stake| match stake.order.0 {
             Stage::Held => Some((stake.span, stake.access)),
@@ -315,7 +332,7 @@ impl Requests {
         })
     }
 
-    /// What is waited for, by upgrades too, in the order of the spans.
+    /// Returns all waiting requests, including upgrades, in the order of their spans.
     pub(crate) fn waits(&self) -> impl Iterator<Item = (Span, Access)> {
         let waits = self.stakes().filter(|stake| stake.order.0 != Stage::Held);
         waits.map(|stake| (stake.span, stake.access))
@@ -326,19 +343,20 @@ impl Requests {
         self.overlaps(Span::FULL).map(|index| self.stake(index))
     }
 
-    /// Who overlaps `span`, in the order of the spans.
+    /// Returns the nodes that overlap `span`, in the order of their spans.
     #[inline]
     fn overlaps(&self, span: Span) -> impl Iterator<Item = Index> {
         let next = move |&index: &Index| self.tree.next_overlap(index, span);
         core::iter::successors(self.tree.first_overlap(span), next)
     }
 
-    /// Bytes of the tree's nodes and the list of wakers.
+    /// Returns the size of the tree's nodes and the list of wakers, in bytes.
     pub(crate) fn memory_usage(&self) -> usize {
         self.tree.memory_usage() + self.wakers.capacity() * size_of::<Option<Waker>>()
     }
 
-    /// How many a new request has in its way: it comes last, so every conflict is a blocker.
+    /// Returns the number of requests that block a new one. It comes last, so every conflict blocks
+    /// it.
     fn conflicts(&self, span: Span, access: Access) -> u32 {
         let conflicts = |&index: &Index| self.claim(index).access.conflicts_with(access);
         self.overlaps(span).filter(conflicts).count() as u32
@@ -347,7 +365,7 @@ impl Requests {
     #[inline]
     fn new_number(&mut self) -> u64 {
         let number = self.next_number;
-        // A number a nanosecond lasts for five centuries.
+        // At one per nanosecond, the numbers last for five centuries.
         self.next_number += 1;
         number
     }
@@ -383,19 +401,19 @@ impl Requests {
         self.wakers.get_mut(index as usize)?.take()
     }
 
-    /// How many others hold part of the span of the hold at `me`: what an upgrade waits for.
+    /// Returns the number of other holds that overlap the hold at `me`: those an upgrade waits for.
     fn other_holders(&self, me: Index) -> u32 {
         let holds = |&index: &Index| index != me && self.claim(index).stage != Stage::Waiting;
         self.overlaps(self.tree.span(me)).filter(holds).count() as u32
     }
 
     /// Gives a hold exclusive access, at `stage`.
-    fn strengthen(&mut self, index: Index, stage: Stage, count: u32) {
+    fn make_exclusive(&mut self, index: Index, stage: Stage, count: u32) {
         let old = self.stake(index);
         let access = Access::Write;
         let claim = self.tree.value_mut(index);
         (claim.access, claim.stage) = (access, stage);
-        // By itself, also if it was taken in a batch.
+        // It is a request of its own now, even if it was taken in a batch.
         self.lead_itself(index, count);
         let order = (stage, old.order.1);
         self.settle_quietly(
@@ -408,8 +426,10 @@ impl Requests {
         );
     }
 
-    /// Makes I1 and I2 true again after a request that was `old` has become `new`, none of which lies outside of `old`:
-    /// corrects the counts of the others, and grants those that count nobody any more.
+    /// Restores IL-I1 and IL-I2 after the request `old` has become the requests `new`.
+    ///
+    /// Corrects the counts of the others, and grants those that reach 0. No part of `new` lies
+    /// outside of `old`.
     fn settle(&mut self, old: &Stake, new: &[Stake], wakes: &mut Wakes) {
         if self.waiting == 0 {
             return;
@@ -435,7 +455,7 @@ impl Requests {
         }
     }
 
-    /// Grants a request: all nodes of its ring.
+    /// Grants a request, with all nodes of its ring.
     fn grant(&mut self, leader: Index, wakes: &mut Wakes) {
         let mut index = leader;
         loop {
@@ -450,21 +470,21 @@ impl Requests {
         wakes.push(self.take_waker(leader));
     }
 
-    /// [`settle`](Self::settle), where nobody ceases to be blocked.
+    /// Does what [`settle`](Self::settle) does, for a change that unblocks no request.
     fn settle_quietly(&mut self, old: &Stake, new: &[Stake]) {
         let mut wakes = Wakes::default();
         self.settle(old, new, &mut wakes);
         debug_assert_eq!(
             wakes.len, 0,
-            "a request was granted by one that asks for more"
+            "a change that blocks more must not grant a request"
         );
     }
 }
 
-/// How many wakers are kept without allocating.
+/// The number of wakers that are kept without allocating.
 const FEW: usize = 8;
 
-/// Whom to wake, and wakers to drop, once the lock is open: a waker is the user's code.
+/// The wakers to wake and to drop once the mutex is unlocked, because they are foreign code.
 #[derive(Default)]
 pub(crate) struct Wakes {
     few: [Option<Waker>; FEW],
@@ -483,7 +503,7 @@ impl Wakes {
         self.len += 1;
     }
 
-    /// Wakes all, in the order of their spans, those after one that panics too.
+    /// Wakes all, in the order of their spans, even after one of them panics.
     #[track_caller]
     pub(crate) fn wake(self) {
         if self.len > 0 && wait::is_wake_left_out() {

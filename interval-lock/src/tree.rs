@@ -1,10 +1,11 @@
-//! An interval tree: spans in order of their starts, and of each subtree the span that covers it.
+//! An interval tree: spans in order of their starts, and for each subtree the span that covers it.
 //!
-//! # Why this one
-//! What overlaps a span is found through starts in order and the furthest end below each branch, in any balanced tree. This
-//! one is a B-tree: with thousands of spans a descent of a binary tree is a dozen of loads that wait for each other, and as many
-//! branches that nobody can foresee; here it is four nodes, each scanned in a row. All spans are in the leaves, and an
-//! inner node says of each child what a leaf says of a span: where it starts, where it ends, who it is.
+//! # Why a B-tree
+//! Any balanced tree finds the overlaps of a span if it orders spans by their starts and knows the
+//! furthest end in each subtree. With thousands of spans, a descent of a binary tree is a dozen
+//! dependent loads, and as many branches that the processor cannot predict. In this B-tree it is
+//! four nodes, each scanned sequentially. All spans are in the leaves. The entry of an inner node
+//! has what the entry of a leaf has: a start, an end, and what it refers to.
 //!
 //! ```text
 //!                           ┌──────────────┬──────────────┐
@@ -15,23 +16,30 @@
 //!             └───────────┴──────────┘          └───────────┴───────────┘
 //! ```
 //!
-//! A span's *index* is the number of its slot, in a vector: spans move between leaves, slots stay. The slot names the leaf, and each node its
-//! parent, so that a span is removed without being looked for, and the next overlap is found without a stack, while the caller changes what
-//! the slots carry. Nodes are side by side in a vector too: no unsafe, and no allocation once the vectors are as long as they ever have to be.
+//! The *index* of a span is the number of its slot, in a vector. Spans move between leaves, but
+//! slots stay. A slot names its leaf, and each node names its parent. So a span is removed without
+//! a search, and the next overlap is found without a stack, while the caller changes the values in
+//! the slots. Nodes are in a vector too. So there is no unsafe code, and no allocation once the
+//! vectors have reached their largest size.
 //!
 //! # Invariants
-//! - **T1** In order, spans ascend by their starts; of those with the same start the later insertion comes later.
-//! - **T2** All leaves are equally deep, and every node but the root has at least [`FEWEST`] entries, an inner root two: so a tree
-//!   of *n* spans has at most 1 + log₇ *n* levels and 1 + *n* / 6 nodes.
-//! - **T3** An inner entry ends where the furthest span below it ends. It starts at or before all spans below it, and not before
-//!   any that come earlier in the order.
-//! - **T4** Links are mutual: a slot names the leaf that it stands in, a node the parent that names it; of the root's parent nobody asks.
-//! - **T5** Every slot is in the tree or in the list of free ones, never in both; so is every node.
-//! - **T6** There is room for as many nodes as the slots that there is room for can need (T2).
+//! - **IL-T1** In order, spans ascend by their starts. Of spans with the same start, the one that
+//!   was inserted later comes later.
+//! - **IL-T2** All leaves have the same depth. Every node but the root has at least [`FEWEST`]
+//!   entries, and an inner root has two. So a tree of *n* spans has at most 1 + log₇ *n* levels and
+//!   1 + *n* / 6 nodes.
+//! - **IL-T3** An inner entry ends where the furthest span below it ends. It starts at or before
+//!   all spans below it, and not before any span that comes earlier in the order.
+//! - **IL-T4** Links are mutual: a slot names the leaf that contains it, and a node names the
+//!   parent that refers to it. The root's parent has no meaning.
+//! - **IL-T5** Every slot is either in the tree or in the list of free slots, and so is every node.
+//! - **IL-T6** There is capacity for as many nodes as the capacity of slots can need (IL-T2).
 //!
 //! # Cost
-//! Insertion: one walk down, O(log *n*), which also tells whether anything overlaps. Removal: no walk. Both go up only as far as the tree changes. All
-//! *k* overlaps of a span: O(log *n* + *k*) if they are neighbours in the order, as those of disjoint spans are; at worst O(log *n*) each.
+//! An insertion is one descent, O(log *n*), which also tells whether anything overlaps. A removal
+//! needs no descent. Both go up only as far as the tree changes. Finding all *k* overlaps of a span
+//! takes O(log *n* + *k*) if they are neighbours in the order, as disjoint spans are. In the worst
+//! case it takes O(log *n*) each.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -39,52 +47,47 @@ use core::ops::Range;
 use spanlock_range_lock::Span;
 use spanlock_sync::injected_bug;
 
-use node::{Entry, Node, hull};
+use node::{CAPACITY, Entry, NIL, Node, hull};
+
+pub(crate) use node::Index;
 
 mod node;
 
-/// A span's place. It stays the same until the span is removed.
-pub(crate) type Index = u32;
-
-/// Nobody: ends a list.
-const NIL: Index = Index::MAX;
-
-/// Entries of a node at most: 6 lines of cache.
-const CAPACITY: usize = 16;
-
-/// Entries of a node at least, if it is not the root. Less than half, so that what was cut in two is not joined again at once.
+/// The least number of entries in a node that is not the root.
+///
+/// Less than half of the capacity, so that a node that was just split is not merged again at once.
 const FEWEST: usize = 7;
 
-/// Spans, each with a value of `T`.
+/// A set of spans, each with a value of type `T`.
 pub(crate) struct Tree<T> {
-    /// Empty until the first span comes: a lock that was never taken owns no memory.
+    /// Empty until the first span is inserted, so a lock that was never used owns no memory.
     nodes: Vec<Node>,
     slots: Vec<Slot<T>>,
     root: Index,
-    /// The first free node; each names the next as its parent.
+    /// The first free node. Each free node names the next one as its parent.
     free_node: Index,
-    /// The first free slot; each names the next as its leaf.
+    /// The first free slot. Each free slot names the next one as its leaf.
     free_slot: Index,
     len: u32,
 }
 
-/// What belongs to a span wherever it stands.
+/// The data of a span that stays in place when the span moves to another leaf.
 struct Slot<T> {
     value: T,
     leaf: Index,
 }
 
-/// Where a span belongs.
+/// The place where a span belongs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gap {
     leaf: Index,
     at: u8,
-    /// True only if nobody overlaps the span. False can be a mistake.
+    /// True only if no span overlaps this one. May be false although none does.
     pub(crate) free: bool,
 }
 
 impl<T: Default> Tree<T> {
-    /// A tree that has room for `capacity` spans before it allocates.
+    /// Creates a tree that has room for `capacity` spans before it allocates.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         let mut tree = Tree {
             nodes: Vec::new(),
@@ -100,35 +103,35 @@ impl<T: Default> Tree<T> {
         tree
     }
 
-    /// How many spans there are.
+    /// Returns the number of spans.
     pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Bytes that the spans take, those to come included.
+    /// Returns the size of the vectors in bytes, with their unused capacity.
     pub(crate) fn memory_usage(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>() + self.slots.capacity() * size_of::<Slot<T>>()
     }
 
-    /// The span at `index`, which is in the tree.
+    /// Returns the span at `index`, which is in the tree.
     pub(crate) fn span(&self, index: Index) -> Span {
         let (leaf, at) = self.place(index);
         self.node(leaf).entries()[at].span
     }
 
-    /// What the span at `index`, which is in the tree, carries.
+    /// Returns the value of the span at `index`, which is in the tree.
     #[inline]
     pub(crate) fn value(&self, index: Index) -> &T {
         &self.slots[index as usize].value
     }
 
-    /// As [`value`](Self::value).
+    /// Returns the value mutably; see [`value`](Self::value).
     #[inline]
     pub(crate) fn value_mut(&mut self, index: Index) -> &mut T {
         &mut self.slots[index as usize].value
     }
 
-    /// The first span, in order, that overlaps `span`.
+    /// Returns the first span, in order, that overlaps `span`.
     pub(crate) fn first_overlap(&self, span: Span) -> Option<Index> {
         if self.len == 0 {
             return None;
@@ -136,26 +139,26 @@ impl<T: Default> Tree<T> {
         self.overlap_from(self.root, 0, span)
     }
 
-    /// The next span after that at `index`, in order, that overlaps `span`.
+    /// Returns the first span after `index`, in order, that overlaps `span`.
     pub(crate) fn next_overlap(&self, index: Index, span: Span) -> Option<Index> {
         let (leaf, at) = self.place(index);
         self.overlap_from(leaf, at + 1, span)
     }
 
-    /// The first overlap in or after the entry `at` of a node.
+    /// Returns the first overlap in or after the entry `at` of a node.
     fn overlap_from(&self, mut node: Index, mut at: usize, span: Span) -> Option<Index> {
         loop {
             let entries = self.node(node).entries();
             let late = |entry: &Entry| entry.span.end() > span.start();
             if let Some(entry) = entries[at..].iter().find(|&entry| late(entry)) {
-                // If the first that ends late enough starts too late, so do all after it.
+                // If the first that ends late enough starts too late, all later ones do too.
                 if !entry.span.overlaps(span) && !ignores_ends() {
                     return None;
                 }
                 if self.node(node).is_leaf() {
                     return Some(entry.to);
                 }
-                // Somebody there ends late enough (T3).
+                // A span below it ends late enough (IL-T3).
                 (node, at) = (entry.to, 0);
             } else if node == self.root {
                 return None;
@@ -166,7 +169,7 @@ impl<T: Default> Tree<T> {
         }
     }
 
-    /// Where `span` belongs.
+    /// Returns the place where `span` belongs.
     pub(crate) fn gap(&self, span: Span) -> Gap {
         let mut gap = Gap {
             leaf: self.root,
@@ -182,7 +185,7 @@ impl<T: Default> Tree<T> {
             let later = node.entries().get(before);
             gap.free &= furthest <= span.start();
             gap.free &= later.is_none_or(|it| it.span.start() >= span.end() && !ignores_ends());
-            // Who starts before all belongs to the first.
+            // A span that starts before all entries belongs to the first one.
             let last = node.entries()[before.saturating_sub(1)];
             if node.is_leaf() {
                 gap.free &= !last.span.overlaps(span);
@@ -193,18 +196,22 @@ impl<T: Default> Tree<T> {
         }
     }
 
-    /// Adds a span, in a gap found since the last change; what it carries is anything yet. (A value that is handed over
-    /// goes through memory, in small stores and large loads, and costs more than all the rest.)
+    /// Inserts a span in a gap found since the last change; returns its index.
+    ///
+    /// Its value is unspecified until the caller sets it. Passing a value would store it in small
+    /// pieces and load it in large ones, which costs more than everything else.
     ///
     /// # Panics
-    /// At 2³² − 1 spans, which are more than 400 GiB.
+    /// At 2³² − 1 spans, which take more than 400 GiB.
     pub(crate) fn insert(&mut self, gap: Gap, span: Span) -> Index {
         let index = self.allocate();
         self.attach(gap, Entry { span, to: index });
         index
     }
 
-    /// [`insert`](Self::insert) into an empty tree. Most locks are held once, if at all: one that is should not pay for a tree.
+    /// Inserts a span into an empty tree; see [`insert`](Self::insert).
+    ///
+    /// Most locks have at most one hold at a time, which should not pay for a tree.
     #[inline]
     pub(crate) fn insert_first(&mut self, span: Span) -> Index {
         debug_assert_eq!(self.len, 0);
@@ -229,7 +236,7 @@ impl<T: Default> Tree<T> {
         self.free_slot = index;
     }
 
-    /// Gives the span at `index` other bounds.
+    /// Changes the bounds of the span at `index`.
     pub(crate) fn resize(&mut self, index: Index, span: Span) {
         let (leaf, at) = self.place(index);
         let entry = &mut self.node_mut(leaf).entries_mut()[at];
@@ -263,7 +270,7 @@ impl<T: Default> Tree<T> {
         self.narrow(leaf, gone.span.end());
     }
 
-    /// The leaf in which the span at `index` stands, and where in it.
+    /// Returns the leaf of the span at `index`, and its place in the leaf.
     #[inline]
     fn place(&self, index: Index) -> (Index, usize) {
         let leaf = self.slots[index as usize].leaf;
@@ -280,7 +287,7 @@ impl<T: Default> Tree<T> {
         &mut self.nodes[node as usize]
     }
 
-    /// Makes T3 true above `node`, to which `span` was added.
+    /// Restores IL-T3 above `node`, to which `span` was added.
     fn widen(&mut self, mut node: Index, span: Span) {
         while node != self.root {
             let parent = self.node(node).parent;
@@ -294,7 +301,8 @@ impl<T: Default> Tree<T> {
         }
     }
 
-    /// Makes T2 and T3 true from `node` upwards, from which something is gone that ended at `end`.
+    /// Restores IL-T2 and IL-T3 from `node` upwards, after an entry that ended at `end` was
+    /// removed.
     fn narrow(&mut self, mut node: Index, end: u64) {
         while node != self.root {
             let parent = self.node(node).parent;
@@ -311,18 +319,18 @@ impl<T: Default> Tree<T> {
         self.lower_root();
     }
 
-    /// Tells the entry `at` a place in `parent` where its child starts and ends: whether the end is news.
+    /// Updates the entry at `at` in `parent` from its child; returns whether its end has changed.
     #[inline]
     fn summarize(&mut self, parent: Index, at: usize) -> bool {
         let child = self.node(parent).entries()[at].to;
         let new = self.node(child).hull();
         let entry = &mut self.node_mut(parent).entries_mut()[at];
-        let news = entry.span.end() != new.end();
+        let changed = entry.span.end() != new.end();
         entry.span = new;
-        news
+        changed
     }
 
-    /// Cuts a full node in two, for an entry that is to be inserted `at` a place in it; returns where that place has gone to.
+    /// Splits a full node, so that an entry can be inserted at `at`; returns the new place of `at`.
     #[cold]
     fn split(&mut self, node: Index, at: usize) -> (Index, usize) {
         if node == self.root {
@@ -333,7 +341,8 @@ impl<T: Default> Tree<T> {
         if self.node(parent).is_full() {
             (parent, place) = self.split(parent, place);
         }
-        // At either end more are likely to come there: what they leave behind is well filled.
+        // An insertion at either end is often followed by more at the same end. So leave the other
+        // node well filled.
         let cut = match at {
             0 => FEWEST - 1,
             CAPACITY => CAPACITY - (FEWEST - 1),
@@ -352,7 +361,9 @@ impl<T: Default> Tree<T> {
         }
     }
 
-    /// Makes two nodes with enough entries, or one, of the child `at` a place in `parent`, which has too few, and a neighbour.
+    /// Refills the child at `at` in `parent`, which has too few entries.
+    ///
+    /// It takes entries from a neighbour, or is merged with it.
     #[cold]
     fn refill(&mut self, parent: Index, at: usize) {
         let at = at.saturating_sub(1);
@@ -374,7 +385,7 @@ impl<T: Default> Tree<T> {
         self.summarize(parent, at);
     }
 
-    /// Puts a root above the root.
+    /// Adds a root above the root.
     fn raise_root(&mut self) {
         let old = self.root;
         self.root = self.allocate_node(self.node(old).level + 1);
@@ -383,7 +394,7 @@ impl<T: Default> Tree<T> {
         self.node_mut(old).parent = self.root;
     }
 
-    /// Removes a root that has but one child.
+    /// Removes the root if it has only one child.
     #[inline]
     fn lower_root(&mut self) {
         let root = self.node(self.root);
@@ -394,7 +405,7 @@ impl<T: Default> Tree<T> {
         }
     }
 
-    /// Moves entries between two nodes of the same level, and tells those whom they name (T4).
+    /// Moves entries between two nodes of the same level, and updates their links (IL-T4).
     fn transfer(&mut self, from: Index, range: Range<usize>, to: Index, mut at: usize) {
         let old = *self.node(from);
         self.node_mut(from).drain(range.clone());
@@ -409,7 +420,7 @@ impl<T: Default> Tree<T> {
         }
     }
 
-    /// A slot that is in no leaf yet.
+    /// Returns a slot that is in no leaf yet.
     #[inline]
     fn allocate(&mut self) -> Index {
         let index = self.free_slot;
@@ -423,7 +434,7 @@ impl<T: Default> Tree<T> {
     #[cold]
     fn allocate_new(&mut self) -> Index {
         let index = Index::try_from(self.slots.len()).unwrap_or(NIL);
-        assert!(index < NIL, "fewer than 2³² requests at once");
+        assert!(index < NIL, "more than 2³² − 1 requests at once");
         self.slots.push(Slot {
             value: T::default(),
             leaf: NIL,
@@ -432,7 +443,7 @@ impl<T: Default> Tree<T> {
         index
     }
 
-    /// T6, and a root.
+    /// Restores IL-T6, and creates the first root.
     fn make_room(&mut self) {
         let most = 1 + self.slots.capacity() / (FEWEST - 1);
         self.nodes.reserve_exact(most - self.nodes.len());
@@ -445,7 +456,7 @@ impl<T: Default> Tree<T> {
         let new = Node::new(level);
         let node = self.free_node;
         if node == NIL {
-            // T6: no allocation, and fewer of them than slots.
+            // No allocation (IL-T6), and fewer nodes than slots.
             self.nodes.push(new);
             return self.nodes.len() as Index - 1;
         }
@@ -460,7 +471,7 @@ impl<T: Default> Tree<T> {
     }
 }
 
-/// Whether a model asks for searches that do not stop at the end of their range.
+/// Returns whether a model asks for searches that do not stop at the end of their range.
 fn ignores_ends() -> bool {
     injected_bug!(
         "no-end-stop",

@@ -1,4 +1,4 @@
-//! Batches in the tree: one request each, in its place in the order, and held as a whole or not at all.
+//! Batches: each is one request in the order, and is held as a whole or not at all.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -18,7 +18,7 @@ fn until_waiting(lock: &IntervalLock, waiting: usize) {
     }
 }
 
-/// What is free of a batch is not held while the rest is waited for; but nobody who comes later passes it.
+/// A waiting batch does not hold its free spans, but later requests cannot overtake it there.
 #[test]
 fn a_batch_that_waits_holds_nothing_and_keeps_its_place() {
     let lock = IntervalLock::new();
@@ -34,12 +34,12 @@ fn a_batch_that_waits_holds_nothing_and_keeps_its_place() {
         });
         until_waiting(&lock, 3);
         assert_eq!(lock.held_ranges().len(), 2);
-        // Later ones wait behind each of its spans, or beside them not at all.
+        // Later requests wait behind each of its spans, and nowhere else.
         drop(lock.try_read(30..35).unwrap());
         drop(lock.try_write(5..10).unwrap());
         let mut behind = [3..4, 35..36, 15..50].map(|range| Asked::waiting(&lock, range, Write));
         reader.release();
-        assert_eq!(lock.held_ranges().len(), 1, "granted in part");
+        assert_eq!(lock.held_ranges().len(), 1, "the batch was granted in part");
         assert!(!granted.load(Relaxed));
         writer.release();
         let batch = batch.join().unwrap();
@@ -47,17 +47,17 @@ fn a_batch_that_waits_holds_nothing_and_keeps_its_place() {
         assert!(behind.iter_mut().all(|asked| asked.poll().is_none()));
         drop(batch);
         let [low, middle, high] = &mut behind;
-        low.poll().expect("the batch has gone").release();
-        middle.poll().expect("the batch has gone").release();
-        high.poll().expect("both have gone").release();
+        low.poll().expect("the batch has left").release();
+        middle.poll().expect("the batch has left").release();
+        high.poll().expect("both blockers have left").release();
     });
     assert!(lock.is_empty());
 }
 
-/// If a batch took what it could get, it would read 0..5 here and wait for 5..10 behind the writer; and an upgrade of 0..5 would then wait for
-/// the batch, and the batch for the upgrade.
+/// If a batch took its free spans at once, it would read 0..4 and wait for 5..10. The upgrade would
+/// then wait for the batch, and the batch for the upgrade.
 #[test]
-fn no_circle_with_an_upgrade() {
+fn a_batch_and_an_upgrade_do_not_deadlock() {
     for _ in 0..100 {
         let lock = IntervalLock::new();
         let hold = lock.upgradable_read(0..7).unwrap();
@@ -75,9 +75,9 @@ fn no_circle_with_an_upgrade() {
     }
 }
 
-/// The parts of a batch that was granted are holds like others: each blocks, and unblocks, for itself.
+/// The spans of a granted batch are ordinary holds: each blocks and unblocks on its own.
 #[test]
-fn parts_are_released_in_one_call() {
+fn each_span_of_a_batch_unblocks_its_own_waiters() {
     let lock = IntervalLock::new();
     let writer = Taken::lock(&lock, 0..100, Write);
     thread::scope(|scope| {
@@ -90,15 +90,15 @@ fn parts_are_released_in_one_call() {
         assert_eq!(lock.waiting(), 2);
         drop(batch);
         assert_eq!((low.wakes(), both.wakes()), (1, 0));
-        low.poll().expect("the batch has gone").release();
-        both.poll().expect("all have gone").release();
+        low.poll().expect("the batch has left").release();
+        both.poll().expect("every blocker has left").release();
     });
     assert!(lock.is_empty());
 }
 
-/// Requests of every kind at once, also such as give up.
+/// Requests of every kind at once, some of which are cancelled.
 #[test]
-fn batches_among_everything_else() {
+fn batches_run_beside_requests_of_every_kind() {
     let lock = std::sync::Arc::new(IntervalLock::new());
     thread::scope(|scope| {
         for me in 0..6_u64 {

@@ -1,4 +1,4 @@
-//! Bugs that range locks in the field had, as far as they are about this lock alone; the others: `histories.rs`.
+//! Known bugs of other range locks that concern this lock only. For the others see `histories.rs`.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -13,8 +13,9 @@ use spanlock_interval_lock::IntervalLock;
 use spanlock_range_lock::Access::Write;
 use spanlock_range_lock::RangeLockExt;
 
-/// ZFS: the end of a file was read before the range was locked, and two appends got the same place. So: lock from the end that was
-/// seen to infinity, look again, and keep what is needed.
+/// In ZFS the end of a file was read before the range was locked, and two appends got the same
+/// place. So an append locks from the end that it read to infinity, rereads the end, and keeps only
+/// what it needs.
 #[test]
 fn appends_get_places_of_their_own() {
     const THREADS: u64 = 8;
@@ -28,11 +29,11 @@ fn appends_get_places_of_their_own() {
                 let append = |i| {
                     let len = 1 + (me + i) % 7;
                     let tail = Taken::lock(lock, end.load(Relaxed)..u64::MAX, Write);
-                    // Only who holds this position moves the end past it.
+                    // Only the holder of this position moves the end past it.
                     let start = end.load(Relaxed);
                     let mine = tail.shrink(start..u64::MAX);
                     end.store(start + len, Relaxed);
-                    // From here on others may append.
+                    // From here on other threads may append.
                     let mine = mine.shrink(start..start + len);
                     if i % 16 == 0 {
                         thread::yield_now();
@@ -49,7 +50,7 @@ fn appends_get_places_of_their_own() {
     places.sort();
     let mut expected = 0;
     for (start, len) in places {
-        assert_eq!(start, expected, "a gap, or two in one place");
+        assert_eq!(start, expected, "a gap, or two appends in one place");
         expected += len;
     }
     assert_eq!(end.into_inner(), expected);
@@ -61,7 +62,7 @@ fn leaked_holds_keep_their_ranges_and_nothing_else() {
     let lock = IntervalLock::new();
     forget(lock.write(3..5).unwrap());
     forget(lock.read(10..20).unwrap());
-    // A request that is forgotten is one that waits for ever: nobody passes it.
+    // A forgotten request waits for ever, and is never overtaken.
     forget(Asked::waiting(&lock, 15..30, Write));
     assert!(lock.try_read(4..6).is_err());
     assert!(lock.try_read(29..40).is_err());

@@ -1,4 +1,4 @@
-//! The interval tree, held to the contract of the `spanlock-range-lock` crate by that crate's own suite: exact ranges.
+//! The contract of `spanlock-range-lock`, checked for the interval tree by that crate's own suite.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -8,7 +8,7 @@
 mod shared;
 
 mod suite {
-    //! The suite, with the bound on overtaking that this lock states: none at all.
+    //! The suite, with this lock's own bound on overtaking: none.
 
     pub(crate) use crate::shared::*;
 
@@ -26,7 +26,7 @@ mod suite {
                 let in_the_way = lock.read(kind.units(0..1)).unwrap();
                 std::thread::scope(|scope| {
                     scope.spawn(|| drop(lock.write(kind.units(0..1)).unwrap()));
-                    // From here on it waits, as this lock can tell.
+                    // The writer waits now, as this lock can tell.
                     while lock.waiting() == 0 {
                         std::thread::yield_now();
                     }

@@ -1,4 +1,5 @@
-//! The feature reaches this lock: it has an identity, so that orders are seen, and forgotten when it is dropped.
+//! Deadlock detection knows this lock's identity, sees lock orders, and forgets it when it is
+//! dropped.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -26,7 +27,7 @@ fn a_thread_that_would_wait_for_itself() {
 }
 
 #[test]
-fn opposite_orders() {
+fn opposite_orders_panic() {
     let (one, mut two) = (IntervalLock::new(), IntervalLock::new());
     let first = one.write(0..1).unwrap();
     drop((two.write(0..1).unwrap(), first));

@@ -1,4 +1,6 @@
-//! A million operations against a list of holds, and the cases from the field, by the suite that every lock passes.
+//! Random operations compared with a list of holds, and known bugs of other range locks.
+//!
+//! This is the suite of `spanlock-testkit` that every lock passes.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

@@ -1,4 +1,4 @@
-//! The interval tree, waited for in a way of one's own.
+//! The interval tree, with a user-defined way to sleep.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -21,7 +21,7 @@ parking!(
 );
 
 #[test]
-fn an_upgrade() {
+fn an_upgrade_waits_with_user_defined_parking() {
     let lock = &IntervalLock::new().with_parking::<Yields>();
     let reader = lock.read(0..4).unwrap();
     thread::scope(|scope| {
@@ -34,9 +34,9 @@ fn an_upgrade() {
     assert!(lock.is_empty());
 }
 
-/// What is held stays held when the way of waiting changes.
+/// Holds survive `with_parking`.
 #[test]
-fn another_way_for_a_lock_that_is_held() {
+fn holds_survive_a_change_of_parking() {
     let lock = IntervalLock::new();
     std::mem::forget(lock.write(0..1).unwrap());
     let lock = lock.with_parking::<Yields>();

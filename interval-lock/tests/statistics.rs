@@ -12,12 +12,13 @@ use std::thread;
 use spanlock_interval_lock::IntervalLock;
 use spanlock_range_lock::{Access, RangeLockExt, RawRangeLockStatistics};
 
-// Nobody is passed.
+// No waiter is overtaken.
 statistics!(interval_tree, IntervalLock, |_| IntervalLock::new(), 1, 0);
 
-/// A batch is one request, and its spans are holds; an upgrade waits, and is no new hold.
+/// A batch counts one wait, and one acquisition per span. An upgrade counts a wait, but no
+/// acquisition.
 #[test]
-fn batches_and_upgrades_that_wait() {
+fn waiting_batches_and_upgrades_are_counted() {
     let lock = &IntervalLock::new();
     let hold = lock.read(0..1).unwrap();
     thread::scope(|scope| {

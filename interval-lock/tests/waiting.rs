@@ -1,4 +1,4 @@
-//! Requests that wait: their order, their wakers, and how they are given up.
+//! Waiting requests: their order, their wakers, and how they are cancelled.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -16,10 +16,10 @@ use spanlock_range_lock::{RangeLockExt, RawRangeLock, RawRangeLockWait};
 use spanlock_sync::{Park, Parker, Wakeup};
 
 #[test]
-fn first_come_first_served() {
+fn conflicting_requests_are_served_in_order_of_arrival() {
     let lock = IntervalLock::new();
     let hold = Taken::lock(&lock, 0..100, Write);
-    // Overlapping chains, in mixed order of starts.
+    // Chains of overlapping ranges, whose starts are in mixed order.
     let mut asked: Vec<_> = (0..20_u64)
         .map(|i| Asked::waiting(&lock, i * 7 % 20..i * 7 % 20 + 30, Write))
         .collect();
@@ -36,11 +36,11 @@ fn first_come_first_served() {
 }
 
 #[test]
-fn nobody_passes_a_waiter_that_it_conflicts_with() {
+fn a_waiter_is_not_overtaken_by_a_conflicting_request() {
     let lock = IntervalLock::new();
     let hold = Taken::lock(&lock, 0..1, Read);
     let mut everything = Asked::waiting(&lock, 0..u64::MAX, Write);
-    // Positions that nobody holds, but that are asked for.
+    // No thread holds these positions, but the writer waits for them.
     for at in [1, 1000, u64::MAX - 1] {
         assert!(lock.try_read(at..at + 1).is_err());
         assert!(lock.try_write(at..at + 1).is_err());
@@ -54,12 +54,12 @@ fn nobody_passes_a_waiter_that_it_conflicts_with() {
 }
 
 #[test]
-fn a_request_is_granted_though_nobody_looks() {
+fn a_request_is_granted_before_it_is_polled_again() {
     let lock = IntervalLock::new();
     let hold = Taken::lock(&lock, 0..10, Write);
     let mut asked = Asked::waiting(&lock, 0..10, Write);
     hold.release();
-    // Its turn has come, so others wait for it; given up, it wakes them.
+    // It is granted, so other requests wait for it. Cancelled, it wakes them.
     assert!(lock.try_read(0..10).is_err());
     let mut behind = Asked::waiting(&lock, 3..4, Upgradable);
     asked.cancel();
@@ -69,12 +69,12 @@ fn a_request_is_granted_though_nobody_looks() {
 }
 
 #[test]
-fn after_ready_and_after_cancel_a_request_is_as_new() {
+fn a_request_can_be_reused_after_ready_and_after_cancel() {
     let lock = IntervalLock::new();
     let mut asked = Asked::new(&lock, 0..10, Write);
     asked.cancel();
-    let first = asked.poll().expect("nobody is there");
-    // The hold is not the request's any more.
+    let first = asked.poll().expect("nothing blocks it");
+    // The request does not own the hold any more.
     asked.cancel();
     assert_eq!(lock.len(), 1);
     assert!(asked.poll().is_none());
@@ -82,19 +82,19 @@ fn after_ready_and_after_cancel_a_request_is_as_new() {
     asked.cancel();
     assert_eq!((lock.len(), lock.waiting()), (1, 0));
     first.release();
-    asked.poll().expect("nobody is there").release();
+    asked.poll().expect("nothing blocks it").release();
     assert!(lock.is_empty());
 }
 
 #[test]
-fn the_last_waker_counts() {
+fn only_the_last_waker_is_woken() {
     let lock = IntervalLock::new();
     let hold = Taken::lock(&lock, 0..10, Write);
     let mut asked = Asked::waiting(&lock, 0..10, Write);
     let [second, third] = [(); 2].map(|()| Arc::new(Counter::default()));
     assert!(asked.poll_with(&Waker::from(second.clone())).is_none());
     assert!(asked.poll_with(&Waker::from(third.clone())).is_none());
-    // The others are let go of, not kept.
+    // The earlier wakers have been dropped.
     assert_eq!(Arc::strong_count(&asked.counter), 1);
     assert_eq!(Arc::strong_count(&second), 1);
     assert_eq!(Arc::strong_count(&third), 2);
@@ -102,7 +102,7 @@ fn the_last_waker_counts() {
     assert_eq!((asked.wakes(), second.wakes(), third.wakes()), (0, 0, 1));
     assert_eq!(Arc::strong_count(&third), 1);
     asked.poll().expect("its turn").release();
-    // Nor is one kept by a request that was given up.
+    // A cancelled request does not keep its waker either.
     let hold = Taken::lock(&lock, 0..10, Write);
     let mut asked = Asked::waiting(&lock, 0..10, Write);
     asked.cancel();
@@ -111,7 +111,7 @@ fn the_last_waker_counts() {
     assert!(lock.is_empty());
 }
 
-/// A waker that uses the lock at once, in the thread that wakes.
+/// A waker uses the lock at once, in the thread that wakes it.
 #[test]
 fn a_waker_may_use_the_lock() {
     struct Greedy {
@@ -191,9 +191,9 @@ fn threads_and_polled_requests_wait_in_one_order() {
     }
 }
 
-/// A thread's place to sleep may hold a wake that was meant for something else.
+/// A thread's parker may keep a wake that was meant for something else.
 #[test]
-fn a_wake_that_comes_from_elsewhere_grants_nothing() {
+fn a_spurious_wake_grants_nothing() {
     let lock = IntervalLock::new();
     let hold = Taken::lock(&lock, 0..10, Write);
     thread::scope(|scope| {
@@ -213,7 +213,7 @@ fn a_wake_that_comes_from_elsewhere_grants_nothing() {
     assert!(lock.is_empty());
 }
 
-/// A deadline as a thread keeps one: it polls whenever it wakes, and gives up when the time has come.
+/// A thread with a deadline polls whenever it wakes, and cancels when the deadline has passed.
 #[test]
 fn deadlines_that_pass_leave_no_trace() {
     let lock = IntervalLock::new();
@@ -256,7 +256,7 @@ fn deadlines_that_pass_leave_no_trace() {
 }
 
 #[test]
-fn what_the_lock_tells_about_itself() {
+fn the_lock_reports_its_holders_waiters_and_memory() {
     let lock = IntervalLock::default();
     let empty = lock.memory_usage();
     assert_eq!(empty, size_of::<IntervalLock>(), "nothing is allocated yet");

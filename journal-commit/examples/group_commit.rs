@@ -1,10 +1,15 @@
-//! Threads that append a record, wait until it is durable, and think: with plain group commit, and with the rendezvous, on a storage whose flush takes a fixed time.
+//! Threads that append a record, wait until it is durable, and think. Compares plain group commit
+//! with the rendezvous, on a storage whose flush takes a fixed time.
 //!
 //! ```text
-//! cargo run --release -p spanlock-journal-commit --example group_commit -- [--flush-us 1000] [--seconds 0.1] [--rounds 2] [--threads 1,2,4,8,16] [--think 0,0.5,1,2,4] [--jitter 0.1]
+//! cargo run --release -p spanlock-journal-commit --example group_commit -- \
+//!     [--flush-us 1000] [--seconds 0.1] [--rounds 2] [--threads 1,2,4,8,16] \
+//!     [--think 0,0.5,1,2,4] [--jitter 0.1]
 //! ```
 //!
-//! Rounds of the two alternate, for machines are busy now and then; figures are sums over the rounds. A think time is in flushes, and jitters: each pause is drawn evenly from so much around it.
+//! Rounds of the two alternate, because machines are busy now and then; figures are sums over the
+//! rounds. Think times are in flushes. Each pause is drawn evenly from an interval of the given
+//! jitter around its think time.
 
 use std::env;
 use std::io;
@@ -13,7 +18,7 @@ use std::time::{Duration, Instant};
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{GroupCommit, Log, Lsn, Options};
 
-/// Writes go to memory; flushes only take their time.
+/// Writes go to memory; a flush only takes its time.
 struct Modelled {
     memory: std::sync::RwLock<Vec<u8>>,
     flush: Duration,
@@ -46,7 +51,7 @@ impl Storage for Modelled {
     }
 }
 
-/// What one way to commit has come to.
+/// The figures of one way to commit.
 #[derive(Default)]
 struct Figures {
     latencies: Vec<Duration>,
@@ -59,7 +64,7 @@ impl Figures {
         self.latencies.len() as f64 / self.time.as_secs_f64()
     }
 
-    /// Microseconds within which so many of a hundred were durable.
+    /// Returns the microseconds within which `percent` of a hundred records were durable.
     fn percentile(&self, percent: usize) -> u128 {
         let at = (self.latencies.len() * percent / 100).min(self.latencies.len() - 1);
         self.latencies[at].as_micros()
@@ -85,7 +90,7 @@ fn main() {
     }
 }
 
-/// Both ways in turn.
+/// Runs both ways in turn.
 fn row(arguments: &Arguments, threads: usize, think: f64) {
     const WAYS: [GroupCommit; 2] = [GroupCommit::Plain, GroupCommit::Rendezvous];
     let mut figures = [Figures::default(), Figures::default()];
@@ -143,7 +148,7 @@ fn round(
     figures.time += start.elapsed();
     let stats = log.stats();
     figures.flushes += stats.flushes;
-    // The log has what was acknowledged.
+    // The log holds every acknowledged record.
     let commits = figures.latencies.len() - before;
     assert_eq!(log.durable(), Lsn::new(commits as u64));
     assert_eq!(log.records().count(), commits);
@@ -177,7 +182,7 @@ fn arguments() -> Arguments {
             }
             "--think" => arguments.think = Vec::from_iter(value.split(',').map(number)),
             "--jitter" => arguments.jitter = number(&value),
-            other => panic!("no argument is called {other}"),
+            other => panic!("unknown argument {other}"),
         }
     }
     arguments

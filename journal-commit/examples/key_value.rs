@@ -1,4 +1,5 @@
-//! A map that outlives its process: each change goes into the log first, and a snapshot makes room when the log is full.
+//! A map that outlives its process. Each change first goes into the log; when the log is full, a
+//! snapshot makes room.
 //!
 //! ```text
 //! cargo run -p spanlock-journal-commit --example key_value
@@ -18,7 +19,8 @@ type Map = BTreeMap<String, String>;
 
 struct Store {
     log: Log<FileStorage>,
-    /// Locked while a change is appended, so that the log has the changes in the order in which the map has them; not while it is flushed.
+    /// Locked while a change is appended, so that the log and the map have the changes in the same
+    /// order. Not locked during a flush.
     map: Mutex<Map>,
     folder: PathBuf,
 }
@@ -30,7 +32,8 @@ impl Store {
         Ok(())
     }
 
-    /// The snapshot, and the changes since. Those that the snapshot has already may come again: they set what is set.
+    /// Restores the snapshot and the changes since. Changes already in the snapshot may be applied
+    /// again, which has no effect.
     fn open(folder: &Path) -> Result<Self, Box<dyn Error>> {
         let storage = FileStorage::open(folder.join("log"), FileMode::Buffered)?;
         let log = Log::open(storage, &Options::new())?;
@@ -46,7 +49,7 @@ impl Store {
         Ok(Store { log, map, folder })
     }
 
-    /// Durable when it returns. Of all threads that are here, one flushes for all.
+    /// Sets a value, durably. One of the threads that are here flushes for all.
     fn set(&self, key: &str, value: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
         let number = self.append(key, value)?;
         Ok(self.log.wait(number)?)
@@ -54,7 +57,7 @@ impl Store {
 
     fn append(&self, key: &str, value: &str) -> Result<Lsn, Box<dyn Error + Send + Sync>> {
         let record = format!("{key}\t{value}");
-        let mut map = self.map.lock().expect("nobody panics");
+        let mut map = self.map.lock().expect("no thread panics with the lock");
         let number = match self.log.append(record.as_bytes()) {
             Err(compact::Error::Full { .. }) => {
                 self.snapshot(&map)?;
@@ -66,7 +69,7 @@ impl Store {
         Ok(number)
     }
 
-    /// Writes the map beside the log, and then gives up the records that made it.
+    /// Writes the map to a file beside the log, and then truncates the records that led to it.
     fn snapshot(&self, map: &Map) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.log.commit()?;
         let new = self.folder.join("snapshot.new");
@@ -97,21 +100,28 @@ fn main() -> Result<(), Box<dyn Error>> {
             scope.spawn(move || {
                 for nth in 0..100 {
                     let key = format!("{thread}/{}", nth % 10);
-                    store.set(&key, &nth.to_string()).expect("the disk is well");
+                    store.set(&key, &nth.to_string()).expect("the disk works");
                 }
             });
         }
     });
     let stats = store.log.stats();
     println!("{} changes, {} flushes", stats.records, stats.flushes);
-    let before = store.map.lock().expect("nobody panics").clone();
-    drop(store); // as if the process had died
+    let before = store
+        .map
+        .lock()
+        .expect("no thread panics with the lock")
+        .clone();
+    drop(store); // As if the process had died.
 
     let store = Store::open(&folder)?;
-    assert_eq!(*store.map.lock().expect("nobody panics"), before);
+    assert_eq!(
+        *store.map.lock().expect("no thread panics with the lock"),
+        before
+    );
     assert_eq!(before.len(), 80);
     assert_eq!(before["7/9"], "99");
-    println!("{} keys are there again", before.len());
+    println!("recovered {} keys", before.len());
     drop(store);
     fs::remove_dir_all(folder)?;
     Ok(())

@@ -1,6 +1,8 @@
-//! How many durable handles a second each way to commit does, on a modelled device: memory, with flushes and durable writes of one millisecond.
+//! Durable handles per second of each way to commit, on a modelled device: memory whose flushes and
+//! durable writes take one millisecond.
 //!
-//! `cargo run --release -p spanlock-journal-commit --example ways [SECONDS]` (a row; 0.1 if not said)
+//! `cargo run --release -p spanlock-journal-commit --example ways [SECONDS]` runs each row for that
+//! many seconds (default 0.1).
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -16,7 +18,7 @@ const FLUSH: Duration = Duration::from_millis(1);
 /// JBD2's longest delay.
 const PIGGYBACK: Delay = Delay::Piggyback(Duration::from_millis(15));
 
-/// Memory whose flushes take a while.
+/// Memory whose flushes take a given time.
 struct Modelled(Mutex<Vec<u8>>);
 
 impl Modelled {
@@ -84,7 +86,7 @@ fn run(
     let a_second = counts.iter().sum::<u64>() as f64 / began.elapsed().as_secs_f64();
     let stats = journal.stats();
     drop(journal);
-    // All that was acknowledged is there.
+    // Every acknowledged change is there.
     let journal = Journal::open(log, home, options)?;
     for (thread, count) in counts.iter().enumerate() {
         let mut block = vec![0; BLOCK as usize];

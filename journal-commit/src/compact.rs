@@ -1,33 +1,50 @@
-//! A write-ahead log of records: appended by many threads, durable by one flush for all who wait.
+//! A write-ahead log of records, appended by many threads. One flush makes the records of all
+//! waiting threads durable.
 //!
 //! # The problem
-//! A storage engine writes what it is about to do into a log, and goes on when that is durable. JBD2's journal is such a log of *blocks*: 4096 bytes in the journal
-//! for 256 that changed, a descriptor and a commit block beside, and, as it is usually set, two flushes. This one is of *records*, of any length, packed; and one
-//! flush makes them durable, for a checksum tells afterwards whether all of a batch is there.
+//! A storage engine writes each change into a log before it applies it, and continues once the log
+//! is durable. JBD2's journal is such a log of *blocks*. To change 256 bytes it writes a block of
+//! 4096, a descriptor and a commit block, usually with two flushes.
+//!
+//! This log holds *records* of any length, packed. One flush makes them durable, because a checksum
+//! later shows whether a batch is complete.
 //!
 //! # Properties
-//! - **Appending** copies the record into the open batch and returns its number; **waiting** for a number blocks until it is durable. [`Log::append_durable`] is both.
-//! - **One write and one flush** for all records that have collected, by one of the threads that wait: [`group`]. With the [`rendezvous`], by default, *N* threads that only
-//!   commit get nearly *N* commits a flush.
-//! - **Order**: records are numbered in the order of appending. What is durable is always a prefix.
-//! - **A ring**: the storage has a fixed length and is never grown. Truncating the front gives room; a full log refuses records, and loses none. A ring and not segments: a file that
-//!   was written before has no metadata to write at a flush, none is ever made, renamed or removed, and a device or persistent memory is as good as a file.
-//! - **Recovery** keeps every acknowledged record, never one behind a hole, and tells what a crash cut off from what the medium lost, as far as bytes can tell. The format, and every case of a
-//!   crash: `docs/compact.md`.
-//! - **Failure**: one failed write or flush, and nothing more is acknowledged; everybody who waits, and comes, gets the error. Open the log again to go on.
-//! - **Cost**: a record's checksum is computed by who appends it, in parallel; the copy, under a mutex; the leader's share does not depend on how many bytes there are. Memory: two batches.
+//! - **Appending** copies the record into the open batch and returns its number. **Waiting** for a
+//!   number blocks until it is durable. [`Log::append_durable`] does both.
+//! - **One write and one flush** serve all records collected so far; one of the waiting threads
+//!   does them: [`group`]. With the [`rendezvous`], the default, *N* threads that only commit get
+//!   nearly *N* commits per flush.
+//! - **Order**: records are numbered in the order of appending. The durable records are always a
+//!   prefix.
+//! - **A ring**: the storage has a fixed length and never grows. Truncating the front frees room. A
+//!   full log refuses records and loses none. A ring was chosen over segments because a flush of a
+//!   file written before has no metadata to write. No file is ever created, renamed or removed, and
+//!   a device or persistent memory serves as well as a file.
+//! - **Recovery** keeps every acknowledged record, and none behind a hole. It distinguishes what a
+//!   crash cut off from what the medium lost, as far as the bytes allow. `docs/compact.md` has the
+//!   format and every case of a crash.
+//! - **Failure**: after one failed write or flush, nothing more is acknowledged. Every waiting and
+//!   every later thread gets the error. Open the log again to continue.
+//! - **Cost**: the appending thread computes its record's checksum, in parallel with others, and
+//!   copies the record under a mutex. The leader's own work does not depend on the number of bytes.
+//!   Memory: two batches.
 //!
 //! # Reading order
-//! `group.rs` and `rendezvous.rs`: who commits, and when. `format.rs`: the bytes. `recover.rs`: what they mean after a crash. `batch.rs`, `ring.rs`, `marks.rs`, and this file, which
-//! puts them together.
+//! `group.rs` and [`rendezvous`]: which thread commits, and when. `format.rs`: the bytes.
+//! `recover.rs`: what they mean after a crash. `batch.rs`, `ring.rs`, `marks.rs`, and this file,
+//! which joins them.
 //!
 //! # Locks
-//! In this order: `superblock`, `medium`, then the group's mutex or `ends`, each alone. Only the first two are held while the storage is at work. `medium` keeps batches and superblocks apart:
-//! where a failed write-back loses what others wrote and have not flushed yet, and a later flush succeeds, as on Linux, a flush beside a failing one proves nothing. So one goes
-//! at a time, and what has failed is known before the next begins.
+//! Lock order: `superblock`, then `medium`, then one of the group's mutex and `ends`. Only the
+//! first two are held while the storage is working.
+//!
+//! `medium` serializes the writes of batches and superblocks. On Linux a failed write-back can lose
+//! what other threads wrote and have not flushed, and a later flush succeeds; a flush beside a
+//! failing one therefore proves nothing. With one operation at a time, a failure is known before
+//! the next operation begins.
 
 pub mod group;
-pub mod rendezvous;
 
 mod batch;
 mod error;
@@ -45,6 +62,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use spanlock_sync::{Mutex, is_flush_left_out};
 
 use crate::Storage;
+use crate::unwind::OnUnwind;
 use batch::{Load, Open, Refusal};
 use format::{DATA, HEADER, RECORD, Superblock};
 use group::{Failure, Group};
@@ -52,12 +70,12 @@ use marks::{Mark, Marks};
 use options::is_block;
 use ring::Ring;
 
+pub use crate::rendezvous::{self, Rendezvous};
 pub use error::Error;
 pub use lsn::Lsn;
 pub use options::{GroupCommit, Options};
 pub use records::{Record, Records};
 pub use recover::Recovery;
-pub use rendezvous::Rendezvous;
 
 /// A write-ahead log. See the [module](self).
 ///
@@ -73,7 +91,7 @@ pub use rendezvous::Rendezvous;
 ///         scope.spawn(move || log.append_durable(&[thread; 100]).unwrap());
 ///     }
 /// });
-/// // Or in two steps: the second record's number stands for the first one too.
+/// // Or in two steps: waiting for the second record covers the first one too.
 /// log.append(b"debit")?;
 /// let credit = log.append(b"credit")?;
 /// log.wait(credit)?;
@@ -82,7 +100,7 @@ pub use rendezvous::Rendezvous;
 /// let log = Log::open(&storage, &Options::new())?;
 /// let last = log.records().last().unwrap()?;
 /// assert_eq!((last.lsn, &last.data[..]), (credit, &b"credit"[..]));
-/// log.truncate(credit)?; // the records before it are no longer needed
+/// log.truncate(credit)?; // Frees the records before it.
 /// assert_eq!(log.records().count(), 1);
 /// # Ok::<(), Error>(())
 /// ```
@@ -92,7 +110,7 @@ pub struct Log<S> {
     group: Group<Open, Error, Option<Rendezvous>>,
     ends: Mutex<Ends>,
     superblock: Mutex<Superblock>,
-    /// Held by who writes.
+    /// Held by the thread that writes.
     medium: Mutex<()>,
     recovery: Recovery,
 }
@@ -104,23 +122,25 @@ struct Ends {
     stats: Stats,
 }
 
-/// What a log has done since it was opened.
+/// Counters of a log since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Records that became durable.
     pub records: u64,
-    /// Batches in which they did, each by one flush.
+    /// Batches that became durable, each by one flush.
     pub flushes: u64,
     /// Bytes of these batches, in whole blocks.
     pub bytes: u64,
 }
 
 impl<S: Storage> Log<S> {
-    /// Makes an empty log in a storage whose first 8192 bytes are zero. It takes the whole storage.
+    /// Creates an empty log in a storage whose first 8192 bytes are zero. It takes the whole
+    /// storage.
     ///
     /// # Errors
-    /// [`Error::Occupied`], [`Error::BadOption`] (a storage too small, or a bad block size), or the storage's.
+    /// [`Error::Occupied`], [`Error::BadOption`] (a storage too small, or a bad block size), or the
+    /// storage's error.
     pub fn create(storage: S, options: &Options) -> Result<Self, Error> {
         options.check_block()?;
         let (len, block) = (storage.len(), options.block_bytes);
@@ -161,28 +181,32 @@ impl<S: Storage> Log<S> {
         Ok(Self::new(ring, superblock, marks, recovery, options))
     }
 
-    /// Opens a log, and recovers what is there: all records that were acknowledged, and perhaps some that were not.
+    /// Opens a log and recovers its records: all that were acknowledged, and perhaps some that were
+    /// not.
     ///
     /// # Errors
-    /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`], [`Error::Corrupt`], or the storage's. The storage is as it was, but for the last batch, which may have
-    /// been written once more.
+    /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`], [`Error::Corrupt`], or the
+    /// storage's error. The storage is then unchanged, except that the last batch may have been
+    /// written again.
     pub fn open(storage: S, options: &Options) -> Result<Self, Error> {
         Self::recover(storage, options, Err)
     }
 
-    /// Opens a log that is damaged, and keeps what is in front of the damage: what follows is lost, and its numbers will be used again.
-    /// [`Recovery::damage`] says what it was. A log that is not damaged is opened as it is.
+    /// Opens a damaged log and keeps the records before the damage. The rest is lost, and its
+    /// numbers will be used again. [`Recovery::damage`] describes the damage. A log without damage
+    /// is opened as it is.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`Error::Corrupt`] only if both superblocks are damaged.
+    /// As [`open`](Self::open), but [`Error::Corrupt`] only if both superblocks are damaged.
     pub fn salvage(storage: S, options: &Options) -> Result<Self, Error> {
         Self::recover(storage, options, Ok)
     }
 
-    /// Zeroes the start of a storage, durably: a log can be created there then. Whatever was there is gone.
+    /// Zeroes the start of a storage, durably, so that a log can be created there. The previous
+    /// contents are lost.
     ///
     /// # Errors
-    /// The storage's; it may be wiped in part then.
+    /// The storage's error. The start may then be partly wiped.
     pub fn wipe(storage: S) -> Result<(), Error> {
         let zeros = vec![0; DATA.min(storage.len()) as usize];
         (storage.write_fua(&zeros, 0)).map_err(Error::io("wiping the start"))
@@ -197,7 +221,7 @@ impl<S: Storage> Log<S> {
         let ring = Ring::new(storage, &superblock);
         let (scan, damage) = recover::scan(&ring, &superblock)?;
         let recovery = scan.report(&superblock, damage.map(accept).transpose()?);
-        // R-I4: it may be in a cache only.
+        // C-R4: the batch may be in a cache only.
         if let Some(last) = &scan.last {
             (ring.write(&last.bytes, last.header.position))
                 .and_then(|()| ring.storage.flush())
@@ -243,12 +267,14 @@ impl<S: Storage> Log<S> {
     /// Lengths in a batch have 32 bits.
     const MOST: usize = 1 << 30;
 
-    /// Adds a record to the open batch, and returns its number. It becomes durable when somebody [waits](Self::wait) for it, or for a later one.
+    /// Adds a record to the open batch and returns its number. The record becomes durable when a
+    /// thread [waits](Self::wait) for it or for a later one.
     ///
-    /// Blocks only when the batch is as large as batches get: then this thread commits it first.
+    /// Blocks only if the batch has reached its maximum size; this thread then commits it first.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::RecordTooLarge`]: the record was not added. [`Error::Poisoned`], [`Error::Panicked`].
+    /// [`Error::Full`], [`Error::RecordTooLarge`]: the record was not added. [`Error::Poisoned`],
+    /// [`Error::Panicked`].
     pub fn append(&self, record: &[u8]) -> Result<Lsn, Error> {
         let max = self.max_record();
         if record.len() as u64 > max {
@@ -266,23 +292,25 @@ impl<S: Storage> Log<S> {
         }
     }
 
-    /// [Appends](Self::append), and waits until the record is durable.
+    /// [Appends](Self::append) a record, and blocks until it is durable.
     ///
     /// # Errors
-    /// As [`append`](Self::append). After [`Error::Poisoned`] and [`Error::Panicked`] it may be durable nonetheless.
+    /// As [`append`](Self::append). After [`Error::Poisoned`] and [`Error::Panicked`] the record
+    /// may be durable nevertheless.
     pub fn append_durable(&self, record: &[u8]) -> Result<Lsn, Error> {
         let lsn = self.append(record)?;
         self.wait_for(lsn)?;
         Ok(lsn)
     }
 
-    /// Blocks until the record and all before it are durable. One of those who wait writes and flushes for all.
+    /// Blocks until the record and all before it are durable. One of the waiting threads writes and
+    /// flushes for all.
     ///
     /// # Errors
     /// [`Error::NotYet`] if there is no such record; [`Error::Poisoned`], [`Error::Panicked`].
     ///
     /// # Panics
-    /// If the storage does.
+    /// If the storage panics.
     pub fn wait(&self, lsn: Lsn) -> Result<(), Error> {
         if lsn > self.durable() {
             let next = Lsn(self.group.last()).next();
@@ -293,7 +321,7 @@ impl<S: Storage> Log<S> {
         self.wait_for(lsn)
     }
 
-    /// Waits for all records that have been appended.
+    /// Blocks until all appended records are durable.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Panicked`].
@@ -301,27 +329,29 @@ impl<S: Storage> Log<S> {
         self.wait_for(Lsn(self.group.last()))
     }
 
-    /// The last record that is durable; the one before the first if there is none.
+    /// Returns the last durable record, or the number before the first if there is none.
     pub fn durable(&self) -> Lsn {
         Lsn(self.group.durable())
     }
 
-    /// The first record that was not truncated.
+    /// Returns the first record that was not truncated.
     pub fn first(&self) -> Lsn {
         Lsn(self.superblock.lock().first_record)
     }
 
-    /// All durable records, from the first that is there. Those that become durable later are not among them.
+    /// Iterates over all records that are durable now, from the first that was not truncated.
     ///
-    /// Reads the storage, a batch at a time. A record that is truncated meanwhile may still come, or end it with [`Error::Truncated`].
+    /// Reads the storage one batch at a time. If a record is truncated meanwhile, the iterator may
+    /// still return it, or may end with [`Error::Truncated`].
     pub fn records(&self) -> Records<'_, S> {
         Records::new(self, self.first().0)
     }
 
-    /// As [`records`](Self::records), from `lsn` on.
+    /// Iterates as [`records`](Self::records) does, starting at `lsn`.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if that record is gone; [`Error::NotYet`] if it is later than the next to become durable.
+    /// [`Error::Truncated`] if that record is gone; [`Error::NotYet`] if it lies beyond the next
+    /// record to become durable.
     pub fn records_from(&self, lsn: Lsn) -> Result<Records<'_, S>, Error> {
         let (first, next) = (self.first(), self.durable().next());
         if lsn < first {
@@ -333,13 +363,16 @@ impl<S: Storage> Log<S> {
         Ok(Records::new(self, lsn.0))
     }
 
-    /// Gives up the records before `lsn`, durably. Their room is free again, but for up to a 256th of the log, which is freed with the next.
+    /// Truncates the records before `lsn`, durably, and frees their room. Up to a 256th of the log
+    /// stays occupied until the next call.
     ///
-    /// To give up all, ask for [`durable`](Self::durable)`().next()`. Records that were given up already are no error. Commits go on meanwhile. It takes two durable writes of a block:
-    /// not for every record.
+    /// To truncate all records, pass [`durable`](Self::durable)`().next()`. Records that are
+    /// already truncated cause no error. Commits continue meanwhile. A call costs two durable
+    /// writes of a block, so do not truncate after every record.
     ///
     /// # Errors
-    /// [`Error::NotYet`] if a record before `lsn` is not durable; [`Error::Poisoned`], [`Error::Panicked`].
+    /// [`Error::NotYet`] if a record before `lsn` is not durable; [`Error::Poisoned`],
+    /// [`Error::Panicked`].
     pub fn truncate(&self, lsn: Lsn) -> Result<(), Error> {
         let mut superblock = self.superblock.lock();
         self.check()?;
@@ -358,7 +391,7 @@ impl<S: Storage> Log<S> {
             new.head = head.position;
             new.head_record = head.record;
             new.first_record = lsn.0;
-            // What was settled and is gone needs no mention.
+            // A settled position that was truncated needs no mention.
             new.settled = new.settled.max(head.position);
         })?;
         self.ends.lock().marks.cut(head);
@@ -367,9 +400,10 @@ impl<S: Storage> Log<S> {
         Ok(())
     }
 
-    /// Commits what was appended, and notes that the log ends there: opening it then finds out any damage, and needs no search.
+    /// Commits all appended records and notes that the log ends there. Opening it then detects any
+    /// damage and needs no search.
     ///
-    /// A log that is dropped instead loses the records for which nobody waited, as in a crash.
+    /// Dropping a log instead loses the records that no thread waited for, as a crash does.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Panicked`].
@@ -379,27 +413,28 @@ impl<S: Storage> Log<S> {
         self.change(&mut self.superblock.lock(), |new| {
             new.closed = true;
             new.settled = settled;
-            // What is settled is of an earlier epoch.
+            // Settled batches belong to earlier epochs (C-R2).
             new.epoch += 1;
         })
     }
 
-    /// What was found when the log was opened.
+    /// Returns what opening the log found.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
 
-    /// What the log has done since it was opened.
+    /// Returns counters of the log since it was opened.
     pub fn stats(&self) -> Stats {
         self.ends.lock().stats
     }
 
-    /// Bytes that the largest record can have, if the log is empty.
+    /// Returns the length of the largest record that fits into an empty log.
     pub fn max_record(&self) -> u64 {
         (self.ring.len).min(Self::MOST as u64) - (HEADER + RECORD) as u64
     }
 
-    /// Bytes free for further batches; a record takes its length and 8, a batch 56, rounded up to whole blocks.
+    /// Returns the bytes that are free for further batches. A record takes its length and 8; a
+    /// batch takes 56, rounded up to whole blocks.
     pub fn free(&self) -> u64 {
         self.group.open(|open| open.free())
     }
@@ -409,7 +444,7 @@ impl<S: Storage> Log<S> {
         result.map_err(error)
     }
 
-    /// What a leader does.
+    /// Writes and flushes a batch: the leader's work.
     fn write(&self, load: &mut Load) -> Result<(), Error> {
         load.seal(self.ring.id, self.epoch, self.ring.block);
         let one_at_a_time = self.medium.lock();
@@ -429,7 +464,7 @@ impl<S: Storage> Log<S> {
         Ok(())
     }
 
-    /// Changes the superblock, durably, or poisons the log.
+    /// Changes the superblock durably, or poisons the log.
     fn change(
         &self,
         superblock: &mut Superblock,
@@ -440,10 +475,10 @@ impl<S: Storage> Log<S> {
         change(&mut new);
         let _one_at_a_time = self.medium.lock();
         self.check()?;
-        // Before `medium` is opened.
-        let unless_it_panics = PoisonOnPanic(&self.group);
+        // Unwinding drops this guard before it releases `medium`.
+        let poison = OnUnwind::run(|| self.group.fail(Failure::Panicked));
         let written = recover::write(&self.ring.storage, &new);
-        std::mem::forget(unless_it_panics);
+        poison.disarm();
         if let Err(error) = written.map_err(Error::poisoned("writing the superblock")) {
             self.group.fail(Failure::Failed(error.clone()));
             return Err(error);
@@ -452,20 +487,11 @@ impl<S: Storage> Log<S> {
         Ok(())
     }
 
-    /// Whether all has been well.
+    /// Returns an error if the log has failed.
     fn check(&self) -> Result<(), Error> {
         self.group
             .failure()
             .map_or(Ok(()), |failure| Err(error(failure)))
-    }
-}
-
-/// Dropped by a panic of the storage under a superblock.
-struct PoisonOnPanic<'a>(&'a Group<Open, Error, Option<Rendezvous>>);
-
-impl Drop for PoisonOnPanic<'_> {
-    fn drop(&mut self) {
-        self.0.fail(Failure::Panicked);
     }
 }
 

@@ -1,17 +1,20 @@
 //! JBD2: the journal of ext4, in its own on-disk format, which Linux and e2fsprogs read and write.
 //!
-//! The picture of the format, and what recovery does with each state that a crash can leave, are in [`docs/format.md`] beside this crate.
+//! [`docs/format.md`] draws the format and lists what recovery does with every state that a crash
+//! can leave.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `format.rs` | offsets, block kinds, features; what follows from them |
-//! | `superblock.rs`, `blocks.rs`, `checksum.rs` | blocks to bytes and back |
+//! | `format.rs` | offsets, block kinds, features, and what follows from them |
+//! | `superblock.rs`, `blocks.rs`, `checksum.rs` | encoding and decoding of blocks |
 //! | `place.rs` | where the log's blocks lie in a storage |
-//! | `recover.rs` | the three passes |
-//! | `journal.rs`, `handle.rs`, `transaction.rs`, `buffers.rs` | transactions, as threads see them |
-//! | `commit.rs`, `submission.rs` | from a running transaction to one in the log |
-//! | `log.rs`, `checkpoint.rs` | the log's room; from there home |
-//! | `raw/` | the state machines of all that |
+//! | `recover.rs` | the three passes of recovery |
+//! | `journal.rs`, `handle.rs` | the public API |
+//! | `inner.rs` | the state that the threads share, its invariants and lock order |
+//! | `transaction.rs`, `buffers.rs` | a transaction and the blocks it changes |
+//! | `commit.rs`, `committing.rs` | writing the running transaction to the log |
+//! | `log.rs`, `checkpoint.rs` | free space in the log; writing blocks home |
+//! | `raw/` | the state machines behind all of these |
 //!
 //! [`docs/format.md`]: https://docs.rs/crate/spanlock-journal-commit/latest/source/docs/format.md
 
@@ -20,9 +23,11 @@ mod buffers;
 mod checkpoint;
 mod checksum;
 mod commit;
+mod committing;
 mod error;
 mod format;
 mod handle;
+mod inner;
 mod journal;
 mod log;
 mod options;
@@ -30,14 +35,14 @@ mod place;
 #[doc(hidden)]
 pub mod raw;
 mod recover;
-mod submission;
 mod superblock;
 mod transaction;
 
 pub use error::{Error, Failure};
 pub use format::{Flushes, Tid};
 pub use handle::{BlockMut, Handle};
-pub use journal::{Journal, Stats};
+pub use inner::Stats;
+pub use journal::Journal;
 pub use options::{CommitWay, Delay, Options};
 pub use place::{Extent, Place};
 pub use recover::{Recovery, recover};

@@ -1,4 +1,5 @@
-//! Where a journal lies: [`Storage`], and a file or a region of persistent memory as one.
+//! Where a journal lies: [`Storage`], with a file and a region of persistent memory as
+//! implementations.
 
 use std::io;
 use std::sync::Arc;
@@ -11,22 +12,24 @@ mod pmem;
 pub use file::{FileMode, FileStorage};
 pub use pmem::PmemStorage;
 
-/// Where a journal lies: a file, a device, a region of persistent memory. Its length is fixed. Methods may be called by several
-/// threads at once.
+/// Where a journal lies: a file, a device, a region of persistent memory. Its length is fixed.
+/// Several threads may call its methods at once.
 #[allow(
     clippy::len_without_is_empty,
     reason = "no journal fits into an empty one"
 )]
 pub trait Storage: Send + Sync {
-    /// Bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> u64;
-    /// Fills `buf` from `offset`, or fails (also when that lies beyond the end).
+    /// Fills `buf` from `offset`. Fails if that range reaches beyond the end.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
-    /// Writes all of `data`; durable after a later `flush`, may be torn into 512-byte sectors until then.
+    /// Writes all of `data`. The write is durable after a later `flush`; until then a crash may
+    /// tear it into 512-byte sectors.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
-    /// Makes all durable whose writes returned before.
+    /// Makes every write durable that returned before this call.
     fn flush(&self) -> io::Result<()>;
-    /// Writes, and is durable when it returns (FUA). Says nothing of earlier writes.
+    /// Writes `data`, which is durable when the call returns (FUA). This implies nothing about
+    /// earlier writes.
     fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()>;
 }
 
@@ -60,7 +63,7 @@ macro_rules! forward_to_pointee {
 forward_to_pointee!(&S);
 forward_to_pointee!(Arc<S>);
 
-/// Whether `len` bytes at `offset` lie within `total`; the error names all three.
+/// Checks that `len` bytes at `offset` lie within `total`. The error names all three.
 pub(crate) fn check_bounds(offset: u64, len: usize, total: u64) -> io::Result<()> {
     match offset.checked_add(len as u64) {
         Some(end) if end <= total => Ok(()),

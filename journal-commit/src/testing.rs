@@ -1,11 +1,12 @@
-//! A device for tests of what stands on a [`Storage`]: it keeps every write and flush, yields the images that a crash can leave, and fails when
-//! planned.
+//! A device for tests of code that uses a [`Storage`]. It records every write and flush, yields the
+//! images that a crash can leave, and fails as planned.
 //!
 //! # The device
-//! A write is visible at once and durable later: when a flush that *began after* it has ended, or, for a durable write, when that has ended itself. A crash
-//! keeps what is durable; of the rest it keeps any part, in any order, cut into sectors of 512 bytes ([`History::image`]).
+//! A write is visible at once and durable later: when a flush that *began after* the write has
+//! ended. A durable write is durable when it has ended itself. A crash keeps what is durable. Of
+//! the rest it keeps any part, in any order, cut into sectors of 512 bytes ([`History::image`]).
 //!
-//! Nothing here belongs into production: all is kept in memory, for ever.
+//! Do not use it in production: it keeps everything in memory, for ever.
 //!
 //! ```
 //! use spanlock_journal_commit::Storage;
@@ -20,7 +21,7 @@
 //! let kept = history.image(history.len(), Loss::Nothing);
 //! let lost = history.image(history.len(), Loss::Everything);
 //! assert_eq!((kept[0], kept[512]), (1, 2));
-//! assert_eq!((lost[0], lost[512]), (1, 0)); // what was flushed is there
+//! assert_eq!((lost[0], lost[512]), (1, 0)); // The first write was flushed.
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
@@ -36,21 +37,21 @@ use crate::storage::{Storage, check_bounds};
 use history::Event;
 pub use history::{History, Loss, SECTOR_BYTES};
 
-/// What a planned failure hits.
+/// The operation that a planned failure hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultAt {
-    /// The write of this number, durable ones included, counted from 0.
+    /// The write with this number, counted from 0, durable writes included.
     Write(u64),
-    /// The flush of this number, counted from 0.
+    /// The flush with this number, counted from 0.
     Flush(u64),
 }
 
-/// How a planned failure shows.
+/// The form of a planned failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// An error, and nothing is done.
     Error,
-    /// An error after half of the write is done. (A flush fails as by `Error`.)
+    /// An error after half of the write is done. A flush fails as with `Error`.
     Short,
     /// The calling thread panics, and nothing is done.
     Panic,
@@ -59,13 +60,14 @@ pub enum FaultKind {
 /// A planned failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// Which operation fails.
+    /// The operation that fails.
     pub at: FaultAt,
-    /// How.
+    /// The form of the failure.
     pub kind: FaultKind,
     /// Whether everything after it fails too.
     pub for_ever: bool,
-    /// Whether all that was not durable yet is gone from then on, as after a failed write-back on Linux: later flushes succeed, and prove nothing.
+    /// Whether all writes that were not yet durable are lost from then on, as after a failed
+    /// write-back on Linux: later flushes succeed, and prove nothing.
     pub drop_dirty: bool,
 }
 
@@ -79,11 +81,11 @@ pub struct Recorded {
 
 #[derive(Debug)]
 struct State {
-    /// What reads see.
+    /// The bytes that reads return.
     visible: Vec<u8>,
-    /// What a crash is sure to leave.
+    /// The bytes that a crash is sure to leave.
     medium: Vec<u8>,
-    /// What was on it at first.
+    /// The initial content.
     base: Arc<[u8]>,
     events: Vec<Event>,
     /// Writes that are not durable, by the number of their event.
@@ -92,17 +94,17 @@ struct State {
     flushes: u64,
     faults: Vec<Fault>,
     broken: bool,
-    /// How many failures have been.
+    /// The number of failures so far.
     failures: u64,
 }
 
 impl Recorded {
-    /// A device of `len` zero bytes.
+    /// Creates a device of `len` zero bytes.
     pub fn new(len: usize) -> Self {
         Self::from_image(vec![0; len])
     }
 
-    /// A device with this content, all of it durable.
+    /// Creates a device with this content, all of it durable.
     pub fn from_image(image: Vec<u8>) -> Self {
         Recorded {
             flush_takes: Duration::ZERO,
@@ -122,7 +124,7 @@ impl Recorded {
         }
     }
 
-    /// The same, with flushes and durable writes that take so long.
+    /// Makes flushes and durable writes take `time`.
     pub fn flush_takes(mut self, time: Duration) -> Self {
         self.flush_takes = time;
         self
@@ -133,38 +135,39 @@ impl Recorded {
         self.state.lock().faults.push(fault);
     }
 
-    /// How many writes began, durable ones included.
+    /// Returns the number of writes that began, durable ones included.
     pub fn writes(&self) -> u64 {
         self.state.lock().writes
     }
 
-    /// How many flushes began.
+    /// Returns the number of flushes that began.
     pub fn flushes(&self) -> u64 {
         self.state.lock().flushes
     }
 
-    /// How many operations failed, as planned.
+    /// Returns the number of operations that failed as planned.
     pub fn failures(&self) -> u64 {
         self.state.lock().failures
     }
 
-    /// How many events have been: a cut for [`History::image`] that says "now".
+    /// Returns the number of events so far: the cut for [`History::image`] that means "now".
     pub fn now(&self) -> usize {
         self.state.lock().events.len()
     }
 
-    /// What has happened so far. What dropped dirty data did is not in it: for that there is [`medium`](Recorded::medium).
+    /// Returns what has happened so far, except for dirty data that was dropped;
+    /// [`medium`](Recorded::medium) shows that.
     pub fn history(&self) -> History {
         let state = self.state.lock();
         History::new(state.base.clone(), state.events.clone())
     }
 
-    /// What a crash now would be sure to leave.
+    /// Returns what a crash now would be sure to leave.
     pub fn medium(&self) -> Vec<u8> {
         self.state.lock().medium.clone()
     }
 
-    /// What reads see now.
+    /// Returns what reads return now.
     pub fn visible(&self) -> Vec<u8> {
         self.state.lock().visible.clone()
     }
@@ -175,7 +178,7 @@ impl Recorded {
         }
     }
 
-    /// Does the visible part of a write; gives the number of its event.
+    /// Does the visible part of a write, and returns the number of its event.
     fn begin_write(&self, data: &[u8], offset: u64, durable: bool) -> io::Result<usize> {
         check_bounds(offset, data.len(), self.len)?;
         let mut state = self.state.lock();
@@ -193,7 +196,7 @@ impl Recorded {
 }
 
 impl State {
-    /// The failure that this operation is to have.
+    /// Returns the failure planned for this operation.
     fn fault(&mut self, at: FaultAt) -> Option<Fault> {
         let planned = self
             .faults
@@ -217,7 +220,7 @@ impl State {
         number
     }
 
-    /// What these writes wrote is durable.
+    /// Makes the selected writes durable.
     fn settle(&mut self, which: impl Fn(usize) -> bool) {
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|(number, offset, data)| {
@@ -266,7 +269,7 @@ impl Storage for Recorded {
         drop(state);
         self.wait();
         let mut state = self.state.lock();
-        // A durable write that is on its way has not returned: it is not covered.
+        // A durable write that has not returned is not covered.
         let on_their_way = state.durable_in_flight();
         state.settle(|number| number < began && !on_their_way.contains(&number));
         state.events.push(Event::Ended { began });

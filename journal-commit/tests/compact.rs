@@ -1,4 +1,5 @@
-//! The compact log through its public face: what goes in comes out, in order, around the ring, and whatever is asked wrongly is told clearly.
+//! The compact log through its public API: records come out as they went in, in order, around the
+//! ring, and misuse gets a clear error.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,7 +22,7 @@ fn records<S: Storage>(log: &Log<S>) -> Vec<(u64, Vec<u8>)> {
         .unwrap()
 }
 
-/// Record `number` of a test: as long as `len`, and like no other.
+/// Returns record `number` of a test: of length `len`, and unlike any other.
 fn record(number: u64, len: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(number);
     let mut bytes = vec![0; len];
@@ -30,7 +31,7 @@ fn record(number: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_goes_in_comes_out() {
+fn records_come_out_as_they_went_in() {
     let storage = Recorded::new(1 << 20);
     let log = create(&storage);
     let lens = [0, 1, 7, 8, 9, 447, 448, 449, 512, 4096, 70_000];
@@ -50,7 +51,7 @@ fn what_goes_in_comes_out() {
 }
 
 #[test]
-fn one_write_and_one_flush_for_all_that_have_collected() {
+fn one_write_and_one_flush_commit_all_collected_records() {
     let storage = Recorded::new(1 << 20);
     let log = create(&storage);
     let (writes, flushes) = (storage.writes(), storage.flushes());
@@ -66,30 +67,30 @@ fn one_write_and_one_flush_for_all_that_have_collected() {
         (writes + 1, flushes + 1)
     );
     assert_eq!(records(&log).len(), 100);
-    // What is durable already costs nothing.
+    // Waiting for a durable record costs nothing.
     log.wait(Lsn::FIRST).unwrap();
     log.commit().unwrap();
     assert_eq!(storage.flushes(), flushes + 1);
 }
 
 #[test]
-fn a_batch_has_a_limit() {
+fn a_batch_has_a_maximum_size() {
     let storage = Recorded::new(1 << 20);
     let options = Options::new().batch_bytes(4096);
     let log = Log::create(&storage, &options).unwrap();
     for number in 1..=100 {
         log.append(&record(number, 400)).unwrap();
     }
-    // One that is larger goes alone.
+    // A record larger than a batch gets a batch of its own.
     log.append_durable(&record(101, 10_000)).unwrap();
     let stats = log.stats();
     assert_eq!(stats.records, 101);
-    assert_eq!(stats.flushes, 12 + 1); // nine records of 408 bytes fit
+    assert_eq!(stats.flushes, 12 + 1); // Nine records of 408 bytes fit.
     assert_eq!(records(&log).len(), 101);
 }
 
 #[test]
-fn around_the_ring_many_times() {
+fn records_survive_many_turns_of_the_ring() {
     for block in [512, 1024, 4096] {
         let storage = Recorded::new(8192 + 64 * 1024 + 100);
         let options = Options::new().block_bytes(block);
@@ -136,7 +137,7 @@ fn around_the_ring_many_times() {
 }
 
 #[test]
-fn reading_from_a_record() {
+fn reading_starts_at_any_record() {
     let storage = Recorded::new(1 << 20);
     let log = create(&storage);
     for number in 1..=1000 {
@@ -158,12 +159,12 @@ fn reading_from_a_record() {
     let not_yet = log.records_from(Lsn::new(1002)).unwrap_err();
     assert!(matches!(not_yet, Error::NotYet { next, .. } if next.get() == 1001));
     drop(log);
-    // What was truncated stays so, to the record.
+    // Truncation is exact to the record.
     assert_eq!(records(&open(&storage))[0].0, 400);
 }
 
 #[test]
-fn truncation() {
+fn truncation_frees_room_and_persists() {
     let storage = Recorded::new(1 << 16);
     let log = create(&storage);
     let all = log.free();
@@ -179,7 +180,7 @@ fn truncation() {
     let before = log.free();
     log.truncate(Lsn::new(11)).unwrap();
     assert_eq!(log.free(), before + 10 * 1024);
-    log.truncate(Lsn::new(5)).unwrap(); // backwards: nothing to do
+    log.truncate(Lsn::new(5)).unwrap(); // Backwards: nothing to do.
     assert_eq!(log.first().get(), 11);
     log.truncate(log.durable().next()).unwrap();
     assert_eq!((log.free(), records(&log).len()), (all, 0));
@@ -193,7 +194,7 @@ fn truncation() {
 }
 
 #[test]
-fn many_threads_each_in_order() {
+fn records_of_each_thread_stay_in_order() {
     for group_commit in [GroupCommit::Plain, GroupCommit::Rendezvous] {
         let storage = Recorded::new(4 << 20);
         let options = Options::new().group_commit(group_commit);
@@ -227,9 +228,10 @@ fn many_threads_each_in_order() {
     }
 }
 
-/// A reader goes through the log again and again while others append and truncate: what it gets is right, and in order, or it is told that it was truncated.
+/// A reader iterates over the log while other threads append and truncate. It gets correct records
+/// in order, or learns that they were truncated.
 #[test]
-fn reading_while_it_is_truncated() {
+fn a_reader_sees_sound_records_during_truncation() {
     let storage = Recorded::new(8192 + 32 * 1024);
     let log = create(&storage);
     let done = AtomicBool::new(false);
@@ -296,7 +298,7 @@ fn a_full_log_loses_nothing() {
 }
 
 #[test]
-fn a_record_that_is_not_there_yet() {
+fn waiting_for_a_record_not_yet_appended_is_an_error() {
     let storage = Recorded::new(1 << 16);
     let log = create(&storage);
     let error = log.wait(Lsn::FIRST).unwrap_err();
@@ -306,7 +308,7 @@ fn a_record_that_is_not_there_yet() {
 }
 
 #[test]
-fn storages_that_hold_no_log() {
+fn a_storage_without_a_log_is_refused() {
     let options = Options::new();
     let error = |storage: &Recorded| Log::open(storage, &options).unwrap_err();
     for len in [0, 511, 8191, 1 << 16] {
@@ -330,7 +332,7 @@ fn storages_that_hold_no_log() {
 }
 
 #[test]
-fn storages_and_options_that_no_log_can_have() {
+fn impossible_storages_and_options_are_refused() {
     let too_small = Recorded::new(8192 + 8 * 512 - 1);
     let error = Log::create(&too_small, &Options::new()).unwrap_err();
     assert!(
@@ -346,7 +348,7 @@ fn storages_and_options_that_no_log_can_have() {
 }
 
 #[test]
-fn another_version_and_a_storage_cut_short() {
+fn another_version_or_a_short_storage_is_refused() {
     let storage = Recorded::new(1 << 16);
     create(&storage).append_durable(b"kept").unwrap();
     let image = storage.visible();
@@ -383,14 +385,14 @@ fn another_version_and_a_storage_cut_short() {
         "{error}"
     );
 
-    // A longer one does no harm: the log keeps its length.
+    // A longer storage is harmless: the log keeps its length.
     let longer = Recorded::from_image([image, vec![7; 5000]].concat());
     assert_eq!(records(&open(&longer)), [(1, b"kept".to_vec())]);
 }
 
-/// A log that lay here before, of another id, is not taken for this one's.
+/// Remains of an older log with another id are not taken for this one's.
 #[test]
-fn remains_of_another_log() {
+fn remains_of_another_log_are_ignored() {
     let storage = Recorded::new(1 << 16);
     let log = create(&storage);
     for number in 1..=50 {

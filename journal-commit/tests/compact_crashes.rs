@@ -1,4 +1,5 @@
-//! Crashes: the log is cut at every event, with writes lost, reordered and torn; every image is recovered, and compared with what had been acknowledged.
+//! Crashes of a log at every event, with writes lost, reordered and torn. Every image is recovered
+//! and compared with the acknowledged records.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,16 +8,16 @@ use std::time::Duration;
 use spanlock_journal_commit::compact::{GroupCommit, Log, Lsn, Options};
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
 
-/// What must, and may, be there after a crash.
+/// The state expected after a crash.
 #[derive(Clone, Debug)]
 struct Expected {
-    /// The first record, at least and at most, before anything below.
+    /// The lowest and highest first record before any truncation below.
     first: (u64, u64),
-    /// All records that were appended, from number 1 on.
+    /// All records appended, from number 1 on.
     appended: Vec<Vec<u8>>,
-    /// From an event on: the last record that is acknowledged then.
+    /// The last acknowledged record, from an event on.
     acknowledged: Vec<(usize, u64)>,
-    /// A truncation: the events between which it happened, and the first record after it.
+    /// Truncations: the events between which each happened, and its first record.
     truncated: Vec<(usize, usize, u64)>,
 }
 
@@ -35,7 +36,7 @@ impl Expected {
         before.map(|(_, last)| *last).max().unwrap_or(0)
     }
 
-    /// The lowest and highest first record.
+    /// Returns the lowest and highest first record.
     fn first_at(&self, cut: usize) -> (u64, u64) {
         let over = self.truncated.iter().filter(|(_, end, _)| *end <= cut);
         let begun = self.truncated.iter().filter(|(begun, ..)| *begun < cut);
@@ -44,7 +45,8 @@ impl Expected {
         (least, most.max(least))
     }
 
-    /// Opens what a crash left, and compares. The records that are there are the truth from then on.
+    /// Opens what a crash left and compares it. The records found are the expected ones from then
+    /// on.
     fn check(&self, cut: usize, storage: &Recorded, what: &str) {
         let log = match Log::open(storage, &Options::new()) {
             Ok(log) => log,
@@ -54,7 +56,7 @@ impl Expected {
         let first = log.first().get();
         assert!(
             (least..=most).contains(&first),
-            "{what}: starts at {first}, not {least} to {most}"
+            "{what}: starts at {first}, not in {least}..={most}"
         );
         let mut next = first;
         for record in log.records() {
@@ -64,7 +66,7 @@ impl Expected {
             assert_eq!(
                 Some(&record.data),
                 appended,
-                "{what}: record {next} is not what was appended"
+                "{what}: record {next} differs from what was appended"
             );
             next += 1;
         }
@@ -72,12 +74,12 @@ impl Expected {
         let acknowledged = self.acknowledged_at(cut);
         assert!(
             next > acknowledged,
-            "{what}: {acknowledged} was acknowledged, and {next} is the next"
+            "{what}: {acknowledged} was acknowledged, but the log ends before {next}"
         );
     }
 }
 
-/// Appends, commits, truncates, closes and opens on a storage, at random.
+/// Appends, commits, truncates, closes and opens at random.
 fn script(storage: &Recorded, seed: u64, steps: u32, expected: &mut Expected) {
     let mut random = fastrand::Rng::with_seed(seed);
     let options = Options::new();
@@ -106,14 +108,14 @@ fn script(storage: &Recorded, seed: u64, steps: u32, expected: &mut Expected) {
                 truncate(storage, &log, random.u64(first..=last + 1), expected);
             }
             18 => {
-                // Closing acknowledges all.
+                // Closing acknowledges all records.
                 log.close().unwrap();
                 let last = expected.appended.len() as u64;
                 expected.acknowledged.push((storage.now(), last));
                 log = Log::open(storage, &options).unwrap();
             }
             _ => {
-                // The process dies, the machine goes on: what was not committed is forgotten.
+                // The process dies and the machine continues: uncommitted records are lost.
                 drop(log);
                 log = Log::open(storage, &options).unwrap();
                 expected.appended.truncate(log.durable().get() as usize);
@@ -125,7 +127,7 @@ fn script(storage: &Recorded, seed: u64, steps: u32, expected: &mut Expected) {
 fn truncate(storage: &Recorded, log: &Log<&Recorded>, first: u64, expected: &mut Expected) {
     let begun = storage.now();
     log.truncate(Lsn::new(first)).unwrap();
-    // All before a truncation are committed.
+    // All records before a truncation are committed.
     expected.acknowledged.push((begun, first - 1));
     expected.truncated.push((begun, storage.now(), first));
 }
@@ -137,7 +139,7 @@ fn losses(seed: u64) -> Vec<Loss> {
     losses
 }
 
-/// Every cut from `from` on, with each loss.
+/// Returns every cut from `from` on, with each loss.
 fn images(history: &History, from: usize) -> impl Iterator<Item = (usize, Loss, Vec<u8>)> {
     (from..=history.len()).flat_map(move |cut| {
         let losses = losses(cut as u64 * 1000);
@@ -157,7 +159,7 @@ fn every_cut_is_recovered() {
     for seed in 0..8 {
         let storage = Recorded::new(8192 + 24 * 512);
         let mut expected = Expected::new();
-        // The creation has two durable writes; before the first of them there is no log.
+        // The creation makes two durable writes; before the first there is no log.
         script(&storage, seed, 150, &mut expected);
         let history = storage.history();
         for (cut, loss, image) in images(&history, 4) {
@@ -170,9 +172,9 @@ fn every_cut_is_recovered() {
     assert!(count >= 2000, "{count}");
 }
 
-/// Crashes while a crash is being recovered from.
+/// Crashes during the recovery from a crash.
 #[test]
-fn recovery_is_cut_too() {
+fn a_crashed_recovery_is_recovered() {
     let mut count = 0;
     for seed in 100..103 {
         let storage = Recorded::new(8192 + 24 * 512);
@@ -195,9 +197,10 @@ fn recovery_is_cut_too() {
     assert!(count >= 1000, "{count}");
 }
 
-/// One crash after the other on the same log: whatever a recovery showed stays, remains of torn batches never come back.
+/// Many crashes of one log, one after the other. Records that a recovery returned persist, and
+/// remains of torn batches never come back.
 #[test]
-fn generations_of_crashes() {
+fn records_survive_generations_of_crashes() {
     let mut random = fastrand::Rng::with_seed(4);
     for seed in 0..20 {
         let mut image = vec![0; 8192 + 32 * 512];
@@ -230,7 +233,7 @@ fn generations_of_crashes() {
     }
 }
 
-/// What was just recovered is the truth: no more, no less.
+/// Makes the recovered records the expected ones.
 fn settle(storage: &Recorded, expected: &mut Expected) {
     let log = Log::open(storage, &Options::new()).unwrap();
     let last = log.durable().get();
@@ -240,9 +243,10 @@ fn settle(storage: &Recorded, expected: &mut Expected) {
     expected.truncated.clear();
 }
 
-/// Eight threads, cut anywhere: what each had been told is there, in the order of the numbers.
+/// Cuts a run of eight threads anywhere. The records acknowledged to each thread are there, in the
+/// order of their numbers.
 #[test]
-fn eight_threads_are_cut() {
+fn crashes_of_eight_threads_are_recovered() {
     for group_commit in [GroupCommit::Plain, GroupCommit::Rendezvous] {
         let storage = Recorded::new(1 << 17).flush_takes(Duration::from_micros(100));
         let options = Options::new().group_commit(group_commit);

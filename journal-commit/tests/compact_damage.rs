@@ -1,4 +1,5 @@
-//! A medium that changes what was durable: damage is told from a torn end wherever the bytes can tell, and no byte is invented.
+//! A medium that changes durable bytes. Damage is distinguished from a torn end wherever the bytes
+//! allow, and no data is invented.
 
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{Error, Log, Lsn, Options};
@@ -9,14 +10,15 @@ const LEN: usize = RING + 64 * 512;
 
 fn record(number: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(number);
-    // The last takes several sectors.
+    // The last record takes several sectors.
     let least = if number == 20 { 600 } else { 0 };
     let mut bytes = vec![0; random.usize(least..1300)];
     random.fill(&mut bytes);
     bytes
 }
 
-/// A log of twenty batches of a record each, and where each batch starts. The first ten were there before the last opening.
+/// Returns a log of twenty batches with one record each, and where each batch starts. The first ten
+/// precede the last opening.
 fn log_of_twenty(is_closed: bool) -> (Vec<u8>, Vec<usize>) {
     let storage = Recorded::new(LEN);
     let mut starts = Vec::new();
@@ -56,9 +58,9 @@ fn first(count: u64) -> Vec<(u64, Vec<u8>)> {
     (1..=count).map(|number| (number, record(number))).collect()
 }
 
-/// Each batch in turn is damaged: in its header, in a record, or all of it.
+/// Damages each batch in turn: its header, a record, or all of it.
 #[test]
-fn a_damaged_batch_is_no_torn_one() {
+fn a_damaged_batch_is_not_taken_for_torn() {
     for is_closed in [false, true] {
         let (image, starts) = log_of_twenty(is_closed);
         assert_eq!(open(image.clone()).unwrap(), first(20));
@@ -75,7 +77,7 @@ fn a_damaged_batch_is_no_torn_one() {
                 damaged[range].iter_mut().for_each(|byte| *byte ^= 0x40);
                 let result = open(damaged.clone());
                 if number == 20 && !is_closed {
-                    // The one that nothing followed: as if it had been torn.
+                    // No batch followed this one, so it looks torn.
                     assert_eq!(result.unwrap(), first(19));
                     continue;
                 }
@@ -90,7 +92,8 @@ fn a_damaged_batch_is_no_torn_one() {
     }
 }
 
-/// What is in front of the damage is kept, the rest is given up, and the log goes on.
+/// Checks that the records before the damage are kept, the rest is discarded, and the log
+/// continues.
 fn salvaged(damaged: Vec<u8>, number: u64) {
     let storage = Recorded::from_image(damaged);
     let log = Log::salvage(&storage, &Options::new()).unwrap();
@@ -106,10 +109,10 @@ fn salvaged(damaged: Vec<u8>, number: u64) {
 }
 
 #[test]
-fn a_torn_batch_is_noticed() {
+fn a_torn_batch_is_detected() {
     let (mut image, starts) = log_of_twenty(false);
     let last = starts[19];
-    assert!(starts[20] - last > 512, "of several sectors");
+    assert!(starts[20] - last > 512, "it takes several sectors");
     image[last + 512..starts[20]].fill(0);
     let log = Recorded::from_image(image);
     let log = Log::open(&log, &Options::new()).unwrap();
@@ -118,7 +121,7 @@ fn a_torn_batch_is_noticed() {
 }
 
 #[test]
-fn either_superblock_is_enough() {
+fn either_superblock_suffices() {
     let (image, _) = log_of_twenty(false);
     for at in [0, 4096] {
         for how in [0, 1] {
@@ -132,7 +135,7 @@ fn either_superblock_is_enough() {
                 records(&Log::open(&storage, &Options::new()).unwrap()),
                 first(20)
             );
-            // It was written anew: now the other may go.
+            // Opening rewrote the superblock, so the other copy may be lost now.
             let mut other = storage.visible();
             other[4096 - at..4096 - at + 512].fill(0xFF);
             assert_eq!(open(other).unwrap(), first(20));
@@ -154,9 +157,9 @@ fn either_superblock_is_enough() {
     );
 }
 
-/// A truncation wrote one superblock and not the other, and then the one that was written is lost: the log starts where it did.
+/// A truncation wrote only one superblock, which is then lost: the log starts where it did before.
 #[test]
-fn a_truncation_half_written() {
+fn a_half_written_truncation_is_undone() {
     let (image, _) = log_of_twenty(false);
     let storage = Recorded::from_image(image);
     let log = Log::open(&storage, &Options::new()).unwrap();
@@ -171,9 +174,10 @@ fn a_truncation_half_written() {
     assert_eq!(open(half).unwrap(), first(20));
 }
 
-/// Sectors are zeroed, filled, exchanged, and bits are flipped, at random: it opens with a part of the front, or tells of damage, and never with anything else.
+/// Zeroes, fills and exchanges sectors and flips bits, at random. The log opens with a prefix of
+/// its records or reports damage.
 #[test]
-fn nothing_is_invented() {
+fn random_damage_invents_no_records() {
     let (image, _) = log_of_twenty(false);
     let (closed, _) = log_of_twenty(true);
     let mut random = fastrand::Rng::with_seed(11);
@@ -201,9 +205,9 @@ fn nothing_is_invented() {
     assert!(refused > 1000);
 }
 
-/// A superblock whose checksum fits and whose numbers do not, as a fuzzer would write it.
+/// A superblock with a correct checksum and absurd numbers, as a fuzzer would write it.
 #[test]
-fn absurd_numbers() {
+fn absurd_superblocks_are_harmless() {
     let (image, _) = log_of_twenty(false);
     for at in (16..88).step_by(4) {
         for value in [0, 1, 511, 1 << 40, u64::MAX >> 1, u64::MAX] {
@@ -214,7 +218,7 @@ fn absurd_numbers() {
                 let sum = crc32c::crc32c(&absurd[slot..slot + 512]);
                 absurd[slot + 12..slot + 16].copy_from_slice(&sum.to_le_bytes());
             }
-            // Whatever it says: it neither panics nor invents.
+            // Whatever the numbers are, opening neither panics nor invents records.
             for (number, data) in open(absurd).unwrap_or_default() {
                 assert_eq!(data, record(number));
             }

@@ -1,4 +1,5 @@
-//! Each write and each flush of a run fails once: nobody hangs, what was acknowledged is on the medium, and nothing is acknowledged after it.
+//! Fails each write and each flush of a run once. No thread hangs, every acknowledged record is on
+//! the medium, and nothing is acknowledged after the failure.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +14,7 @@ const THREADS: u64 = 8;
 const RECORDS: u64 = 6;
 const LEN: usize = 128 << 10;
 
-/// What a thread's `nth` record says. Some take several sectors.
+/// Returns the content of a thread's `nth` record. Some take several sectors.
 fn record(thread: u64, nth: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(thread << 32 | nth);
     let mut bytes = vec![0; random.usize(0..1500)];
@@ -21,10 +22,11 @@ fn record(thread: u64, nth: u64) -> Vec<u8> {
     [&thread.to_le_bytes()[..], &nth.to_le_bytes(), &bytes].concat()
 }
 
-/// What was acknowledged.
+/// The acknowledged records.
 type Acknowledged = Vec<(Lsn, Vec<u8>)>;
 
-/// Eight threads commit, and the first truncates now and then, until all is done or something fails. Nobody hangs, or the test would.
+/// Lets eight threads commit, the first of which sometimes truncates, until all is done or
+/// something fails. The test would hang if a thread did.
 fn run(storage: &Recorded, group_commit: GroupCommit) -> Result<Acknowledged, Error> {
     let options = Options::new().group_commit(group_commit);
     let log = Log::create(storage, &options)?;
@@ -32,14 +34,14 @@ fn run(storage: &Recorded, group_commit: GroupCommit) -> Result<Acknowledged, Er
     let thread = |thread| {
         for nth in 0..RECORDS {
             let record = record(thread, nth);
-            // A panic of the storage is one thread's own, and an error of all others.
+            // A panic of the storage reaches one thread; the others get an error.
             let result = catch_unwind(AssertUnwindSafe(|| log.append_durable(&record)));
             let Ok(Ok(lsn)) = result else {
                 return;
             };
             acknowledged.lock().unwrap().push((lsn, record));
             if thread == 0 && nth % 3 == 2 {
-                // Keeps all: only the superblock is written.
+                // Keeps all records: only the superblock is written.
                 let _ = catch_unwind(AssertUnwindSafe(|| log.truncate(Lsn::new(nth / 3 + 1))));
             }
         }
@@ -56,7 +58,7 @@ fn run(storage: &Recorded, group_commit: GroupCommit) -> Result<Acknowledged, Er
     Ok(acknowledged)
 }
 
-/// Whoever comes later is told, as often as it comes, and nothing more is acknowledged.
+/// Checks that every later call gets the error, and that nothing more is acknowledged.
 fn stays_poisoned(log: &Log<&Recorded>, acknowledged: &Acknowledged) {
     let durable = log.durable();
     let last = acknowledged.iter().map(|(lsn, _)| *lsn).max();
@@ -80,7 +82,8 @@ fn stays_poisoned(log: &Log<&Recorded>, acknowledged: &Acknowledged) {
     assert_eq!(log.durable(), durable);
 }
 
-/// All that was acknowledged is in the image, at its number; whatever else is there was appended.
+/// Checks that the image has every acknowledged record at its number, and otherwise only records
+/// that were appended.
 fn check(image: Vec<u8>, acknowledged: &Acknowledged, what: &str) {
     let storage = Recorded::from_image(image);
     let log = match Log::open(&storage, &Options::new()) {
@@ -95,7 +98,7 @@ fn check(image: Vec<u8>, acknowledged: &Acknowledged, what: &str) {
         let at = (lsn.get() - first.get()) as usize;
         let found = there
             .get(at)
-            .unwrap_or_else(|| panic!("{what}: {lsn} was acknowledged, and is gone"));
+            .unwrap_or_else(|| panic!("{what}: {lsn} was acknowledged and is lost"));
         assert_eq!((found.lsn, &found.data), (*lsn, record), "{what}");
     }
     for found in there {
@@ -108,7 +111,7 @@ fn check(image: Vec<u8>, acknowledged: &Acknowledged, what: &str) {
     }
 }
 
-/// Fails each write or flush, in this way.
+/// Fails each write or flush in the given way.
 fn fail_each(kind: FaultKind, for_ever: bool, drop_dirty: bool) {
     let device = || Recorded::new(LEN).flush_takes(Duration::from_micros(50));
     for group_commit in [GroupCommit::Plain, GroupCommit::Rendezvous] {
@@ -132,7 +135,7 @@ fn fail_each(kind: FaultKind, for_ever: bool, drop_dirty: bool) {
             let acknowledged = match result {
                 Ok(result) => result.unwrap_or_default(),
                 Err(payload) => {
-                    // By the creation, for which nobody catches it.
+                    // The creation panicked, which no thread catches.
                     let text = payload.downcast_ref::<String>().map_or("", |text| text);
                     assert!(text.contains("planned"), "{what}: {text}");
                     Vec::new()
@@ -145,31 +148,32 @@ fn fail_each(kind: FaultKind, for_ever: bool, drop_dirty: bool) {
 }
 
 #[test]
-fn each_fails_once() {
+fn each_operation_fails_once() {
     fail_each(FaultKind::Error, false, false);
 }
 
 #[test]
-fn each_fails_once_and_dirty_data_is_dropped() {
+fn each_operation_fails_once_and_drops_dirty_data() {
     fail_each(FaultKind::Error, false, true);
 }
 
 #[test]
-fn each_fails_and_all_after_it() {
+fn each_operation_fails_and_all_after_it() {
     fail_each(FaultKind::Error, true, true);
 }
 
 #[test]
-fn each_is_short() {
+fn each_write_is_short() {
     fail_each(FaultKind::Short, false, false);
 }
 
 #[test]
-fn each_panics() {
+fn each_operation_panics() {
     fail_each(FaultKind::Panic, false, true);
 }
 
-/// A page cache as Linux has it: a write-back that fails leaves the data in the cache, takes it for clean, and never writes it.
+/// A page cache like Linux's. A failed write-back leaves the data in the cache, marks it clean, and
+/// never writes it.
 struct Cache {
     cached: Mutex<Vec<u8>>,
     medium: Mutex<Vec<u8>>,
@@ -213,9 +217,10 @@ impl Storage for Cache {
     }
 }
 
-/// The batch of a flush that failed is found in the cache when the log is opened again. It is written once more before it counts.
+/// When the log is opened again, the batch of a failed flush is found in the cache. It is written
+/// again before it counts.
 #[test]
-fn a_batch_that_is_in_the_cache_only() {
+fn a_batch_in_the_cache_only_is_written_again() {
     let cache = Cache {
         cached: Mutex::new(vec![0; 1 << 16]),
         medium: Mutex::new(vec![0; 1 << 16]),
@@ -234,18 +239,18 @@ fn a_batch_that_is_in_the_cache_only() {
     assert!(log.wait(Lsn::new(1)).is_ok(), "acknowledged before");
     drop(log);
     let log = Log::open(&cache, &Options::new()).unwrap();
-    assert_eq!(log.records().count(), 2, "it is whole, so it is kept");
+    assert_eq!(log.records().count(), 2, "a complete batch is kept");
     log.append_durable(b"third").unwrap();
-    // And now the machine stops.
+    // Now the machine stops.
     let after = Recorded::from_image(cache.medium.lock().unwrap().clone());
     let log = Log::open(&after, &Options::new()).unwrap();
     let data = Vec::from_iter(log.records().map(|record| record.unwrap().data));
     assert_eq!(data, [&b"first"[..], b"second", b"third"]);
 }
 
-/// Whom a failure finds asleep, or about to append, learns it: all of them, whatever they were doing.
+/// A failure reaches every thread, whether it sleeps or is about to append.
 #[test]
-fn a_failed_flush_reaches_those_who_sleep() {
+fn a_failed_flush_reaches_sleeping_threads() {
     let storage = Recorded::new(LEN).flush_takes(Duration::from_millis(5));
     let log = Log::create(&storage, &Options::new()).unwrap();
     storage.plan(Fault {

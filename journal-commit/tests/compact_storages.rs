@@ -1,4 +1,5 @@
-//! The compact log on files and on persistent memory; and a process that is killed at any moment.
+//! The compact log on files and on persistent memory, and in a process that is killed at any
+//! moment.
 
 #![cfg(target_os = "linux")]
 
@@ -14,7 +15,7 @@ use spanlock_pmem::MappedFile;
 
 const LEN: u64 = 1 << 20;
 
-/// Fills the log from eight threads, again and again, and opens it again.
+/// Fills the log from eight threads, repeatedly, and opens it again.
 fn exercise<S: Storage>(mut storage: impl FnMut() -> S, options: &Options) {
     let log = Log::create(storage(), options).unwrap();
     let record = |thread: u8, nth: u32| [&[thread; 700], &nth.to_le_bytes()[..]].concat();
@@ -54,7 +55,7 @@ fn exercise<S: Storage>(mut storage: impl FnMut() -> S, options: &Options) {
 }
 
 #[test]
-fn files_of_every_mode() {
+fn every_file_mode_works() {
     let folder = tempfile::tempdir().unwrap();
     for mode in [FileMode::Buffered, FileMode::Direct, FileMode::Dsync] {
         for block in [512, 4096] {
@@ -62,7 +63,7 @@ fn files_of_every_mode() {
             match FileStorage::create(&path, LEN, mode) {
                 Ok(_) => {}
                 Err(error) if mode != FileMode::Buffered => {
-                    println!("SKIPPED {mode:?}: this file system does not do it: {error}");
+                    println!("SKIPPED {mode:?}: not supported by this file system: {error}");
                     continue;
                 }
                 Err(error) => panic!("{error}"),
@@ -74,7 +75,7 @@ fn files_of_every_mode() {
 }
 
 #[test]
-fn persistent_memory() {
+fn persistent_memory_works() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("region");
     MappedFile::create(&path, LEN, spanlock_pmem::Options::new()).unwrap();
@@ -87,9 +88,9 @@ fn persistent_memory() {
 
 const CHILD: &str = "SPANLOCK_JOURNAL_KILLED";
 
-/// A process says which records are durable, and is killed. They are there.
+/// A process reports which records are durable, and is killed. Those records are there.
 #[test]
-fn a_process_that_is_killed() {
+fn a_killed_process_loses_no_durable_record() {
     if let Ok(path) = env::var(CHILD) {
         append_for_ever(Path::new(&path));
     }
@@ -100,7 +101,7 @@ fn a_process_that_is_killed() {
     for round in 0..10 {
         let mut child = Command::new(env::current_exe().unwrap())
             .args([
-                "a_process_that_is_killed",
+                "a_killed_process_loses_no_durable_record",
                 "--exact",
                 "--nocapture",
                 "--test-threads=1",
@@ -135,12 +136,12 @@ fn append_for_ever(path: &Path) -> ! {
                 loop {
                     match log.append_durable(&record) {
                         Ok(lsn) => println!("durable {lsn}"),
-                        // What a reader of all this has to do with: half of it.
+                        // A reader would process records in the same way: half of them at a time.
                         Err(_) => log.truncate(Lsn::new(log.durable().get() - 100)).unwrap(),
                     }
                 }
             });
         }
     });
-    unreachable!("nobody stops");
+    unreachable!("the threads run until the kill");
 }

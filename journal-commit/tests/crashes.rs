@@ -1,5 +1,6 @@
-//! Crash images of runs that go around a small log many times, checkpoints included: what was acknowledged is there, and every handle is there as a whole
-//! or not at all. Recovery itself crashes too.
+//! Crash images of runs that go around a small log many times, checkpoints included. Acknowledged
+//! changes are there, and every handle is there as a whole or not at all. Recovery itself crashes
+//! too.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -33,7 +34,7 @@ fn place() -> Place {
 struct Run {
     history: History,
     first_cut: usize,
-    /// By thread: at that cut that round had been acknowledged.
+    /// By thread: the cut from which on a round was acknowledged.
     acknowledged: Vec<Vec<(usize, u8)>>,
 }
 
@@ -56,7 +57,7 @@ fn run(flushes: Flushes, way: CommitWay) -> Run {
                         block.fill(round);
                         block.dirty().unwrap();
                     }
-                    // A third one comes and goes.
+                    // A third block comes and goes.
                     let guest = 40 + thread;
                     if round % 3 == 0 {
                         handle.revoke(guest).unwrap();
@@ -102,10 +103,11 @@ fn check(run: &Run, cut: usize, image: &[u8], what: &str) {
             "thread {thread} was told {told}, found {}: {what}",
             one[0]
         );
-        // Written with its round, or revoked by a later one of the same handles: then it is anything.
+        // Written with its round. If a later round of the same handles revoked it, its content is
+        // undefined.
         let guest = block(40 + thread);
         let is_of_this = one[0].is_multiple_of(3) || guest.iter().all(|byte| *byte == one[0]);
-        assert!(is_of_this, "the guest of thread {thread}: {what}");
+        assert!(is_of_this, "guest block of thread {thread}: {what}");
     }
 }
 
@@ -140,7 +142,7 @@ fn all_images(flushes: Flushes, way: CommitWay) {
     assert!(images > 1000, "{images}");
 }
 
-/// Recovery crashed, and is repeated.
+/// Crashes a recovery and repeats it.
 fn crash_again(run: &Run, cut: usize, recovery: &History, what: &str) {
     for second in 0..=recovery.len() {
         for loss in [Loss::Nothing, Loss::Sectors(second as u64)] {
@@ -176,9 +178,10 @@ fn one_flush_cooperative() {
     all_images(Flushes::One, CommitWay::Cooperative);
 }
 
-/// A revoke block of several sectors, torn: in the format with one flush no checksum would tell.
+/// A torn revoke block of several sectors: in the format with one flush no checksum would detect
+/// it.
 #[test]
-fn torn_revokes() {
+fn a_torn_revoke_block_is_detected() {
     for flushes in [Flushes::Two, Flushes::One] {
         let log = Arc::new(Recorded::new(512 * BLOCK));
         let home = Arc::new(Recorded::new(128 * BLOCK));
@@ -223,11 +226,12 @@ fn torn_revokes() {
     }
 }
 
-/// A commit that reached the cache and not the medium, then a recovery that crashes: still all of it or nothing.
+/// A commit that reached the cache but not the medium, followed by a recovery that crashes: still
+/// all of it or nothing.
 #[test]
-fn a_commit_that_is_in_the_cache_only() {
+fn a_commit_in_the_cache_only_is_all_or_nothing() {
     for flushes in [Flushes::Two, Flushes::One] {
-        // The commit block is the last write; with one flush, that flush is the last thing.
+        // The commit block is the last write; with one flush, that flush is the last operation.
         let (writes, flushed) = {
             let device = commit_of_two(flushes, None);
             (device.writes(), device.flushes())
@@ -237,14 +241,14 @@ fn a_commit_that_is_in_the_cache_only() {
             _ => FaultAt::Flush(flushed - 1),
         };
         let device = commit_of_two(flushes, Some(at));
-        // What is in the cache is taken for clean, and never written.
+        // The cached data counts as clean, and is never written.
         let clean = Arc::new(Clean {
             seen: Mutex::new(device.visible()),
             medium: Recorded::from_image(device.medium()),
         });
         opened(clean.clone());
         all_or_nothing(&clean.medium.history(), 0);
-        // It is dirty still, and may be written at any time.
+        // The cached data is still dirty, and may be written at any time.
         let reopened = device.now();
         opened(device.clone());
         all_or_nothing(&device.history(), reopened);
@@ -254,7 +258,11 @@ fn a_commit_that_is_in_the_cache_only() {
 fn opened(device: Arc<impl Storage + 'static>) {
     let options = Options::new(BLOCK as u32).place(place());
     let journal = Journal::open(device.clone(), device, options).unwrap();
-    assert_eq!(journal.recovery().transactions, 1, "it is in the cache");
+    assert_eq!(
+        journal.recovery().transactions,
+        1,
+        "the commit is in the cache"
+    );
 }
 
 fn all_or_nothing(history: &History, from: usize) {
@@ -265,13 +273,13 @@ fn all_or_nothing(history: &History, from: usize) {
             let found = [device[0], device[BLOCK]];
             assert!(
                 found == [0, 0] || found == [7, 7],
-                "half: {found:?}, cut {cut}, seed {seed}"
+                "half of a commit: {found:?}, cut {cut}, seed {seed}"
             );
         }
     }
 }
 
-/// A device that reads what it has not.
+/// A device that reads data which is not on its medium.
 struct Clean {
     seen: Mutex<Vec<u8>>,
     medium: Recorded,
@@ -308,7 +316,8 @@ impl Storage for Clean {
     }
 }
 
-/// One handle that fills blocks 0 and 1 with sevens, on a new device; a failure keeps what was written in the cache.
+/// Fills blocks 0 and 1 with sevens through one handle, on a new device. After a failure, the cache
+/// keeps what was written.
 fn commit_of_two(flushes: Flushes, fault: Option<FaultAt>) -> Arc<Recorded> {
     let device = Arc::new(Recorded::new((BLOCKS + LOG_BLOCKS) as usize * BLOCK));
     let new = FormatOptions::new(BLOCK as u32).place(place());
@@ -318,7 +327,7 @@ fn commit_of_two(flushes: Flushes, fault: Option<FaultAt>) -> Arc<Recorded> {
     if let Some(at) = fault {
         device.plan(Fault {
             at,
-            // Of the commit block the half that counts.
+            // The half of the commit block that counts.
             kind: FaultKind::Short,
             for_ever: false,
             drop_dirty: false,

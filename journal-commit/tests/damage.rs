@@ -1,4 +1,5 @@
-//! Damage that no crash explains is refused, and nothing is replayed; what a crash leaves is not taken for damage.
+//! Damage that no crash explains is refused, and nothing is replayed. The remains of a crash are
+//! not taken for damage.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use spanlock_journal_commit::testing::Recorded;
 
 const BLOCK: usize = 1024;
 
-/// A log of three transactions: blocks 1 to 6 descriptor, four data, commit; and again; and again, with a revoke block in front.
+/// Returns a log of three transactions. Blocks 1 to 6 are a descriptor, four data blocks and a
+/// commit block; the second repeats that; the third also begins with a revoke block.
 fn log(flushes: Flushes) -> Vec<u8> {
     let log = Arc::new(Recorded::new(128 * BLOCK));
     format(
@@ -38,7 +40,7 @@ fn log(flushes: Flushes) -> Vec<u8> {
 
 const COMMIT: [usize; 3] = [6, 12, 19];
 
-/// Recovers a log after a byte of it was changed.
+/// Recovers a log after changing one of its bytes.
 fn recovered(image: &[u8], at: usize) -> (Result<Recovery, Error>, Vec<u8>) {
     let mut image = image.to_vec();
     image[at] ^= 0x40;
@@ -53,7 +55,7 @@ fn recovered_as_is(image: Vec<u8>) -> (Result<Recovery, Error>, Vec<u8>) {
 }
 
 #[test]
-fn the_log_is_as_the_other_tests_take_it() {
+fn the_log_has_the_expected_layout() {
     for flushes in [Flushes::Two, Flushes::One] {
         let image = log(flushes);
         for block in COMMIT {
@@ -69,10 +71,11 @@ fn the_log_is_as_the_other_tests_take_it() {
 
 #[test]
 fn damage_is_refused_before_anything_is_replayed() {
-    // Third checksums: a byte anywhere in descriptors, data and revoke blocks, in each transaction.
+    // Checksums of the third kind: any byte in descriptors, data and revoke blocks, in each
+    // transaction.
     let image = log(Flushes::Two);
     for block in (1..19).filter(|it| !COMMIT.contains(it)) {
-        // The data of a block that is revoked later is not looked at.
+        // The data of a block that is revoked later is not read.
         if block == 2 {
             continue;
         }
@@ -81,7 +84,7 @@ fn damage_is_refused_before_anything_is_replayed() {
         assert!(matches!(error, Error::Damaged { .. }), "{block}: {error}");
         assert!(home.iter().all(|byte| *byte == 0), "{block}");
     }
-    // A commit block with another behind it.
+    // A commit block with another one after it.
     for flushes in [Flushes::Two, Flushes::One] {
         for block in &COMMIT[..2] {
             let (done, home) = recovered(&log(flushes), block * BLOCK + 0x11);
@@ -90,14 +93,14 @@ fn damage_is_refused_before_anything_is_replayed() {
             assert!(home.iter().all(|byte| *byte == 0), "{block}");
         }
     }
-    // First checksums: data, under a commit block that has another behind it.
+    // Checksums of the first kind: data under a commit block with another one after it.
     let (done, _) = recovered(&log(Flushes::One), 3 * BLOCK + 9);
     assert!(matches!(done, Err(Error::Damaged { .. })));
 }
 
 #[test]
-fn what_a_crash_leaves_is_dropped() {
-    // The last commit block, torn: of both formats.
+fn an_interrupted_transaction_is_dropped() {
+    // The last commit block, torn, in both formats.
     for flushes in [Flushes::Two, Flushes::One] {
         let (done, home) = recovered(&log(flushes), COMMIT[2] * BLOCK + 0x11);
         let done = done.unwrap();
@@ -109,14 +112,14 @@ fn what_a_crash_leaves_is_dropped() {
     let (done, _) = recovered(&log(Flushes::Two), COMMIT[2] * BLOCK + 1);
     let done = done.unwrap();
     assert_eq!((done.transactions, done.dropped), (2, None));
-    // Torn data, of one flush.
+    // Torn data, with one flush.
     let (done, _) = recovered(&log(Flushes::One), 18 * BLOCK + 9);
     assert_eq!(done.unwrap().transactions, 2);
 }
 
-/// No byte of a log makes recovery panic or go around for ever.
+/// No byte of a log makes recovery panic or loop for ever.
 #[test]
-fn any_byte_may_be_wrong() {
+fn any_byte_may_be_damaged() {
     fastrand::seed(3);
     for flushes in [Flushes::Two, Flushes::One] {
         let image = log(flushes);
@@ -136,7 +139,7 @@ fn any_byte_may_be_wrong() {
 
 /// A block whose home is beyond the device.
 #[test]
-fn homes_are_checked() {
+fn a_home_beyond_the_device_is_refused() {
     let log = Arc::new(Recorded::from_image(log(Flushes::Two)));
     let home = Recorded::new(20 * BLOCK);
     let error = recover(log.clone(), &home, BLOCK as u32, &Place::whole()).unwrap_err();

@@ -1,4 +1,5 @@
-//! Journals that debugfs wrote, replayed by ours and by e2fsck: the same result, byte for byte.
+//! Journals written by debugfs, replayed by this crate and by e2fsck: the results are the same,
+//! byte for byte.
 
 mod ext4;
 
@@ -9,14 +10,16 @@ use ext4::Image;
 use spanlock_journal_commit::jbd2::{Recovery, recover};
 use spanlock_journal_commit::testing::Recorded;
 
-/// Transactions for `debugfs`: each a list of blocks to write from a file of its own, and of blocks to revoke.
+/// Transactions for `debugfs`: each a list of blocks to write from a file of its own, and of blocks
+/// to revoke.
 struct Script {
     commands: String,
     revokes: bool,
 }
 
 impl Script {
-    /// Random ones, over the image's file. Some blocks begin with the journal's magic.
+    /// Returns random transactions over the image's file. Some blocks begin with the journal's
+    /// magic.
     fn new(image: &Image, open: &str, transactions: usize, revokes: bool) -> Script {
         let mut commands = format!("{open}\n");
         for number in 0..transactions {
@@ -49,7 +52,7 @@ impl Script {
     }
 }
 
-/// Replays the image's journal by ours and by e2fsck.
+/// Replays the image's journal with this crate and with e2fsck.
 fn compare(image: &Image) -> Recovery {
     let before = image.bytes();
     let device = Arc::new(Recorded::from_image(before.clone()));
@@ -61,7 +64,7 @@ fn compare(image: &Image) -> Recovery {
     )
     .unwrap();
     let ours = device.visible();
-    assert_eq!(device.medium(), ours, "all of it is flushed");
+    assert_eq!(device.medium(), ours, "everything is flushed");
     let (theirs, text) = image.fsck(&before);
     assert!(text.contains("recovering journal"), "{text}");
     assert!(!text.contains("orrupt"), "{text}");
@@ -71,7 +74,7 @@ fn compare(image: &Image) -> Recovery {
     );
     assert!(image.file_of(&theirs) == image.file_of(&ours), "{done:?}");
 
-    // And again: nothing is left to do.
+    // A second recovery finds nothing to do.
     let again = recover(
         device.clone(),
         device.clone(),
@@ -85,7 +88,7 @@ fn compare(image: &Image) -> Recovery {
 }
 
 #[test]
-fn they_are_replayed_as_e2fsck_does() {
+fn replay_matches_e2fsck() {
     if !ext4::have_e2fsprogs() {
         return;
     }
@@ -93,13 +96,14 @@ fn they_are_replayed_as_e2fsck_does() {
     let (mut blocks, mut revoked) = (0, 0);
     for block_bytes in [1024, 4096] {
         for (features, open, revokes) in [
-            // Third checksums.
+            // Checksums of the third kind.
             ("metadata_csum,64bit", "jo -c", true),
             ("metadata_csum,^64bit", "jo -c -v 3", true),
-            // First. (What debugfs sums of revoke blocks nobody does: e2fsck calls it corrupt.)
+            // Of the first kind. (debugfs also sums revoke blocks, which no other program does:
+            // e2fsck calls the result corrupt.)
             ("^metadata_csum,64bit", "jo -c", false),
             ("^metadata_csum,^64bit", "jo -c", false),
-            // None.
+            // No checksums.
             ("^metadata_csum,64bit", "jo", true),
             ("^metadata_csum,^64bit", "jo", true),
         ] {

@@ -1,5 +1,6 @@
-//! Crash images of a run of ours inside of an ext4 image: each is recovered by ours, by `e2fsck -fy` and, where it can be mounted, by the running kernel.
-//! The blocks that were journaled must come out the same, and hold what was acknowledged.
+//! Crash images of a journal inside an ext4 image. This crate, `e2fsck -fy` and, where it can mount
+//! them, the running kernel recover each one. The journaled blocks must be the same, and hold all
+//! acknowledged changes.
 
 mod ext4;
 
@@ -13,7 +14,8 @@ use spanlock_journal_commit::jbd2::{
 };
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
 
-/// What a handle did: in which transaction, and with which byte it filled which blocks; none if it revoked one.
+/// A handle: its transaction, its blocks, and the byte it filled them with, or `None` if
+/// it revoked them.
 struct Step {
     tid: Tid,
     changes: Vec<(u64, Option<u8>)>,
@@ -24,11 +26,11 @@ struct Run {
     flushes: Flushes,
     image: Image,
     history: History,
-    /// Where the run proper begins.
+    /// The event at which the run itself begins.
     first_cut: usize,
-    /// For each thread, in order.
+    /// By thread, in order.
     steps: Vec<Vec<Step>>,
-    /// At that cut the transaction had been acknowledged.
+    /// The cut from which on a transaction was acknowledged.
     acknowledged: Vec<(usize, Tid)>,
 }
 
@@ -45,7 +47,7 @@ impl Run {
         let device = Arc::new(Recorded::from_image(image.bytes()));
         let new = FormatOptions::new(block_bytes).place(image.place());
         format(device.clone(), &new.flushes(flushes)).unwrap();
-        // What lies in the log is no zeros, as a rule: a torn block shows.
+        // Fill the log with bytes other than zero, so that a torn block is visible.
         for block in &image.journal[1..] {
             let junk = vec![0xEE; block_bytes as usize];
             device
@@ -93,7 +95,8 @@ impl Run {
         }
     }
 
-    /// The file's blocks after a transaction: what each is filled with; `None` where that is undefined.
+    /// Returns the file's blocks after a transaction: the byte that fills each, or `None` where it
+    /// is undefined.
     fn state(&self, tid: Tid) -> BTreeMap<u64, Option<u8>> {
         let mut state: BTreeMap<_, _> =
             self.image.file.iter().map(|it| (*it, Some(b'a'))).collect();
@@ -105,7 +108,7 @@ impl Run {
         state
     }
 
-    /// What was acknowledged is there, whole, and nothing of what is not committed.
+    /// Checks that acknowledged transactions are complete, and that nothing uncommitted is there.
     fn check(&self, cut: usize, recovered: &[u8], done: &Recovery) {
         let last = done
             .dropped
@@ -119,7 +122,7 @@ impl Run {
         self.check_state(last, recovered);
     }
 
-    /// The file is as after a transaction.
+    /// Checks that the file is in the state after a transaction.
     fn check_state(&self, last: Tid, recovered: &[u8]) {
         let size = self.image.block_bytes as usize;
         for (block, byte) in self.state(last) {
@@ -156,7 +159,7 @@ fn one_handle(journal: &Journal, mine: &[u64], byte: u8, random: &mut fastrand::
     Step { tid, changes }
 }
 
-/// What one recovery made of an image; the error if it was refused.
+/// The image after a recovery, or the error if it was refused.
 type Outcome = Result<Vec<u8>, String>;
 
 fn ours(image: &Image, crashed: &[u8]) -> (Vec<u8>, Recovery) {
@@ -166,7 +169,7 @@ fn ours(image: &Image, crashed: &[u8]) -> (Vec<u8>, Recovery) {
     (device.visible(), done)
 }
 
-/// Mounts the image by the kernel, which replays the journal, and unmounts it.
+/// Mounts and unmounts the image, so that the kernel replays the journal.
 fn kernel(image: &Image, crashed: &[u8]) -> Outcome {
     let (path, point) = (image.folder().join("mount"), image.folder().join("point"));
     std::fs::write(&path, crashed).unwrap();
@@ -184,14 +187,14 @@ fn kernel(image: &Image, crashed: &[u8]) -> Outcome {
     Ok(std::fs::read(&path).unwrap())
 }
 
-/// Whether the kernel can mount an image that nothing is wrong with.
+/// Returns whether the kernel can mount a sound image.
 fn kernel_mounts() -> bool {
     let image = Image::new(1024, "metadata_csum,64bit", 8);
     match kernel(&image, &image.bytes()) {
         Ok(_) => true,
         Err(error) => {
             println!(
-                "SKIPPED the kernel: it mounts no image here: {}",
+                "SKIPPED the kernel, which mounts no image here: {}",
                 error.trim()
             );
             false
@@ -229,14 +232,15 @@ impl Tally {
         }
         match kernel(&run.image, &crashed) {
             Ok(mounted) if run.image.file_of(&mounted) == our_file => self.mounted += 1,
-            // A torn commit block of the third checksums. Newer kernels take it if the part that is used is sound: what it commits had been flushed.
+            // A torn commit block with checksums of the third kind. Newer kernels accept it if the
+            // used part is sound: the data it commits had been flushed.
             Ok(mounted) => {
                 let torn = (done.dropped).unwrap_or_else(|| panic!("the kernel differs: {what}"));
                 assert_eq!(run.flushes, Flushes::Two, "the kernel differs: {what}");
                 run.check_state(torn, &mounted);
                 self.torn_but_taken += 1;
             }
-            // Older kernels refuse it: the one refusal that a crash can lead to.
+            // Older kernels refuse it, which is the only refusal that a crash can cause.
             Err(error) => {
                 assert!(done.dropped.is_some(), "the kernel refuses: {error} {what}");
                 self.refused += 1;
@@ -245,7 +249,7 @@ impl Tally {
     }
 }
 
-/// All cuts of a run; where something is in flight, some of what can become of it.
+/// Checks all cuts of a run, with some of the possible losses where writes are in flight.
 fn all_cuts(run: &Run, mount: bool, tally: &mut Tally) {
     for cut in run.first_cut..=run.history.len() {
         let seed = cut as u64;
@@ -296,15 +300,15 @@ fn one_flush() {
         let tally = crash_images_of(Flushes::One);
         assert!(
             tally.dropped > 20,
-            "torn transactions are what this format is about: {tally:?}"
+            "this format must yield torn transactions: {tally:?}"
         );
         assert_eq!(tally.refused, 0);
     }
 }
 
-/// `debugfs` shows our transactions, and finds nothing odd.
+/// `debugfs` shows the transactions without complaint.
 #[test]
-fn debugfs_reads_ours() {
+fn debugfs_reads_the_journal() {
     if !ext4::have_e2fsprogs() {
         return;
     }
@@ -328,9 +332,10 @@ fn debugfs_reads_ours() {
     }
 }
 
-/// Journals as mke2fs and debugfs make them, without checksums or with the first ones and two flushes, are gone on with.
+/// Journals made by mke2fs and debugfs, without checksums or with those of the first kind and two
+/// flushes, can be continued.
 #[test]
-fn journals_that_others_made() {
+fn journals_of_e2fsprogs_can_be_continued() {
     if !ext4::have_e2fsprogs() {
         return;
     }
@@ -366,7 +371,7 @@ fn journals_that_others_made() {
     }
 }
 
-/// An external journal, on a device that mke2fs made for it: `debugfs` shows it.
+/// `debugfs` shows an external journal on a device that mke2fs made for it.
 #[test]
 fn an_external_journal() {
     if !ext4::have_e2fsprogs() {
@@ -401,7 +406,7 @@ fn an_external_journal() {
         }
         drop(journal);
         std::fs::write(&path, log.medium()).unwrap();
-        // It wants a file system's image too, for the size of blocks.
+        // `debugfs` reads the block size from a file system's image.
         let image = Image::new(block_bytes, "64bit", 4);
         let text = ext4::debugfs(&image.path, &format!("logdump -a -f {}", path.display()));
         let line = format!("sequence {}, type 2 (commit block)", last.unwrap());

@@ -1,5 +1,6 @@
-//! Every write and every flush of a run fails once, at each index: nothing is acknowledged that is not on the medium, nobody hangs, and everybody hears of
-//! it, until the journal is opened again.
+//! Fails every write and every flush of a run once, at each index. Nothing is acknowledged that is
+//! not on the medium, no thread hangs, and every thread gets the error until the journal is opened
+//! again.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +20,7 @@ const BLOCKS: usize = 128;
 const THREADS: u64 = 8;
 const ROUNDS: u8 = 4;
 
-/// Log and blocks on one device: so one failure is everybody's.
+/// Log and blocks share a device, so one failure affects both.
 fn options() -> Options {
     Options::new(BLOCK as u32).place(place())
 }
@@ -39,20 +40,21 @@ fn device(flushes: Flushes) -> Vec<u8> {
 }
 
 fn open(device: &Arc<Recorded>, way: CommitWay) -> Result<Journal, Error> {
-    // It gathers, where it can: one more thing that could hang.
+    // Commits gather where they can: one more thing that could hang.
     let options = options().way(way).delay(Delay::Rendezvous);
     Journal::open(device.clone(), device.clone(), options)
 }
 
-/// What a thread has been told.
+/// The results that a thread got.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
-    /// The last round that was acknowledged.
+    /// The last acknowledged round.
     acknowledged: u8,
     errors: u32,
 }
 
-/// Each thread writes its number of the round to blocks of its own, durably, and goes on after errors: later acknowledgements would be false ones.
+/// In each round, a thread writes the round's number to its own blocks, durably. It continues after
+/// errors, because later acknowledgements would be wrong.
 fn thread(journal: &Journal, thread: u64) -> Told {
     let mut told = Told::default();
     for round in 1..=ROUNDS {
@@ -80,7 +82,8 @@ fn one_round(journal: &Journal, thread: u64, round: u8) -> Result<Tid, Error> {
     handle.stop_durable()
 }
 
-/// A run with one planned failure; panics of the device count as errors of whom they hit.
+/// Runs with one planned failure. A panic of the device counts as an error of the thread that it
+/// hits.
 fn run(image: &[u8], way: CommitWay, fault: Option<Fault>) -> (Arc<Recorded>, Vec<Told>) {
     let device = Arc::new(Recorded::from_image(image.to_vec()));
     let journal = open(&device, way).unwrap();
@@ -99,14 +102,14 @@ fn run(image: &[u8], way: CommitWay, fault: Option<Fault>) -> (Arc<Recorded>, Ve
         assert!(matches!(journal.begin(1), Err(Error::Poisoned(_))));
         assert!(matches!(journal.check(), Err(Error::Poisoned(_))));
     }
-    // It may be the one that fails, or whose thread panics.
+    // The close itself may fail, or panic.
     let closed = catch_unwind(AssertUnwindSafe(|| journal.close()));
     let well = matches!(closed, Ok(Ok(())));
     assert_eq!(well, device.failures() == 0, "{closed:?}");
     (device, told)
 }
 
-/// What is acknowledged survives the machine, now.
+/// Checks that every acknowledged round survives a crash of the machine now.
 fn check(device: &Recorded, told: &[Told], what: &str) {
     let after = Arc::new(Recorded::from_image(device.medium()));
     let journal = open(&after, CommitWay::Serial).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -128,7 +131,7 @@ fn check(device: &Recorded, told: &[Told], what: &str) {
     }
 }
 
-/// Planned panics print nothing.
+/// Suppresses the output of planned panics.
 fn quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -153,7 +156,7 @@ fn each_failure(flushes: Flushes, way: CommitWay) {
     );
     check(&clean, &told, "no failure");
     let mut failed = 0;
-    // How many there are depends on who meets whom; a fault beyond the end does nothing.
+    // The number depends on how the threads interleave; a fault beyond the end has no effect.
     let at = (2..clean.writes()).map(FaultAt::Write);
     for at in at.chain((1..clean.flushes()).map(FaultAt::Flush)) {
         for (kind, for_ever, drop_dirty) in [
@@ -170,7 +173,7 @@ fn each_failure(flushes: Flushes, way: CommitWay) {
                 drop_dirty,
             };
             let what = format!("{flushes:?} {way:?} {fault:?}");
-            // Who is not woken hangs here.
+            // A thread that is not woken hangs here.
             let (device, told) = run(&image, way, Some(fault));
             check(&device, &told, &what);
             if device.failures() > 0 {
@@ -214,7 +217,7 @@ fn one_flush_cooperative() {
     each_failure(Flushes::One, CommitWay::Cooperative);
 }
 
-/// What fails while a journal is opened is an error, and it can be opened again.
+/// A failure while a journal is being opened is an error, and the journal can be opened again.
 #[test]
 fn opening() {
     for flushes in [Flushes::Two, Flushes::One] {
@@ -252,12 +255,13 @@ fn opening() {
     }
 }
 
-/// A device on which a write home fails and loses all that is dirty while a commit flushes or writes its commit block, which goes well all the same; and the
-/// failure is told only after that. So who has been told "well" must still not believe it.
+/// A device on which a write home fails and loses all dirty data while a commit flushes or writes
+/// its commit block. The commit's operation succeeds nevertheless, and the failure is reported only
+/// later. A thread must therefore not trust its own success.
 struct LateNews {
     device: Arc<Recorded>,
     during: During,
-    /// Writes to the log since it was armed.
+    /// Writes to the log since the device was armed.
     log_writes: AtomicU32,
     stage: Mutex<Stage>,
     changed: Condvar,
@@ -265,7 +269,7 @@ struct LateNews {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum During {
-    /// The writes of data: some are lost, the others and the descriptor, which is written last, stay.
+    /// The data writes: some are lost; the others, and the descriptor, which is written last, stay.
     Data,
     Flush,
     CommitBlock,
@@ -275,11 +279,11 @@ enum During {
 enum Stage {
     Off,
     Armed,
-    /// The commit is where it is to lose what it wrote.
+    /// The commit has reached the point at which it loses its writes.
     Reached,
-    /// The write home has lost it.
+    /// The write home has lost them.
     Lost,
-    /// The commit has been told that all is well.
+    /// The commit was told that its operation succeeded.
     Told,
 }
 
@@ -298,7 +302,7 @@ impl LateNews {
         *self.stage.lock().unwrap() == stage
     }
 
-    /// The commit's turn: loses what it wrote, in the middle of `operation`.
+    /// The commit's turn: loses its writes in the middle of `operation`.
     fn lose_beside(&self, operation: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.reach(Stage::Reached);
         self.wait_for(Stage::Lost);
@@ -339,7 +343,7 @@ impl Storage for LateNews {
         let lost = self.device.write_at(data, offset);
         self.reach(Stage::Lost);
         self.wait_for(Stage::Told);
-        // The commit goes on, if it believes what it was told.
+        // The commit continues if it trusts its success.
         std::thread::sleep(Duration::from_millis(50));
         lost
     }
@@ -361,7 +365,7 @@ impl Storage for LateNews {
 }
 
 #[test]
-fn success_beside_a_failure_is_not_believed() {
+fn success_beside_a_failure_is_not_trusted() {
     for during in [During::Data, During::Flush, During::CommitBlock] {
         let device = Arc::new(Recorded::from_image(device(Flushes::Two)));
         let late = Arc::new(LateNews {
@@ -373,7 +377,8 @@ fn success_beside_a_failure_is_not_believed() {
         });
         let options = options().way(CommitWay::Serial);
         let journal = Journal::open(late.clone(), late.clone(), options).unwrap();
-        // Ten blocks of the log each: with the fifth the next one has no room, and writes blocks home.
+        // Ten blocks of the log each. After the fifth, the next transaction has no room and writes
+        // blocks home.
         let eight = |byte| {
             let mut handle = journal.begin(8).unwrap();
             for number in 0..8 {
@@ -397,7 +402,7 @@ fn success_beside_a_failure_is_not_believed() {
             assert!(matches!(told, Err(Error::Poisoned(_))), "{told:?}");
             assert!(
                 joiner.join().unwrap().is_err(),
-                "there is no room for another one"
+                "no room for another transaction"
             );
         });
         let told = [Told {

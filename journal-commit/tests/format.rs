@@ -1,4 +1,5 @@
-//! Bad input: what is no journal, or not ours to read, is refused with an error that says why.
+//! Bad input: a place without a journal, or with one that this build cannot read, is refused with
+//! an error that says why.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ fn formatted(flushes: Flushes) -> Arc<Recorded> {
     device
 }
 
-/// Opens a journal whose superblock was changed at one place.
+/// Opens a journal after changing its superblock at one offset.
 fn changed(flushes: Flushes, at: u64, bytes: &[u8]) -> Error {
     let device = formatted(flushes);
     device.write_at(bytes, at).unwrap();
@@ -37,7 +38,7 @@ fn a_new_journal_is_empty() {
 }
 
 #[test]
-fn what_is_no_journal_of_ours_is_refused() {
+fn a_place_without_a_usable_journal_is_refused() {
     use Error::*;
     use Flushes::{One, Two};
     let big_endian = u32::to_be_bytes;
@@ -101,15 +102,16 @@ fn what_is_no_journal_of_ours_is_refused() {
     assert!(matches!(both, BadSuperblock { .. }), "{both}");
 }
 
-/// As Linux leaves it in the superblock of a journal that it aborted; `dumpe2fs` shows it as "Journal errno".
+/// Linux stores an error in the superblock of a journal that it aborts; `dumpe2fs` shows it as
+/// "Journal errno".
 #[test]
-fn the_error_that_aborted_a_journal_is_told_until_somebody_clears_it() {
+fn the_error_of_an_aborted_journal_is_reported_until_cleared() {
     let device = formatted(Flushes::One);
     let recovered =
         || recover(device.clone(), Recorded::new(4096), BLOCK, &Place::whole()).unwrap();
     assert_eq!(recovered().errno, 0);
     device.write_at(&(-5_i32).to_be_bytes(), 0x20).unwrap();
-    // Through an empty log and one to recover, by a journal and without.
+    // With an empty log and one to recover, with `Journal` and with `recover`.
     let home = Arc::new(Recorded::new(4 * BLOCK as usize));
     for recoveries in 0..2 {
         assert_eq!(recovered().errno, -5);
@@ -128,9 +130,9 @@ fn the_error_that_aborted_a_journal_is_told_until_somebody_clears_it() {
     assert_eq!(recovered().errno, -5);
 }
 
-/// Its log would be written over the superblock.
+/// The log would overwrite the superblock.
 #[test]
-fn an_external_log_begins_behind_its_superblock() {
+fn an_external_log_begins_after_its_superblock() {
     for first in [1_u32, 2] {
         let device = Arc::new(Recorded::new(64 * BLOCK as usize));
         let place = Place::external(BLOCK);
@@ -144,7 +146,7 @@ fn an_external_log_begins_behind_its_superblock() {
 }
 
 #[test]
-fn places_are_checked() {
+fn bad_places_are_refused() {
     let device = || Recorded::new(100 * BLOCK as usize);
     let extent = |first, blocks| Extent { first, blocks };
     let made = |place| format(device(), &FormatOptions::new(BLOCK).place(place));

@@ -1,4 +1,5 @@
-//! Transactions through the public face: what is acknowledged is there, errors are clear, all ways to commit come out the same.
+//! Transactions through the public API: acknowledged changes persist, errors are clear, and all
+//! ways to commit have the same result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ impl Devices {
         Journal::open(self.log.clone(), self.home.clone(), options).unwrap()
     }
 
-    /// As after a crash that kept only what is durable.
+    /// Returns the devices after a crash that kept only what was durable.
     fn crashed(&self) -> Devices {
         Devices {
             log: Arc::new(Recorded::from_image(self.log.medium())),
@@ -79,7 +80,7 @@ fn byte(journal: &Journal, block: u64) -> u8 {
 }
 
 #[test]
-fn what_is_waited_for_is_there_after_a_crash() {
+fn a_durable_stop_survives_a_crash() {
     every_way(|flushes, options| {
         let devices = Devices::new(128, flushes);
         let journal = devices.open(options.clone());
@@ -92,7 +93,7 @@ fn what_is_waited_for_is_there_after_a_crash() {
         let journal = crashed.open(options.clone());
         assert_eq!(journal.recovery().transactions, 1);
         assert_eq!([1, 3, 4].map(|block| byte(&journal, block)), [5, 5, 0]);
-        // It goes on.
+        // The journal continues.
         let two = fill(&journal, &[9], 9);
         journal.wait(two).unwrap();
         journal.close().unwrap();
@@ -103,7 +104,7 @@ fn what_is_waited_for_is_there_after_a_crash() {
 }
 
 #[test]
-fn the_log_goes_around_and_around() {
+fn the_log_wraps_around_many_times() {
     every_way(|flushes, options| {
         let devices = Devices::new(64, flushes);
         let journal = devices.open(options.clone());
@@ -127,7 +128,7 @@ fn the_log_goes_around_and_around() {
 }
 
 #[test]
-fn data_that_looks_like_the_journals_own_is_kept() {
+fn data_that_looks_like_a_journal_block_is_kept() {
     every_way(|flushes, options| {
         let devices = Devices::new(128, flushes);
         let journal = devices.open(options.clone());
@@ -138,7 +139,7 @@ fn data_that_looks_like_the_journals_own_is_kept() {
         let looks_like = block[..12].to_vec();
         block.dirty().unwrap();
         handle.stop_durable().unwrap();
-        // Who walks through the log does not meet it.
+        // A scan of the log does not take it for the journal's own.
         let log = devices.log.medium();
         assert!(log.chunks(BLOCK).all(|block| block[..12] != looks_like));
         let journal = devices.crashed().open(options);
@@ -149,7 +150,7 @@ fn data_that_looks_like_the_journals_own_is_kept() {
 }
 
 #[test]
-fn revoked_blocks_stay_as_they_are() {
+fn revoked_blocks_are_never_written() {
     every_way(|flushes, options| {
         let devices = Devices::new(64, flushes);
         let journal = devices.open(options.clone());
@@ -163,7 +164,7 @@ fn revoked_blocks_stay_as_they_are() {
         again.fill(8);
         again.dirty().unwrap();
         handle.stop_durable().unwrap();
-        // Now block 1 is somebody else's.
+        // From now on block 1 belongs to another owner.
         devices
             .home
             .write_fua(&[0xEE; BLOCK], BLOCK as u64)
@@ -224,7 +225,7 @@ fn handles_have_credits() {
     let mut found = vec![0; BLOCK];
     journal.read(4, &mut found).unwrap();
     assert_eq!(found[0], 3);
-    // The largest handle, all of it used, several times.
+    // Use all credits of the largest handle, several times.
     for round in 0..5 {
         let blocks: Vec<u64> = (0..u64::from(most)).collect();
         let tid = fill(&journal, &blocks, round);
@@ -238,7 +239,7 @@ fn handles_have_credits() {
 }
 
 #[test]
-fn a_change_counts_once_it_is_dirty() {
+fn a_change_takes_effect_when_dirty() {
     let devices = Devices::new(64, Flushes::Two);
     let journal = devices.open(options());
     let mut handle = journal.begin(1).unwrap();
@@ -266,7 +267,7 @@ fn an_empty_transaction_commits() {
 }
 
 #[test]
-fn a_handle_that_is_dropped_midway_poisons() {
+fn dropping_a_handle_with_changes_poisons() {
     let devices = Devices::new(64, Flushes::Two);
     let journal = devices.open(options());
     let tid = fill(&journal, &[1], 1);
@@ -282,7 +283,7 @@ fn a_handle_that_is_dropped_midway_poisons() {
         journal.close().unwrap_err(),
     ] {
         assert!(matches!(error, Error::Poisoned(_)), "{error}");
-        assert!(error.to_string().contains("midway"), "{error}");
+        assert!(error.to_string().contains("without `stop`"), "{error}");
     }
     let journal = devices.crashed().open(options());
     assert_eq!(byte(&journal, 1), 1);
@@ -299,7 +300,7 @@ fn threads_share_transactions() {
                 scope.spawn(move || {
                     for round in 1..=20 {
                         let mut handle = journal.begin(4).unwrap();
-                        // Two of its own, one of all.
+                        // Two blocks of its own, one shared block.
                         for number in [thread * 2, thread * 2 + 1] {
                             let mut block = handle.get_write(number).unwrap();
                             block.fill(round);
@@ -348,9 +349,10 @@ fn an_external_journal() {
     assert_eq!(journal.recovery().transactions, 1);
 }
 
-/// A panic in a thread that has a handle: before it has changed anything the journal goes on, afterwards it is poisoned; nobody hangs.
+/// A thread with a handle panics. Before the handle has changed anything, the journal continues;
+/// afterwards it is poisoned. No thread hangs.
 #[test]
-fn panics_leave_it_usable_or_poisoned() {
+fn a_panic_leaves_the_journal_usable_or_poisoned() {
     let devices = Devices::new(64, Flushes::Two);
     let journal = devices.open(options());
     std::thread::scope(|scope| {
@@ -378,9 +380,9 @@ fn panics_leave_it_usable_or_poisoned() {
     assert_eq!(byte(&devices.crashed().open(options()), 1), 2);
 }
 
-/// Its transaction waits for it for ever; dropping the journal does not.
+/// A forgotten handle blocks its transaction for ever, but not the drop of the journal.
 #[test]
-fn a_forgotten_handle_does_not_hold_up_a_drop() {
+fn a_forgotten_handle_does_not_block_the_drop() {
     let devices = Devices::new(64, Flushes::Two);
     let journal = devices.open(options());
     journal.wait(fill(&journal, &[1], 5)).unwrap();
@@ -389,14 +391,14 @@ fn a_forgotten_handle_does_not_hold_up_a_drop() {
     let tid = handle.tid();
     std::mem::forget(handle);
     journal.commit(tid).unwrap();
-    // The journal's thread is waiting for the handle by then, or soon.
+    // By now, or soon, the journal's thread waits for the handle.
     std::thread::sleep(Duration::from_millis(20));
     drop(journal);
     assert_eq!(byte(&devices.crashed().open(options()), 1), 5);
 }
 
 #[test]
-fn a_buffer_has_the_size_of_a_block() {
+fn a_buffer_must_have_the_size_of_a_block() {
     let journal = Devices::new(64, Flushes::Two).open(options());
     for len in [0, BLOCK - 1, BLOCK + 1] {
         let error = journal.read(1, &mut vec![0; len]).unwrap_err();
@@ -425,7 +427,7 @@ fn ids_wrap_around() {
 }
 
 #[test]
-fn files_and_persistent_memory() {
+fn files_and_persistent_memory_hold_journals() {
     use spanlock_journal_commit::storage::{FileMode, FileStorage, PmemStorage};
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

@@ -1,4 +1,4 @@
-//! Where devices end: sectors of 4096 bytes, numbers of 32 bits, files whose end is in a sector.
+//! Limits of devices: sectors of 4096 bytes, numbers of 32 bits, files that end inside a sector.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use spanlock_journal_commit::testing::Recorded;
 
 const BLOCK: usize = 4096;
 
-/// A device of 2³³ blocks, of zeros.
+/// A device of 2³³ zeroed blocks.
 struct Vast;
 
 impl Storage for Vast {
@@ -40,7 +40,7 @@ impl Storage for Vast {
     }
 }
 
-/// Its number would be cut to 32 bits, and another block be replayed over.
+/// If the number were cut to 32 bits, replay would overwrite another block.
 #[test]
 fn far_blocks_need_numbers_of_64_bits() {
     const FAR: u64 = 1 << 32;
@@ -56,7 +56,7 @@ fn far_blocks_need_numbers_of_64_bits() {
     handle.get_write(FAR).unwrap().dirty().unwrap();
     handle.stop_durable().unwrap();
     wide.close().unwrap();
-    // The same without the feature 64BIT, as mke2fs makes them for small file systems.
+    // The same without the feature 64BIT, as mke2fs makes small file systems.
     let features = 5_u32.to_be_bytes();
     log.write_fua(&features, 0x28).unwrap();
     let narrow = Journal::open(log, Vast, options).unwrap();
@@ -72,7 +72,8 @@ fn far_blocks_need_numbers_of_64_bits() {
     handle.stop_durable().unwrap();
 }
 
-/// A device that writes whole sectors of 4096 bytes and nothing else, as one of that sector size does when written past the page cache.
+/// A device that accepts only whole sectors of 4096 bytes, as such a device does past the page
+/// cache.
 struct Sectors(Recorded);
 
 impl Sectors {
@@ -114,7 +115,7 @@ impl Storage for Sectors {
 }
 
 #[test]
-fn a_journal_on_sectors_of_4096_bytes() {
+fn a_journal_works_on_sectors_of_4096_bytes() {
     for flushes in [Flushes::Two, Flushes::One] {
         for way in [
             CommitWay::Serial,
@@ -140,7 +141,7 @@ fn a_journal_on_sectors_of_4096_bytes() {
 }
 
 #[test]
-fn a_compact_log_on_sectors_of_4096_bytes() {
+fn a_compact_log_works_on_sectors_of_4096_bytes() {
     let device = Sectors::new(64);
     let options = compact::Options::new().block_bytes(BLOCK as u64);
     let log = compact::Log::create(device.clone(), &options).unwrap();
@@ -153,9 +154,9 @@ fn a_compact_log_on_sectors_of_4096_bytes() {
     compact::Log::<Arc<Sectors>>::wipe(device).unwrap();
 }
 
-/// The last bytes of a file whose length is no multiple of a sector.
+/// The last bytes of a file whose length is not a multiple of a sector.
 #[test]
-fn the_end_of_a_file_is_read_past_the_cache_too() {
+fn direct_reads_reach_the_end_of_a_file() {
     let folder = tempfile::tempdir().unwrap();
     for mode in [FileMode::Buffered, FileMode::Direct, FileMode::Dsync] {
         for len in [1000_u64, 4096, 5000] {

@@ -1,4 +1,4 @@
-//! A process that is killed between two stores to persistent memory, of 8 bytes each: what the journal of blocks makes of it.
+//! Kills a process between two 8-byte stores to persistent memory, and opens its journal of blocks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -13,7 +13,7 @@ const BLOCKS: u64 = 8;
 const LOG_BLOCKS: u64 = 36;
 const ROUNDS: u8 = 12;
 
-/// Memory that keeps so many more stores, and none after them.
+/// Memory that keeps a given number of stores, and none after them.
 struct Mortal {
     id: RegionId,
     words: Vec<AtomicU64>,
@@ -38,7 +38,8 @@ impl Mortal {
     }
 }
 
-// SAFETY: it survives what the test says; slice indexing checks every range, and all accesses are atomic.
+// SAFETY: what survives is what the test defines; slice indexing checks every range, and all
+// accesses are atomic.
 unsafe impl Pmem for Mortal {
     fn len(&self) -> u64 {
         self.words.len() as u64 * 8
@@ -58,12 +59,12 @@ unsafe impl Pmem for Mortal {
                 word.store(u64::from_le_bytes(bytes.try_into().unwrap()), Relaxed);
             }
         }
-        // SAFETY: stored above, inside.
+        // SAFETY: the bytes were stored above, inside the region.
         unsafe { Written::new(self.id, at..at + data.len() as u64) }
     }
 
     unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller gives the same promise.
         self.flush(unsafe { self.write(at, data) })
     }
 
@@ -105,7 +106,8 @@ fn open(region: &Arc<Mortal>) -> Journal {
     Journal::open(storage.clone(), storage, options).unwrap()
 }
 
-/// Rounds, each of which fills two blocks; the last one that was acknowledged while the memory was alive.
+/// Runs rounds that each fill two blocks. Returns the last round that was acknowledged while the
+/// memory was alive.
 fn run(region: &Arc<Mortal>) -> u8 {
     let journal = open(region);
     let mut acknowledged = 0;
@@ -127,7 +129,7 @@ fn run(region: &Arc<Mortal>) -> u8 {
 }
 
 #[test]
-fn a_journal_that_is_killed_between_two_stores() {
+fn a_kill_between_two_stores_is_recovered() {
     let region = Mortal::new(
         &vec![0; (BLOCKS + LOG_BLOCKS + 1) as usize * BLOCK / 8],
         i64::MAX,
@@ -151,7 +153,10 @@ fn a_journal_that_is_killed_between_two_stores() {
             journal.read(block, into).unwrap();
         }
         assert!(found[0].iter().all(|byte| *byte == found[0][0]), "{stores}");
-        assert_eq!(found[0], found[1], "half of a handle, after {stores}");
+        assert_eq!(
+            found[0], found[1],
+            "half of a handle, after {stores} stores"
+        );
         assert!(found[0][0] >= acknowledged, "{stores}");
         journal.close().unwrap();
     }
@@ -160,7 +165,7 @@ fn a_journal_that_is_killed_between_two_stores() {
 #[test]
 fn a_sector_is_old_or_new() {
     let old = Mortal::new(&[0x1111; 512], i64::MAX);
-    old.words[384].store(0, Relaxed); // where the spare's mark is
+    old.words[384].store(0, Relaxed); // The spare's mark.
     let image = old.image();
     for stores in 0..300 {
         let region = Mortal::new(&image, stores);
@@ -172,12 +177,12 @@ fn a_sector_is_old_or_new() {
             let news = now[range.clone()].iter().filter(|byte| **byte == 9).count();
             assert!(
                 news == 0 || news == range.len(),
-                "sector {sector}, {stores}: {news}"
+                "sector {sector} after {stores} stores: {news}"
             );
         }
         assert!(now[..24].iter().chain(&now[1024..]).all(|byte| *byte != 9));
     }
-    // Something else is there.
+    // Something else at the end of the region.
     old.words[384].store(5, Relaxed);
     assert!(PmemStorage::sectors(old).is_err());
     assert!(PmemStorage::sectors(Mortal::new(&[0; 64], i64::MAX)).is_err());

@@ -7,7 +7,7 @@ use spanlock_journal_commit::storage::{FileMode, FileStorage, PmemStorage};
 use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, Loss, Recorded};
 use spanlock_pmem::{MappedFile, Options};
 
-/// What every storage does.
+/// Checks what every storage must do.
 fn exercise(storage: &dyn Storage) {
     let len = storage.len();
     assert!(len >= 1 << 20);
@@ -27,7 +27,7 @@ fn exercise(storage: &dyn Storage) {
         assert!(storage.write_fua(&data[..512], offset).is_err());
         assert!(storage.read_at(&mut end, offset).is_err());
     }
-    // Threads that write to places of their own.
+    // Threads write to disjoint places.
     std::thread::scope(|scope| {
         for thread in 0..8_u8 {
             scope.spawn(move || {
@@ -47,14 +47,14 @@ fn exercise(storage: &dyn Storage) {
 }
 
 #[test]
-fn files_of_every_mode() {
+fn every_file_mode_works() {
     let folder = tempfile::tempdir().unwrap();
     for mode in [FileMode::Buffered, FileMode::Direct, FileMode::Dsync] {
         let path = folder.path().join(format!("{mode:?}"));
         match FileStorage::create(&path, 1 << 20, mode) {
             Ok(storage) => exercise(&storage),
             Err(error) if mode != FileMode::Buffered => {
-                println!("SKIPPED {mode:?}: this file system does not do it: {error}");
+                println!("SKIPPED {mode:?}: not supported by this file system: {error}");
             }
             Err(error) => panic!("{error}"),
         }
@@ -62,16 +62,16 @@ fn files_of_every_mode() {
 }
 
 #[test]
-fn a_direct_write_that_is_not_aligned_is_refused() {
+fn an_unaligned_direct_write_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let Ok(storage) = FileStorage::create(folder.path().join("f"), 1 << 20, FileMode::Direct)
     else {
-        println!("SKIPPED: this file system has no direct transfers");
+        println!("SKIPPED: this file system does not support direct transfers");
         return;
     };
     assert!(storage.write_at(&[0; 512], 100).is_err());
     assert!(storage.write_at(&[0; 100], 512).is_err());
-    // Memory need not be aligned.
+    // Buffers need not be aligned.
     let memory = vec![3; 2000];
     storage.write_at(&memory[1..1537], 512).unwrap();
 }
@@ -109,7 +109,7 @@ fn a_full_disk_leaves_nothing_behind() {
 }
 
 #[test]
-fn persistent_memory() {
+fn persistent_memory_works() {
     let folder = tempfile::tempdir().unwrap();
     let region = MappedFile::create(folder.path().join("pm"), 1 << 20, Options::new()).unwrap();
     let storage = PmemStorage::new(region);
@@ -117,7 +117,7 @@ fn persistent_memory() {
     let len = (1 << 20) + 4096;
     let region = MappedFile::create(folder.path().join("sectors"), len, Options::new()).unwrap();
     exercise(&PmemStorage::sectors(region).unwrap());
-    // More stripes than there are locks.
+    // The region has more stripes than there are locks.
     let region = MappedFile::create(folder.path().join("big"), 8 << 20, Options::new()).unwrap();
     PmemStorage::new(region)
         .write_at(&vec![1; 8 << 20], 0)
@@ -125,7 +125,7 @@ fn persistent_memory() {
 }
 
 #[test]
-fn the_recording_device() {
+fn the_recording_device_is_a_storage() {
     exercise(&Recorded::new(1 << 20));
 }
 
@@ -145,11 +145,8 @@ fn a_crash_keeps_what_is_durable_and_any_part_of_the_rest() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..64 {
         let image = history.image(history.len(), Loss::Sectors(seed));
-        assert_eq!(image[2048], 4, "a durable write is there");
-        assert!(
-            image[0] != 0 && image[512] != 0,
-            "what was flushed is there"
-        );
+        assert_eq!(image[2048], 4, "a durable write persists");
+        assert!(image[0] != 0 && image[512] != 0, "flushed data persists");
         seen.insert((image[0], image[512], image[1024]));
     }
     assert_eq!(seen.len(), 8, "all eight combinations of three sectors");
@@ -160,13 +157,13 @@ fn a_crash_keeps_what_is_durable_and_any_part_of_the_rest() {
         seen.insert((image[0], image[1024]));
     }
     assert_eq!(seen.len(), 4);
-    // Before its end a durable write is like any other.
+    // Until it has ended, a durable write is like any other.
     let image = history.image(history.len() - 1, Loss::Everything);
     assert_eq!((image[0], image[2048]), (1, 0));
 }
 
 #[test]
-fn planned_failures_happen_when_planned() {
+fn planned_failures_occur_as_planned() {
     for (kind, after) in [(FaultKind::Error, 0), (FaultKind::Short, 9)] {
         let device = Recorded::new(1 << 12);
         let at = FaultAt::Write(1);
@@ -193,6 +190,6 @@ fn planned_failures_happen_when_planned() {
     device.write_at(&[5; 512], 0).unwrap();
     assert_eq!(device.visible()[0], 5);
     assert!(device.flush().is_err());
-    assert_eq!(device.visible()[0], 0, "dirty data is gone");
+    assert_eq!(device.visible()[0], 0, "dirty data is lost");
     assert!(device.write_at(&[5; 512], 0).is_err(), "for ever");
 }

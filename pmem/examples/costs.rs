@@ -1,8 +1,8 @@
-//! What the verbs cost on this machine: the table of the crate's documentation, measured anew.
+//! The cost of the verbs on this machine: measures the table of the crate's documentation anew.
 //!
 //! `cargo run --release -p spanlock-pmem --example costs [FOLDER]`
 //!
-//! Each line is the fastest of several runs, so that a busy machine disturbs it least.
+//! Each line is the fastest of several runs, so that a busy machine affects it least.
 
 use std::env;
 use std::error::Error;
@@ -16,7 +16,7 @@ const PAGES: u64 = LEN / 4096;
 const RUNS: usize = 15;
 const ROUNDS: u64 = 20_000;
 
-/// Prints the nanoseconds of one call of `operation`, which is told the round.
+/// Prints the nanoseconds of one call of `operation`, which gets the round's number.
 fn measure(name: &str, mut operation: impl FnMut(u64)) {
     let fastest = (0..RUNS)
         .map(|_| {
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map_or_else(env::temp_dir, PathBuf::from);
     let path = folder.join(format!("spanlock-costs-{}", std::process::id()));
     let region = MappedFile::create(&path, LEN, Options::new())?;
-    // The region keeps the file open; its name need not outlive a run that is stopped.
+    // The region keeps the file open; the name should not outlive an interrupted run.
     std::fs::remove_file(&path)?;
     match region.flush_instruction() {
         Some(instruction) => println!("flushed by {instruction}; {}\n", region.durability()),
@@ -43,9 +43,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let page = |round: u64| round % (PAGES - 1) * 4096;
     let data = [7; 4096];
-    // Every page once, so that no measurement pays for page faults.
+    // Touch every page once, so that no measurement includes page faults.
     for round in 0..PAGES {
-        // SAFETY: this thread is the only one.
+        // SAFETY: only this thread uses the region.
         let written = unsafe { region.write(round * 4096, &data) };
         region.persist(written);
     }
@@ -56,23 +56,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     measure("store, flush", |round| {
         let mark = region.publish(page(round), round, Durable::at_rest());
-        // Not fenced: that is the point.
+        // Not fenced on purpose: this measures the store and the flush.
         drop(region.flush(mark));
     });
     measure("fence alone", |_| {
         region.fence(Flushed::nothing());
     });
     measure("copy of 4 KiB, nothing flushed", |round| {
-        // SAFETY: this thread is the only one.
+        // SAFETY: only this thread uses the region.
         drop(unsafe { region.write(page(round), &data) });
     });
     measure("copy of 4 KiB, flush, fence", |round| {
-        // SAFETY: this thread is the only one.
+        // SAFETY: only this thread uses the region.
         let written = unsafe { region.write(page(round), &data) };
         region.persist(written);
     });
     measure("non-temporal copy of 4 KiB, fence", |round| {
-        // SAFETY: this thread is the only one, and the bytes are fenced before they are accessed.
+        // SAFETY: only this thread uses the region, and the bytes are fenced before they are
+        // accessed.
         let flushed = unsafe { region.write_streaming(page(round), &data) };
         region.fence(flushed);
     });

@@ -1,5 +1,4 @@
-//! Everything that can go wrong with a mapped file, said with the path and with what to do about
-//! it.
+//! The errors of a mapped file. Each names the path and what to do.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,28 +8,28 @@ use crate::flush::FlushInstruction;
 /// Why a file could not be mapped, grown or written back.
 ///
 /// Every message names the file and what to do; [`source`](std::error::Error::source) is the
-/// operating system's own error, where there was one.
+/// operating system's own error, if there was one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PmemError {
-    /// The length is zero, or no multiple of [`PAGE_BYTES`](crate::PAGE_BYTES), or past what can be
-    /// mapped.
+    /// The length is zero, not a multiple of [`PAGE_BYTES`](crate::PAGE_BYTES), or too large to
+    /// map.
     #[error(
-        "{path}: cannot map {len} bytes: the length must be a multiple of 4096, above zero and at most 2^63 - 4096 \
-         (a file of another length is no region, or was cut short)",
+        "{path}: cannot map {len} bytes: the length must be a multiple of 4096, \
+         above zero and at most 2^63 - 4096 (was the file truncated, or is it not a region?)",
         path = path.display()
     )]
     BadLength {
         /// The file.
         path: PathBuf,
-        /// The length asked for, or found, in bytes.
+        /// The length requested, or found, in bytes.
         len: u64,
     },
 
-    /// There is an empty file where a region was to be opened.
+    /// The file to open is empty.
     #[error(
-        "{path}: the file is empty, so there is no region in it: give another path, \
-         or remove it and use `MappedFile::create`, which allocates it whole",
+        "{path}: the file is empty: pass another path, \
+         or remove it and use `MappedFile::create`, which allocates it",
         path = path.display()
     )]
     Empty {
@@ -38,7 +37,7 @@ pub enum PmemError {
         path: PathBuf,
     },
 
-    /// There is a file already where one was to be created.
+    /// The file to create exists already.
     #[error(
         "{path}: exists already: open it with `MappedFile::open`, or remove it first",
         path = path.display()
@@ -50,9 +49,10 @@ pub enum PmemError {
         source: io::Error,
     },
 
-    /// There is no such file, or no such folder to create it in.
+    /// The file, or the folder to create it in, does not exist.
     #[error(
-        "{path}: no such file or folder: make it with `MappedFile::create`, in a folder that exists",
+        "{path}: no such file or folder: create the file with `MappedFile::create`, \
+         in a folder that exists",
         path = path.display()
     )]
     NotFound {
@@ -76,19 +76,20 @@ pub enum PmemError {
 
     /// The path leads to something that is not a regular file.
     #[error(
-        "{path}: is {kind}, not a regular file: give the path of a file",
+        "{path}: is {kind}, not a regular file: pass the path of a file",
         path = path.display()
     )]
     NotAFile {
-        /// What was found.
+        /// The path.
         path: PathBuf,
-        /// What it is: "a folder", "a device, pipe or socket".
+        /// Its kind: "a folder", "a device, pipe or socket".
         kind: &'static str,
     },
 
-    /// Another opener, of this process or another, holds the file.
+    /// Another opener, of this process or another one, holds the file.
     #[error(
-        "{path}: in use by another opener: close the other `MappedFile` (or end its process) first",
+        "{path}: in use by another opener: \
+         close the other `MappedFile` first, or end its process",
         path = path.display()
     )]
     InUse {
@@ -99,50 +100,53 @@ pub enum PmemError {
     /// The file system has no room. Nothing was left behind; a file that was to grow has its old
     /// length.
     #[error(
-        "{path}: no space for {needed} more bytes: free some, or ask for less",
+        "{path}: no space for {needed} more bytes: free some, or request less",
         path = path.display()
     )]
     NoSpace {
         /// The file.
         path: PathBuf,
-        /// How many bytes had to be allocated.
+        /// The number of bytes that had to be allocated.
         needed: u64,
         /// The system's error.
         source: io::Error,
     },
 
-    /// The new length is below the old: a region never shrinks while it is mapped.
+    /// The new length is below the old one: a region never shrinks while it is mapped.
     #[error(
-        "{path}: cannot shrink from {len} to {new_len} bytes: drop the `MappedFile` and truncate the file",
+        "{path}: cannot shrink from {len} to {new_len} bytes: \
+         drop the `MappedFile` and truncate the file",
         path = path.display()
     )]
     Shrink {
         /// The file.
         path: PathBuf,
-        /// The length it has, in bytes.
+        /// Its length in bytes.
         len: u64,
-        /// The length asked for, in bytes.
+        /// The requested length in bytes.
         new_len: u64,
     },
 
     /// This processor lacks the flush instruction that
-    /// [`Options::flush_instruction`](crate::Options::flush_instruction) asked for.
+    /// [`Options::flush_instruction`](crate::Options::flush_instruction) requested.
     #[error(
-        "this processor has no `{asked}` instruction: leave the choice to `MappedFile`, or ask for one of {available:?}"
+        "this processor has no `{asked}` instruction: \
+         leave the choice to `MappedFile`, or request one of {available:?}"
     )]
     NoSuchInstruction {
-        /// The one asked for.
+        /// The requested instruction.
         asked: FlushInstruction,
-        /// Those it has, best first.
+        /// The instructions it has, best first.
         available: Vec<FlushInstruction>,
     },
 
-    /// The file system refused to write bytes back, now or at an earlier call. **Sticky**: after
-    /// it, no write-back of this `MappedFile` succeeds again. What was written since the last
-    /// success may be lost, though it still reads back; drop the region, see to the disk, open it
-    /// anew and recover.
+    /// The file system refused to write bytes back, now or at an earlier call. **Sticky**: no later
+    /// write-back of this `MappedFile` succeeds. Bytes written since the last success may be lost,
+    /// although they still read back. Drop the region, repair the disk, open the file again and
+    /// recover.
     #[error(
-        "{path}: writing back failed, so what was written lately may be lost: close it, check the disk, open it again and recover",
+        "{path}: writing back failed, so recent writes may be lost: \
+         close the file, check the disk, open it again and recover",
         path = path.display()
     )]
     WriteBack {
@@ -157,7 +161,7 @@ pub enum PmemError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The system's error.
         source: io::Error,

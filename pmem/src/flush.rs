@@ -1,18 +1,21 @@
-//! What the processor offers for persistent memory: flush instructions, the fence, the non-temporal
-//! copy.
+//! The processor's operations for persistent memory: flush instructions, the fence, the
+//! non-temporal copy.
 //!
-//! | architecture | flush | fence | non-temporal copy | how far it was tested |
-//! |---|---|---|---|---|
-//! | x86-64 | `clwb`, else `clflushopt`, else `clflush` | `sfence` | SSE2, 16 bytes at a time | every instruction the testing CPU has |
-//! | AArch64 | `dc cvac`, if lines are of 64 bytes or more | `dsb ish` | ordinary copy and flush | written from the manual, **never run** |
-//! | others | none | compiler fence | ordinary copy | never run |
+//! | architecture | flush | fence | non-temporal copy |
+//! |---|---|---|---|
+//! | x86-64 | `clwb`, else `clflushopt`, else `clflush` | `sfence` | SSE2, 16 bytes at a time |
+//! | AArch64 | `dc cvac`, if lines have 64 bytes or more | `dsb ish` | ordinary copy and flush |
+//! | others | none | compiler fence | ordinary copy |
 //!
-//! Why inline assembly: `clwb` and `clflushopt` have no stable intrinsics. The blocks are not
-//! `nomem`, so the compiler keeps the stores before a flush before it, and those after a fence
-//! after it: each is a compiler barrier.
+//! On x86-64, every instruction that the testing processor has was tested. The AArch64 code was
+//! written from the manual and **never run**; the code for others was never run either.
 //!
-//! Flushing never changes memory, and a store that another thread makes to the flushed line
-//! meanwhile does no harm: it persists with this flush or with its own.
+//! The code uses inline assembly because `clwb` and `clflushopt` have no stable intrinsics. The
+//! blocks are not `nomem`, so each is a compiler barrier: stores before a flush stay before it, and
+//! stores after a fence stay after it.
+//!
+//! Flushing never changes memory. If another thread stores to the flushed line meanwhile, the store
+//! is not lost: it persists with this flush or with its own.
 
 use core::fmt;
 use core::ops::Range;
@@ -33,12 +36,12 @@ mod arch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FlushInstruction {
-    /// x86-64: starts a write-back, and the line stays cached. The best.
+    /// x86-64: starts a write-back, and the line stays cached. The fastest.
     Clwb,
     /// x86-64: starts a write-back, and evicts the line.
     ClflushOpt,
-    /// x86-64: evicts the line, in order with every other store and `clflush`. Slow; every x86-64
-    /// processor has it.
+    /// x86-64: evicts the line, in order with every other store and `clflush`. Slow, but every
+    /// x86-64 processor has it.
     Clflush,
     /// AArch64: cleans the line to the point of coherency.
     DcCvac,
@@ -47,12 +50,12 @@ pub enum FlushInstruction {
 impl FlushInstruction {
     const ALL: [Self; 4] = [Self::Clwb, Self::ClflushOpt, Self::Clflush, Self::DcCvac];
 
-    /// The best instruction of this processor, or `None` where this crate knows none.
+    /// Returns the best instruction of this processor, or `None` where this crate knows none.
     pub fn detect() -> Option<Self> {
         Self::available().first().copied()
     }
 
-    /// Every instruction that this processor has and this crate knows, best first.
+    /// Returns every instruction that this processor has and this crate knows, best first.
     pub fn available() -> Vec<Self> {
         Self::ALL
             .into_iter()
@@ -60,7 +63,7 @@ impl FlushInstruction {
             .collect()
     }
 
-    /// Whether this processor has the instruction.
+    /// Returns whether this processor has the instruction.
     pub fn is_available(self) -> bool {
         arch::has(self)
     }
@@ -69,14 +72,14 @@ impl FlushInstruction {
     ///
     /// # Safety
     /// - This processor has the instruction.
-    /// - Every line is of mapped memory.
+    /// - Every line is mapped memory.
     #[inline]
     pub(crate) unsafe fn flush(self, bytes: Range<*mut u8>) {
         if bytes.start < bytes.end {
             let first = bytes
                 .start
                 .map_addr(|address| address & !(LINE_BYTES as usize - 1));
-            // SAFETY: the caller's promise is the same; `first` is the start of the first byte's
+            // SAFETY: the caller gives the same promise; `first` is the start of the first byte's
             // line.
             unsafe { arch::flush_lines(self, first..bytes.end) }
         }
@@ -100,21 +103,21 @@ pub(crate) fn fence() {
     arch::fence();
 }
 
-/// Copies `data` to `to` and starts its write-back: whole lines past the cache, the partial line at
-/// either end through it and flushed. No line is stored to in both ways.
+/// Copies `data` to `to` and starts its write-back. Whole lines go past the cache; a partial line
+/// at either end goes through the cache and is flushed. No line is stored to in both ways.
 ///
 /// # Safety
-/// - `to` is valid for writes of `data.len()` bytes, which do not overlap `data`, and which no
-///   thread accesses until this one has called [`fence`].
+/// - `to` is valid for writes of `data.len()` bytes. They do not overlap `data`, and no thread
+///   accesses them until this one has called [`fence`].
 /// - This processor has `instruction`.
 #[inline]
 pub(crate) unsafe fn stream(instruction: FlushInstruction, to: *mut u8, data: &[u8]) {
     let head = to.align_offset(LINE_BYTES as usize).min(data.len());
     let (head, rest) = data.split_at(head);
     let (lines, tail) = rest.split_at(rest.len() - rest.len() % LINE_BYTES as usize);
-    // SAFETY: the three parts lie one after the other in what the caller vouches for; unless it is
-    // empty, `lines` begins at a line, because `head` ends at one; and it is a whole number of
-    // lines.
+    // SAFETY: the three parts are adjacent and lie in the bytes that the caller vouches for. Unless
+    // it is empty, `lines` begins at a line, because `head` ends at one, and it is a whole number
+    // of lines.
     unsafe {
         copy_cached(instruction, to, head);
         let to = to.add(head.len());

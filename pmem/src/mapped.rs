@@ -2,48 +2,51 @@
 //!
 //! # The problem
 //!
-//! A file mapped shared is memory that outlives the process. How much it outlives is the file
-//! system's choice, and a program cannot see it in the mapping. So the file is asked (MAP_SYNC),
-//! and answers are kept: [`MappedFile::durability`].
+//! A file mapped shared is memory that outlives the process. The file system determines which other
+//! failures it outlives, and the mapping does not show that. Opening therefore asks the file system
+//! (MAP_SYNC) and keeps the answer: [`MappedFile::durability`].
 //!
 //! | file system | asked with | a [`Durable`](crate::Durable) survives | because |
 //! |---|---|---|---|
-//! | DAX, MAP_SYNC granted, x86-64 | default | a power cut | the mapping is the medium; block metadata is written before a page becomes writable |
-//! | any other | default | a killed process | the mapping is the page cache, which is the kernel's |
-//! | on a disk | `msync(true)` | a power cut | the page is written, and waited for, within the flush |
-//! | tmpfs, ramfs | either | a killed process | there is no medium; msync succeeds and means nothing |
+//! | DAX, MAP_SYNC granted, x86-64 | default | a power cut | (1) |
+//! | any other | default | a killed process | the mapping is the kernel's page cache |
+//! | on a disk | `msync(true)` | a power cut | the flush writes the page and waits |
+//! | tmpfs, ramfs | either | a killed process | there is no medium; msync has no effect |
 //!
-//! In the second row the flush instructions are issued and change nothing about survival: a killed
-//! process's stores are in the cache, and caches are coherent. They are issued all the same, so
-//! that a program costs in a test what it costs on the medium.
+//! (1) The mapping is the medium, and block metadata is written before a page becomes writable.
+//!
+//! In the second row the flush instructions do not affect survival: the stores of a killed process
+//! are in the cache, and caches are coherent. They are issued nevertheless, so that a test costs
+//! what it would cost on persistent memory.
 //!
 //! AArch64 is never in the first row: `dc cvac` is not known to reach a point of persistence.
 //!
 //! # Invariants
 //!
-//! I1…I5 are the contract's, in `region.rs`; I6 is the mapping's, in `mapped/mapping.rs`.
+//! PM-I1…PM-I5 belong to the contract, in `region.rs`; PM-I6 belongs to the mapping, in
+//! `mapped/mapping.rs`.
 //!
-//! - **I7** The mapping's length is above zero, a multiple of [`PAGE_BYTES`], at most `isize::MAX`,
-//!   and at most the file's.
-//! - **I8** A flush instruction is kept only if this processor has it.
-//! - **I9** The file is locked exclusively from before its length is read until after the mapping
-//!   is gone (`LockedFile`, dropped after the mapping).
-//! - **I10** Once a write-back has failed none succeeds: the failure is recorded before the next
-//!   write-back begins.
-//! - **I11** No reference into the mapping exists, ever: bytes are copied through raw pointers,
-//!   words go through [`spanlock_sync::mapped`].
+//! - **PM-I7** The mapping's length is above zero, a multiple of [`PAGE_BYTES`], at most
+//!   `isize::MAX`, and at most the file's.
+//! - **PM-I8** A flush instruction is kept only if this processor has it.
+//! - **PM-I9** The file is locked exclusively from before its length is read until after the
+//!   mapping is gone (`LockedFile`, dropped after the mapping).
+//! - **PM-I10** Once a write-back has failed, none succeeds: the failure is recorded before the
+//!   next write-back begins.
+//! - **PM-I11** No reference into the mapping ever exists. Bytes are copied through raw pointers,
+//!   and words go through [`spanlock_sync::mapped`].
 //!
-//! # Why write-backs take turns (I10)
+//! # Why write-backs take turns (PM-I10)
 //!
-//! Linux reports a failed write-back *once* for each open file, to whichever `msync` asks first,
-//! and marks the pages clean. A second thread, whose own page was the one lost, would then be told
-//! that all is well. One write-back at a time, the failure recorded before the next begins: then
-//! whoever is told "well" was told before anything had failed.
+//! Linux reports a failed write-back *once* for each open file, to the first `msync` that asks, and
+//! marks the pages clean. A second thread, whose own page was lost, would then be told that its
+//! flush succeeded. Write-backs therefore run one at a time, and a failure is recorded before the
+//! next one begins. A write-back that reports success thus ended before anything had failed.
 //!
-//! # What is not promised
+//! # Not guaranteed
 //!
-//! Threads are not kept apart here; the contracts of [`Pmem::read`] and [`Pmem::write`] ask that of
-//! a lock.
+//! This type does not exclude threads from each other. The contracts of [`Pmem::read`] and
+//! [`Pmem::write`] require a lock for that.
 
 mod access;
 mod mapping;
@@ -69,40 +72,40 @@ use crate::flush::{self, FlushInstruction};
 use crate::region::Pmem;
 use crate::tokens::{Flushed, RegionId, Written};
 
-/// Bytes in a page: the length of a region is a multiple of it.
+/// The number of bytes in a page. A region's length is a multiple of it.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// A file mapped as persistent memory.
 ///
 /// The crate's documentation says what survives on which file system;
-/// [`durability`](MappedFile::durability) says it of this file.
+/// [`durability`](MappedFile::durability) says it for this file.
 ///
 /// # Space
-/// All of the file is allocated when it is created, opened or grown, so that a store never meets a
+/// The whole file is allocated when it is created, opened or grown, so that a store never meets a
 /// full disk; a full disk is [`PmemError::NoSpace`]. Copy-on-write file systems (btrfs, or any file
-/// that shares blocks with a clone or a snapshot) need new blocks even to overwrite: there a full
+/// that shares blocks with a clone or a snapshot) need new blocks even to overwrite. There a full
 /// disk can still raise SIGBUS. On btrfs, mark the folder `chattr +C`.
 ///
 /// # Other openers
-/// The file is locked (`flock`) while mapped: another `MappedFile` on it, in any process, is
-/// [`PmemError::InUse`]. The lock binds only those who ask for it. If someone else truncates the
-/// file, the next access past its new end raises **SIGBUS**, which ends the process; if someone
-/// else writes to it, their bytes appear here.
+/// The file is locked (`flock`) while mapped. Another `MappedFile` on it, in any process, gets
+/// [`PmemError::InUse`]. The lock binds only programs that ask for it. If another program truncates
+/// the file, the next access past its new end raises **SIGBUS**, which ends the process. If another
+/// program writes to it, the bytes appear here.
 ///
 /// # When writing back fails
-/// Flush instructions cannot fail. A disk can, so with [`Options::msync`] a flush can, and the
-/// bytes it stood for may be lost for good: Linux marks pages that it failed to write as clean, so
-/// trying again proves nothing. A token must not come out of that:
+/// Flush instructions cannot fail, but a disk can. With [`Options::msync`] a flush can therefore
+/// fail, and the bytes it stood for may be lost for good: Linux marks pages that it failed to write
+/// as clean, so a second attempt proves nothing. No token may result from such a flush:
 ///
 /// - [`try_flush`](MappedFile::try_flush) returns [`PmemError::WriteBack`];
-/// - [`Pmem::flush`] and [`Pmem::write_streaming`], which have no way to return it, **panic**;
-/// - both go on doing so, on every thread: the failure is sticky ([`check`](MappedFile::check)
-///   tells it without trying). Nothing that is published afterwards can rest upon a token of a
-///   flush that failed.
+/// - [`Pmem::flush`] and [`Pmem::write_streaming`], which cannot return it, **panic**;
+/// - both continue to do so on every thread, because the failure is sticky;
+///   [`check`](MappedFile::check) returns it without another attempt. No later publication can rest
+///   on the token of a failed flush.
 ///
-/// A panic and not an abort, since no promise is broken by unwinding: tokens already given are
-/// true, and no new one can be had. Loads and reads go on, so that a program may still show what it
-/// has; to go on writing it drops the region, opens it anew and recovers.
+/// It panics rather than aborts because unwinding breaks no promise: the tokens given so far are
+/// true, and no new ones can be had. Loads and reads still work, so a program can show its data. To
+/// write again, drop the region, open it again and recover.
 ///
 /// # Examples
 ///
@@ -121,35 +124,35 @@ pub const PAGE_BYTES: u64 = 4096;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct MappedFile {
-    // Declared first, so dropped first: the lock outlasts the mapping (I9).
+    // Declared first and so dropped first: the lock outlives the mapping (PM-I9).
     mapping: Mapping,
     file: LockedFile,
     path: PathBuf,
     id: RegionId,
     write_back: WriteBack,
     durability: Durability,
-    /// The first failure to write back (I10). A plain lock in every world: the medium is no
-    /// checker's object.
+    /// The first failure to write back (PM-I10). A std mutex in every world: no checker models the
+    /// medium.
     failure: Mutex<Option<Errno>>,
 }
 
 /// How a flush is done.
 #[derive(Clone, Copy, Debug)]
 enum WriteBack {
-    /// I8: one that this processor has.
+    /// PM-I8: an instruction that this processor has.
     Instruction(FlushInstruction),
     /// Page by page, through the kernel.
     Msync,
-    /// Not at all: this architecture has no flush we know, and what survives is what the page cache
-    /// keeps.
+    /// Not at all: this crate knows no flush for this architecture, and the page cache determines
+    /// what survives.
     PageCache,
 }
 
 impl MappedFile {
     /// Creates the file at `path`, of `len` bytes, all zero, and maps it.
     ///
-    /// `len` is a multiple of [`PAGE_BYTES`] above zero; it is not rounded. Returns once the file,
-    /// its length and its name are written back.
+    /// `len` must be a multiple of [`PAGE_BYTES`] above zero; it is not rounded. Returns once the
+    /// file, its length and its name are written back.
     ///
     /// Blocks on the disk. A process killed meanwhile can leave an empty, short or zero-filled
     /// file.
@@ -158,13 +161,14 @@ impl MappedFile {
     /// After an error, nothing is left at `path` that was not there before.
     /// - [`BadLength`](PmemError::BadLength), [`NoSuchInstruction`](PmemError::NoSuchInstruction):
     ///   nothing was tried.
-    /// - [`AlreadyExists`](PmemError::AlreadyExists), [`NotAFile`](PmemError::NotAFile): what is
-    ///   there stays as it is.
-    /// - [`NotFound`](PmemError::NotFound): the folder;
-    ///   [`PermissionDenied`](PmemError::PermissionDenied).
-    /// - [`NoSpace`](PmemError::NoSpace): the disk, a quota, or the file system's limit on a file.
+    /// - [`AlreadyExists`](PmemError::AlreadyExists), [`NotAFile`](PmemError::NotAFile): the
+    ///   existing file stays as it is.
+    /// - [`NotFound`](PmemError::NotFound): the folder does not exist.
+    /// - [`PermissionDenied`](PmemError::PermissionDenied).
+    /// - [`NoSpace`](PmemError::NoSpace): of the disk, a quota, or the file system's limit on a
+    ///   file.
     /// - [`InUse`](PmemError::InUse): another opener took the new file before it was locked.
-    /// - [`Io`](PmemError::Io): anything else.
+    /// - [`Io`](PmemError::Io): any other error.
     pub fn create(path: impl AsRef<Path>, len: u64, options: Options) -> Result<Self, PmemError> {
         let path = path.as_ref();
         let mappable = opening::check_len(path, len)?;
@@ -172,17 +176,17 @@ impl MappedFile {
         let file = opening::create_new(path)?;
         let mapped = fill(&file, path, len).and_then(|()| map(&file, path, mappable, write_back));
         if mapped.is_err() {
-            // While it is locked, so that nobody opens it meanwhile.
+            // While the file is locked, so that no other opener takes it meanwhile.
             opening::remove(path);
         }
         Ok(Self::new(mapped?, file, path, write_back))
     }
 
-    /// Opens and maps the file at `path`, whole.
+    /// Opens the file at `path` and maps all of it.
     ///
-    /// Fills holes, if the file has any, so that no later store meets a full disk. Where
+    /// Fills holes in the file, so that no later store meets a full disk. If
     /// [`durability`](MappedFile::durability) is `PowerFail`, it first writes back what the last
-    /// process left unwritten, so that recovery builds on durable ground
+    /// process left unwritten, so that recovery reads only durable bytes
     /// ([`Durable::at_rest`](crate::Durable::at_rest)).
     ///
     /// Blocks on the disk.
@@ -190,7 +194,7 @@ impl MappedFile {
     /// # Errors
     /// [`NotFound`](PmemError::NotFound), [`PermissionDenied`](PmemError::PermissionDenied),
     /// [`NotAFile`](PmemError::NotAFile), [`Empty`](PmemError::Empty),
-    /// [`BadLength`](PmemError::BadLength) (no multiple of [`PAGE_BYTES`]),
+    /// [`BadLength`](PmemError::BadLength) (not a multiple of [`PAGE_BYTES`]),
     /// [`InUse`](PmemError::InUse), [`NoSpace`](PmemError::NoSpace),
     /// [`NoSuchInstruction`](PmemError::NoSuchInstruction), [`WriteBack`](PmemError::WriteBack),
     /// [`Io`](PmemError::Io).
@@ -209,10 +213,10 @@ impl MappedFile {
     }
 
     /// Extends the file to `new_len` bytes, the new ones zero, and maps it again, perhaps at
-    /// another address. Offsets and contents stay. To grow to the present length does nothing.
+    /// another address. Offsets and contents stay. Growing to the current length has no effect.
     ///
-    /// Returns once the new length is written back. Blocks on the disk. `&mut` because no other
-    /// thread may be inside.
+    /// Returns once the new length is written back. Blocks on the disk. It takes `&mut self`
+    /// because no other thread may be inside.
     ///
     /// # Errors
     /// After an error the region is as it was. [`Shrink`](PmemError::Shrink),
@@ -239,54 +243,58 @@ impl MappedFile {
                 mapped.map_err(|error| io_failed(&self.path, "mapping", error.into()))
             });
         if grown.is_err() {
-            // A file that stays too long does no harm (I7): only its space is missed.
+            // A file that stays too long only wastes space (PM-I7).
             let _ = self.file.set_len(len);
         }
         grown
     }
 
     /// Writes the whole region back to the disk and waits, whatever
-    /// [`durability`](MappedFile::durability) is: a checkpoint against power cuts for a region that
-    /// otherwise survives a killed process. It covers what this thread, or one that synchronised
-    /// with it, has written; writes of others meanwhile may be in it or not.
+    /// [`durability`](MappedFile::durability) is. It is a checkpoint against power cuts for a
+    /// region that otherwise survives only a killed process.
+    ///
+    /// It covers the writes of this thread, and of threads that synchronized with it. Concurrent
+    /// writes of other threads may or may not be included.
     ///
     /// # Errors
-    /// [`WriteBack`](PmemError::WriteBack), sticky: a second try after a failure proves nothing.
+    /// [`WriteBack`](PmemError::WriteBack), sticky: a second attempt after a failure proves
+    /// nothing.
     pub fn sync(&self) -> Result<(), PmemError> {
-        // Non-temporal stores of this thread, if any are under way, are to be part of it.
+        // Include this thread's non-temporal stores that are under way.
         flush::fence();
         self.write_back_with(|| self.mapping.sync(0..self.mapping.len()))
     }
 
-    /// As [`Pmem::flush`], with the error as a value. Without [`Options::msync`] it never fails.
+    /// Does what [`Pmem::flush`] does, and returns the error as a value. Never fails without
+    /// [`Options::msync`].
     ///
     /// # Errors
     /// [`WriteBack`](PmemError::WriteBack), sticky.
     ///
     /// # Panics
-    /// When `written` was made by another region.
+    /// If another region made `written`.
     #[inline]
     #[track_caller]
     pub fn try_flush(&self, written: Written) -> Result<Flushed, PmemError> {
         let range = written.into_range(self.id);
-        // I1: the range is inside the region, and regions never shrink; it fits, by I7.
+        // PM-I1: the range is inside the region, and regions never shrink; it fits, by PM-I7.
         let range = range.start as usize..range.end as usize;
         match self.write_back {
             WriteBack::Instruction(instruction) => {
                 let base = self.mapping.base();
-                // SAFETY: the range is mapped, by I1 and I6; the processor has the instruction, by
-                // I8.
+                // SAFETY: the range is mapped, by PM-I1 and PM-I6; the processor has the
+                // instruction, by PM-I8.
                 unsafe { instruction.flush(base.add(range.start)..base.add(range.end)) };
             }
             WriteBack::Msync if range.is_empty() => {}
             WriteBack::Msync => self.write_back_with(|| self.mapping.sync(range))?,
             WriteBack::PageCache => {}
         }
-        // SAFETY: I2: every line's write-back has begun just now, on this thread; or has ended.
+        // SAFETY: PM-I2: this thread has just begun, or ended, the write-back of every line.
         Ok(unsafe { Flushed::new() })
     }
 
-    /// Whether every write-back so far has succeeded. Does not block beyond the write-back in
+    /// Returns an error if a write-back has failed. Blocks no longer than the write-back in
     /// progress.
     ///
     /// # Errors
@@ -298,14 +306,14 @@ impl MappedFile {
         }
     }
 
-    /// What a [`Durable`](crate::Durable) token's bytes survive in this file.
+    /// Returns what the bytes of a [`Durable`](crate::Durable) token survive in this file.
     #[inline]
     pub fn durability(&self) -> Durability {
         self.durability
     }
 
-    /// The instruction that flushes use. `None` with [`Options::msync`], and on architectures where
-    /// this crate knows none.
+    /// Returns the instruction that flushes use. `None` with [`Options::msync`], and on
+    /// architectures where this crate knows none.
     #[inline]
     pub fn flush_instruction(&self) -> Option<FlushInstruction> {
         match self.write_back {
@@ -314,7 +322,7 @@ impl MappedFile {
         }
     }
 
-    /// The path it was opened by.
+    /// Returns the path by which the file was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -336,7 +344,7 @@ impl MappedFile {
         }
     }
 
-    /// One write-back, alone, unless one has failed before (I10).
+    /// Performs one write-back at a time, unless an earlier one has failed (PM-I10).
     fn write_back_with(
         &self,
         write_back: impl FnOnce() -> Result<(), Errno>,
@@ -380,7 +388,7 @@ impl WriteBack {
     }
 }
 
-/// Makes `len` bytes of a new, empty file, and writes back its length and its name.
+/// Gives a new, empty file `len` bytes, and makes its length and its name durable.
 fn fill(file: &File, path: &Path, len: u64) -> Result<(), PmemError> {
     space::extend(file, path, 0..len)?;
     file.sync_all()
@@ -388,15 +396,15 @@ fn fill(file: &File, path: &Path, len: u64) -> Result<(), PmemError> {
     opening::sync_folder(path)
 }
 
-/// Maps the first `len` bytes of `file`, and finds out what survives there.
+/// Maps the first `len` bytes of `file`, and determines what survives there.
 fn map(
     file: &File,
     path: &Path,
     len: usize,
     write_back: WriteBack,
 ) -> Result<(Mapping, Durability), PmemError> {
-    // Asked for only where flushes reach the point that MAP_SYNC's promise speaks of, and where
-    // they are what is used.
+    // Ask only if flush instructions are used, and reach the point to which MAP_SYNC's promise
+    // refers.
     let ask = cfg!(target_arch = "x86_64") && matches!(write_back, WriteBack::Instruction(_));
     let (mapping, map_sync) =
         Mapping::new(file, len, ask).map_err(|error| io_failed(path, "mapping", error.into()))?;

@@ -1,34 +1,34 @@
 //! The typestates on the way to a publication: [`Written`], [`Flushed`], [`Durable`].
 //!
-//! Three zero-cost proofs (`Written` carries the bytes it names; the others carry nothing) that are
-//! made by a region, used once, and checked by the compiler. The invariants I1…I5 that they stand
-//! for are in `region.rs`.
+//! A region makes these three proofs, each is used once, and the compiler checks that. `Written`
+//! carries the range of bytes it names; the others carry nothing. `region.rs` has the invariants
+//! PM-I1…PM-I5 that they stand for.
 //!
-//! Their constructors are public, so that a region can be implemented outside this crate, and
-//! `unsafe`, because a token that is not true makes every promise built upon it false.
+//! Their constructors are public, so that regions can be implemented outside this crate. They are
+//! `unsafe`, because a false token makes every promise that relies on it false.
 
 use core::marker::PhantomData;
 use core::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Which region made a [`Written`] token: one value for each region, never used again in this
-/// process.
+/// The identity of the region that made a [`Written`] token. No two regions of a process have the
+/// same.
 ///
-/// It keeps a token of one region from being flushed by another, which would write back the wrong
-/// lines and still yield a [`Durable`].
+/// It prevents one region from flushing another's token, which would write back the wrong lines and
+/// still yield a [`Durable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionId(u64);
 
 impl RegionId {
-    /// An identity that no other region of this process has. Made once for each region, when it is
-    /// opened; takes a lock for a moment.
+    /// Creates an identity that no other region of this process has. Called once for each region,
+    /// when it is opened. Locks a mutex for a moment.
     #[allow(
         clippy::new_without_default,
-        reason = "each is another: there is no default"
+        reason = "every identity differs, so there is no default"
     )]
     pub fn new() -> Self {
-        // A plain lock in every world: it guards no checker's object, and nothing waits while
-        // holding it.
+        // A std mutex in every world: it guards nothing that a checker models, and no thread waits
+        // while it holds it.
         static LAST: Mutex<u64> = Mutex::new(0);
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
         *last += 1;
@@ -36,7 +36,7 @@ impl RegionId {
     }
 }
 
-/// Not `Send`, not `Sync`: flushes and fences count only on the thread that made them (I4).
+/// Neither `Send` nor `Sync`: flushes and fences count only on the thread that made them (PM-I4).
 type BoundToThread = PhantomData<*const ()>;
 
 /// Bytes that are written and not yet flushed. Bound to its thread.
@@ -58,10 +58,12 @@ pub struct Written {
 }
 
 impl Written {
-    /// The token of the bytes `range` of `region`. For those who implement [`Pmem`](crate::Pmem).
+    /// Creates the token of the bytes `range` of `region`. For implementations of
+    /// [`Pmem`](crate::Pmem).
     ///
     /// # Safety
-    /// I1: `range` is in order and inside the region, and this thread has just stored these bytes.
+    /// PM-I1: `range` is in order and inside the region, and this thread has just stored these
+    /// bytes.
     #[inline]
     pub unsafe fn new(region: RegionId, range: Range<u64>) -> Self {
         Self {
@@ -71,11 +73,11 @@ impl Written {
         }
     }
 
-    /// Takes the token apart, to flush it: the bytes it names. For those who implement
+    /// Consumes the token, to flush it, and returns the bytes it names. For implementations of
     /// [`Pmem`](crate::Pmem).
     ///
     /// # Panics
-    /// When the token was made by a region other than `region`.
+    /// If a region other than `region` made the token.
     #[inline]
     #[track_caller]
     pub fn into_range(self, region: RegionId) -> Range<u64> {
@@ -91,7 +93,7 @@ impl Written {
 /// Bytes whose write-back has begun. Bound to its thread: one thread's fence does nothing for the
 /// flushes of another.
 ///
-/// Several make one, under one fence:
+/// Several tokens merge into one, under one fence:
 ///
 /// ```
 /// # use spanlock_pmem::{Durable, Pmem, Written};
@@ -112,7 +114,7 @@ impl Written {
 /// }
 /// ```
 ///
-/// where a [`Durable`] may leave it:
+/// A [`Durable`] may leave its thread:
 ///
 /// ```
 /// # use spanlock_pmem::{Durable, Pmem};
@@ -126,7 +128,7 @@ impl Written {
 /// }
 /// ```
 ///
-/// And it is fenced once:
+/// A `Flushed` is fenced once:
 ///
 /// ```compile_fail,E0382
 /// # use spanlock_pmem::{Flushed, Pmem};
@@ -142,10 +144,10 @@ pub struct Flushed {
 }
 
 impl Flushed {
-    /// The token of a write-back. For those who implement [`Pmem`](crate::Pmem).
+    /// Creates the token of a write-back. For implementations of [`Pmem`](crate::Pmem).
     ///
     /// # Safety
-    /// I2: the write-back of every line that the token stands for has begun, on this thread.
+    /// PM-I2: this thread has begun the write-back of every line that the token stands for.
     #[inline]
     pub unsafe fn new() -> Self {
         Self {
@@ -153,7 +155,7 @@ impl Flushed {
         }
     }
 
-    /// No flush at all: what [`and`](Flushed::and) starts from in a loop.
+    /// Creates the token of no flush at all, from which a loop with [`and`](Flushed::and) starts.
     ///
     /// ```
     /// # use spanlock_pmem::{Flushed, Pmem, Written};
@@ -168,15 +170,16 @@ impl Flushed {
         }
     }
 
-    /// Both, to be fenced together. Costs nothing.
+    /// Merges two tokens, to be fenced together. Costs nothing.
     #[inline]
     pub fn and(self, _other: Flushed) -> Flushed {
-        // I2 holds for each of the two, and they are of one thread, or they could not meet (I4).
+        // PM-I2 holds for both, and both belong to one thread, because tokens do not leave their
+        // thread (PM-I4).
         self
     }
 }
 
-/// The proof that bytes are durable, wanted by [`Pmem::publish`](crate::Pmem::publish).
+/// The proof that bytes are durable, which [`Pmem::publish`](crate::Pmem::publish) requires.
 ///
 /// Used once, for one publication:
 ///
@@ -194,26 +197,27 @@ pub struct Durable {
 }
 
 impl Durable {
-    /// The token of a fence. For those who implement [`Pmem`](crate::Pmem).
+    /// Creates the token of a fence. For implementations of [`Pmem`](crate::Pmem).
     ///
     /// # Safety
-    /// I3: this thread has fenced, after every flush that the token stands for.
+    /// PM-I3: this thread has fenced, after every flush that the token stands for.
     #[inline]
     pub unsafe fn new() -> Self {
         Self { _private: () }
     }
 
-    /// For publications that depend on nothing written since the region was opened: a counter, a
-    /// flag, a pointer to what recovery found in place.
+    /// Creates a token for publications that depend on nothing written since the region was opened:
+    /// a counter, a flag, a pointer to data that recovery found.
     ///
-    /// Opening a region makes durable whatever it finds there (a killed process may have left
-    /// stores that were visible and not yet durable), so what recovery reads may be built upon.
+    /// Opening a region makes its contents durable, because a killed process may have left stores
+    /// that were visible and not yet durable. Publications may therefore rely on what recovery
+    /// reads.
     #[inline]
     pub fn at_rest() -> Self {
         Self { _private: () }
     }
 
-    /// Both, for a publication that relies on the two. Costs nothing.
+    /// Merges two proofs, for a publication that relies on both. Costs nothing.
     #[inline]
     pub fn and(self, _other: Durable) -> Durable {
         self

@@ -1,4 +1,4 @@
-//! What lies outside the region, or askew, panics like slice indexing, and touches nothing.
+//! Accesses outside the region, or unaligned ones, panic like slice indexing and change nothing.
 
 mod common;
 
@@ -9,27 +9,27 @@ use spanlock_pmem::{Durable, MappedFile, Pmem};
 
 const LEN: u64 = 4096;
 
-/// The message of the panic that `action` must end in.
+/// Returns the message of the panic that `action` must end in.
 fn panic_of(action: impl FnOnce()) -> String {
     let panicked = catch_unwind(AssertUnwindSafe(action)).expect_err("it must panic");
     *panicked.downcast::<String>().expect("a formatted message")
 }
 
-/// Every way to name the `len` bytes at `at`.
+/// Returns the panic of every method that names the `len` bytes at `at`.
 fn every_panic(region: &MappedFile, at: u64, len: usize) -> [String; 3] {
     let mut bytes = vec![0; len];
     [
-        // SAFETY: one thread.
+        // SAFETY: only one thread runs.
         panic_of(|| unsafe { region.read(at, &mut bytes) }),
-        // SAFETY: one thread.
+        // SAFETY: only one thread runs.
         panic_of(|| drop(unsafe { region.write(at, &pattern(1, len)) })),
-        // SAFETY: one thread.
+        // SAFETY: only one thread runs.
         panic_of(|| drop(unsafe { region.write_streaming(at, &pattern(1, len)) })),
     ]
 }
 
 #[test]
-fn bytes_outside_are_refused() {
+fn bytes_outside_the_region_are_refused() {
     let folder = folder();
     let region = region(&folder, LEN);
     for (at, len, range) in [
@@ -56,7 +56,7 @@ fn bytes_outside_are_refused() {
 }
 
 #[test]
-fn words_outside_are_refused() {
+fn words_outside_the_region_are_refused() {
     let folder = folder();
     let region = region(&folder, LEN);
     for at in [LEN, u64::MAX - 7] {
@@ -71,7 +71,7 @@ fn words_outside_are_refused() {
 }
 
 #[test]
-fn words_askew_are_refused() {
+fn unaligned_words_are_refused() {
     let folder = folder();
     let region = region(&folder, LEN);
     for at in [1, 4, 7, 12, LEN - 4, u64::MAX] {
@@ -86,14 +86,14 @@ fn words_askew_are_refused() {
 }
 
 #[test]
-fn the_very_edges_are_inside() {
+fn the_edges_are_inside() {
     let folder = folder();
     let region = region(&folder, LEN);
     put(&region, 0, &pattern(1, LEN as usize));
     assert_holds(&region, 0, &pattern(1, LEN as usize));
     put(&region, LEN, &[]);
     assert_eq!(get(&region, LEN, 0), []);
-    // SAFETY: one thread.
+    // SAFETY: only one thread runs.
     let nothing = unsafe { region.write_streaming(LEN, &[]) };
     region.fence(nothing);
 

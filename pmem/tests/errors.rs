@@ -1,5 +1,5 @@
-//! Every bad input is an error that says what, where, and what to do; and it leaves the disk as it
-//! was.
+//! Every bad input is an error that says what is wrong, where, and what to do, and leaves the disk
+//! unchanged.
 
 mod common;
 
@@ -51,14 +51,14 @@ fn create_refuses_a_file_that_exists_and_leaves_it() {
 }
 
 #[test]
-fn create_refuses_a_name_that_leads_nowhere() {
+fn create_refuses_a_missing_folder_and_a_dangling_link() {
     let folder = folder();
     let path = folder.path().join("no such folder").join("region");
     let error = create(&path, 4096);
     assert!(matches!(error, PmemError::NotFound { .. }));
     assert_says(&error, &path, "in a folder that exists");
 
-    // A dangling link is a name that is taken.
+    // The name of a dangling link is taken.
     let link = folder.path().join("link");
     std::os::unix::fs::symlink("nowhere", &link).unwrap();
     assert!(matches!(
@@ -68,7 +68,7 @@ fn create_refuses_a_name_that_leads_nowhere() {
 }
 
 #[test]
-fn a_folder_is_no_region() {
+fn a_folder_is_refused() {
     let folder = folder();
     for error in [create(folder.path(), 4096), open(folder.path())] {
         assert!(
@@ -81,12 +81,12 @@ fn a_folder_is_no_region() {
             ),
             "{error:?}"
         );
-        assert_says(&error, folder.path(), "give the path of a file");
+        assert_says(&error, folder.path(), "pass the path of a file");
     }
 }
 
 #[test]
-fn a_device_is_no_region() {
+fn a_device_is_refused() {
     let path = Path::new("/dev/null");
     for error in [create(path, 4096), open(path)] {
         assert!(matches!(error, PmemError::NotAFile { .. }), "{error:?}");
@@ -113,7 +113,7 @@ fn open_refuses_a_missing_file() {
     let path = folder.path().join("region");
     let error = open(&path);
     assert!(matches!(error, PmemError::NotFound { .. }));
-    assert_says(&error, &path, "make it with `MappedFile::create`");
+    assert_says(&error, &path, "create the file with `MappedFile::create`");
     assert!(!path.exists());
 }
 
@@ -128,7 +128,7 @@ fn open_refuses_an_empty_file() {
 }
 
 #[test]
-fn open_refuses_a_file_of_no_whole_pages_and_leaves_it() {
+fn open_refuses_a_file_with_a_partial_page_and_leaves_it() {
     let folder = folder();
     let path = folder.path().join("region");
     fs::write(&path, vec![7; 5000]).unwrap();
@@ -139,7 +139,7 @@ fn open_refuses_a_file_of_no_whole_pages_and_leaves_it() {
 }
 
 #[test]
-fn no_permission_is_said() {
+fn missing_permission_is_reported() {
     let folder = folder();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let path = folder.path().join("region");
@@ -148,7 +148,7 @@ fn no_permission_is_said() {
     let new = folder.path().join("new");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Root may do anything, so this thread, and no other, ceases to be root.
+            // Root may do anything, so only this thread gives up being root.
             if rustix::process::geteuid().is_root() {
                 let nobody = rustix::process::Uid::from_raw(65534);
                 rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
@@ -171,7 +171,7 @@ fn no_permission_is_said() {
 }
 
 #[test]
-fn an_instruction_that_the_processor_lacks_is_refused_before_anything_is_made() {
+fn a_missing_instruction_is_refused_before_a_file_is_created() {
     let every = [
         FlushInstruction::Clwb,
         FlushInstruction::ClflushOpt,

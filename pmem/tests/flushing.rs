@@ -1,5 +1,5 @@
-//! Every way to write back: each instruction of this processor, msync, sync; and what each says
-//! that survives.
+//! Every way to write back (each instruction of this processor, msync, sync), and what each claims
+//! to survive.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::path::Path;
 use common::{assert_holds, folder, get, pattern, put, region};
 use spanlock_pmem::{Durability, Durable, FlushInstruction, Flushed, MappedFile, Options, Pmem};
 
-/// Every offset in a line against lengths on both sides of a line's: no flush may change a byte.
+/// Flushes every offset in a line with lengths around that of a line. No flush may change a byte.
 fn exercise(region: &MappedFile) {
     let mut model = get(region, 0, 4096);
     for (seed, at) in (0..64_usize).chain([127, 1000, 4096 - 200]).enumerate() {
@@ -30,7 +30,7 @@ fn exercise(region: &MappedFile) {
 }
 
 #[test]
-fn every_instruction_of_this_processor() {
+fn every_instruction_of_this_processor_works() {
     let available = FlushInstruction::available();
     assert_eq!(FlushInstruction::detect(), available.first().copied());
     if cfg!(target_arch = "x86_64") {
@@ -49,7 +49,7 @@ fn every_instruction_of_this_processor() {
     }
 }
 
-/// The processor's own list, as the kernel read it, must be ours.
+/// The kernel's list of the processor's features must agree with this crate's.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn detection_agrees_with_the_kernel() {
@@ -70,7 +70,7 @@ fn detection_agrees_with_the_kernel() {
 }
 
 #[test]
-fn the_default_is_the_best() {
+fn the_default_is_the_best_instruction() {
     let folder = folder();
     let region = region(&folder, 8192);
     assert_eq!(region.flush_instruction(), FlushInstruction::detect());
@@ -83,13 +83,13 @@ fn msync_uses_no_instruction() {
     let options = Options::new().msync(true);
     let region = MappedFile::create(folder.path().join("region"), 8192, options).unwrap();
     assert_eq!(region.flush_instruction(), None);
-    // Less than `exercise`: each flush is a disk's.
+    // Less than `exercise`, because each flush goes to the disk.
     put(&region, 4000, &pattern(1, 200));
     put(&region, 8192, &[]);
-    // SAFETY: one thread, and fenced before it is accessed.
+    // SAFETY: only one thread runs, and it fences before it accesses the bytes.
     let streamed = unsafe { region.write_streaming(10, &pattern(2, 3000)) };
     region.fence(streamed);
-    // SAFETY: one thread.
+    // SAFETY: only one thread runs.
     let written = unsafe { region.write(8191, &[9]) };
     region.fence(region.try_flush(written).unwrap());
     let file = std::fs::read(region.path()).unwrap();
@@ -100,11 +100,11 @@ fn msync_uses_no_instruction() {
 }
 
 #[test]
-fn many_flushes_under_one_fence() {
+fn many_flushes_share_one_fence() {
     let folder = folder();
     let region = region(&folder, 1 << 16);
     let flushed = (0..16).fold(Flushed::nothing(), |flushed, page| {
-        // SAFETY: one thread, and streamed bytes are fenced before they are accessed.
+        // SAFETY: only one thread runs, and it fences streamed bytes before it accesses them.
         flushed.and(unsafe {
             if page % 2 == 0 {
                 region.write_streaming(page * 4096, &pattern(page as usize, 4096))
@@ -124,7 +124,7 @@ fn a_token_of_another_region_is_refused() {
     let (ours, theirs) = (folder(), folder());
     let ours = region(&ours, 4096);
     let theirs = region(&theirs, 1 << 20);
-    // SAFETY: one thread.
+    // SAFETY: only one thread runs.
     let written = unsafe { theirs.write(500_000, b"theirs") };
     let panicked = catch_unwind(AssertUnwindSafe(|| drop(ours.flush(written)))).unwrap_err();
     assert_eq!(
@@ -141,11 +141,11 @@ fn durability_in(folder: &Path, options: Options) -> Durability {
 }
 
 #[test]
-fn memory_alone_survives_no_power_cut_however_it_is_synced() {
+fn tmpfs_never_claims_to_survive_a_power_cut() {
     let shm = Path::new("/dev/shm");
     let is_tmpfs = rustix::fs::statfs(shm).is_ok_and(|found| found.f_type as u32 == 0x0102_1994);
     if !is_tmpfs {
-        eprintln!("skipped: /dev/shm is no tmpfs");
+        eprintln!("skipped: /dev/shm is not a tmpfs");
         return;
     }
     for msync in [false, true] {

@@ -1,8 +1,8 @@
-//! A full disk is a clean error: no half-made file, no longer file, and never a SIGBUS.
+//! A full disk is a clean error: no incomplete file, no longer file, and never a SIGBUS.
 //!
-//! The first test asks for more than any disk has, and runs everywhere. The others fill a real,
-//! small file system, mounted by a child in a mount namespace of its own; where that is not allowed
-//! they say "skipped".
+//! The first test requests more than any disk has, and runs everywhere. The others fill a real,
+//! small file system, which a child mounts in its own mount namespace. Where that is not allowed
+//! they print "skipped".
 
 mod common;
 
@@ -22,11 +22,11 @@ fn assert_no_space(error: &PmemError, path: &Path, needed: u64) {
     );
     let message = error.to_string();
     assert!(message.contains(path.to_str().unwrap()), "{message}");
-    assert!(message.contains("free some, or ask for less"), "{message}");
+    assert!(message.contains("free some, or request less"), "{message}");
 }
 
 #[test]
-fn more_than_any_disk_has() {
+fn a_size_larger_than_any_disk_is_refused() {
     const ALL: u64 = 1 << 60;
     let folder = folder();
     let path = folder.path().join("huge");
@@ -43,8 +43,7 @@ fn more_than_any_disk_has() {
     assert_holds(&region, 0, &pattern(1, 4096));
 }
 
-/// The child's part: in a file system of about 4 MiB, with some of it taken by the file system
-/// itself.
+/// The child's part, in a file system of about 4 MiB that uses some of it itself.
 #[test]
 fn child_fills_a_small_disk() {
     let Some(folder) = std::env::var_os(MOUNTED) else {
@@ -57,8 +56,7 @@ fn child_fills_a_small_disk() {
         "{free} bytes free: the small disk is not mounted"
     );
 
-    // Too much by a page; and, on a disk that needs blocks for its own ends, all that it says it
-    // has.
+    // One page too much; and, on a file system that needs blocks itself, all the space it reports.
     let path = folder.join("too much");
     let error = MappedFile::create(&path, free + 4096, Options::new()).unwrap_err();
     assert_no_space(&error, &path, free + 4096);
@@ -67,12 +65,12 @@ fn child_fills_a_small_disk() {
         Ok(_fits_to_the_byte) => fs::remove_file(&path).unwrap(),
         Err(error) => {
             assert_no_space(&error, &path, free);
-            println!("refused behind the first check");
+            println!("refused after the first check");
             lengths.push(free);
         }
     }
     assert!(!path.exists());
-    assert_eq!(free_bytes(folder), free, "nothing stays taken");
+    assert_eq!(free_bytes(folder), free, "no space stays allocated");
 
     let path = folder.join("region");
     let mut region = MappedFile::create(&path, 1 << 19, Options::new()).unwrap();
@@ -89,15 +87,15 @@ fn child_fills_a_small_disk() {
         assert_eq!(free_bytes(folder), left);
     }
 
-    // Fill the rest, as somebody else. The region has its blocks, so stores go on.
+    // Another program fills the rest. The region has its blocks, so stores continue.
     let _ = fs::write(folder.join("filler"), vec![1; 4 << 20]);
     put(&region, 0, &pattern(3, 1 << 19));
     region.sync().unwrap();
     assert_holds(&region, 0, &pattern(3, 1 << 19));
     drop(region);
 
-    // A sparse file with more holes than there is room would raise SIGBUS at a store; it does not
-    // open.
+    // A sparse file with more holes than there is room would raise SIGBUS at a store, so it must
+    // not open.
     let sparse = folder.join("sparse");
     let file = fs::File::create(&sparse).unwrap();
     let len = free_bytes(folder) + 4096;
@@ -112,8 +110,8 @@ fn free_bytes(folder: &Path) -> u64 {
     found.f_bfree * found.f_frsize
 }
 
-/// Runs the child on what the shell command `mount` mounts at `$1`. Returns what the child said, or
-/// `None` where mounting is not possible.
+/// Runs the child on a file system that the shell command `mount` mounts at `$1`. Returns the
+/// child's output, or `None` where mounting is not possible.
 fn on_a_small_disk(mount: &str) -> Option<String> {
     let folder = folder();
     let point = folder.path().join("disk");
@@ -148,18 +146,18 @@ fn on_a_small_disk(mount: &str) -> Option<String> {
 }
 
 #[test]
-fn a_small_tmpfs() {
+fn a_full_tmpfs_is_a_clean_error() {
     let _ = on_a_small_disk("mount -t tmpfs -o size=3m spanlock \"$1\"");
 }
 
 #[test]
-fn a_small_ext4() {
+fn a_full_ext4_is_a_clean_error() {
     let mount = "truncate -s 4M \"$1.img\" && mkfs.ext4 -q -b 4096 -O ^has_journal \"$1.img\" && \
                  mount -o loop \"$1.img\" \"$1\"";
     if let Some(said) = on_a_small_disk(mount) {
         assert!(
-            said.contains("refused behind the first check"),
-            "ext4 needs blocks of its own"
+            said.contains("refused after the first check"),
+            "ext4 needs blocks itself"
         );
     }
 }

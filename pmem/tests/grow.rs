@@ -32,10 +32,10 @@ fn contents_stay_and_the_new_bytes_are_zero() {
 }
 
 #[test]
-fn tokens_outlast_growing() {
+fn tokens_survive_growing() {
     let folder = folder();
     let mut region = region(&folder, 4096);
-    // SAFETY: one thread.
+    // SAFETY: only one thread runs.
     let written = unsafe { region.write(8, b"written before, flushed after") };
     region.grow(64 << 20).unwrap();
     let mark = region.publish(0, 29, region.persist(written));
@@ -47,7 +47,7 @@ fn tokens_outlast_growing() {
 }
 
 #[test]
-fn growing_to_the_present_length_does_nothing() {
+fn growing_to_the_current_length_has_no_effect() {
     let folder = folder();
     let mut region = region(&folder, 8192);
     let mark = region.publish(8184, 9, Durable::at_rest());

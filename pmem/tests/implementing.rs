@@ -1,5 +1,5 @@
-//! The contract can be kept outside the crate: a region in ordinary memory, and code that takes any
-//! region.
+//! The contract can be implemented outside the crate: a region in ordinary memory, and code that
+//! accepts any region.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{folder, get, put, region};
 use spanlock_pmem::{Durable, Flushed, Pmem, RegionId, Written};
 
-/// Durable for as long as nothing at all happens to the process. For this one test's single thread.
+/// Durable only as long as the process lives. Used by this test's single thread.
 struct Heap {
     id: RegionId,
     bytes: Box<[UnsafeCell<u8>]>,
@@ -39,39 +39,39 @@ unsafe impl Pmem for Heap {
 
     unsafe fn read(&self, at: u64, into: &mut [u8]) {
         for (cell, byte) in self.cells(at, into.len()).iter().zip(into) {
-            // SAFETY: nobody writes, says the caller.
+            // SAFETY: by the caller's promise no thread writes.
             *byte = unsafe { *cell.get() };
         }
     }
 
     unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
         for (cell, &byte) in self.cells(at, data.len()).iter().zip(data) {
-            // SAFETY: nobody else accesses it, says the caller.
+            // SAFETY: by the caller's promise no other thread accesses it.
             unsafe { *cell.get() = byte };
         }
-        // SAFETY: I1: stored above, inside the slice.
+        // SAFETY: PM-I1: stored above, inside the slice.
         unsafe { Written::new(self.id, at..at + data.len() as u64) }
     }
 
     unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller gives the same promise.
         self.flush(unsafe { self.write(at, data) })
     }
 
     fn flush(&self, written: Written) -> Flushed {
         written.into_range(self.id);
-        // SAFETY: I2: there is nothing to write back.
+        // SAFETY: PM-I2: there is nothing to write back.
         unsafe { Flushed::new() }
     }
 
     fn fence(&self, _: Flushed) -> Durable {
-        // SAFETY: I3: there is nothing to wait for.
+        // SAFETY: PM-I3: there is nothing to wait for.
         unsafe { Durable::new() }
     }
 
     fn publish(&self, at: u64, value: u64, _: Durable) -> Written {
         assert!(at.is_multiple_of(8));
-        // SAFETY: one thread.
+        // SAFETY: only one thread runs.
         unsafe { self.write(at, &value.to_le_bytes()) }
     }
 
@@ -81,7 +81,7 @@ unsafe impl Pmem for Heap {
     }
 }
 
-/// Code that knows no region in particular.
+/// Code that knows no particular region.
 fn append(region: &dyn Pmem, record: &[u8]) {
     let end = region.load(0).max(64);
     let durable = put(region, end, record);
@@ -97,7 +97,7 @@ fn check(region: &dyn Pmem) {
 }
 
 #[test]
-fn any_region_will_do() {
+fn code_for_any_region_works_on_this_one() {
     let folder = folder();
     check(&region(&folder, 4096));
     check(&Heap::new(4096));
@@ -110,7 +110,7 @@ fn any_region_will_do() {
 #[should_panic(expected = "belong to another region")]
 fn a_token_of_another_region_is_refused() {
     let (ours, theirs) = (Heap::new(64), Heap::new(64));
-    // SAFETY: one thread.
+    // SAFETY: only one thread runs.
     let written = unsafe { theirs.write(0, b"theirs") };
     let _ = ours.flush(written);
 }

@@ -1,5 +1,5 @@
-//! A process killed by SIGKILL, at whatever instruction: the next one finds every published value,
-//! and behind each the data it speaks for.
+//! Kills a process with SIGKILL at any instruction. The next process finds every published value,
+//! together with the data that each value covers.
 
 mod common;
 
@@ -14,7 +14,7 @@ use spanlock_pmem::{Durable, MappedFile, Options, Pmem};
 const PATH: &str = "SPANLOCK_KILL_TEST_PATH";
 const MSYNC: &str = "SPANLOCK_KILL_TEST_MSYNC";
 
-/// Records of 200 bytes, each beginning in the middle of a line, behind a page that holds their
+/// Records of 200 bytes, each beginning in the middle of a line, after a page that holds their
 /// count.
 const RECORD_BYTES: usize = 200;
 const RECORDS: u64 = 20_000;
@@ -28,8 +28,7 @@ fn record(index: u64) -> Vec<u8> {
     pattern(index as usize + 1, RECORD_BYTES)
 }
 
-/// The child's part: appends records as fast as it can, and says of each that it is durable, once
-/// it is.
+/// The child's part: appends records as fast as it can, and reports each record once it is durable.
 #[test]
 fn child_appends() {
     let Some(path) = std::env::var_os(PATH) else {
@@ -40,7 +39,7 @@ fn child_appends() {
     let mut out = std::io::stdout().lock();
     for index in region.load(0)..RECORDS {
         let record = record(index);
-        // SAFETY: one thread, and nothing is accessed before the fence.
+        // SAFETY: only one thread runs, and it accesses nothing before the fence.
         let flushed = unsafe {
             if index.is_multiple_of(2) {
                 region.flush(region.write(record_at(index), &record))
@@ -52,14 +51,14 @@ fn child_appends() {
         region.persist(mark);
         writeln!(out, "durable: {}", index + 1).unwrap();
     }
-    // Never to end by itself: what is tested is the killing.
+    // It never ends by itself: the test kills it.
     loop {
         std::thread::park();
     }
 }
 
-/// Runs the child until it has said so much more is durable; kills it; returns the last count that
-/// it said.
+/// Runs the child until it has reported `said` more durable records, and kills it. Returns the last
+/// count reported.
 fn kill_after(path: &Path, msync: bool, said: usize) -> u64 {
     let mut command = child("child_appends", PATH, path);
     if msync {
@@ -75,10 +74,10 @@ fn kill_after(path: &Path, msync: bool, said: usize) -> u64 {
     let mut last: u64 = counts
         .by_ref()
         .nth(said - 1)
-        .expect("the child goes on until it is killed");
+        .expect("the child runs until it is killed");
     child.kill().unwrap();
-    // What was still in the pipe had been said, so it must be durable too. The line that the kill
-    // cut short is no matter: its beginning is a smaller number.
+    // Counts still in the pipe were reported, so those records must be durable too. A line that the
+    // kill cut short is harmless: its beginning is a smaller number.
     last = counts.fold(last, u64::max);
     assert_eq!(child.wait().unwrap().signal(), Some(9));
     last
@@ -93,12 +92,12 @@ fn survives_kills(msync: bool, rounds: &[usize]) {
     drop(region);
     for &said in rounds {
         let durable = kill_after(&path, msync, said);
-        // Opening at once: the lock died with its holder.
+        // Opening succeeds at once: the lock died with its holder.
         let region = MappedFile::open(&path, Options::new()).unwrap();
         let published = region.load(0);
         assert!(
             published >= durable,
-            "{durable} were durable, {published} are there"
+            "{durable} were durable, but only {published} are there"
         );
         for index in 0..published {
             assert_holds(&region, record_at(index), &record(index));

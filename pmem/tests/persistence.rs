@@ -1,4 +1,4 @@
-//! What was written is there when the region is opened again.
+//! Written bytes are there when the region is opened again.
 
 mod common;
 
@@ -18,18 +18,18 @@ fn a_new_region_is_zero_and_allocated() {
     assert_eq!(found.len(), 1 << 20);
     assert!(
         found.blocks() * 512 >= 1 << 20,
-        "every block is there before the first store"
+        "every block is allocated before the first store"
     );
 }
 
 #[test]
-fn bytes_and_words_come_back_under_every_option() {
+fn bytes_and_words_persist_under_every_option() {
     for (created, opened) in [(false, false), (false, true), (true, false), (true, true)] {
         let folder = folder();
         let path = folder.path().join("region");
         let region = MappedFile::create(&path, 16384, Options::new().msync(created)).unwrap();
         let data = put(&region, 5000, &pattern(3, 7000));
-        // SAFETY: one thread, and fenced before it is accessed.
+        // SAFETY: only one thread runs, and it fences before it accesses the bytes.
         let streamed = unsafe { region.write_streaming(61, &pattern(4, 900)) };
         let mark = region.publish(16376, 12345, data.and(region.fence(streamed)));
         region.persist(mark);
@@ -56,7 +56,7 @@ fn the_file_holds_what_the_region_holds() {
 }
 
 #[test]
-fn a_file_made_by_others_is_opened_and_its_holes_are_filled() {
+fn a_foreign_file_is_opened_and_its_holes_are_filled() {
     let folder = folder();
     let path = folder.path().join("region");
     let sparse = fs::File::create(&path).unwrap();
@@ -68,7 +68,7 @@ fn a_file_made_by_others_is_opened_and_its_holes_are_filled() {
 }
 
 #[test]
-fn a_link_leads_to_the_file() {
+fn a_link_opens_its_target() {
     let folder = folder();
     let region = region(&folder, 4096);
     put(&region, 0, b"through a link");

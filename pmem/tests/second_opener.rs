@@ -1,4 +1,4 @@
-//! One file, one opener: in this process and in any other.
+//! A file has one opener, in this process and in any other.
 
 mod common;
 

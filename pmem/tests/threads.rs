@@ -1,4 +1,5 @@
-//! Threads share a region: what `publish` makes reachable, `load` on another thread finds complete.
+//! Threads share a region: data that `publish` makes reachable is complete when `load` on another
+//! thread finds it.
 
 mod common;
 
@@ -11,7 +12,7 @@ const ROUNDS: u64 = 10_000;
 const SLOT_BYTES: usize = 192;
 const SLOTS: u64 = 16;
 
-/// A ring of slots: the count at 0 is the writer's, the count at 64 the reader's.
+/// A ring of slots. The writer publishes its count at 0, the reader at 64.
 fn slot(round: u64) -> u64 {
     128 + round % SLOTS * SLOT_BYTES as u64
 }
@@ -22,8 +23,8 @@ fn write_all(region: &dyn Pmem) {
             thread::yield_now();
         }
         let data = pattern(round as usize, SLOT_BYTES);
-        // SAFETY: the reader is done with this slot, as its count says, and does not look again
-        // until ours says so.
+        // SAFETY: the reader's count says that it is done with this slot, and it reads the slot
+        // again only after this thread's count says so.
         let flushed = unsafe {
             if round % 2 == 0 {
                 region.write_streaming(slot(round), &data)
@@ -48,7 +49,7 @@ fn read_all(region: &dyn Pmem) {
 }
 
 #[test]
-fn what_is_published_is_complete() {
+fn published_data_is_complete() {
     let folder = folder();
     let region = region(&folder, 4096);
     thread::scope(|scope| {

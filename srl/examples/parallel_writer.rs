@@ -1,12 +1,13 @@
-//! Threads write one file at the same time, each by `pwrite` under a hold of what it writes.
-//!
-//! `pwrite` takes the place to write at, so threads can share a file. But it does not say who may write where: two writers
-//! of one block mix, and who copies a block meanwhile copies half of each. Here a range lock says it. Four kinds of threads:
+//! Threads write one file in parallel, each with `pwrite` under a hold of the range that it writes.
+//! `pwrite` takes an offset, so threads can share a file. But it does not prevent two threads from
+//! writing the same block at once, or a thread from copying a block that is half written. Here a
+//! range lock does. There are four kinds of threads:
 //!
 //! - *writers* overwrite a block, under a hold of the block;
-//! - *movers* copy a block to its backup, under one call's holds of both: one to read, one to write;
-//! - *auditors* look at a block with its backup;
-//! - *loggers* append lines at the end, which is looked at, and moved, under the hold.
+//! - *movers* copy a block to its backup. One call locks both, the block to read and the backup to
+//!   write;
+//! - *auditors* compare a block with its backup;
+//! - *loggers* append lines at the end. They read and move the end under a hold of it.
 //!
 //! ```text
 //! cargo run -p spanlock-srl --example parallel_writer
@@ -23,18 +24,19 @@ use std::thread;
 use spanlock_srl::{Access, RangeLockExt, SrlTree};
 
 const BLOCK: u64 = 4096;
-/// The file: so many blocks, their backups in the same order, and then the log.
+/// The number of blocks. The file has the blocks, their backups in the same order, then the log.
 const BLOCKS: u64 = 64;
 const STEPS: u64 = 2000;
-const PAIRS: u64 = 2; // Of each kind of thread.
+const PAIRS: u64 = 2; // The number of threads of each kind.
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 struct Volume {
     file: File,
-    /// Of the file's bytes, in segments of a block.
+    /// Locks the file's bytes, in segments of a block.
     lock: SrlTree,
-    /// Where the log ends. Relaxed: moved by who holds the position that it names, and looked at again under such a hold.
+    /// The end of the log. Relaxed: a thread moves it only while it holds that position, and
+    /// rereads it under such a hold.
     end: AtomicU64,
 }
 
@@ -47,11 +49,11 @@ fn backup(block: u64) -> Range<u64> {
 }
 
 impl Volume {
-    /// Overwrites a block with the number that follows the one it is full of.
+    /// Overwrites a block, which is filled with one number, with the next number.
     fn write(&self, block: u64) -> Result<()> {
         let hold = self.lock.write(home(block))?;
         let next = self.number_at(home(block))? + 1;
-        // Two steps, so that a mover that did not wait for the hold would find half a block.
+        // Two steps, so that a mover that did not respect the hold would find a torn block.
         let half = next.to_le_bytes().repeat(BLOCK as usize / 16);
         self.file.write_all_at(&half, home(block).start)?;
         self.file
@@ -60,8 +62,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Copies a block to its backup. Both ranges in one call: taken one after the other, two movers in opposite directions could wait for each
-    /// other for ever.
+    /// Copies a block to its backup.
+    ///
+    /// One call locks both ranges. Locked one after the other, two movers in opposite directions
+    /// could deadlock.
     fn back_up(&self, block: u64) -> Result<()> {
         let both = [(home(block), Access::Read), (backup(block), Access::Write)];
         let holds = self.lock.lock_all(both)?;
@@ -72,40 +76,46 @@ impl Volume {
         Ok(())
     }
 
-    /// The numbers of a block and of its backup, which is never newer.
+    /// Returns the numbers of a block and of its backup, which is never newer.
     fn audit(&self, block: u64) -> Result<(u64, u64)> {
         let both = [(home(block), Access::Read), (backup(block), Access::Read)];
         let _holds = self.lock.lock_all(both)?;
         let (now, before) = (self.number_at(home(block))?, self.number_at(backup(block))?);
-        assert!(before <= now, "the backup of {block} comes from the future");
+        assert!(
+            before <= now,
+            "the backup of block {block} is newer than the block"
+        );
         Ok((now, before))
     }
 
-    /// Appends to the log. Who reads the end first and locks then writes where another has just written. (`append` asks for everything behind the end, for a
-    /// moment: in a tree there is nothing to look at.)
+    /// Appends to the log.
+    ///
+    /// A thread that read the end first and locked it afterwards could overwrite another thread's
+    /// line. So `append` briefly locks everything behind the end, then reads it again. In a tree
+    /// this is cheap, since there are no words to scan.
     fn append(&self, line: &str) -> Result<()> {
         let hold = self
             .lock
             .append(line.len() as u64, || self.end.load(Relaxed))?;
         if let Some(place) = hold.span() {
             self.file.write_all_at(line.as_bytes(), place.start())?;
-            // Only now: after a failed write the next one gets the same place.
+            // Moved only now, so that after a failed write the next line gets the same place.
             self.end.store(place.end(), Relaxed);
         }
         Ok(())
     }
 
-    /// The number that a block is full of. The caller holds it.
+    /// Returns the number that a block is filled with. The caller holds the block.
     fn number_at(&self, range: Range<u64>) -> io::Result<u64> {
         let mut bytes = [0; BLOCK as usize];
         self.file.read_exact_at(&mut bytes, range.start)?;
         let numbers = bytes.as_chunks::<8>().0;
-        assert!(numbers.iter().all(|n| *n == numbers[0]), "half a block");
+        assert!(numbers.iter().all(|n| *n == numbers[0]), "a torn block");
         Ok(u64::from_le_bytes(numbers[0]))
     }
 }
 
-/// What one thread does: the kind is its number, modulo four.
+/// Runs one thread. Its number modulo four is its kind.
 fn work(volume: &Volume, thread: u64) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(thread);
     for step in 0..STEPS {
@@ -136,7 +146,7 @@ fn main() -> Result<()> {
         results.try_for_each(|result| result)
     })?;
 
-    // No write was lost, and each backup is a whole block as it once was.
+    // No write was lost, and each backup is a whole block.
     let (mut written, mut backed_up) = (0, 0);
     for block in 0..BLOCKS {
         let (now, before) = volume.audit(block)?;
@@ -147,7 +157,7 @@ fn main() -> Result<()> {
         "{written} blocks written by {PAIRS} threads; the backups hold {backed_up} of those writes"
     );
 
-    // The log has every line once, no gaps, and the lines of a thread in its order.
+    // The log has every line once, without gaps, and the lines of each thread in order.
     let start = 2 * BLOCKS * BLOCK;
     let mut log = vec![0; (volume.end.load(Relaxed) - start) as usize];
     volume.file.read_exact_at(&mut log, start)?;

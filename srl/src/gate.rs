@@ -1,66 +1,84 @@
-//! The gate: where requests of many segments and requests of a few meet.
+//! The gate: where requests for many segments and requests for a few meet.
 //!
 //! # The problem
-//! A request of the whole file must not take every segment's word: at 4 KiB a segment, a gigabyte has 262,144 of them. And whoever takes a page must not pay for
-//! the possibility that somebody wants the whole file.
+//! A request for the whole file must not take the word of every segment: a gigabyte has 262,144
+//! segments of 4 KiB. Nor should a request for one page pay for the possibility that
+//! another thread wants the whole file.
 //!
 //! # How
-//! A **wide** request takes no words. It has an entry in an interval tree ([`spanlock_interval_lock`]) where wide requests wait for each other, first come,
-//! first served; the gate is *closed* while there is one. Once its entry is granted it *scans* the words of its range by plain loads, and
-//! waits at each that somebody holds in conflict. A **small** request takes its words, then looks at the gate: open, as a rule, and it is done. If it is closed, the
-//! small request asks the interval tree. If no entry conflicts it is done too. Otherwise it backs off: gives its words back, and gets an entry
-//! behind the others. When that is granted it takes its words, and leaves the tree: its hold is in the words, as any small one's.
+//! A **wide** request takes no words. It enters itself into an interval tree
+//! ([`spanlock_interval_lock`]), where wide requests wait for each other, first come, first
+//! served. The gate is *closed* while a wide request has an entry. Once the entry is granted, the
+//! request *scans* the words of its range with plain loads. It waits at each word that is held in
+//! conflict.
+//!
+//! A **small** request takes its words, then checks the gate. As a rule the gate is open, and the
+//! request is done. If the gate is closed, the request asks the interval tree whether an entry
+//! conflicts. If none does, it is done too. Otherwise it backs off: it releases its words and
+//! enters itself into the tree, behind the other entries. When that entry is granted, it takes its
+//! words and leaves the tree. Its hold is then in the words, like that of any small request.
 //!
 //! | | small request | | wide request |
 //! |---|---|---|---|
-//! | 1 | takes its words | 1 | closes the gate, has its entry |
+//! | 1 | takes its words | 1 | closes the gate, gets its entry |
 //! | 2 | light barrier | 2 | heavy barrier |
-//! | 3 | looks at the gate, and at the entries if it is closed | 3 | scans the words |
+//! | 3 | checks the gate, and the entries if it is closed | 3 | scans the words |
 //!
 //! # Invariants
 //! - **G-I1** The gate is closed while a wide request has an entry.
-//! - **G-I2** Of a small and a wide request that conflict, one sees the other. Both write, pass a barrier, and read what the other wrote: either the scan sees the words taken, and
-//!   waits for them; or the small request sees the gate closed, hence the entry, and backs off.
-//! - **G-I3** So no small hold conflicts with a wide one: the wide one is granted after its scan, and every small request that took a word later than that backs off.
-//! - **G-I4** Nobody waits in a circle. A small request waits for an entry only when it holds no words, and at words only in ascending order; a wide one waits
-//!   for an entry only when it has nothing, and then for holders of words, all of whom have got past the gate, or back off from it, or wait at a higher word.
-//! - **G-I6** No section ([`Space::enter`](crate::Space::enter)) ends while a small request holds words that have not passed the gate, unless it has an entry of its own. So whoever
-//!   closes the gate, finds words free, unlinks them and waits for all sections to end, frees words that nobody uses. A request looks at the gate after each
-//!   [`Piece`](crate::Piece): what it must give back in that one it has in its hands, for it may be linked no longer; what has passed is found as any hold.
-//! - **G-I5** Nobody starves. A wide request is passed by no small one that comes later and conflicts: it backs off. A small one that has backed off is passed by no wide
-//!   one that comes later: it has an entry.
+//! - **G-I2** Of a small and a wide request that conflict, at least one sees the other. Each
+//!   writes, passes a barrier, and reads what the other wrote. Either the scan sees the words taken
+//!   and waits for them; or the small request sees the gate closed, hence the entry, and backs off.
+//! - **G-I3** So no small hold conflicts with a wide one. The wide request is granted after its
+//!   scan, and every small request that takes a conflicting word after the scan has passed it backs
+//!   off.
+//! - **G-I4** No requests wait in a circle. A small request waits for an entry only while it holds
+//!   no words, and for words only in ascending order. A wide request waits for an entry only while
+//!   it holds nothing. After that it waits only for holders of words. Each of these has passed the
+//!   gate, or will back off from it, or waits at a higher word.
+//! - **G-I5** No request starves. Later small requests that conflict with a wide one back off, so
+//!   they cannot overtake it. A small request that has backed off has an entry, so later wide
+//!   requests cannot overtake it.
+//! - **G-I6** A read-side critical section ([`SegmentStore::enter`](crate::SegmentStore::enter))
+//!   never ends while a small request holds words that have not passed the gate, unless that
+//!   request has an entry. So a thread may close the gate, find words free, unlink them, wait for
+//!   all critical sections, and then free the words. A request checks the gate after each
+//!   [`Piece`](crate::Piece). If it must back off, it releases that piece through the reference it
+//!   has, because the piece may be unlinked by then. It finds words that have passed the gate as
+//!   any hold does.
 //!
 //! # Orderings
 //!
-//! | letter | where | ordering | pairs with | needed by the model |
-//! |---|---|---|---|---|
-//! | J | small: between taking the words and the look at the gate | light barrier | K | `srl-gate/try-leaves-no-trace` |
-//! | K | wide: between closing the gate and the scan | heavy barrier | J | `srl-gate/try-leaves-no-trace` |
-//! | L | opening the gate ([`Flag::lower`]) | Release | M | `srl-gate/try-leaves-no-trace` |
-//! | M | small: the look at the gate ([`Flag::is_raised`]) | Acquire | L | `srl-gate/try-leaves-no-trace` |
+//! | letter | where | ordering | pairs with |
+//! |---|---|---|---|
+//! | J | small: between taking the words and checking the gate | light barrier | K |
+//! | K | wide: between closing the gate and the scan | heavy barrier | J |
+//! | L | opening the gate ([`Flag::lower`]) | Release | M |
+//! | M | small: checking the gate ([`Flag::is_raised`]) | Acquire | L |
 //!
-//! Between wide requests, and between a wide and a small one that saw the gate closed, the interval tree's mutex orders.
+//! The model `srl-gate/try-leaves-no-trace` needs all four.
+//!
+//! The interval tree's mutex orders wide requests among each other. It also orders a wide request
+//! and a small one that saw the gate closed.
 
 use core::ops::Range;
 
 use spanlock_interval_lock::IntervalLock;
-use spanlock_range_lock::Access;
+use spanlock_range_lock::{Access, RangeError, RawRangeLock, Span, Token};
 use spanlock_sync::atomic::Ordering::Acquire;
 use spanlock_sync::barrier::{self, Flag};
 use spanlock_sync::{DefaultPark, Park, injected_bug};
 
-use crate::lock::entry_of;
-
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Gate<P = DefaultPark> {
-    /// How many wide requests there are.
+    /// Counts the wide requests.
     wide: Flag,
     entries: IntervalLock<P>,
 }
 
 impl Default for Gate {
-    /// An open one.
+    /// Creates an open gate.
     fn default() -> Self {
         Gate {
             wide: Flag::default(),
@@ -70,7 +88,7 @@ impl Default for Gate {
 }
 
 impl<P: Park> Gate<P> {
-    /// The same gate, whose waiters sleep by `Q`.
+    /// Returns the same gate, with waiters that sleep by `Q`.
     pub(crate) fn with_parking<Q: Park>(self) -> Gate<Q> {
         Gate {
             wide: self.wide,
@@ -86,23 +104,24 @@ impl<P: Park> Gate<P> {
 
     /// Opens the gate for one wide request.
     pub(crate) fn open(&self) {
-        // Release [L→M]: what was done under the wide hold is seen by whoever finds the gate open.
+        // Release [L→M]: a request that finds the gate open sees what was done under the wide hold.
         self.wide.lower();
     }
 
-    /// Between closing the gate and the scan.
+    /// Orders closing the gate before the scan.
     pub(crate) fn before_scan(&self) {
         // Heavy [K→J].
         barrier::heavy();
     }
 
-    /// Whether a small request that has taken its words has to back off.
+    /// Returns whether a small request that has taken its words must back off.
     #[inline]
     pub(crate) fn stops(&self, touched: &Range<u64>, access: Access) -> bool {
         self.is_closed() && self.would_block(touched, access)
     }
 
-    /// Whether a small request that has taken its words has to ask [whether it has to back off](Self::would_block).
+    /// Returns whether a small request that has taken its words must check the entries with
+    /// [`would_block`](Self::would_block).
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         // Light [J→K], Acquire [M→L].
@@ -115,14 +134,42 @@ impl<P: Park> Gate<P> {
             )
     }
 
-    /// Whether a small request that found the gate closed has to back off.
+    /// Returns whether a small request that found the gate closed must back off.
     #[cold]
     pub(crate) fn would_block(&self, touched: &Range<u64>, access: Access) -> bool {
         self.entries.would_block(entry_of(touched), access)
     }
 
-    /// The requests that have entries: wide ones, and small ones that have backed off.
+    /// Returns the lock with the entries: wide requests, and small ones that have backed off.
     pub(crate) fn entries(&self) -> &IntervalLock<P> {
         &self.entries
+    }
+
+    /// Opens the gate and releases the entry of a wide request.
+    ///
+    /// # Safety
+    /// The caller holds the segments by `entry` with `access`, closed the gate for it, and gives it
+    /// up.
+    pub(crate) unsafe fn release(&self, touched: &Range<u64>, access: Access, entry: Token) {
+        // Open first: releasing the entry runs wakers, and they may panic.
+        self.open();
+        // SAFETY: the caller's promise.
+        unsafe { self.entries.unlock(entry_of(touched), access, entry) };
+    }
+}
+
+/// Returns the span of a request's entry: the numbers of its segments.
+pub(crate) fn entry_of(touched: &Range<u64>) -> Span {
+    match Span::new(touched.clone()) {
+        Ok(Some(span)) => span,
+        _ => unreachable!("a span touches a segment"),
+    }
+}
+
+/// Unwraps a result of the entries' lock, which covers every position.
+pub(crate) fn in_range<T>(result: Result<T, RangeError>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => unreachable!("an entry of the gate: {error}"),
     }
 }

@@ -4,26 +4,30 @@
 extern crate alloc;
 
 mod array;
-mod batch;
+mod capabilities;
 mod gate;
 mod lock;
 pub mod packed;
-mod powers;
 mod request;
 mod segment;
-mod space;
-mod surely;
+mod segment_words;
+mod store;
+mod token;
 mod tree;
 
-pub use array::{Array, SrlArray, SrlPacked};
+use spanlock_range_lock::RwWord;
+use spanlock_sync::DefaultPark;
+
+pub use array::Array;
 pub use lock::Srl;
 pub use packed::PackedWord;
 pub use request::SrlRequest;
 pub use segment::{SegmentError, Segments};
-pub use space::{Piece, Space};
-pub use tree::{Shape, SrlTree, SrlTreePacked, Tree};
+pub use store::{Piece, SegmentStore};
+pub use tree::{Shape, Tree};
 
-// What a user of the locks needs of the contract, so that one dependency is enough; all of it is `range_lock`.
+// The parts of the contract that users of the locks need, so that one dependency is enough. The
+// whole contract is `range_lock`.
 #[doc(no_inline)]
 pub use spanlock_range_lock as range_lock;
 #[cfg(feature = "std")]
@@ -31,3 +35,67 @@ pub use spanlock_range_lock as range_lock;
 pub use spanlock_range_lock::TimedLockError;
 #[doc(no_inline)]
 pub use spanlock_range_lock::{Access, RangeError, RangeLock, RangeLockExt, TryLockError};
+
+/// A range lock with one reader-writer word for each segment of a fixed capacity.
+///
+/// ```
+/// use spanlock_srl::{RangeError, RangeLockExt, SrlArray};
+///
+/// let lock = SrlArray::new(1 << 20)?; // 1 MiB in segments of 4 KiB
+/// let first = lock.write(0..4096)?;
+/// let second = lock.write(4096..8192)?; // another segment: does not wait
+/// assert!(lock.try_read(4000..5000).is_err());
+/// drop((first, second));
+/// assert!(lock.try_read(4000..5000).is_ok());
+/// assert!(matches!(lock.read(0..1 << 21), Err(RangeError::PastCapacity { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type SrlArray<P = DefaultPark> = Srl<Array<RwWord>, P>;
+
+/// An [`SrlArray`] that packs the states of sixteen segments into one word.
+///
+/// Suited to requests for many segments. At most [six readers](packed::MAX_READERS) can hold a
+/// segment at a time.
+///
+/// ```
+/// use spanlock_srl::{RangeLockExt, SrlPacked};
+///
+/// let lock = SrlPacked::new(1 << 20)?;
+/// let megabyte = lock.write(0..1 << 20)?; // 256 segments: sixteen compare-exchanges
+/// assert!(lock.try_read(4000..5000).is_err());
+/// # drop(megabyte);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type SrlPacked<P = DefaultPark> = Srl<Array<PackedWord>, P>;
+
+/// A range lock that allocates a segment's reader-writer word when the segment is first used.
+///
+/// Suited to files that are sparse or may become very large.
+///
+/// ```
+/// use spanlock_srl::{RangeLockExt, SrlTree};
+///
+/// const TB: u64 = 1 << 40;
+/// let lock = SrlTree::new(3 * TB / 2)?; // in segments of 4 KiB
+/// let idle = lock.memory_usage();
+/// let (first, last) = (lock.write(0..1)?, lock.write(3 * TB / 2 - 1..3 * TB / 2)?);
+/// assert!(lock.memory_usage() < 8192);
+/// drop((first, last));
+/// lock.shrink();
+/// assert_eq!(lock.memory_usage(), idle);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type SrlTree<P = DefaultPark> = Srl<Tree<RwWord>, P>;
+
+/// An [`SrlTree`] that packs the states of sixteen segments into one word.
+///
+/// ```
+/// use spanlock_srl::{RangeLockExt, SrlTreePacked};
+///
+/// let lock = SrlTreePacked::new(3 << 39)?;
+/// let megabyte = lock.write(0..1 << 20)?; // 256 segments: sixteen words in eight leaves
+/// assert!(lock.try_read(4000..5000).is_err());
+/// # drop(megabyte);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type SrlTreePacked<P = DefaultPark> = Srl<Tree<PackedWord>, P>;

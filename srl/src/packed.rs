@@ -1,12 +1,16 @@
-//! The packed form of segment states: sixteen neighbouring segments in one 64-bit word.
+//! The packed encoding: the states of sixteen neighbouring segments in one 64-bit word.
 //!
 //! # The problem
-//! A word a segment costs a read-modify-write a segment: a request of a megabyte pays for 256 of them. Packed, one compare-exchange takes as many
-//! as sixteen neighbouring segments at once, and one store or read-modify-write gives them back.
+//! With one word per segment, a request for a megabyte needs 256 read-modify-writes. Packed, one
+//! compare-exchange takes up to sixteen neighbouring segments, and one store or
+//! read-modify-write releases them.
 //!
-//! # What that costs
-//! A lane has four bits: **six readers**, of whom one may be upgradable, can hold a segment at once. One more waits, as for a writer; the count never wraps. And neighbours share
-//! a word, hence a cache line that they would else share eight at a time, hence also failed compare-exchanges while both are busy.
+//! # What it costs
+//! A segment's state is a **lane** of four bits. Three of them count readers, and a count of 7
+//! means a writer. So at most **six readers**, one of them possibly upgradable, can hold a segment
+//! at once. One more waits, as it would for a writer; the count never wraps. Sixteen neighbours
+//! share a word, so their compare-exchanges can fail because of each other. A cache line holds 128
+//! segments instead of 16, so more threads contend for it.
 //!
 //! # State
 //!
@@ -17,44 +21,57 @@
 //!  └───────────┴───────────┴────────┴─────────────┴───────────┘
 //!
 //!      3      2      1      0
-//!  ┌──────┬─────────────────────┐     0000  nobody         1rrr  r readers (1 ≤ r ≤ 6), one of them upgradable
+//!  ┌──────┬─────────────────────┐     0000  free           1rrr  r readers, one upgradable
 //!  │  U   │       READERS       │     0rrr  r readers      1111  a writer
-//!  └──────┴─────────────────────┘                          0111, 1000  never
+//!  └──────┴─────────────────────┘     (1 ≤ r ≤ 6)          0111, 1000  never
 //! ```
 //!
+//! | change of a lane | made by | operation |
+//! |---|---|---|
+//! | takes: adds `0001` (reader), `1001` (upgradable), `1111` (writer) | taker | compare-exchange |
+//! | upgrades: the state of the only reader becomes `1111` | that reader | compare-exchange |
+//! | releases: subtracts what taking added | holder | fetch-sub |
+//! | downgrades: subtracts the difference of the two accesses | holder | fetch-sub |
+//! | releases all sixteen lanes: stores 0 | their writer | store |
+//!
 //! # Invariants
-//! - **K-I1** A lane is `1111` exactly while a writer holds it; it becomes so from `0000` only, or from the one reader that is upgraded, by a compare-exchange.
-//! - **K-I2** Otherwise `READERS` counts all who hold it, the upgradable one too, and is at most 6: they are added by a compare-exchange that checks it, and an upgradable
-//!   reader that goes on as a plain one is counted already. So no lane carries into the next, and `READERS` is 0 only if nobody holds it.
-//! - **K-I3** While a writer holds *every* lane, nobody else changes the word: it gives back by a plain store. Who holds fewer gives back by a
-//!   read-modify-write.
+//! - **K-I1** A lane is `1111` exactly while a writer holds it. It becomes so only from `0000`, or
+//!   from the state of the one reader that upgrades, by a compare-exchange.
+//! - **K-I2** Otherwise `READERS` counts all readers, the upgradable one too, and is at most 6. The
+//!   compare-exchange that adds a reader checks this. An upgradable reader that downgrades is
+//!   counted already. So no lane carries into the next, and `READERS` is 0 only in a free lane.
+//! - **K-I3** While a writer holds *every* lane, no other thread changes the word, so the writer
+//!   releases it by a plain store. A holder of fewer lanes releases them by a read-modify-write.
 //!
 //! Orderings A, B, C: [`spanlock_range_lock::words`].
 //!
 //! # Models
-//! In `verify/`, rows `packed-word/…` of the word alone, whose orderings the gate around it would hide, and `srl-packed/…`; that a lane with six readers lets a seventh wait, and those who
-//! leave or are downgraded let the right ones in: `full-lane`.
+//! In `verify/`, rows `packed-word/…` check the word alone, since the gate around it would hide its
+//! orderings. Rows `srl-packed/…` check the lock. `full-lane` checks that a lane with six readers
+//! makes a seventh wait, and that a reader that leaves or downgrades admits the right waiters.
 
 use spanlock_range_lock::Access;
 use spanlock_range_lock::words::Word;
 use spanlock_sync::atomic::{AtomicU64, Ordering::*, Zeroed};
 use spanlock_sync::injected_bug;
 
-/// Bits of a lane.
+/// The bits of a lane.
 const BITS: u32 = 4;
-/// How many lanes a word has.
+/// The number of lanes in a word.
 const LANES: u32 = u64::BITS / BITS;
 /// The lowest bit of every lane.
 const EACH: u64 = 0x1111_1111_1111_1111;
-/// What a reader, the upgradable one, and a writer add to a lane.
+/// What a reader adds to a lane.
 const READER: u64 = 0b0001;
+/// What an upgradable reader adds to a lane.
 const UPGRADER: u64 = 0b1001;
+/// What a writer adds to a lane.
 const WRITER: u64 = 0b1111;
 
-/// How many readers may hold a segment at once, the upgradable one among them. One more waits.
+/// The number of readers that can hold a segment at once, the upgradable one included.
 pub const MAX_READERS: u32 = 6;
 
-/// The states of sixteen neighbouring segments in 64 bits. See the [module](self).
+/// The states of sixteen neighbouring segments, in 64 bits. See the [module](self).
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct PackedWord(AtomicU64);
@@ -67,13 +84,13 @@ unsafe impl Zeroed for PackedWord {
 }
 
 impl PackedWord {
-    /// A word that nobody holds any lane of.
+    /// Creates a word in which every lane is free.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         PackedWord(AtomicU64::new(0))
     }
 
-    /// [`take`](Word::take), when the word was `word`.
+    /// Does what [`take`](Word::take) does, starting from a value read before.
     #[inline]
     fn take_from(&self, mut word: u64, first: u32, end: u32, access: Access, least: u32) -> u32 {
         loop {
@@ -82,8 +99,8 @@ impl PackedWord {
                 return first;
             }
             let taken = word + lanes(first, open) * held(access);
-            // Acquire [A→B, C]: pairs with the releases of the holds before. Relaxed on failure: nothing is read
-            // under it but the word itself.
+            // Acquire [A→B, C]: pairs with the releases of earlier holds. Relaxed on failure:
+            // nothing but the word itself is read then.
             match self.0.compare_exchange_weak(word, taken, Acquire, Relaxed) {
                 Ok(_) => return open,
                 Err(now) => word = now,
@@ -91,7 +108,7 @@ impl PackedWord {
         }
     }
 
-    /// As [`take_from`](Self::take_from), out of the way of those who find every lane free.
+    /// Calls [`take_from`](Self::take_from), off the path of requests that find every lane free.
     #[cold]
     #[inline(never)]
     fn take_found(&self, now: u64, first: u32, end: u32, access: Access, least: u32) -> u32 {
@@ -99,13 +116,13 @@ impl PackedWord {
     }
 }
 
-/// The lowest bits of the lanes `first..end`, at least one.
+/// Returns the lowest bit of each of the lanes `first..end`, at least one.
 #[inline]
 const fn lanes(first: u32, end: u32) -> u64 {
     (EACH >> ((LANES - (end - first)) * BITS)) << (first * BITS)
 }
 
-/// What a hold adds to each lane.
+/// Returns what a hold adds to each lane.
 #[inline]
 const fn held(access: Access) -> u64 {
     match access {
@@ -115,38 +132,40 @@ const fn held(access: Access) -> u64 {
     }
 }
 
-/// The lowest bits of those lanes of `word` of which a hold conflicts.
+/// Returns the lowest bit of each lane of `word` that has a conflicting hold.
 #[inline]
 const fn conflicting(word: u64, access: Access) -> u64 {
     let conflicting = match access {
-        // Seven is a writer's (K-I2).
+        // A count of seven means a writer (K-I2).
         Access::Read => word & (word >> 1) & (word >> 2),
-        // A writer has that bit too.
+        // A writer sets that bit too.
         Access::Upgradable => word >> 3,
-        // Whoever holds it is counted, or has all bits.
+        // Every reader is counted, and a writer sets all bits.
         Access::Write => word | word >> 1 | word >> 2,
     };
     conflicting & EACH
 }
 
-/// The lowest bits of those lanes of `word` in which there is no room for one more reader: of six or seven, a writer's.
+/// Returns the lowest bit of each lane of `word` without room for one more reader.
+///
+/// These are the lanes with six readers, and those with a writer, which read as seven.
 #[inline]
 const fn full(word: u64) -> u64 {
     (word >> 1) & (word >> 2) & EACH
 }
 
-/// The lowest bits of those lanes of `word` that cannot be taken.
+/// Returns the lowest bit of each lane of `word` that cannot be taken.
 #[inline]
 const fn refused(word: u64, access: Access) -> u64 {
     match access {
-        // What conflicts is full too.
+        // A lane with a writer counts as full.
         Access::Read => full(word),
         Access::Upgradable => full(word) | conflicting(word, access),
         Access::Write => conflicting(word, access),
     }
 }
 
-/// The first of the lanes `first..end` that is one of `lowest`, which are lowest bits of lanes; `end` if none is.
+/// Returns the first of the lanes `first..end` whose lowest bit is in `lowest`, or `end`.
 #[inline]
 const fn until(lowest: u64, first: u32, end: u32) -> u32 {
     let lowest = lowest & lanes(first, end);
@@ -157,14 +176,15 @@ const fn until(lowest: u64, first: u32, end: u32) -> u32 {
     }
 }
 
-// SAFETY: K-I1 and K-I2 exclude; A, B and C make the earlier happen before the later.
+// SAFETY: conflicting holds exclude each other (K-I1, K-I2). By A, B and C, the earlier of them
+// happens-before the later.
 unsafe impl Word for PackedWord {
     const LANES: u32 = LANES;
 
     #[inline]
     fn take(&self, first: u32, end: u32, access: Access, least: u32) -> u32 {
         if end - first == LANES {
-            // Whoever takes every lane finds them free as a rule, and need not look.
+            // A request for every lane usually finds them free, so it skips the load.
             let taken = EACH * held(access);
             // Acquire [A→B, C], Relaxed on failure: as in `take_from`.
             return match self.0.compare_exchange(0, taken, Acquire, Relaxed) {
@@ -172,19 +192,19 @@ unsafe impl Word for PackedWord {
                 Err(now) => self.take_found(now, first, end, access, least),
             };
         }
-        // Relaxed: a first guess; the compare-exchange decides.
+        // Relaxed: only a first guess; the compare-exchange decides.
         self.take_from(self.0.load(Relaxed), first, end, access, least)
     }
 
     #[inline]
     unsafe fn release(&self, first: u32, end: u32, access: Access) -> bool {
         if access == Access::Write && end - first == LANES {
-            // Release [B→A]: what the writer did is seen by whoever takes a lane next. A store: K-I3.
+            // Release [B→A]: the next holder of a lane sees what the writer did. A store: K-I3.
             self.0.store(0, Release);
             return true;
         }
         let mine = lanes(first, end);
-        // Release [B→A], [C→A]: what was done under the hold is seen by whoever takes the lanes next.
+        // Release [B→A], [C→A]: the next holder of a lane sees what was done under this hold.
         let before = if !injected_bug!(
             "release-by-store",
             "lanes of a shared word are released by a load and a store, not by a read-modify-write",
@@ -192,37 +212,38 @@ unsafe impl Word for PackedWord {
         ) {
             self.0.fetch_sub(mine * held(access), Release)
         } else {
-            // Relaxed, Release: as one would write it; that these are two steps is the mistake.
+            // Relaxed, Release: the orderings are right; that there are two steps is the bug.
             let before = self.0.load(Relaxed);
             self.0
                 .store(before.wrapping_sub(mine * held(access)), Release);
             before
         };
         match access {
-            // One in front waits for the last of its lane or, if it is a reader, for room in the count.
+            // The head of a queue waits for its lane's last reader to leave; or, if it is a reader
+            // itself, for room in the count.
             Access::Read => {
                 let last = before & !(before >> 1) & !(before >> 2);
                 (last | full(before)) & mine != 0
             }
-            // Or for this one in particular.
+            // The head may wait for this very holder.
             Access::Upgradable | Access::Write => true,
         }
     }
 
     unsafe fn downgrade(&self, first: u32, end: u32, from: Access, to: Access) {
         let less = held(from) - held(to);
-        // Release [B→A], [C→A]: what was done under the hold is seen by whom this lets in.
+        // Release [B→A], [C→A]: a request that this admits sees what was done under the hold.
         self.0.fetch_sub(lanes(first, end) * less, Release);
     }
 
     unsafe fn try_upgrade(&self, first: u32, end: u32, from: Access) -> bool {
         let mine = lanes(first, end);
-        // Relaxed: a first guess; the compare-exchange decides.
+        // Relaxed: only a first guess; the compare-exchange decides.
         let mut word = self.0.load(Relaxed);
         while word & (mine * WRITER) == mine * held(from) {
             let taken = word | (mine * WRITER);
-            // Acquire [A→C]: pairs with the releases of the other readers. Relaxed on failure: nothing is read
-            // under it but the word itself.
+            // Acquire [A→C]: pairs with the releases of the other readers. Relaxed on failure:
+            // nothing but the word itself is read then.
             match self.0.compare_exchange_weak(word, taken, Acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => word = now,

@@ -1,4 +1,4 @@
-//! Which segments a span touches.
+//! Segments: how positions map to them, and which of them a span touches.
 
 use core::ops::Range;
 
@@ -6,74 +6,74 @@ use spanlock_range_lock::{RangeError, Span};
 use spanlock_sync::injected_bug;
 use thiserror::Error;
 
-/// How positions `0..capacity` are cut into segments of equal size, a power of two.
+/// Maps positions `0..capacity` to segments of equal size, a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segments {
     capacity: u64,
     shift: u32,
 }
 
-/// Segments that cannot be.
+/// Why a lock cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SegmentError {
     /// The segment size is 0 or not a power of two.
-    #[error("segment size {size} is not a power of two; the next is {}", next_power(*size))]
+    #[error("segment size {size} is not a power of two: use {}", next_power(*size))]
     Size {
-        /// The size asked for.
+        /// The requested size.
         size: u64,
     },
-    /// There is no memory for that many segments.
+    /// There is no memory for so many segments.
     #[error(
         "no memory for {segments} segments (capacity {capacity}): use larger segments or a smaller capacity"
     )]
     Memory {
-        /// How many segments the capacity has.
+        /// The number of segments in the capacity.
         segments: u64,
-        /// The capacity asked for.
+        /// The requested capacity.
         capacity: u64,
     },
-    /// A tree without levels.
-    #[error("a tree has at least one level: that of its leaves")]
+    /// A tree has no levels.
+    #[error("a tree without levels: give it at least one, for its leaves")]
     NoLevels,
     /// A level of a tree has too few bits, or too many.
-    #[error("level {level} has {bits} bits: it can have {least} to {most}")]
+    #[error("level {level} has {bits} bits: give it {least} to {most}")]
     Level {
-        /// Which one: 0 is the root's.
+        /// The index of the level; the root's is 0.
         level: usize,
-        /// Its bits.
+        /// The bits it has.
         bits: u32,
-        /// As many it needs: 1, or in leaves as many as number the states of a word.
+        /// The bits it needs at least: 1, or in leaves enough to number the states of a word.
         least: u32,
-        /// As many it can have.
+        /// The bits it can have at most.
         most: u32,
     },
     /// The levels of a tree do not cover the capacity.
     #[error(
-        "the levels cover {covered} positions of {capacity}: add {missing} bits to them, or use segments 2^{missing} times as large"
+        "the levels cover {covered} of {capacity} positions: add {missing} bits, or use segments 2^{missing} times as large"
     )]
     Coverage {
-        /// How many positions they cover.
+        /// The number of positions that they cover.
         covered: u64,
-        /// The capacity asked for.
+        /// The requested capacity.
         capacity: u64,
-        /// How many bits are missing.
+        /// The number of bits that are missing.
         missing: u32,
     },
 }
 
-/// The smallest power of two that is not below `size`, or the largest there is.
+/// Returns the smallest power of two that is at least `size`, or the largest power of two.
 fn next_power(size: u64) -> u64 {
     size.checked_next_power_of_two().unwrap_or(1 << 63)
 }
 
 impl Segments {
-    /// The default segment: one page of 4 KiB, as in the paper's experiments ([SRL] §VI-A).
+    /// The default segment size: one page of 4 KiB, as in the paper's experiments ([SRL] §VI-A).
     ///
     /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
     pub const DEFAULT_SIZE: u64 = 4096;
 
-    /// Positions `0..capacity` in segments of `size`.
+    /// Cuts positions `0..capacity` into segments of `size`.
     ///
     /// # Errors
     /// [`SegmentError::Size`] if `size` is not a power of two.
@@ -88,19 +88,19 @@ impl Segments {
         }
     }
 
-    /// One past the last position.
+    /// Returns the capacity: positions are `0..capacity`.
     #[inline]
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Positions in a segment.
+    /// Returns the number of positions in a segment.
     #[inline]
     pub const fn size(&self) -> u64 {
         1 << self.shift
     }
 
-    /// How many segments there are; the last may be short.
+    /// Returns the number of segments; the last one may be short.
     #[inline]
     pub const fn count(&self) -> u64 {
         if self.capacity == 0 {
@@ -110,7 +110,9 @@ impl Segments {
         }
     }
 
-    /// The numbers of the segments that `span` touches: at least one, all below [`count`](Self::count).
+    /// Returns the numbers of the segments that `span` touches.
+    ///
+    /// There is at least one, and all are below [`count`](Self::count).
     ///
     /// # Errors
     /// [`RangeError::PastCapacity`] if `span` ends past the capacity.
@@ -122,14 +124,14 @@ impl Segments {
         Ok(self.of(span))
     }
 
-    /// As [`touched`](Self::touched), for a span that was found within the capacity before.
+    /// Returns what [`touched`](Self::touched) returns, for a span known to be within the capacity.
     #[inline]
     pub(crate) fn of(&self, span: Span) -> Range<u64> {
         let (first, last) = self.ends(span);
         first..last + 1
     }
 
-    /// The first and the last segment that `span` touches.
+    /// Returns the first and the last segment that `span` touches.
     #[inline]
     pub(crate) fn ends(&self, span: Span) -> (u64, u64) {
         if injected_bug!(

@@ -1,5 +1,7 @@
-//! A hold's token is an address that its end starts from: what leads to one word must lead to all that are held. Miri sees where it does not, so this file
-//! is small enough for it:
+//! Addresses in tokens: a release starts from the address of the hold's first word.
+//!
+//! A pointer made from that address must be valid for all words of the hold. Miri checks this, so
+//! this file is small enough for Miri:
 //!
 //! ```text
 //! MIRIFLAGS=-Zmiri-permissive-provenance cargo +nightly miri test -p spanlock-srl --test addresses
@@ -20,7 +22,7 @@ use spanlock_range_lock::{
 };
 use spanlock_srl::{Shape, Srl, SrlArray, SrlPacked, SrlTree, SrlTreePacked, Tree};
 
-/// Every way to a token, and every way from it, each of a lock of which no address is known yet.
+/// Obtains and uses tokens in every way, each with a lock whose addresses have not been exposed.
 fn every_token<L>(lock: impl Fn() -> L)
 where
     L: RawRangeLockWait
@@ -30,16 +32,16 @@ where
         + RawRangeLockDowngrade,
 {
     for pause in [0, 5] {
-        of_a_call_that_waited(&lock(), Duration::from_millis(pause));
+        by_a_call_that_waited(&lock(), Duration::from_millis(pause));
     }
-    of_a_future(&lock());
-    of_a_smaller_hold(&lock());
-    of_parts(&lock());
-    of_a_wide_hold(&lock());
-    of_a_batch(&lock());
+    by_a_future(&lock());
+    by_shrinking(&lock());
+    by_splitting(&lock());
+    by_narrowing_a_wide_hold(&lock());
+    by_a_batch(&lock());
 }
 
-fn of_a_call_that_waited<L: RawRangeLockWait>(lock: &L, pause: Duration) {
+fn by_a_call_that_waited<L: RawRangeLockWait>(lock: &L, pause: Duration) {
     let held = lock.write(1..2).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| drop(lock.write(0..8).unwrap()));
@@ -48,20 +50,20 @@ fn of_a_call_that_waited<L: RawRangeLockWait>(lock: &L, pause: Duration) {
     });
 }
 
-fn of_a_future<L: RawRangeLockWait>(lock: &L) {
+fn by_a_future<L: RawRangeLockWait>(lock: &L) {
     let held = lock.write(20..21).unwrap();
     let mut future = pin!(lock.write_async(0..40));
     let mut context = Context::from_waker(Waker::noop());
     assert!(future.as_mut().poll(&mut context).is_pending());
     drop(held);
     let Poll::Ready(Ok(hold)) = future.as_mut().poll(&mut context) else {
-        panic!("nobody is in its way");
+        panic!("nothing blocks it");
     };
     drop(hold);
     assert!(lock.try_write(0..64).is_ok());
 }
 
-fn of_a_smaller_hold<L>(lock: &L)
+fn by_shrinking<L>(lock: &L)
 where
     L: RawRangeLockSplit + RawRangeLockUpgrade + RawRangeLockDowngrade,
 {
@@ -74,7 +76,7 @@ where
     assert!(lock.try_write(0..64).is_ok());
 }
 
-fn of_parts<L: RawRangeLockSplit>(lock: &L) {
+fn by_splitting<L: RawRangeLockSplit>(lock: &L) {
     for at in [1, 4, 17] {
         let (low, mut high) = lock.write(0..40).unwrap().split(at).unwrap();
         high.shrink(at + 1..39).unwrap();
@@ -83,14 +85,14 @@ fn of_parts<L: RawRangeLockSplit>(lock: &L) {
     assert!(lock.try_write(0..64).is_ok());
 }
 
-fn of_a_wide_hold<L: RawRangeLockSplit>(lock: &L) {
+fn by_narrowing_a_wide_hold<L: RawRangeLockSplit>(lock: &L) {
     let mut wide = lock.write(0..40).unwrap();
     wide.shrink(1..6).unwrap();
     drop(wide);
     assert!(lock.try_write(0..64).is_ok());
 }
 
-fn of_a_batch<L: RawRangeLockBatch>(lock: &L) {
+fn by_a_batch<L: RawRangeLockBatch>(lock: &L) {
     let held = lock.write(30..31).unwrap();
     let spans = [
         (0..3, Access::Write),
@@ -113,42 +115,42 @@ fn packed() -> SrlPacked {
     SrlPacked::with_segment_size(64, 1).unwrap()
 }
 
-/// Leaves of four segments.
+/// Returns a tree with leaves of four segments.
 fn tree() -> SrlTree {
     SrlTree::with_shape(64, &Shape::new(1, &[2, 2, 2]).unwrap()).unwrap()
 }
 
-/// Leaves of two words.
+/// Returns a tree with leaves of two words.
 fn packed_tree() -> SrlTreePacked {
     SrlTreePacked::with_shape(64, &Shape::new(1, &[1, 5]).unwrap()).unwrap()
 }
 
 #[test]
-fn words_of_an_array() {
+fn tokens_of_an_array() {
     every_token(array);
     every_token(|| array().wide_above(6));
 }
 
 #[test]
-fn packed_words_of_an_array() {
+fn tokens_of_a_packed_array() {
     every_token(packed);
     every_token(|| packed().wide_above(6));
 }
 
 #[test]
-fn words_in_leaves() {
+fn tokens_of_a_tree() {
     every_token(tree);
     every_token(|| tree().wide_above(6));
 }
 
 #[test]
-fn packed_words_in_leaves() {
+fn tokens_of_a_packed_tree() {
     every_token(packed_tree);
     every_token(|| packed_tree().wide_above(6));
 }
 
-/// Leaves go while others take and look for their words.
-fn while_leaves_go<W: Word>(lock: &Srl<Tree<W>>) {
+/// Frees leaves while other threads take words and look them up.
+fn free_leaves_under_load<W: Word>(lock: &Srl<Tree<W>>) {
     thread::scope(|scope| {
         for thread in 0..3 {
             scope.spawn(move || {
@@ -177,7 +179,7 @@ fn while_leaves_go<W: Word>(lock: &Srl<Tree<W>>) {
 }
 
 #[test]
-fn leaves_that_go() {
-    while_leaves_go(&tree().wide_above(6));
-    while_leaves_go(&packed_tree().wide_above(20));
+fn leaves_are_freed_while_requests_run() {
+    free_leaves_under_load(&tree().wide_above(6));
+    free_leaves_under_load(&packed_tree().wide_above(20));
 }

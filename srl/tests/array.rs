@@ -1,4 +1,4 @@
-//! The segment array: what it can be made for, its memory, and what requests hold while they wait.
+//! The segment array: errors, memory, granularity, and what requests hold while they wait.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -10,7 +10,7 @@ use spanlock_range_lock::{RangeError, RangeLock, RangeLockExt, RawRangeLock, Try
 use spanlock_srl::{SegmentError, Segments, SrlArray};
 
 #[test]
-fn sizes_that_are_no_power_of_two() {
+fn sizes_that_are_not_powers_of_two_are_errors() {
     for size in [0, 3, 12, u64::MAX] {
         let error = SrlArray::with_segment_size(1 << 20, size).unwrap_err();
         assert_eq!(error, SegmentError::Size { size });
@@ -24,7 +24,7 @@ fn no_memory_is_an_error() {
         (1 << 63, 1, 1 << 63),
         (u64::MAX, 1, u64::MAX),
         (u64::MAX, 2, 1 << 63),
-        // These words would make an allocation that is too large to describe, and one that no system has room for.
+        // The first allocation is too large to describe, the second too large for any system.
         (1 << 61, 1, 1 << 61),
         (1 << 60, 1, 1 << 60),
     ] {
@@ -34,7 +34,7 @@ fn no_memory_is_an_error() {
         assert!(message.contains(&segments.to_string()), "{message}");
         assert!(message.contains(&capacity.to_string()), "{message}");
     }
-    // The same capacity in few segments.
+    // The same capacity in two segments fits.
     let lock = SrlArray::with_segment_size(u64::MAX, 1 << 63).unwrap();
     let low = lock.write(0..1 << 63).unwrap();
     drop(lock.try_write(1 << 63..u64::MAX).unwrap());
@@ -44,13 +44,12 @@ fn no_memory_is_an_error() {
 }
 
 #[test]
-fn a_capacity_of_zero() {
+fn a_capacity_of_zero_grants_only_the_empty_range() {
     for lock in [
         SrlArray::new(0).unwrap(),
         SrlArray::with_segment_size(0, 1).unwrap(),
     ] {
         assert_eq!((lock.capacity(), lock.memory_usage()), (0, 0));
-        // Only the empty range is left.
         assert_eq!(lock.write(0..0).unwrap().span(), None);
         let expected = RangeError::PastCapacity {
             start: 0,
@@ -102,7 +101,7 @@ fn elements_past_the_capacity_are_refused_and_dropped() {
     };
     assert_eq!(RangeLock::with_lock(data(), lock(4)).err(), Some(expected));
     assert_eq!(drops.load(Relaxed), 5);
-    // As many as there are, or more room than that.
+    // A capacity equal to the number of elements, and a larger one.
     drop(RangeLock::with_lock(data(), lock(5)).unwrap());
     drop(RangeLock::with_lock(data(), lock(100)).unwrap());
     assert_eq!(drops.load(Relaxed), 15);
@@ -112,7 +111,7 @@ fn elements_past_the_capacity_are_refused_and_dropped() {
 fn granularity_is_the_segment() {
     let lock = SrlArray::with_segment_size(100, 8).unwrap();
     let hold = lock.write(3..4).unwrap();
-    // Apart in positions, together in the segment 0..8.
+    // Disjoint positions, but in the same segment 0..8.
     assert!(lock.try_read(0..1).is_err());
     assert!(lock.try_read(7..9).is_err());
     drop(lock.try_write(8..16).unwrap());
@@ -124,9 +123,9 @@ fn granularity_is_the_segment() {
     drop(hold);
 }
 
-/// Documented: a request that waits holds its lower segments already, and its higher ones not yet.
+/// As documented: a waiting request already holds its lower segments, but not its higher ones.
 #[test]
-fn a_waiting_request_holds_what_lies_below() {
+fn a_waiting_request_holds_its_lower_segments() {
     let lock = SrlArray::with_segment_size(8, 1).unwrap();
     let in_the_way = lock.write(4..5).unwrap();
     thread::scope(|scope| {
@@ -146,7 +145,7 @@ fn a_waiting_request_holds_what_lies_below() {
 }
 
 #[test]
-fn a_large_file_at_once_and_in_parts() {
+fn a_large_file_is_locked_whole_and_in_parts() {
     // 1 GiB in pages: 262,144 words.
     let lock = SrlArray::new(1 << 30).unwrap();
     drop(lock.write(0..1 << 30).unwrap());

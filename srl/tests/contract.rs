@@ -1,5 +1,6 @@
-//! The segment locks, held to the contract of the `spanlock-range-lock` crate by that crate's own suite, at the finest and at the
-//! default segment size; the tree also in a shape of the smallest nodes.
+//! The contract of `spanlock-range-lock`, checked for the segment locks by that crate's own suite.
+//!
+//! It runs for segments of 1 and of 4,096, and for a tree with the smallest possible nodes.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

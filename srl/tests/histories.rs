@@ -1,4 +1,6 @@
-//! A million operations against a list of holds, and the cases from the field, by the suite that every lock passes.
+//! Random operations compared with a list of holds, and known bugs of other range locks.
+//!
+//! This is the suite of `spanlock-testkit` that every lock passes.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -17,26 +19,26 @@ fn packed(segment: u64) -> Driven {
         .with_readers(MAX_READERS)
 }
 
-/// Small requests and wide ones, about as many of each.
+/// Returns a lock in which about half of the requests are wide.
 fn gate() -> Driven {
     let lock = SrlArray::with_segment_size(64, 1).expect("a power of two");
     driven!(lock.wide_above(8); wait, downgrade, upgrade, split, batch)
 }
 
-/// As above, of which many small ones are in one word.
+/// Returns such a lock with packed words, in which many small requests need only one word.
 fn packed_gate() -> Driven {
     let lock = SrlPacked::with_segment_size(64, 1).expect("a power of two");
     driven!(lock.wide_above(20); wait, downgrade, upgrade, split, batch).with_readers(MAX_READERS)
 }
 
-/// Two slots in every node, two segments in every leaf.
+/// Returns a tree with two slots in every node and two segments in every leaf.
 fn tree() -> Driven {
     let shape = Shape::new(1, &[1; 6]).expect("levels of one bit");
     let lock = SrlTree::with_shape(64, &shape).expect("64 positions");
     driven!(lock; wait, downgrade, upgrade, split, batch)
 }
 
-/// As above; many ranges are wide.
+/// Returns a packed tree in which many ranges are wide.
 fn packed_tree() -> Driven {
     let shape = Shape::new(1, &[1, 1, 4]).expect("levels of one bit, leaves of one word");
     let lock = SrlTreePacked::with_shape(64, &shape).expect("64 positions");

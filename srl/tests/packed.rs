@@ -1,4 +1,4 @@
-//! What is different where sixteen segments share a word: a lane has room for six readers.
+//! Packed words: a lane has room for six readers only.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -12,7 +12,7 @@ use spanlock_range_lock::RangeLockExt;
 use spanlock_srl::SrlPacked;
 use spanlock_srl::packed::MAX_READERS;
 
-/// Counts its wakes.
+/// A waker that counts its wakes.
 #[derive(Default)]
 struct Counter(AtomicUsize);
 
@@ -37,7 +37,7 @@ fn lock() -> SrlPacked {
     SrlPacked::with_segment_size(64, 1).unwrap()
 }
 
-/// The upgradable one is one of the six, and stays one when it goes on as a plain reader.
+/// An upgradable reader is one of the six, and still is after a downgrade to a plain reader.
 #[test]
 fn an_upgradable_reader_is_one_of_six() {
     let lock = lock();
@@ -52,9 +52,9 @@ fn an_upgradable_reader_is_one_of_six() {
     assert!(lock.try_write(0..16).is_ok());
 }
 
-/// One who waits for room in a full lane is woken by whoever makes room, whatever the others are, and whatever he is.
+/// A reader that waits for room in a full lane is woken by any reader that leaves it.
 #[test]
-fn who_leaves_a_full_lane_wakes() {
+fn leaving_a_full_lane_wakes_a_waiting_reader() {
     let lock = lock();
     for upgradable_leaves in [false, true] {
         let upgradable = lock.upgradable_read(0..1).unwrap();
@@ -68,16 +68,16 @@ fn who_leaves_a_full_lane_wakes() {
             drop(readers.pop());
             readers.push(upgradable.downgrade());
         }
-        assert!(counter.wakes() > 0, "nobody was woken");
+        assert!(counter.wakes() > 0, "no waiter was woken");
         assert!(poll(&mut waiting, &counter).is_ready());
         drop((readers, waiting));
         assert!(lock.try_write(0..16).is_ok());
     }
 }
 
-/// Who waits to be the upgradable one of a full lane waits for both, the other one and room.
+/// A second upgradable reader of a full lane waits for the first one and for room.
 #[test]
-fn a_second_upgradable_reader_of_a_full_lane() {
+fn a_second_upgradable_reader_waits_for_the_first_and_for_room() {
     let lock = lock();
     let upgradable = lock.upgradable_read(0..1).unwrap();
     let mut readers: Vec<_> = (1..MAX_READERS).map(|_| lock.read(0..1).unwrap()).collect();
@@ -88,20 +88,20 @@ fn a_second_upgradable_reader_of_a_full_lane() {
     assert!(poll(&mut waiting, &counter).is_pending());
     let wakes = counter.wakes();
     drop(readers.pop());
-    assert!(counter.wakes() > wakes, "nobody was woken");
+    assert!(counter.wakes() > wakes, "no waiter was woken");
     assert!(poll(&mut waiting, &counter).is_ready());
 }
 
-/// A wide reader takes no place in a lane, so it needs no room there.
+/// A wide reader does not enter the count of a lane, so it needs no room there.
 #[test]
-fn a_wide_reader_beside_six() {
+fn a_wide_reader_needs_no_room_in_a_full_lane() {
     let lock = lock().wide_above(16);
     let readers: Vec<_> = (0..MAX_READERS).map(|_| lock.read(3..4).unwrap()).collect();
-    let wide = lock.try_read(0..64).expect("nobody writes");
+    let wide = lock.try_read(0..64).expect("no writer holds it");
     assert!(lock.try_write(0..64).is_err());
     drop(wide);
     let waited = poll(&mut lock.read_async(0..64), &Arc::default());
-    assert!(waited.is_ready(), "nobody writes");
+    assert!(waited.is_ready(), "no writer holds it");
     drop((waited, readers));
     assert!(lock.try_write(0..64).is_ok());
 }

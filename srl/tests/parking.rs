@@ -1,4 +1,4 @@
-//! The segment locks, waited for in a way of one's own.
+//! The segment locks, with a user-defined way to sleep.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -43,7 +43,7 @@ parking!(
         .with_parking(),
     1
 );
-// Two segments are wide: nearly everything waits at the gate.
+// Two segments are wide, so nearly every request waits at the gate.
 parking!(
     gate,
     SrlArray<Yields>,
@@ -54,9 +54,9 @@ parking!(
     1
 );
 
-/// What is held stays held when the way of waiting changes: segments by words, and a wide range.
+/// Small and wide holds survive `with_parking`.
 #[test]
-fn another_way_for_a_lock_that_is_held() {
+fn holds_survive_a_change_of_parking() {
     let lock = SrlArray::with_segment_size(100, 1).unwrap().wide_above(10);
     std::mem::forget(lock.write(0..5).unwrap());
     std::mem::forget(lock.write(20..60).unwrap());

@@ -31,9 +31,9 @@ fn touched_segments_are_those_of_the_positions() {
 }
 
 #[test]
-fn past_the_capacity_names_both_bounds() {
+fn a_span_past_the_capacity_is_an_error_with_both_bounds() {
     let segments = Segments::new(10, 4).unwrap();
-    // Within the last segment, which is short: past the capacity all the same.
+    // Some of these end within the last segment, which is short.
     for (start, end) in [(0, 11), (9, 12), (10, 11), (11, 12), (0, u64::MAX)] {
         let expected = RangeError::PastCapacity {
             start,
@@ -46,7 +46,7 @@ fn past_the_capacity_names_both_bounds() {
 }
 
 #[test]
-fn the_largest_numbers() {
+fn the_largest_positions_map_without_overflow() {
     let segments = Segments::new(u64::MAX, 1).unwrap();
     assert_eq!(segments.count(), u64::MAX);
     assert_eq!(segments.touched(Span::FULL), Ok(0..u64::MAX));
@@ -62,14 +62,14 @@ fn the_largest_numbers() {
 }
 
 #[test]
-fn no_capacity_has_no_segments() {
+fn a_capacity_of_zero_has_no_segments() {
     let segments = Segments::new(0, 4096).unwrap();
     assert_eq!(segments.count(), 0);
     assert!(segments.touched(span(0, 1)).is_err());
 }
 
 #[test]
-fn a_size_is_a_power_of_two() {
+fn a_size_must_be_a_power_of_two() {
     for shift in 0..64 {
         assert!(Segments::new(1, 1 << shift).is_ok());
     }
@@ -79,6 +79,6 @@ fn a_size_is_a_power_of_two() {
     for (size, next) in [(0, "1"), (3, "4"), (4097, "8192")] {
         let message = SegmentError::Size { size }.to_string();
         assert!(message.contains(&format!("size {size} ")), "{message}");
-        assert!(message.ends_with(&format!("next is {next}")), "{message}");
+        assert!(message.ends_with(&format!("use {next}")), "{message}");
     }
 }

@@ -42,9 +42,9 @@ statistics!(
     PASSES
 );
 
-/// A wide range is one hold, and waits for a wide one before it, and for a small one.
+/// A wide range counts as one acquisition, and its wait for another wide range as one wait.
 #[test]
-fn wide_ranges() {
+fn a_wide_range_counts_once() {
     use std::task::{Context, Waker};
 
     let lock = SrlTree::with_segment_size(64, 1).unwrap().wide_above(4);
@@ -66,7 +66,7 @@ fn wide_ranges() {
         lock.statistics().to_string(),
         "2 acquisitions, 1 waits, 0 overtakes"
     );
-    // Giving memory back is no acquisition.
+    // Shrinking is not an acquisition.
     lock.shrink();
     assert_eq!(lock.statistics().acquisitions, 2);
 }

@@ -1,4 +1,4 @@
-//! The segment tree: shapes, growth, memory, and ranges of any width.
+//! The segment tree: shapes, growth, memory, and ranges of any size.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -24,7 +24,7 @@ fn tree(capacity: u64, size: u64, levels: &[u32]) -> Result<SrlTree, SegmentErro
 }
 
 #[test]
-fn the_default_is_the_papers() {
+fn the_default_shape_is_that_of_the_paper() {
     let paper = Shape::default();
     assert_eq!(
         (paper.segment_size(), paper.levels()),
@@ -36,7 +36,7 @@ fn the_default_is_the_papers() {
     assert_eq!(lock.capacity(), LARGEST);
     assert_eq!(lock.segments(), Segments::new(LARGEST, 4096).unwrap());
     assert_eq!(lock.memory_usage(), ROOT);
-    // As small as its file, and as large as numbers go.
+    // The smallest capacity, and the largest.
     assert_eq!(SrlTree::new(1).unwrap().memory_usage(), 8);
     for size in [1, 4096, 1 << 63] {
         let shape = Shape::for_capacity(u64::MAX, size).unwrap();
@@ -45,7 +45,7 @@ fn the_default_is_the_papers() {
 }
 
 #[test]
-fn every_error() {
+fn every_constructor_error() {
     for size in [0, 3, 4097, u64::MAX] {
         let error = SegmentError::Size { size };
         assert_eq!(Shape::new(size, &[6]), Err(error));
@@ -62,7 +62,7 @@ fn every_error() {
         };
         assert_eq!(Shape::new(4096, &levels), Err(error));
     }
-    // A word's sixteen states lie in one leaf.
+    // The sixteen states of a word must lie in one leaf.
     let shape = Shape::new(1, &[4, 3]).unwrap();
     let error = SegmentError::Level {
         level: 1,
@@ -97,7 +97,7 @@ fn levels_that_do_not_cover_the_capacity() {
             assert!(message.contains(&number.to_string()), "{message}");
         }
         assert!(error.source().is_none());
-        // What the message says to change.
+        // The changes that the message proposes.
         drop(tree(capacity, size << missing, levels).unwrap());
         let more = [levels, &[missing][..]].concat();
         drop(tree(capacity, size, &more).unwrap());
@@ -106,7 +106,7 @@ fn levels_that_do_not_cover_the_capacity() {
 }
 
 #[test]
-fn no_capacity_and_all_of_it() {
+fn zero_and_full_capacity() {
     let lock = SrlTree::new(0).unwrap();
     drop(lock.write(0..0).unwrap());
     assert_eq!(lock.shrink(), 0);
@@ -129,9 +129,9 @@ fn no_capacity_and_all_of_it() {
     drop(lock.try_write(u64::MAX - 1..u64::MAX).unwrap());
 }
 
-/// What is made for a segment, and how much that is.
+/// The first use of a segment creates the missing nodes on its path.
 #[test]
-fn growth() {
+fn first_use_creates_the_missing_nodes() {
     let lock = SrlTree::new(LARGEST).unwrap();
     let touch = |segment: u64| {
         let before = lock.memory_usage();
@@ -146,15 +146,15 @@ fn growth() {
     assert_eq!(touch(1 << 17), 2 * inner + leaf);
     assert_eq!(touch(1 << 23), 3 * inner + leaf);
     assert_eq!(touch((LARGEST >> 12) - 1), 3 * inner + leaf);
-    // Half a byte a segment.
+    // Half a byte per segment.
     let packed = SrlTreePacked::new(LARGEST).unwrap();
     drop(packed.write(0..1).unwrap());
     assert_eq!(packed.memory_usage(), ROOT + 3 * inner + 16);
 }
 
-/// Threads that need the same nodes at the same time find the same ones.
+/// Threads that need the same missing nodes at the same time share one set of them.
 #[test]
-fn the_same_leaf_at_the_same_time() {
+fn threads_that_create_the_same_leaf_share_it() {
     for _ in 0..200 {
         let lock = SrlTree::new(LARGEST).unwrap();
         let (start, entered) = (Barrier::new(4), AtomicU64::new(0));
@@ -163,7 +163,7 @@ fn the_same_leaf_at_the_same_time() {
                 scope.spawn(|| {
                     start.wait();
                     let _hold = lock.write(TB..TB + 1).unwrap();
-                    // Lost updates show two words for the segment.
+                    // If the segment had two words, updates would be lost.
                     let seen = entered.load(Relaxed);
                     thread::yield_now();
                     entered.store(seen + 1, Relaxed);
@@ -176,7 +176,7 @@ fn the_same_leaf_at_the_same_time() {
 }
 
 #[test]
-fn wide_ranges_make_nothing() {
+fn wide_ranges_create_no_nodes() {
     let lock = SrlTree::new(LARGEST).unwrap();
     for range in [0..LARGEST, 1..LARGEST - 1, GB..3 * GB] {
         let all = lock.write(range.clone()).unwrap();
@@ -184,7 +184,7 @@ fn wide_ranges_make_nothing() {
         drop(all);
         drop((lock.read(range.clone()).unwrap(), lock.read(range).unwrap()));
     }
-    // The tries that failed have made their leaf.
+    // The failed tries have created their leaf.
     assert_eq!(lock.memory_usage(), ROOT + 3 * 512 + 128);
     lock.shrink();
     assert_eq!(lock.memory_usage(), ROOT);
@@ -209,9 +209,9 @@ fn wide_ranges_on_a_populated_tree() {
     drop(wide);
 }
 
-/// A writer of everything waits for a small hold that is deep in the tree, and small requests for it.
+/// Writers of the whole range and writers of one segment exclude each other.
 #[test]
-fn everything_and_one_segment_wait_for_each_other() {
+fn wide_and_small_writers_exclude_each_other() {
     let lock = SrlTree::new(LARGEST).unwrap();
     let shared = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -234,7 +234,9 @@ fn everything_and_one_segment_wait_for_each_other() {
     assert_eq!(shared.into_inner(), 800);
 }
 
-/// [SRL] Equation 3 for levels of equal bits, a level having as many nodes as it takes (the exponent of Equation 2 with `d - l`).
+/// Computes [SRL] Equation 3 for levels of equal bits, with `d - l` in the exponent of Equation 2.
+///
+/// Each level has as many nodes as the working set needs.
 fn equation_3(index: u32, depth: u32, segment: u32, working_set: u32) -> u64 {
     let pointers = |level: u32| {
         let n = (working_set - segment).saturating_sub(index * (depth - level));
@@ -252,7 +254,7 @@ fn the_papers_memory() {
             equation_3(5, 5, 12, working_set)
         );
     }
-    // Figure 11, as told in §VI-B: the array takes about 1.5 GB; the tree less than that for files smaller than 512 GB.
+    // §VI-B on Figure 11: the array takes about 1.5 GB, and the tree less for files below 512 GB.
     let array = SrlArray::new(LARGEST).unwrap().memory_usage() as u64;
     assert_eq!(array, 3 * GB / 2);
     let paper = Shape::default();
@@ -261,7 +263,7 @@ fn the_papers_memory() {
     }
     let crossing = paper.paper_memory(512 * GB);
     assert!(array < crossing && crossing < array * 103 / 100);
-    // A working set of 1 GiB: a word and a pointer a segment, and the nodes above.
+    // For a working set of 1 GiB: a word and a pointer per segment, and the nodes above.
     let above = 8192 / 64 * 512 + 2 * 512 + 512 + 512;
     assert_eq!(paper.paper_memory(GB), (4 + 8) * (GB >> 12) + above);
 }
@@ -283,7 +285,7 @@ fn ours_is_at_most_half_of_the_papers() {
     assert!(10 * packed.memory_usage() <= paper);
 }
 
-/// What a request of a history is.
+/// A step of a random history.
 #[derive(Clone, Debug)]
 enum Step {
     Try { start: u64, len: u64, write: bool },
@@ -304,9 +306,9 @@ fn step(capacity: u64) -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Any shape grants what the array grants, whatever is shrunk meanwhile and whatever counts as wide.
+    /// A tree of any shape grants what the array grants, whatever is shrunk and whatever is wide.
     #[test]
-    fn any_shape_is_as_the_array(
+    fn any_shape_grants_what_the_array_grants(
         levels in prop::collection::vec(1..4_u32, 1..6),
         size_bits in 0..3_u32,
         wide_above in 1..20_u64,

@@ -1,4 +1,6 @@
-//! The tree's memory against what the allocator says. Alone in its process, with one test: so nobody else allocates.
+//! The tree's `memory_usage`, compared with the allocator.
+//!
+//! This file has only one test, so no other thread of the process allocates.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -8,12 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use spanlock_range_lock::RangeLockExt;
 use spanlock_srl::{SrlTree, SrlTreePacked};
 
-/// The system's, which counts the bytes in use.
+/// The system's allocator, with a count of the bytes in use.
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: the system allocator's, with a count.
+// SAFETY: every call is forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         IN_USE.fetch_add(layout.size(), Relaxed);
@@ -38,10 +40,10 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 #[test]
-fn memory_is_what_the_allocator_says() {
+fn memory_usage_is_what_was_allocated() {
     const LARGEST: u64 = 3 << 39;
     let touched = || (0..LARGEST).step_by(97 << 30);
-    // What is allocated once: the thread's counter, the gate's tree, a lock's table.
+    // Allocates what is allocated once a process or thread, such as the thread's counter.
     let warm = SrlTree::new(LARGEST).unwrap();
     drop((
         warm.write(0..1).unwrap(),
@@ -53,7 +55,7 @@ fn memory_is_what_the_allocator_says() {
     let before = IN_USE.load(Relaxed);
     let lock = SrlTree::new(LARGEST).unwrap();
     let packed = SrlTreePacked::new(LARGEST).unwrap();
-    // Its table of levels is no node.
+    // The table of levels is not counted as a node.
     let idle = IN_USE.load(Relaxed) - lock.memory_usage() - packed.memory_usage();
     for at in touched() {
         drop(lock.write(at..at + 1).unwrap());
@@ -62,7 +64,7 @@ fn memory_is_what_the_allocator_says() {
     let nodes = lock.memory_usage() + packed.memory_usage();
     assert_eq!(IN_USE.load(Relaxed), idle + nodes);
     let (root, kept) = (48 * 8, lock.memory_usage());
-    // The gate's tree of entries stays: it is in the lock's memory from the first shrink on.
+    // The gate's interval tree is allocated by the first shrink, and stays.
     assert_eq!(lock.shrink(), kept - root);
     packed.shrink();
     assert_eq!((lock.memory_usage(), packed.memory_usage()), (root, root));

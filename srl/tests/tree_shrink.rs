@@ -1,4 +1,4 @@
-//! The segment tree gives memory back while others hold, wait, come and give up.
+//! The segment tree frees memory while other threads hold, wait, arrive and cancel.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -16,8 +16,9 @@ use spanlock_srl::{Shape, Srl, SrlRequest, SrlTree, SrlTreePacked, Tree};
 
 const LARGEST: u64 = 3 << 39;
 const ROOT: usize = 48 * 8;
-/// A leaf of the default shape covers this much, and a node above leaves that.
+/// The positions that a leaf of the default shape covers.
 const LEAF: u64 = 32 << 12;
+/// The positions that a node above leaves covers.
 const NODE: u64 = 64 * LEAF;
 
 fn span(range: Range<u64>) -> Span {
@@ -25,7 +26,7 @@ fn span(range: Range<u64>) -> Span {
 }
 
 #[test]
-fn what_nobody_holds_goes() {
+fn shrink_frees_everything_that_is_not_held() {
     let lock = SrlTree::new(LARGEST).unwrap();
     let packed = SrlTreePacked::new(LARGEST).unwrap();
     for round in 1..4 {
@@ -59,18 +60,18 @@ fn holds_keep_their_leaves_and_no_others() {
         lock.read(a..a + 1).unwrap(),
         lock.write(b..b + 1).unwrap(),
         lock.upgradable_read(c..c + 1).unwrap(),
-        // Over the border of two leaves.
+        // Across the boundary of two leaves.
         lock.write(d..d + LEAF).unwrap(),
     );
     lock.shrink();
-    // Leaves 0, 70, 199, 200 (that the last hold touches not), each below a node of its own.
+    // Leaves 0, 70 and 199 remain, each below a node of its own. The last hold does not touch 200.
     assert_eq!(lock.memory_usage(), ROOT + (3 + 2) * 512 + 3 * 128);
     assert!(lock.try_write(a..a + 1).is_err());
     drop(lock.try_read(a..a + 1).unwrap());
     assert!(lock.try_read(b..b + 1).is_err());
     assert!(lock.try_upgradable_read(c..c + 1).is_err());
     assert!(lock.try_read(d + LEAF - 1..d + LEAF).is_err());
-    // Between them all is free.
+    // Everything between them is free.
     drop(lock.try_write(4096..31 << 12).unwrap());
     drop(lock.try_write(LEAF..70 * LEAF).unwrap());
     drop(holds);
@@ -80,7 +81,7 @@ fn holds_keep_their_leaves_and_no_others() {
 }
 
 #[test]
-fn a_range_of_it() {
+fn shrink_range_frees_the_leaves_that_it_touches() {
     let lock = SrlTree::new(LARGEST).unwrap();
     let grow = || {
         for leaf in 0..128 {
@@ -91,10 +92,10 @@ fn a_range_of_it() {
     let full = lock.memory_usage();
     assert_eq!(full, ROOT + 4 * 512 + 128 * 128);
     assert_eq!(lock.shrink_range(0..0), Ok(0));
-    // Whatever it touches, whole.
+    // Two leaves are touched, and freed whole.
     assert_eq!(lock.shrink_range(LEAF - 1..LEAF + 1), Ok(256));
     assert_eq!(lock.shrink_range(0..LEAF), Ok(0));
-    // The second node, as if the file had been truncated to the first.
+    // The second node goes, as if the file had been truncated to the first.
     assert_eq!(lock.shrink_range(NODE..LARGEST), Ok(64 * 128 + 512));
     assert_eq!(lock.shrink_range(NODE..LARGEST), Ok(0));
     grow();
@@ -122,7 +123,7 @@ fn wide_holds_keep_what_they_cover() {
     for node in 0..4 {
         drop(lock.write(node * NODE..node * NODE + 1).unwrap());
     }
-    // Of two nodes, and of one that has no words yet.
+    // Covers two nodes, one of which has no words yet.
     let wide = lock.read(NODE..3 * NODE).unwrap();
     assert_eq!(lock.shrink(), 2 * 128);
     assert!(lock.try_write(2 * NODE..2 * NODE + 1).is_err());
@@ -130,21 +131,21 @@ fn wide_holds_keep_what_they_cover() {
     assert_eq!(lock.memory_usage() - ROOT, lock.shrink());
 }
 
-/// A waiter asleep at a held word, and what waits for it, notice nothing.
+/// Shrinking disturbs neither a waiter at a held word nor the waiters behind it.
 #[test]
-fn waiters_of_a_held_word_sleep_on() {
+fn shrinking_does_not_disturb_waiters_of_a_held_word() {
     let lock = SrlTree::new(LARGEST).unwrap();
     for round in 0..100 {
         let in_the_way = lock.write(NODE..NODE + 1).unwrap();
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
-            // Of both nodes.
+            // This range touches both nodes.
             scope.spawn(|| {
                 let _hold = lock.write(NODE - LEAF - 1..NODE + LEAF).unwrap();
                 done.store(true, Relaxed);
             });
             scope.spawn(|| drop(lock.read(NODE..NODE + 1).unwrap()));
-            // They come to wait at different times in this, or when it is over.
+            // The threads start to wait at different times in this loop, or after it.
             for _ in 0..round {
                 lock.shrink();
                 thread::yield_now();
@@ -158,7 +159,7 @@ fn waiters_of_a_held_word_sleep_on() {
     }
 }
 
-/// A waker that counts.
+/// A waker that counts its wakes.
 #[derive(Default)]
 struct Counted(AtomicUsize);
 
@@ -168,7 +169,7 @@ impl Wake for Counted {
     }
 }
 
-/// A request without a thread.
+/// A request that is polled by hand.
 struct Task<'a> {
     lock: &'a SrlTree,
     span: Span,
@@ -189,7 +190,7 @@ impl<'a> Task<'a> {
     fn poll(&mut self) -> Poll<Token> {
         let waker = Waker::from(self.counted.clone());
         let (lock, span) = (self.lock, self.span);
-        // SAFETY: the request is given to this lock with this span only.
+        // SAFETY: the request is used with this lock and span only.
         unsafe { lock.poll_lock(span, Access::Write, &mut self.request, &waker) }
             .map(Result::unwrap)
     }
@@ -210,7 +211,7 @@ impl<'a> Task<'a> {
     }
 
     fn unlock(&self, token: Token) {
-        // SAFETY: it was granted with these.
+        // SAFETY: it was granted with this span and access.
         unsafe { self.lock.unlock(self.span, Access::Write, token) }
     }
 
@@ -219,10 +220,10 @@ impl<'a> Task<'a> {
     }
 }
 
-/// The word has been given back, its waiters are awake but have not looked again, and the leaf goes: they come anew, and so do those behind
-/// them.
+/// A word is released and its first waiter is woken. Before that waiter rechecks, the leaf is
+/// freed. It and the waiters behind it start again as arrivals.
 #[test]
-fn waiters_that_are_awake_when_their_leaf_goes() {
+fn woken_waiters_start_again_when_their_leaf_is_freed() {
     for cancel in [false, true] {
         let lock = SrlTree::new(LARGEST).unwrap();
         let holder = lock.write(NODE..NODE + 1).unwrap();
@@ -234,7 +235,7 @@ fn waiters_that_are_awake_when_their_leaf_goes() {
         let [first, second, third] = &mut waiters;
         assert_eq!((first.wakes(), second.wakes()), (1, 0));
         assert_eq!(lock.shrink(), lock.memory_usage() + 3 * 512 + 128 - ROOT);
-        // So that the leaf is likely to be elsewhere from now on.
+        // Makes it likely that the next leaf has another address.
         let _other = [(); 8].map(|()| vec![1_u32; 32]);
         if cancel {
             first.cancel();
@@ -242,7 +243,7 @@ fn waiters_that_are_awake_when_their_leaf_goes() {
             let token = first.granted();
             first.unlock(token);
         }
-        assert!(second.wakes() > 0, "it stands behind nobody");
+        assert!(second.wakes() > 0, "it is the head of its queue");
         let token = second.granted();
         assert!(third.poll().is_pending());
         second.unlock(token);
@@ -254,9 +255,10 @@ fn waiters_that_are_awake_when_their_leaf_goes() {
     }
 }
 
-/// A request that holds part of what it wants keeps that through a shrink, and gives it back when it is given up.
+/// A request that holds its lower segments keeps them through a shrink. Cancelled, it releases
+/// them.
 #[test]
-fn a_request_on_its_way() {
+fn a_waiting_request_keeps_its_words_through_a_shrink() {
     let lock = SrlTree::new(LARGEST).unwrap();
     let in_the_way = lock.write(NODE..NODE + 1).unwrap();
     let mut task = Task::new(&lock, NODE - LEAF..NODE + LEAF);
@@ -270,7 +272,7 @@ fn a_request_on_its_way() {
     assert_eq!(lock.memory_usage(), ROOT);
 }
 
-/// A number for each segment that only writers of it change, not in one step.
+/// A count for each segment. Writers change it in two steps, so that lost updates show.
 struct Checked {
     counts: Vec<AtomicU64>,
     granule: u64,
@@ -288,7 +290,7 @@ impl Checked {
         }
     }
 
-    fn look(&self, range: &Range<u64>) {
+    fn check(&self, range: &Range<u64>) {
         let segments = range.start / self.granule..=(range.end - 1) / self.granule;
         let sum = |counts: &[AtomicU64]| counts.iter().map(|count| count.load(Relaxed)).sum();
         let counts = &self.counts[*segments.start() as usize..=*segments.end() as usize];
@@ -298,7 +300,7 @@ impl Checked {
     }
 }
 
-/// Numbers that look random.
+/// A pseudo-random number generator.
 struct Random(u64);
 
 impl Random {
@@ -336,12 +338,13 @@ fn work<W: Word>(lock: &Srl<Tree<W>>, checked: &Checked, seed: u64, steps: u64) 
             }
             3 => {
                 let _hold = lock.read(range.clone()).unwrap();
-                checked.look(&range);
+                checked.check(&range);
             }
             _ => {
                 let (span, mut request) = (span(range.clone()), SrlRequest::default());
                 for _ in 0..3 {
-                    // SAFETY: the request is for this lock and span only, and is cancelled unless it was granted; then it is given back.
+                    // SAFETY: the request is used with this lock and span only. If it is granted,
+                    // the hold is released; otherwise it is cancelled below.
                     unsafe {
                         let polled =
                             lock.poll_lock(span, Access::Write, &mut request, Waker::noop());
@@ -401,7 +404,7 @@ fn stress<W: Word>(lock: &Srl<Tree<W>>, steps: u64) {
 }
 
 #[test]
-fn while_others_lock_wait_and_give_up() {
+fn shrink_runs_while_others_lock_wait_and_cancel() {
     for (levels, wide_above) in [(&[1; 7][..], 10_000), (&[2, 2, 3], 6), (&[3, 4], 1)] {
         let shape = Shape::new(16, levels).unwrap();
         let lock = SrlTree::with_shape(128 << 4, &shape).unwrap();
@@ -410,7 +413,7 @@ fn while_others_lock_wait_and_give_up() {
 }
 
 #[test]
-fn while_others_lock_packed_words() {
+fn shrink_runs_while_others_lock_packed_words() {
     for (levels, wide_above) in [(&[1, 1, 1, 4][..], 10_000), (&[2, 5], 20)] {
         let shape = Shape::new(16, levels).unwrap();
         let lock = SrlTreePacked::with_shape(128 << 4, &shape).unwrap();

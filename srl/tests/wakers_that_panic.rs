@@ -1,4 +1,5 @@
-//! Somebody else's waker panics when it is woken: the operation that woke it has the panic, and leaves everything else as it has to be.
+//! A waker panics when it is woken. The operation that woke it panics too, and leaves no lock
+//! stuck.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -17,7 +18,7 @@ use spanlock_range_lock::{
 use spanlock_srl::{Shape, SrlArray, SrlTree};
 use spanlock_sync::Park;
 
-/// As an executor's waker does whose queue is gone.
+/// A waker that panics, as an executor's may after its queue is gone.
 struct Panics;
 
 impl Wake for Panics {
@@ -34,24 +35,24 @@ fn panics<R>(f: impl FnOnce() -> R) -> bool {
     catch_unwind(AssertUnwindSafe(|| drop(f()))).is_err()
 }
 
-/// A request to read that waits, and has a waker that panics.
+/// Returns a waiting read request with a waker that panics.
 fn waiting<L: RawRangeLockWait>(lock: &L, range: Range<u64>) -> LockFuture<&L, Shared> {
     let mut future = lock.read_async(range);
     assert!(poll(&mut future, &Waker::from(Arc::new(Panics))).is_pending());
     future
 }
 
-/// A lock of which two segments are wide.
+/// Returns a lock in which two segments are wide.
 fn gate() -> SrlArray {
     let lock = SrlArray::with_segment_size(64, 1).unwrap();
     lock.wide_above(1)
 }
 
-/// A request that has passed the gate gives up its entry, which wakes the next; and gives it up once.
+/// A request that has its words releases its entry, which wakes the next one. It releases it once.
 #[test]
-fn an_entry_that_is_given_up() {
+fn an_entry_is_released_once_despite_the_panic() {
     let lock = gate();
-    // Of another range altogether, throughout.
+    // A disjoint hold, for the whole test.
     let elsewhere = lock.write(8..16).unwrap();
     let wide = lock.write(0..4).unwrap();
     let mut first = lock.write_async(0..1);
@@ -60,16 +61,16 @@ fn an_entry_that_is_given_up() {
     drop(wide);
     assert!(panics(|| poll(&mut first, Waker::noop()).is_ready()));
     drop((first, second));
-    // The entry that has the place of the first one now.
+    // This entry reuses the place of the first one.
     let again = lock.write(0..2).unwrap();
     assert!(lock.try_write(8..16).is_err(), "two exclusive holds");
     drop((again, elsewhere));
-    assert!(lock.try_write(0..16).is_ok(), "nobody holds it");
+    assert!(lock.try_write(0..16).is_ok(), "a hold was left behind");
 }
 
-/// As above, but the request goes on after the panic.
+/// As above, but the request is polled again after the panic.
 #[test]
-fn a_request_that_goes_on_after_the_panic() {
+fn a_request_is_granted_after_the_panic() {
     let lock = gate();
     let wide = lock.write(0..4).unwrap();
     let mut first = lock.write_async(0..1);
@@ -85,17 +86,17 @@ fn a_request_that_goes_on_after_the_panic() {
     assert!(lock.try_write(0..16).is_ok());
 }
 
-/// A request that has an entry, and waits for a word, is given up: who waits for the word that it has panics, and who waits for its entry goes
-/// on.
+/// A request with an entry waits for a word, and is cancelled. The waker of a waiter for its first
+/// word panics; the waiter for its entry is granted all the same.
 #[test]
-fn a_request_that_is_given_up_behind_the_gate() {
+fn cancelling_a_request_with_an_entry_releases_both() {
     let lock = SrlArray::with_segment_size(64, 1).unwrap().wide_above(2);
     let wide = lock.write(0..4).unwrap();
     let mut first = lock.write_async(0..2);
     assert!(poll(&mut first, Waker::noop()).is_pending());
     drop(wide);
     let held = lock.write(1..2).unwrap();
-    // It has its entry, and segment 0, and waits for segment 1.
+    // It has its entry and segment 0, and waits for segment 1.
     assert!(poll(&mut first, Waker::noop()).is_pending());
     let of_word = waiting(&lock, 0..1);
     let mut of_entry = lock.write_async(0..4);
@@ -105,27 +106,27 @@ fn a_request_that_is_given_up_behind_the_gate() {
     assert!(poll(&mut of_entry, Waker::noop()).is_ready());
 }
 
-/// A batch that fails gives back all that it took.
+/// A failed batch releases everything that it took.
 #[test]
-fn a_batch_that_fails() {
+fn a_failed_batch_releases_everything() {
     let lock = gate();
     let busy = lock.write(20..21).unwrap();
     let held = lock.write(0..1).unwrap();
     let waiter = waiting(&lock, 0..1);
     assert!(panics(|| drop(held)));
-    // Goes past the one that waits, and wakes it when it gives back.
+    // The batch overtakes the waiter, and wakes it when it releases.
     let batch = [0..1, 2..3, 4..5, 20..21].map(|range| (range, Access::Read));
     assert!(panics(|| lock.try_lock_all(batch).is_ok()));
     drop((waiter, busy));
-    assert!(lock.try_write(0..64).is_ok(), "nobody holds it");
+    assert!(lock.try_write(0..64).is_ok(), "a hold was left behind");
 }
 
 thread_local! {
-    /// What happens while this thread sleeps, one step each time.
+    /// The steps to run while this thread sleeps, one each time.
     static SCRIPT: RefCell<VecDeque<Box<dyn FnOnce()>>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Sleeps by a step of the script.
+/// Sleeps by running the next step of the script.
 struct Scripted;
 
 impl Park for Scripted {
@@ -139,7 +140,7 @@ impl Park for Scripted {
 
     fn park(&self) {
         let step = SCRIPT.with(|script| script.borrow_mut().pop_front());
-        step.expect("it sleeps once too often")();
+        step.expect("the thread sleeps more often than the script expects")();
     }
 
     fn try_park(&self) -> bool {
@@ -147,10 +148,11 @@ impl Park for Scripted {
     }
 }
 
-/// A request that joins later.
+/// A request that starts later.
 type Waiter<L> = Arc<Mutex<Option<LockFuture<Arc<L>, Shared>>>>;
 
-/// While this thread sleeps for `held` to end, a request for `range` joins that has a waker that panics; then `held` ends.
+/// Scripts this thread's sleep: a request for `range` with a panicking waker starts to wait, then
+/// `held` is released.
 fn when_asleep<L: RawRangeLockWait + 'static>(
     lock: &Arc<L>,
     held: OwnedWriteHold<L>,
@@ -170,31 +172,31 @@ fn when_asleep<L: RawRangeLockWait + 'static>(
 
 /// A batch that had to wait is held as a whole or not at all.
 #[test]
-fn a_batch_that_has_waited() {
+fn a_batch_that_waited_is_all_or_nothing() {
     let lock = Arc::new(gate().with_parking::<Scripted>());
     let busy = OwnedWriteHold::lock(lock.clone(), 20..21).unwrap();
-    // Wide: it waits for the entry of the batch, which that gives up when it has its words.
+    // Wide, so it waits for the batch's entry, which the batch releases once it has its words.
     let waiter = when_asleep(&lock, busy, 18..22);
     let batch = [0..1, 20..21, 30..40].map(|range| (range, Access::Write));
     assert!(panics(|| lock.lock_all(batch).is_ok()));
     assert!(waiter.lock().unwrap().take().is_some());
-    assert!(lock.try_write(0..64).is_ok(), "nobody holds it");
+    assert!(lock.try_write(0..64).is_ok(), "a hold was left behind");
 }
 
-/// As `an_entry_that_is_given_up`, in a call that blocks.
+/// As `an_entry_is_released_once_despite_the_panic`, in a blocking call.
 #[test]
-fn a_call_that_has_waited() {
+fn a_blocking_call_releases_its_entry_once() {
     let lock = Arc::new(gate().with_parking::<Scripted>());
     let wide = OwnedWriteHold::lock(lock.clone(), 0..4).unwrap();
     let waiter = when_asleep(&lock, wide, 0..1);
     assert!(panics(|| lock.write(0..1).is_ok()));
     assert!(waiter.lock().unwrap().take().is_some());
-    assert!(lock.try_write(0..64).is_ok(), "nobody holds it");
+    assert!(lock.try_write(0..64).is_ok(), "a hold was left behind");
 }
 
-/// Requests that were forgotten are woken when their leaf goes. It goes all the same, and is not counted any more.
+/// A forgotten request is woken when its leaf is freed. Despite the panic, the leaf is freed.
 #[test]
-fn a_leaf_that_goes() {
+fn a_leaf_is_freed_despite_the_panic() {
     let shape = Shape::new(1, &[2, 2, 2]).unwrap();
     let lock = SrlTree::with_shape(64, &shape).unwrap();
     let idle = lock.memory_usage();
@@ -207,5 +209,5 @@ fn a_leaf_that_goes() {
     drop(others);
     lock.shrink();
     assert_eq!(lock.memory_usage(), idle);
-    assert!(lock.try_write(0..64).is_ok(), "nobody holds it");
+    assert!(lock.try_write(0..64).is_ok(), "a hold was left behind");
 }

@@ -1,4 +1,4 @@
-//! The requests against their definition: every count is computed anew after each step.
+//! The requests, compared with their definition: every count is computed anew after each step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use spanlock_range_lock::{Access, Span};
 
 use super::{Index, Requests, Stage, Stake, Wakes};
 
-/// Counts its wakes.
+/// A waker that counts its wakes.
 #[derive(Default)]
 struct Counter(AtomicUsize);
 
@@ -26,13 +26,13 @@ impl Requests {
         self.overlaps(Span::FULL).collect()
     }
 
-    /// How many requests wait, batches as one.
+    /// Returns the number of waiting requests; a batch counts as one.
     fn leaders(&self) -> usize {
         let waits = |&i: &Index| !self.is_held(i) && self.claim(i).leader == i;
         self.indices().into_iter().filter(waits).count()
     }
 
-    /// The nodes of the request at `index`: of a hold it is alone.
+    /// Returns the nodes of the request at `index`; a hold is alone.
     fn ring(&self, index: Index) -> Vec<Index> {
         if self.is_held(index) {
             return vec![index];
@@ -42,12 +42,15 @@ impl Requests {
         while self.claim(*ring.last().unwrap()).next != leader {
             ring.push(self.claim(*ring.last().unwrap()).next);
         }
-        assert!(ring.iter().all(|&i| self.claim(i).leader == leader), "I7");
-        assert!(ring.contains(&index), "I7");
+        assert!(
+            ring.iter().all(|&i| self.claim(i).leader == leader),
+            "IL-I7"
+        );
+        assert!(ring.contains(&index), "IL-I7");
         ring
     }
 
-    /// Asserts I1, I2, I5, I6, I7, and that no two holds conflict.
+    /// Asserts IL-I1, IL-I2, IL-I5, IL-I6, IL-I7, and that no two holds conflict.
     fn check(&self) {
         self.tree.check();
         let indices = self.indices();
@@ -60,27 +63,27 @@ impl Requests {
             waiting += usize::from(claim.stage != Stage::Held);
             leaders += usize::from(leads);
             let waker = self.wakers.get(index as usize).and_then(Option::as_ref);
-            assert_eq!(waker.is_some(), leads, "I6");
+            assert_eq!(waker.is_some(), leads, "IL-I6");
             if claim.leader != index && claim.stage != Stage::Held {
                 continue;
             }
             let blockers = |of: &Stake| stakes.iter().filter(|other| other.blocks(of)).count();
             let counted: usize = ring.iter().map(|&i| blockers(&self.stake(i))).sum();
-            assert_eq!(claim.stage == Stage::Held, counted == 0, "I2");
+            assert_eq!(claim.stage == Stage::Held, counted == 0, "IL-I2");
             if leads {
-                assert_eq!(claim.count as usize, counted, "I1");
+                assert_eq!(claim.count as usize, counted, "IL-I1");
             }
             for &other in &ring {
                 let (one, other) = (stake, self.stake(other));
-                assert_eq!((one.order), (other.order), "I7: granted together");
+                assert_eq!((one.order), (other.order), "IL-I7: granted together");
             }
         }
-        assert_eq!(waiting, self.waiting, "I5");
+        assert_eq!(waiting, self.waiting, "IL-I5");
         let set = self.wakers.iter().flatten().count();
-        assert_eq!(set, leaders, "I6: wakers of nobody");
+        assert_eq!(set, leaders, "IL-I6: a waker without a request");
         for (i, one) in stakes.iter().enumerate() {
             for other in &stakes[..i] {
-                // What an upgrade holds while it waits.
+                // A waiting upgrade still holds its span as upgradable.
                 let held = |stake: &Stake| match stake.order.0 {
                     Stage::Held => Some(stake.access),
                     Stage::Upgrading => Some(Access::Upgradable),
@@ -97,7 +100,7 @@ impl Requests {
 #[derive(Clone, Debug)]
 enum Step {
     Enter(Span, Access),
-    /// Spans of these lengths and accesses, each so far behind the one before.
+    /// Each part is a distance from the part before, a length, and an access.
     EnterAll(Vec<(u64, u64, Access)>),
     Leave(Pick),
     Downgrade(Pick),
@@ -134,7 +137,7 @@ fn span(start: u64, end: u64) -> Span {
     Span::new(start..end).unwrap().unwrap()
 }
 
-/// The requests, and how many wakes there must have been.
+/// The requests, and the number of wakes that there must have been.
 struct World {
     requests: Requests,
     counter: Arc<Counter>,
@@ -186,7 +189,7 @@ impl World {
         (!indices.is_empty()).then(|| *which.get(&indices))
     }
 
-    /// Does what may grant; every grant is one wake.
+    /// Makes a change that may grant requests; asserts one wake per grant.
     fn change(&mut self, change: impl FnOnce(&mut Requests, &mut Wakes)) {
         let requests = &mut self.requests;
         let waiting = requests.leaders();
@@ -195,7 +198,11 @@ impl World {
         let gone = usize::from(wakes.discarded.is_some());
         self.wakes += waiting - gone - requests.leaders();
         wakes.wake();
-        assert_eq!(self.counter.0.load(Relaxed), self.wakes, "a wake a grant");
+        assert_eq!(
+            self.counter.0.load(Relaxed),
+            self.wakes,
+            "one wake per grant"
+        );
     }
 
     fn step(&mut self, step: &Step) {
@@ -204,7 +211,7 @@ impl World {
             Step::Enter(span, access) => self.enter(*span, *access),
             Step::EnterAll(parts) => self.enter_all(parts),
             Step::Leave(which) => {
-                // An upgrade cannot be given up, nor part of a batch.
+                // Neither an upgrade nor part of a batch can be cancelled.
                 let leaver = self.pick(which, |stake| stake.order.0 != Stage::Upgrading);
                 if let Some(index) = leaver.filter(|&i| self.requests.ring(i).len() == 1) {
                     self.change(|requests, wakes| requests.leave(index, wakes));
@@ -213,7 +220,7 @@ impl World {
             Step::Downgrade(which) => {
                 let holder = self.pick(which, |s| held(s) && s.access != Access::Read);
                 if let Some(index) = holder {
-                    self.change(|requests, wakes| requests.weaken(index, Access::Read, wakes));
+                    self.change(|requests, wakes| requests.downgrade(index, Access::Read, wakes));
                 }
             }
             Step::TryUpgrade(which) => {
@@ -259,13 +266,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn counts_are_what_they_are_defined_to_be(steps in prop::collection::vec(step(), 200)) {
+    fn counts_match_their_definition(steps in prop::collection::vec(step(), 200)) {
         let mut world = World::new();
         for step in &steps {
             world.step(step);
             world.requests.check();
         }
-        // Whoever holds goes, until all have been granted and are gone: nobody is left waiting.
+        // Release holds until none is left: every waiter must have been granted by then.
         while let Some(index) = world.requests.indices().into_iter().find(|&i| world.requests.is_held(i)) {
             world.change(|requests, wakes| requests.leave(index, wakes));
             world.requests.check();
@@ -275,7 +282,7 @@ proptest! {
 }
 
 #[test]
-fn more_wakes_than_are_kept_in_place() {
+fn a_release_can_wake_more_than_fit_without_allocating() {
     let mut world = World::new();
     world.enter(span(0, 100), Access::Write);
     for reader in 0..50 {

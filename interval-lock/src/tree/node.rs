@@ -1,12 +1,19 @@
-//! A node: a few entries in order of their starts.
+//! A node: up to [`CAPACITY`] entries, in order of their starts.
 
 use core::ops::Range;
 
 use spanlock_range_lock::Span;
 
-use super::{CAPACITY, Index, NIL};
+/// The index of a span or of a node. It does not change until the span is removed.
+pub(crate) type Index = u32;
 
-/// A span and its slot; in an inner node a child and the span that covers it.
+/// No index: ends a list.
+pub(super) const NIL: Index = Index::MAX;
+
+/// The greatest number of entries in a node, which take 6 cache lines.
+pub(super) const CAPACITY: usize = 16;
+
+/// A span and its slot; or, in an inner node, a child and the span that covers it.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) span: Span,
@@ -17,16 +24,16 @@ pub(super) struct Entry {
 pub(super) struct Node {
     pub(super) parent: Index,
     len: u8,
-    /// 0 is a leaf.
+    /// 0 for a leaf.
     pub(super) level: u8,
-    /// Those from `len` on mean nothing.
+    /// Entries from `len` on have no meaning.
     entries: [Entry; CAPACITY],
 }
 
 impl Node {
-    /// One without entries, and without a parent.
+    /// Creates a node without entries and without a parent.
     pub(super) fn new(level: u8) -> Self {
-        let nobody = Entry {
+        let empty = Entry {
             span: Span::FULL,
             to: NIL,
         };
@@ -34,7 +41,7 @@ impl Node {
             parent: NIL,
             len: 0,
             level,
-            entries: [nobody; CAPACITY],
+            entries: [empty; CAPACITY],
         }
     }
 
@@ -64,14 +71,15 @@ impl Node {
         &mut self.entries[..len]
     }
 
-    /// Which entry names `to`; one does.
+    /// Returns the place of the entry that refers to `to`; there is one.
     #[inline]
     pub(super) fn position(&self, to: Index) -> usize {
         let found = self.entries().iter().position(|entry| entry.to == to);
         found.expect("links are mutual")
     }
 
-    /// How many start at or before `position`, and where the furthest of them ends, the last one aside.
+    /// Returns how many entries start at or before `position`, and the furthest end of all of these
+    /// but the last.
     #[inline]
     pub(super) fn before(&self, position: u64) -> (usize, u64) {
         let (mut before, mut furthest, mut last) = (0, 0, 0);
@@ -86,18 +94,18 @@ impl Node {
         (before, furthest)
     }
 
-    /// The span that covers all entries; there is one.
+    /// Returns the span that covers all entries; there is at least one.
     #[inline]
     pub(super) fn hull(&self) -> Span {
         let ends = self.entries().iter().map(|entry| entry.span.end());
         span(self.entries()[0].span.start(), ends.fold(0, u64::max))
     }
 
-    /// Puts an entry `at` a place; there is room.
+    /// Inserts an entry at `at`; there is room.
     #[inline]
     pub(super) fn insert(&mut self, at: usize, entry: Entry) {
         let len = self.len();
-        // Nothing to be moved is a call, too.
+        // Even if there is nothing to move, `copy_within` would cost a call.
         if at < len {
             self.entries.copy_within(at..len, at + 1);
         }
@@ -105,7 +113,7 @@ impl Node {
         self.len += 1;
     }
 
-    /// Puts the only entry.
+    /// Sets the only entry.
     #[inline]
     pub(super) fn put_first(&mut self, entry: Entry) {
         self.entries[0] = entry;
@@ -135,7 +143,7 @@ impl Node {
     }
 }
 
-/// The span that covers both.
+/// Returns the span that covers both.
 pub(super) fn hull(one: Span, other: Span) -> Span {
     span(one.start().min(other.start()), one.end().max(other.end()))
 }

@@ -1,4 +1,4 @@
-//! The tree against a plain list, and its invariants after each step.
+//! The tree, compared with a plain list; its invariants are checked after each step.
 
 use proptest::prelude::*;
 use spanlock_range_lock::Span;
@@ -6,31 +6,31 @@ use spanlock_range_lock::Span;
 use super::{CAPACITY, FEWEST, Index, NIL, Tree};
 
 impl<T: Default> Tree<T> {
-    /// Asserts T1 to T6.
+    /// Asserts IL-T1 to IL-T6.
     pub(crate) fn check(&self) {
         if self.nodes.is_empty() {
             return assert_eq!((self.len, self.slots.len()), (0, 0));
         }
         let (mut order, mut nodes) = (Vec::new(), 0);
         self.check_below(self.root, &mut order, &mut nodes);
-        assert!(order.is_sorted(), "T1");
+        assert!(order.is_sorted(), "IL-T1");
         assert_eq!(order.len(), self.len());
         let bound = 1.0 + f64::log2(self.len().max(1) as f64) / f64::log2(7.0);
         let levels = 1 + self.node(self.root).level;
-        assert!(f64::from(levels) <= bound + 1e-9, "T2: the bound");
-        assert!(nodes <= 1 + self.len() / 6, "T2: the bound");
+        assert!(f64::from(levels) <= bound + 1e-9, "IL-T2: the bound");
+        assert!(nodes <= 1 + self.len() / 6, "IL-T2: the bound");
         let free = |first, next: &dyn Fn(Index) -> Index| {
             let some = |at| (at != NIL).then_some(at);
             std::iter::successors(some(first), |&at| some(next(at))).count()
         };
         let free_slots = free(self.free_slot, &|at| self.slots[at as usize].leaf);
-        assert_eq!(order.len() + free_slots, self.slots.len(), "T5");
+        assert_eq!(order.len() + free_slots, self.slots.len(), "IL-T5");
         let free_nodes = free(self.free_node, &|at| self.node(at).parent);
-        assert_eq!(nodes + free_nodes, self.nodes.len(), "T5");
-        assert!(self.nodes.capacity() > self.slots.capacity() / 6, "T6");
+        assert_eq!(nodes + free_nodes, self.nodes.len(), "IL-T5");
+        assert!(self.nodes.capacity() > self.slots.capacity() / 6, "IL-T6");
     }
 
-    /// Returns what the parent of `at` may say of it at the narrowest.
+    /// Checks the subtree at `at`; returns the span that covers it.
     fn check_below(&self, at: Index, order: &mut Vec<u64>, nodes: &mut usize) -> Option<Span> {
         *nodes += 1;
         let node = self.node(at);
@@ -39,21 +39,21 @@ impl<T: Default> Tree<T> {
             0 => 0,
             _ => 2,
         };
-        assert!((fewest..=CAPACITY).contains(&node.len()), "T2");
+        assert!((fewest..=CAPACITY).contains(&node.len()), "IL-T2");
         for entry in node.entries() {
             if node.is_leaf() {
-                assert_eq!(self.slots[entry.to as usize].leaf, at, "T4");
+                assert_eq!(self.slots[entry.to as usize].leaf, at, "IL-T4");
                 order.push(entry.span.start());
                 continue;
             }
-            assert_eq!(self.node(entry.to).level + 1, node.level, "T2");
-            assert_eq!(self.node(entry.to).parent, at, "T4");
+            assert_eq!(self.node(entry.to).level + 1, node.level, "IL-T2");
+            assert_eq!(self.node(entry.to).parent, at, "IL-T4");
             let latest = order.last().copied().unwrap_or(0);
-            assert!(entry.span.start() >= latest, "T3");
+            assert!(entry.span.start() >= latest, "IL-T3");
             let below = self.check_below(entry.to, order, nodes);
-            let below = below.expect("T2");
-            assert!(entry.span.start() <= below.start(), "T3");
-            assert_eq!(entry.span.end(), below.end(), "T3");
+            let below = below.expect("IL-T2");
+            assert!(entry.span.start() <= below.start(), "IL-T3");
+            assert_eq!(entry.span.end(), below.end(), "IL-T3");
         }
         (node.len() > 0).then(|| node.hull())
     }
@@ -68,20 +68,20 @@ fn span(start: u64, end: u64) -> Span {
     Span::new(start..end).unwrap().unwrap()
 }
 
-/// The same, as a list.
+/// The reference model: a list of spans.
 #[derive(Default)]
 struct List(Vec<Listed>);
 
 struct Listed {
     span: Span,
-    /// The step that put it where it is.
+    /// The step that put it in its place in the order.
     since: u64,
     value: u64,
     index: Index,
 }
 
 impl List {
-    /// In the tree's order.
+    /// Returns the overlaps in the tree's order.
     fn overlaps(&self, span: Span) -> Vec<Index> {
         let overlapping = |it: &&Listed| it.span.overlaps(span);
         let mut found: Vec<_> = self.0.iter().filter(overlapping).collect();
@@ -183,10 +183,10 @@ proptest! {
 }
 
 proptest! {
-    // Few: each step looks at all spans.
+    // Few cases: each step checks all spans.
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// So many that there are inner nodes above inner nodes; then they go.
+    /// With so many spans that inner nodes have inner nodes above them; finally all are removed.
     #[test]
     fn agrees_with_a_list_of_many(steps in prop::collection::vec(step(10_000), 400)) {
         let many = (0..400).map(|start| Step::Insert(span(25 * start, 25 * start + 20)));
@@ -202,7 +202,7 @@ fn stays_flat_in_every_order_of_insertion_and_removal() {
         |i| i,
         |i| COUNT - 1 - i,
         |i| i * 2051 % COUNT,
-        // From both ends to the middle.
+        // From both ends towards the middle.
         |i| if i % 2 == 0 { i / 2 } else { COUNT - 1 - i / 2 },
     ];
     for insertion in orders {
@@ -228,7 +228,7 @@ fn stays_flat_in_every_order_of_insertion_and_removal() {
 }
 
 #[test]
-fn slots_are_used_again() {
+fn free_slots_are_reused() {
     let mut tree = Tree::with_capacity(0);
     assert_eq!(tree.memory_usage(), 0);
     let first = tree.add(span(0, 1), ());

@@ -1,4 +1,4 @@
-//! Requests that are polled by hand, so that a test decides who looks when.
+//! Requests that are polled by hand, so that a test decides when each one rechecks.
 
 #![allow(dead_code)]
 
@@ -17,7 +17,7 @@ pub(crate) fn span(range: Range<u64>) -> Span {
     Span::new(range).expect("in order").expect("not empty")
 }
 
-/// Counts its wakes.
+/// A waker that counts its wakes.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicUsize);
 
@@ -33,7 +33,7 @@ impl Counter {
     }
 }
 
-/// A request and its waker. It neither cancels nor releases when it is dropped.
+/// A request and its waker. Dropping it neither cancels nor releases.
 pub(crate) struct Asked<'a> {
     lock: &'a IntervalLock,
     pub(crate) span: Span,
@@ -53,7 +53,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// A new request that is polled once, and must wait.
+    /// Creates a request, polls it once, and asserts that it must wait.
     pub(crate) fn waiting(lock: &'a IntervalLock, range: Range<u64>, access: Access) -> Self {
         let mut asked = Asked::new(lock, range, access);
         assert!(asked.poll().is_none(), "granted at once");
@@ -73,7 +73,7 @@ impl<'a> Asked<'a> {
                 lock: self.lock,
                 span: self.span,
                 access: self.access,
-                token: token.expect("without a bound on ranges"),
+                token: token.expect("every range is within the capacity"),
             }),
             Poll::Pending => None,
         }
@@ -89,7 +89,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// A hold, with every power of the lock. It is not released when it is dropped.
+/// A hold, with every capability of the lock. Dropping it does not release it.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken<'a> {
     lock: &'a IntervalLock,
@@ -98,7 +98,8 @@ pub(crate) struct Taken<'a> {
     token: Token,
 }
 
-// SAFETY of all calls below: a `Taken` is what is held. Tests use each once, although it is `Copy`.
+// SAFETY of all calls below: a `Taken` stands for a hold. Tests use each one once, although it is
+// `Copy`.
 impl<'a> Taken<'a> {
     pub(crate) fn lock(lock: &'a IntervalLock, range: Range<u64>, access: Access) -> Self {
         let span = span(range);
@@ -106,7 +107,9 @@ impl<'a> Taken<'a> {
             lock,
             span,
             access,
-            token: lock.lock(span, access).expect("without a bound on ranges"),
+            token: lock
+                .lock(span, access)
+                .expect("every range is within the capacity"),
         }
     }
 
@@ -144,7 +147,7 @@ impl<'a> Taken<'a> {
         }
     }
 
-    /// Whether it worked.
+    /// Returns the hold, and whether it was upgraded.
     pub(crate) fn try_upgrade(self) -> (Self, bool) {
         // SAFETY: above.
         match unsafe { self.lock.try_upgrade(self.span, self.access, self.token) } {

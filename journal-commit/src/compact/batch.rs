@@ -3,25 +3,25 @@
 use super::format::{HEADER, Header, RECORD, record_header};
 use super::group;
 
-/// Records that have joined, as they will stand in the ring.
+/// The records that have joined, in the form they will have in the ring.
 #[derive(Debug)]
 pub(super) struct Open {
-    /// Where it will start.
+    /// Where the batch will start.
     position: u64,
     first: u64,
     count: u32,
     digest: u32,
-    /// Room for the header, and the records.
+    /// Room for the header, followed by the records.
     bytes: Vec<u8>,
     spare: Option<Vec<u8>>,
-    /// No byte may be written from this position on.
+    /// The position from which on no byte may be written.
     limit: u64,
     block: u64,
-    /// Records are added up to so many bytes; a larger one goes alone.
+    /// Records are added up to this many bytes. A larger record gets a batch of its own.
     most: usize,
 }
 
-/// A batch on its way.
+/// A batch that a leader has taken.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) position: u64,
@@ -34,7 +34,7 @@ pub(super) struct Load {
 /// Why a record cannot join.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The batch is as large as batches get: commit it first.
+    /// The batch has reached its maximum size: commit it first.
     Batch,
     /// The ring has no room.
     Ring { needed: u64, free: u64 },
@@ -55,12 +55,12 @@ impl Open {
         }
     }
 
-    /// Bytes that a batch of one record takes.
+    /// Returns the bytes that a batch of one record takes.
     pub(super) fn alone(len: usize, block: u64) -> u64 {
         ((HEADER + RECORD) as u64 + len as u64).next_multiple_of(block)
     }
 
-    /// Adds a record, whose checksum is `checksum`.
+    /// Adds a record with the given checksum.
     pub(super) fn add(&mut self, record: &[u8], checksum: u32) -> Result<(), Refusal> {
         let len = self.bytes.len() + RECORD + record.len();
         if self.count > 0 && len > self.most {
@@ -73,7 +73,8 @@ impl Open {
                 free: self.free(),
             });
         }
-        // At most the ring's length, which `Log` keeps below 2³² for one record and `most` for several.
+        // The length is at most the ring's. `Log` keeps that below 2³² for one record, and `most`
+        // for several.
         let before = record_header(record.len() as u32, checksum);
         self.digest = crc32c::crc32c_append(self.digest, &before);
         self.bytes.extend_from_slice(&before);
@@ -82,12 +83,12 @@ impl Open {
         Ok(())
     }
 
-    /// Bytes that the ring has for further batches.
+    /// Returns the bytes that the ring has for further batches.
     pub(super) fn free(&self) -> u64 {
         self.limit - self.end()
     }
 
-    /// What was truncated may be written again.
+    /// Allows positions up to `limit`, after a truncation.
     pub(super) fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }
@@ -119,7 +120,7 @@ impl group::Batch for Open {
     }
 
     fn put_back(&mut self, load: Load) {
-        // One large record does not hold memory for ever.
+        // Do not keep the memory of one large record for ever.
         if load.bytes.capacity() <= 4 * self.most {
             let mut bytes = load.bytes;
             bytes.clear();
@@ -129,7 +130,7 @@ impl group::Batch for Open {
 }
 
 impl Load {
-    /// Writes the header, and zeros to the end of the block.
+    /// Writes the header, and zeros up to the end of the block.
     pub(super) fn seal(&mut self, id: u64, epoch: u64, block: u64) {
         let header = Header {
             id,
@@ -145,7 +146,7 @@ impl Load {
             .resize(self.bytes.len().next_multiple_of(block as usize), 0);
     }
 
-    /// The position behind it.
+    /// Returns the position after the batch.
     pub(super) fn end(&self) -> u64 {
         self.position + self.bytes.len() as u64
     }

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of a log.
 
 use std::io;
 use std::sync::Arc;
@@ -9,31 +9,32 @@ use super::Lsn;
 
 /// Why an operation of a [`Log`](super::Log) did nothing.
 ///
-/// Whatever refuses a record leaves the log as it was. After [`Poisoned`](Error::Poisoned) and [`Panicked`](Error::Panicked) nothing is acknowledged any more,
-/// until the log is opened again.
+/// An error that refuses a record leaves the log as it was. After [`Poisoned`](Error::Poisoned) and
+/// [`Panicked`](Error::Panicked) nothing is acknowledged until the log is opened again.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no log of this crate in the storage.
+    /// The storage holds no log of this crate.
     #[error(
-        "no log here: neither the first bytes nor those at {at} of the storage's {len} are a superblock of this crate; \
+        "no log here: the storage of {len} bytes has no superblock of this crate, neither at its start nor at byte {at}; \
          create a log, or open the storage that has one",
         at = super::format::SLOTS[1]
     )]
     NotALog {
-        /// Bytes of the storage.
+        /// The length of the storage.
         len: u64,
     },
-    /// A log may not be created here: something is there already.
+    /// The storage already holds something, so no log may be created in it.
     #[error(
-        "the first {bytes} bytes of the storage are not all zero: there may be a log, or something else, in it; \
+        "the first {bytes} bytes of the storage are not all zero, so it may hold a log or other data; \
          open it, or wipe it first",
         bytes = super::format::DATA
     )]
     Occupied,
-    /// The log was written by another version of this crate.
+    /// Another version of this crate wrote the log.
     #[error(
-        "the log has format version {found}, this build reads version {supported}: open it with a build that reads version {found}"
+        "the log has format version {found}, but this build reads version {supported}: \
+         open it with a build that reads version {found}"
     )]
     Version {
         /// The version in the superblock.
@@ -43,97 +44,104 @@ pub enum Error {
     },
     /// The storage is smaller than the log that was created in it.
     #[error(
-        "the log has {expected} bytes, but the storage only {found}: it was cut short; restore the missing end before opening it"
+        "the log has {expected} bytes, but the storage has only {found}: it was cut short; \
+         restore the missing end before opening it"
     )]
     CutShort {
-        /// Bytes that the superblock promises.
+        /// The number of bytes that the superblock promises.
         expected: u64,
-        /// Bytes that the storage has.
+        /// The number of bytes in the storage.
         found: u64,
     },
-    /// A storage, or an option, that no log can have.
-    #[error("cannot create a log: {what} is {found}, it must be {wanted}")]
+    /// No log can have this storage or this option.
+    #[error("cannot create a log: {what} is {found}, but must be {wanted}")]
     BadOption {
-        /// Which size or option.
+        /// The size or option.
         what: &'static str,
         /// Its value.
         found: u64,
-        /// What it may be.
+        /// The values it may have.
         wanted: &'static str,
     },
-    /// What had been acknowledged is not there, or not as it was written. (The end of a write that a crash interrupted is not an error.)
+    /// Acknowledged data is missing or differs from what was written. The end of a write that a
+    /// crash interrupted is not an error.
     #[error(
         "the log is damaged: {what}, at byte {at} of the storage; the records before {lsn} are sound; \
-         restore the storage from a copy, or give up what follows by `Log::salvage`"
+         restore the storage from a copy, or discard the rest with `Log::salvage`"
     )]
     Corrupt {
-        /// What is wrong.
+        /// A description of the damage.
         what: &'static str,
-        /// Where, in bytes from the start of the storage.
+        /// Where it is, in bytes from the start of the storage.
         at: u64,
-        /// The first record that is missing.
+        /// The first missing record.
         lsn: Lsn,
     },
     /// The record is larger than the whole log.
     #[error(
-        "a record of {len} bytes does not fit into this log, whose largest has {max}: split it, or create a larger log"
+        "a record of {len} bytes does not fit into this log, which holds at most {max}: \
+         split it, or create a larger log"
     )]
     RecordTooLarge {
-        /// Bytes of the record.
+        /// The record's length.
         len: usize,
-        /// Bytes of the largest that the log can hold, when it is empty.
+        /// The length of the largest record that fits into the empty log.
         max: u64,
     },
-    /// No room for the record: truncate first.
+    /// The log has no room for the record: truncate first.
     #[error(
-        "the log is full: the record needs {needed} bytes and {free} are free; truncate what is no longer needed"
+        "the log is full: the record needs {needed} bytes and {free} are free; \
+         truncate records that are no longer needed"
     )]
     Full {
-        /// Bytes that the record would take, with what stands around it.
+        /// The bytes that the record would take, headers included.
         needed: u64,
-        /// Bytes that are free.
+        /// The free bytes.
         free: u64,
     },
-    /// There is no such record yet, or it is not durable yet.
-    #[error("record {lsn} was asked for, and {next} is the next to come")]
+    /// The record does not exist yet, or is not durable yet.
+    #[error("record {lsn} does not exist yet, or is not durable yet: the next one is {next}")]
     NotYet {
-        /// The record asked for.
+        /// The record that the caller named.
         lsn: Lsn,
-        /// The first that there is not.
+        /// The first record that does not exist or is not durable.
         next: Lsn,
     },
-    /// The record was truncated away.
-    #[error("record {lsn} was truncated: the first that is left is {first}")]
+    /// The record was truncated.
+    #[error("record {lsn} was truncated: the first one left is {first}")]
     Truncated {
-        /// The record asked for.
+        /// The record that the caller named.
         lsn: Lsn,
-        /// The first that is there.
+        /// The first record that is left.
         first: Lsn,
     },
-    /// The storage failed while the log was opened, created or read; nothing has changed by it.
+    /// The storage failed while the log was being opened, created or read. It changed nothing.
     #[error("{during} failed: {cause}")]
     Io {
-        /// What the log was doing.
+        /// The operation that failed.
         during: &'static str,
-        /// What the storage said.
+        /// The storage's error.
         #[source]
         cause: Arc<io::Error>,
     },
-    /// The storage failed to write or to flush, now or earlier: what was not acknowledged may or may not be there, and nothing will be acknowledged until the log
-    /// is opened again.
+    /// The storage failed to write or to flush, now or earlier. Records that were not acknowledged
+    /// may or may not be durable. Nothing is acknowledged until the log is opened again.
     #[error(
-        "the log takes nothing more, since {during} failed: {cause}; open it again to learn what is durable"
+        "the log is poisoned, because {during} failed: {cause}; \
+         open it again to learn what is durable"
     )]
     Poisoned {
-        /// What the log was doing.
+        /// The operation that failed.
         during: &'static str,
-        /// What the storage said.
+        /// The storage's error.
         #[source]
         cause: Arc<io::Error>,
     },
-    /// The storage panicked under another thread: as [`Poisoned`](Error::Poisoned).
+    /// The storage panicked in another thread. The consequences are those of
+    /// [`Poisoned`](Error::Poisoned).
     #[error(
-        "the log takes nothing more, since the storage panicked; open it again to learn what is durable"
+        "the log is poisoned, because the storage panicked; \
+         open it again to learn what is durable"
     )]
     Panicked,
 }

@@ -1,14 +1,15 @@
-//! Bytes of the compact format: superblocks, headers of batches, records. Pictures and tables: `docs/compact.md`.
+//! The bytes of the compact format: superblocks, headers of batches, records. `docs/compact.md` has
+//! pictures and tables.
 
-/// Where the superblocks are, in bytes from the start.
+/// The offsets of the superblocks in the storage.
 pub(super) const SLOTS: [u64; 2] = [0, 4096];
-/// Where the ring starts.
+/// The offset of the ring in the storage.
 pub(super) const DATA: u64 = 8192;
-/// Bytes of a superblock: one sector, and so never torn.
+/// The length of a superblock: one sector, so that it never tears.
 pub(super) const SUPERBLOCK: usize = 512;
-/// Bytes of a batch's header.
+/// The length of a batch's header.
 pub(super) const HEADER: usize = DIGEST + 8;
-/// Bytes before each record.
+/// The bytes before each record.
 pub(super) const RECORD: usize = 8;
 /// The version of this format.
 pub(super) const VERSION: u32 = 1;
@@ -28,7 +29,7 @@ const LENGTH: usize = FIRST + 8;
 const COUNT: usize = LENGTH + 4;
 const DIGEST: usize = COUNT + 4;
 
-/// What is known of a log without looking at its ring.
+/// The contents of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Superblock {
     pub(super) id: u64,
@@ -43,13 +44,13 @@ pub(super) struct Superblock {
     pub(super) settled: u64,
 }
 
-/// What a superblock's place can hold.
+/// The possible contents of a superblock's place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     Sound(Superblock),
-    /// Of another version of this crate.
+    /// A superblock of another version of this crate.
     Version(u32),
-    /// Ours, and damaged.
+    /// A damaged superblock of this crate.
     Damaged,
     Foreign,
 }
@@ -110,7 +111,7 @@ impl Superblock {
     }
 }
 
-/// What stands before the records of a batch.
+/// The header before the records of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) id: u64,
@@ -138,7 +139,7 @@ impl Header {
         bytes
     }
 
-    /// `None` if these are not the bytes of a header.
+    /// Decodes a header. Returns `None` if these bytes are not one.
     pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
         let bytes = bytes.first_chunk::<HEADER>()?;
         let is_sound =
@@ -155,7 +156,7 @@ impl Header {
     }
 }
 
-/// What stands before a record.
+/// Returns the header before a record.
 pub(super) fn record_header(len: u32, checksum: u32) -> [u8; RECORD] {
     let mut bytes = [0; RECORD];
     put(&mut bytes, 0, len.to_le_bytes());
@@ -163,7 +164,8 @@ pub(super) fn record_header(len: u32, checksum: u32) -> [u8; RECORD] {
     bytes
 }
 
-/// Splits the first record from `bytes`: what stands before it, itself, and the rest. `None` if it is cut off, or not what was written.
+/// Splits the first record off `bytes`: its header, itself, and the rest. Returns `None` if it is
+/// cut off or damaged.
 pub(super) fn split_record(bytes: &[u8]) -> Option<(&[u8; RECORD], &[u8], &[u8])> {
     let (header, rest) = bytes.split_first_chunk::<RECORD>()?;
     let (record, rest) = rest.split_at_checked(u32_at(header, 0) as usize)?;

@@ -1,69 +1,96 @@
-//! Group commit: who waits for the medium together, and which of them goes there.
+//! Group commit: threads that wait for the medium share one flush, and one of them leads.
 //!
 //! # The problem
-//! A flush takes as long for one record as for a thousand. So records collect while a flush is under way, and one of the threads that wait for them, the *leader*,
-//! takes all of them to the medium at once; the others sleep. What is left to decide is when a leader starts. At once, say most logs: then the threads that the last
-//! flush woke come back a moment after the next one has begun, and wait for two. Half of them are always in the wrong half: *N* threads that
-//! do nothing but commit get *N*/2 records a flush. So a leader may wait for those who are about to come, the *rendezvous*; whether and how long is the
-//! business of a [`Gather`], which this file asks. [`super::rendezvous`] has the two of them that ship.
+//! A flush takes as long for one record as for a thousand. Records therefore collect while a flush
+//! is under way. One of the threads that wait for them, the *leader*, then takes all of them to the
+//! medium at once, while the others sleep.
 //!
-//! There is no storage here: what a leader does is a closure. And no clock: a deadline is handed through, from the [`Gather`] to the sleep.
+//! The remaining question is when the leader starts. Most logs start at once. The threads that the
+//! last flush woke then return a moment after the next flush has begun, and wait for two flushes.
+//! Half of the threads always miss a flush: *N* threads that only commit get *N*/2 records per
+//! flush.
+//!
+//! A leader may therefore wait for the threads that are about to return, the *rendezvous*. A
+//! [`Gather`] decides whether it waits and for how long; [`Rendezvous`] is the one that ships.
+//!
+//! This file knows neither a storage nor a clock. The leader's work is a closure, and the
+//! [`Gather`]'s deadline is only passed on to the sleep.
 //!
 //! # Properties
-//! - **One leader at a time**, a thread that waits for its own ticket. No thread of our own: nothing runs when nobody waits.
-//! - **Order**: tickets become durable in the order in which they were given, all up to one at once.
-//! - **Failure** is for ever: once a closure has failed or panicked, no ticket becomes durable that was not, and every waiter and later caller learns why.
-//! - **Fairness**: a waiter waits for the flush that is under way when it comes, for a rendezvous, and for its own flush; never for a third.
-//! - **Cost**: to join, one section of the mutex. To wait, one more, or none if the ticket is durable already; who was asleep needs none after it.
-//! - **Allocation**: a list for those who are to be woken, once a flush, if there are any.
+//! - **One leader at a time**: a thread that waits for its own ticket. The group has no thread of
+//!   its own, so nothing runs when no thread waits.
+//! - **Order**: tickets become durable in the order in which they were given, all up to one at
+//!   once.
+//! - **Failure** is final: once a closure has failed or panicked, no further ticket becomes
+//!   durable, and every waiter and later caller gets the reason.
+//! - **Fairness**: a waiter waits for the flush that is under way when it arrives, for a
+//!   rendezvous, and for its own flush. It never waits for a third flush.
+//! - **Cost**: joining locks the mutex once. Waiting locks it once more, or not at all if the
+//!   ticket is already durable. A thread that has slept need not lock it again.
+//! - **Allocation**: a list of the threads to wake, once per flush, if there are any.
 //!
 //! # State
 //! Under the mutex:
 //!
-//! | phase | who may change it | to |
-//! |---|---|---|
-//! | `Idle` | a waiter whose ticket is not durable | `Leading`; `Gathering`, if the [`Gather`] says so |
-//! | `Gathering` | a waiter that comes, if the [`Gather`] has seen enough; the candidate, when its deadline has passed | `Leading` |
-//! | `Leading` | the leader, when its closure has returned or panicked | `Idle` |
+//! ```text
+//!            a waiter asks the Gather: no hold
+//!    ┌─────────────────────────────────────────────┐
+//!    │                                             ▼
+//!   Idle ──hold──► Gathering ──enough arrive, ──► Leading ──the closure returns or panics──► Idle
+//!                              or the deadline
+//!                              passes
+//! ```
 //!
-//! | word | who changes it | how |
+//! | phase | changed by |
+//! |---|---|
+//! | `Idle` | a waiter whose ticket is not durable; it asks the [`Gather`] |
+//! | `Gathering` | an arriving waiter, if enough have come; the candidate, after its deadline |
+//! | `Leading` | the leader, when its closure has returned or panicked |
+//!
+//! | word | changed by | how |
 //! |---|---|---|
-//! | `next`, the ticket to be given next | who joins | rises |
-//! | `durable`, the last ticket that is | the leader, if nothing has failed | rises to the last ticket that it took |
+//! | `next`, the next ticket to give | a thread that joins | rises |
+//! | `durable`, the last durable ticket | the leader, unless something failed | rises |
 //! | `failed` | the leader, or [`fail`](Group::fail) | `None` to `Some`, once |
-//! | `sleepers` | a waiter enters itself; the leader takes away whom it wakes for good | in order of entry |
+//! | `sleepers` | waiters enter, the leader removes those it wakes for good | in order of entry |
 //!
 //! ```text
-//!   tickets  1 2 3 4 5 6 7 8 9        three threads wait for 5, 7, 9; the leader is the one of 7
+//!   tickets  1 2 3 4 5 6 7 8 9        threads wait for 5, 7 and 9; the one that waits for 7 leads
 //!                    │     │ │
 //!              durable     │ next - 1         1..=4   durable
-//!                          taken              5..=7   on their way: taken, and being flushed
+//!                          taken              5..=7   on their way: taken, being flushed
 //!                                             8..=9   joined: for the next leader
 //! ```
 //!
 //! # Invariants
-//! - **C-I1** `durable` < every ticket on its way ≤ every ticket joined after it < `next`. A leader takes all that have joined, so its own is among them.
-//! - **C-I2** `durable` rises only after a closure that was given all tickets up to the new value returned `Ok`, with nothing failed before.
-//! - **C-I3** While a sleeper's ticket is not durable and nothing has failed, there is a leader, or a candidate with a deadline, or a thread that was woken
-//!   after the last leader left and has not had the mutex since, and that waits too. So somebody will lead: nobody sleeps for ever.
-//! - **C-I4** Whoever sleeps has an entry, made in the section of the mutex in which it last looked. An entry goes only in the section that makes its ticket
-//!   durable or fails the group, whose thread wakes it afterwards; or when its own thread leads.
+//! - **C-I1** `durable` < every ticket on its way ≤ every ticket joined after it < `next`. A leader
+//!   takes all tickets that have joined, including its own.
+//! - **C-I2** `durable` rises only after a closure that was given all tickets up to the new value
+//!   has returned `Ok`, and only if nothing failed before.
+//! - **C-I3** While a sleeper's ticket is not durable and nothing has failed, one of these exists:
+//!   a leader; a candidate with a deadline; or a waiting thread that was woken after the last
+//!   leader left and has not locked the mutex since. So some thread will lead, and no thread sleeps
+//!   for ever.
+//! - **C-I4** Every sleeper has an entry, made in the critical section in which it last checked. An
+//!   entry is removed in the critical section that makes its ticket durable or fails the group, and
+//!   the thread that does so then wakes the sleeper. A sleeper that leads removes its own entry.
 //! - **C-I5** No closure and no waker runs under the mutex.
 //!
 //! # Orderings
-//! All is decided under the mutex. One word is looked at outside:
+//! The mutex protects all decisions. One word is also read outside:
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
 //! | A | `durable` rises | Release | B | `compact-group/look` |
-//! | B | the look at `durable` | Acquire | A | `compact-group/look` |
+//! | B | the load of `durable` | Acquire | A | `compact-group/look` |
 //!
-//! # Not promised
-//! - That a ticket for which nobody waits is ever durable.
-//! - That a [`Batch`] or a [`Gather`] may panic: they run under the mutex. A closure may.
+//! # Not guaranteed
+//! - A ticket for which no thread waits may never become durable.
+//! - A [`Batch`] or a [`Gather`] must not panic, because it runs under the mutex. A closure may
+//!   panic.
 //!
 //! # Models
-//! `compact-group` and `compact-rendezvous` of `spanlock-verify`:
+//! `compact-group` and `compact-rendezvous`, in `models/compact.rs`:
 //!
 //! | pair of operations | model |
 //! |---|---|
@@ -73,9 +100,9 @@
 //! | wait, failure | `fail-each`, `fail-one`, `fail-beside`, `fail-alone` |
 //! | deadline, arrival | `meet`, `nobody-comes`, `third` |
 //!
-//! That a panic is a failure like others is shown by `tests/compact_failures.rs`: the checkers do not switch threads while one unwinds.
+//! `tests/compact_failures.rs` shows that a panic counts as a failure; the checkers do not switch
+//! threads during unwinding.
 
-use core::mem;
 use core::task::Waker;
 use std::time::Instant;
 
@@ -83,40 +110,72 @@ use spanlock_sync::atomic::{AtomicU64, Ordering::*};
 use spanlock_sync::wait::is_wake_left_out;
 use spanlock_sync::{Mutex, MutexGuard, Park, Parker, Wakeup, injected_bug};
 
-/// What collects what joins. Its methods run under the group's mutex, and must not panic.
+use crate::rendezvous::Rendezvous;
+use crate::unwind::OnUnwind;
+
+/// Collects what joins. Its methods run under the group's mutex and must not panic.
 pub trait Batch {
-    /// What a leader takes away.
+    /// The load that a leader takes to the medium.
     type Load;
-    /// Takes all that has joined, and is empty.
+    /// Takes everything that has joined, and leaves the batch empty.
     fn take(&mut self) -> Self::Load;
-    /// Has a load back whose commit is over, well or not: its memory may serve again.
+    /// Takes back a load whose commit is over, well or not, so that its memory can be reused.
     fn put_back(&mut self, load: Self::Load);
 }
 
-/// When a leader starts. Its methods run under the group's mutex, and must not panic.
+/// Decides when a leader starts. Its methods run under the group's mutex and must not panic.
 pub trait Gather {
-    /// A thread has come to wait for a ticket that is not durable.
+    /// Notes that a thread has come to wait for a ticket that is not durable.
     fn arrived(&mut self);
-    /// Asked by a thread that could lead, one of `waiting` that wait: `None` if it should lead now, or until when it should wait for more to come.
+    /// Returns until when a leader should wait for more threads, or `None` if it should start now.
+    /// `waiting` threads wait, including the one that asks.
     ///
-    /// Asked again at each arrival meanwhile. The time must not move on with the questions: somebody has to lead at last.
+    /// It is called again at each arrival meanwhile. It must not move the deadline: a leader must
+    /// start eventually.
     fn hold(&mut self, waiting: usize) -> Option<Instant>;
-    /// A leader starts.
+    /// Notes that a leader starts.
     fn started(&mut self);
-    /// It is done, and `released` threads are about to go, itself included. Not called by a failure, after which there is nothing to gather for.
+    /// Notes that the leader is done and that `released` threads, itself included, are about to
+    /// continue. Not called after a failure, when there is nothing left to gather for.
     fn finished(&mut self, released: usize);
+}
+
+/// `None` never waits: plain group commit.
+impl Gather for Option<Rendezvous> {
+    fn arrived(&mut self) {
+        if let Some(this) = self {
+            this.arrived_at(Instant::now());
+        }
+    }
+
+    fn hold(&mut self, waiting: usize) -> Option<Instant> {
+        self.as_mut()
+            .and_then(|this| this.hold_at(Instant::now(), waiting))
+    }
+
+    fn started(&mut self) {
+        if let Some(this) = self {
+            this.started_at(Instant::now());
+        }
+    }
+
+    fn finished(&mut self, released: usize) {
+        if let Some(this) = self {
+            this.finished_at(Instant::now(), released);
+        }
+    }
 }
 
 /// Why a group commits no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure<E> {
-    /// A leader's closure, or [`Group::fail`], said this.
+    /// A leader's closure returned this, or [`Group::fail`] was called with it.
     Failed(E),
     /// A leader's closure panicked.
     Panicked,
 }
 
-/// Threads that commit together. Tickets are counted from what [`new`](Group::new) was given.
+/// Threads that commit together. The first ticket is the one passed to [`new`](Group::new).
 ///
 /// ```
 /// use spanlock_journal_commit::compact::group::{Batch, Failure, Group};
@@ -160,7 +219,7 @@ struct State<B, E, G> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// A sleeper has a deadline.
+    /// The candidate sleeps with a deadline.
     Gathering,
     Leading,
 }
@@ -172,14 +231,15 @@ struct Sleeper {
     waker: Waker,
 }
 
-/// What a waiter does next.
-enum Turn {
+/// The next step of a waiter.
+enum NextStep {
     Lead,
     Sleep { until: Option<Instant> },
 }
 
 impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
-    /// A group whose first ticket is `first`, at least 1; all before it are durable.
+    /// Creates a group whose first ticket is `first`, at least 1. All tickets before it count as
+    /// durable.
     pub fn new(first: u64, open: B, gather: G) -> Self {
         let first = first.max(1);
         Group {
@@ -196,9 +256,10 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         }
     }
 
-    /// Adds to what the next leader takes: `add` is given the batch and the ticket. Under the mutex: briefly, and without panicking half-way.
+    /// Adds to what the next leader takes. `add` gets the batch and the ticket. It runs under the
+    /// mutex, so it must be brief and must not panic half-way.
     ///
-    /// What it refuses, `Ok(Err(…))`, has no ticket.
+    /// If `add` refuses, the result is `Ok(Err(…))` and no ticket is given.
     ///
     /// # Errors
     /// The group has failed.
@@ -218,19 +279,20 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         }))
     }
 
-    /// Looks at, or changes, the open batch, without a ticket.
+    /// Reads or changes the open batch, without a ticket.
     pub fn open<R>(&self, look: impl FnOnce(&mut B) -> R) -> R {
         look(&mut self.state.lock().open)
     }
 
-    /// Blocks until `ticket`, which was given by [`join`](Self::join), is durable; asleep, or leading: then `commit` is called, once, with all that has joined,
-    /// outside of the mutex.
+    /// Blocks until `ticket`, which [`join`](Self::join) gave, is durable. The thread sleeps or
+    /// leads. A leader calls `commit` once, outside the mutex, with everything that has joined.
     ///
     /// # Errors
-    /// The group has failed before the ticket was durable. Whether it is durable nonetheless, the medium knows.
+    /// The group failed before the ticket was durable. Only the medium knows whether it is durable
+    /// nevertheless.
     ///
     /// # Panics
-    /// When `commit` does; the group has failed then, for everybody else.
+    /// If `commit` panics. The group has then failed for all other threads.
     pub fn wait(
         &self,
         ticket: u64,
@@ -242,24 +304,25 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         Parker::with(|parker| self.wait_or_lead(ticket, parker, commit))
     }
 
-    /// The last ticket that is durable. What its commit did happens-before the return.
+    /// Returns the last durable ticket. Its commit happens-before the return.
     #[inline]
     pub fn durable(&self) -> u64 {
-        // Acquire [B→A]: whoever sees the ticket sees what the commit did.
+        // Acquire [B→A]: a thread that sees the ticket sees what its commit did.
         self.durable.load(Acquire)
     }
 
-    /// The last ticket that was given.
+    /// Returns the last ticket given.
     pub fn last(&self) -> u64 {
         self.state.lock().next - 1
     }
 
-    /// Why the group has failed, if it has.
+    /// Returns why the group has failed, if it has.
     pub fn failure(&self) -> Option<Failure<E>> {
         self.state.lock().failed.clone()
     }
 
-    /// Fails the group, unless it has failed: nothing becomes durable from now on, not even what is on its way.
+    /// Fails the group, unless it has failed already. From now on nothing becomes durable,
+    /// including tickets on their way.
     pub fn fail(&self, why: Failure<E>) {
         let calls = self.state.lock().fail(why);
         wake(calls);
@@ -282,7 +345,8 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         }
         let mut place = Place::default();
         loop {
-            // Before the failure: what was durable when the group failed stays so.
+            // Checked before the failure: a ticket that was durable when the group failed stays
+            // durable.
             if self.is_durable(ticket) {
                 return Ok(());
             }
@@ -290,8 +354,8 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
                 return Err(failure.clone());
             }
             let until = match state.turn(&mut place) {
-                Turn::Lead => return self.lead(state, &place, commit),
-                Turn::Sleep { until } => until,
+                NextStep::Lead => return self.lead(state, &place, commit),
+                NextStep::Sleep { until } => until,
             };
             state.enter(&mut place, ticket, parker);
             drop(state);
@@ -316,7 +380,10 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         let last = state.next - 1;
         state.phase = Phase::Leading;
         drop(state);
-        let unless_it_panics = Leading(self);
+        let poison = OnUnwind::run(|| {
+            // No ticket becomes durable by a panic.
+            let _ = self.finish(0, None, Err(Failure::Panicked));
+        });
         let mut result = commit(&mut load);
         if injected_bug!(
             "flush-error-swallowed",
@@ -325,11 +392,12 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         ) {
             result = Ok(());
         }
-        mem::forget(unless_it_panics);
+        poison.disarm();
         self.finish(last, Some(load), result.map_err(Failure::Failed))
     }
 
-    /// Ends a leader's turn. Tickets up to `last` are durable if `result` says so and nothing else has failed meanwhile.
+    /// Ends a leader's turn. Tickets up to `last` become durable if `result` is `Ok` and nothing
+    /// else has failed meanwhile.
     fn finish(
         &self,
         last: u64,
@@ -354,7 +422,8 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
                 Vec::new()
             }
             Ok(()) => {
-                // Release [A→B]: publishes what the commit did, to who looks without the mutex.
+                // Release [A→B]: publishes what the commit did to threads that read without the
+                // mutex.
                 self.durable.store(last, Release);
                 state.release(last)
             }
@@ -367,23 +436,23 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
 }
 
 impl<B, E: Clone, G: Gather> State<B, E, G> {
-    fn turn(&mut self, place: &mut Place) -> Turn {
+    fn turn(&mut self, place: &mut Place) -> NextStep {
         if self.phase == Phase::Leading {
             place.is_candidate = false;
-            return Turn::Sleep { until: None };
+            return NextStep::Sleep { until: None };
         }
         let is_candidate = self.phase == Phase::Idle || place.is_candidate;
         if is_candidate && place.has_waited {
-            return Turn::Lead;
+            return NextStep::Lead;
         }
         let waiting = self.sleepers.len() + usize::from(place.id.is_none());
         match self.gather.hold(waiting) {
-            None => Turn::Lead,
-            Some(_) if !is_candidate => Turn::Sleep { until: None },
+            None => NextStep::Lead,
+            Some(_) if !is_candidate => NextStep::Sleep { until: None },
             until => {
                 place.is_candidate = true;
                 self.phase = Phase::Gathering;
-                Turn::Sleep { until }
+                NextStep::Sleep { until }
             }
         }
     }
@@ -407,7 +476,8 @@ impl<B, E: Clone, G: Gather> State<B, E, G> {
         }
     }
 
-    /// Those whose tickets are durable now, and before them one that may lead next.
+    /// Removes the sleepers whose tickets are now durable. Returns their wakers, preceded by that
+    /// of one thread that may lead next.
     fn release(&mut self, durable: u64) -> Vec<Waker> {
         let mut calls = Vec::new();
         let stays = self
@@ -426,7 +496,7 @@ impl<B, E: Clone, G: Gather> State<B, E, G> {
         calls
     }
 
-    /// All who sleep.
+    /// Removes all sleepers and returns their wakers.
     fn fail(&mut self, failure: Failure<E>) -> Vec<Waker> {
         self.failed.get_or_insert(failure);
         if injected_bug!(
@@ -443,30 +513,20 @@ impl<B, E: Clone, G: Gather> State<B, E, G> {
     }
 }
 
-/// Where a waiter stands.
+/// A waiter's state.
 #[derive(Default)]
 struct Place {
-    /// Of its entry, once it has one.
+    /// The number of its entry, if it has one.
     id: Option<u64>,
-    /// It is the one with a deadline.
+    /// It is the thread with the deadline.
     is_candidate: bool,
     /// Its deadline has passed.
     has_waited: bool,
 }
 
-/// A leader whose closure runs. Dropped only if that panics.
-struct Leading<'a, B: Batch, E: Clone, G: Gather>(&'a Group<B, E, G>);
-
-impl<B: Batch, E: Clone, G: Gather> Drop for Leading<'_, B, E, G> {
-    fn drop(&mut self) {
-        // No ticket becomes durable by it.
-        let _ = self.0.finish(0, None, Err(Failure::Panicked));
-    }
-}
-
 #[track_caller]
 fn wake(calls: Vec<Waker>) {
-    // Asked only if there is somebody: else nobody misses it.
+    // Ask only if there is a sleeper: leaving out a wake of nobody would change nothing.
     if calls.is_empty() || is_wake_left_out() {
         return;
     }

@@ -2,25 +2,26 @@
 
 use std::fmt;
 
-/// The number of a record: the first is 1, each one more than the one before. Truncating changes no number.
+/// The number of a record. The first record is 1, and each further one adds 1. Truncating changes
+/// no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub(super) u64);
 
 impl Lsn {
-    /// Of the first record of a log.
+    /// The number of the first record of a log.
     pub const FIRST: Lsn = Lsn(1);
 
-    /// Of a number that was [kept](Self::get).
+    /// Restores a number that was [stored](Self::get).
     pub const fn new(number: u64) -> Self {
         Lsn(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Of the record after this one.
+    /// Returns the number of the record after this one.
     pub const fn next(self) -> Self {
         Lsn(self.0 + 1)
     }

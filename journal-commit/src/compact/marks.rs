@@ -1,21 +1,21 @@
-//! Where some of the batches start: enough to find the others from.
+//! Positions at which some of the batches start: enough to find the others.
 
 use std::collections::VecDeque;
 
-/// Marks are so much of a ring apart, so that there are at most about so many.
+/// The distance between marks is this fraction of the ring, which bounds their number.
 const MARKS: u64 = 256;
 
-/// A batch's place, and its first record.
+/// The position of a batch, and its first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) position: u64,
     pub(super) record: u64,
 }
 
-/// Batches of the log, from its head to where the next one will be.
+/// The batches of the log, from its head to the position of the next one.
 #[derive(Debug)]
 pub(super) struct Marks {
-    /// In order. The first is the head; all are starts of batches that are durable, or of the next.
+    /// In order. The first is the head. Each is the start of a durable batch, or of the next one.
     marks: VecDeque<Mark>,
     end: Mark,
     apart: u64,
@@ -31,12 +31,12 @@ impl Marks {
         }
     }
 
-    /// Where the next batch will be.
+    /// Returns where the next batch will be.
     pub(super) fn end(&self) -> Mark {
         self.end
     }
 
-    /// A batch is durable, and ends here.
+    /// Records that a batch has become durable, and ends here.
     pub(super) fn advance(&mut self, position: u64, record: u64) {
         let latest = self.marks.back().map_or(0, |mark| mark.position);
         if self.end.position > latest && self.end.position - latest >= self.apart {
@@ -45,17 +45,17 @@ impl Marks {
         self.end = Mark { position, record };
     }
 
-    /// The last mark before which no record is `record` or later.
+    /// Returns the last mark whose first record is `record` or an earlier one.
     pub(super) fn before(&self, record: u64) -> Mark {
         if record >= self.end.record {
             return self.end;
         }
         let behind = self.marks.partition_point(|mark| mark.record <= record);
-        // The head's record is the first there is, so that only a record before it has no mark.
+        // The head's record is the first of all, so only an earlier record has no mark.
         self.marks[behind.saturating_sub(1)]
     }
 
-    /// Forgets what is before `head`, one of the marks, or the end.
+    /// Forgets everything before `head`, which is one of the marks or the end.
     pub(super) fn cut(&mut self, head: Mark) {
         self.marks.retain(|mark| mark.position > head.position);
         self.marks.push_front(head);
@@ -66,9 +66,10 @@ impl Marks {
 mod tests {
     use super::*;
 
-    /// However many batches there are: few marks, none further in front of a record than it may be, and none behind it.
+    /// With any number of batches there are few marks. None lies behind the record it was asked
+    /// for, nor too far before it.
     #[test]
-    fn few_marks_and_near() {
+    fn marks_are_few_and_near() {
         const RING: u64 = 1 << 20;
         let mut marks = Marks::new(0, 1, RING);
         let mut ends = Vec::from([(0, 1)]);
@@ -87,7 +88,7 @@ mod tests {
         for &(position, record) in ends.iter().filter(|end| end.0 >= head.position) {
             let mark = marks.before(record);
             assert!(mark.record <= record && mark.position <= position);
-            // Up to where the next mark would be, and the batch before that.
+            // The distance between marks, and one batch more.
             assert!(position - mark.position <= RING / MARKS + 3 * 512);
             assert!(
                 ends.contains(&(mark.position, mark.record)),
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn all_can_be_cut() {
+    fn all_marks_can_be_cut() {
         let mut marks = Marks::new(0, 1, 1 << 20);
         marks.advance(512, 8);
         assert_eq!(

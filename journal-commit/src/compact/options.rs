@@ -1,4 +1,4 @@
-//! How a log is made and used.
+//! How a log is created and used.
 
 use super::Error;
 
@@ -7,12 +7,13 @@ use super::Error;
 pub enum GroupCommit {
     /// At once.
     Plain,
-    /// When the threads that the last flush woke are back, if that pays: see [`rendezvous`](super::rendezvous).
+    /// When the threads that the last flush woke have returned, if waiting pays: see
+    /// [`rendezvous`](super::rendezvous).
     #[default]
     Rendezvous,
 }
 
-/// How a log is made and used.
+/// How a log is created and used.
 ///
 /// ```
 /// use spanlock_journal_commit::compact::{GroupCommit, Options};
@@ -37,20 +38,22 @@ impl Options {
         }
     }
 
-    /// What batches are rounded up to, and never share: 512, 1024, 2048 or 4096 bytes, no less than a sector of the device. Chosen when the log is created;
-    /// opening goes by the log.
+    /// Sets the size to which batches are rounded up, so that no two share a block: 512, 1024, 2048
+    /// or 4096 bytes, no less than the device's sector. It is fixed when the log is created;
+    /// opening uses the log's own.
     pub fn block_bytes(mut self, bytes: u64) -> Self {
         self.block_bytes = bytes;
         self
     }
 
-    /// Records collect in a batch up to so many bytes. One that is larger has a batch of its own.
+    /// Sets the number of bytes up to which records collect in a batch. A larger record gets a
+    /// batch of its own.
     pub fn batch_bytes(mut self, bytes: usize) -> Self {
         self.batch_bytes = bytes;
         self
     }
 
-    /// When a leader starts.
+    /// Sets when a leader starts.
     pub fn group_commit(mut self, group_commit: GroupCommit) -> Self {
         self.group_commit = group_commit;
         self

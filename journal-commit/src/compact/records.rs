@@ -14,18 +14,18 @@ pub struct Record {
     pub data: Vec<u8>,
 }
 
-/// Records of a [`Log`] in order: see [`Log::records`]. After an error it is over.
+/// Iterates over records of a [`Log`] in order: see [`Log::records`]. It ends after an error.
 #[derive(Debug)]
 pub struct Records<'a, S> {
     log: &'a Log<S>,
-    /// Of the batch that is read next, and of its first record.
+    /// The next batch to read, and its first record.
     position: u64,
     record: u64,
-    /// The next record, unless it lies further on; and the one to end before.
+    /// The first record to return, and the first one not to return.
     next: u64,
     end: u64,
     batch: Option<Found>,
-    /// Where the next record starts among those of `batch`, and its number.
+    /// Where the next record of `batch` starts, and its number.
     at: usize,
     number: u64,
 }
@@ -36,7 +36,7 @@ impl<'a, S: Storage> Records<'a, S> {
             let ends = log.ends.lock();
             (ends.marks.before(from), ends.marks.end())
         };
-        // If it was truncated a moment ago, there is no batch that starts with it.
+        // If the record was truncated a moment ago, no batch starts with it.
         let record = mark.record.min(from);
         Records {
             log,
@@ -85,7 +85,7 @@ impl<'a, S: Storage> Records<'a, S> {
         Ok(())
     }
 
-    /// Why there is no batch where there was one.
+    /// Returns why there is no batch where one was.
     fn why_gone(&self) -> Error {
         let first = self.log.first();
         let lsn = Lsn(self.record.max(self.next));

@@ -1,13 +1,19 @@
-//! What is found when a log is opened: the last whole batch, or damage.
+//! Opening a log: finds the last complete batch, or damage.
 //!
-//! Recovery goes from the superblock's head from batch to batch, and stops at the first place where there is none that fits. Why that place is the end, or damage, is told case by case
-//! in `docs/compact.md`; "case 8" here is one of these.
+//! Recovery goes from batch to batch, beginning at the superblock's head, and stops at the first
+//! position without a fitting batch. `docs/compact.md` lists, case by case, why that position is
+//! the end or damage; "case 8" below refers to that list.
 //!
 //! # Invariants
-//! - **R-I1** Both superblocks describe the ring well at any time, and either is enough: they are written durably, one after the other, and what a change frees is used when both are.
-//! - **R-I2** Batches in front of *settled* are durable, and of epochs before the superblock's; those behind it are of the superblock's.
-//! - **R-I3** A batch is written when all before it are durable. So all batches but the last are.
-//! - **R-I4** What is handed out is durable: the last batch, of which R-I3 says nothing, is written and flushed once more.
+//! - **C-R1** Both superblocks describe the ring correctly at any time, and either one suffices.
+//!   They are written durably, one after the other, and room that a change frees is used only after
+//!   both are written.
+//! - **C-R2** Batches before *settled* are durable, and belong to epochs before the superblock's.
+//!   Batches after it belong to the superblock's epoch.
+//! - **C-R3** A batch is written once all batches before it are durable. So all batches but the
+//!   last are durable.
+//! - **C-R4** Recovery returns only durable records: it writes and flushes the last batch again,
+//!   which C-R3 does not cover.
 
 use spanlock_sync::is_flush_left_out;
 
@@ -17,34 +23,34 @@ use super::ring::{self, Found, Ring};
 use super::{Error, Lsn};
 use crate::Storage;
 
-/// Bytes that are read at a time when the free part of the ring is searched.
+/// The number of bytes read at a time when the free part of the ring is searched.
 const SEARCH: usize = 1 << 20;
 
-/// What [`Log::open`](super::Log::open) found.
+/// The result of [`Log::open`](super::Log::open).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Recovery {
-    /// The first record that is there, if any is.
+    /// The first record, if there is any.
     pub first: Lsn,
-    /// The record that will be appended next: those before it are there.
+    /// The record that will be appended next. All earlier ones are in the log.
     pub next: Lsn,
     /// Whether the log had been [closed](super::Log::close), or is new.
     pub was_closed: bool,
-    /// Whether a batch was found whose commit was interrupted, and was left out.
+    /// Whether recovery found, and left out, a batch whose commit was interrupted.
     pub was_torn: bool,
-    /// What [`Log::salvage`](super::Log::salvage) gave up.
+    /// The damage at which [`Log::salvage`](super::Log::salvage) cut the log off.
     pub damage: Option<Error>,
 }
 
-/// The log as its ring says.
+/// The log as its ring describes it.
 pub(super) struct Scan {
     pub(super) marks: Marks,
-    /// The last batch, if it is of the last epoch.
+    /// The last batch, if it belongs to the last epoch.
     pub(super) last: Option<Found>,
     was_torn: bool,
 }
 
-/// The newest superblock of a storage.
+/// Returns the newest superblock of a storage.
 pub(super) fn superblock<S: Storage>(storage: &S) -> Result<Superblock, Error> {
     let len = storage.len();
     if len < DATA {
@@ -79,7 +85,7 @@ pub(super) fn superblock<S: Storage>(storage: &S) -> Result<Superblock, Error> {
     Ok(newest)
 }
 
-/// What a checksum cannot tell: whether the numbers make a log.
+/// Checks what a checksum cannot: whether the numbers describe a log.
 fn check(superblock: &Superblock, len: u64) -> Result<(), Error> {
     if len < superblock.len {
         return Err(Error::CutShort {
@@ -88,7 +94,7 @@ fn check(superblock: &Superblock, len: u64) -> Result<(), Error> {
         });
     }
     let block = u64::from(superblock.block);
-    // They are counted up, and nobody counts so far.
+    // These numbers count up, and no log counts this far.
     let are_sane = [
         superblock.serial,
         superblock.epoch,
@@ -109,7 +115,7 @@ fn check(superblock: &Superblock, len: u64) -> Result<(), Error> {
     })
 }
 
-/// Walks along the batches. Damage is the second part: what is before it is sound.
+/// Walks along the batches. Also returns the damage, if any; everything before it is sound.
 pub(super) fn scan<S: Storage>(
     ring: &Ring<S>,
     superblock: &Superblock,
@@ -157,7 +163,7 @@ impl Scan {
     }
 }
 
-/// Why the batches should not end at `position`, if they should not: cases 7 and 8.
+/// Returns why the batches should not end at `position`, if so: cases 7 and 8.
 fn damage<S: Storage>(
     ring: &Ring<S>,
     superblock: &Superblock,
@@ -172,7 +178,8 @@ fn damage<S: Storage>(
     Ok(Some("a batch is missing that a later one follows"))
 }
 
-/// Case 8: whether a header of the last epoch lies in the free part of the ring, behind `position`.
+/// Case 8: returns whether a header of the last epoch lies in the free part of the ring, after
+/// `position`.
 fn has_successor<S: Storage>(
     ring: &Ring<S>,
     superblock: &Superblock,
@@ -201,7 +208,7 @@ fn has_successor<S: Storage>(
     Ok(false)
 }
 
-/// Whether a batch was begun at `position`, in the last epoch.
+/// Returns whether a batch of the last epoch was begun at `position`.
 fn is_torn<S: Storage>(
     ring: &Ring<S>,
     superblock: &Superblock,
@@ -218,7 +225,8 @@ fn is_torn<S: Storage>(
     Ok(Header::decode(&bytes).is_some_and(begun))
 }
 
-/// Writes both copies, one after the other, durably: with zeros to the end of a block, for a device with large sectors writes no less.
+/// Writes both copies durably, one after the other. Zeros fill the block, because a device with
+/// large sectors writes no less.
 pub(super) fn write<S: Storage>(storage: &S, superblock: &Superblock) -> std::io::Result<()> {
     let mut bytes = superblock.encode().to_vec();
     bytes.resize(superblock.block as usize, 0);

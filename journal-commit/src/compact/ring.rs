@@ -1,45 +1,45 @@
-//! Blocks of the storage as a ring, addressed by positions that never go back.
+//! The storage's blocks as a ring, addressed by positions that only grow.
 
 use std::io;
 
 use super::format::{DATA, HEADER, Header, Superblock, split_record};
 use crate::Storage;
 
-/// A ring has at least so many.
+/// The smallest number of blocks in a ring.
 const LEAST_BLOCKS: u64 = 8;
 
-/// Where batches lie.
+/// The part of the storage that holds batches.
 #[derive(Debug)]
 pub(super) struct Ring<S> {
     pub(super) storage: S,
-    /// Bytes; a multiple of `block`.
+    /// In bytes; a multiple of `block`.
     pub(super) len: u64,
     pub(super) block: u64,
     pub(super) id: u64,
 }
 
-/// A batch as it was found.
+/// A batch that was read from the ring.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) header: Header,
-    /// Header, records, and zeros to the end of the block.
+    /// Header, records, and zeros up to the end of the block.
     pub(super) bytes: Vec<u8>,
 }
 
 impl Found {
-    /// Lengths, checksums and bytes of its records.
+    /// Returns the records, with their lengths and checksums.
     pub(super) fn records(&self) -> &[u8] {
         &self.bytes[HEADER..HEADER + self.header.length as usize]
     }
 }
 
-/// Bytes of the ring in a storage of so many.
+/// Returns the ring's length in a storage of `storage` bytes.
 fn len_in(storage: u64, block: u64) -> u64 {
     let bytes = storage.saturating_sub(DATA);
     bytes - bytes % block
 }
 
-/// Whether a storage of so many bytes has room for a ring.
+/// Returns whether a storage of that many bytes has room for a ring.
 pub(super) fn is_enough(storage: u64, block: u64) -> bool {
     len_in(storage, block) >= LEAST_BLOCKS * block
 }
@@ -55,12 +55,12 @@ impl<S: Storage> Ring<S> {
         }
     }
 
-    /// Bytes that a batch takes, whose header and records are so many.
+    /// Returns the bytes that a batch takes whose header and records have `bytes`.
     pub(super) fn size(&self, bytes: u64) -> u64 {
         bytes.next_multiple_of(self.block)
     }
 
-    /// Where a position is in the storage.
+    /// Returns the offset of a position in the storage.
     pub(super) fn place(&self, position: u64) -> u64 {
         DATA + position % self.len
     }
@@ -88,7 +88,8 @@ impl<S: Storage> Ring<S> {
         usize::try_from(rest).map_or(len, |rest| rest.min(len))
     }
 
-    /// The batch that starts at `position` with record `first`, of an epoch that `is_epoch` accepts. `None` if there is no such batch, whole and sound.
+    /// Reads the batch that starts at `position` with record `first`, if its epoch satisfies
+    /// `is_epoch`. Returns `None` if there is no such batch, complete and sound.
     pub(super) fn batch(
         &self,
         position: u64,
@@ -109,7 +110,7 @@ impl<S: Storage> Ring<S> {
         }
         bytes.resize(self.size(len) as usize, 0);
         self.read(&mut bytes, position)?;
-        // Once more from the start: what is judged is what was read in one go.
+        // Read the header again, so that everything judged below comes from one read.
         let is_same = Header::decode(&bytes) == Some(header);
         let found = Found { header, bytes };
         Ok((is_same && are_sound(&header, found.records())).then_some(found))

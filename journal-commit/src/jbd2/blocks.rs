@@ -1,27 +1,27 @@
-//! Descriptor, revoke and commit blocks, to bytes and back.
+//! Encoding and decoding of descriptor, revoke and commit blocks.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::checksum::{crc32c, crc32c_without};
 use super::format::*;
 
-/// What a descriptor block says of one block of data.
+/// The entry of one data block in a descriptor block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
-    /// Where it belongs.
+    /// The block's home.
     pub(crate) home: u64,
-    /// It began with the magic, which was zeroed.
+    /// The data began with the magic, which was zeroed in the log.
     pub(crate) escaped: bool,
-    /// With checksums of the third kind: that of its bytes in the log.
+    /// With checksums of the third kind: the checksum of the block's bytes in the log.
     pub(crate) checksum: u32,
 }
 
-/// A descriptor block in the making.
+/// A descriptor block under construction.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     block: Vec<u8>,
     at: usize,
-    /// Where the last tag's flags are.
+    /// The offset of the last tag's flags.
     flags: usize,
     tags: usize,
 }
@@ -36,7 +36,8 @@ impl Descriptor {
         }
     }
 
-    /// Adds a tag; the first carries the journal's UUID. There must be room: [`Format::tags_per_descriptor`].
+    /// Adds a tag; the first carries the journal's UUID. There must be room:
+    /// [`Format::tags_per_descriptor`].
     pub(crate) fn push(&mut self, format: &Format, uuid: &[u8; UUID_BYTES], tag: Tag) {
         let mut flags = 0;
         if tag.escaped {
@@ -46,7 +47,8 @@ impl Descriptor {
             flags |= TAG_SAME_UUID;
         }
         put32(&mut self.block, self.at, tag.home as u32);
-        // Where flags have 16 bits, the half before them is a checksum of a kind that is not written: zero.
+        // Where flags have 16 bits, the half before them is a checksum of a kind that is never
+        // written: zero.
         self.flags = self.at + 4;
         put32(&mut self.block, self.flags, flags);
         if format.wide || format.checksums == Checksums::Third {
@@ -63,7 +65,7 @@ impl Descriptor {
         self.tags += 1;
     }
 
-    /// The block for the log.
+    /// Returns the block for the log.
     pub(crate) fn finish(mut self, format: &Format) -> Vec<u8> {
         let flags = get32(&self.block, self.flags) | TAG_LAST;
         put32(&mut self.block, self.flags, flags);
@@ -72,7 +74,7 @@ impl Descriptor {
     }
 }
 
-/// The tags of a descriptor block.
+/// Returns the tags of a descriptor block.
 pub(crate) fn tags(format: &Format, block: &[u8]) -> Vec<Tag> {
     let mut found = Vec::new();
     let mut at = HEADER_BYTES;
@@ -102,7 +104,7 @@ pub(crate) fn tags(format: &Format, block: &[u8]) -> Vec<Tag> {
     found
 }
 
-/// A revoke block for these blocks, as many as there is room for: [`Format::revokes_per_block`].
+/// Returns a revoke block for `homes`, which must fit: [`Format::revokes_per_block`].
 pub(crate) fn revoke(format: &Format, tid: Tid, homes: &[u64]) -> Vec<u8> {
     let mut block = new_block(format, Kind::Revoke, tid);
     let mut at = REVOKE_BYTES;
@@ -119,7 +121,7 @@ pub(crate) fn revoke(format: &Format, tid: Tid, homes: &[u64]) -> Vec<u8> {
     block
 }
 
-/// The blocks that a revoke block names; `None` if it claims more bytes than it has.
+/// Returns the blocks that a revoke block names, or `None` if it claims more bytes than it has.
 pub(crate) fn revoked(format: &Format, block: &[u8]) -> Option<Vec<u64>> {
     let used = get32(block, REVOKE_USED_AT) as usize;
     let names = block[..format.body_bytes()].get(REVOKE_BYTES..used.max(REVOKE_BYTES))?;
@@ -136,7 +138,8 @@ pub(crate) fn revoked(format: &Format, block: &[u8]) -> Option<Vec<u64>> {
     )
 }
 
-/// The commit block. `sum` is that of the first kind, over all descriptors and data in the log's order.
+/// Returns the commit block. `sum` is the checksum of the first kind, over all descriptors and data
+/// in the order of the log.
 pub(crate) fn commit(format: &Format, tid: Tid, now: SystemTime, sum: u32) -> Vec<u8> {
     let mut block = new_block(format, Kind::Commit, tid);
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -157,26 +160,27 @@ pub(crate) fn commit(format: &Format, tid: Tid, now: SystemTime, sum: u32) -> Ve
     block
 }
 
-/// Whether a commit block's checksum is right; `sum` as in [`commit`].
+/// Returns whether a commit block's checksum is right, given `sum` as in [`commit`].
 pub(crate) fn is_commit_sound(format: &Format, block: &[u8], sum: u32) -> bool {
     let found = get32(block, COMMIT_CHECKSUM_AT);
     let marks = (block[COMMIT_KIND_AT], block[COMMIT_SIZE_AT]);
     match format.checksums {
         Checksums::None => true,
-        // Some transactions of a journal with this feature may have been written without: by whom, is said nowhere.
+        // A journal with this feature may hold transactions without checksums, and no field says
+        // which.
         Checksums::First if marks == (0, 0) && found == 0 => true,
         Checksums::First => marks == (CRC32_KIND, CRC32_BYTES) && found == sum,
         Checksums::Third => found == crc32c_without(format.seed, block, COMMIT_CHECKSUM_AT),
     }
 }
 
-/// Seconds in a commit block.
+/// Returns the seconds in a commit block.
 pub(crate) fn commit_seconds(block: &[u8]) -> u64 {
     let bytes = &block[COMMIT_SECONDS_AT..COMMIT_SECONDS_AT + 8];
     u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// The checksum of the third kind that a tag has of its block, as it is in the log.
+/// Returns the checksum of the third kind for a tag: of its block as it is in the log.
 pub(crate) fn data_checksum(format: &Format, tid: Tid, data: &[u8]) -> u32 {
     crc32c(crc32c(format.seed, &tid.0.to_be_bytes()), data)
 }
@@ -190,14 +194,14 @@ fn seal(format: &Format, block: &mut [u8]) {
     }
 }
 
-/// Whether a descriptor or revoke block is what was sealed.
+/// Returns whether the checksum at the end of a descriptor or revoke block is right.
 pub(crate) fn is_sealed(format: &Format, block: &[u8]) -> bool {
     let at = format.body_bytes();
     format.checksums != Checksums::Third
         || get32(block, at) == crc32c_without(format.seed, block, at)
 }
 
-/// Whether data must be escaped: it begins like a block that is none.
+/// Returns whether data must be escaped: it begins like a block that is not data.
 pub(crate) fn must_escape(data: &[u8]) -> bool {
     get32(data, MAGIC_AT) == MAGIC
 }
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_come_back_however_full() {
+    fn descriptors_survive_encoding_however_full() {
         for format in formats() {
             let most = format.tags_per_descriptor();
             for count in [1, 2, most - 1, most] {
@@ -259,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn revokes_come_back_however_full() {
+    fn revoke_blocks_survive_encoding_however_full() {
         for format in formats() {
             for count in [0, 1, format.revokes_per_block()] {
                 let homes: Vec<u64> = (0..count as u64).map(|i| i * 77).collect();
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn commit_blocks_are_checked() {
+    fn a_wrong_commit_block_is_detected() {
         for format in formats() {
             let time = UNIX_EPOCH + std::time::Duration::new(5, 6);
             let block = commit(&format, Tid(3), time, 0xABCD);

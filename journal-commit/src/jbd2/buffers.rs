@@ -1,18 +1,24 @@
-//! The blocks that are newer than their homes, and who is changing which.
+//! The blocks that are newer than their homes, and the handles that are changing them.
 //!
 //! # Invariants
-//! - **B1** A block is *busy* from when a handle gets it to change until that handle puts or drops it: so changes of one block take turns.
-//! - **B2** A content in the table is the block's newest. It leaves once it has been written home, if it still is, or when the block is revoked.
-//! - **B3** Contents are never changed: a handle changes a copy. So a commit that writes a content and a handle that makes the next one do not meet.
+//! - **B1** A block is *busy* from the moment a handle gets it until that handle puts or drops it.
+//!   Changes of one block therefore take turns.
+//! - **B2** A content in the table is the block's newest. It leaves the table when the block is
+//!   revoked, or once it has been written home and is still the newest.
+//! - **B3** Contents are immutable: a handle changes a copy. A commit that writes a content
+//!   therefore never races with the handle that makes the next one.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use spanlock_sync::{Condvar, Mutex};
 
-/// What a block holds.
+/// The content of a block.
 pub(crate) type Content = Arc<Vec<u8>>;
+
+/// The newest copies of blocks, by block number.
+pub(crate) type Copies = BTreeMap<u64, Content>;
 
 const SHARDS: u64 = 16;
 
@@ -30,7 +36,7 @@ struct Shard {
 #[derive(Debug, Default)]
 struct Blocks {
     entries: HashMap<u64, Entry>,
-    /// How often a content was put.
+    /// Counts the contents put.
     version: u64,
 }
 
@@ -55,7 +61,8 @@ impl Buffers {
         &self.shards[(block % SHARDS) as usize]
     }
 
-    /// The newest content, if it is newer than the block's home; and a number that any change of the block changes.
+    /// Returns the newest content, if it is newer than the block's home, and a number that every
+    /// change of the block changes.
     pub(crate) fn newest(&self, block: u64) -> (Option<Content>, u64) {
         let blocks = self.shard(block).blocks.lock();
         let entry = blocks.entries.get(&block);
@@ -65,7 +72,8 @@ impl Buffers {
         )
     }
 
-    /// Makes the block busy, sleeping while it is (B1); gives its newest content. [`free`](Buffers::free) ends it.
+    /// Makes the block busy and returns its newest content. Blocks while another handle has it
+    /// (B1). [`free`](Buffers::free) ends it.
     pub(crate) fn take(&self, block: u64) -> Option<Content> {
         let shard = self.shard(block);
         let mut blocks = shard.blocks.lock();
@@ -79,14 +87,14 @@ impl Buffers {
         }
     }
 
-    /// Replaces the content of a busy block; none if it is revoked.
+    /// Replaces the content of a busy block; `None` if the block is revoked.
     pub(crate) fn put(&self, block: u64, content: Option<Content>) {
         let mut blocks = self.shard(block).blocks.lock();
         blocks.entries.entry(block).or_default().content = content;
         blocks.version += 1;
     }
 
-    /// The block is busy no more.
+    /// Makes the block free again.
     pub(crate) fn free(&self, block: u64) {
         let shard = self.shard(block);
         let mut blocks = shard.blocks.lock();
@@ -100,7 +108,7 @@ impl Buffers {
         shard.freed.notify_all();
     }
 
-    /// The block is at home with this content: it leaves the table, if it is the newest (B2).
+    /// Removes the block from the table if `content`, which is now at home, is the newest (B2).
     pub(crate) fn came_home(&self, block: u64, content: &Content) {
         let mut blocks = self.shard(block).blocks.lock();
         if let Slot::Occupied(mut slot) = blocks.entries.entry(block)

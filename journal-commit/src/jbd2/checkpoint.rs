@@ -1,33 +1,28 @@
-//! Writing committed blocks home, which frees the log's tail.
+//! Writing committed blocks home, which frees the tail of the log.
 //!
-//! A checkpoint takes the oldest transactions, as many as free a quarter of the log or what is asked for; writes the newest copy that they have of
-//! each block; flushes; then moves the tail, in the superblock, durably. Only then is their part of the log free (J5).
+//! A checkpoint takes the oldest transactions: as many as free a quarter of the log, or the
+//! requested number of blocks. It then
 //!
-//! A block that was *revoked* by a committed transaction is taken out of all older ones, so that its home is not written any more: it may be in use
-//! for something else.
+//! 1. writes the newest copy that these transactions have of each block,
+//! 2. flushes,
+//! 3. moves the tail in the superblock, durably.
+//!
+//! Only then is their part of the log free (J5).
+//!
+//! When a committed transaction has *revoked* a block, that block is taken out of all older
+//! transactions. Its home is no longer written, because it may be in use for something else.
 
 use std::sync::Arc;
 
-use spanlock_sync::{Mutex, is_flush_left_out};
+use spanlock_sync::is_flush_left_out;
 
+use super::buffers::Copies;
 use super::error::Failure;
-use super::format::Tid;
-use super::journal::{Copies, Inner};
-
-/// A committed transaction that is not at home yet.
-#[derive(Debug)]
-pub(crate) struct Committed {
-    pub(crate) tid: Tid,
-    /// Blocks of the log that it takes.
-    pub(crate) log_blocks: u32,
-    /// The block of the log behind it.
-    pub(crate) end: u32,
-    pub(crate) blocks: Mutex<Copies>,
-    pub(crate) revokes: Vec<u64>,
-}
+use super::inner::Inner;
+use super::transaction::Committed;
 
 impl Inner {
-    /// Sees to it that so many blocks of the log are free, writing blocks home if they are not.
+    /// Frees blocks of the log until `wanted` are free, by writing blocks home.
     pub(crate) fn make_room(&self, wanted: u32) -> Result<(), Failure> {
         if self.state.lock().free >= wanted {
             return Ok(());
@@ -36,7 +31,7 @@ impl Inner {
         loop {
             let batch = {
                 let state = self.state.lock();
-                // Another thread may have been faster.
+                // Another thread may have made the room.
                 if state.free >= wanted {
                     return Ok(());
                 }
@@ -50,7 +45,7 @@ impl Inner {
                 oldest.cloned().collect::<Vec<_>>()
             };
             let Some(last) = batch.last() else {
-                // All that is taken is being committed: who calls looks again.
+                // The committing transaction holds the rest; the caller checks again.
                 return Ok(());
             };
             self.bring_home(&batch)?;
@@ -66,7 +61,8 @@ impl Inner {
         }
     }
 
-    /// Writes all blocks home and leaves an empty log. Nobody uses the journal any more.
+    /// Writes all blocks home and leaves an empty log. No other thread may use the journal any
+    /// more.
     pub(crate) fn empty(&self) -> Result<(), Failure> {
         let mut superblock = self.checkpointing.lock();
         let (batch, next): (Vec<_>, _) = {
@@ -104,12 +100,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes the blocks that a committed transaction revoked out of those before it.
+    /// Takes the blocks that a committed transaction revoked out of the older ones.
     pub(crate) fn forget_revoked(&self, by: &Committed) {
         if by.revokes.is_empty() {
             return;
         }
-        // No checkpoint is writing them meanwhile.
+        // Keeps checkpoints from writing these blocks meanwhile.
         let _none = self.checkpointing.lock();
         let queue: Vec<_> = self.state.lock().queue.iter().cloned().collect();
         for it in queue {

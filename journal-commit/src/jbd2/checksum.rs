@@ -1,26 +1,27 @@
-//! The two sums: CRC-32C, started from a seed, and JBD's first one, which runs from the highest bit down.
+//! The two checksums: CRC-32C from a seed, and JBD's first checksum, which processes the highest
+//! bit first.
 
 use crc::{CRC_32_MPEG_2, Crc, Table};
 
 static BIG_ENDIAN: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_MPEG_2);
 
-/// What a sum of the first kind starts from.
+/// The initial value of a checksum of the first kind.
 pub(crate) const FIRST_SEED: u32 = !0;
 
-/// CRC-32C of `data`, going on from `seed`, not inverted at either end.
+/// Continues the CRC-32C `seed` over `data`, without inversion at either end.
 pub(crate) fn crc32c(seed: u32, data: &[u8]) -> u32 {
     // The crate inverts at both ends.
     !crc32c::crc32c_append(!seed, data)
 }
 
-/// CRC-32 from the highest bit down (Linux' `crc32_be`), going on from `seed`.
+/// Continues the CRC-32 `seed` over `data`, highest bit first (Linux's `crc32_be`).
 pub(crate) fn crc32_be(seed: u32, data: &[u8]) -> u32 {
     let mut digest = BIG_ENDIAN.digest_with_initial(seed);
     digest.update(data);
     digest.finalize()
 }
 
-/// CRC-32C of a block whose own four bytes of checksum, at `at`, count as zero.
+/// Returns the CRC-32C of a block as if its own checksum, the four bytes at `at`, were zero.
 pub(crate) fn crc32c_without(seed: u32, block: &[u8], at: usize) -> u32 {
     let sum = crc32c(seed, &block[..at]);
     let sum = crc32c(sum, &[0; 4]);
@@ -31,7 +32,7 @@ pub(crate) fn crc32c_without(seed: u32, block: &[u8], at: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// The check values of both algorithms' catalogue entries, and that both go on.
+    /// The check values are those of the CRC catalogue, and both checksums can be continued.
     #[test]
     fn catalogue() {
         let (all, one, two) = (b"123456789", b"1234", b"56789");

@@ -1,35 +1,36 @@
-//! The journal's thread: from the running transaction to a submission.
+//! The journal's thread: commits the running transaction.
 //!
-//! The steps are JBD2's, with its names ([`transaction`](super::transaction)): LOCKED and FLUSH in `lock_running`, COMMIT in `prepare` and in what
-//! [`submission`](super::submission) does, JFLUSH in its `seal`, FINISHED in `committed`.
+//! The steps have JBD2's names (see [`transaction`](super::transaction)): LOCKED and FLUSH are
+//! `lock_running`; COMMIT is `prepare` and the writes of [`submission`](super::raw::submission);
+//! JFLUSH is its `seal`; FINISHED is `committed`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use spanlock_sync::{Mutex, thread};
+use spanlock_sync::{Mutex, is_flush_left_out, thread};
 
 use super::blocks::{Descriptor, Tag, commit, data_checksum, must_escape, revoke};
-use super::buffers::Content;
-use super::checkpoint::Committed;
+use super::buffers::{Content, Copies};
 use super::checksum::{FIRST_SEED, crc32_be};
-use super::error::Failure;
+use super::committing::{Buffer, Committing};
+use super::error::{Failure, failed};
 use super::format::{Checksums, Flushes, MAGIC_AT, put32};
-use super::journal::{Copies, Inner};
+use super::inner::Inner;
 use super::options::{CommitWay, Delay};
-use super::submission::{Buffer, Submission, Submitted};
-use super::transaction::Transaction;
+use super::raw::submission::Steps;
+use super::transaction::{Committed, Transaction};
 
-/// A transaction that nobody joins any more, with its place in the log.
+/// A locked transaction, with its place in the log.
 struct Locked {
     whole: Arc<Committed>,
     copies: Copies,
-    /// The first block of the log that it takes.
+    /// Its first block in the log.
     start: u32,
 }
 
 impl Inner {
-    /// The journal's thread: commits what is wanted until it is told to stop, or something fails.
+    /// Runs the journal's thread: commits what is requested until it is told to stop.
     pub(crate) fn run(&self) {
         while let Some(transaction) = self.next_wanted() {
             let commit = catch_unwind(AssertUnwindSafe(|| self.commit_one(&transaction)));
@@ -42,7 +43,7 @@ impl Inner {
         }
     }
 
-    /// Sleeps until the running transaction is wanted; `None` to stop.
+    /// Blocks until the commit of the running transaction is requested. Returns `None` to stop.
     fn next_wanted(&self) -> Option<Arc<Transaction>> {
         self.work.wait_until(|| {
             let state = self.state.lock();
@@ -53,7 +54,7 @@ impl Inner {
             let running = (state.running.as_ref()).filter(|it| !wanted.is_before(it.tid));
             let running = running.cloned();
             drop(state);
-            // A poisoned journal commits nothing; its thread waits for the end.
+            // A poisoned journal commits nothing; its thread only waits to be stopped.
             running.filter(|_| self.medium.check().is_ok()).map(Some)
         })
     }
@@ -71,52 +72,53 @@ impl Inner {
         } else {
             Flushes::Two
         };
-        let submission = Arc::new(Submission::new(
+        let committing = Arc::new(Committing::new(
             locked.whole.clone(),
             flushes,
             self.sealed.clone(),
         ));
         if self.options.way == CommitWay::Coalesced {
-            return self.commit_coalesced(&submission, &locked);
+            return self.commit_coalesced(&committing, &locked);
         }
         let helpers = self.options.way == CommitWay::Cooperative;
         if helpers {
-            *self.submission.lock() = Some(submission.clone());
+            *self.helpable.lock() = Some(committing.clone());
         }
         let mut published = 0;
         self.prepare(&locked, |buffer, is_commit_block| {
-            if is_commit_block && submission.machine.is_sealed_apart() {
-                submission.set_commit_block(buffer);
+            if is_commit_block && committing.submission.is_sealed_apart() {
+                committing.set_commit_block(buffer);
                 return;
             }
-            submission.publish(published, buffer);
+            committing.publish(published, buffer);
             published += 1;
             if helpers && published == 1 {
-                // One is ready, the others are about to be: so many threads can be of use, beside this one.
-                let useful = (submission.machine.total() as usize - 1).min(thread::cores() - 1);
+                // One buffer is ready and the others follow soon: this many threads are useful
+                // beside this one.
+                let useful = (committing.submission.total() as usize - 1).min(thread::cores() - 1);
                 // equivalent(drop): helpers are not needed (C4).
                 self.done.wake_some(useful);
             }
         });
-        let steps = Submitted {
+        let steps = CommitSteps {
             inner: self,
-            submission: &submission,
+            committing: &committing,
         };
-        submission.machine.complete(&self.medium, &steps)
+        committing.submission.complete(&self.medium, &steps)
     }
 
-    /// Lets those join the running transaction who have just been woken.
+    /// Lets the threads that were just woken join the running transaction.
     fn rendezvous(&self) {
         if self.options.delay != Delay::Rendezvous {
             return;
         }
-        let commit_takes = self.state.lock().commit_takes;
         let is_over = || self.state.lock().stopping || self.medium.check().is_err();
-        self.gathering.gather(commit_takes, is_over);
+        self.gathering.gather(is_over);
     }
 
-    /// LOCKED, until all handles have left; then FLUSH: its blocks and its place in the log are fixed, and another one may run. `None` if the journal is dropped
-    /// and a handle was forgotten: it will not leave.
+    /// Locks the transaction and waits until all handles have left (LOCKED). Then fixes its blocks
+    /// and its place in the log, and lets another transaction run (FLUSH). Returns `None` if the
+    /// journal is being dropped and a handle was forgotten, so that it never leaves.
     fn lock_running(&self, transaction: &Transaction) -> Option<Locked> {
         let began = Instant::now();
         let is_over = || self.state.lock().stopping;
@@ -156,7 +158,8 @@ impl Inner {
         })
     }
 
-    /// Makes the transaction's blocks, one after the other: `emit` gets each as soon as it is final, the commit block before the last of the others.
+    /// Makes the transaction's blocks, one after the other. `emit` gets each block as soon as it is
+    /// final, and the commit block before the last of the others.
     fn prepare(&self, locked: &Locked, mut emit: impl FnMut(Buffer, bool)) {
         let format = &self.format;
         let tid = locked.whole.tid;
@@ -166,7 +169,8 @@ impl Inner {
             at = self.log.after(at, 1);
             block
         };
-        // The last block but the commit block is held back, so that the commit block comes before it (C3).
+        // Hold back the last block before the commit block, so that the commit block comes before
+        // it (C3).
         let mut held: Option<Buffer> = None;
         let mut sum = FIRST_SEED;
         for names in locked.whole.revokes.chunks(format.revokes_per_block()) {
@@ -222,14 +226,14 @@ impl Inner {
         }
     }
 
-    /// COMMIT in one piece: what lies together is written by one call.
-    fn commit_coalesced(&self, submission: &Submission, locked: &Locked) -> Result<(), Failure> {
+    /// Does COMMIT from one buffer: one call writes all blocks that are adjacent.
+    fn commit_coalesced(&self, committing: &Committing, locked: &Locked) -> Result<(), Failure> {
         let size = self.format.block_bytes;
-        let count = submission.machine.total() as usize;
+        let count = committing.submission.total() as usize;
         let mut all = vec![0; count * size];
         self.prepare(locked, |(block, content), is_commit_block| {
-            if is_commit_block && submission.machine.is_sealed_apart() {
-                submission.set_commit_block((block, content));
+            if is_commit_block && committing.submission.is_sealed_apart() {
+                committing.set_commit_block((block, content));
                 return;
             }
             let along = (block + self.log.len() - locked.start) % self.log.len();
@@ -247,14 +251,14 @@ impl Inner {
             self.write_log(block, &all[done * size..end * size])?;
             done = end;
         }
-        let steps = Submitted {
+        let steps = CommitSteps {
             inner: self,
-            submission,
+            committing,
         };
-        submission.machine.complete_alone(&self.medium, &steps)
+        committing.submission.complete_alone(&self.medium, &steps)
     }
 
-    /// Writes blocks of the log that lie together.
+    /// Writes adjacent blocks of the log.
     fn write_log(&self, block: u32, content: &[u8]) -> Result<(), Failure> {
         self.on_medium("writing the log", || {
             let (at, _) = self.blocks.find(block)?;
@@ -262,27 +266,80 @@ impl Inner {
         })
     }
 
-    /// FINISHED: the transaction is durable, and acknowledged (C2).
-    pub(crate) fn committed(&self, submission: &Submission, flushes: u64) {
-        self.forget_revoked(&submission.whole);
-        let took = submission.began.elapsed();
-        let mut submissions = self.submission.lock();
-        *submissions = None;
-        drop(submissions);
+    /// Acknowledges the transaction, which is durable (FINISHED, C2).
+    pub(crate) fn committed(&self, committing: &Committing, flushes: u64) {
+        self.forget_revoked(&committing.whole);
+        let took = committing.began.elapsed();
+        *self.helpable.lock() = None;
         let mut state = self.state.lock();
         state.committing = None;
-        state.committed = submission.tid;
+        state.committed = committing.tid;
         self.gathering.committed();
-        state.queue.push_back(submission.whole.clone());
+        state.queue.push_back(committing.whole.clone());
         state.commit_takes = match state.commit_takes {
             Duration::ZERO => took,
             before => (took + 3 * before) / 4,
         };
         state.stats.commits += 1;
         state.stats.flushes += flushes;
-        state.stats.blocks += u64::from(submission.whole.log_blocks);
+        state.stats.blocks += u64::from(committing.whole.log_blocks);
         state.stats.committing += took;
         drop(state);
         self.done.wake_all();
+    }
+
+    /// Lets a waiting thread help with a commit.
+    pub(crate) fn help(&self, committing: &Committing) {
+        if self.options.way != CommitWay::Cooperative {
+            return;
+        }
+        let steps = CommitSteps {
+            inner: self,
+            committing,
+        };
+        let helped = committing.submission.help(&self.medium, &steps);
+        if helped > 0 {
+            self.state.lock().stats.helped += helped;
+        }
+    }
+}
+
+/// The steps of a commit, performed on a journal.
+struct CommitSteps<'a> {
+    inner: &'a Inner,
+    committing: &'a Committing,
+}
+
+impl Steps<Failure> for CommitSteps<'_> {
+    fn write(&self, buffer: u32) -> Result<(), Failure> {
+        let buffer = self.committing.buffers[buffer as usize].lock().take();
+        let (block, content) =
+            buffer.expect("claimed once, after it was put in place (J-T1, J-T2)");
+        let blocks = &self.inner.blocks;
+        let found = blocks.find(block);
+        let written = found.and_then(|(at, _)| blocks.storage.write_at(&content, at));
+        failed("writing the log", written)
+    }
+
+    fn flush(&self) -> Result<(), Failure> {
+        failed("flushing the log", self.inner.blocks.storage.flush())
+    }
+
+    fn write_commit_block(&self) -> Result<(), Failure> {
+        // Clone it: if this thread dies, another one writes it again.
+        let commit_block = self.committing.commit_block.lock().clone();
+        let (block, content) = commit_block.expect("in place before the last buffer (C3)");
+        let blocks = &self.inner.blocks;
+        let written = blocks.find(block).and_then(|(at, _)| {
+            if is_flush_left_out() {
+                return blocks.storage.write_at(&content, at);
+            }
+            blocks.storage.write_fua(&content, at)
+        });
+        failed("writing a commit block", written)
+    }
+
+    fn committed(&self, flushes: u64) {
+        self.inner.committed(self.committing, flushes);
     }
 }

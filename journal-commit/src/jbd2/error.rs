@@ -1,4 +1,4 @@
-//! What can go wrong with a journal: one error for the whole module.
+//! The errors of a journal.
 
 use std::fmt;
 use std::io;
@@ -10,89 +10,92 @@ use super::format::Tid;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is something else where the superblock should be.
+    /// Something other than a superblock is where the superblock should be.
     #[error(
         "no journal here: byte {offset} has {found:#010x} instead of JBD2's magic {magic:#010x}; \
-         format the place, or name the one where the journal is",
+         format this place, or pass the place where the journal is",
         magic = super::format::MAGIC
     )]
     NotAJournal {
-        /// Where it was looked for, in bytes.
+        /// Where it should be, in bytes.
         offset: u64,
-        /// What is there, big-endian.
+        /// The bytes found there, big-endian.
         found: u32,
     },
     /// The journal uses features that this build does not know.
     #[error(
         "the journal has {kind} features {bits:#x} that this build does not know: \
-         recover it with what wrote it (a newer Linux or e2fsprogs), or with a newer build"
+         recover it with the program that wrote it (a newer Linux or e2fsprogs), or with a newer build"
     )]
     Newer {
-        /// Which set they are in.
+        /// The feature set they belong to.
         kind: &'static str,
-        /// The unknown ones.
+        /// The unknown features.
         bits: u32,
     },
-    /// The journal's blocks have another size than the caller said.
-    #[error("the journal has blocks of {found} bytes, not {expected}: open it with that size")]
+    /// The journal's block size differs from the caller's.
+    #[error("the journal has blocks of {found} bytes, not {expected}: open it with {found}")]
     BlockSize {
-        /// In the superblock.
+        /// The block size in the superblock.
         found: u32,
-        /// What the caller said.
+        /// The block size that the caller gave.
         expected: u32,
     },
-    /// A block size that no journal has.
-    #[error("blocks of {found} bytes: a journal has 1024 to 65536, a power of two")]
+    /// No journal has this block size.
+    #[error("blocks of {found} bytes: the block size must be a power of two from 1024 to 65536")]
     BadBlockSize {
-        /// What the caller said.
+        /// The block size that the caller gave.
         found: u32,
     },
     /// The log has no room for one transaction.
     #[error("a log of {blocks} blocks is too small for one transaction: it needs {least}")]
     TooSmall {
-        /// Blocks it has, without those before its first.
+        /// The log's blocks, without those before its first.
         blocks: u64,
-        /// Blocks it needs.
+        /// The number of blocks it needs.
         least: u64,
     },
     /// The place has fewer blocks than the superblock says.
     #[error(
-        "the journal has {promised} blocks, but its place only {found}: it was cut short, or the place is not all of it"
+        "the journal has {promised} blocks, but its place has only {found}: \
+         the storage was cut short, or the place is incomplete"
     )]
     Truncated {
-        /// In the superblock.
+        /// The number in the superblock.
         promised: u64,
-        /// In the place.
+        /// The number in the place.
         found: u64,
     },
     /// The place reaches beyond the storage.
     #[error(
-        "blocks {first} to {end} of the journal's place lie beyond the storage, which has {blocks} blocks"
+        "the journal's place has blocks {first}..{end}, but the storage ends at block {blocks}: \
+         correct the place"
     )]
     BadPlace {
-        /// First block of the extent.
+        /// The extent's first block.
         first: u64,
-        /// One past its last.
+        /// One past its last block.
         end: u64,
-        /// Blocks in the storage.
+        /// The number of blocks in the storage.
         blocks: u64,
     },
     /// Two extents of the place share blocks.
-    #[error("extents of the journal's place overlap: blocks {first} to {end} are in two of them")]
+    #[error("two extents of the journal's place share blocks {first}..{end}: correct the place")]
     Overlap {
-        /// First block that is in both.
+        /// The first block that is in both.
         first: u64,
         /// One past the last.
         end: u64,
     },
-    /// The journal has a checksum, or a field, that no crash explains.
+    /// A checksum or a field in the log is wrong in a way that no crash explains.
     #[error(
-        "the journal is damaged: {what}, in block {block} of the log, transaction {tid}; nothing was replayed"
+        "the journal is damaged: {what}, in block {block} of the log, transaction {tid}; \
+         nothing was replayed"
     )]
     Damaged {
-        /// What is wrong.
+        /// A description of the damage.
         what: &'static str,
-        /// Which block of the log; 0 or 1 is the superblock.
+        /// The block of the log; 0 or 1 is the superblock.
         block: u32,
         /// The transaction that was expected there.
         tid: Tid,
@@ -100,80 +103,83 @@ pub enum Error {
     /// The superblock's checksum or one of its fields is wrong.
     #[error("the journal's superblock is damaged: {what}")]
     BadSuperblock {
-        /// What is wrong.
+        /// A description of the damage.
         what: &'static str,
     },
-    /// A block that is not on the device.
-    #[error("block {block} is outside of the device, which has {blocks} blocks")]
+    /// The block is not on the device.
+    #[error("block {block} is outside the device, which has {blocks} blocks")]
     OutOfDevice {
         /// Its number.
         block: u64,
-        /// Blocks on the device.
+        /// The number of blocks on the device.
         blocks: u64,
     },
-    /// A block whose number does not fit into the journal's tags.
+    /// The block's number does not fit into the journal's tags.
     #[error(
-        "block {block} has a number of more than 32 bits, and this journal none of so many: format it anew, or set its feature 64BIT"
+        "block {block} needs more than 32 bits, which this journal does not store: \
+         format it anew, or set its feature 64BIT"
     )]
     TooFar {
         /// Its number.
         block: u64,
     },
-    /// A buffer that has not the size of a block.
-    #[error("a buffer of {found} bytes: the journal's blocks have {expected}")]
+    /// The buffer does not have the size of a block.
+    #[error("the buffer has {found} bytes, but a block of this journal has {expected}")]
     BufferSize {
         /// Its length.
         found: usize,
-        /// A block's.
+        /// The length of a block.
         expected: usize,
     },
     /// A handle asked for more credits than a transaction can have.
     #[error(
-        "{asked} credits for one handle: a transaction of this journal has at most {most}; split the work, or make a larger journal"
+        "a handle asked for {asked} credits, but a transaction of this journal has at most {most}: \
+         split the work, or make a larger journal"
     )]
     TooManyCredits {
-        /// Blocks asked for.
+        /// Credits asked for.
         asked: u32,
-        /// Blocks a transaction can have.
+        /// The most credits that a transaction can have.
         most: u32,
     },
     /// A handle has used up its credits.
     #[error(
-        "the handle has used up its {credits} credits: begin it with more (block {block} is unchanged)"
+        "the handle has used up its {credits} credits (block {block} is unchanged): \
+         begin it with more"
     )]
     NoCredits {
-        /// What it began with.
+        /// The credits it began with.
         credits: u32,
-        /// The block that there was no credit for.
+        /// The block for which no credit was left.
         block: u64,
     },
-    /// There was no such transaction yet.
-    #[error("transaction {tid} has not begun: the running one would be {next}")]
+    /// The transaction has not begun.
+    #[error("transaction {tid} has not begun: the next one is {next}")]
     NoSuchTransaction {
-        /// The one asked for.
+        /// The transaction that the caller named.
         tid: Tid,
-        /// The one that is running, or comes next.
+        /// The running transaction, or the next one to begin.
         next: Tid,
     },
-    /// Something failed before, and nothing is committed any more.
-    #[error("the journal is poisoned ({0}): open it again, which recovers all that was committed")]
+    /// Something failed earlier, and nothing is committed any more.
+    #[error("the journal is poisoned ({0}): open it again to recover everything committed")]
     Poisoned(#[source] Failure),
-    /// The storage failed while the journal was opened or read; nothing is lost by it.
+    /// The storage failed while the journal was being opened or read. Nothing is lost.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The storage's error.
         source: Arc<io::Error>,
     },
 }
 
-/// What poisoned a journal.
+/// The failure that poisoned a journal.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What was being done.
+    /// The operation that failed.
     pub doing: &'static str,
-    /// The storage's error, if it was one.
+    /// The storage's error, if there was one.
     pub source: Option<Arc<io::Error>>,
 }
 
@@ -199,11 +205,19 @@ impl From<Failure> for Error {
 }
 
 impl Error {
-    /// What turns a storage's error into ours.
+    /// Returns a function that turns a storage's error into this type.
     pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::Io {
             doing,
             source: Arc::new(source),
         }
     }
+}
+
+/// Turns a storage's error into a failure of the operation `doing`.
+pub(crate) fn failed(doing: &'static str, result: io::Result<()>) -> Result<(), Failure> {
+    result.map_err(|source| Failure {
+        doing,
+        source: Some(Arc::new(source)),
+    })
 }

@@ -1,10 +1,11 @@
-//! The format's numbers: offsets (each from the field before), kinds of blocks, features, and what follows from them.
+//! The format's constants: offsets (each relative to the field before), block kinds, features, and
+//! what follows from them.
 //!
-//! All is big-endian. Pictures: `docs/format.md`.
+//! All numbers are big-endian. `docs/format.md` has pictures.
 
 use core::fmt;
 
-/// What every block of the log that is not data begins with.
+/// The first bytes of every block of the log that is not data.
 pub(crate) const MAGIC: u32 = 0xC03B_3998;
 
 // Header of every block that is not data.
@@ -26,12 +27,12 @@ pub(crate) const RO_COMPAT_AT: usize = INCOMPAT_AT + 4;
 pub(crate) const UUID_AT: usize = RO_COMPAT_AT + 4;
 pub(crate) const UUID_BYTES: usize = 16;
 pub(crate) const USERS_AT: usize = UUID_AT + UUID_BYTES;
-/// Behind users, the copy's block, and two limits that nobody uses.
+/// Follows the users, the copy's block, and two limits that no implementation uses.
 pub(crate) const SUPER_CHECKSUM_KIND_AT: usize = USERS_AT + 16;
 pub(crate) const SUPER_CHECKSUM_AT: usize = 0xFC;
 pub(crate) const SUPER_BYTES: usize = 1024;
 
-// Revoke block: the header, how many of its bytes are used, block numbers.
+// Revoke block: the header, the number of bytes used, block numbers.
 pub(crate) const REVOKE_USED_AT: usize = HEADER_BYTES;
 pub(crate) const REVOKE_BYTES: usize = REVOKE_USED_AT + 4;
 
@@ -42,7 +43,7 @@ pub(crate) const COMMIT_CHECKSUM_AT: usize = COMMIT_SIZE_AT + 3;
 pub(crate) const COMMIT_SECONDS_AT: usize = COMMIT_CHECKSUM_AT + 32;
 pub(crate) const COMMIT_NANOS_AT: usize = COMMIT_SECONDS_AT + 8;
 
-/// Last bytes of a descriptor or revoke block that has a checksum.
+/// The bytes at the end of a descriptor or revoke block that hold its checksum, if it has one.
 pub(crate) const TAIL_BYTES: usize = 4;
 
 // Flags of a tag.
@@ -59,16 +60,16 @@ pub(crate) const INCOMPAT_CSUM_V3: u32 = 0x10;
 pub(crate) const KNOWN_INCOMPAT: u32 =
     INCOMPAT_REVOKE | INCOMPAT_64BIT | INCOMPAT_ASYNC_COMMIT | INCOMPAT_CSUM_V3;
 
-/// CRC-32 in a commit block of the first checksums, and its size.
+/// CRC-32 in a commit block with checksums of the first kind, and its size.
 pub(crate) const CRC32_KIND: u8 = 1;
 pub(crate) const CRC32_BYTES: u8 = 4;
 /// CRC-32C in a superblock.
 pub(crate) const CRC32C_KIND: u8 = 4;
 
-/// Blocks of a log, at least: so that a quarter of it has room for a transaction of one block.
+/// The smallest number of blocks in a log: a quarter of it has room for a transaction of one block.
 pub(crate) const LEAST_LOG_BLOCKS: u64 = 32;
 
-/// What a block says that it is.
+/// The kind that a block's header states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -79,24 +80,25 @@ pub(crate) enum Kind {
     Revoke = 5,
 }
 
-/// The number of a transaction. They wrap around: which is older is told by the sign of the difference.
+/// The number of a transaction. Numbers wrap around; the sign of the difference tells which is
+/// older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tid(pub u32);
 
 impl Tid {
-    /// Whether this transaction is older than `other`, if they are less than 2³¹ apart.
+    /// Returns whether this transaction is older than `other`, if they are less than 2³¹ apart.
     #[inline]
     pub fn is_before(self, other: Tid) -> bool {
         self.0.wrapping_sub(other.0).cast_signed() < 0
     }
 
-    /// The one after it.
+    /// Returns the number after this one.
     #[inline]
     pub fn next(self) -> Tid {
         Tid(self.0.wrapping_add(1))
     }
 
-    /// The one before it.
+    /// Returns the number before this one.
     #[inline]
     pub fn previous(self) -> Tid {
         Tid(self.0.wrapping_sub(1))
@@ -109,39 +111,44 @@ impl fmt::Display for Tid {
     }
 }
 
-/// How many flushes a commit takes. It is decided when the journal is formatted, as both sides must know.
+/// The number of flushes in a commit. It is fixed when the journal is formatted, because recovery
+/// must know it too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flushes {
-    /// The log's blocks are flushed before the commit block is written: checksums of the third kind (`CSUM_V3`), what Linux makes by default.
+    /// The log's blocks are flushed before the commit block is written. Checksums are of the third
+    /// kind (`CSUM_V3`), Linux's default.
     #[default]
     Two,
-    /// The commit block is written along with the rest, one flush for all: the only form of it that Linux recovers has checksums of the first kind
-    /// (`COMPAT_CHECKSUM`) and `ASYNC_COMMIT`. A transaction that revokes takes two all the same: those checksums leave revoke blocks out.
+    /// The commit block is written along with the rest, with one flush for all. Linux recovers this
+    /// only with checksums of the first kind (`COMPAT_CHECKSUM`) and `ASYNC_COMMIT`.
+    ///
+    /// A transaction that revokes still takes two flushes, because those checksums do not cover
+    /// revoke blocks.
     One,
 }
 
 /// Which blocks have checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checksums {
-    /// None.
+    /// No block.
     None,
-    /// The commit block has one of all descriptors and data.
+    /// The commit block, over all descriptors and data.
     First,
-    /// Every block has its own.
+    /// Every block.
     Third,
 }
 
-/// What the features of a journal make of its blocks.
+/// The layout of a journal's blocks, as its features determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     pub(crate) block_bytes: usize,
     pub(crate) checksums: Checksums,
-    /// Block numbers of 64 bits.
+    /// Block numbers have 64 bits.
     pub(crate) wide: bool,
     /// The commit block need not wait for the others.
     pub(crate) async_commit: bool,
-    /// What every checksum of the third kind starts from.
+    /// The initial value of every checksum of the third kind.
     pub(crate) seed: u32,
 }
 
@@ -154,7 +161,7 @@ impl Format {
         }
     }
 
-    /// Bytes of a descriptor or revoke block before its checksum.
+    /// Returns the bytes of a descriptor or revoke block before its checksum.
     pub(crate) fn body_bytes(&self) -> usize {
         match self.checksums {
             Checksums::Third => self.block_bytes - TAIL_BYTES,
@@ -162,7 +169,8 @@ impl Format {
         }
     }
 
-    /// Tags that one descriptor block has room for. The first is followed by the journal's UUID.
+    /// Returns the number of tags that fit into a descriptor block. The journal's UUID follows the
+    /// first.
     pub(crate) fn tags_per_descriptor(&self) -> usize {
         (self.body_bytes() - HEADER_BYTES - UUID_BYTES) / self.tag_bytes()
     }
@@ -171,12 +179,13 @@ impl Format {
         if self.wide { 8 } else { 4 }
     }
 
-    /// Block numbers that one revoke block has room for.
+    /// Returns the number of block numbers that fit into a revoke block.
     pub(crate) fn revokes_per_block(&self) -> usize {
         (self.body_bytes() - REVOKE_BYTES) / self.revoke_bytes()
     }
 
-    /// Blocks of the log that a transaction takes: data, descriptors, revokes, the commit block.
+    /// Returns the number of blocks that a transaction takes in the log: data, descriptors, revoke
+    /// blocks, the commit block.
     pub(crate) fn blocks_for(&self, data: usize, revokes: usize) -> usize {
         data + data.div_ceil(self.tags_per_descriptor())
             + revokes.div_ceil(self.revokes_per_block())
@@ -194,7 +203,7 @@ pub(crate) fn put32(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
 
-/// What a block of the log says it is, and whose; `None` if it has no magic or an unknown kind.
+/// Decodes a block's header. Returns `None` if it has no magic or an unknown kind.
 pub(crate) fn header(block: &[u8]) -> Option<(Kind, Tid)> {
     if get32(block, MAGIC_AT) != MAGIC {
         return None;
@@ -210,7 +219,7 @@ pub(crate) fn header(block: &[u8]) -> Option<(Kind, Tid)> {
     Some((kind, Tid(get32(block, TID_AT))))
 }
 
-/// A zeroed block with a header.
+/// Returns a zeroed block with a header.
 pub(crate) fn new_block(format: &Format, kind: Kind, tid: Tid) -> Vec<u8> {
     let mut block = vec![0; format.block_bytes];
     put32(&mut block, MAGIC_AT, MAGIC);

@@ -8,24 +8,28 @@ use spanlock_sync::{Park, Parker, thread};
 
 use super::error::{Error, Failure};
 use super::format::Tid;
-use super::journal::Inner;
+use super::inner::Inner;
 use super::options::Delay;
+use super::raw::updates::Refused;
 use super::transaction::Transaction;
 
-/// One atomic change of several blocks: after a crash all of it is there or nothing. Many handles share a transaction.
+/// One atomic change of several blocks: after a crash, all of it is there or nothing. Many handles
+/// share a transaction.
 ///
-/// Handles should be short: a commit waits for those that are in its transaction. A thread that has one must not begin a second one, nor wait for a commit.
+/// Handles should be short, because a commit waits for the handles in its transaction. A thread
+/// that has a handle must not begin a second one, nor wait for a commit.
 ///
-/// # If it is dropped
-/// Without having changed anything, nothing happens. A handle that *has* changed blocks and is dropped without [`stop`](Handle::stop), by an early return
-/// or a panic, has done half of its work, which cannot be taken out of the transaction any more: that poisons the journal. What was committed before is
-/// recovered when it is opened again.
+/// # Dropping a handle
+/// Dropping a handle that has changed nothing has no effect. If a handle *has* changed blocks and
+/// is dropped without [`stop`](Handle::stop), by an early return or a panic, its work is half done
+/// and cannot be taken out of the transaction. That poisons the journal. Everything committed
+/// before is recovered when the journal is opened again.
 #[derive(Debug)]
-#[must_use = "a handle that is dropped has changed nothing, or poisons the journal"]
+#[must_use = "dropping a handle that has changed blocks poisons the journal"]
 pub struct Handle<'a> {
     inner: &'a Inner,
     transaction: Arc<Transaction>,
-    /// What it began with.
+    /// The credits it began with.
     credits: u32,
     left: u32,
     changed: bool,
@@ -42,15 +46,16 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// The transaction that it is a part of.
+    /// Returns the transaction that this handle is part of.
     pub fn tid(&self) -> Tid {
         self.transaction.tid
     }
 
-    /// Gets a block to change: a copy of its newest content, which counts once it is [`dirty`](BlockMut::dirty). Sleeps while another handle has the
-    /// block; a handle has one block at a time.
+    /// Returns a copy of a block's newest content to change. The change takes effect with
+    /// [`dirty`](BlockMut::dirty).
     ///
-    /// The first change of a block in a transaction costs a credit.
+    /// Blocks while another handle has the block. A handle has one block at a time. The first
+    /// change of a block in a transaction costs a credit.
     pub fn get_write(&mut self, block: u64) -> Result<BlockMut<'_, 'a>, Error> {
         self.inner.check_block(block)?;
         self.inner.medium.check()?;
@@ -70,9 +75,11 @@ impl<'a> Handle<'a> {
         Ok(taken)
     }
 
-    /// Takes a block out of the journal: neither this transaction's nor an older copy of it comes back after a crash, or is written home, once this
-    /// transaction is committed. Only then may the block be used for something else. Its content is undefined from now on. Costs a credit, unless the block
-    /// is revoked in this transaction already.
+    /// Takes a block out of the journal. Once this transaction is committed, no copy of the block
+    /// from it or from older transactions comes back after a crash or is written home.
+    ///
+    /// Only then may the block be used for something else. Its content is undefined from now on.
+    /// Costs a credit, unless this transaction has already revoked the block.
     pub fn revoke(&mut self, block: u64) -> Result<(), Error> {
         self.inner.check_block(block)?;
         self.inner.medium.check()?;
@@ -87,14 +94,15 @@ impl<'a> Handle<'a> {
         Ok(())
     }
 
-    /// Ends the handle. The change is durable once its transaction is committed: see [`Journal::wait`](super::Journal::wait).
+    /// Ends the handle. The change is durable once its transaction is committed: see
+    /// [`Journal::wait`](super::Journal::wait).
     pub fn stop(mut self) -> Tid {
         self.changed = false;
         self.tid()
     }
 
-    /// Ends the handle and returns when the change is durable: after JBD2's delay for others to join, if the journal was opened so, it asks for the commit
-    /// and waits for it.
+    /// Ends the handle, requests the commit, and blocks until the change is durable. If the journal
+    /// was opened with JBD2's delay, it first waits for other threads to join.
     pub fn stop_durable(self) -> Result<Tid, Error> {
         let inner = self.inner;
         self.piggyback();
@@ -103,8 +111,9 @@ impl<'a> Handle<'a> {
         Ok(tid)
     }
 
-    /// As Linux has it in `jbd2_journal_stop`: if the last to stop durably was another thread, and the transaction is younger than a commit takes, sleep for as
-    /// long as a commit takes. The handle is still in, so nobody commits meanwhile.
+    /// Sleeps as Linux does in `jbd2_journal_stop`: if another thread was the last to stop durably,
+    /// and the transaction is younger than a commit takes, sleeps for as long as a commit takes.
+    /// The handle is still open, so no commit starts meanwhile.
     fn piggyback(&self) {
         let Delay::Piggyback(most) = self.inner.options.delay else {
             return;
@@ -136,11 +145,55 @@ impl<'a> Handle<'a> {
     }
 }
 
+impl Inner {
+    /// Joins the running transaction, or begins one.
+    pub(crate) fn begin(&self, credits: u32) -> Result<Handle<'_>, Error> {
+        let most = self.log.most_credits;
+        if credits > most {
+            let asked = credits;
+            return Err(Error::TooManyCredits { asked, most });
+        }
+        loop {
+            self.medium.check()?;
+            let running = self.state.lock().running.clone();
+            let Some(running) = running else {
+                self.begin_transaction()?;
+                continue;
+            };
+            match running.updates.join(credits, most) {
+                Ok(()) => {
+                    self.state.lock().stats.handles += 1;
+                    return Ok(Handle::new(self, running, credits));
+                }
+                Err(Refused::Locked) => {}
+                Err(Refused::Full) => self.want(running.tid),
+            }
+            self.joins.wait_until(|| {
+                let state = self.state.lock();
+                let same = state.running.as_ref().map(|it| it.tid) == Some(running.tid);
+                drop(state);
+                (!same || self.medium.check().is_err()).then_some(())
+            });
+        }
+    }
+
+    /// Begins a transaction if none is running and the log has room for it (J2).
+    fn begin_transaction(&self) -> Result<(), Error> {
+        self.make_room(self.log.most_blocks)?;
+        let mut state = self.state.lock();
+        if state.running.is_none() && state.free >= self.log.most_blocks {
+            state.running = Some(Arc::new(Transaction::new(state.next)));
+            state.next = state.next.next();
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
         if self.changed {
             self.inner.medium.fail(Failure {
-                doing: "a handle was dropped midway",
+                doing: "a handle with changes was dropped without `stop`",
                 source: None,
             });
         }
@@ -150,7 +203,7 @@ impl Drop for Handle<'_> {
 
 /// A block that a handle is changing: its own copy of the content.
 #[derive(Debug)]
-#[must_use = "a change counts once it is dirty"]
+#[must_use = "a change takes effect with `dirty`"]
 pub struct BlockMut<'h, 'a> {
     handle: &'h mut Handle<'a>,
     block: u64,
@@ -158,7 +211,8 @@ pub struct BlockMut<'h, 'a> {
 }
 
 impl BlockMut<'_, '_> {
-    /// Puts the changed content into the transaction. Dropped without, the block stays as it was.
+    /// Puts the changed content into the transaction. If this is not called, the block stays as it
+    /// was.
     pub fn dirty(mut self) -> Result<(), Error> {
         let handle = &mut *self.handle;
         let content = Arc::new(std::mem::take(&mut self.bytes));

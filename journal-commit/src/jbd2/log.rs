@@ -2,14 +2,14 @@
 
 use super::superblock::Superblock;
 
-/// The log's measures, which do not change.
+/// The log's measures, which never change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Log {
     pub(crate) first: u32,
     pub(crate) end: u32,
-    /// Blocks of the log that one transaction may take.
+    /// The most blocks of the log that one transaction may take.
     pub(crate) most_blocks: u32,
-    /// Credits that fit into them, in the worst case.
+    /// The most credits that fit into these blocks, in the worst case.
     pub(crate) most_credits: u32,
 }
 
@@ -18,7 +18,8 @@ impl Log {
         let (first, end) = (superblock.first(), superblock.end());
         let most_blocks = (end - first) / 4;
         let format = superblock.format();
-        // A credit is a block, or a revoke: at worst each part has a block that is hardly used.
+        // A credit is a changed or a revoked block. In the worst case each kind leaves one block of
+        // the log almost empty.
         let fits = |credits: &u32| {
             let credits = *credits as usize;
             let revokes = credits.div_ceil(format.revokes_per_block());
@@ -37,7 +38,7 @@ impl Log {
         self.end - self.first
     }
 
-    /// The block that comes `count` after `block`.
+    /// Returns the block that comes `count` blocks after `block`.
     pub(crate) fn after(&self, block: u32, count: u32) -> u32 {
         let along = u64::from(block - self.first) + u64::from(count);
         self.first + (along % u64::from(self.len())) as u32

@@ -4,30 +4,34 @@ use std::time::Duration;
 
 use super::place::Place;
 
-/// Who writes a transaction to the log, and how. What comes out is the same.
+/// Which threads write a transaction to the log, and how. The bytes in the log are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommitWay {
-    /// The journal's thread prepares all blocks, then writes them one by one, as JBD2 does: the baseline.
+    /// The journal's thread prepares all blocks, then writes them one by one, as JBD2 does. This is
+    /// the baseline.
     Serial,
-    /// The journal's thread prepares all blocks in one piece of memory, and writes what lies together by one call.
+    /// The journal's thread prepares all blocks in one buffer, and writes adjacent blocks with one
+    /// call.
     #[default]
     Coalesced,
-    /// The journal's thread prepares; those who wait for the commit write what is prepared, in parallel, and the last of them the commit block.
+    /// The journal's thread prepares blocks. Threads that wait for the commit write the prepared
+    /// blocks in parallel, and the thread that completes the last one writes the commit block.
     Cooperative,
 }
 
-/// What a commit waits for before it shuts its transaction, so that more threads come to share it.
+/// The delay before a commit locks its transaction, which lets more threads share it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delay {
     /// Nothing: it commits *on the fly*.
     #[default]
     OnTheFly,
-    /// JBD2's *piggyback*, before each durable stop, at most so long (Linux: 15 ms).
+    /// JBD2's *piggyback*: each durable stop first sleeps, at most this long (Linux: 15 ms).
     Piggyback(Duration),
-    /// Until all who waited for the last commit wait for this one too, and those who wait for it already: at most a quarter of a commit. Without it threads
-    /// that commit all the time fall into two halves, which take turns. If they do not come it is tried more and more rarely, once in 64 commits at last.
+    /// The threads that the last commit woke, for at most a quarter of a commit, where that has
+    /// paid: see [`rendezvous`](crate::rendezvous). Without it, threads that commit continuously
+    /// split into two halves, which take turns.
     Rendezvous,
 }
 
@@ -42,7 +46,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// A journal with blocks of so many bytes, over a whole storage, with the defaults of the other settings.
+    /// Describes a journal with blocks of `block_bytes` that fills its storage, with defaults
+    /// otherwise.
     pub fn new(block_bytes: u32) -> Self {
         Options {
             block_bytes,
@@ -52,19 +57,19 @@ impl Options {
         }
     }
 
-    /// Where it lies. Default: the whole storage.
+    /// Sets where the journal lies. Default: the whole storage.
     pub fn place(mut self, place: Place) -> Self {
         self.place = place;
         self
     }
 
-    /// Who writes commits. Default: [`CommitWay::Coalesced`].
+    /// Sets which threads write commits. Default: [`CommitWay::Coalesced`].
     pub fn way(mut self, way: CommitWay) -> Self {
         self.way = way;
         self
     }
 
-    /// What a commit waits for. Default: nothing.
+    /// Sets what a commit waits for. Default: nothing.
     pub fn delay(mut self, delay: Delay) -> Self {
         self.delay = delay;
         self

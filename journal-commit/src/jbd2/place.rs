@@ -1,4 +1,5 @@
-//! Where the log's blocks lie: from one end of a storage to the other, in a region of it, or scattered, as inode 8 of an ext4 file system has them.
+//! Where the log's blocks lie: across a whole storage, in a region of it, or scattered, as inode 8
+//! of an ext4 file system has them.
 
 use std::fmt;
 use std::io;
@@ -7,26 +8,26 @@ use std::sync::Arc;
 use super::error::Error;
 use crate::storage::Storage;
 
-/// Blocks of a storage that follow each other.
+/// Consecutive blocks of a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The first one, counted in blocks from the start of the storage.
+    /// The first block, counted from the start of the storage.
     pub first: u64,
-    /// How many.
+    /// The number of blocks.
     pub blocks: u64,
 }
 
-/// Where in a storage a journal lies. Block *n* of the log is the *n*-th block of the place.
+/// Where a journal lies in a storage. Block *n* of the log is the *n*-th block of the place.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// `None`: all of the storage.
+    /// `None` stands for the whole storage.
     extents: Option<Arc<[Extent]>>,
-    /// Which block of the log has the superblock.
+    /// The block of the log that holds the superblock.
     superblock: u32,
 }
 
 impl Place {
-    /// The whole storage; the superblock first.
+    /// The whole storage, beginning with the superblock.
     pub fn whole() -> Self {
         Place {
             extents: None,
@@ -34,7 +35,8 @@ impl Place {
         }
     }
 
-    /// These extents, in this order; the superblock first. So are the blocks of an ext4 file system's inode 8.
+    /// These extents, in this order, beginning with the superblock: for example the blocks of inode
+    /// 8 of an ext4 file system.
     pub fn extents(extents: impl Into<Arc<[Extent]>>) -> Self {
         Place {
             extents: Some(extents.into()),
@@ -42,11 +44,13 @@ impl Place {
         }
     }
 
-    /// An external journal, as `mke2fs -O journal_dev` makes it: the whole storage, with a file system's superblock first and the journal's behind it.
+    /// An external journal, as `mke2fs -O journal_dev` makes it: the whole storage, with a file
+    /// system's superblock before the journal's.
     pub fn external(block_bytes: u32) -> Self {
         Place {
             extents: None,
-            // The file system's superblock is at byte 1024: with blocks of 1024 that is a block of its own.
+            // The file system's superblock is at byte 1024. With blocks of 1024 bytes it has a
+            // block of its own.
             superblock: if block_bytes == 1024 { 2 } else { 1 },
         }
     }
@@ -61,7 +65,7 @@ impl Place {
 pub(crate) struct Blocks {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) block_bytes: usize,
-    /// With the number of the first block before each: ascending.
+    /// Each run with the number of blocks before it, in ascending order.
     runs: Vec<(u64, Extent)>,
     count: u64,
 }
@@ -101,12 +105,13 @@ impl Blocks {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of blocks.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Where a block lies, in bytes, and how many blocks follow it in the storage, itself included.
+    /// Returns where a block lies, in bytes, and how many blocks are adjacent from there on, itself
+    /// included.
     pub(crate) fn find(&self, block: u32) -> io::Result<(u64, u64)> {
         let block = u64::from(block);
         let after = self.runs.partition_point(|(first, _)| *first <= block);
@@ -133,7 +138,7 @@ impl Blocks {
     }
 }
 
-/// Whether no block is in two of them; none reaches beyond the storage.
+/// Checks that no block is in two extents. None may reach beyond the storage.
 fn check_apart(mut extents: Vec<Extent>) -> Result<(), Error> {
     extents.sort_unstable_by_key(|extent| extent.first);
     for pair in extents.windows(2) {

@@ -1,22 +1,25 @@
-//! The small state machines that a commit is made of, without data, formats or storage: each can be model-checked alone.
+//! The small state machines that make up a commit, without data, formats or storage. Each can be
+//! model-checked alone.
 //!
-//! Cooperative commit is after H. Cui, *An Efficient Journaling Mechanism in Lustre File System for Fast Storage Devices*, Seoul National University, 2018.
+//! Cooperative commit follows H. Cui, *An Efficient Journaling Mechanism in Lustre File System for
+//! Fast Storage Devices*, Seoul National University, 2018.
 //!
-//! | file | what it settles |
+//! | file | responsibility |
 //! |---|---|
-//! | `signal.rs` | sleeping until something is so; no wake is lost |
-//! | `updates.rs` | handles that join a transaction, against the commit that locks it |
-//! | `tickets.rs` | who writes which prepared buffer, and who was the last |
-//! | `owner.rs` | who writes the commit block, whoever dies or is absent |
-//! | `medium.rs` | poisoning: no acknowledgement after, or beside, a failure |
-//! | `submission.rs` | the last three together: a transaction written, sealed, acknowledged |
-//! | `rendezvous.rs` | whom a commit waits for |
+//! | `signal.rs` | sleeping until a condition holds, without lost wakes |
+//! | `updates.rs` | handles that join a transaction while a commit locks it |
+//! | `tickets.rs` | which thread writes which prepared buffer, and which thread was the last |
+//! | `owner.rs` | which thread writes the commit block, even if threads die or never come |
+//! | `medium.rs` | poisoning: no acknowledgement after a failure, nor beside one |
+//! | `submission.rs` | the last three together: a transaction is written, sealed, acknowledged |
+//! | `gathering.rs` | which threads a commit waits for |
 //!
-//! `spanlock-verify` has their models, one primitive a file. Public for those alone: nothing here is stable.
+//! `models/journal/` has a model of each. The modules are public for those models only: nothing
+//! here is stable.
 
+pub mod gathering;
 pub mod medium;
 pub mod owner;
-pub mod rendezvous;
 pub mod signal;
 pub mod submission;
 pub mod tickets;

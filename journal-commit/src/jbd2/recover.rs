@@ -1,30 +1,41 @@
-//! Recovery: what a crash left is brought home, in three passes.
+//! Recovery: writes home what a crash left in the log, in three passes.
 //!
-//! 1. **SCAN** walks the log from the superblock's start, transaction by transaction, until something is not the next block: no magic, another id, an
-//!    unknown kind. A transaction counts once its commit block is there and sound.
-//! 2. **REVOKE** gathers, for each block, the last transaction that revoked it: that and older ones must not bring it back.
-//! 3. **REPLAY** writes the newest remaining copy of each block home. Before the first is written all that are to be have been checked, so a journal that
-//!    is refused has changed nothing.
+//! 1. **SCAN** walks the log from the superblock's start, transaction by transaction. It ends at a
+//!    block that cannot be the next one: no magic, another id, or an unknown kind. A transaction
+//!    counts if its commit block is present and sound.
+//! 2. **REVOKE** finds, for each block, the last transaction that revoked it. Copies from that
+//!    transaction and older ones must not come back.
+//! 3. **REPLAY** writes the newest remaining copy of each block home. It first checks every copy
+//!    that it is going to write, so a journal that is refused has changed nothing.
 //!
 //! # How the end of the log is judged
+//!
+//! "Third" and "first" are the kinds of checksums; "async" is `ASYNC_COMMIT`.
 //!
 //! | found | here | e2fsck | Linux |
 //! |---|---|---|---|
 //! | no commit block | dropped | dropped | dropped |
-//! | third checksums; commit block's is wrong (a torn one) | dropped | dropped | refused |
-//! | first checksums with `ASYNC_COMMIT`; sum over the transaction is wrong (torn data) | dropped | dropped | dropped |
-//! | either, and behind it a commit block of the next transaction | refused | dropped, reported | refused |
-//! | first checksums without `ASYNC_COMMIT`; sum is wrong | refused | reported | refused |
-//! | third checksums; descriptor, revoke block or data wrong under a sound commit block | refused | skipped | refused |
-//! | the same under a commit block that is older than the one before | end of the log: left over from an earlier use | the same | the same |
+//! | third: wrong sum of the commit block (torn) | dropped | dropped | refused |
+//! | first, async: wrong sum of the transaction (torn data) | dropped | dropped | dropped |
+//! | one of these two, then the next commit block | refused | dropped, reported | refused |
+//! | first, not async: wrong sum | refused | reported | refused |
+//! | third: wrong sum of another block, sound commit block | refused | skipped | refused |
+//! | the same, but the commit is older than the one before | end of log (1) | the same | the same |
 //!
-//! What is refused no crash can leave, if the medium keeps its promises: [`Error::Damaged`], and the log stays as it is, for other tools to look at.
+//! (1) The block is left over from an earlier use of the log.
 //!
-//! # Twice crashed
-//! Recovery can crash and be repeated: until the superblock says that the log is empty, which is written last, it does the same again. So what it
-//! takes from the log must be there again. All transactions but the last were acknowledged before the next was written; the last one may be in a cache only,
-//! of a process that was killed, or of a system that failed to write it back and took it for clean. So before the first block goes home the last transaction is written
-//! once more where it is, and flushed.
+//! No crash leaves a refused state, if the medium keeps its promises. For a refused state recovery
+//! returns [`Error::Damaged`] and leaves the log as it is, for other tools to examine.
+//!
+//! # A crash during recovery
+//! Recovery can be interrupted and repeated. It does the same again until the superblock says that
+//! the log is empty, which is written last. What it reads from the log must therefore still be
+//! there the next time.
+//!
+//! All transactions but the last were acknowledged before the next one was written. The last one
+//! may be in a cache only: its process may have been killed, or the system may have failed to write
+//! it back and marked it clean. Before the first block goes home, recovery therefore writes the
+//! last transaction again in its place, and flushes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,7 +51,7 @@ use super::place::{Blocks, Place};
 use super::superblock::{Superblock, check_block_bytes};
 use crate::storage::Storage;
 
-/// What a recovery did.
+/// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
@@ -48,26 +59,30 @@ pub struct Recovery {
     pub transactions: u64,
     /// Blocks written home.
     pub blocks: u64,
-    /// Copies that were not, because their block was revoked later.
+    /// Copies not written home because their block was revoked later.
     pub revoked: u64,
-    /// A transaction whose commit block was there, but not whole.
+    /// A transaction that was incomplete although its commit block was present.
     pub dropped: Option<Tid>,
-    /// The next transaction's number.
+    /// The number of the next transaction.
     pub next: Tid,
-    /// What Linux left in the superblock when it gave the journal up: an error of `errno.h`, negative; 0 if it did not.
+    /// The error for which Linux aborted the journal, as it left it in the superblock: a negative
+    /// `errno`, or 0.
     ///
-    /// The log is recovered all the same, and the number stays. What the journal protects may be inconsistent by something that no log mends: have it
-    /// checked, by what wrote it (`e2fsck` does, and clears the number).
+    /// The log is recovered nevertheless, and the number stays. The contents may be inconsistent in
+    /// a way that no log repairs. Have them checked by the program that wrote them; `e2fsck` does
+    /// so, and clears the number.
     pub errno: i32,
 }
 
-/// Recovers the journal at `place` in `log`, with blocks of `block_bytes`, and empties it: `home` is then as after the last committed transaction,
-/// durably.
+/// Recovers the journal at `place` in `log`, with blocks of `block_bytes`, and empties it.
+/// Afterwards `home` durably holds the state after the last committed transaction.
 ///
-/// For a journal inside of a file system's image, `log` and `home` are the same storage. Nothing happens to an empty log.
+/// For a journal inside a file system's image, `log` and `home` are the same storage. An empty log
+/// needs no recovery.
 ///
 /// # Errors
-/// Of what is no journal, or damaged, or not this build's to read, nothing is changed. After a failure of a storage it can be repeated.
+/// A place without a journal, a damaged journal, or one that this build cannot read: nothing is
+/// changed. After a failure of a storage, recovery can be repeated.
 pub fn recover(
     log: impl Storage + 'static,
     home: impl Storage,
@@ -88,7 +103,7 @@ pub fn recover(
     Ok(done)
 }
 
-/// All but the emptying.
+/// Does everything except emptying the log.
 pub(crate) fn replay(
     blocks: &Blocks,
     superblock: &Superblock,
@@ -135,7 +150,7 @@ pub(crate) fn replay(
     Ok(done)
 }
 
-/// One copy of a block: where in the log, and what its tag says.
+/// One copy of a block: its place in the log, and its tag.
 #[derive(Clone, Copy, Debug)]
 struct Data {
     block: u32,
@@ -151,9 +166,9 @@ struct Found {
     commit: u32,
     data: Vec<Data>,
     revokes: Vec<u64>,
-    /// A block that is not what was written: which, and what is wrong.
+    /// A block that is not what was written, and what is wrong with it.
     bad: Option<(u32, &'static str)>,
-    /// The sum of the first kind so far.
+    /// The checksum of the first kind so far.
     sum: u32,
 }
 
@@ -178,9 +193,9 @@ struct Scan<'a> {
     first: u32,
     end: u32,
     at: u32,
-    /// How many blocks have been passed: no log is longer than itself.
+    /// The number of blocks passed, which cannot exceed the log's length.
     steps: u32,
-    /// The transaction that is expected.
+    /// The transaction that is expected next.
     tid: Tid,
     found: Vec<Found>,
     dropped: Option<Tid>,
@@ -231,7 +246,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Reads the next block, and gives its number.
+    /// Reads the next block and returns its number.
     fn step(&mut self, into: &mut [u8]) -> Result<u32, Error> {
         let at = self.skip();
         self.blocks
@@ -279,7 +294,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Judges a transaction by its commit block; false if the log ends before it.
+    /// Judges a transaction by its commit block. Returns false if the log ends before it.
     fn commit(&mut self, at: u32, block: &[u8], whole: Found) -> Result<bool, Error> {
         let damaged = |block, what| Error::Damaged {
             what,
@@ -317,17 +332,18 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The second pass: for each block the last transaction that revoked it.
+/// The second pass: returns, for each block, the last transaction that revoked it.
 fn last_revokes(found: &[Found]) -> HashMap<u64, Tid> {
     let each = |it: &Found| {
         let tid = it.tid;
         it.revokes.clone().into_iter().map(move |home| (home, tid))
     };
-    // In order of transactions: the last one stays.
+    // In the order of transactions, so that the last one stays.
     found.iter().flat_map(each).collect()
 }
 
-/// What is to be replayed, in the order of the blocks' homes; and how many copies are not, being revoked.
+/// Returns the copies to replay, in the order of their homes, and the number of copies that are
+/// revoked.
 fn newest(found: &[Found], last_revokes: &HashMap<u64, Tid>) -> (Vec<(Data, Tid)>, u64) {
     let mut newest = HashMap::new();
     let mut hits = 0;
@@ -373,7 +389,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Makes a transaction durable that may be in a cache only. A flush alone would not do: Linux takes pages that it failed to write for clean.
+    /// Makes durable a transaction that may be in a cache only. A flush alone would not suffice:
+    /// Linux takes pages that it failed to write for clean.
     fn write_again(&self, last: &Found) -> std::io::Result<()> {
         let mut block = vec![0; self.format.block_bytes];
         let mut at = last.start;

@@ -1,4 +1,4 @@
-//! The journal's superblock, and making a new journal.
+//! The journal's superblock, and formatting a new journal.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::format::*;
 use super::place::{Blocks, Place};
 use crate::storage::Storage;
 
-/// The superblock's block, of which the first 1024 bytes count; it is written as a whole, for the sake of devices with large sectors. What this crate does not
-/// know in it stays as it was.
+/// The superblock's block. Only its first 1024 bytes count; the whole block is written because
+/// devices may have large sectors. Fields that this crate does not know stay as they were.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     bytes: Vec<u8>,
@@ -88,7 +88,7 @@ impl Superblock {
         get32(&self.bytes, at)
     }
 
-    /// Features; none in the first version.
+    /// Returns a set of features; the first version has none.
     fn feature(&self, at: usize) -> u32 {
         match header(&self.bytes) {
             Some((Kind::SuperV2, _)) => self.get(at),
@@ -100,27 +100,27 @@ impl Superblock {
         self.feature(INCOMPAT_AT)
     }
 
-    /// Block of the log that records begin at.
+    /// Returns the block of the log where records begin.
     pub(crate) fn first(&self) -> u32 {
         self.get(FIRST_AT)
     }
 
-    /// One past the log's last block.
+    /// Returns the block after the log's last.
     pub(crate) fn end(&self) -> u32 {
         self.get(BLOCKS_AT)
     }
 
-    /// The first transaction that the log holds, or the next one.
+    /// Returns the first transaction in the log, or the next one if the log is empty.
     pub(crate) fn sequence(&self) -> Tid {
         Tid(self.get(SEQUENCE_AT))
     }
 
-    /// Block of the log where that transaction begins; 0 if the log is empty.
+    /// Returns the block of the log where that transaction begins; 0 if the log is empty.
     pub(crate) fn start(&self) -> u32 {
         self.get(START_AT)
     }
 
-    /// What made Linux give the journal up: negative, or 0.
+    /// Returns the error for which Linux aborted the journal: negative, or 0.
     pub(crate) fn errno(&self) -> i32 {
         self.get(ERRNO_AT).cast_signed()
     }
@@ -140,7 +140,7 @@ impl Superblock {
         }
     }
 
-    /// How the log's blocks look.
+    /// Returns the layout of the log's blocks.
     pub(crate) fn format(&self) -> Format {
         Format {
             block_bytes: self.get(BLOCK_BYTES_AT) as usize,
@@ -155,19 +155,20 @@ impl Superblock {
         crc32c_without(!0, &self.bytes[..SUPER_BYTES], SUPER_CHECKSUM_AT)
     }
 
-    /// Says where the log begins. `start` 0: it is empty, and `sequence` comes next.
+    /// Sets where the log begins. With `start` 0 the log is empty, and `sequence` comes next.
     pub(crate) fn set(&mut self, sequence: Tid, start: u32) {
         put32(&mut self.bytes, SEQUENCE_AT, sequence.0);
         put32(&mut self.bytes, START_AT, start);
     }
 
-    /// Allows revoke blocks, and in one form of commit the commit block before the rest.
+    /// Allows revoke blocks and, in a format with one flush, a commit block that is written before
+    /// the rest.
     pub(crate) fn allow_revokes(&mut self) {
         let incompat = self.incompat() | INCOMPAT_REVOKE;
         put32(&mut self.bytes, INCOMPAT_AT, incompat);
     }
 
-    /// The bytes for the medium, with their checksum.
+    /// Updates the checksum and returns the bytes for the medium.
     pub(crate) fn sealed(&mut self) -> &[u8] {
         if self.checksums() == Checksums::Third {
             let sum = self.checksum();
@@ -176,12 +177,12 @@ impl Superblock {
         &self.bytes
     }
 
-    /// Whether it is of the version that has features.
+    /// Returns whether this version of the superblock has features.
     pub(crate) fn has_features(&self) -> bool {
         matches!(header(&self.bytes), Some((Kind::SuperV2, _)))
     }
 
-    /// Writes it, durably.
+    /// Writes the superblock, durably.
     pub(crate) fn write(&mut self, blocks: &Blocks, place: &Place) -> std::io::Result<()> {
         let (offset, _) = blocks.find(place.superblock())?;
         let bytes = self.sealed();
@@ -204,7 +205,7 @@ fn check_log_blocks(blocks: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a journal can have such blocks.
+/// Checks that a journal can have blocks of this size.
 pub(crate) fn check_block_bytes(block_bytes: u32) -> Result<(), Error> {
     if block_bytes.is_power_of_two() && (1024..=65536).contains(&block_bytes) {
         return Ok(());
@@ -212,7 +213,7 @@ pub(crate) fn check_block_bytes(block_bytes: u32) -> Result<(), Error> {
     Err(Error::BadBlockSize { found: block_bytes })
 }
 
-/// What a new journal is to be like.
+/// The properties of a new journal.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FormatOptions {
@@ -223,7 +224,8 @@ pub struct FormatOptions {
 }
 
 impl FormatOptions {
-    /// A journal over a whole storage, in blocks of so many bytes: a power of two from 1024 to 65536.
+    /// Describes a journal over a whole storage. `block_bytes` is a power of two from 1024 to
+    /// 65536.
     pub fn new(block_bytes: u32) -> Self {
         FormatOptions {
             block_bytes,
@@ -233,28 +235,29 @@ impl FormatOptions {
         }
     }
 
-    /// Where it lies. Default: the whole storage.
+    /// Sets where the journal lies. Default: the whole storage.
     pub fn place(mut self, place: Place) -> Self {
         self.place = place;
         self
     }
 
-    /// How many flushes a commit takes. Default: two.
+    /// Sets the number of flushes in a commit. Default: two.
     pub fn flushes(mut self, flushes: Flushes) -> Self {
         self.flushes = flushes;
         self
     }
 
-    /// Its identity, which checksums start from. Default: a new one.
+    /// Sets the journal's identity, from which its checksums start. Default: a random one.
     pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
         self.uuid = Some(uuid);
         self
     }
 }
 
-/// Makes a new, empty journal, durably. All blocks of its place are overwritten, with zeros, but for the superblock's.
+/// Makes a new, empty journal, durably. Overwrites all blocks of its place: with the superblock,
+/// and with zeros.
 ///
-/// Whatever log was there is lost, recovered or not.
+/// An earlier log in that place is lost, recovered or not.
 pub fn format(storage: impl Storage + 'static, options: &FormatOptions) -> Result<(), Error> {
     check_block_bytes(options.block_bytes)?;
     let blocks = Blocks::new(Arc::new(storage), &options.place, options.block_bytes)?;
@@ -268,7 +271,7 @@ pub fn format(storage: impl Storage + 'static, options: &FormatOptions) -> Resul
         let (offset, _) = blocks.find(block)?;
         blocks.storage.write_at(&zeros, offset)
     };
-    // The superblock first: while the rest is being cleared there is no journal.
+    // Clear the superblock first: there must be no journal while the rest is being cleared.
     (superblock..end)
         .try_for_each(clear)
         .and_then(|()| blocks.storage.flush())
@@ -305,7 +308,7 @@ fn fresh(options: &FormatOptions, first: u32, end: u32) -> Superblock {
     Superblock { bytes }
 }
 
-/// Random, by the seeds that std takes from the system; version 4, as RFC 9562 wants it marked.
+/// Returns a random UUID of version 4 (RFC 9562), from the seeds that std takes from the system.
 fn new_uuid() -> [u8; UUID_BYTES] {
     let word = || RandomState::new().hash_one(std::time::SystemTime::now());
     let mut uuid = [0; UUID_BYTES];

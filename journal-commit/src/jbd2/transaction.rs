@@ -1,25 +1,26 @@
-//! A transaction: what handles have put into it, and where it stands.
+//! A transaction: the changes that handles have put into it, and its state.
 //!
 //! # States
 //! As in JBD2:
 //!
-//! | state | what happens | who may join | left when |
+//! | state | what happens | who may join | ends when |
 //! |---|---|---|---|
-//! | RUNNING | handles join, change blocks, leave | anybody, while there is room | somebody asks for its commit |
-//! | LOCKED | handles that are in go on | nobody: joiners wait | the last one has left |
-//! | FLUSH | it is the committing one; its blocks are fixed, and its place in the log; joiners begin the next one | | at once |
+//! | RUNNING | handles join, change blocks, leave | if there is room | its commit is requested |
+//! | LOCKED | handles inside continue | none: joiners wait | the last one has left |
+//! | FLUSH | blocks and place in the log are fixed | joiners begin the next | at once |
 //! | COMMIT | blocks are prepared and written | | all are written |
-//! | JFLUSH | flush, commit block, as the format wants it | | all of it is durable |
-//! | FINISHED | acknowledged; waits for its blocks to be written home | | the checkpoint |
+//! | JFLUSH | flush and commit block, by format | | all of it is durable |
+//! | FINISHED | acknowledged; to be written home | | the checkpoint ends |
 //!
-//! JBD2's SWITCH (its revoke table) and DFLUSH (waiting for blocks to be written) are steps of FLUSH and COMMIT here.
+//! From FLUSH on, it is the committing transaction. JBD2's SWITCH (its revoke table) and DFLUSH
+//! (waiting for blocks to be written) are steps of FLUSH and COMMIT here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use spanlock_sync::Mutex;
 
-use super::buffers::Content;
+use super::buffers::{Content, Copies};
 use super::format::Tid;
 use super::raw::updates::Updates;
 
@@ -32,11 +33,23 @@ pub(crate) struct Transaction {
     changes: Mutex<Changes>,
 }
 
-/// What a transaction changes.
+/// The changes of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    pub(crate) blocks: BTreeMap<u64, Content>,
+    pub(crate) blocks: Copies,
     pub(crate) revokes: BTreeSet<u64>,
+}
+
+/// A committed transaction that is not yet at home.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    pub(crate) tid: Tid,
+    /// The number of blocks it takes in the log.
+    pub(crate) log_blocks: u32,
+    /// The block of the log after its last.
+    pub(crate) end: u32,
+    pub(crate) blocks: Mutex<Copies>,
+    pub(crate) revokes: Vec<u64>,
 }
 
 impl Transaction {
@@ -49,7 +62,7 @@ impl Transaction {
         }
     }
 
-    /// Whether a further change of the block costs no credit.
+    /// Returns whether a further change of the block costs no credit.
     pub(crate) fn has(&self, block: u64) -> bool {
         self.changes.lock().blocks.contains_key(&block)
     }
@@ -58,27 +71,28 @@ impl Transaction {
         self.changes.lock().revokes.contains(&block)
     }
 
-    /// Puts a block's new content in, if it costs no more credits than there are; tells how many it cost.
+    /// Puts a block's new content in, if that costs no more than `credits`. Returns how many it
+    /// cost.
     pub(crate) fn put(&self, block: u64, content: Content, credits: u32) -> Option<u32> {
         let mut changes = self.changes.lock();
         let cost = u32::from(!changes.blocks.contains_key(&block));
         if cost > credits {
             return None;
         }
-        // What is written again is not revoked: the revoke would hide this copy too.
+        // A block that is written again must not be revoked: the revoke would hide this copy too.
         changes.revokes.remove(&block);
         changes.blocks.insert(block, content);
         Some(cost)
     }
 
-    /// Takes a block out, and older copies of it out of recovery.
+    /// Takes a block out of this transaction, and hides older copies of it from recovery.
     pub(crate) fn revoke(&self, block: u64) {
         let mut changes = self.changes.lock();
         changes.blocks.remove(&block);
         changes.revokes.insert(block);
     }
 
-    /// All of it, for the commit: nobody is in any more.
+    /// Takes all changes, for the commit. No handle is inside any more.
     pub(crate) fn take(&self) -> Changes {
         std::mem::take(&mut *self.changes.lock())
     }

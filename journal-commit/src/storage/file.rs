@@ -1,9 +1,11 @@
-//! A file, or a block device, as a storage.
+//! A file or a block device as a storage.
 //!
 //! # Why flushes take turns
-//! Linux reports a failed write-back *once* for each open file, to whichever call asks first, and marks the pages clean. A second thread, whose own
-//! data was lost, would then be told that all is well. So flushes and durable writes of one file go one at a time, and a failure is recorded
-//! before the next begins: whoever is told "well" was told before anything had failed.
+//! Linux reports a failed write-back *once* for each open file, to the first call that asks, and
+//! marks the pages clean. A second thread, whose own data was lost, would then be told that its
+//! flush succeeded. Flushes and durable writes of one file therefore run one at a time, and a
+//! failure is recorded before the next one begins. A flush that reports success thus ended before
+//! anything had failed.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -17,11 +19,12 @@ use spanlock_sync::Mutex;
 
 use super::{Storage, check_bounds};
 
-/// What direct writes are a multiple of in the file, at least.
+/// Direct writes have offsets and lengths that are multiples of at least this.
 const SECTOR: usize = 512;
-/// What direct transfers are a multiple of in memory, and direct reads in the file: no device's sector is larger.
+/// Alignment in memory of direct transfers, and in the file of direct reads. No device has larger
+/// sectors.
 const ALIGN: usize = 4096;
-/// How much is zeroed at a time when a file is made.
+/// The number of bytes zeroed at a time when a file is created.
 const ZEROS: usize = 1 << 20;
 
 /// How a file is written.
@@ -31,33 +34,39 @@ pub enum FileMode {
     /// Through the page cache; `flush` is `fdatasync`.
     #[default]
     Buffered,
-    /// Past the page cache (`O_DIRECT`); `flush` is `fdatasync`. Offsets and lengths of writes are multiples of 512, and of the device's sector if that is larger:
-    /// so choose blocks no smaller than it.
+    /// Past the page cache (`O_DIRECT`); `flush` is `fdatasync`. Offsets and lengths of writes must
+    /// be multiples of 512 and of the device's sector, so choose blocks no smaller than the sector.
     Direct,
-    /// Past the page cache and durable at once (`O_DIRECT | O_DSYNC`): `flush` has nothing to do. Multiples, as above.
+    /// Past the page cache and durable at once (`O_DIRECT | O_DSYNC`), so `flush` does nothing.
+    /// Offsets and lengths as for [`Direct`](Self::Direct).
     Dsync,
 }
 
 /// A file or a block device as a [`Storage`].
 ///
-/// A file is allocated and zeroed when it is made: so a later write meets no full disk, and a flush has no metadata to write; but on a file system that never writes in place (btrfs, ZFS,
-/// bcachefs), where each write is an allocation and a full disk a failed write. It is locked
-/// exclusively (`flock`) as long as it is open: a second opener gets an error, if it asks.
+/// Creating a file allocates and zeroes it. A later write therefore cannot fail because the disk is
+/// full, and a flush has no metadata to write. Exceptions are file systems that never write in
+/// place (btrfs, ZFS, bcachefs): there each write allocates, and fails if the disk is full.
 ///
-/// # When writing back fails
-/// The first failure of a flush or a durable write is final: all later ones give it again, until the file is opened anew. Linux marks pages that it
-/// failed to write as clean, so trying again would prove nothing. (In [`FileMode::Dsync`] there are no such pages, and each write tells of itself.)
+/// The file is locked exclusively (`flock`) while it is open, so a second opener that locks too
+/// gets an error.
+///
+/// # When write-back fails
+/// The first failure of a flush or a durable write is final: all later ones return it again until
+/// the file is reopened. Linux marks pages that it failed to write as clean, so a second attempt
+/// would prove nothing. [`FileMode::Dsync`] has no such pages, and each of its writes reports its
+/// own failure.
 pub struct FileStorage {
     file: File,
     len: u64,
     mode: FileMode,
-    /// The first failure to write back.
+    /// The first failure of a write-back.
     failure: Mutex<Option<(io::ErrorKind, String)>>,
 }
 
 impl FileStorage {
-    /// Makes a new file of `len` bytes, zeroed on the medium. It fails if there is anything at `path`, or if the disk is too full; then nothing is left
-    /// behind.
+    /// Creates a file of `len` bytes, zeroed on the medium. Fails if `path` exists or if the disk
+    /// is too full, and then leaves nothing behind.
     pub fn create(path: impl AsRef<Path>, len: u64, mode: FileMode) -> io::Result<Self> {
         let path = path.as_ref();
         Self::made(path, len, mode).map_err(|error| at(path, error))
@@ -65,19 +74,19 @@ impl FileStorage {
 
     fn made(path: &Path, len: u64, mode: FileMode) -> io::Result<Self> {
         let file = options(mode).create_new(true).open(path)?;
-        // If another opener was quicker, it is its file.
+        // If another opener was faster, the file is its own.
         lock(&file)?;
         match zero(path, &file, len) {
             Ok(()) => Self::new(file, len, mode),
             Err(error) => {
-                // The error that brought us here is the one to tell.
+                // Report the original error, not that of the removal.
                 let _ = std::fs::remove_file(path);
                 Err(error)
             }
         }
     }
 
-    /// Opens a file or block device as it is. Its length is what it has now.
+    /// Opens a file or block device as it is. Its length stays what it is now.
     pub fn open(path: impl AsRef<Path>, mode: FileMode) -> io::Result<Self> {
         let path = path.as_ref();
         Self::opened(path, mode).map_err(|error| at(path, error))
@@ -106,7 +115,7 @@ impl FileStorage {
         })
     }
 
-    /// One write-back alone, unless one has failed before.
+    /// Runs one write-back at a time, unless an earlier one has failed.
     fn alone(&self, write_back: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut failure = self.failure.lock();
         if let Some((kind, text)) = &*failure {
@@ -115,7 +124,8 @@ impl FileStorage {
         write_back().inspect_err(|error| *failure = Some((error.kind(), error.to_string())))
     }
 
-    /// Fills `end` bytes of `aligned`, from `first`: the rest may lie beyond the end of the file.
+    /// Fills `end` bytes of `aligned`, starting at `first`. The rest may lie beyond the end of the
+    /// file.
     fn read_up_to(&self, aligned: &mut [u8], first: u64, end: usize) -> io::Result<()> {
         let mut done = 0;
         while done < end {
@@ -129,7 +139,7 @@ impl FileStorage {
         Ok(())
     }
 
-    /// Calls `write` with the data where the mode wants it.
+    /// Calls `write` with the data in memory that the mode allows.
     fn placed(
         &self,
         data: &[u8],
@@ -209,13 +219,14 @@ impl fmt::Debug for FileStorage {
 
 impl Drop for FileStorage {
     fn drop(&mut self) {
-        // Closing alone would not do: a child that another thread is spawning holds a copy of the descriptor from its fork to its exec, and with
-        // it the lock. If unlocking fails, closing is what remains.
+        // Closing alone is not enough: while another thread spawns a child, the child holds a copy
+        // of the descriptor, and with it the lock, from fork to exec. If unlocking fails, closing
+        // remains.
         let _ = self.file.unlock();
     }
 }
 
-/// Memory that direct transfers can use.
+/// Memory for direct transfers.
 struct Aligned {
     memory: Vec<u8>,
     start: usize,
@@ -252,7 +263,7 @@ fn options(mode: FileMode) -> OpenOptions {
     options
 }
 
-/// The error, with the file that it is about.
+/// Adds the file's path to an error.
 fn at(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
@@ -267,16 +278,18 @@ fn lock(file: &File) -> io::Result<()> {
     })
 }
 
-/// Allocates and zeroes a new file, and writes back its length and its name.
+/// Allocates and zeroes a new file, and makes its length and its name durable.
 fn zero(path: &Path, file: &File, len: u64) -> io::Result<()> {
     if len > 0 {
-        // A full disk is found out before anything is written. Where there is no such call, writing will do.
+        // This finds a full disk before anything is written. Where the call is missing, writing
+        // must do.
         match fallocate(file, FallocateFlags::empty(), 0, len) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    // By another opener: this one may want its transfers aligned, and the last need not be.
+    // Through another descriptor: `file` may need aligned transfers, and the last one need not be
+    // aligned.
     let plain = OpenOptions::new().write(true).open(path)?;
     let zeros = vec![0; ZEROS];
     let mut at = 0;
@@ -293,7 +306,7 @@ fn zero(path: &Path, file: &File, len: u64) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Writes with `RWF_DSYNC`: the device is asked for this write alone, by FUA where it has it.
+/// Writes with `RWF_DSYNC`, which uses FUA for this write alone where the device has it.
 fn write_durably(file: &File, data: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < data.len() {

@@ -9,38 +9,45 @@ use super::{Storage, check_bounds};
 
 /// Bytes that share a lock.
 const STRIPE_BYTES: u64 = 64 << 10;
-/// What is written whole, if it is to be.
+/// The unit that is written atomically on request.
 const SECTOR_BYTES: u64 = 512;
-/// A mark that says which sector has a copy begins so; the rest is the sector's number.
+/// The high bits of a mark, whose low bits are the number of the sector that has a copy.
 const MARK: u64 = 0x5370 << 48;
 const MARKED: u64 = u64::MAX >> 16;
-/// Locks; stripes further on use them again.
+/// The number of locks. Later stripes share them.
 const STRIPES: u64 = 64;
 
 /// A region of persistent memory as a [`Storage`].
 ///
-/// A write is durable when it returns, so a flush has nothing to do: fences count only for the thread that wrote, and a flush may come from
-/// another. What "durable" survives is the region's to say.
+/// A write is durable when it returns, and a flush does nothing: a fence counts only for the thread
+/// that wrote, while a flush may come from another thread. The region defines which failures
+/// "durable" survives.
 ///
-/// Threads that touch the same 64 KiB take turns, so that overlapping calls are orderly, whatever the caller does.
+/// Threads that access the same 64 KiB take turns, so overlapping calls are safe.
 ///
 /// # What tears
-/// Persistent memory tears at 8 bytes, not at 512. In the compact log checksums find that out, and of superblocks there are two. A journal of blocks has one superblock: torn between its
-/// tail and its checksum, by a power cut or a killed process, it is refused when the journal is opened again. So for such a journal use [`sectors`](PmemStorage::sectors); and the
-/// format with two flushes, which cost nothing here: the commit block of JBD2's *first* checksums counts as unchecked when its checksum's fields are zero.
+/// Persistent memory tears at 8 bytes, not at 512. The compact log detects that by checksums, and
+/// has two superblocks. A journal of blocks has one. If a power cut or a kill tears it between its
+/// tail and its checksum, the journal is refused when it is opened again.
+///
+/// For a journal of blocks, therefore, use [`sectors`](PmemStorage::sectors), and the format with
+/// two flushes, which cost nothing here. The other format has JBD2's *first* checksums, and a torn
+/// commit block whose checksum fields are zero would count as unchecked.
 ///
 /// # Panics
-/// When the region refuses a write-back, which it cannot report otherwise (a mapped file with msync, on a failing disk).
+/// If the region refuses a write-back (a mapped file with msync, on a failing disk), which it
+/// cannot report otherwise.
 #[derive(Debug)]
 pub struct PmemStorage<P> {
     region: P,
     len: u64,
     stripes: Box<[Mutex<()>]>,
-    /// Where a copy of a sector is while it is written durably.
+    /// Holds the copy of a sector while that sector is written durably.
     spare: Option<Spare>,
 }
 
-/// A sector's copy: in the second half; the first begins with which sector it is of, or 0 if the copy does not count.
+/// The copy of a sector. It lies in the second half; the first half begins with the sector's mark,
+/// or 0 if the copy does not count.
 #[derive(Debug)]
 struct Spare {
     at: u64,
@@ -48,7 +55,7 @@ struct Spare {
 }
 
 impl<P: Pmem> PmemStorage<P> {
-    /// The whole region.
+    /// Uses the whole region.
     pub fn new(region: P) -> Self {
         let len = region.len();
         let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
@@ -60,11 +67,14 @@ impl<P: Pmem> PmemStorage<P> {
         }
     }
 
-    /// The region but for its last 1024 bytes, which hold a copy of each sector that is written durably, while it is: after a crash each such sector of 512 bytes is old or
-    /// new. (Other writes tear as before.) A region is used so from the first time on, or never.
+    /// Uses the region without its last 1024 bytes. They hold a copy of each sector while it is
+    /// written durably, so that after a crash every such 512-byte sector is old or new. Other
+    /// writes tear as before.
+    ///
+    /// Use a region in this way from the first time on, or never.
     ///
     /// # Errors
-    /// The region is too small, or has something else at its end: nothing is changed.
+    /// The region is too small, or holds something else at its end. Nothing is changed.
     pub fn sectors(region: P) -> io::Result<Self> {
         let sectors = region.len() / SECTOR_BYTES;
         let Some(len) = sectors.checked_sub(2).map(|it| it * SECTOR_BYTES) else {
@@ -81,7 +91,7 @@ impl<P: Pmem> PmemStorage<P> {
         Ok(storage)
     }
 
-    /// Writes the sector whose copy counts, if a crash has left one.
+    /// Completes the write of a sector that a crash has interrupted.
     fn finish_sector(&self, spare: u64) -> io::Result<()> {
         let mark = self.region.load(spare);
         if mark == 0 {
@@ -93,7 +103,7 @@ impl<P: Pmem> PmemStorage<P> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let mut copy = [0; SECTOR_BYTES as usize];
-        // SAFETY: nobody else has this storage yet.
+        // SAFETY: no other thread has this storage yet.
         unsafe { self.region.read(spare + SECTOR_BYTES, &mut copy) };
         // SAFETY: as above.
         let written = unsafe { self.region.write(sector, &copy) };
@@ -101,17 +111,18 @@ impl<P: Pmem> PmemStorage<P> {
         Ok(())
     }
 
-    /// Says which sector the copy is of.
+    /// Marks the sector that the copy belongs to.
     fn mark(&self, spare: u64, mark: u64, after: Durable) {
         let marked = self.region.publish(spare, mark, after);
         self.region.persist(marked);
     }
 
-    /// Writes the part of `data`, which begins at `offset`, that lies in a sector; the caller holds its stripe and the spare.
+    /// Writes the part of `data`, which begins at `offset`, that lies in a sector. The caller holds
+    /// the sector's stripe and the spare.
     fn write_sector(&self, spare: u64, sector: u64, data: &[u8], offset: u64) {
         let mut now = [0; SECTOR_BYTES as usize];
         let at = sector * SECTOR_BYTES;
-        // SAFETY: the caller holds the stripe, and no streaming write is made at all.
+        // SAFETY: the caller holds the stripe, and this storage makes no streaming writes.
         unsafe { self.region.read(at, &mut now) };
         let mut new = now;
         let (from, to) = (
@@ -131,7 +142,7 @@ impl<P: Pmem> PmemStorage<P> {
         self.mark(spare, 0, self.region.persist(written));
     }
 
-    /// Locks all stripes of the bytes, in ascending order, so that two callers never wait for each other in a circle.
+    /// Locks all stripes of the bytes, in ascending order, so that no two callers deadlock.
     fn hold(&self, offset: u64, len: usize) -> io::Result<Vec<MutexGuard<'_, ()>>> {
         check_bounds(offset, len, self.len)?;
         let first = offset / STRIPE_BYTES;
@@ -154,7 +165,8 @@ impl<P: Pmem> Storage for PmemStorage<P> {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let _held = self.hold(offset, buf.len())?;
-        // SAFETY: nobody writes these bytes, since every access holds their stripes; and no streaming write is made at all.
+        // SAFETY: every access holds the stripes of its bytes, so no thread writes them; and this
+        // storage makes no streaming writes.
         unsafe { self.region.read(offset, buf) };
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What happened on a device, and the images that a crash at any moment of it can leave.
+//! The events on a device, and the images that a crash at any moment can leave.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,26 +17,27 @@ pub(super) enum Event {
         durable: bool,
     },
     FlushBegan,
-    /// The end of a flush or a durable write, by the number of the event it began with.
+    /// The end of a flush or a durable write, by the number of the event that began it.
     Ended {
         began: usize,
     },
 }
 
-/// What a crash does to writes that are not durable yet.
+/// The effect of a crash on writes that are not yet durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All of them are on the medium: the process died, not the machine.
     Nothing,
-    /// None of them is.
+    /// None of them is on the medium.
     Everything,
-    /// Each is, or is not, as a coin falls: so later ones may be there without earlier ones. The number seeds the coin.
+    /// A coin decides for each write, so later writes may be present without earlier ones. The
+    /// number seeds the coin.
     Writes(u64),
     /// As before, for each sector of each write.
     Sectors(u64),
 }
 
-/// What happened on a device. A *cut* is a number of events: the crash came after so many.
+/// The events on a device. A *cut* is a number of events: the crash came after that many.
 #[derive(Clone, Debug)]
 pub struct History {
     base: Arc<[u8]>,
@@ -48,17 +49,17 @@ impl History {
         History { base, events }
     }
 
-    /// How many events there were: the last cut.
+    /// Returns the number of events, which is the last cut.
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether nothing happened.
+    /// Returns whether nothing happened.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// How many writes are not durable at a cut.
+    /// Returns the number of writes that are not durable at a cut.
     pub fn in_flight(&self, cut: usize) -> usize {
         let settled = self.settled(cut);
         let writes = self.events[..cut].iter().enumerate();
@@ -67,7 +68,7 @@ impl History {
             .count()
     }
 
-    /// The medium after a crash.
+    /// Returns the medium after a crash.
     ///
     /// # Panics
     /// If `cut` is more than [`len`](History::len).
@@ -75,7 +76,7 @@ impl History {
         let settled = self.settled(cut);
         let mut coin = Coin::new(loss);
         let mut image = self.base.to_vec();
-        // In order: where two writes of a sector are both there, the later one is.
+        // In order: of two writes to one sector, the later one stays.
         for (number, event) in self.events[..cut].iter().enumerate() {
             let Event::Write { offset, data, .. } = event else {
                 continue;
@@ -104,7 +105,7 @@ impl History {
         image
     }
 
-    /// Which writes are durable at a cut.
+    /// Returns which writes are durable at a cut.
     fn settled(&self, cut: usize) -> impl Fn(usize) -> bool {
         let mut flushed = 0;
         let mut alone = HashMap::new();
@@ -122,7 +123,8 @@ impl History {
                 Event::Write { .. } | Event::FlushBegan => {}
             }
         }
-        // A durable write is so from its end on; a flush that began in between does not cover it.
+        // A durable write is durable from its end on; a flush that began in between does not cover
+        // it.
         move |number| match alone.get(&number) {
             Some(ended) => *ended < cut,
             None => number < flushed,
@@ -146,7 +148,7 @@ fn sectors(offset: u64, data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     })
 }
 
-/// Splitmix64: enough to choose by, and the same everywhere.
+/// Splitmix64: random enough, and the same on every machine.
 struct Coin(u64);
 
 impl Coin {

@@ -1,6 +1,6 @@
-//! Images of ext4 file systems, and e2fsprogs at work on them.
+//! Images of ext4 file systems, and e2fsprogs working on them.
 
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, reason = "each test uses some of it")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,38 +8,39 @@ use std::process::{Command, Output};
 
 use spanlock_journal_commit::jbd2::{Extent, Place};
 
-/// Whether e2fsprogs is there. Where it is not the test is skipped, and says so; where everything has to run (`CI` is set) it fails.
+/// Returns whether e2fsprogs is installed. If not, the test is skipped and says so; with `CI` set
+/// it fails.
 pub(crate) fn have_e2fsprogs() -> bool {
     let there = ["mke2fs", "debugfs", "e2fsck"]
         .iter()
         .all(|name| tool(name).arg("-V").output().is_ok());
     if !there {
-        println!("SKIPPED: no e2fsprogs here (apt-get install e2fsprogs)");
+        println!("SKIPPED: e2fsprogs is not installed (apt-get install e2fsprogs)");
         assert!(std::env::var_os("CI").is_none(), "e2fsprogs is missing");
     }
     there
 }
 
-/// A file system in a file, with one file `file` of `blocks` blocks in it.
+/// A file system in a file, containing one file `file` of `blocks` blocks.
 pub(crate) struct Image {
     folder: tempfile::TempDir,
     pub(crate) path: PathBuf,
     pub(crate) block_bytes: u32,
     /// The journal's blocks.
     pub(crate) journal: Vec<u64>,
-    /// The file's.
+    /// The file's blocks.
     pub(crate) file: Vec<u64>,
 }
 
 impl Image {
-    /// With these features added or taken from ext4's own.
+    /// Creates an image, with these features added to or removed from ext4's defaults.
     pub(crate) fn new(block_bytes: u32, features: &str, blocks: u32) -> Image {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("image");
         let content = folder.path().join("content");
         let data = vec![b'a'; (blocks * block_bytes) as usize];
         fs::write(&content, data).unwrap();
-        // A journal has 1024 blocks at least.
+        // A journal has at least 1024 blocks.
         let size = u64::from(block_bytes) * 4096;
         fs::File::create(&path).unwrap().set_len(size).unwrap();
         let journal = format!("size={}", block_bytes / 1024);
@@ -60,7 +61,7 @@ impl Image {
         }
     }
 
-    /// Where the journal lies in the image.
+    /// Returns where the journal lies in the image.
     pub(crate) fn place(&self) -> Place {
         let mut extents: Vec<Extent> = Vec::new();
         for block in &self.journal {
@@ -83,14 +84,14 @@ impl Image {
         fs::read(&self.path).unwrap()
     }
 
-    /// The blocks of the file as an image has them.
+    /// Returns the file's blocks in an image.
     pub(crate) fn file_of(&self, image: &[u8]) -> Vec<u8> {
         let size = self.block_bytes as usize;
         let block = |number: &u64| &image[*number as usize * size..][..size];
         self.file.iter().flat_map(block).copied().collect()
     }
 
-    /// Runs debugfs with a script, writing.
+    /// Runs debugfs with a script, writing to the image.
     pub(crate) fn script(&self, commands: &str) {
         let script = self.folder.path().join("script");
         fs::write(&script, commands).unwrap();
@@ -103,19 +104,19 @@ impl Image {
         );
     }
 
-    /// What `e2fsck -fy` makes of an image: its bytes, and what it said.
+    /// Returns an image after `e2fsck -fy`, and the program's output.
     pub(crate) fn fsck(&self, image: &[u8]) -> (Vec<u8>, String) {
         let path = self.folder.path().join("fsck");
         fs::write(&path, image).unwrap();
         let done = (tool("e2fsck").arg("-fy").arg(&path).output()).unwrap();
         let text = text(&done);
-        // 0: nothing to do, 1: corrected, 2: and a reboot is wanted.
+        // 0: nothing to do, 1: corrected, 2: corrected, and a reboot is needed.
         assert!(done.status.code().is_some_and(|code| code < 4), "{text}");
         (fs::read(&path).unwrap(), text)
     }
 }
 
-/// A program of the system's, which may lie where only root looks for it.
+/// Returns a command for a system program, which may not be in the user's path.
 pub(crate) fn tool(name: &str) -> Command {
     let folders = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(name));
     let found = folders.into_iter().find(|path| path.exists());
@@ -133,7 +134,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
     output
 }
 
-/// One command of debugfs, writing; what it printed.
+/// Runs one debugfs command, writing to the image, and returns its output.
 pub(crate) fn debugfs(image: &Path, request: &str) -> String {
     text(&run(tool("debugfs").args(["-w", "-R", request]).arg(image)))
 }

@@ -1,8 +1,8 @@
 //! AArch64: `dc cvac` and `dsb ish`. Written from the architecture manual; never run.
 //!
-//! `dc cvac` cleans to the point of *coherency*. Whether that is a point of persistence the
-//! instruction does not say, so a region on this architecture never claims, by flushes alone, to
-//! survive a power cut: see `mapped.rs`.
+//! `dc cvac` cleans to the point of *coherency*, which may not be a point of persistence. A region
+//! on this architecture therefore never claims, by flushes alone, to survive a power cut: see
+//! `mapped.rs`.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -10,12 +10,13 @@ use core::ops::Range;
 use super::FlushInstruction;
 use crate::region::LINE_BYTES;
 
-/// `dc cvac`, where a step of 64 bytes meets every line.
+/// Returns whether `dc cvac` is usable: a step of 64 bytes must reach every line.
 pub(super) fn has(instruction: FlushInstruction) -> bool {
     instruction == FlushInstruction::DcCvac && smallest_line_bytes() >= LINE_BYTES
 }
 
-/// The smallest data cache line of this machine, from CTR_EL0.DminLine (log2 of 4-byte words).
+/// Returns the size of the smallest data cache line of this machine, from CTR_EL0.DminLine (log2 of
+/// 4-byte words).
 fn smallest_line_bytes() -> u64 {
     let cache_type: u64;
     // SAFETY: reads a register that Linux lets programs read (or emulates).
@@ -28,7 +29,7 @@ fn smallest_line_bytes() -> u64 {
 /// Flushes line by line. `lines.start` is aligned to 64 bytes.
 ///
 /// # Safety
-/// The processor has `instruction`, and every line is of mapped memory.
+/// The processor has `instruction`, and every line is mapped memory.
 #[inline]
 pub(super) unsafe fn flush_lines(_: FlushInstruction, lines: Range<*mut u8>) {
     let mut line = lines.start;

@@ -1,5 +1,5 @@
-//! Architectures without a flush this crate knows: nothing is ever flushed, and no region claims
-//! that it was.
+//! Architectures for which this crate knows no flush: nothing is ever flushed, and no region claims
+//! otherwise.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -16,10 +16,10 @@ pub(super) unsafe fn flush_lines(_: FlushInstruction, _: Range<*mut u8>) {
     unreachable!("refused when the region was opened")
 }
 
-/// Keeps the compiler from moving stores; the processor is told nothing.
+/// Keeps the compiler from moving stores; it does not affect the processor.
 #[inline]
 pub(super) fn fence() {
-    // SAFETY: no instruction at all: a barrier for the compiler.
+    // SAFETY: there is no instruction, only a barrier for the compiler.
     unsafe { asm!("", options(nostack, preserves_flags)) };
 }
 

@@ -22,7 +22,7 @@ pub(super) fn has(instruction: FlushInstruction) -> bool {
     }
 }
 
-/// EBX of CPUID leaf 7, subleaf 0; no bits where the processor has no such leaf.
+/// Returns EBX of CPUID leaf 7, subleaf 0, or 0 if the processor has no such leaf.
 fn features() -> u32 {
     let highest_leaf = __cpuid(0).eax;
     if highest_leaf < 7 {
@@ -35,12 +35,12 @@ fn features() -> u32 {
 /// Flushes line by line. `lines.start` is aligned to a line.
 ///
 /// # Safety
-/// The processor has `instruction`, and every line is of mapped memory.
+/// The processor has `instruction`, and every line is mapped memory.
 #[inline]
 pub(super) unsafe fn flush_lines(instruction: FlushInstruction, lines: Range<*mut u8>) {
     let mut line = lines.start;
-    // The choice is made once a line, by a branch that predicts perfectly: nothing beside the flush
-    // itself.
+    // One branch per line selects the instruction. It predicts perfectly, and costs nothing beside
+    // the flush.
     while line < lines.end {
         match instruction {
             // SAFETY: the processor has it, and `line` is mapped. Neither flags nor stack are
@@ -78,9 +78,9 @@ pub(super) unsafe fn copy_lines(_: FlushInstruction, to: *mut u8, data: &[u8]) {
     for line in lines {
         let source = line.as_ptr().cast::<__m128i>();
         for part in 0..4 {
-            // SAFETY: the loads stay in `line` and may be unaligned; the stores stay in the bytes
-            // that the caller vouches for and are aligned to 16, since `to` is aligned to 64.
-            // Nobody accesses them before the fence.
+            // SAFETY: the loads stay in `line` and may be unaligned. The stores stay in the bytes
+            // that the caller vouches for, and are aligned to 16 because `to` is aligned to 64. No
+            // thread accesses the bytes before the fence.
             unsafe { _mm_stream_si128(target.add(part), _mm_loadu_si128(source.add(part))) };
         }
         // SAFETY: at most one past the last byte that the caller vouches for.

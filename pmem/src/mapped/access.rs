@@ -1,12 +1,12 @@
-//! The contract kept: [`Pmem`] for [`MappedFile`]. Every access to the mapping's bytes is here.
+//! [`Pmem`] for [`MappedFile`]. All accesses to the mapping's bytes are here.
 //!
 //! | | where | ordering | pairs with |
 //! |---|---|---|---|
 //! | A | `publish`: `store_release` | Release | B |
 //! | B | `load`: `load_acquire` | Acquire | A |
 //!
-//! The pair is the processor's own in every world, so no model weakens it: memory that a file is
-//! mapped into is no checker's object. `tests/threads.rs` runs it.
+//! In every world the processor itself performs this pair, because no checker models memory that
+//! maps a file. No model weakens it; `tests/threads.rs` runs it.
 
 use spanlock_sync::mapped::{load_acquire, store_release};
 
@@ -16,10 +16,10 @@ use crate::flush;
 use crate::region::Pmem;
 use crate::tokens::{Durable, Flushed, Written};
 
-// SAFETY: for one thread: flushes write back every line of a token, at once or by the next fence
-// (I2, I3), and what then survives is what `durability` says; an aligned 8-byte store is atomic to
-// threads and to the medium. Opening writes back what it finds where more than a killed process is
-// to be survived. Every access is checked against the length.
+// SAFETY: for one thread, flushes write back every line of a token, at once or by the next fence
+// (PM-I2, PM-I3). What then survives is what `durability` says. An aligned 8-byte store is atomic
+// to threads and to the medium. Where more than a killed process is to be survived, opening writes
+// back what it finds. Every access is checked against the length.
 unsafe impl Pmem for MappedFile {
     #[inline]
     fn len(&self) -> u64 {
@@ -30,8 +30,8 @@ unsafe impl Pmem for MappedFile {
     #[track_caller]
     unsafe fn read(&self, at: u64, into: &mut [u8]) {
         let from = self.bytes(at, into.len());
-        // SAFETY: `from` is valid for so many bytes (I6), which no other thread writes, says the
-        // caller; nothing of Rust's overlaps the mapping (I11).
+        // SAFETY: `from` is valid for that many bytes (PM-I6). By the caller's promise no other
+        // thread writes them, and no Rust object overlaps the mapping (PM-I11).
         unsafe { from.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) }
     }
 
@@ -39,7 +39,7 @@ unsafe impl Pmem for MappedFile {
     #[track_caller]
     unsafe fn write(&self, at: u64, data: &[u8]) -> Written {
         let to = self.bytes(at, data.len());
-        // SAFETY: as in `read`, with no other thread reading or writing; then I1, by `bytes` and
+        // SAFETY: as in `read`, with no other thread reading or writing; then PM-I1, by `bytes` and
         // the copy.
         unsafe {
             to.copy_from_nonoverlapping(data.as_ptr(), data.len());
@@ -52,15 +52,16 @@ unsafe impl Pmem for MappedFile {
     unsafe fn write_streaming(&self, at: u64, data: &[u8]) -> Flushed {
         let to = self.bytes(at, data.len());
         match self.write_back {
-            // SAFETY: `to` is valid for so many bytes (I6), overlaps nothing of Rust's (I11) and is
-            // nobody else's until the fence, says the caller; the instruction is here (I8). Then
-            // I2: what went past the cache wants the fence alone, the rest is flushed.
+            // SAFETY: `to` is valid for that many bytes (PM-I6) and overlaps no Rust object
+            // (PM-I11). By the caller's promise no thread accesses them before the fence. The
+            // processor has the instruction (PM-I8). Then PM-I2: bytes that went past the cache
+            // need the fence only, and the others are flushed.
             WriteBack::Instruction(instruction) => unsafe {
                 flush::stream(instruction, to, data);
                 Flushed::new()
             },
             WriteBack::Msync | WriteBack::PageCache => {
-                // SAFETY: the caller's promise is the same.
+                // SAFETY: the caller gives the same promise.
                 let written = unsafe { self.write(at, data) };
                 self.flush(written)
             }
@@ -71,7 +72,7 @@ unsafe impl Pmem for MappedFile {
     /// other threads' flushes of this region wait for it.
     ///
     /// # Panics
-    /// When writing back fails or has failed before: see
+    /// If writing back fails or has failed before: see
     /// [`MappedFile`](MappedFile#when-writing-back-fails).
     #[inline]
     #[track_caller]
@@ -86,8 +87,8 @@ unsafe impl Pmem for MappedFile {
     #[inline]
     fn fence(&self, _flushed: Flushed) -> Durable {
         flush::fence();
-        // SAFETY: I3: the flushes that the token stands for were this thread's (I4) and came
-        // before.
+        // SAFETY: PM-I3: this thread made the flushes that the token stands for (PM-I4), and made
+        // them before.
         unsafe { Durable::new() }
     }
 
@@ -95,10 +96,10 @@ unsafe impl Pmem for MappedFile {
     #[track_caller]
     fn publish(&self, at: u64, value: u64, _after: Durable) -> Written {
         let word = self.word(at);
-        // Release [A→B], in the callee: a thread that loads the value sees what was written before
-        // it.
-        // SAFETY: aligned and mapped (`word`, I6); others touch it through this module alone, or
-        // break the contract of `read` or `write`. Then I1.
+        // Release [A→B], in the callee: a thread that loads the value sees everything written
+        // before it.
+        // SAFETY: the word is aligned and mapped (`word`, PM-I6). Other threads access it through
+        // this module only, or break the contract of `read` or `write`. Then PM-I1.
         unsafe {
             store_release(word, value.to_le());
             Written::new(self.id, at..at + 8)
@@ -109,25 +110,26 @@ unsafe impl Pmem for MappedFile {
     #[track_caller]
     fn load(&self, at: u64) -> u64 {
         let word = self.word(at);
-        // Acquire [B←A], in the callee: pairs with the Release of `publish` (A).
+        // Acquire [B→A], in the callee: pairs with the Release of `publish` (A).
         // SAFETY: as in `publish`.
         u64::from_le(unsafe { load_acquire(word) })
     }
 }
 
 impl MappedFile {
-    /// A pointer to the `len` bytes at `at`, all inside the region.
+    /// Returns a pointer to the `len` bytes at `at`, all inside the region.
     #[inline]
     #[track_caller]
     fn bytes(&self, at: u64, len: usize) -> *mut u8 {
         match at.checked_add(len as u64) {
-            // SAFETY: I6; the offset is at most the mapping's length, so it fits an `isize`, by I7.
+            // SAFETY: PM-I6; the offset is at most the mapping's length, so it fits an `isize`, by
+            // PM-I7.
             Some(end) if end <= self.len() => unsafe { self.mapping.base().add(at as usize) },
             _ => out_of_bounds(at, len, self.len()),
         }
     }
 
-    /// A pointer to the word at `at`, aligned and inside the region.
+    /// Returns a pointer to the word at `at`, aligned and inside the region.
     #[inline]
     #[track_caller]
     fn word(&self, at: u64) -> *mut u64 {

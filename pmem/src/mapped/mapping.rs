@@ -1,4 +1,4 @@
-//! A shared mapping of a whole file: the one place that calls mmap, mremap, msync and munmap.
+//! A shared mapping of a whole file. Only this file calls mmap, mremap, msync and munmap.
 
 use core::ops::Range;
 use core::ptr::{self, NonNull};
@@ -7,15 +7,15 @@ use std::fs::File;
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, MremapFlags, MsyncFlags, ProtFlags};
 
-/// The unit of msync: a multiple of every page size of the architecture, so that aligning to it
-/// from the (page-aligned) base is aligned to a page.
+/// The unit of msync: a multiple of every page size of the architecture. The base is page-aligned,
+/// so offsets that are multiples of this are too.
 const SYNC_BYTES: usize = if cfg!(target_arch = "x86_64") {
     4096
 } else {
     65536
 };
 
-/// **I6** While it lives, `base .. base + len` is mapped shared, readable and writable. Only
+/// **PM-I6** While it lives, `base .. base + len` is mapped shared, readable and writable. Only
 /// [`grow`](Mapping::grow), by `&mut`, changes it.
 #[derive(Debug)]
 pub(super) struct Mapping {
@@ -23,8 +23,8 @@ pub(super) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; who accesses which byte is settled
-// by `Pmem`'s contracts.
+// SAFETY: the mapping belongs to the process, not to a thread; `Pmem`'s contracts govern which
+// thread accesses which byte.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -32,13 +32,13 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `len` bytes of `file`. With `map_sync`, MAP_SYNC is tried first.
     ///
-    /// Returns whether MAP_SYNC was granted: then the file system writes a block's metadata back
+    /// Returns whether MAP_SYNC was granted. The file system then writes a block's metadata back
     /// before the block becomes writable, so that flush instructions alone make stores durable.
     pub(super) fn new(file: &File, len: usize, map_sync: bool) -> Result<(Self, bool), Errno> {
         if map_sync {
             match Self::map(file, len, MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
                 Ok(mapping) => return Ok((mapping, true)),
-                // What file systems and kernels without it answer.
+                // The errors of file systems and kernels without MAP_SYNC.
                 Err(Errno::OPNOTSUPP | Errno::INVAL) => {}
                 Err(other) => return Err(other),
             }
@@ -48,27 +48,27 @@ impl Mapping {
 
     fn map(file: &File, len: usize, flags: MapFlags) -> Result<Self, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the place, so no memory of Rust's is replaced.
+        // SAFETY: the kernel chooses the address, so the mapping replaces no other memory.
         let base = unsafe { mm::mmap(ptr::null_mut(), len, access, flags, file, 0)? };
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address zero");
         Ok(Self { base, len })
     }
 
-    /// The first byte. Aligned to a page.
+    /// Returns the address of the first byte, aligned to a page.
     #[inline]
     pub(super) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// In bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Maps more of the same file, perhaps elsewhere. On error the mapping is as it was.
+    /// Maps more of the same file, perhaps at another address. On error the mapping is as it was.
     pub(super) fn grow(&mut self, new_len: usize) -> Result<(), Errno> {
-        // SAFETY: I6, and `&mut self`: nothing points into the old place while it moves.
+        // SAFETY: PM-I6, and `&mut self`: no pointer into the old place is used while it moves.
         let base = unsafe {
             mm::mremap(
                 self.base.as_ptr().cast(),
@@ -82,11 +82,10 @@ impl Mapping {
         Ok(())
     }
 
-    /// Writes back the pages that `bytes` touches, and waits. `bytes` is inside the mapping.
+    /// Writes back the pages that `bytes` touches, and waits. `bytes` must be inside the mapping.
     pub(super) fn sync(&self, bytes: Range<usize>) -> Result<(), Errno> {
         let start = bytes.start - bytes.start % SYNC_BYTES;
-        // SAFETY: I6; `start` and what follows up to `bytes.end` lie in the mapping. Contents do
-        // not change.
+        // SAFETY: PM-I6; `start` up to `bytes.end` lies in the mapping. Contents do not change.
         unsafe {
             mm::msync(
                 self.base.as_ptr().add(start).cast(),
@@ -99,7 +98,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: I6, and nobody borrows a mapping that is dropped.
+        // SAFETY: PM-I6, and a mapping that is being dropped has no borrowers.
         let unmapped = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert_eq!(unmapped, Ok(()), "a whole mapping can be unmapped");
     }

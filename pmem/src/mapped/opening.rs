@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::error::PmemError;
 use crate::mapped::PAGE_BYTES;
 
-/// Makes a new, empty file and locks it. It fails, leaving what is there, if there is anything.
+/// Creates a new, empty file and locks it. Fails if the path exists, and leaves it unchanged.
 pub(super) fn create_new(path: &Path) -> Result<LockedFile, PmemError> {
     let file = OpenOptions::new()
         .read(true)
@@ -19,15 +19,15 @@ pub(super) fn create_new(path: &Path) -> Result<LockedFile, PmemError> {
     LockedFile::new(file, path).inspect_err(|_| remove(path))
 }
 
-/// Removes a new file that came to nothing.
+/// Removes a new file after a failure.
 pub(super) fn remove(path: &Path) {
-    // The error that brought us here is the one to tell.
+    // Report the original error, not that of the removal.
     let _ = std::fs::remove_file(path);
 }
 
-/// Opens an existing file, locks it, and tells its length.
+/// Opens an existing file, locks it, and returns its length.
 pub(super) fn open_existing(path: &Path) -> Result<(LockedFile, u64), PmemError> {
-    // Before opening: to open a device or a pipe can itself have an effect.
+    // Check before opening: opening a device or a pipe can itself have an effect.
     let found = std::fs::metadata(path).map_err(|source| open_failed(path, source))?;
     check_is_file(path, &found)?;
     let file = OpenOptions::new()
@@ -36,7 +36,7 @@ pub(super) fn open_existing(path: &Path) -> Result<(LockedFile, u64), PmemError>
         .open(path)
         .map_err(|source| open_failed(path, source))?;
     let file = LockedFile::new(file, path)?;
-    // Behind the lock: the path may lead elsewhere by now, or the file have grown.
+    // Check again under the lock: the path may lead elsewhere by now, or the file may have grown.
     let found = file
         .metadata()
         .map_err(|source| io_failed(path, "reading its length", source))?;
@@ -49,7 +49,7 @@ pub(super) fn open_existing(path: &Path) -> Result<(LockedFile, u64), PmemError>
     Ok((file, found.len()))
 }
 
-/// A length in bytes that can be mapped, as a `usize` of at most `isize::MAX` (I7).
+/// Converts a length that can be mapped to a `usize` of at most `isize::MAX` (PM-I7).
 pub(super) fn check_len(path: &Path, len: u64) -> Result<usize, PmemError> {
     match isize::try_from(len) {
         Ok(mappable) if len > 0 && len.is_multiple_of(PAGE_BYTES) => Ok(mappable as usize),
@@ -79,7 +79,7 @@ pub(super) fn io_failed(path: &Path, doing: &'static str, source: io::Error) -> 
     }
 }
 
-/// **I9** A file that no other opener who asks can have, until this is dropped.
+/// **PM-I9** A file that no other opener can lock until this is dropped.
 #[derive(Debug)]
 pub(super) struct LockedFile(File);
 
@@ -106,9 +106,9 @@ impl Deref for LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Closing alone would not do: a child that another thread is spawning holds a copy of the
-        // descriptor from its fork to its exec, and with it the lock. If unlocking fails, closing
-        // is what remains.
+        // Closing alone is not enough: while another thread spawns a child, the child holds a copy
+        // of the descriptor, and with it the lock, from fork to exec. If unlocking fails, closing
+        // remains.
         let _ = self.0.unlock();
     }
 }

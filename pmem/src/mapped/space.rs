@@ -1,4 +1,4 @@
-//! Room on the disk, taken in advance: a store into a mapping of a hole, on a full disk, is a
+//! Allocating disk space in advance: on a full disk, a store into the mapping of a hole raises
 //! SIGBUS.
 
 use core::ops::Range;
@@ -12,12 +12,12 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::PmemError;
 
-/// How much is written at a time where the file system cannot allocate.
+/// The number of bytes written at a time where the file system cannot allocate.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Extends `file` from `added.start` to `added.end` bytes, of zeros, on blocks of its own.
+/// Extends `file` from `added.start` to `added.end` bytes, with zeros in allocated blocks.
 ///
-/// On error the file may be longer than it was: the caller cuts it or removes it.
+/// On error the file may be longer than it was; the caller truncates or removes it.
 pub(super) fn extend(file: &File, path: &Path, added: Range<u64>) -> Result<(), PmemError> {
     let needed = added.end - added.start;
     let result =
@@ -28,7 +28,7 @@ pub(super) fn extend(file: &File, path: &Path, added: Range<u64>) -> Result<(), 
     result.map_err(|source| failed(path, needed, source))
 }
 
-/// Gives blocks to the holes in the first `len` bytes of `file`, whose contents stay.
+/// Allocates blocks for the holes in the first `len` bytes of `file`. The contents stay.
 ///
 /// Where the file system cannot allocate, holes stay; files made by [`extend`] have none.
 pub(super) fn fill_holes(file: &File, path: &Path, len: u64) -> Result<(), PmemError> {
@@ -39,7 +39,7 @@ pub(super) fn fill_holes(file: &File, path: &Path, len: u64) -> Result<(), PmemE
     }
 }
 
-/// Whether the file lies in memory alone, so that no msync makes it survive a power cut.
+/// Returns whether the file lies in memory alone, so that no msync makes it survive a power cut.
 pub(super) fn is_in_memory(file: &File) -> Result<bool, Errno> {
     /// tmpfs, ramfs, hugetlbfs: from the kernel's magic.h.
     const IN_MEMORY: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
@@ -51,12 +51,12 @@ fn allocate(file: &File, bytes: Range<u64>) -> Result<(), Errno> {
     retry_on_intr(|| fallocate(file, FallocateFlags::empty(), bytes.start, len))
 }
 
-/// Refuses what cannot fit before trying, lest the try fill the disk, for others too, until it
-/// fails.
+/// Refuses a size that cannot fit before trying it. An attempt would fill the disk, for other
+/// programs too, until it fails.
 fn check_free_space(file: &File, needed: u64) -> io::Result<()> {
     let found = fstatvfs(file)?;
     let free = found.f_bfree.saturating_mul(found.f_frsize);
-    // No blocks in all: a file system without a size, such as an unlimited tmpfs.
+    // Zero blocks in total: a file system without a size, such as an unlimited tmpfs.
     if found.f_blocks == 0 || needed <= free {
         Ok(())
     } else {

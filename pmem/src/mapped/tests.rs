@@ -1,4 +1,4 @@
-//! What no outsider can bring about: a disk that refuses to write back.
+//! Tests that need access to private items: a disk that refuses to write back.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,7 +25,7 @@ fn a_failed_write_back_is_never_forgotten() {
         matches!(&failed, PmemError::WriteBack { source, .. } if source.raw_os_error() == Some(5))
     );
 
-    // The disk would take it now; the region must not ask.
+    // The disk would accept it now, but the region must not ask.
     let retried = region.write_back_with(|| panic!("asked the disk again"));
     assert!(matches!(retried, Err(PmemError::WriteBack { .. })));
     assert!(matches!(region.check(), Err(PmemError::WriteBack { .. })));
@@ -59,11 +59,11 @@ fn no_token_comes_out_of_a_failed_write_back() {
     );
 
     let streamed = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: this thread is alone.
+        // SAFETY: only this thread uses the region.
         let flushed = unsafe { region.write_streaming(64, &[1; 64]) };
         drop(flushed);
     }));
     assert!(streamed.is_err());
-    // What is in memory can still be read.
+    // Bytes in memory can still be read.
     assert_eq!(region.load(0), 2);
 }

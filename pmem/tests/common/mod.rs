@@ -1,7 +1,7 @@
-//! What the tests share. Regions lie in a folder of `SPANLOCK_TEST_DIR`, or of the system's
-//! temporary folder if it is not set.
+//! Shared by the tests. Regions lie in a folder of `SPANLOCK_TEST_DIR`, or of the system's
+//! temporary folder if that is not set.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, reason = "each test uses some of it")]
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use std::process::Command;
 use spanlock_pmem::{Durable, MappedFile, Options, Pmem};
 use tempfile::TempDir;
 
-/// A folder of its own for a test, removed at its end.
+/// Creates a folder for a test, which is removed at its end.
 pub(crate) fn folder() -> TempDir {
     match env::var_os("SPANLOCK_TEST_DIR") {
         Some(parent) => tempfile::tempdir_in(parent),
@@ -19,7 +19,7 @@ pub(crate) fn folder() -> TempDir {
     .expect("a folder for the test")
 }
 
-/// A new region of `len` bytes with the default options.
+/// Creates a region of `len` bytes with the default options.
 pub(crate) fn region(folder: &TempDir, len: u64) -> MappedFile {
     MappedFile::create(folder.path().join("region"), len, Options::new()).expect("a new region")
 }
@@ -39,7 +39,7 @@ pub(crate) fn get(region: &dyn Pmem, at: u64, len: usize) -> Vec<u8> {
     found
 }
 
-/// Fails unless the region holds `expected` at `at`; names the first offset that differs.
+/// Fails unless the region holds `expected` at `at`, and names the first offset that differs.
 #[track_caller]
 pub(crate) fn assert_holds(region: &dyn Pmem, at: u64, expected: &[u8]) {
     let found = get(region, at, expected.len());
@@ -48,19 +48,23 @@ pub(crate) fn assert_holds(region: &dyn Pmem, at: u64, expected: &[u8]) {
             .iter()
             .zip(expected)
             .position(|(found, expected)| found != expected);
-        panic!("wrong from offset {} on", at + wrong.unwrap() as u64);
+        panic!(
+            "wrong content from offset {} on",
+            at + wrong.unwrap() as u64
+        );
     }
 }
 
-/// Bytes that tell where they came from: no two neighbouring offsets or seeds alike.
+/// Returns bytes that show their origin: neighbouring offsets and seeds differ.
 pub(crate) fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at.wrapping_mul(31) ^ seed.wrapping_mul(167)) as u8 | 1)
         .collect()
 }
 
-/// This test binary, to be run as a child that executes `test` alone, with `variable` set. A test
-/// that finds its variable unset returns at once: it is a child's part and no test of its own.
+/// Returns a command that runs this test binary as a child, with only `test`, and with `variable`
+/// set. A test that finds its variable unset returns at once: it is a child's part and not a test
+/// itself.
 pub(crate) fn child(test: &str, variable: &str, value: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(env::current_exe().expect("the path of this test"));
     command

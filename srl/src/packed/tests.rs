@@ -1,34 +1,36 @@
-//! Every state of a lane and everything that can be done to it, against a plain model; in each lane, between neighbours that must not change.
+//! Every operation on every state of a lane, compared with a plain model.
+//!
+//! Each case runs in each lane, with every state of its neighbours, which must not change.
 
 use super::*;
 use Access::{Read, Upgradable, Write};
 
 const ALL: [Access; 3] = [Read, Upgradable, Write];
 
-/// Who holds a lane: what its bits stand for.
+/// The holders of a lane: what its bits stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 struct Holders {
-    /// Plain readers.
+    /// The number of readers, without the upgradable one.
     readers: u32,
     upgradable: bool,
     writer: bool,
 }
 
 impl Holders {
-    /// What four bits stand for, if anything.
+    /// Returns the holders that four bits stand for, if any.
     fn of(bits: u64) -> Option<Self> {
-        let nobody = Holders::default();
+        let free = Holders::default();
         let upgradable = bits & 0b1000 != 0;
         match (upgradable, (bits & 0b0111) as u32) {
             (true, 7) => Some(Holders {
                 writer: true,
-                ..nobody
+                ..free
             }),
             (true, 0) | (false, 7) => None,
             (upgradable, all) => Some(Holders {
                 readers: all - u32::from(upgradable),
                 upgradable,
-                ..nobody
+                ..free
             }),
         }
     }
@@ -72,8 +74,8 @@ impl Holders {
         self
     }
 
-    /// Whether somebody who was kept out may get in, or see the lane free, now that it is `after`.
-    fn lets_in(self, after: Self) -> bool {
+    /// Returns whether the change to `after` admits a request, or lets a scan see the lane free.
+    fn unblocks(self, after: Self) -> bool {
         ALL.iter().any(|&access| {
             !self.admits(access) && after.admits(access)
                 || self.conflicts(access) && !after.conflicts(access)
@@ -81,12 +83,12 @@ impl Holders {
     }
 }
 
-/// All bits of a lane that stand for something.
+/// Returns all valid states of a lane: their bits and holders.
 fn states() -> impl Iterator<Item = (u64, Holders)> {
     (0..16).filter_map(|bits| Some((bits, Holders::of(bits)?)))
 }
 
-/// Neighbours as they may be, beside lane `lane` with these bits.
+/// Returns words with `bits` in lane `lane`, and every valid state in the other lanes.
 fn words(lane: u32, bits: u64) -> impl Iterator<Item = PackedWord> {
     let shift = lane * BITS;
     states().map(move |(other, _)| {
@@ -95,7 +97,7 @@ fn words(lane: u32, bits: u64) -> impl Iterator<Item = PackedWord> {
     })
 }
 
-/// What is in the lane now; the neighbours are as they were.
+/// Returns the holders of the lane now; asserts that its neighbours have not changed.
 fn after(word: &PackedWord, before: u64, lane: u32) -> Holders {
     let (now, shift) = (word.0.load(Relaxed), lane * BITS);
     assert_eq!(
@@ -103,10 +105,10 @@ fn after(word: &PackedWord, before: u64, lane: u32) -> Holders {
         0,
         "{before:x} became {now:x}"
     );
-    Holders::of(now >> shift & WRITER).expect("a state that stands for something")
+    Holders::of(now >> shift & WRITER).expect("a valid state")
 }
 
-/// Calls `f` with every lane, state and neighbours.
+/// Calls `f` with every lane, state, and state of the neighbours.
 fn each(mut f: impl FnMut(PackedWord, u64, u32, Holders)) {
     for lane in 0..LANES {
         for (bits, holders) in states() {
@@ -120,13 +122,13 @@ fn each(mut f: impl FnMut(PackedWord, u64, u32, Holders)) {
 }
 
 #[test]
-fn two_states_of_sixteen_never_are() {
+fn two_of_sixteen_states_are_invalid() {
     assert_eq!(states().count(), 14);
     assert_eq!((Holders::of(0b0111), Holders::of(0b1000)), (None, None));
 }
 
 #[test]
-fn taking() {
+fn take_succeeds_exactly_when_the_lane_admits_it() {
     for access in ALL {
         each(|word, before, lane, holders| {
             let taken = word.take(lane, lane + 1, access, 1) > lane;
@@ -138,7 +140,7 @@ fn taking() {
 }
 
 #[test]
-fn looking() {
+fn free_until_reports_conflicts_and_changes_nothing() {
     for access in ALL {
         each(|word, before, lane, holders| {
             let free = word.free_until(lane, lane + 1, access) > lane;
@@ -148,33 +150,33 @@ fn looking() {
     }
 }
 
-/// Whoever lets somebody in says so; and a reader who does not says so too.
+/// A release that unblocks a request reports it. A reader's release reports nothing else.
 #[test]
-fn giving_back() {
+fn a_release_reports_whether_it_unblocks() {
     for access in ALL {
         each(|word, before, lane, holders| {
             if !holders.holds(access) {
                 return;
             }
-            // SAFETY: held, says the model.
+            // SAFETY: the model says that it is held.
             let wakes = unsafe { word.release(lane, lane + 1, access) };
             let now = after(&word, before, lane);
             assert_eq!(now, holders.without(access));
-            let lets_in = holders.lets_in(now);
-            assert!(wakes || !lets_in, "{access:?} left {holders:?} in silence");
-            assert!(access != Read || wakes == lets_in, "{holders:?}");
+            let unblocks = holders.unblocks(now);
+            assert!(wakes || !unblocks, "{access:?} left {holders:?} unreported");
+            assert!(access != Read || wakes == unblocks, "{holders:?}");
         });
     }
 }
 
 #[test]
-fn weakening() {
+fn a_downgrade_changes_one_holder() {
     for (from, to) in [(Write, Read), (Write, Upgradable), (Upgradable, Read)] {
         each(|word, before, lane, holders| {
             if !holders.holds(from) {
                 return;
             }
-            // SAFETY: held, says the model.
+            // SAFETY: the model says that it is held.
             unsafe { word.downgrade(lane, lane + 1, from, to) };
             let expected = holders.without(from).with(to);
             assert_eq!(after(&word, before, lane), expected);
@@ -183,13 +185,13 @@ fn weakening() {
 }
 
 #[test]
-fn strengthening() {
+fn an_upgrade_succeeds_exactly_for_the_only_holder() {
     for from in [Read, Upgradable] {
         each(|word, before, lane, holders| {
             if !holders.holds(from) {
                 return;
             }
-            // SAFETY: held, says the model.
+            // SAFETY: the model says that it is held.
             let alone = unsafe { word.try_upgrade(lane, lane + 1, from) };
             let others = holders.without(from);
             assert_eq!(alone, others == Holders::default(), "{holders:?}");
@@ -199,9 +201,10 @@ fn strengthening() {
     }
 }
 
-/// A run takes the lanes before the first that refuses it, and all lanes of a word are no other case than some.
+/// A request for many lanes takes those before the first that refuses it. Taking all lanes of a
+/// word, which has a fast path, gives the same result.
 #[test]
-fn runs_of_lanes() {
+fn a_run_takes_the_lanes_before_the_first_refusal() {
     for access in ALL {
         for (bits, holders) in states() {
             for busy in 0..LANES {
@@ -220,7 +223,7 @@ fn runs_of_lanes() {
         }
         let word = PackedWord::new();
         assert_eq!(word.take(0, LANES, access, LANES), LANES);
-        // SAFETY: taken just now.
+        // SAFETY: it was taken just now.
         assert!(unsafe { word.release(0, LANES, access) });
         assert_eq!(word.0.load(Relaxed), 0);
     }

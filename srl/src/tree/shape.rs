@@ -1,4 +1,4 @@
-//! The shape of a tree: how large a segment is, and how many children a node of each level has.
+//! The shape of a tree: the size of a segment, and the number of children of a node in each level.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -8,12 +8,14 @@ use spanlock_range_lock::words::Word;
 
 use crate::segment::{SegmentError, Segments};
 
-/// The segment size of a tree, and the bits of a segment's number that each level takes, from the root down. The last level is the leaves'.
+/// The segment size of a tree, and the bits of a segment's number that each level indexes.
+///
+/// Levels are listed from the root down. The last one is that of the leaves.
 ///
 /// ```
 /// use spanlock_srl::{Shape, SrlTree};
 ///
-/// // A flatter tree: fewer steps down, larger nodes.
+/// // A flatter tree: a shorter path, larger nodes.
 /// let shape = Shape::new(4096, &[10, 10, 8])?;
 /// assert_eq!(shape.covers(), 1 << 40);
 /// let lock = SrlTree::with_shape(1 << 40, &shape)?;
@@ -26,12 +28,15 @@ pub struct Shape {
     levels: Vec<u32>,
 }
 
-/// Bits of a leaf in shapes that are made for a capacity, and of the levels above: the paper's.
+/// The bits of a leaf, in shapes chosen for a capacity: the paper's.
 const LEAF_BITS: u32 = 5;
+/// The bits of each level above.
 const INNER_BITS: u32 = 6;
 
 impl Default for Shape {
-    /// The paper's: 4 KiB segments, levels of 6, 6, 6, 6 and 5 bits, for positions up to 2 TiB ([SRL] §IV-A; its largest file has 1.5).
+    /// Returns the paper's shape: 4 KiB segments, levels of 6, 6, 6, 6 and 5 bits.
+    ///
+    /// It covers 2 TiB; the paper's largest file has 1.5 ([SRL] §IV-A).
     ///
     /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
     fn default() -> Self {
@@ -43,12 +48,14 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Levels have this many bits at least.
+    /// The least number of bits of a level.
     pub const LEAST_BITS: u32 = 1;
-    /// Levels have this many bits at most: a node of 2¹⁶ slots takes 512 KiB.
+    /// The greatest number of bits of a level: a node of 2¹⁶ slots takes 512 KiB.
     pub const MOST_BITS: u32 = 16;
 
-    /// Segments of `size`, a power of two, and levels of so many bits each, from the root down.
+    /// Creates a shape with segments of `size`, a power of two, and levels of so many bits each.
+    ///
+    /// Levels are listed from the root down.
     ///
     /// # Errors
     /// [`SegmentError::Size`], [`SegmentError::NoLevels`] or [`SegmentError::Level`].
@@ -65,8 +72,10 @@ impl Shape {
         Ok(shape)
     }
 
-    /// Segments of `size`, leaves of 5 bits, and above them levels of 6 bits, as many as `capacity` needs: for 1.5 TB in segments of 4 KiB
-    /// the paper's shape.
+    /// Creates a shape with segments of `size`, leaves of 5 bits, and levels of 6 bits above them.
+    ///
+    /// There are as many levels as `capacity` needs. For 1.5 TB in segments of 4 KiB, this is the
+    /// paper's shape.
     ///
     /// # Errors
     /// [`SegmentError::Size`].
@@ -78,7 +87,8 @@ impl Shape {
         Ok(Shape { size, levels })
     }
 
-    /// Whether every level has bits enough and not too many, and the leaves at least `leaf`.
+    /// Checks that the bits of every level are within bounds, and those of the leaves at least
+    /// `leaf`.
     pub(super) fn check(&self, leaf: u32) -> Result<(), SegmentError> {
         let last = self.levels.len() - 1;
         for (level, &bits) in self.levels.iter().enumerate() {
@@ -99,7 +109,7 @@ impl Shape {
         Ok(())
     }
 
-    /// The levels that `segments` need.
+    /// Returns the levels that `segments` need.
     pub(super) fn above_leaves(&self, segments: Segments) -> Result<Levels, SegmentError> {
         let needed = index_bits(segments.count());
         let missing = needed.saturating_sub(self.levels.iter().sum());
@@ -114,7 +124,7 @@ impl Shape {
         let leaf_bits = levels.next().unwrap_or_default();
         let (mut inner, mut below) = (Vec::new(), leaf_bits);
         for bits in levels {
-            // This level and those below are enough: it is the root's.
+            // This level and those below suffice: it is the root's.
             if below + bits >= needed {
                 break;
             }
@@ -129,29 +139,33 @@ impl Shape {
         })
     }
 
-    /// Positions in a segment.
+    /// Returns the number of positions in a segment.
     pub fn segment_size(&self) -> u64 {
         self.size
     }
 
-    /// Bits of each level, from the root down.
+    /// Returns the bits of each level, from the root down.
     pub fn levels(&self) -> &[u32] {
         &self.levels
     }
 
-    /// Positions that the levels cover: `0..covers`; `u64::MAX` if they cover all there are.
+    /// Returns the end of the positions that the levels cover, or `u64::MAX` if they cover them
+    /// all.
     pub fn covers(&self) -> u64 {
         let bits = self.levels.iter().sum::<u32>();
         let segments = 1_u64.checked_shl(bits).unwrap_or(u64::MAX);
         segments.saturating_mul(self.size)
     }
 
-    /// Bytes that the paper's tree of this shape takes for a file of which the first `working_set` positions are in use: pointers of 8 bytes
-    /// down to the segments, and a word of 4 bytes for each of these ([SRL] Equation 3).
+    /// Returns the bytes that the paper's tree of this shape takes ([SRL] Equation 3).
     ///
-    /// Equation 2 as printed has one level more in its exponent than Figure 11: by that, a file's pointers to its words would number 2ᴵ times
-    /// its words. Here a level has as many nodes as its bits and those below leave, at least one; with that the tree overtakes the array at
-    /// 512 GB, as §VI-B says. And levels may differ in their bits.
+    /// The first `working_set` positions of the file are in use. The tree has pointers of 8 bytes
+    /// down to the segments, and a word of 4 bytes for each segment.
+    ///
+    /// Equation 2 as printed has one level more in its exponent than Figure 11. By that, a file
+    /// would have 2ᴵ times as many pointers to words as it has words. Here a level has only
+    /// as many nodes as the working set needs, at least one. The tree then overtakes the array at
+    /// 512 GB, as §VI-B says. Unlike in the paper, levels may differ in their bits.
     ///
     /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
     pub fn paper_memory(&self, working_set: u64) -> u64 {
@@ -167,25 +181,25 @@ impl Shape {
     }
 }
 
-/// A shape, made ready for the way down.
+/// A shape, prepared for descents.
 #[derive(Debug)]
 pub(super) struct Levels {
-    /// How far a segment's number is shifted to be a slot of the root.
+    /// A segment's number, shifted by this, is its slot in the root.
     pub(super) root_shift: u32,
-    /// The levels of inner nodes below the root, from the top.
+    /// The levels of inner nodes below the root, from the top down.
     pub(super) inner: Box<[Level]>,
-    /// Bits of a segment's number within its leaf.
+    /// The bits of a segment's number that index its leaf.
     pub(super) leaf_bits: u32,
 }
 
 impl Levels {
-    /// Words of a leaf.
+    /// Returns the number of words in a leaf.
     pub(super) fn leaf_len<W: Word>(&self) -> usize {
         (1 << self.leaf_bits) / W::LANES as usize
     }
 }
 
-/// A level of inner nodes: which bits of a segment's number are the slot.
+/// A level of inner nodes: the bits of a segment's number that are its slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     pub(super) shift: u32,
@@ -193,20 +207,20 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// Slots of a node.
+    /// Returns the number of slots in a node.
     #[inline]
     pub(super) fn len(self) -> usize {
         1 << self.bits
     }
 
-    /// The slot of a segment: below [`len`](Self::len).
+    /// Returns the slot of a segment, which is below [`len`](Self::len).
     #[inline]
     pub(super) fn slot(self, segment: u64) -> usize {
         (segment >> self.shift) as usize & ((1 << self.bits) - 1)
     }
 }
 
-/// Bits of the numbers below `count`.
+/// Returns the bits of the numbers below `count`.
 fn index_bits(count: u64) -> u32 {
     u64::BITS - count.saturating_sub(1).leading_zeros()
 }

@@ -1,21 +1,37 @@
 //! Poisoning: no acknowledgement after a failure of the medium, nor beside one.
 //!
 //! # The problem
-//! When a write or a flush fails, what was written before and not flushed may be lost, whoever wrote it: Linux marks pages that it failed to write as
-//! clean, and the next flush succeeds. So after a failure nothing may be acknowledged any more. It is not enough to look at a flag after one's own flush: another
-//! thread's operation may have failed *before* that flush, and lost our blocks, while that thread has not come to raise the flag yet.
+//! When a write or a flush fails, everything written before it and not yet flushed may be lost, no
+//! matter which thread wrote it: Linux marks pages that it failed to write as clean, and the next
+//! flush succeeds. After a failure, therefore, nothing may be acknowledged.
 //!
-//! So every operation is entered in a list before it begins and leaves it, with its failure, when it has ended; and who has flushed acknowledges only after
-//! it has waited for all operations that had begun by then ([`settle`](Medium::settle)).
+//! Checking a flag after one's own flush is not enough. Another thread's operation may have failed
+//! *before* that flush and lost our blocks, while that thread has not yet set the flag.
+//!
+//! Each operation therefore enters a list before it begins, and leaves it, together with its
+//! failure, when it has ended. A thread that has flushed acknowledges only after it has waited for
+//! all operations that had begun by then ([`settle`](Medium::settle)).
+//!
+//! # State
+//!
+//! ```text
+//!              begin                       end(Ok)
+//!   (none) ─────────────► under way ──────────────────► (none)        while no failure is recorded
+//!                             │
+//!                             └── end(Err) or dropped ──► failure recorded, then (none)
+//!                                                         from now on `begin` is refused
+//! ```
 //!
 //! # Invariants
-//! - **P1** A failure is recorded before its operation leaves the list. The first one stays.
-//! - **P2** After a failure is recorded no operation begins.
-//! - **P3** `settle` returns `Ok` only if every operation that began before it was called has ended well. So no failure came before, or beside, the
-//!   flush that its caller has made.
+//! - **P1** A failure is recorded before its operation leaves the list. The first failure stays.
+//! - **P2** After a failure is recorded, no operation begins.
+//! - **P3** `settle` returns `Ok` only if every operation that began before the call ended well. No
+//!   failure, therefore, came before or beside the flush that its caller made.
 //! - **P4** An operation that is dropped (its thread panicked in the storage) has failed.
-//! - **P5** `has_failed` is raised under the lock, with the failure: who sees it finds that. Who does not is as one who looked before; who would sleep then is
-//!   woken by the failure, and looks again after that wake's lock.
+//! - **P5** `has_failed` is set under the mutex, together with the failure, so a thread that sees
+//!   the flag finds the failure. A thread that misses it behaves as if it had checked earlier. If
+//!   it then goes to sleep, the failure wakes it, and it checks again after taking that wake's
+//!   mutex.
 
 use std::sync::Arc;
 
@@ -24,16 +40,16 @@ use spanlock_sync::{Mutex, injected_bug};
 
 use super::signal::Signal;
 
-/// The operations on a medium, and the first failure. `F` says what failed.
+/// The operations on a medium, and the first failure. `F` describes what failed.
 #[derive(Debug)]
 pub struct Medium<F> {
     state: Mutex<State<F>>,
-    /// A look that needs no lock (P5).
+    /// Lets `check` avoid the mutex while nothing has failed (P5).
     has_failed: AtomicBool,
     ended: Signal,
-    /// Woken by a failure: all who wait for something that will not come any more.
+    /// The signals that the first failure wakes: their waiters would otherwise wait in vain.
     alarm: Vec<Arc<Signal>>,
-    /// What failed if an operation is dropped.
+    /// The failure to record if an operation is dropped.
     if_dropped: F,
 }
 
@@ -47,7 +63,7 @@ struct State<F> {
 }
 
 impl<F: Clone> Medium<F> {
-    /// A medium without failure. `alarm` is woken by the first one.
+    /// Creates a medium without a failure. The first failure will wake the signals in `alarm`.
     pub fn new(if_dropped: F, alarm: Vec<Arc<Signal>>) -> Self {
         Medium {
             state: Mutex::new(State {
@@ -62,9 +78,9 @@ impl<F: Clone> Medium<F> {
         }
     }
 
-    /// The first failure, if there has been one.
+    /// Returns the first failure, if there has been one.
     pub fn check(&self) -> Result<(), F> {
-        // Relaxed: what failed is read under the lock; and P5.
+        // Relaxed: the failure itself is read under the mutex; see P5.
         if !self.has_failed.load(Relaxed) {
             return Ok(());
         }
@@ -86,19 +102,20 @@ impl<F: Clone> Medium<F> {
         })
     }
 
-    /// One operation, from its beginning to its end.
+    /// Performs one operation, from its beginning to its end.
     pub fn perform(&self, operation: impl FnOnce() -> Result<(), F>) -> Result<(), F> {
         let under_way = self.begin()?;
         under_way.end(operation())
     }
 
-    /// Records a failure that is no operation's.
+    /// Records a failure that belongs to no operation.
     pub fn fail(&self, failure: F) {
         self.note(&mut self.state.lock(), failure);
         self.sound();
     }
 
-    /// Sleeps until every operation has ended that has begun by now; `Ok` if none has failed (P3).
+    /// Blocks until every operation that has begun by now has ended. Returns `Ok` if none has
+    /// failed (P3).
     pub fn settle(&self) -> Result<(), F> {
         if injected_bug!(
             "no-settle",
@@ -133,10 +150,10 @@ impl<F: Clone> Medium<F> {
         }
     }
 
-    /// The first one stays.
+    /// Records a failure, unless there is an earlier one.
     fn note(&self, state: &mut State<F>, failure: F) {
         state.failure.get_or_insert(failure);
-        // Relaxed: P5.
+        // Relaxed: see P5.
         self.has_failed.store(true, Relaxed);
     }
 
@@ -164,7 +181,7 @@ pub struct Operation<'a, F: Clone> {
 }
 
 impl<F: Clone> Operation<'_, F> {
-    /// It has ended, well or not.
+    /// Ends the operation, with its result.
     pub fn end(self, result: Result<(), F>) -> Result<(), F> {
         self.medium.end(self.number, result.as_ref().err().cloned());
         core::mem::forget(self);
@@ -195,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_dropped_has_failed() {
+    fn a_dropped_operation_has_failed() {
         let medium = Medium::new("dropped", Vec::new());
         drop(medium.begin());
         assert_eq!(medium.check(), Err("dropped"));
     }
 
     #[test]
-    fn settling_waits_for_those_before_it_only() {
+    fn settle_waits_only_for_earlier_operations() {
         let medium = &Medium::new("dropped", Vec::new());
         medium.settle().unwrap();
         let before = medium.begin().unwrap();
@@ -210,7 +227,7 @@ mod tests {
             let settled = scope.spawn(|| medium.settle());
             let after = medium.begin().unwrap();
             before.end(Ok(())).unwrap();
-            // It may have begun before or after the call; if before, it must end.
+            // `after` may have begun before the call to `settle`; then `settle` waits for it too.
             after.end(Ok(())).unwrap();
             settled.join().unwrap().unwrap();
         });

@@ -1,9 +1,13 @@
-//! Who writes the commit block.
+//! The right to write the commit block.
 //!
 //! # The problem
-//! Exactly one thread may write it, after all other blocks are written. Cui's thesis (see [`raw`](super)) gives it to the first thread that arrives, and leaves open what happens if none
-//! does, or if that one dies. Here it goes to whoever completes the last block, for it need not wait; and if it lets go without having finished, the next that
-//! looks takes it over. The journal's thread looks last, and stays until it is done.
+//! Exactly one thread may write the commit block, after all other blocks have been written. Cui's
+//! thesis (see [`raw`](super)) gives that right to the first thread that arrives. It does not say
+//! what happens if no thread arrives, or if that thread dies.
+//!
+//! Here the right goes to the thread that completes the last block, because that thread need not
+//! wait. If an owner lets go before it has finished, the next thread that looks takes over. The
+//! journal's thread looks last, and stays until the commit block is written.
 //!
 //! # State
 //!
@@ -11,23 +15,24 @@
 //!            open                try_own               finish
 //!  CLOSED ───────────► FREE ─────────────────► OWNED ─────────► DONE
 //!                        ▲                       │
-//!                        └───────────────────────┘ dropped before it began
+//!                        └───────────────────────┘ dropped before `finish`
 //! ```
 //!
 //! | state | meaning | left by |
 //! |---|---|---|
-//! | `CLOSED` | other blocks are on their way | who completed the last one |
-//! | `FREE` | may be written | whoever is first |
+//! | `CLOSED` | other blocks are being written | the thread that completed the last one |
+//! | `FREE` | the commit block may be written | the first thread that takes the right |
 //! | `OWNED` | one thread writes it | that thread |
-//! | `DONE` | the commit is over | nobody |
+//! | `DONE` | the commit is over | no thread |
 //!
 //! # Invariants
-//! - **O1** At most one thread is owner: `FREE` becomes `OWNED` by compare-exchange.
-//! - **O2** The owner sees all that was done before `open`, and by owners before it.
-//! - **O3** Who sees `DONE` sees what the owner did.
-//! - **O4** An ownership that is dropped is free again, and who waits is woken.
+//! - **O1** At most one thread is the owner: `FREE` becomes `OWNED` by compare-exchange.
+//! - **O2** The owner sees everything done before `open`, and everything done by earlier owners.
+//! - **O3** A thread that sees `DONE` sees everything the owner did.
+//! - **O4** Dropping an ownership frees the right and wakes the waiters.
 //!
-//! An owner that fails *while* it writes lets go as well; it has poisoned the journal before, so who takes over finds that first.
+//! An owner whose write fails also lets go. It has poisoned the journal before that, so the next
+//! owner finds the failure first.
 //!
 //! # Orderings
 //!
@@ -36,7 +41,7 @@
 //! | A | `open`, the drop | Release | B | `journal-owner/hand-on` |
 //! | B | `try_own` | Acquire | A | `journal-owner/hand-on` |
 //! | C | `finish` | Release | D | `journal-owner/seal-each` |
-//! | D | the waiter's look | Acquire | C | `journal-owner/seal-each` |
+//! | D | the waiter's check | Acquire | C | `journal-owner/seal-each` |
 
 use std::sync::Arc;
 
@@ -54,21 +59,22 @@ const DONE: u32 = 3;
 #[derive(Debug)]
 pub struct CommitRight {
     state: AtomicU32,
-    /// The journal's own, so that a failure wakes who waits here too.
+    /// The journal's own signal, so that a failure of the medium wakes these waiters too.
     changed: Arc<Signal>,
 }
 
-/// What a waiter is waiting for.
+/// How a wait ended.
 #[derive(Debug)]
 pub enum Turn<'a> {
-    /// It is over.
+    /// The commit is over.
     Done,
-    /// Nobody else does it.
+    /// The right was free, and now belongs to the caller.
     Yours(Owner<'a>),
 }
 
 impl CommitRight {
-    /// Other blocks are on their way. `changed` is where who waits sleeps: who makes it give up wakes it there.
+    /// Creates the right while other blocks are still being written. Waiters sleep at `changed`; a
+    /// thread that makes their `give_up` true must wake them there.
     pub fn new(changed: Arc<Signal>) -> Self {
         CommitRight {
             state: AtomicU32::new(CLOSED),
@@ -76,26 +82,27 @@ impl CommitRight {
         }
     }
 
-    /// All other blocks are written. Called once.
+    /// Frees the right: all other blocks are written. Called once.
     pub fn open(&self) {
-        // Release [A→B]: O2. A store: until now nobody else changes the word.
+        // Release [A→B]: O2. A plain store suffices: until now no other thread changes the word.
         self.state.store(FREE, Release);
         self.changed.wake_all();
     }
 
     /// Takes the right, if it is free.
     pub fn try_own(&self) -> Option<Owner<'_>> {
-        // Acquire [A→B]: O2. Relaxed on failure: nothing is done then.
+        // Acquire [B→A]: O2. Relaxed on failure: the caller then does nothing.
         (self.state)
             .compare_exchange(FREE, OWNED, Acquire, Relaxed)
             .ok()
             .map(|_| Owner { right: self })
     }
 
-    /// Sleeps until it is done, or free for the caller to take, or `give_up` says so.
+    /// Blocks until the commit is over, the right is free for the caller to take, or `give_up`
+    /// returns true.
     pub fn wait(&self, give_up: impl Fn() -> bool) -> Option<Turn<'_>> {
         self.changed.wait_until(|| {
-            // Acquire [C→D]: O3.
+            // Acquire [D→C]: O3.
             if self.state.load(Acquire) == DONE {
                 return Some(Some(Turn::Done));
             }
@@ -115,7 +122,7 @@ pub struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    /// It is written, and the commit is over.
+    /// Ends the commit: the commit block is written.
     pub fn finish(self) {
         let wakes_early = injected_bug!(
             "wake-before-change",
@@ -154,16 +161,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_owner_and_its_heirs() {
+    fn a_dropped_right_passes_to_the_next_owner() {
         let right = CommitRight::new(Arc::new(Signal::new()));
-        assert!(right.try_own().is_none(), "blocks are on their way");
+        assert!(right.try_own().is_none(), "blocks are still being written");
         assert!(right.wait(|| true).is_none());
         right.open();
         let owner = right.try_own().unwrap();
         assert!(right.try_own().is_none());
-        drop(owner); // It died.
+        drop(owner); // The owner died.
         let Some(Turn::Yours(owner)) = right.wait(|| false) else {
-            panic!("nobody took over");
+            panic!("the right is not free");
         };
         owner.finish();
         assert!(matches!(right.wait(|| false), Some(Turn::Done)));
@@ -171,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_takes_over_from_who_dies() {
+    fn a_waiter_takes_over_when_the_owner_dies() {
         for _ in 0..100 {
             let right = &CommitRight::new(Arc::new(Signal::new()));
             std::thread::scope(|scope| {
                 let waiter = scope.spawn(|| match right.wait(|| false) {
                     Some(Turn::Yours(owner)) => owner.finish(),
                     Some(Turn::Done) => {}
-                    None => unreachable!("it does not give up"),
+                    None => unreachable!("`give_up` returns false"),
                 });
                 right.open();
                 if let Some(owner) = right.try_own() {

@@ -1,16 +1,28 @@
-//! Sleeping until something is so.
+//! Sleeping until a condition holds.
 //!
-//! # Properties
-//! Who changes something calls [`wake_all`](Signal::wake_all) (or [`wake_some`](Signal::wake_some)) afterwards; who waits looks, registers, looks again, sleeps.
-//! Waking takes a lock for a moment and never waits for a sleeper.
+//! # Protocol
+//! A thread that changes the condition calls [`wake_all`](Signal::wake_all) or
+//! [`wake_some`](Signal::wake_some) afterwards. A waiter checks the condition, registers, checks
+//! again, and then sleeps. A wake holds the mutex only briefly and never waits for a sleeper.
+//!
+//! ```text
+//!   check ──false──► register ──► check again ──false──► sleep ──woken──┐
+//!     │                 ▲             │                                 │
+//!     │ true            │             │ true                            │
+//!     ▼                 └─────────────┼─────────────────────────────────┘
+//!   return ◄──────────────────────────┘
+//! ```
 //!
 //! # Invariants
-//! - **S1** No wake is lost: the second look comes after the registration, both under or after the lock that the waker takes. Either the waker finds the
-//!   waiter registered, and its parker keeps the wake until it sleeps; or the waiter registered later, and its look sees the change.
-//! - **S2** A waiter is registered at most once, and not at all once it has left: a wake for some is not spent on who is gone.
+//! - **S1** No wake is lost. The second check follows the registration, and the waker takes the
+//!   same mutex. Either the waker finds the waiter registered, and the waiter's parker keeps the
+//!   wake until the waiter sleeps. Or the waiter registered later, and its second check sees the
+//!   change.
+//! - **S2** A waiter is registered at most once, and not at all once it has left, so `wake_some`
+//!   never spends a wake on a thread that has gone.
 //!
-//! # Not promised
-//! Order, and that a sleeper wakes for a reason: the look decides.
+//! # Not guaranteed
+//! Waiters wake in no particular order. A waiter may wake for no reason, so only its check decides.
 
 use core::task::Waker;
 use std::time::Instant;
@@ -18,27 +30,29 @@ use std::time::Instant;
 use spanlock_sync::wait::is_wake_left_out;
 use spanlock_sync::{Mutex, Park, Parker, Wakeup, injected_bug};
 
-/// Where threads sleep until something that others change is as they want it.
+/// A place where threads sleep until other threads have made a condition true.
 #[derive(Debug, Default)]
 pub struct Signal {
     waiting: Mutex<Vec<Waker>>,
 }
 
 impl Signal {
-    /// Where nobody waits yet.
+    /// Creates a signal at which no thread waits.
     pub fn new() -> Self {
         Signal {
             waiting: Mutex::new(Vec::new()),
         }
     }
 
-    /// Sleeps until `look` finds what it is for. It is called without locks, at least once more after each wake. It must not sleep itself: the wake
-    /// that ends that sleep could be this one's.
+    /// Blocks until `look` returns `Some`, and returns its value.
+    ///
+    /// `look` is called without locks, and at least once more after each wake. It must not sleep:
+    /// the wake that ends such a sleep could be this waiter's.
     pub fn wait_until<T>(&self, look: impl FnMut() -> Option<T>) -> T {
         self.wait(None, look).expect("there is no deadline")
     }
 
-    /// The same, but until the deadline at most.
+    /// Blocks as [`wait_until`](Self::wait_until) does, but no later than `deadline`.
     pub fn wait_until_deadline<T>(
         &self,
         deadline: Instant,
@@ -73,7 +87,7 @@ impl Signal {
         })
     }
 
-    /// Wakes all who wait now.
+    /// Wakes all threads that are waiting now.
     #[track_caller]
     pub fn wake_all(&self) {
         if is_wake_left_out() {
@@ -85,7 +99,7 @@ impl Signal {
         }
     }
 
-    /// Wakes up to `count` of those who wait, who came first first.
+    /// Wakes up to `count` of the waiting threads, in the order in which they registered.
     #[track_caller]
     pub fn wake_some(&self, count: usize) {
         if is_wake_left_out() {
@@ -101,7 +115,7 @@ impl Signal {
     }
 }
 
-/// A waiter's registration, which ends with it, by a panic of its look too (S2).
+/// A waiter's registration. Dropping it removes it, also when the waiter's check panics (S2).
 struct Registered<'a> {
     signal: &'a Signal,
     waker: &'a Waker,

@@ -1,19 +1,33 @@
-//! A transaction's way to the medium: its prepared buffers written by whoever is free, then sealed by one, then acknowledged.
+//! Writing a transaction to the medium: any free thread writes its prepared buffers, one thread
+//! seals it, and then it is acknowledged.
 //!
-//! # The order of things
+//! # Stages
 //!
 //! | the commit block | written first | then | then | then |
 //! |---|---|---|---|---|
 //! | apart | all other buffers | flush | commit block, durably | acknowledged |
 //! | among the buffers | all buffers, in any order | flush | acknowledged | |
 //!
-//! # Invariants
-//! - **C1** A commit block that is written apart is written by the one [owner](super::owner), after a flush that came after all other writes, and after the
-//!   medium has [settled](super::medium) since: so what it commits is durable, whatever fails beside it.
-//! - **C2** A transaction is acknowledged by the owner alone, after its last flush, once the medium has settled.
-//! - **C4** Nobody is needed but the one that commits: helpers may never come, leave at any point, or die.
+//! ```text
+//!   journal's thread        any thread, in parallel           the owner
+//!   publish ─────────► claim ──► write ──► complete ──last──► own ──► flush ──┐
+//!                        ▲                     │                              │
+//!                        └─────── more ────────┘           ┌──────────────────┘
+//!                                                          ▼
+//!                      if apart:  settle ──► write the commit block ──► settle ──► committed
+//!                      if not:                                          settle ──► committed
+//! ```
 //!
-//! What is written, and where, is the business of [`Steps`].
+//! # Invariants
+//! - **C1** Only the [owner](super::owner) writes a commit block that is written apart. It does so
+//!   after a flush that follows all other writes, and after the medium has [settled](super::medium)
+//!   since that flush. So everything that the block commits is durable, whatever fails beside it.
+//! - **C2** Only the owner acknowledges a transaction: after its last flush, once the medium has
+//!   settled.
+//! - **C4** The journal's thread needs no other thread. Helpers may never come, may leave at any
+//!   point, and may die.
+//!
+//! [`Steps`] decides what is written, and where.
 
 use std::sync::Arc;
 
@@ -25,19 +39,21 @@ use super::owner::{CommitRight, Owner, Turn};
 use super::signal::Signal;
 use super::tickets::Tickets;
 
-/// What a submission does to the medium, and when it is over. Each but the last is one operation of the [`Medium`].
+/// The operations of a submission on the medium, and its end. Each method except the last is one
+/// operation of the [`Medium`].
 pub trait Steps<F> {
-    /// Writes a buffer that was published.
+    /// Writes a published buffer.
     fn write(&self, buffer: u32) -> Result<(), F>;
-    /// Makes durable what has been written.
+    /// Makes everything written so far durable.
     fn flush(&self) -> Result<(), F>;
-    /// Writes the commit block, durably. Called only if it is written apart; again, by another thread, if one has died in it.
+    /// Writes the commit block, durably. Called only if the block is written apart. It is called
+    /// again, by another thread, if a thread died in it.
     fn write_commit_block(&self) -> Result<(), F>;
-    /// It is durable, after so many flushes and durable writes: acknowledges it.
+    /// Acknowledges the transaction, which became durable by `flushes` flushes and durable writes.
     fn committed(&self, flushes: u64);
 }
 
-/// See the [module](self).
+/// One transaction on its way to the medium. See the [module](self).
 #[derive(Debug)]
 pub struct Submission {
     tickets: Tickets,
@@ -47,7 +63,9 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Of so many buffers; the commit block is among them unless `is_sealed_apart`. Who waits for the end sleeps at `sealed`, which the medium's failure wakes too.
+    /// Creates a submission of `total` buffers. They include the commit block unless
+    /// `is_sealed_apart`. A thread that waits for the end sleeps at `sealed`, which a failure of
+    /// the medium wakes too.
     pub fn new(total: u32, is_sealed_apart: bool, sealed: Arc<Signal>) -> Self {
         Submission {
             tickets: Tickets::new(total),
@@ -57,29 +75,31 @@ impl Submission {
         }
     }
 
-    /// How many buffers there are.
+    /// Returns the number of buffers.
     pub fn total(&self) -> u32 {
         self.total
     }
 
-    /// Whether the commit block is written by the owner.
+    /// Returns whether the owner writes the commit block.
     pub fn is_sealed_apart(&self) -> bool {
         self.is_sealed_apart
     }
 
-    /// Whether a helper may find something to do.
+    /// Returns whether a helper may find something to do.
     pub fn is_open(&self) -> bool {
         self.tickets.is_open()
     }
 
-    /// One more buffer is in place, in order. By the one that commits only; before the last, the commit block is in place too if it is written apart.
+    /// Publishes the next buffer, which is in place. Only the journal's thread calls it. If the
+    /// commit block is written apart, it must be in place before the last buffer is published.
     pub fn publish(&self) {
         self.tickets.publish();
     }
 
-    /// A waiting thread helps: writes what is prepared, and if it completes the last buffer, seals. Returns what it wrote: buffers, and 1 for the seal.
+    /// Lets a waiting thread help: it writes prepared buffers, and seals the transaction if it
+    /// completes the last one. Returns the number of buffers it wrote, plus 1 for the seal.
     ///
-    /// A failure is the medium's, which tells everybody.
+    /// A failure is recorded in the medium, which tells all threads.
     pub fn help<F: Clone>(&self, medium: &Medium<F>, steps: &impl Steps<F>) -> u64 {
         if !self.tickets.admit() {
             return 0;
@@ -104,7 +124,9 @@ impl Submission {
         written + sealed
     }
 
-    /// The one that commits has published all: writes what is left, and stays until the transaction is acknowledged, by itself if nobody else does it (C4).
+    /// Completes a submission whose buffers are all published. Only the journal's thread calls it.
+    /// It writes the remaining buffers and returns when the transaction is acknowledged, which it
+    /// does itself if no other thread does (C4).
     pub fn complete<F: Clone>(&self, medium: &Medium<F>, steps: &impl Steps<F>) -> Result<(), F> {
         self.write_prepared(medium, steps)?;
         if self.total == 0 {
@@ -117,7 +139,8 @@ impl Submission {
         }
     }
 
-    /// The one that commits has written all buffers itself, as it liked, and seals.
+    /// Seals a submission whose buffers the journal's thread has all written itself, in its own
+    /// way.
     pub fn complete_alone<F: Clone>(
         &self,
         medium: &Medium<F>,
@@ -130,7 +153,7 @@ impl Submission {
         }
     }
 
-    /// Writes buffers as long as there are prepared ones; tells how many.
+    /// Writes buffers while there are prepared ones, and returns how many.
     fn write_prepared<F: Clone>(
         &self,
         medium: &Medium<F>,
@@ -147,7 +170,7 @@ impl Submission {
         Ok(count)
     }
 
-    /// The owner's part: flush, commit block, acknowledgement.
+    /// Does the owner's part: flush, commit block, acknowledgement.
     fn seal<F: Clone>(
         &self,
         owner: Owner<'_>,
@@ -176,7 +199,8 @@ impl Submission {
         }
         let mut flushes = 1;
         if self.is_sealed_apart {
-            // Or else it could commit what a failure beside the flush has lost (C1).
+            // Without this, the block could commit data that a failure beside the flush has lost
+            // (C1).
             medium.settle()?;
             medium.perform(|| steps.write_commit_block())?;
             flushes += 1;

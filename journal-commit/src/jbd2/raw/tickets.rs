@@ -1,36 +1,43 @@
-//! Tickets: which thread writes which prepared buffer of a transaction, and which was the last.
+//! Tickets: which thread writes which prepared buffer of a transaction, and which thread was the
+//! last.
 //!
 //! # The problem
-//! Cui's thesis (see [`raw`](super)), §3.1: while the journal's thread prepares a transaction's buffers one by one, those who wait for the commit write them, in parallel. One counter
-//! counts the threads that come to help, another the buffers that are prepared; who comes when there are more threads than buffers goes to sleep.
+//! Cui's thesis (see [`raw`](super)), §3.1: the journal's thread prepares a transaction's buffers
+//! one by one. The threads that wait for the commit write them, in parallel. One counter counts the
+//! threads that come to help, another one the prepared buffers. If there are more threads than
+//! buffers, the surplus threads go to sleep.
 //!
 //! # Differences from the thesis
-//! There a ticket *is* a buffer: a thread that dies with one leaves a hole. Here a ticket admits a thread, and buffers are claimed as they are there, by whoever is
-//! free. So the journal's thread, which claims too, needs nobody; and a helper that is slow delays one buffer, not its share.
+//! In the thesis a ticket *is* a buffer, so a thread that dies with a ticket leaves a hole. Here a
+//! ticket only admits a thread; any free thread claims a buffer that is ready. The journal's thread
+//! claims buffers too, so it depends on no helper, and a slow helper delays one buffer instead of
+//! its whole share.
 //!
 //! # State
 //!
 //! | word | counts | raised by |
 //! |---|---|---|
-//! | `threads` | tickets given | who comes to help |
+//! | `threads` | tickets given | a thread that comes to help |
 //! | `ready` | buffers prepared, of `total` | the journal's thread, after the buffer is in place |
-//! | `next` | buffers claimed, at most `ready` | who takes one |
-//! | `done` | buffers written | who wrote one |
+//! | `next` | buffers claimed, at most `ready` | the thread that claims one |
+//! | `done` | buffers written | the thread that wrote one |
 //!
 //! # Invariants
-//! - **T1** Each buffer is claimed once: `next` is raised by one, by compare-exchange, below `ready`.
-//! - **T2** Who claims a buffer sees it prepared.
-//! - **T3** Exactly one thread completes the last buffer, and it sees all that the others did for theirs.
-//! - **T4** A claimed buffer that is not completed (its writer failed or died) leaves `done` below `total` for ever: nobody is the last. The writer poisons the
-//!   journal, which is what wakes those who wait.
+//! - **J-T1** Each buffer is claimed once: a compare-exchange raises `next` by one, below `ready`.
+//! - **J-T2** A thread that claims a buffer sees it prepared.
+//! - **J-T3** Exactly one thread completes the last buffer, and it sees all that the others did for
+//!   theirs.
+//! - **J-T4** If a claimed buffer is never completed (its writer failed or died), `done` stays
+//!   below `total` for ever, and no thread is the last. The writer poisons the journal, which wakes
+//!   the waiters.
 //!
 //! # Orderings
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
 //! | A | `publish` | Release | B | `journal-tickets/hand-over` |
-//! | B | the claimer's look at `ready` | Acquire | A | `journal-tickets/hand-over` |
-//! | C | `complete` | AcqRel | C of the others | `journal-tickets/hand-over` |
+//! | B | the load of `ready` in `claim` | Acquire | A | `journal-tickets/hand-over` |
+//! | C | `complete` | AcqRel | C of the other threads | `journal-tickets/hand-over` |
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_sync::injected_bug;
@@ -46,7 +53,7 @@ pub struct Tickets {
 }
 
 impl Tickets {
-    /// For so many buffers.
+    /// Creates tickets for `total` buffers.
     pub fn new(total: u32) -> Self {
         Tickets {
             total,
@@ -57,24 +64,26 @@ impl Tickets {
         }
     }
 
-    /// A ticket, unless as many threads have one as there are buffers: then who asks is not needed.
+    /// Takes a ticket. Returns false if as many threads have one as there are buffers; the caller
+    /// is then not needed.
     pub fn admit(&self) -> bool {
-        // Relaxed, both: only the number matters. The look first keeps the counter from running around.
+        // Relaxed, both: only the number matters. The load first keeps the counter from
+        // overflowing.
         self.threads.load(Relaxed) < self.total && self.threads.fetch_add(1, Relaxed) < self.total
     }
 
-    /// One more buffer is in place. By the journal's thread only.
+    /// Publishes the next buffer, which is in place. Only the journal's thread calls it.
     pub fn publish(&self) {
-        // Release [A→B]: T2.
+        // Release [A→B]: J-T2.
         self.ready.fetch_add(1, Release);
     }
 
-    /// Takes a buffer, if one is ready that nobody has taken.
+    /// Claims a buffer, if one is ready that no thread has claimed.
     pub fn claim(&self) -> Option<u32> {
-        // Relaxed: the compare-exchange checks it.
+        // Relaxed: the compare-exchange checks the value.
         let mut next = self.next.load(Relaxed);
         loop {
-            // Acquire [A→B]: T2.
+            // Acquire [B→A]: J-T2.
             if next >= self.ready.load(Acquire) {
                 return None;
             }
@@ -83,11 +92,11 @@ impl Tickets {
                 "a ticket is taken by a load and a store, so two threads can take the same one",
                 killed_by = "hand-over, hand-over-3"
             ) {
-                // Relaxed: wrong on purpose, and not by its ordering.
+                // Relaxed: this is the injected bug, and its ordering does not matter.
                 self.next.store(next + 1, Relaxed);
                 return Some(next);
             }
-            // Relaxed, both: T1 is about one word only.
+            // Relaxed, both: J-T1 concerns this word only.
             match (self.next).compare_exchange_weak(next, next + 1, Relaxed, Relaxed) {
                 Ok(_) => return Some(next),
                 Err(now) => next = now,
@@ -95,15 +104,15 @@ impl Tickets {
         }
     }
 
-    /// Whether more buffers may come that nobody has taken.
+    /// Returns whether there may still be unclaimed buffers.
     pub fn is_open(&self) -> bool {
-        // Relaxed: a hint for who might wait a little.
+        // Relaxed: a hint for a thread that might spin for a moment.
         self.next.load(Relaxed) < self.total
     }
 
-    /// A claimed buffer is written. True for the last one.
+    /// Marks a claimed buffer as written. Returns true for the last one.
     pub fn complete(&self) -> bool {
-        // AcqRel [C→C]: T3, by the release sequence of all completions.
+        // AcqRel [C→C]: J-T3, by the release sequence of all completions.
         self.done.fetch_add(1, AcqRel) + 1 == self.total
     }
 }
@@ -127,7 +136,7 @@ mod tests {
                             let Some(buffer) = tickets.claim() else {
                                 continue;
                             };
-                            // Relaxed, both: counted, and read after the threads have ended.
+                            // Relaxed, both: the counts are read after the threads have ended.
                             written[buffer as usize].fetch_add(1, Relaxed);
                             lasts.fetch_add(u32::from(tickets.complete()), Relaxed);
                         }

@@ -1,8 +1,9 @@
-//! Joining a transaction, against locking it.
+//! Threads that join a transaction while a commit locks it.
 //!
 //! # The problem
-//! Threads join the running transaction and leave it all the time; the commit shuts it, and waits until those who are in have left (JBD2's `t_updates`). A join
-//! must also reserve room (*credits*), so that the transaction never outgrows its share of the log.
+//! Threads join the running transaction and leave it all the time. The commit locks the transaction
+//! and waits until the threads inside have left (JBD2's `t_updates`). A join must also reserve room
+//! (*credits*), so that the transaction never outgrows its share of the log.
 //!
 //! # State
 //!
@@ -15,21 +16,22 @@
 //!
 //! | field | meaning | raised by | lowered by |
 //! |---|---|---|---|
-//! | `LOCKED` | nobody joins any more | the one that commits, once | nobody |
-//! | `UPDATES` | how many are in | who joins, if not `LOCKED` | each of them, once |
-//! | `CREDITS` | blocks used or reserved | who joins, up to the limit | who leaves, by what it did not use |
+//! | `LOCKED` | no thread may join any more | the journal's thread, once | never |
+//! | `UPDATES` | threads inside | a joiner, if not `LOCKED` | the same thread, once |
+//! | `CREDITS` | blocks used or reserved | a joiner | a leaver, by its unused ones |
 //!
 //! # Invariants
-//! - **U1** After `LOCKED` is set `UPDATES` only falls: joins are compare-exchanges from a word without it.
-//! - **U2** `CREDITS` is never above the limit.
-//! - **U3** Who drains the transaction sees everything done in it.
+//! - **U1** After `LOCKED` is set, `UPDATES` only falls: a join is a compare-exchange from a word
+//!   without `LOCKED`.
+//! - **U2** `CREDITS` never exceeds the limit.
+//! - **U3** The thread that drains the transaction sees everything done in it.
 //!
 //! # Orderings
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
 //! | A | `leave` | Release | B | `journal-updates/drain` |
-//! | B | the drainer's look | Acquire | A | `journal-updates/drain` |
+//! | B | the check in `lock_and_drain` | Acquire | A | `journal-updates/drain` |
 
 use spanlock_sync::atomic::{AtomicU64, Ordering::*};
 use spanlock_sync::injected_bug;
@@ -46,11 +48,11 @@ const CREDITS: u64 = UPDATE - 1;
 pub enum Refused {
     /// The transaction is being committed.
     Locked,
-    /// It has no room for so many credits.
+    /// The transaction has no room for that many credits.
     Full,
 }
 
-/// Who is in a transaction.
+/// The threads inside a transaction, and its credits.
 #[derive(Debug)]
 pub struct Updates {
     word: AtomicU64,
@@ -64,7 +66,7 @@ impl Default for Updates {
 }
 
 impl Updates {
-    /// Of a transaction that nobody is in.
+    /// Creates the state of a transaction without threads.
     pub fn new() -> Self {
         Updates {
             word: AtomicU64::new(0),
@@ -72,9 +74,10 @@ impl Updates {
         }
     }
 
-    /// Joins with `credits` blocks reserved, of which all together may have `limit`.
+    /// Joins, and reserves `credits` blocks. All threads together may reserve `limit`.
     pub fn join(&self, credits: u32, limit: u32) -> Result<(), Refused> {
-        // Relaxed: what a joiner may see of the transaction it gets by the lock that led it here.
+        // Relaxed: a joiner sees the transaction's data by the mutex through which it found the
+        // transaction.
         let mut seen = self.word.load(Relaxed);
         loop {
             if seen & LOCKED != 0
@@ -101,7 +104,7 @@ impl Updates {
         }
     }
 
-    /// Leaves, giving back what was not used.
+    /// Leaves, and releases the `unused` credits.
     pub fn leave(&self, unused: u32) {
         let wakes_early = injected_bug!(
             "wake-before-change",
@@ -112,25 +115,28 @@ impl Updates {
             self.drained.wake_all();
         }
         let gone = UPDATE + u64::from(unused);
-        // Release [A→B]: what was done in the transaction is seen by its commit (U3).
+        // Release [A→B]: the commit sees everything done in the transaction (U3).
         let before = self.word.fetch_sub(gone, Release);
         if before & LOCKED != 0 && before & UPDATES == UPDATE && !wakes_early {
             self.drained.wake_all();
         }
     }
 
-    /// Lets nobody join any more, and sleeps until all have left; false if some are in and `give_up` says so. Who makes it say so [wakes](Self::wake) the drainer.
+    /// Stops further joins, and blocks until all threads have left. Returns false if some are
+    /// inside and `give_up` returns true. A thread that makes it true [wakes](Self::wake) the
+    /// drainer.
     pub fn lock_and_drain(&self, give_up: impl Fn() -> bool) -> bool {
-        // Relaxed: it publishes nothing. It and the joins are read-modify-writes of one word: each join sees it or was before it.
+        // Relaxed: it publishes nothing. It and the joins are read-modify-writes of one word, so
+        // each join either sees `LOCKED` or came before it.
         self.word.fetch_or(LOCKED, Relaxed);
         self.drained.wait_until(|| {
-            // Acquire [A→B]: U3. All the leaves are one release sequence.
+            // Acquire [B→A]: U3. All leaves form one release sequence.
             let is_drained = self.word.load(Acquire) & UPDATES == 0;
             (is_drained || give_up()).then_some(is_drained)
         })
     }
 
-    /// The drainer looks again whether to give up.
+    /// Makes the drainer check again whether to give up.
     pub fn wake(&self) {
         self.drained.wake_all();
     }
@@ -141,12 +147,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credits_are_bounded_and_given_back() {
+    fn credits_are_bounded_and_released() {
         let updates = Updates::new();
         updates.join(6, 10).unwrap();
         assert_eq!(updates.join(5, 10), Err(Refused::Full));
         updates.join(4, 10).unwrap();
-        // Relaxed: one thread.
+        // Relaxed: only one thread runs.
         assert_eq!(updates.word.load(Relaxed) & UPDATES, 2 * UPDATE);
         updates.leave(3);
         updates.join(3, 10).unwrap();
@@ -158,12 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn the_commit_waits_for_all_who_are_in() {
+    fn the_commit_waits_for_all_threads_inside() {
         for _ in 0..200 {
             let updates = Updates::new();
             let sum = spanlock_sync::cell::UnsafeCell::new([0_u32; 4]);
             struct Shared<'a>(&'a spanlock_sync::cell::UnsafeCell<[u32; 4]>);
-            // SAFETY: each thread writes its own element, while it is in; all are read once nobody is.
+            // SAFETY: each thread writes its own element while it is inside; all elements are read
+            // once no thread is inside.
             unsafe impl Sync for Shared<'_> {}
             let shared = Shared(&sum);
             let (updates, shared) = (&updates, &shared);
@@ -181,7 +188,7 @@ mod tests {
                     });
                 }
                 updates.lock_and_drain(|| false);
-                // SAFETY: nobody is in, and nobody joins any more.
+                // SAFETY: no thread is inside, and none joins any more.
                 let all: u32 = shared.0.with(|all| unsafe { (*all).iter().sum() });
                 assert_eq!(u64::from(all), updates.word.load(Relaxed) & CREDITS);
             });

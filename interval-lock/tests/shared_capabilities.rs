@@ -1,4 +1,4 @@
-//! The powers, by the suite of the `spanlock-range-lock` crate that every lock passes.
+//! The capabilities, by the suite of the `spanlock-range-lock` crate that every lock passes.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

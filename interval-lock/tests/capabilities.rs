@@ -1,4 +1,4 @@
-//! Downgrades, upgrades, shrinking and splitting: each wakes those it unblocks, and nobody else.
+//! Downgrading, upgrading, shrinking and splitting wake exactly the waiters that they unblock.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -18,7 +18,7 @@ fn ranges(list: Vec<(spanlock_range_lock::Span, Access)>) -> Vec<(u64, u64, Acce
 }
 
 #[test]
-fn a_downgrade_lets_readers_in_and_no_writer() {
+fn a_downgrade_admits_readers_but_no_writer() {
     let lock = IntervalLock::new();
     let hold = Taken::lock(&lock, 0..10, Write);
     let mut reader = Asked::waiting(&lock, 0..5, Read);
@@ -37,18 +37,18 @@ fn a_downgrade_lets_readers_in_and_no_writer() {
     reader.release();
     hold.release();
     assert_eq!(writer.wakes(), 0);
-    // Of the upgradable hold the writer is still behind.
+    // The upgradable hold still blocks the writer, and still does as a reader.
     let upgradable = upgradable.downgrade();
     assert_eq!(writer.wakes(), 0);
     upgradable.release();
     assert_eq!((writer.wakes(), behind.wakes()), (1, 0));
-    writer.poll().expect("all have gone").release();
-    behind.poll().expect("all have gone").release();
+    writer.poll().expect("every blocker has left").release();
+    behind.poll().expect("every blocker has left").release();
     assert!(lock.is_empty());
 }
 
 #[test]
-fn a_downgrade_of_an_upgradable_hold_lets_the_next_one_in() {
+fn a_downgrade_of_an_upgradable_hold_admits_the_next_one() {
     let lock = IntervalLock::new();
     let hold = Taken::lock(&lock, 0..10, Upgradable);
     drop(lock.try_read(0..10).unwrap());
@@ -82,7 +82,7 @@ fn an_upgrade_waits_for_readers_and_keeps_new_ones_out() {
             ]
         );
         assert_eq!(ranges(lock.waiting_ranges()), [(2, 10, Write)]);
-        // New readers wait behind it, except where it is not.
+        // New readers wait behind the upgrade where they overlap it, and only there.
         assert!(lock.try_read(9..10).is_err());
         drop(lock.try_read(0..2).unwrap());
         let mut reader = Asked::waiting(&lock, 9..11, Read);
@@ -93,7 +93,7 @@ fn an_upgrade_waits_for_readers_and_keeps_new_ones_out() {
         second.release();
         let hold = upgrade.join().unwrap();
         assert!(reader.poll().is_none());
-        // A waiting writer was behind the upgradable hold, and is behind the exclusive one.
+        // A waiting writer is blocked by the exclusive hold, as it was by the upgradable one.
         let mut writer = Asked::waiting(&lock, 0..3, Write);
         hold.release();
         assert_eq!((reader.wakes(), writer.wakes()), (1, 1));
@@ -104,9 +104,10 @@ fn an_upgrade_waits_for_readers_and_keeps_new_ones_out() {
     assert!(lock.is_empty());
 }
 
-/// A reader that waits for somebody elsewhere came before the upgrade and holds nothing: it comes after it.
+/// A reader arrives before the upgrade and waits for a writer elsewhere. It holds nothing, so the
+/// upgrade precedes it.
 #[test]
-fn an_upgrade_goes_before_waiters_that_came_first() {
+fn an_upgrade_precedes_waiters_that_arrived_earlier() {
     let lock = IntervalLock::new();
     let writer = Taken::lock(&lock, 0..2, Write);
     let mut reader = Asked::waiting(&lock, 0..10, Read);
@@ -124,12 +125,12 @@ fn an_upgrade_goes_before_waiters_that_came_first() {
     writer.release();
     assert_eq!(reader.wakes(), 0, "granted while a writer holds");
     hold.release();
-    reader.poll().expect("all have gone").release();
+    reader.poll().expect("every blocker has left").release();
     assert!(lock.is_empty());
 }
 
 #[test]
-fn of_two_readers_neither_becomes_exclusive() {
+fn two_readers_cannot_both_upgrade() {
     let lock = IntervalLock::new();
     let first = Taken::lock(&lock, 0..10, Read);
     let second = Taken::lock(&lock, 5..15, Upgradable);
@@ -137,7 +138,7 @@ fn of_two_readers_neither_becomes_exclusive() {
     assert!(!worked);
     let (second, worked) = second.try_upgrade();
     assert!(!worked);
-    // While one waits for the other, the other cannot overtake it.
+    // While one upgrade waits for the other reader, that reader cannot upgrade.
     thread::scope(|scope| {
         let upgrade = scope.spawn(move || second.upgrade());
         while lock.waiting() == 0 {
@@ -152,7 +153,7 @@ fn of_two_readers_neither_becomes_exclusive() {
 }
 
 #[test]
-fn a_shrink_wakes_those_outside_of_what_is_kept() {
+fn a_shrink_wakes_waiters_outside_of_what_is_kept() {
     let lock = IntervalLock::new();
     let hold = Taken::lock(&lock, 10..40, Write);
     let mut low = Asked::waiting(&lock, 0..15, Read);
@@ -160,7 +161,7 @@ fn a_shrink_wakes_those_outside_of_what_is_kept() {
     let mut high = Asked::waiting(&lock, 30..50, Write);
     let mut across = Asked::waiting(&lock, 14..20, Read);
     let mut behind = Asked::waiting(&lock, 49..60, Read);
-    // From the front, from the back, nothing, all but one position.
+    // Shrinks at the start, at the end, not at all, and to one position.
     let hold = hold.shrink(15..40);
     let wakes = [&low, &middle, &high, &across, &behind].map(Asked::wakes);
     assert_eq!(wakes, [1, 0, 0, 0, 0]);
@@ -173,15 +174,15 @@ fn a_shrink_wakes_those_outside_of_what_is_kept() {
     assert!(lock.try_read(22..23).is_err());
     hold.release();
     for asked in [&mut low, &mut middle, &mut high, &mut across] {
-        asked.poll().expect("nobody in its way").release();
+        asked.poll().expect("nothing blocks it").release();
     }
     assert_eq!(behind.wakes(), 1);
-    behind.poll().expect("the writer has gone").release();
+    behind.poll().expect("the writer has left").release();
     assert!(lock.is_empty());
 }
 
 #[test]
-fn parts_of_a_hold_are_holds_of_their_own() {
+fn the_parts_of_a_split_hold_are_independent() {
     let lock = IntervalLock::new();
     assert_eq!(lock.granularity(), 1);
     for access in [Read, Upgradable, Write] {
@@ -200,7 +201,7 @@ fn parts_of_a_hold_are_holds_of_their_own() {
         assert_eq!(wakes([&left, &both, &right, &last]), [1, 0, 0, 0]);
         middle.release();
         assert_eq!(wakes([&left, &both, &right, &last]), [1, 1, 1, 0]);
-        // A part can do what a hold can.
+        // A part has the capabilities of a hold.
         let high = match access {
             Read => high,
             _ => high.downgrade(),
@@ -208,7 +209,7 @@ fn parts_of_a_hold_are_holds_of_their_own() {
         assert_eq!(last.wakes(), 0);
         high.shrink(20..21).release();
         for asked in [&mut left, &mut both, &mut right, &mut last] {
-            asked.poll().expect("all have gone").release();
+            asked.poll().expect("every blocker has left").release();
         }
         assert!(lock.is_empty());
     }

@@ -1,6 +1,7 @@
-//! The rendezvous against committing at once, in simulated time: threads that commit and think, a device, wakes that take their time, deadlines that come late.
+//! The rendezvous against committing at once, in simulated time: threads that commit and think, a
+//! device, slow wakes and late deadlines.
 //!
-//! The protocol is that of `group.rs`, told once more in events.
+//! The simulation repeats the protocol of `compact/group.rs` as events.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,31 +11,33 @@ use super::Rendezvous;
 
 const MICROSECOND: u64 = 1000;
 
-/// Times are in nanoseconds.
+/// A scenario. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Scene {
     threads: usize,
     flush: u64,
-    /// Each flush takes so much of `flush` longer or shorter, at most.
+    /// Each flush is longer or shorter by up to this fraction of `flush`.
     flush_jitter: f64,
     think: Think,
-    /// From a wake to what the woken thread does first; each further one that a leader wakes comes `between` later.
+    /// The time from a wake to the thread's first step. Each further thread that a leader wakes
+    /// starts `between` later.
     wake: u64,
     between: u64,
-    /// So late is a deadline.
+    /// How late a deadline is.
     slack: u64,
-    /// The part of flushes and wakes that take up to three flushes longer: a machine that has more to do.
+    /// The fraction of flushes and wakes that take up to three flushes longer, because the machine
+    /// is busy.
     noise: f64,
 }
 
-/// In flushes.
+/// Think times, in flushes.
 #[derive(Clone, Copy, Debug)]
 enum Think {
     Even {
         mean: f64,
         jitter: f64,
     },
-    /// Independent of all: an exponential distribution.
+    /// Exponentially distributed, independent of everything.
     Free {
         mean: f64,
     },
@@ -42,7 +45,7 @@ enum Think {
     Half {
         mean: f64,
     },
-    /// One in so many pauses takes `mean`, the others nothing.
+    /// One in `one_in` pauses takes `mean`, the others take no time.
     Sometimes {
         one_in: u32,
         mean: f64,
@@ -59,9 +62,9 @@ struct Outcome {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A thread comes with a record.
+    /// A thread arrives with a record.
     Arrive(usize),
-    /// A thread that was woken looks.
+    /// A woken thread checks.
     Look(usize),
     Deadline(usize),
     Done,
@@ -82,7 +85,7 @@ struct Simulation {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     order: u64,
     phase: Phase,
-    /// Threads that wait, in order; of these the leader took the first `taken`.
+    /// Waiting threads, in order. The leader took the first `taken`.
     sleepers: Vec<usize>,
     taken: usize,
     came: Vec<u64>,
@@ -211,7 +214,7 @@ impl Simulation {
         }
         for thread in released {
             self.commits += 1;
-            // Who led is awake, but wakes the others first.
+            // The leader is awake, but wakes the others first.
             let mut free = woken + self.noise();
             if thread != leader {
                 woken += self.scene.between;
@@ -258,21 +261,22 @@ fn scene(threads: usize, think: Think) -> Scene {
     }
 }
 
-/// At once, and with the rendezvous, for so many flushes' commits.
+/// Returns the outcome of committing at once and with the rendezvous, over the commits of that many
+/// flushes.
 fn both(scene: Scene, flushes: u64) -> [Outcome; 2] {
     let commits = flushes * scene.threads as u64;
     [false, true].map(|is_rendezvous| Simulation::new(scene, is_rendezvous).run(commits))
 }
 
-/// Commits a second with the rendezvous, in those at once.
+/// Returns the commits per second with the rendezvous, relative to committing at once.
 fn ratio(scene: Scene, flushes: u64) -> f64 {
     let [plain, rendezvous] = both(scene, flushes);
     rendezvous.per_second / plain.per_second
 }
 
-/// The grid that the crate's comparison has: think times of up to four flushes.
+/// The grid of the crate's comparison: think times of up to four flushes.
 #[test]
-fn never_slower_than_at_once_on_the_grid() {
+fn the_rendezvous_is_never_slower_on_the_grid() {
     for threads in THREADS {
         for mean in [0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0] {
             for jitter in [0.0, 0.1] {
@@ -284,9 +288,10 @@ fn never_slower_than_at_once_on_the_grid() {
     }
 }
 
-/// Fast and slow devices, threads that behave differently from each other and from before. What is lost is trials, and chance.
+/// Fast and slow devices, threads that differ from each other and change over time. The only losses
+/// are trials and chance.
 #[test]
-fn never_much_slower_than_at_once() {
+fn the_rendezvous_is_never_much_slower() {
     let mut thinks = Vec::new();
     for mean in [0.1, 0.25, 0.5, 1.0, 3.0] {
         thinks.push(Think::Even { mean, jitter: 0.5 });
@@ -312,7 +317,7 @@ fn never_much_slower_than_at_once() {
 }
 
 #[test]
-fn nearly_all_threads_a_flush() {
+fn nearly_all_threads_share_a_flush() {
     for threads in [1, 2, 4, 8, 16, 32, 64] {
         let scene = scene(
             threads,
@@ -327,7 +332,7 @@ fn nearly_all_threads_a_flush() {
             "{threads}: {rendezvous:?}"
         );
         assert!(rendezvous.latency <= 1.4, "{threads}: {rendezvous:?}");
-        // What the comparison is with: half of them.
+        // The commits per flush without the rendezvous: half of the threads.
         let half = (threads as f64 + 1.0) / 2.0;
         assert!(
             (plain.per_flush - half).abs() < 0.01 * half,
@@ -336,9 +341,9 @@ fn nearly_all_threads_a_flush() {
     }
 }
 
-/// A device too fast for sleeps is left alone.
+/// The rendezvous does not wait on a device too fast for sleeps.
 #[test]
-fn no_waits_on_a_fast_device() {
+fn a_fast_device_is_never_waited_for() {
     for threads in THREADS {
         let scene = Scene {
             flush: 100 * MICROSECOND,
@@ -356,16 +361,17 @@ fn no_waits_on_a_fast_device() {
     }
 }
 
-/// On a machine that has more to do, some flushes and wakes take several times as long. Trials are short, and see through it.
+/// On a busy machine some flushes and wakes take several times as long. Short trials are not misled
+/// by that.
 #[test]
-fn noise_misleads_nobody() {
+fn noise_does_not_mislead_a_trial() {
     for noise in [0.03, 0.1] {
         for threads in [8, 16] {
             for (mean, least) in [(0.0, 1.3), (1.0, 0.95), (2.0, 0.95), (4.0, 0.95)] {
                 for seed in 0..10 {
                     let scene = Scene {
                         noise,
-                        // The seed, too.
+                        // The flush also seeds the random numbers.
                         flush: (1000 + seed) * MICROSECOND,
                         ..scene(threads, Think::Even { mean, jitter: 0.1 })
                     };

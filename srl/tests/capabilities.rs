@@ -8,7 +8,7 @@ mod capabilities;
 
 use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree};
 
-/// In segments of one position.
+/// Returns an array with segments of one position.
 fn array() -> SrlArray {
     SrlArray::with_segment_size(1 << 16, 1).unwrap()
 }
@@ -17,12 +17,12 @@ fn packed() -> SrlPacked {
     SrlPacked::with_segment_size(1 << 16, 1).unwrap()
 }
 
-/// Two segments are wide already: nearly everything goes through the gate.
+/// Returns a lock in which two segments are wide, so nearly every request goes through the gate.
 fn gate() -> SrlArray {
     array().wide_above(1)
 }
 
-/// Every level has two slots, and every leaf two segments.
+/// Returns a tree with two slots in every node and two segments in every leaf.
 fn tree() -> SrlTree {
     SrlTree::with_shape(1 << 16, &Shape::new(1, &[1; 16]).unwrap()).unwrap()
 }

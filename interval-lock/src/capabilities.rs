@@ -1,7 +1,6 @@
-//! What an [`IntervalLock`] can do with a hold beyond giving it back.
-//!
-//! Each power changes one request, in one section of the mutex, and with it exactly the counts that this touches (I1 in
-//! [`crate::requests`]).
+//! The capabilities of an [`IntervalLock`]: downgrade, upgrade, shrink, split, and batches. Each of
+//! them changes one request under the mutex, and with it exactly the counts that this affects
+//! (IL-I1 in [`crate::requests`]).
 
 use alloc::vec::Vec;
 
@@ -14,20 +13,21 @@ use spanlock_sync::Park;
 use crate::lock::{IntervalLock, finish, index, token};
 use crate::requests::{Requests, Wakes};
 
-// SAFETY: the hold stays in the tree and only its access changes, so no writer comes between (I2). Every later hold
-// of part of it is granted in a later section of the mutex, the readers that were let in at once included.
+// SAFETY: the hold stays in the tree and only its access changes, so no writer comes in between
+// (IL-I2). Every later hold of part of it is granted later under the mutex, including the readers
+// that this call admits.
 unsafe impl<P: Park> RawRangeLockDowngrade for IntervalLock<P> {
     unsafe fn downgrade(&self, _span: Span, _from: Access, to: Access, token: Token) -> Token {
         let mut wakes = Wakes::default();
         let mut requests = self.core.requests();
-        requests.weaken(index(token), to, &mut wakes);
+        requests.downgrade(index(token), to, &mut wakes);
         finish(requests, wakes);
         token
     }
 }
 
-// SAFETY: the hold stays in the tree, with an access that every writer conflicts with, so none comes between (I2). A try that
-// fails changes nothing.
+// SAFETY: the hold stays in the tree, with an access that conflicts with every writer, so none
+// comes in between (IL-I2). A failed try changes nothing.
 unsafe impl<P: Park> RawRangeLockUpgrade for IntervalLock<P> {
     unsafe fn try_upgrade(&self, _span: Span, _from: Access, token: Token) -> Result<Token, Token> {
         let upgraded = self.core.requests().try_upgrade(index(token));
@@ -35,7 +35,8 @@ unsafe impl<P: Park> RawRangeLockUpgrade for IntervalLock<P> {
     }
 }
 
-// SAFETY: as above; while it waits it is in the tree as `Upgrading`, which no grant comes past (I3).
+// SAFETY: as above. While it waits it is in the tree as `Upgrading`, and no conflicting grant
+// overtakes it (IL-I3).
 unsafe impl<P: Park> RawRangeLockUpgradeWait for IntervalLock<P> {
     unsafe fn upgrade(&self, _span: Span, token: Token) -> Token {
         let mut requests = self.core.requests();
@@ -46,7 +47,8 @@ unsafe impl<P: Park> RawRangeLockUpgradeWait for IntervalLock<P> {
     }
 }
 
-// SAFETY: what is kept is in the tree throughout the section that changes it, and no other section sees the middle of it.
+// SAFETY: the kept part is in the tree before and after, and the change happens under the mutex, so
+// no other thread sees an intermediate state.
 unsafe impl<P: Park> RawRangeLockSplit for IntervalLock<P> {
     unsafe fn shrink(&self, _span: Span, _access: Access, held: Token, keep: Span) -> Token {
         let mut wakes = Wakes::default();
@@ -67,15 +69,15 @@ unsafe impl<P: Park> RawRangeLockSplit for IntervalLock<P> {
     }
 }
 
-// SAFETY: a batch enters the tree in one section of the mutex, and is one request there: held as a whole, or waiting as a whole for
-// requests before it (I2, I4).
+// SAFETY: a batch enters the tree in one critical section of the mutex, and is one request there.
+// It is held as a whole, or waits as a whole for requests before it (IL-I2, IL-I4).
 unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
     unsafe fn lock_batch(
         &self,
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,
     ) -> Result<(), RangeError> {
-        // Before anything is taken, so that nothing is taken whose token has no place.
+        // Reserve first: if this panics, no hold has been taken that would lose its token.
         tokens.reserve(batch.len());
         let mut requests = self.core.requests();
         if !hold_all(&mut requests, batch, tokens) {
@@ -106,7 +108,7 @@ unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
     }
 }
 
-/// Holds every span, if nobody is in the way of any.
+/// Takes every span, if no span is blocked; returns whether it did.
 fn hold_all(requests: &mut Requests, batch: &[(Span, Access)], tokens: &mut Vec<Token>) -> bool {
     let free = (batch.iter()).all(|&(span, access)| requests.admits(span, access));
     if free {
@@ -118,7 +120,9 @@ fn hold_all(requests: &mut Requests, batch: &[(Span, Access)], tokens: &mut Vec<
 
 #[cfg(feature = "statistics")]
 impl<P: Park> spanlock_range_lock::RawRangeLockStatistics for IntervalLock<P> {
-    /// Nobody is overtaken: first come, first served. An upgrade that has to wait is a wait, too.
+    /// Returns the lock's statistics.
+    ///
+    /// No waiter is ever overtaken. An upgrade that has to wait counts as a wait.
     fn statistics(&self) -> spanlock_range_lock::Statistics {
         self.core.counters.snapshot()
     }

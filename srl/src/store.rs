@@ -1,4 +1,6 @@
-//! Where the words of segments lie: one piece in the array, many in the tree.
+//! Segment stores: where the words of segments are kept.
+//!
+//! An array keeps all words in one piece of memory. A tree keeps them in leaves, a piece each.
 
 use spanlock_range_lock::Access;
 use spanlock_range_lock::words::{Run, Wakes, Word};
@@ -6,13 +8,13 @@ use spanlock_sync::wait::WaitQueue;
 
 use crate::segment::Segments;
 
-/// Words of neighbouring segments, side by side in memory.
+/// The words of neighbouring segments, contiguous in memory.
 #[derive(Debug)]
 pub struct Piece<'a, W> {
     words: &'a [W],
     /// The lane of the first segment, in the first word.
     lane: u32,
-    /// How many segments; at least one, and no more than the words have.
+    /// The number of segments: at least one, and no more than the words have.
     segments: u64,
 }
 
@@ -26,7 +28,9 @@ impl<W> Clone for Piece<'_, W> {
 impl<W> Copy for Piece<'_, W> {}
 
 impl<'a, W: Word> Piece<'a, W> {
-    /// The segments `first..end`, at least one, of which `words` holds the states from `first`'s word on.
+    /// Creates a piece for the segments `first..end`, at least one.
+    ///
+    /// `words` holds their states, starting with the word of `first`.
     #[inline]
     pub(crate) fn new(words: &'a [W], first: u64, end: u64) -> Self {
         Piece {
@@ -36,19 +40,19 @@ impl<'a, W: Word> Piece<'a, W> {
         }
     }
 
-    /// How many segments.
+    /// Returns the number of segments.
     #[inline]
     pub(crate) fn len(self) -> u64 {
         self.segments
     }
 
-    /// The address of the first word.
+    /// Returns the address of the first word.
     #[inline]
     pub(crate) fn address(self) -> usize {
         self.words.as_ptr().expose_provenance()
     }
 
-    /// The first `segments` of them; `None` of none.
+    /// Returns the part with the first `segments` segments, or `None` if that is zero.
     pub(crate) fn up_to(self, segments: u64) -> Option<Self> {
         let words = (u64::from(self.lane) + segments).div_ceil(u64::from(W::LANES));
         (segments > 0).then(|| Piece {
@@ -58,7 +62,7 @@ impl<'a, W: Word> Piece<'a, W> {
         })
     }
 
-    /// Takes the first segments as one who has just come, as many as that is possible of at once. Returns how many.
+    /// Takes as many of the first segments as an arrival can take at once; returns how many.
     #[inline]
     pub(crate) fn arrive<P>(self, access: Access, queue: &WaitQueue<P>) -> u64 {
         let mut taken = 0;
@@ -70,12 +74,12 @@ impl<'a, W: Word> Piece<'a, W> {
         taken
     }
 
-    /// Gives all of them back. Whom to wake, if anybody. Ordering: Release.
+    /// Releases all segments; returns the waiters to wake, if any. Ordering: Release.
     ///
     /// # Safety
-    /// They are held with `access`, and given up.
+    /// The caller holds them with `access` and gives those holds up.
     #[inline]
-    pub(crate) unsafe fn give_back(self, access: Access) -> Option<Wakes<W>> {
+    pub(crate) unsafe fn release(self, access: Access) -> Option<Wakes<W>> {
         let wakes = self.wakes();
         let mut any = false;
         self.each_run(|run| {
@@ -86,13 +90,14 @@ impl<'a, W: Word> Piece<'a, W> {
         any.then_some(wakes)
     }
 
-    /// Turns holds of all of them into ones that exclude less. Whom to wake. Ordering: Release.
+    /// Downgrades the holds of all segments; returns the waiters to wake. Ordering: Release.
     ///
     /// # Safety
-    /// As [`Word::downgrade`], for each of them.
-    pub(crate) unsafe fn weaken(self, from: Access, to: Access) -> Wakes<W> {
+    /// As for [`Word::downgrade`], for each segment.
+    pub(crate) unsafe fn downgrade(self, from: Access, to: Access) -> Wakes<W> {
         // SAFETY: the caller's promise, run by run.
-        self.runs().for_each(|run| unsafe { run.downgrade_no_wake(from, to) });
+        self.runs()
+            .for_each(|run| unsafe { run.downgrade_no_wake(from, to) });
         self.wakes()
     }
 
@@ -102,15 +107,15 @@ impl<'a, W: Word> Piece<'a, W> {
         Wakes::new(self.words.as_ptr().addr(), self.lane, end)
     }
 
-    /// Whether nobody holds any of them in conflict. Ordering: Acquire if so.
+    /// Returns whether no segment is held in conflict. Ordering: Acquire if so.
     #[inline]
     pub(crate) fn is_free(self, access: Access) -> bool {
         let all = W::LANES;
         if self.is_whole() {
             let is_free = |word: &W| word.free_until(0, all, access) == all;
-            // Whole words, as in most pieces of a wide request: hardly more than a load each, and several before the next jump back.
+            // Most pieces of a wide request are whole words. Checking eight of them without a
+            // branch in between costs little more than a load per word.
             let (eights, rest) = self.words.as_chunks::<8>();
-            // All of them without a jump between, which most often would not be taken.
             let all_free = |eight: &[W; 8]| eight.iter().fold(true, |free, it| free & is_free(it));
             let free = eights.iter().all(all_free);
             return free && rest.iter().all(is_free);
@@ -118,21 +123,22 @@ impl<'a, W: Word> Piece<'a, W> {
         self.runs().all(|run| run.is_free(access))
     }
 
-    /// The lanes of the first word.
+    /// Returns the lane range of the first word.
     #[inline]
     pub(crate) fn first_run(self) -> Run<'a, W> {
         let end = (u64::from(self.lane) + self.segments).min(u64::from(W::LANES));
         Run::new(&self.words[0], self.lane, end as u32)
     }
 
-    /// Whether it is of whole words.
+    /// Returns whether the piece covers every lane of its words.
     #[inline]
     fn is_whole(self) -> bool {
         self.lane == 0 && self.segments.is_multiple_of(u64::from(W::LANES))
     }
 
-    /// Calls `f` with the words' lanes, in ascending order, as long as it says so. Whole words, as most are in a piece of many, have a loop of their own, in which
-    /// the compiler knows their lanes.
+    /// Calls `f` with the lane range of each word, in ascending order, until it returns false.
+    ///
+    /// Whole words have a loop of their own, in which the compiler knows the lanes.
     #[inline]
     fn each_run(self, mut f: impl FnMut(Run<'a, W>) -> bool) {
         if self.is_whole() {
@@ -142,11 +148,11 @@ impl<'a, W: Word> Piece<'a, W> {
         }
     }
 
-    /// The words' lanes, in ascending order.
+    /// Returns the lane range of each word, in ascending order.
     #[inline]
     pub(crate) fn runs(self) -> impl Iterator<Item = Run<'a, W>> + Clone {
         let mut first = self.lane;
-        // What is left of the segments, with the lanes before the first.
+        // Counts the lanes before the first segment too.
         let mut left = u64::from(self.lane) + self.segments;
         self.words.iter().map(move |word| {
             let end = left.min(u64::from(W::LANES));
@@ -156,13 +162,13 @@ impl<'a, W: Word> Piece<'a, W> {
     }
 }
 
-/// The lane of a segment in its word.
+/// Returns the lane of a segment in its word.
 #[inline]
 pub(crate) fn lane<W: Word>(segment: u64) -> u32 {
     (segment % u64::from(W::LANES)) as u32
 }
 
-/// Segments that are in one word: its lanes `first..end`.
+/// Segments that share a word: its lanes `first..end`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lanes {
     first: u32,
@@ -170,14 +176,14 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// The lanes of the segments from `first` to `last`, if they are in one word.
+    /// Returns the lanes of the segments from `first` to `last`, if those share a word.
     #[inline]
     pub(crate) fn of<W: Word>(first: u64, last: u64) -> Option<Self> {
         let all = u64::from(W::LANES);
         (first / all == last / all).then(|| Self::within::<W>(first, last))
     }
 
-    /// The lanes of the segments from `first` to `last`, which are in one word.
+    /// Returns the lanes of the segments from `first` to `last`, which share a word.
     #[inline]
     pub(crate) fn within<W: Word>(first: u64, last: u64) -> Self {
         Lanes {
@@ -186,76 +192,82 @@ impl Lanes {
         }
     }
 
-    /// These lanes of a word.
+    /// Returns these lanes of a word.
     #[inline]
     pub(crate) fn run<W: Word>(self, word: &W) -> Run<'_, W> {
         Run::new(word, self.first, self.end)
     }
 }
 
-/// The words of segments `first..end` are so many, from the first's word on.
+/// Returns the number of words that hold the segments `first..end`.
 #[inline]
 pub(crate) fn words_of<W: Word>(first: u64, end: u64) -> usize {
     let lanes = u64::from(W::LANES);
     (end.div_ceil(lanes) - first / lanes) as usize
 }
 
-/// Where the words of all segments lie.
+/// Keeps the words of all segments of a lock.
 ///
 /// # Safety
-/// A segment has one word at a time, found by all of the methods alike. A word that is found in a section stays until the section ends, and one with a
-/// hold stays until the hold ends.
-pub unsafe trait Space: Send + Sync {
-    /// The form of the states.
+/// A segment has one word at a time, and all methods find the same one. A word found under a read
+/// guard stays in memory until the guard is dropped. A word with a hold stays until the hold ends.
+pub unsafe trait SegmentStore: Send + Sync {
+    /// The encoding of segment states.
     type Word: Word;
 
-    /// Proof that nothing that is found now goes away.
-    type Section<'a>
+    /// An RCU read-side critical section: while it lasts, whatever is found stays in memory.
+    type ReadGuard<'a>
     where
         Self: 'a;
 
-    /// How positions map to segments.
+    /// Returns how positions map to segments.
     fn segments(&self) -> Segments;
 
-    /// Begins a section. Nobody blocks in one.
-    fn enter(&self) -> Self::Section<'_>;
+    /// Enters a read-side critical section. A thread must not block in one.
+    fn enter(&self) -> Self::ReadGuard<'_>;
 
-    /// The word of a segment. Makes what is missing.
-    fn word<'s>(&'s self, section: &'s Self::Section<'_>, segment: u64) -> &'s Self::Word;
+    /// Returns the word of a segment; creates it if it is missing.
+    fn word<'s>(&'s self, guard: &'s Self::ReadGuard<'_>, segment: u64) -> &'s Self::Word;
 
-    /// The words of the segments from `first` on, up to `end`, as far as they lie in one piece. Makes what is missing.
+    /// Returns the words of the segments from `first` up to `end`, as far as they form one piece.
+    ///
+    /// Creates the words that are missing.
     fn find_or_make<'s>(
         &'s self,
-        section: &'s Self::Section<'_>,
+        guard: &'s Self::ReadGuard<'_>,
         first: u64,
         end: u64,
     ) -> Piece<'s, Self::Word>;
 
-    /// As [`find_or_make`](Self::find_or_make), but makes nothing.
+    /// Returns the same piece as [`find_or_make`](Self::find_or_make), but creates nothing.
     ///
     /// # Errors
-    /// There are no words for the segments from `first` to the one returned, which is `end` at most.
+    /// If `first` has no word: the next segment that may have one, or `end`. No segment before
+    /// it has a word.
     fn find<'s>(
         &'s self,
-        section: &'s Self::Section<'_>,
+        guard: &'s Self::ReadGuard<'_>,
         first: u64,
         end: u64,
     ) -> Result<Piece<'s, Self::Word>, u64>;
 
-    /// The first segment from `first` on, up to `end`, that `is_free` does not say of the piece which begins with it; `end` if there is none. Of pieces that lie in one
-    /// node it needs not look up each.
-    fn first_taken<'s>(
+    /// Returns the start of the first piece in `first..end` that `is_free` rejects, or `end`.
+    ///
+    /// Segments without words count as free.
+    fn first_busy<'s>(
         &'s self,
-        section: &'s Self::Section<'_>,
+        guard: &'s Self::ReadGuard<'_>,
         first: u64,
         end: u64,
         is_free: impl Fn(Piece<'s, Self::Word>) -> bool,
     ) -> u64;
 
-    /// The words of segments that the caller holds, from `first` on, as far as they lie in one piece. `word` is the address of the first, if it is
-    /// known.
+    /// Returns the words of held segments, from `first` up to `end`, as far as they form one piece.
+    ///
+    /// `word` is the address of the first word, if the caller knows it.
     ///
     /// # Safety
-    /// The segments are held, and `word` is the address of the first word of the piece that begins with `first`.
+    /// The caller holds the segments. `word` is the address of the first word of the piece that
+    /// begins with `first`.
     unsafe fn held(&self, word: Option<usize>, first: u64, end: u64) -> Piece<'_, Self::Word>;
 }

@@ -1,23 +1,24 @@
-//! Whether waiting brings more commits a second than it costs: tried out, and compared.
+//! A trial: measures whether waiting brings more commits per second than it costs.
 
-/// Flushes that are measured in each of the three parts of a trial.
+/// Flushes measured in each of the three parts of a trial.
 const MEASURED: u32 = 16;
-/// Flushes before them, in the second and third, that are not: the threads have to fall into step.
+/// Flushes skipped at the start of the second and third part, while the threads fall into step.
 const SKIPPED: u32 = 4;
-/// Waits that are due before a trial is begun again, if none was while it began.
+/// Due waits until a trial begins again, if none was due during its first part.
 const FIRST: u32 = 8;
-/// Waits, made or left out, from a trial that has changed something to the next; and at most, between two of them.
+/// Waits, made or left out, between trials: after a trial that changed the way, and at most.
 const PATIENCE: [u32; 2] = [64, 4096];
-/// So much longer it takes to the next trial, when one has said what the one before it did.
+/// The factor by which that number grows when a trial confirms the one before.
 const LONGER: u32 = 4;
-/// So many times the commits a second must waiting bring: less could be chance.
+/// The factor in commits per second that waiting must bring; less could be chance.
 const BETTER: f64 = 1.1;
-/// The other way needs no third part if it brings so many times the commits a second.
+/// The factor in commits per second at which the other way needs no third part.
 const CLEAR: f64 = 1.25;
-/// And it is given up when after so many measured flushes it brings less than this part.
+/// After this many measured flushes, the other way is given up if it brings less than this
+/// fraction.
 const HOPELESS: (u32, f64) = (4, 0.85);
 
-/// A trial has three parts: as it is, the other way, as it is.
+/// A trial in three parts: as it is, the other way, as it is.
 #[derive(Debug)]
 pub(super) struct Trial {
     is_waiting: bool,
@@ -25,13 +26,13 @@ pub(super) struct Trial {
     stage: Stage,
     /// As it is, and the other way.
     rates: [Rate; 2],
-    /// A wait was due since the trial began.
+    /// Whether a wait was due since the trial began.
     was_any_due: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// No trial, for so many more waits.
+    /// No trial until this many more waits.
     Settled {
         left: u32,
     },
@@ -54,11 +55,12 @@ impl Rate {
 }
 
 impl Trial {
-    /// Waits for nobody, and is in a trial.
+    /// Creates a trial that begins without waiting.
     pub(super) fn new() -> Self {
         Trial {
             is_waiting: false,
-            // As if a trial had said nothing before: after the first it is the shortest.
+            // As if an earlier trial had been inconclusive, so that the first interval is the
+            // shortest.
             patience: PATIENCE[0] / LONGER,
             stage: Stage::Part { nth: 0, flushes: 0 },
             rates: [Rate::default(); 2],
@@ -66,7 +68,16 @@ impl Trial {
         }
     }
 
-    /// Whether a wait that is due is made.
+    /// Creates a trial that waits and never tries anything else. For models.
+    pub(super) fn waiting_for_good() -> Self {
+        Trial {
+            is_waiting: true,
+            stage: Stage::Settled { left: u32::MAX },
+            ..Trial::new()
+        }
+    }
+
+    /// Returns whether to make a wait that is due.
     pub(super) fn says_wait(&self) -> bool {
         self.is_waiting != self.is_other_way()
     }
@@ -75,7 +86,8 @@ impl Trial {
         matches!(self.stage, Stage::Part { nth: 1, .. })
     }
 
-    /// A flush is over: whether a wait was due before it, how many commits it brought, and the seconds since the one before.
+    /// Ends a flush: whether a wait was due before it, how many commits it brought, and the seconds
+    /// since the flush before.
     pub(super) fn cycle(&mut self, was_wait_due: bool, commits: usize, seconds: f64) {
         self.was_any_due |= was_wait_due;
         self.stage = match self.stage {
@@ -99,7 +111,7 @@ impl Trial {
         };
     }
 
-    /// What comes after so many flushes of a part, of which so many were measured.
+    /// Returns the stage after `flushes` flushes of part `nth`, `measured` of which were measured.
     fn after(&mut self, nth: u32, flushes: u32, measured: u32) -> Stage {
         let [same, other] = self.rates.map(Rate::per_second);
         let is_over = measured == MEASURED;

@@ -1,0 +1,67 @@
+//! The committing transaction: which blocks its [submission](super::raw::submission) writes, and
+//! where.
+//!
+//! In a format with two flushes the commit block is written apart. With one flush it is among the
+//! buffers, unless the transaction revokes: the commit block's checksum does not cover revoke
+//! blocks, so recovery would not notice a torn one.
+//!
+//! # Invariants
+//! Besides those of the submission:
+//! - **C3** The commit block is in place before the last buffer is published, so the thread that
+//!   completes the last buffer can continue.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use spanlock_sync::Mutex;
+
+use super::buffers::Content;
+use super::format::{Flushes, Tid};
+use super::raw::signal::Signal;
+use super::raw::submission::Submission;
+use super::transaction::Committed;
+
+/// A block for the log: its place and its content.
+pub(crate) type Buffer = (u32, Content);
+
+/// A transaction that is being committed. See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Committing {
+    pub(crate) tid: Tid,
+    pub(crate) submission: Submission,
+    /// By number. Each one is present from its publication to its claim.
+    pub(crate) buffers: Box<[Mutex<Option<Buffer>>]>,
+    /// Present if it is written apart (C3).
+    pub(crate) commit_block: Mutex<Option<Buffer>>,
+    /// The transaction that is acknowledged at the end.
+    pub(crate) whole: Arc<Committed>,
+    pub(crate) began: Instant,
+}
+
+impl Committing {
+    /// Prepares the commit of a transaction with that many flushes. A thread that waits for its end
+    /// sleeps at `sealed`.
+    pub(crate) fn new(whole: Arc<Committed>, flushes: Flushes, sealed: Arc<Signal>) -> Self {
+        let is_sealed_apart = flushes == Flushes::Two;
+        let total = whole.log_blocks - u32::from(is_sealed_apart);
+        Committing {
+            tid: whole.tid,
+            submission: Submission::new(total, is_sealed_apart, sealed),
+            buffers: (0..total).map(|_| Mutex::new(None)).collect(),
+            commit_block: Mutex::new(None),
+            whole,
+            began: Instant::now(),
+        }
+    }
+
+    /// Puts buffer `number` in place and publishes it. Buffers come in order.
+    pub(crate) fn publish(&self, number: u32, buffer: Buffer) {
+        *self.buffers[number as usize].lock() = Some(buffer);
+        self.submission.publish();
+    }
+
+    /// Puts the commit block, which the owner will write, in place.
+    pub(crate) fn set_commit_block(&self, buffer: Buffer) {
+        *self.commit_block.lock() = Some(buffer);
+    }
+}

@@ -1,0 +1,273 @@
+//! The state of a journal that its threads share.
+//!
+//! ```text
+//!   begin ──► handles ──► running ──LOCKED──► committing ──► checkpoint queue ──► home
+//!                                               │  log: descriptors, data, commit block  │
+//!                                               ▼                                        ▼
+//!   superblock │ tail ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ head │       free        │       tail moves on
+//! ```
+//!
+//! # Invariants
+//! - **J1** At most one transaction is running and at most one is committing. Ids have no gaps, and
+//!   transactions lie in the log in the order of their ids.
+//! - **J2** A new transaction begins only while the log has room for the largest one, so no commit
+//!   ever finds the log full.
+//! - **J3** `committed` advances only after the whole transaction is durable and the medium has
+//!   [settled](super::raw::medium) without a failure.
+//! - **J4** The log between tail and head holds every committed transaction with a block that is
+//!   not yet durable at home.
+//! - **J5** The superblock on the medium names that tail or an older one. Blocks before the tail
+//!   are overwritten only after the new tail is on the medium.
+//! - **J6** A failure wakes every sleeper, and each one finds it.
+//!
+//! Lock order: `checkpointing`, then `state`, then the small ones. No thread holds two of the small
+//! ones.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spanlock_sync::Mutex;
+
+use super::buffers::Buffers;
+use super::committing::Committing;
+use super::error::{Error, Failure, failed};
+use super::format::{Format, Tid};
+use super::log::Log;
+use super::options::Options;
+use super::place::Blocks;
+use super::raw::gathering::Gathering;
+use super::raw::medium::Medium;
+use super::raw::signal::Signal;
+use super::recover::Recovery;
+use super::superblock::Superblock;
+use super::transaction::{Committed, Transaction};
+use crate::storage::Storage;
+
+/// The state that all threads share.
+pub(crate) struct Inner {
+    pub(crate) options: Options,
+    pub(crate) blocks: Blocks,
+    pub(crate) home: Arc<dyn Storage>,
+    pub(crate) format: Format,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) log: Log,
+    pub(crate) state: Mutex<State>,
+    pub(crate) buffers: Buffers,
+    pub(crate) medium: Medium<Failure>,
+    /// Counts the threads that wait for each transaction. Changed under the mutex of `state`.
+    pub(crate) gathering: Gathering,
+    /// The commit that waiting threads can help with.
+    pub(crate) helpable: Mutex<Option<Arc<Committing>>>,
+    /// Held by a checkpoint, and by a commit that takes revoked blocks out of older transactions.
+    pub(crate) checkpointing: Mutex<Superblock>,
+    /// The journal's thread sleeps here until there is work.
+    pub(crate) work: Arc<Signal>,
+    /// Threads sleep here if the running transaction is locked, until the next one can begin.
+    pub(crate) joins: Arc<Signal>,
+    /// Threads that wait for a commit sleep here.
+    pub(crate) done: Arc<Signal>,
+    /// The journal's thread sleeps here while another thread may be finishing the commit.
+    pub(crate) sealed: Arc<Signal>,
+}
+
+/// The state that the mutex protects.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) running: Option<Arc<Transaction>>,
+    pub(crate) committing: Option<Tid>,
+    /// The id of the next transaction to begin.
+    pub(crate) next: Tid,
+    /// The last durable transaction.
+    pub(crate) committed: Tid,
+    /// The last transaction whose commit was requested.
+    pub(crate) wanted: Tid,
+    /// The block of the log where the next transaction starts.
+    pub(crate) head: u32,
+    /// Blocks of the log that may be written.
+    pub(crate) free: u32,
+    /// Transactions that are committed and not all at home, oldest first.
+    pub(crate) queue: VecDeque<Arc<Committed>>,
+    /// The moving average of a commit's duration, as in JBD2: the newest counts a quarter.
+    pub(crate) commit_takes: Duration,
+    /// The thread that last stopped durably.
+    pub(crate) last_durable: Option<usize>,
+    pub(crate) stats: Stats,
+    pub(crate) stopping: bool,
+}
+
+/// Counters of a journal since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Transactions committed.
+    pub commits: u64,
+    /// Handles begun.
+    pub handles: u64,
+    /// Blocks written to the log.
+    pub blocks: u64,
+    /// Flushes and durable writes for commits.
+    pub flushes: u64,
+    /// Buffers that waiting threads wrote, plus commits that they finished.
+    pub helped: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Time that commits waited for handles to leave ("start-up delay").
+    pub draining: Duration,
+    /// Time that commits took from then on.
+    pub committing: Duration,
+}
+
+impl Inner {
+    pub(crate) fn new(
+        options: Options,
+        blocks: Blocks,
+        home: Arc<dyn Storage>,
+        superblock: Superblock,
+        recovery: &Recovery,
+    ) -> Self {
+        let log = Log::new(&superblock);
+        let signal = || Arc::new(Signal::new());
+        let (work, joins, done, sealed) = (signal(), signal(), signal(), signal());
+        let if_dropped = Failure {
+            doing: "a thread panicked in the storage",
+            source: None,
+        };
+        let alarm = [&work, &joins, &done, &sealed].map(Arc::clone).to_vec();
+        Inner {
+            options,
+            blocks,
+            home,
+            format: superblock.format(),
+            uuid: superblock.uuid(),
+            log,
+            state: Mutex::new(State {
+                running: None,
+                committing: None,
+                next: recovery.next,
+                committed: recovery.next.previous(),
+                wanted: recovery.next.previous(),
+                head: log.first,
+                free: log.len(),
+                queue: VecDeque::new(),
+                commit_takes: Duration::ZERO,
+                last_durable: None,
+                stats: Stats::default(),
+                stopping: false,
+            }),
+            buffers: Buffers::new(),
+            medium: Medium::new(if_dropped, alarm),
+            gathering: Gathering::new(work.clone()),
+            helpable: Mutex::new(None),
+            checkpointing: Mutex::new(superblock),
+            work,
+            joins,
+            done,
+            sealed,
+        }
+    }
+
+    pub(crate) fn check_block(&self, block: u64) -> Result<(), Error> {
+        let blocks = self.home.len() / self.format.block_bytes as u64;
+        if block >= blocks {
+            return Err(Error::OutOfDevice { block, blocks });
+        }
+        if !self.format.wide && block > u64::from(u32::MAX) {
+            return Err(Error::TooFar { block });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read_home(&self, block: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; self.format.block_bytes];
+        let at = block * self.format.block_bytes as u64;
+        (self.home.read_at(&mut bytes, at)).map_err(Error::io("reading a block"))?;
+        Ok(bytes)
+    }
+
+    /// Performs one operation on the medium. None begins after a failure, and each failure is
+    /// recorded before any thread could miss it.
+    pub(crate) fn on_medium(
+        &self,
+        doing: &'static str,
+        operation: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        self.medium.perform(|| failed(doing, operation()))
+    }
+
+    pub(crate) fn commit(&self, tid: Tid) -> Result<(), Error> {
+        let state = self.state.lock();
+        let next = state.next;
+        if !tid.is_before(next) {
+            return Err(Error::NoSuchTransaction { tid, next });
+        }
+        drop(state);
+        self.want(tid);
+        Ok(())
+    }
+
+    /// Tells the journal's thread to commit a transaction.
+    pub(crate) fn want(&self, tid: Tid) {
+        let mut state = self.state.lock();
+        if state.wanted.is_before(tid) {
+            state.wanted = tid;
+            drop(state);
+            self.work.wake_all();
+        }
+    }
+
+    pub(crate) fn wait(&self, tid: Tid) -> Result<(), Error> {
+        self.commit(tid)?;
+        self.arrive(tid);
+        let mut helped = None;
+        loop {
+            let found = self.done.wait_until(|| {
+                if let Some(outcome) = self.outcome(tid) {
+                    return Some(Err(outcome));
+                }
+                let committing = self.helpable.lock().clone()?;
+                let is_new = helped != Some(committing.tid) && committing.submission.is_open();
+                is_new.then_some(Ok(committing))
+            });
+            match found {
+                Err(outcome) => return outcome,
+                Ok(committing) => {
+                    helped = Some(committing.tid);
+                    self.help(&committing);
+                }
+            }
+        }
+    }
+
+    /// Counts this thread, which is about to sleep until a transaction is committed.
+    fn arrive(&self, tid: Tid) {
+        let state = self.state.lock();
+        let is_running = state.running.as_ref().is_some_and(|it| it.tid == tid);
+        let is_last = is_running && self.gathering.arrive();
+        drop(state);
+        if is_last {
+            self.gathering.call();
+        }
+    }
+
+    /// Returns the outcome of a transaction's commit, if it is known.
+    fn outcome(&self, tid: Tid) -> Option<Result<(), Error>> {
+        // J3: a transaction that was reported as committed stays so, whatever failed since.
+        if !self.state.lock().committed.is_before(tid) {
+            return Some(Ok(()));
+        }
+        self.medium.check().err().map(|failure| Err(failure.into()))
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal")
+            .field("format", &self.format)
+            .field("log", &self.log)
+            .field("stats", &self.state.lock().stats)
+            .finish_non_exhaustive()
+    }
+}

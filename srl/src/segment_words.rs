@@ -1,0 +1,365 @@
+//! Taking, scanning and releasing the words of many segments.
+//!
+//! This is what all requests share. Small requests take words, wide ones scan them. Whether a
+//! small request may keep what it took is for the [gate](crate::gate) to say. The functions here
+//! ask it through a closure, `stops`.
+//!
+//! Wakers are collected in a read-side critical section and woken after it, because a waker may
+//! run any code.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::task::{Poll, Waker, ready};
+
+use spanlock_range_lock::words::{Progress, Wakes, for_each_surely};
+use spanlock_range_lock::{Access, Token};
+use spanlock_sync::unwind::and_surely;
+use spanlock_sync::wait::{Listener, WaitQueue};
+use spanlock_sync::{DefaultPark, Park, injected_bug};
+
+use crate::store::{Piece, SegmentStore};
+use crate::token::words_token;
+
+/// The words of a lock's segments, and the queue of threads and futures that wait for them.
+#[derive(Debug)]
+pub(crate) struct SegmentWords<S, P = DefaultPark> {
+    pub(crate) store: S,
+    pub(crate) queue: WaitQueue<P>,
+}
+
+/// How far a small request got without waiting.
+pub(crate) enum Advance {
+    /// It holds every segment. If it started with the first, this is the address of its first word.
+    All(usize),
+    /// It holds this many segments, the first ones.
+    Taken(u64),
+    /// A wide request stopped it. It holds nothing.
+    Stopped,
+}
+
+/// How far a waiting small request got in one read-side critical section.
+enum Take<W> {
+    /// It holds every segment.
+    All,
+    /// It is in a queue.
+    Waits,
+    /// A wide request stopped it. It holds nothing, and these waiters must be woken.
+    Stopped(Vec<Wakes<W>>),
+}
+
+/// Taking words at once, and releasing them.
+impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
+    /// Takes words after the first `taken` until one is missing.
+    ///
+    /// Asks `stops` after each piece. If it says yes, everything is released.
+    #[inline]
+    pub(crate) fn advance(
+        &self,
+        touched: &Range<u64>,
+        taken: u64,
+        access: Access,
+        stops: impl Fn() -> bool,
+    ) -> Advance {
+        let guard = self.store.enter();
+        let (mut at, mut word) = (touched.start + taken, 0);
+        while at < touched.end {
+            let piece = self.store.find_or_make(&guard, at, touched.end);
+            let taken = piece.arrive(access, &self.queue);
+            // Ask even if the piece is incomplete: the guard must not be dropped while words that
+            // have not passed the gate are held (G-I6).
+            if taken > 0 && stops() {
+                let taken = piece.up_to(taken);
+                // SAFETY: these were taken just now; those before have passed the gate.
+                let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
+                drop(guard);
+                self.wake(wakes);
+                return Advance::Stopped;
+            }
+            if at == touched.start {
+                word = piece.address();
+            }
+            at += taken;
+            if taken < piece.len() {
+                return Advance::Taken(at - touched.start);
+            }
+        }
+        Advance::All(word)
+    }
+
+    /// Takes all words without asking the gate; takes none if one is missing.
+    ///
+    /// # Safety
+    /// The caller has a granted entry in the gate for the segments, with `access`.
+    pub(crate) unsafe fn take_under_entry(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+    ) -> Option<Token> {
+        match self.advance(touched, 0, access, || false) {
+            Advance::All(word) => Some(words_token(word)),
+            // SAFETY: `advance` took them, and there is an entry.
+            Advance::Taken(taken) => unsafe {
+                self.give_up(touched.start..touched.start + taken, access);
+                None
+            },
+            Advance::Stopped => None,
+        }
+    }
+
+    /// Returns whether no word of the segments is held in conflict.
+    pub(crate) fn is_free(&self, touched: &Range<u64>, access: Access) -> bool {
+        let guard = self.store.enter();
+        let is_free = |piece: Piece<'_, S::Word>| piece.is_free(access);
+        let (first, end) = (touched.start, touched.end);
+        injected_bug!(
+            "gate-scan-skipped",
+            "a wide request does not check whether small requests hold segments of its range",
+            killed_by = "exclusion, exclusion-read-write, exclusion-write-read, batch"
+        ) || self.store.first_busy(&guard, first, end, is_free) == end
+    }
+
+    /// Calls `f` with the words of held segments, in ascending order, even after a call panics.
+    ///
+    /// `word` is the address of the first word, if the caller knows it.
+    ///
+    /// # Safety
+    /// The caller holds each segment until `f` is called for it.
+    #[inline]
+    pub(crate) unsafe fn for_held<'s>(
+        &'s self,
+        word: Option<usize>,
+        held: Range<u64>,
+        f: impl FnMut(Piece<'s, S::Word>),
+    ) {
+        let (mut word, mut at) = (word, held.start);
+        let pieces = core::iter::from_fn(move || {
+            if at == held.end {
+                return None;
+            }
+            // SAFETY: the caller holds them. The address is passed for the first piece only.
+            let piece = unsafe { self.store.held(word.take(), at, held.end) };
+            at += piece.len();
+            Some(piece)
+        });
+        for_each_surely(pieces, f);
+    }
+
+    /// Releases words and wakes the waiters that this unblocks.
+    ///
+    /// `word` is the address of the first word, if the caller knows it.
+    ///
+    /// # Safety
+    /// The caller holds the segments by words with `access`, and gives them up.
+    pub(crate) unsafe fn release(&self, word: Option<usize>, held: Range<u64>, access: Access) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.for_held(word, held, |piece| {
+                if let Some(wakes) = piece.release(access) {
+                    wakes.wake(&self.queue);
+                }
+            });
+        }
+    }
+
+    /// Returns the token of a small hold.
+    ///
+    /// # Safety
+    /// The caller holds the segments.
+    pub(crate) unsafe fn token_of(&self, held: &Range<u64>) -> Token {
+        // Ask for the whole piece: the address must give access to all of its words.
+        // SAFETY: the caller's promise.
+        let piece = unsafe { self.store.held(None, held.start, held.end) };
+        words_token(piece.address())
+    }
+
+    /// Releases what a request has taken; returns the waiters to wake once the guard is dropped.
+    ///
+    /// # Safety
+    /// The caller holds the segments `passed` with `access`, and they have passed the gate or the
+    /// request has an entry. The caller holds those of `piece` with `access`, and found it under a
+    /// guard that still lives. It gives all of them up.
+    #[cold]
+    pub(crate) unsafe fn back_off(
+        &self,
+        passed: Range<u64>,
+        piece: Option<Piece<'_, S::Word>>,
+        access: Access,
+    ) -> Vec<Wakes<S::Word>> {
+        let mut wakes = Vec::new();
+        // SAFETY: the caller's promise.
+        let mut release =
+            |piece: Piece<'_, S::Word>| wakes.extend(unsafe { piece.release(access) });
+        if let Some(piece) = piece {
+            // Not looked up again: it may be unlinked by now (G-I6).
+            release(piece);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.for_held(None, passed, release) };
+        wakes
+    }
+
+    pub(crate) fn wake(&self, wakes: Vec<Wakes<S::Word>>) {
+        for_each_surely(wakes.into_iter(), |wakes| wakes.wake(&self.queue));
+    }
+
+    /// Releases what a request has taken, and wakes the waiters that this unblocks.
+    ///
+    /// # Safety
+    /// The caller holds the segments with `access` and gives them up. They have passed the gate, or
+    /// the request has an entry.
+    #[cold]
+    pub(crate) unsafe fn give_up(&self, held: Range<u64>, access: Access) {
+        // SAFETY: the caller's promise.
+        let wakes = unsafe { self.back_off(held, None, access) };
+        self.wake(wakes);
+    }
+}
+
+/// Waiting for words.
+impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
+    /// Takes the words of a small request, asking `stops` after each piece.
+    ///
+    /// Returns `None`, with nothing held, if the gate stops the request.
+    pub(crate) fn poll_take(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        progress: &mut Progress,
+        stops: impl Fn() -> bool,
+    ) -> Poll<Option<Token>> {
+        // Wake only after the critical section inside has ended.
+        let taken = self.take_in_critical_section(touched, access, progress, stops);
+        if let Take::Stopped(wakes) = taken {
+            and_surely(|| self.wake(wakes), || progress.wake_others());
+            return Poll::Ready(None);
+        }
+        progress.wake_others();
+        match taken {
+            Take::All => {
+                *progress = Progress::default();
+                // SAFETY: all of them were taken, and stay taken.
+                Poll::Ready(Some(unsafe { self.token_of(touched) }))
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    fn take_in_critical_section(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        progress: &mut Progress,
+        stops: impl Fn() -> bool,
+    ) -> Take<S::Word> {
+        let guard = self.store.enter();
+        while progress.taken() < touched.end - touched.start {
+            let before = progress.taken();
+            let at = touched.start + before;
+            let piece = self.store.find_or_make(&guard, at, touched.end);
+            let mut poll = |run| progress.poll(run, access, &self.queue);
+            let waits = piece.runs().any(|run| poll(run).is_pending());
+            // G-I6, as in `advance`.
+            if progress.taken() > before && stops() {
+                progress.leave(&self.queue);
+                let taken = piece.up_to(progress.taken() - before);
+                // SAFETY: these were taken just now; those before have passed the gate.
+                let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
+                progress.restart();
+                return Take::Stopped(wakes);
+            }
+            if waits {
+                return Take::Waits;
+            }
+        }
+        Take::All
+    }
+
+    /// Scans the words of a wide request: each must be seen free once.
+    pub(crate) fn poll_scan(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        progress: &mut Progress,
+    ) -> Poll<()> {
+        // Wake only after the critical section inside has ended.
+        let scanned = self.scan_in_critical_section(touched, access, progress);
+        progress.wake_others();
+        scanned
+    }
+
+    fn scan_in_critical_section(
+        &self,
+        touched: &Range<u64>,
+        access: Access,
+        progress: &mut Progress,
+    ) -> Poll<()> {
+        if injected_bug!(
+            "gate-scan-skipped",
+            "a wide request does not wait for small requests that hold segments of its range",
+            killed_by = "exclusion, exclusion-read-write, exclusion-write-read, batch"
+        ) {
+            return Poll::Ready(());
+        }
+        let guard = self.store.enter();
+        let is_free = |piece: Piece<'_, S::Word>| piece.is_free(access);
+        while progress.taken() < touched.end - touched.start {
+            let at = touched.start + progress.taken();
+            // The common case: one load per word.
+            let next = self.store.first_busy(&guard, at, touched.end, is_free);
+            if next > at {
+                progress.leave(&self.queue);
+                progress.skip(next - at);
+            } else if let Ok(piece) = self.store.find(&guard, at, touched.end) {
+                for run in piece.runs() {
+                    ready!(progress.poll_free(run, access, &self.queue));
+                }
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Blocks until every word of the segments has been seen free.
+    pub(crate) fn scan(&self, touched: &Range<u64>, access: Access) {
+        P::with(|parker| {
+            let mut scan = Scan {
+                progress: Progress::default(),
+                queue: &self.queue,
+            };
+            scan.progress.listen(parker.waker());
+            while self
+                .poll_scan(touched, access, &mut scan.progress)
+                .is_pending()
+            {
+                parker.park();
+            }
+        });
+    }
+
+    /// Enqueues a small request at the segment after the first `taken`, without another check.
+    pub(crate) fn enqueue(
+        &self,
+        touched: &Range<u64>,
+        taken: u64,
+        access: Access,
+        waker: &Waker,
+    ) -> Progress {
+        let listener = Listener::new(waker);
+        let guard = self.store.enter();
+        let at = touched.start + taken;
+        let run = self.store.find_or_make(&guard, at, at + 1).first_run();
+        Progress::queued(run, taken, access, &self.queue, listener)
+    }
+}
+
+/// The wait state of a blocking scan. Leaves its queue when it is dropped.
+struct Scan<'a, P> {
+    progress: Progress,
+    queue: &'a WaitQueue<P>,
+}
+
+impl<P> Drop for Scan<'_, P> {
+    fn drop(&mut self) {
+        self.progress.leave(self.queue);
+        self.progress.wake_others();
+    }
+}
