@@ -1,18 +1,7 @@
 //! What a checker shows of every range lock, written once for all of them.
 //!
-//! A lock states what it is like in a [`Primitive`], and [`range_lock`] makes a suite of it:
-//!
-//! ```no_run
-//! use std::process::ExitCode;
-//!
-//! use spanlock_range_lock::RwCounter;
-//! use spanlock_testkit::{models, primitive};
-//!
-//! fn main() -> ExitCode {
-//!     let counter = primitive!("rw-counter", RwCounter::new(); wait, downgrade, upgrade);
-//!     spanlock_verify::main([models::range_lock(counter.readers(3).overtakes(1), [])])
-//! }
-//! ```
+//! A lock states what it is like in a [`Primitive`], and [`range_lock`] makes a suite of it: the
+//! [crate documentation](crate#models) has an example.
 //!
 //! - [`lock`]: what each lock does, whatever its capabilities.
 //! - [`capabilities`]: what it can do with a hold besides releasing it, requests that wait without

@@ -14,10 +14,12 @@
 //!   and is a hold then.
 //! - **A release**, a downgrade or a shrink has a point at which it takes effect.
 //!
-//! Three things hold only for a lock that acquires ranges piece by piece ([`Rules::pieces`]). A
-//! release takes effect one unit at a time. A request that is not granted may hold units, so that an
-//! upgrade can fail because of it. A try that will fail blocks others while it lasts ("Two tries at
-//! the same time may both fail", says `srl/src/lock.rs`); elsewhere it blocks nobody.
+//! Three things hold only for a lock that acquires ranges piece by piece ([`Rules::pieces`]):
+//!
+//! - A release takes effect one unit at a time.
+//! - A request that is not granted may hold units, so an upgrade can fail because of it.
+//! - A try that will fail blocks others while it lasts. "Two tries at the same time may both fail",
+//!   says `srl/src/lock.rs`.
 
 use std::fmt;
 
@@ -53,8 +55,9 @@ struct Hold {
 
 impl Hold {
     fn conflicts(&self, other: &Units) -> bool {
-        let clash = |(a, b): (&Option<Access>, &Option<Access>)| matches!((a, b), (Some(a), Some(b)) if a.conflicts_with(*b));
-        self.units.iter().zip(other).any(clash)
+        let pairs = self.units.iter().zip(other);
+        let mut held_and_wanted = pairs.filter_map(|(a, b)| a.zip(*b));
+        held_and_wanted.any(|(a, b)| a.conflicts_with(b))
     }
 }
 
