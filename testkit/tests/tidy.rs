@@ -204,7 +204,7 @@ fn comments_use_plain_words() {
     const TERMS: &[(&str, &str)] = &[
         ("the door", "the facade"),
         ("the powers", "the capabilities"),
-        ("a power ", "a capability "),
+        ("a power that", "a capability that"),
         ("twin", "Promela model"),
         ("gives back", "releases"),
         ("give back", "release"),

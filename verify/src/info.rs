@@ -283,5 +283,8 @@ impl BugSite {
 /// Splits `killed_by` as it is written at the site: `wakeup, srl-gate/exclusion`.
 pub fn killed_by(text: &str) -> Vec<String> {
     let parts = text.split(',').map(str::trim);
-    parts.filter(|it| !it.is_empty()).map(str::to_owned).collect()
+    parts
+        .filter(|it| !it.is_empty())
+        .map(str::to_owned)
+        .collect()
 }

@@ -248,8 +248,16 @@ mod row {
             };
             report_panics(search.steps);
             let explored = worlds::explore(&search, &program.body);
-            let sites = if args.sites { check::sites() } else { Vec::new() };
-            let bugs = if args.sites { check::bugs() } else { Vec::new() };
+            let sites = if args.sites {
+                check::sites()
+            } else {
+                Vec::new()
+            };
+            let bugs = if args.sites {
+                check::bugs()
+            } else {
+                Vec::new()
+            };
             print_json(&Found {
                 executions: check::executions() as u64,
                 outcomes: trace::outcomes(),
@@ -273,8 +281,7 @@ mod row {
         fn job(description: &Description, args: &Args) -> Job {
             let all = jobs(description, &counts(), Unrecorded::Bounded);
             let job = all.into_iter().find(|job| job.name() == args.row);
-            let mut job =
-                job.unwrap_or_else(|| refuse(&format!("there is no row `{}`", args.row)));
+            let mut job = job.unwrap_or_else(|| refuse(&format!("there is no row `{}`", args.row)));
             if !runs_here(job.mode) {
                 let checker = job.mode.checker().name();
                 refuse(&format!("{} needs a build for {checker}", args.row));

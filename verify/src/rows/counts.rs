@@ -136,15 +136,22 @@ impl Counts {
     pub fn is_quick(&self, job: &Job) -> bool {
         let is_search = !job.long && job.mode.is_counted();
         let is_cut = job.program.threads == 2 && job.bound.is_some();
-        let is_short = || self.of(&job.name()).is_some_and(|it| it.executions <= QUICK);
+        let is_short = || {
+            self.of(&job.name())
+                .is_some_and(|it| it.executions <= QUICK)
+        };
         is_search && !is_cut && is_short()
     }
 }
 
 fn entry(line: &str) -> Option<(&str, Count)> {
     let mut fields = line.split('\t');
-    let (row, bound, executions, millis) =
-        (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let (row, bound, executions, millis) = (
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+    );
     let or_none = |field: &str| match field {
         "-" => Some(None),
         number => number.parse().ok().map(Some),
@@ -173,7 +180,12 @@ mod tests {
         assert_eq!(counts.of("a/b/loom/weak"), Some(weak));
         let bounded = counts.of("a/b/loom/rmw-load").expect("recorded");
         assert_eq!((bounded.bound, bounded.millis), (Some(3), None));
-        for wrong in ["a\t1", "a\t-\tmany\t-", "a\t-\t1\t-\t-", "a\t-\t1\t-\na\t-\t1\t-"] {
+        for wrong in [
+            "a\t1",
+            "a\t-\tmany\t-",
+            "a\t-\t1\t-\t-",
+            "a\t-\t1\t-\na\t-\t1\t-",
+        ] {
             assert!(Counts::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Verdict {
     /// Every execution was explored, and none failed.
     Exhausted,
-    /// Every execution within the stated bound of preemptions was explored, or the stated number of random
-    /// schedules drawn, and none failed.
+    /// Every execution within the stated bound on preemptions was explored, or the stated number of
+    /// random schedules drawn, and none failed.
     Bounded,
     /// The search was cut off: not a pass.
     Truncated,
@@ -40,24 +40,25 @@ impl Verdict {
     }
 }
 
-/// How what a mode shows of a litmus program is related to what C++20, and so Rust, allows.
+/// How the outcomes that a mode shows of a litmus program relate to what C++20, and so Rust, allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
-    /// It is the same.
+    /// They are the same.
     Agrees,
-    /// It deviates as `docs/checkers.md` says. (A deviation that is not known is a failure.)
+    /// They deviate as the program states. (An unknown deviation is a failure.)
     BlindSpot,
 }
 
 /// One line of the table and of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name: `primitive/property/checker/mode`, `single-faults` or `double-faults`, and `long` if only the full run has it.
+    /// Its name: `primitive/property/checker/mode`, then `single-faults` or `double-faults`, and
+    /// `long` if only the full run has it.
     pub name: String,
     /// Its place among all rows that were asked for, from 1.
     pub number: usize,
-    /// The lock; `rw-word`, the word that locks are made of; or `litmus`, the door itself.
+    /// The suite: a lock, a part of one, or `litmus` for the checkers themselves.
     pub primitive: String,
     /// What is checked.
     pub property: String,
@@ -77,28 +78,31 @@ pub struct Row {
     pub bound: Option<u64>,
     /// Rounds after which a spin loop is cut; none: there is no spin loop.
     pub spin_cap: Option<u32>,
-    /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread comes to; or which plans of them were run, each as a search of
-    /// its own: `all single (7 plans)`.
+    /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread comes to. Or
+    /// the plans that were run, each as a search of its own: `all single (7 plans)`.
     pub faults: Vec<String>,
     /// Executions explored; states, by Spin.
     pub executions: u64,
-    /// Executions that `executions.tsv` has for it; none: none yet, or schedules are drawn and their number is the bound.
+    /// Executions that are committed for it. None: it is not recorded yet, or it draws schedules,
+    /// whose number is the bound.
     pub committed: Option<u64>,
     /// Wall-clock seconds, the process's start included.
     pub seconds: f64,
     /// Which executions were explored, of those within the bound.
     #[serde(default)]
     pub search: String,
-    /// Under shuttle: so many steps of all threads together, at most, lie between two finished operations. More are a failure.
+    /// Under shuttle: the most steps of all threads together that may lie between two finished
+    /// operations. More are a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_bound: Option<u64>,
-    /// The most that there were.
+    /// The most that were seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<u64>,
-    /// Of a program about that: so many later arrivals, at most, pass one that waits. More are a failure, and so is it if no execution has as many.
+    /// Of a program about overtaking: the most later arrivals that may overtake a waiter. More are a
+    /// failure, and so is a bound that no execution reaches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overtakes: Option<u32>,
-    /// The most that did.
+    /// The most that were seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overtaken: Option<u32>,
     /// How it ended.
@@ -113,9 +117,9 @@ pub struct Row {
     /// Of a litmus row: whether the mode shows exactly what is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreement: Option<Agreement>,
-    /// Of a search of all interleavings: both modes of loom passed too, and found its outcomes.
+    /// Of a search of all interleavings: loom's two modes passed, too, and showed its outcomes.
     pub agrees: bool,
-    /// What this mode cannot see; of a litmus row that does not agree, the outcomes that it misses or adds.
+    /// What this mode cannot see; of a litmus row that deviates, the outcomes that it misses or adds.
     pub blind_spot: String,
     /// The command that runs this row again.
     pub replay: String,
@@ -127,7 +131,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether its executions are not those that are committed for it. Of a row that does not pass they say nothing.
+    /// Whether its executions differ from the committed ones. Those of a row that does not pass say
+    /// nothing.
     pub fn drifts(&self) -> bool {
         let counted = !matches!(&*self.mode, "random" | "pct" | "urw" | "ltl");
         let ended = matches!(self.verdict, Verdict::Exhausted | Verdict::Bounded);
@@ -135,7 +140,7 @@ impl Row {
     }
 }
 
-/// When, where and of what a run was: the same in all its rows, but for what a partition has of its own.
+/// When, where and of which sources a run was made: the same in all its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Circumstances {
     /// The options that chose the rows: `--full`, `--filter srl`; empty: all rows but the long ones.

@@ -1,18 +1,20 @@
-//! All plans of so many faults, found by running.
+//! Every plan of a number of faults, found by running.
 //!
-//! A plan's occasions are those that its executions have. So the search of a program without faults says which single faults there are, and the search with a
-//! fault which ones there can be beside it, those too that are there only because of the first. Nothing is listed by hand.
+//! The faults of a plan must be occasions that an execution has. So the search without faults finds
+//! the single faults that there are. The search with one fault finds the faults that can come
+//! beside it, including those that exist only because of the first. Nothing is listed by hand.
 //!
-//! Why these are all: let an execution have two faults. As it goes until the second comes, so goes one that has the first alone, and the second is an
-//! occasion there. (The reverse is not so: the second can come earlier in its thread, and if it fails too the first may never come. Such a plan is searched, and
-//! not counted.)
+//! Why no plan is missed: take an execution with two faults. Up to the second fault it runs as an
+//! execution with the first one alone, in which the second is an occasion. The converse does not
+//! hold: the second fault may come earlier in its thread, so that the first never comes. Such a
+//! plan is searched, and not counted.
 
 use std::collections::BTreeSet;
 
 use spanlock_sync::check;
 
-/// Calls `search`, which searches a program, once for no faults and once for each plan of at most `most` of them. Says how many plans there are of which an
-/// execution had all faults.
+/// Calls `search` once for no faults and once for each plan of at most `most` faults. Returns the
+/// number of plans of which some execution had all faults.
 pub(crate) fn every_plan(most: usize, mut search: impl FnMut(&[check::Occasion])) -> u64 {
     let mut plans = 0;
     let mut of_this_size = BTreeSet::from([Vec::new()]);
@@ -21,7 +23,7 @@ pub(crate) fn every_plan(most: usize, mut search: impl FnMut(&[check::Occasion])
         for plan in of_this_size {
             check::set_faults(plan.clone());
             search(&plan);
-            // Of executions that had them all.
+            // Occasions of the executions that had all faults.
             let occasions = check::occasions();
             let is_reached = plan.iter().all(|fault| occasions.contains(fault));
             plans += u64::from(is_reached && !plan.is_empty());

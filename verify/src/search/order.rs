@@ -1,41 +1,43 @@
-//! The order of the steps of an execution, as far as it is one: for those who ask what could have happened earlier or later.
+//! The partial order of an execution's steps: what could have happened earlier or later.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// More threads than any model has.
+/// More threads than any program has.
 pub const THREADS: usize = 8;
 
-/// Of each thread, its last step that comes before, by number: all of its steps up to that one do. Steps are numbered from 1; 0 is none.
+/// For each thread the number of its last step that comes before; all of its earlier steps do, too.
+/// Steps are numbered from 1; 0 is none.
 pub type Clock = [u32; THREADS];
 
 /// A step: what a thread does from one switch point to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Whose.
+    /// The thread.
     pub thread: usize,
-    /// What comes before it, itself included, in every execution of its class.
+    /// What comes before the step in every execution of its class, the step itself included.
     pub clock: Clock,
 }
 
-/// Is shown the steps of each execution that has come to its end; says whether the search goes on.
+/// A callback that is shown the steps of each execution that has ended, and says whether the search
+/// goes on.
 pub type Watch = Box<dyn FnMut(&[Step]) -> bool>;
 
 // Relaxed: a checker runs all threads of an execution on one system thread.
 static AT: AtomicU32 = AtomicU32::new(0);
 
-/// The number of the present step.
+/// Returns the number of the present step.
 pub fn at() -> u32 {
     AT.load(Relaxed)
 }
 
-/// Step `at` begins.
+/// Begins step `at`.
 pub fn begin_step(at: u32) {
     AT.store(at, Relaxed);
 }
 
-/// A scheduler that chooses as another does, and keeps all steps in order: each comes before the next.
+/// A scheduler that chooses as another does, and records all steps in a total order.
 #[cfg(spanlock_shuttle)]
-pub struct Watched<S> {
+pub(crate) struct Watched<S> {
     scheduler: S,
     steps: Vec<Step>,
     watch: Watch,
@@ -44,8 +46,8 @@ pub struct Watched<S> {
 
 #[cfg(spanlock_shuttle)]
 impl<S> Watched<S> {
-    /// As `scheduler`, and `watch` is shown each execution.
-    pub fn new(scheduler: S, watch: Watch) -> Self {
+    /// Creates a scheduler that chooses as `scheduler` does, and shows `watch` each execution.
+    pub(crate) fn new(scheduler: S, watch: Watch) -> Self {
         Watched {
             scheduler,
             steps: Vec::new(),

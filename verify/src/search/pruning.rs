@@ -1,38 +1,55 @@
-//! Sleep sets for loom: its search of two threads without what it does more than once.
+//! Sleep sets for loom: its search of two threads, without what it explores more than once.
 //!
 //! # The problem
-//! Loom reduces orders of steps, but by races alone (Flanagan and Godefroid's algorithm of 2005, without sleep sets). So it comes to the same class of
-//! interleavings again and again, and with some races more a search of milliseconds does not end in a day.
 //!
-//! # How
-//! From outside. Loom searches depth first, and its executions tell, by the door's [`footprint`], which thread made each step and what that touched: where one
-//! leaves the way of the one before, a thread's steps from there are searched through, and another's begin. So the first thread sleeps from
-//! there on, until somebody makes a step that its own depends on (`reduce.rs` tells more of sleep sets). If it makes its step
-//! asleep, all that can follow has been seen, and loom is asked to search no further below ([`loom::skip_branch`]). The execution ends as it may; races that it shows are
-//! loom's to follow, nearer to the root.
+//! Loom reduces the orders of steps by races alone (Flanagan and Godefroid's algorithm of 2005,
+//! without sleep sets). So it visits the same class of interleavings again and again. A few more
+//! races turn a search of milliseconds into one that does not end within a day.
+//!
+//! # The method
+//!
+//! The sleep sets are added from outside. Loom searches depth first, and the facade's [`footprint`]
+//! tells for each execution which thread made each step and what the step touched. Where an
+//! execution leaves the path of the one before, one thread's steps from that node are searched
+//! through, and another thread's begin. From there on the first thread sleeps until another makes a
+//! step that its own step depends on (`reduction.rs` explains sleep sets). If the thread makes its
+//! step asleep, everything that can follow has been seen, and loom is told to search no further
+//! below ([`loom::skip_branch`]). The execution still ends, and the races that it shows are loom's
+//! to follow, closer to the root.
 //!
 //! # What must be known
-//! - **Every choice between threads**, so every step has an operation of the door, or is made known otherwise: a thread's start, its going on after a yield. What is left of a thread
-//!   behind its last operation is loom's (it tells who joins), and touches nothing: there loom does not search
-//!   ([`loom::stop_exploring`] until it drops the thread's locals), which with *two* threads leaves out nothing. With more it would, so they are searched as loom does it.
-//! - **Every choice between values** that a load may see: two of them can look alike from here, and still what was searched below one says nothing of
-//!   the other. Loom does not tell, but it writes its way to a file before each execution, if it is asked to (`checkpoint_file`), and the number of loads on it says
-//!   which one is to see another value. In the mode `rmw-load` there are no such choices, but for weak compare-exchanges that fail by plan.
-//! - **Which steps depend on each other** by loom's memory model: those on one object, unless both only look; and all fences that are SeqCst, whose order loom lets every
-//!   thread know. Of mutexes it did so once: `litmus/mutex-store-buffering` fails if it does so again.
 //!
-//! A model with a condition variable, whose waits are more than one step, is searched as loom does it.
+//! - **Every choice between threads.** So every step has an operation of the facade, or is reported
+//!   otherwise: the start of a thread, and its continuation after a yield. What a thread does after
+//!   its last operation belongs to loom (it informs the joining thread) and touches nothing. Loom
+//!   does not search there ([`loom::stop_exploring`], until it drops the thread's locals). With
+//!   *two* threads that leaves nothing out. With more it would, so those are searched as loom does.
+//! - **Every choice between values** that a load may see. Two values can look alike from here, and
+//!   still the search below one says nothing about the other. Loom does not report the choice, but
+//!   writes its path to a file before each execution (`checkpoint_file`). The number of loads on
+//!   that path tells which load sees another value. The mode `rmw-load` has no such choices, except
+//!   for weak compare-exchanges that fail by plan.
+//! - **Which steps depend on each other** in loom's memory model: steps on one object, unless both
+//!   only read, and all SeqCst fences, whose order loom makes known to every thread. Mutexes once
+//!   behaved like that, too: `litmus/mutex-store-buffering` fails if they do again.
 //!
-//! If it is not as this says, a thread seems to make a step from a node twice, or a step that is repeated is another: either panics.
+//! A program with a condition variable, whose waits are more than one step, is searched as loom
+//! does it.
 //!
-//! # What it does not mend
-//! Loom's own blind spots stay: this only leaves out.
+//! If one of these assumptions is broken, a thread seems to make a step from a node twice, or a
+//! repeated step differs from the first time. Both panic.
+//!
+//! # Limitations
+//!
+//! Loom's own blind spots stay: this only leaves executions out.
 
 use std::cell::RefCell;
 use std::fs;
 use std::path::PathBuf;
 
 use spanlock_sync::footprint::{self, EVERYTHING, Part, Touch, dependent};
+
+use super::NOT_REPEATABLE;
 
 /// A step of a thread that need not be made again before one that it depends on.
 #[derive(Clone)]
@@ -41,38 +58,38 @@ struct Done {
     touched: Vec<Touch>,
 }
 
-/// A step of the present way.
+/// A step of the present path.
 struct Step {
     thread: usize,
     touched: Vec<Touch>,
-    /// What it touched when it saw other values.
+    /// What it touched when its load saw other values.
     touched_before: Vec<Touch>,
-    /// The steps of others from the same node, below which everything is searched.
+    /// Steps of other threads from the same node, below which everything is searched.
     done: Vec<Done>,
 }
 
 #[derive(Default)]
 struct Search {
-    /// The steps of the last execution; of the present one, as far as it goes the same way.
+    /// The steps of the last execution, and of the present one as far as its path is the same.
     steps: Vec<Step>,
     /// How many steps of the present execution have begun.
     at: usize,
-    /// It has left the way of the last one.
+    /// The execution has left the path of the last one.
     left: bool,
-    /// A sleeper has made its step: the rest of it is of no account.
+    /// A sleeper has made its step: the rest of the execution does not count.
     over: bool,
     asleep: Vec<Done>,
-    /// By the step that runs.
+    /// What the running step has touched.
     touched: Vec<Touch>,
     /// Loads so far.
     loads: usize,
     /// The load that sees another value than in the last execution.
     changed: Option<usize>,
-    /// Where loom writes its way to.
-    way: Option<PathBuf>,
-    /// Some step's footprint is not known: everything is searched.
+    /// The file to which loom writes its path.
+    path: Option<PathBuf>,
+    /// Some step's footprint is not known, so everything is searched.
     unknown: bool,
-    /// Something was not.
+    /// Something was left out.
     left_out: bool,
     /// A thread is between its end and its exit.
     ending: bool,
@@ -80,19 +97,20 @@ struct Search {
 
 thread_local! { static SEARCH: RefCell<Search> = RefCell::default(); }
 
-/// Prunes the search that loom is about to begin in this system thread, of a model of two threads, without bound. `way` is its checkpoint file, written before every
-/// execution; not needed where loads have no choice.
-pub(crate) fn begin(way: Option<PathBuf>) {
+/// Prunes the search that loom is about to begin in this system thread: of two threads, without
+/// bound. `path` is its checkpoint file, written before every execution; it is not needed where
+/// loads have no choice.
+pub(crate) fn begin(path: Option<PathBuf>) {
     SEARCH.with_borrow_mut(|search| {
         *search = Search {
-            way,
+            path,
             ..Search::default()
         }
     });
     footprint::watch(watch);
 }
 
-/// To be called at the start of every execution.
+/// Begins an execution.
 pub(crate) fn begin_execution() {
     SEARCH.with_borrow_mut(Search::begin_execution);
 }
@@ -118,7 +136,7 @@ fn watch(thread: usize, touch: Touch, part: Part) {
             search.ending = true;
             loom::stop_exploring();
         }
-        // (A thread that panics has no end before its exit.)
+        // A thread that panics has no end before its exit.
         Part::Exit if std::mem::take(&mut search.ending) => loom::explore(),
         Part::Exit => {}
     });
@@ -129,15 +147,15 @@ impl Search {
         self.end_step();
         *self = Search {
             steps: std::mem::take(&mut self.steps),
-            way: self.way.take(),
+            path: self.path.take(),
             unknown: self.unknown,
             left_out: self.left_out,
             ..Search::default()
         };
-        let Some(way) = &self.way else { return };
-        let way = fs::read(way).expect("loom has written its way");
-        // An array of `{"Schedule":…}` and `{"Load":…}`, the last of which is the choice that is new.
-        let strings = way.split(|&byte| byte == b'"');
+        let Some(path) = &self.path else { return };
+        let path = fs::read(path).expect("loom has written its way");
+        // An array of `{"Schedule":…}` and `{"Load":…}`; the last one is the new choice.
+        let strings = path.split(|&byte| byte == b'"');
         let choices = strings.filter(|string| [&b"Schedule"[..], b"Load"].contains(string));
         let mut loads = 0;
         for choice in choices {
@@ -147,7 +165,8 @@ impl Search {
         }
     }
 
-    /// The step that ran has ended: now it is known what it touched, and who sleeps at the next node.
+    /// Ends the step that ran: what it touched is known now, and which threads sleep at the next
+    /// node.
     fn end_step(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         if self.over || self.unknown || self.at == 0 {
@@ -161,7 +180,7 @@ impl Search {
         } else {
             assert_eq!(
                 step.touched, touched,
-                "step {}: what else than loom's choices does the model depend on?",
+                "step {}: it touches something else when it is repeated. {NOT_REPEATABLE}",
                 self.at
             );
         }
@@ -172,7 +191,7 @@ impl Search {
             .collect();
     }
 
-    /// A thread has made an operation. Whether it sleeps.
+    /// Begins the step of a thread that has made an operation. Returns whether the thread sleeps.
     fn begin_step(&mut self, thread: usize, touch: Touch, reads: bool) -> bool {
         self.end_step();
         if self.over || self.unknown {

@@ -1,47 +1,67 @@
-//! An exhaustive search of interleavings that leaves out those that nobody can tell from others: dynamic partial-order reduction for shuttle.
+//! Dynamic partial-order reduction for shuttle: an exhaustive search of interleavings, up to the
+//! order of independent steps.
 //!
 //! # The problem
-//! Plain depth-first search tries every order of all steps of all threads. Two neighbouring steps that touch different things, or only look at the same
-//! one, come to the same in either order: so the interleavings fall into classes, and one of each class is enough. There are thousands of times
-//! fewer classes.
 //!
-//! # How
-//! Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order reduction" (POPL 2014, [DOI](https://doi.org/10.1145/2535838.2535845)), the
-//! algorithm with *source sets* (its Algorithm 1). A node is a point at which one of several threads is to make a step. One execution goes down, and at each of its steps:
+//! A plain depth-first search tries every order of all steps of all threads. Two neighbouring steps
+//! that touch different objects, or that both only read one, have the same effect in either order.
+//! So the interleavings fall into classes, and one execution of each class is enough. There are
+//! thousands of times fewer classes than interleavings.
 //!
-//! - **Races**: does the step touch what an earlier one of another thread touched, with nothing between that orders the two? Then the other order
-//!   must be tried: a thread that begins the other order is added to the threads to *try* at the node before the earlier step.
-//! - **Sleep sets** (Godefroid): when a node has been left by a thread's step, and is left again by another's, the first thread sleeps below, until
-//!   somebody makes a step that its step depends on: before that, to let it make its step would lead where the search has been.
+//! # The algorithm
 //!
-//! Each class is explored once, all outcomes, failures and deadlocks are found. With two threads nothing is explored in vain either: the thread that
-//! is added at a node comes, by the steps that it made before, to the one that the sleeper's step depends on.
+//! Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order reduction" (POPL 2014,
+//! [DOI](https://doi.org/10.1145/2535838.2535845)): the variant with *source sets*, Algorithm 1. A
+//! **node** is a point at which one of several threads is to make a step. An execution goes down a
+//! path of nodes, and at each step the search looks for two things:
+//!
+//! - **Races**: does the step touch an object that an earlier step of another thread touched, with
+//!   nothing in between that orders the two? Then the other order must be tried as well: at the
+//!   node before the earlier step, a thread that begins the other order is added to those to *try*.
+//! - **Sleep sets** (Godefroid): a node is left by one thread's step, and later by another's. Below
+//!   the second step the first thread sleeps until some thread makes a step that its own step
+//!   depends on. Running it earlier would lead where the search has already been.
+//!
+//! Every class is explored once, so all outcomes, failures and deadlocks are found. With two
+//! threads no execution is wasted either: the thread that is added at a node comes, by the steps
+//! that it made before, to the step that the sleeper depends on.
 //!
 //! # Why it is sound
-//! What the algorithm asks for is that *dependent* be said of all pairs of steps whose order matters.
 //!
-//! 1. A step goes from one switch point to the next: an operation of the door, and the thread's own code behind it. Its footprint ([`footprint`]) is
-//!    taken when it has ended, and holds the operation's object, the cells that the code behind it touched, and whatever else the door shares
-//!    between threads outside of operations (a parker's flag, the numbering of threads). The models share nothing else but their log,
-//!    which is sorted by thread before it counts. Memory under a mutex is the mutex's.
-//! 2. A sleeper's footprint is not guessed: its step was made, from the same node, before it went to sleep, and as long as nobody touches what it touched it is
-//!    the same step with the same objects, whose numbers do not depend on the interleaving.
-//! 3. Labels are by effect: an operation that changed nothing is a read. Two neighbouring reads of one object commute, whatever they would have been elsewhere.
-//! 4. A step of which the door knows no footprint (a condition variable's, a failed attempt to block) touches [everything](footprint::EVERYTHING).
-//! 5. What a thread does at the end of the step before it blocks (looking whether a mutex is free, joining a queue of the checker's) has no effect that others see:
-//!    the checker wakes all who wait, and lets them race.
+//! The algorithm requires that every two steps whose order matters are called *dependent*.
 //!
-//! Steps that are not always possible:
+//! 1. A step goes from one switch point to the next: an operation of the facade, and the thread's
+//!    own code behind it. Its footprint ([`footprint`]) is taken when the step has ended. It holds
+//!    the operation's object, the cells that the code behind it touched, and everything else that
+//!    the facade shares between threads outside operations (a parker's flag, the numbering of
+//!    threads). Programs share nothing else except their log, which is sorted by thread before it
+//!    counts. Memory under a mutex belongs to the mutex.
+//! 2. A sleeper's footprint is not guessed. Its step was made from the same node before the thread
+//!    went to sleep. As long as no thread touches what it touched, it remains the same step with
+//!    the same objects, whose numbers do not depend on the interleaving.
+//! 3. Accesses are classified by their effect: an operation that changed nothing is a read. Two
+//!    neighbouring reads of one object commute, whatever they would do elsewhere.
+//! 4. A step whose footprint the facade does not know (of a condition variable, or a failed attempt
+//!    to block) touches [everything](footprint::EVERYTHING).
+//! 5. At the end of a step that blocks, a thread looks whether a mutex is free, or joins a queue of
+//!    the checker's. Other threads see no effect of that: the checker wakes all waiting threads and
+//!    lets them race.
 //!
-//! - **Mutexes**. A thread that is about to lock one that is held is not runnable, whatever the checker says of it. The race of a lock is with the *lock* of the
-//!   holder before: before the unlock it was not possible.
-//! - **Sleeps, joins, starts**: they come after the wake, the end, the spawning, and are in no race with these.
-//! - **Yields**: a thread that yields has looked in vain at something in a loop, and need not run again before somebody has changed what it looked at since
-//!   it yielded last: the round between would be the same. (So a loop that yields must have no effect but looking.) If nobody else can run,
-//!   it does, and nothing is searched behind that. A yield elsewhere than in such a loop would so cut off what comes behind it, and nobody would be told: who has yielded and does
-//!   not first look again at something that it looked at before panics. (What looks again for another reason is taken for a loop.)
+//! Some steps are not always possible:
 //!
-//! Every replayed step must have the footprint that it had the first time: a model whose executions differ for another reason than the schedule panics.
+//! - **Mutexes.** A thread that is about to lock a held mutex is not runnable, even if the checker
+//!   says so. A lock races with the holder's *lock*, since before the unlock it was not possible.
+//! - **Sleeps, joins, starts** come after the wake, the end, the spawn, and do not race with them.
+//! - **Yields.** A thread that yields has looked in vain at some objects in a loop. It need not run
+//!   again before another thread has changed one of the objects that it has looked at since its
+//!   last yield, because the round in between would be the same. So a loop that yields must have no
+//!   effect besides looking. If no other thread can run, the yielding thread does, and nothing is
+//!   searched behind that. A yield outside such a loop would silently cut off what follows it.
+//!   Therefore a thread that has yielded, and does not look first at an object that it looked at
+//!   before, panics. (A thread that looks there for another reason is taken for one in a loop.)
+//!
+//! Every replayed step must have the footprint that it had the first time. A program whose
+//! executions differ for another reason than the schedule panics.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -49,6 +69,7 @@ use std::rc::Rc;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use spanlock_sync::footprint::{self, Access, EVERYTHING, Touch, dependent};
 
+use crate::search::NOT_REPEATABLE;
 use crate::search::order::{self, Clock, Step, THREADS, Watch};
 
 /// A set of threads, a bit each.
@@ -69,14 +90,14 @@ fn members(threads: Threads) -> impl Iterator<Item = usize> {
 
 type Footprint = Rc<[Touch]>;
 
-/// A point at which a thread is to make a step, and the step that it makes in the present execution.
+/// A point at which a thread is to make a step, and its step in the present execution.
 struct Node {
     enabled: Threads,
-    /// Those to try.
+    /// Threads to try.
     tried: Threads,
-    /// Those whose steps have been tried.
+    /// Threads whose steps have been tried.
     done: Vec<(usize, Footprint)>,
-    /// Those whose steps lead where the search has been.
+    /// Threads whose steps lead where the search has been.
     asleep: Vec<(usize, Footprint)>,
     thread: usize,
     touched: Footprint,
@@ -107,7 +128,7 @@ struct Thread {
     looked: Vec<(u64, At)>,
     /// It has yielded, after looking at these.
     yielded: Option<Vec<(u64, At)>>,
-    /// It has yielded, and is to look at one of these before it touches anything else.
+    /// It has yielded, and must look at one of these before it touches anything else.
     again: Option<Vec<u64>>,
     begun: bool,
 }
@@ -123,24 +144,25 @@ pub(crate) struct Reduced {
     new_from: usize,
     threads: [Thread; THREADS],
     seen: HashMap<u64, Seen>,
-    /// Who sleeps at the next node.
+    /// The threads that sleep at the next node.
     asleep: Vec<(usize, Footprint)>,
-    /// Who makes the present step.
+    /// The thread that makes the present step.
     running: usize,
     begun: bool,
-    /// This execution has come where the search has been, or where nobody can run, and is only run to its end.
+    /// This execution has come where the search has been, or where no thread can run. It only
+    /// runs to its end.
     leave: bool,
     watch: Option<Watch>,
 }
 
 impl Reduced {
-    /// A search that has not begun, in this system thread.
+    /// Creates a search that has not begun, in this system thread.
     pub(crate) fn new() -> Self {
         footprint::record();
         Self::default()
     }
 
-    /// The same, and `watch` is shown the order of each execution, once of each class.
+    /// Creates a search that shows `watch` the order of each execution, once for each class.
     pub(crate) fn watched(watch: Watch) -> Self {
         Reduced {
             watch: Some(watch),
@@ -148,7 +170,7 @@ impl Reduced {
         }
     }
 
-    /// Whether whoever watches wants to see more.
+    /// Whether `watch` wants to see more.
     fn goes_on(&mut self) -> bool {
         let Some(watch) = self.watch.as_mut().filter(|_| self.begun && !self.leave) else {
             return true;
@@ -164,12 +186,13 @@ impl Reduced {
         &self.nodes[at as usize - 1]
     }
 
-    /// Whether step `first` comes before step `second`, both of this execution, in every execution of its class.
+    /// Whether step `first` comes before step `second` in every execution of this class.
     fn before(&self, first: At, second: At) -> bool {
         self.node(second).clock[self.node(first).thread] >= first
     }
 
-    /// Takes the footprint of the step that has just ended, finds what it depends on, and what other orders are to be tried.
+    /// Takes the footprint of the step that has just ended, and finds the steps it depends on and
+    /// the other orders to try.
     fn end_step(&mut self) {
         let mut touched = footprint::take();
         self.look_again(&touched);
@@ -180,7 +203,7 @@ impl Reduced {
         let thread = self.running;
         let state = &mut self.threads[thread];
         let yielded = state.yielded.take();
-        // The first step is the thread's own code alone; that behind a yield may be.
+        // The first step is the thread's own code alone. The step behind a yield may be, too.
         let unknown = touched.is_empty() && state.begun && yielded.is_none();
         state.begun = true;
         let access = if unknown { Access::Write } else { Access::Read };
@@ -202,8 +225,9 @@ impl Reduced {
         } else {
             assert!(
                 *node.touched == *touched && node.clock == clock,
-                "step {at} of T{thread} was {:?}, and is {touched:?}: what else than the schedule does the model depend on?",
-                node.touched
+                "step {at} of T{thread} was {:?}, and is {touched:?} when it is repeated. {}",
+                node.touched,
+                NOT_REPEATABLE
             );
         }
         node.clock = clock;
@@ -218,9 +242,9 @@ impl Reduced {
         self.see(thread, at, &touched);
     }
 
-    /// Sees to it that who has yielded is in a loop.
+    /// Panics if the thread has yielded outside a loop.
     fn look_again(&mut self, touched: &[Touch]) {
-        // That behind a yield may be the thread's own code alone.
+        // The step behind a yield may be the thread's own code alone.
         if touched.is_empty() {
             return;
         }
@@ -229,20 +253,21 @@ impl Reduced {
         };
         assert!(
             touched.iter().any(|touch| looked.contains(&touch.object)),
-            "T{} has yielded, and what it does then does not begin with a look at anything that it looked at before: a model or a lock may yield only \
-             in a loop that looks at atomics until another thread changes one. Leave the yield out, or wait by the door's parking (`spanlock_sync`)",
+            "T{} has yielded, and does not look next at anything that it looked at before. Yield only in \
+             a loop that reads atomics until another thread changes one. Elsewhere remove the yield, \
+             or wait by parking (`spanlock_sync::Parker`).",
             self.running
         );
     }
 
-    /// The clock of a step, its own number not yet in it, and the earlier steps that it is in a race with.
+    /// Returns the clock of a step, without its own number, and the earlier steps it races with.
     fn order(&self, thread: usize, touched: &[Touch], looked: Vec<(u64, At)>) -> (Clock, Vec<At>) {
         let mut clock = self.threads[thread].clock;
         let mut races = Vec::new();
         let nothing = Seen::default();
         let seen = |object| self.seen.get(object).unwrap_or(&nothing);
         let is_later = |clock: &Clock, at: At| at > 0 && clock[self.node(at).thread] < at;
-        // First what made it possible, which it is in no race with.
+        // First the steps that made it possible: it does not race with those.
         let mut after = Vec::new();
         for Touch { object, access } in touched {
             match access {
@@ -278,7 +303,8 @@ impl Reduced {
         }
         races.sort_unstable();
         races.dedup();
-        // If another of them is between, they are no neighbours: that race comes up when the other is the other way round.
+        // Two steps with another racing step between them are no neighbours: their race comes up
+        // when the one in between is reversed.
         let between = |race: &At| {
             races
                 .iter()
@@ -292,9 +318,10 @@ impl Reduced {
         (clock, neighbours)
     }
 
-    /// The step `late` could have come before `early`: sees to it that this is tried.
+    /// Adds what must be tried so that step `late` comes before step `early`.
     fn reverse(&mut self, early: At, late: At) {
-        // What would come in the stead of `early`: all that does not come after it, then `late`. Who could begin that?
+        // Instead of `early` come all steps that need not follow it, then `late`. Find the threads
+        // that could begin that sequence.
         let mut instead: Vec<At> = Vec::new();
         let (mut met, mut first): (Threads, Threads) = (0, 0);
         for at in early + 1..=late {
@@ -313,13 +340,13 @@ impl Reduced {
             return;
         }
         node.tried |= match first & node.enabled {
-            // It cannot be, but if it were, this is right.
+            // Not expected to happen; if it does, trying every thread is right.
             0 => node.enabled,
             first => first & first.wrapping_neg(),
         };
     }
 
-    /// Remembers what the step has touched.
+    /// Records what the step has touched.
     fn see(&mut self, thread: usize, at: At, touched: &[Touch]) {
         for &Touch { object, access } in touched {
             let seen = self.seen.entry(object).or_default();
@@ -336,7 +363,8 @@ impl Reduced {
         }
     }
 
-    /// Whether a thread that the checker takes for runnable can make a step, and not only find that it must wait.
+    /// Whether a thread that the checker calls runnable can make a step, rather than find that it
+    /// must wait.
     fn is_enabled(&self, thread: usize) -> bool {
         let thread = &self.threads[thread];
         let held = |object: &u64| {
@@ -351,18 +379,18 @@ impl Reduced {
         !must_wait
     }
 
-    /// The thread that makes the next step; none if all who could are asleep, or nobody can.
+    /// Returns the thread that makes the next step; none if all that could are asleep, or none can.
     fn choose(&mut self, enabled: Threads, current: Option<usize>) -> Option<usize> {
         if let Some(node) = self.nodes.get(self.at) {
             assert_eq!(
                 node.enabled, enabled,
-                "step {}: what else than the schedule does the model depend on?",
+                "step {}: other threads can run when it is repeated. {NOT_REPEATABLE}",
                 self.at
             );
             return Some(node.thread);
         }
         let awake = enabled & !threads_of(&self.asleep);
-        // Who runs already, if it can: switching takes time.
+        // Prefer the running thread: a switch takes time.
         let thread = current.filter(|thread| awake & 1 << thread != 0);
         let thread = thread.or_else(|| members(awake).next())?;
         self.nodes.push(Node {
@@ -418,9 +446,9 @@ impl Scheduler for Reduced {
         if let Some(current) = current {
             let state = &mut self.threads[current];
             state.locking = locking;
-            // Who parks says that it yields too, and may go on by itself at any time.
+            // A thread that parks reports a yield, too, and may continue by itself at any time.
             let parked = |task: &&&Task| usize::from(task.id()) == current && task.blocked();
-            // Where the search has been, nobody notes what is looked at.
+            // Where the search has been, reads are not recorded.
             if yields && !self.leave && !runnable.iter().any(|task| parked(&task)) {
                 let looked = std::mem::take(&mut state.looked);
                 let objects = looked.iter().map(|&(object, _)| object);
@@ -441,7 +469,7 @@ impl Scheduler for Reduced {
             }
             self.leave = true;
         }
-        // Who yields has nothing to do before others have run.
+        // A thread that yields has nothing to do before others have run.
         let other = threads
             .iter()
             .find(|&&thread| !yields || Some(thread) != current);
@@ -451,6 +479,8 @@ impl Scheduler for Reduced {
     }
 
     fn next_u64(&mut self) -> u64 {
-        panic!("an exhaustive search draws nothing at random");
+        panic!(
+            "an exhaustive search draws nothing at random: remove random choices from the program"
+        );
     }
 }

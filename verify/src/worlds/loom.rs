@@ -81,11 +81,6 @@ pub(crate) fn drawn<S: Strategy>(
     refuse("random programs run under shuttle");
 }
 
-pub(crate) fn scenarios<M: Model>(
-    _: &Search,
-    _: &Arc<M>,
-    _: Scenarios,
-    _: u64,
-) -> (u64, u64) {
+pub(crate) fn scenarios<M: Model>(_: &Search, _: &Arc<M>, _: Scenarios, _: u64) -> (u64, u64) {
     refuse("scenarios run under shuttle");
 }

@@ -18,11 +18,6 @@ pub(crate) fn drawn<S: Strategy>(
     refuse(BUILT_WITHOUT);
 }
 
-pub(crate) fn scenarios<M: Model>(
-    _: &Search,
-    _: &Arc<M>,
-    _: Scenarios,
-    _: u64,
-) -> (u64, u64) {
+pub(crate) fn scenarios<M: Model>(_: &Search, _: &Arc<M>, _: Scenarios, _: u64) -> (u64, u64) {
     refuse(BUILT_WITHOUT);
 }

@@ -6,9 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::Rng as _;
 use proptest::strategy::Strategy;
-use proptest::test_runner::{
-    Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner,
-};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, UrwRandomScheduler};
 
 use super::{Explored, SCENARIO, SEED, Search, execute, refuse};

@@ -104,7 +104,9 @@ pub(super) fn step<M: Model>(
     match end {
         End::Call(op, answer) => {
             let called = states.iter();
-            called.map(|it| model.call(it, thread, op, answer)).collect()
+            called
+                .map(|it| model.call(it, thread, op, answer))
+                .collect()
         }
         End::Return(..) => {
             let states = closed(model, states);

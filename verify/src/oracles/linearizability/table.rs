@@ -48,7 +48,9 @@ pub fn table<M: Model>(
 }
 
 /// Tells the calls and answers of an execution that did not come to its end, as they came.
-pub fn unfinished<Op: Copy + Display, Answer: Copy + Display>(notes: &[Note<Op, Answer>]) -> String {
+pub fn unfinished<Op: Copy + Display, Answer: Copy + Display>(
+    notes: &[Note<Op, Answer>],
+) -> String {
     let threads = notes.iter().map(|note| note.thread + 1).max().unwrap_or(0);
     let mut told = head(threads).trim_end().to_owned() + "\n";
     for note in notes {
