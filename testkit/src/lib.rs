@@ -3,6 +3,7 @@
 pub mod cases;
 mod driven;
 pub mod histories;
+pub mod models;
 pub mod op;
 pub mod owner;
 pub mod sequential;

@@ -168,6 +168,7 @@ pub(super) fn kill(task: &Task, stderr: &str) -> Option<Kill> {
     Some(Kill {
         model: task.job.name(),
         execution: number.and_then(|told| told.split(':').next()?.parse().ok()),
-        said: told.next().unwrap_or(first).to_owned(),
+        // Spin says it in the first line.
+        said: (number.and_then(|_| told.next()).unwrap_or(first)).to_owned(),
     })
 }

@@ -84,6 +84,7 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     let way = Way {
         workers: pool::workers(common.jobs),
         limit: LIMIT,
+        measures: true,
     };
     let (mut lines, mut problems) = (Vec::new(), Vec::new());
     let ran = run_all(&tasks, &built, &way);

@@ -32,6 +32,8 @@ pub(super) struct Way {
     pub(super) workers: usize,
     /// A row is stopped after this time.
     pub(super) limit: Duration,
+    /// Whether searches that are not recorded are measured.
+    pub(super) measures: bool,
 }
 
 /// What to do if a search does not end in its trial.
@@ -49,7 +51,10 @@ pub(super) fn run_all(tasks: &[Task], built: &Built, way: &Way) -> Vec<(Task, En
     // So that none of those is left for the end.
     order.sort_by_key(|&i| Reverse(tasks[i].cost()));
     let in_order: Vec<&Task> = order.iter().map(|&i| &tasks[i]).collect();
-    let fallbacks = fallbacks(tasks);
+    let fallbacks = match way.measures {
+        true => fallbacks(tasks),
+        false => HashMap::new(),
+    };
     let name = |task: &&Task| task.job.name();
     let ran = at_the_same_time(&in_order, way.workers, "rows", name, |task| {
         let ran = match fallbacks.get(&task.job.name()) {

@@ -62,6 +62,7 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     let way = Way {
         workers: pool::workers(args.jobs),
         limit: Duration::from_secs(limit),
+        measures: args.accept,
     };
     let ran = run_all(&tasks, &built, &way);
     let mut rows = judge::judge(&ran, &numbers, &built, &circumstances);

@@ -15,7 +15,7 @@
 pub mod history;
 pub mod judge;
 #[cfg(spanlock_shuttle)]
-pub(crate) mod run;
+pub mod run;
 pub mod scenario;
 pub mod table;
 

@@ -18,13 +18,13 @@ use crate::search::reduction::Reduced;
 use crate::worlds;
 
 /// How scenarios are run.
-pub(crate) struct Subject<M> {
+pub struct Subject<M> {
     /// The model.
-    pub(crate) model: Arc<M>,
+    pub model: Arc<M>,
     /// Random schedules of each scenario, drawn from seed 1 on; none: all that differ.
-    pub(crate) schedules: Option<usize>,
+    pub schedules: Option<usize>,
     /// The most steps of all threads between two finished operations.
-    pub(crate) steps: u64,
+    pub steps: u64,
 }
 
 /// Runs every scenario until one fails, and reduces that. Returns how many there were, and how many
@@ -32,7 +32,7 @@ pub(crate) struct Subject<M> {
 ///
 /// # Errors
 /// The smallest that fails, and how it does.
-pub(crate) fn all<M: Model>(
+pub fn all<M: Model>(
     subject: &Subject<M>,
     scenarios: impl Iterator<Item = Scenario<M::Op>>,
 ) -> Result<(u64, u64), (Scenario<M::Op>, String)> {

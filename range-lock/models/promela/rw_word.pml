@@ -1,29 +1,32 @@
 /*
- * The RW word with its queue, as a Promela model for Spin: nobody starves, nobody is left asleep.
+ * The reader-writer word and its queue, as a Promela model for Spin: every request is granted.
  *
- * loom and shuttle run the code itself, and end; Spin runs this twin of it for ever, and so can say what happens *eventually*:
- * under weak fairness (a thread that can go on does so at some time) every request is granted, whatever the others do.
+ * Loom and shuttle run the code itself, in programs that end. Spin runs this model of it for ever,
+ * and so can say what happens *eventually*. Under weak fairness (a thread that can go on does so at
+ * some time) every request is granted, whatever the other threads do.
  *
- * N threads take and give back the word, each time for reading or for writing as they like, and stop when they like, or never. Steps are those of the code; a section under the
- * bucket's lock with one access to what is not under it is one step, since nobody can tell. All is sequentially consistent: orderings are loom's
- * affair. Spinning before queueing is left out, as under the other checkers.
+ * N threads acquire and release the word, each time for reading or for writing, and stop at some
+ * time or never. Steps are those of the code. A section under the bucket's lock is one step if it
+ * accesses at most one thing that the lock does not protect, since no thread can observe the
+ * difference. All steps are sequentially consistent: loom checks the orderings. As under the other
+ * checkers, threads do not spin before they queue.
  *
  * | here | mirrors |
  * |---|---|
  * | take | range-lock/src/rw_word.rs: take, admits |
  * | arrive | range-lock/src/words.rs: arrive, take_at_once, arrive_among_waiters; sync/src/wait.rs: may_be_occupied, pass; sync/src/wait/bucket.rs: first_against |
- * | join, is_in_front, leave | range-lock/src/words/progress.rs: poll, drive, look; sync/src/wait.rs: join, is_in_front, leave |
- * | sleep | sync/src/parker.rs: park, wake_by_ref |
- * | give_back | range-lock/src/rw_word.rs: give_back; range-lock/src/words.rs: unlock, wake, wake_fronts; sync/src/wait.rs: is_occupied, wake; sync/src/wait/bucket.rs: calls |
+ * | join, is_at_head, leave | range-lock/src/words/progress.rs: poll, drive, look; sync/src/wait.rs: join, is_at_head, leave |
+ * | sleep | sync/src/parker.rs: park; sync/src/park.rs: wake_by_ref |
+ * | release | range-lock/src/rw_word.rs: release; range-lock/src/words.rs: unlock; range-lock/src/words/wakes.rs: wake, wake_heads; sync/src/wait.rs: is_occupied, wake; sync/src/wait/bucket.rs: wakers |
  *
- * Claims: exclusion (assertions), and `granted`: thread 0, which is as good as any, gets what it waits for. (So there is no deadlock: somebody
- * would wait in it.)
+ * Claims: exclusion (assertions), and `granted`: thread 0, which stands for any thread, is granted
+ * its requests. Hence there is no deadlock, in which some request would wait for ever.
  *
- * Defects, each of which Spin has to find (-D…):
- *   NO_RECHECK   who has joined the queue sleeps without having looked at the word once more
- *   NO_AGING     arrivals pass those who wait as often as they like
- *   NO_WAKE      a release wakes nobody
- *   LOOK_FIRST   a release looks at the queue before it changes the word
+ * Injected bugs, each of which Spin must find (-D...):
+ *   NO_RECHECK   a thread that has joined the queue sleeps without checking the word once more
+ *   NO_AGING     arrivals overtake waiters without bound
+ *   NO_WAKE      a release wakes no waiter
+ *   LOOK_FIRST   a release checks the queue before it changes the word
  */
 
 #ifndef N
@@ -36,19 +39,19 @@
 bool writer;
 byte readers;
 
-/* The queue: who stands in it, in order, and how often each was passed. */
+/* The queue: its threads, in order, and how often each was overtaken. */
 byte queue[N];
 byte waiters;
 byte passes[N];
 
-/* What each thread's request is for. */
+/* Whether each thread's request is for writing. */
 bool writes[N];
 #define write writes[_pid]
 
 /* Each thread's parker. */
 bool woken[N];
 
-/* For the claims: who waits; how many are inside. */
+/* For the claims: which threads wait, and how many readers and writers hold the word. */
 bool waits[N];
 byte reading, writing;
 
@@ -60,7 +63,8 @@ inline take(got) {
   fi
 }
 
-/* The first waiter, before a place in the queue, that would exclude this thread: any if it writes, else a writer. */
+/* Finds the first waiter before a place in the queue that excludes this thread: any waiter if it
+ * writes, otherwise a writer. */
 inline find_against(place) {
   against = NOBODY;
   i = 0;
@@ -72,7 +76,8 @@ inline find_against(place) {
   i = 0
 }
 
-/* Looks whether anybody waits; if so, past the first that would exclude it or not at all. */
+/* Tries to acquire the word. If threads wait, it overtakes the first that excludes it, within the
+ * bound. */
 inline arrive(got) {
   if
   :: waiters == 0 ->
@@ -105,8 +110,8 @@ inline join() {
   }
 }
 
-/* Whether nobody before it would exclude it. */
-inline is_in_front(front) {
+/* Whether no earlier waiter excludes the thread. */
+inline is_at_head(at_head) {
   d_step {
     do
     :: queue[i] != _pid -> i++
@@ -114,13 +119,14 @@ inline is_in_front(front) {
     od;
     j = i;
     find_against(j);
-    front = (against == NOBODY);
+    at_head = (against == NOBODY);
     against = NOBODY;
     j = 0
   }
 }
 
-/* It leaves, having taken the word. Behind a reader the next may be a reader too, and in front. */
+/* Leaves the queue, having acquired the word. After a reader the next may be a reader too, and so
+ * at the head. */
 inline leave() {
   d_step {
     do
@@ -139,7 +145,7 @@ inline leave() {
     queue[waiters] = 0;
     i = 0;
     passes[_pid] = 0;
-    /* A writer is in front at the head only. */
+    /* A writer is at the head only if it is the first. */
     if
     :: next != NOBODY && writes[next] && queue[0] != next -> next = NOBODY
     :: else
@@ -148,7 +154,7 @@ inline leave() {
   wake()
 }
 
-/* Outside of the bucket's lock: it may have left meanwhile. */
+/* Runs outside the bucket's lock: the waiter may have left meanwhile. */
 inline wake() {
   d_step {
     if
@@ -159,7 +165,7 @@ inline wake() {
   }
 }
 
-/* Of those in front the first, who wakes the next when it leaves. */
+/* Wakes the first waiter at the head, which wakes the next when it leaves. */
 inline wake_first() {
   if
   :: waiters > 0 ->
@@ -188,7 +194,7 @@ inline change() {
   }
 }
 
-inline give_back() {
+inline release() {
 #ifdef LOOK_FIRST
   occupied = (waiters > 0);
   change();
@@ -229,7 +235,7 @@ active [N] proctype thread() {
 #endif
       do
       :: true ->
-        is_in_front(got);
+        is_at_head(got);
         if
         :: got -> atomic { take(got) }
         :: else
@@ -251,7 +257,7 @@ active [N] proctype thread() {
       fi;
       assert(writing <= 1 && (writing == 0 || reading == 0))
     };
-    give_back()
+    release()
   :: break
   od
 }

@@ -1,13 +1,17 @@
 /*
- * The ticket protocol of the interval lock, as a Promela model for Spin: first come, first served, and nobody is left asleep.
+ * The ticket protocol of the interval lock, as a Promela model for Spin: requests are granted first
+ * come, first served, and none sleeps for ever.
  *
- * Each request draws a number under the lock's mutex and counts those before it that conflict with it, holders and waiters. Who goes, or gives
- * up, lowers the counts of those that counted it, and those that come to zero are granted, and woken once the mutex is open.
+ * Each request draws a number under the lock's mutex and counts the earlier holders and waiters
+ * that conflict with it. A thread that releases or cancels decrements the counts of the requests
+ * that counted it. Those whose count becomes zero are granted, and woken after the mutex is
+ * unlocked.
  *
- * N threads ask for ranges and give them back, each time for one of three ranges (two that are disjoint, and both together), for reading or for writing
- * as they like, and stop when they like, or never; thread 1 may give up while it waits. A section of the mutex is one step. All requests are in the order of
- * their numbers in `order`, so that numbers need not grow for ever. The halves are alike, so thread 0 asks for the first or for both. Upgrades and batches
- * are left out.
+ * N threads request and release ranges, each time for one of three ranges (two disjoint ones, and
+ * both together), for reading or for writing, and stop at some time or never. Thread 1 may cancel
+ * while it waits. A section of the mutex is one step. `order` has all requests in the order of
+ * their numbers, so that numbers need not grow for ever. The two halves are symmetric, so thread 0
+ * requests the first or both. Upgrades and batches are left out.
  *
  * | here | mirrors |
  * |---|---|
@@ -15,17 +19,20 @@
  * | is_mine | interval-lock/src/lock.rs: wait, poll; interval-lock/src/requests.rs: is_held |
  * | leave | interval-lock/src/lock.rs: release, leave, cancel; interval-lock/src/requests.rs: leave, settle, grant |
  * | wake_all | interval-lock/src/lock.rs: finish; interval-lock/src/requests.rs: wake |
- * | sleep | sync/src/parker.rs: park, wake_by_ref |
+ * | sleep | sync/src/parker.rs: park; sync/src/park.rs: wake_by_ref |
  *
- * Claims: exclusion and exact counts (assertions: I1 and I2), and `granted`: thread 0, which is as good as any that does not give up, gets what it
- * waits for. (So there is no deadlock: somebody would wait in it.)
+ * Claims: exclusion and exact counts (assertions: I1 and I2), and `granted`: thread 0, which stands
+ * for any thread that does not cancel, is granted its requests. Hence there is no deadlock, in
+ * which some request would wait for ever.
  *
- * Defects, each of which Spin has to find (-D…):
- *   NO_RECHECK   the waker is set in a section of its own, after the one that found the request has to wait, without a look whether it was granted meanwhile
- *   NO_WAKE      a grant wakes nobody
- *   WAKE_FIRST   who goes wakes those that wait, then lowers the counts
- *   HOLDERS_ONLY a request counts holders, and goes past waiters
- *   CANCEL_ALL   who gives up lowers the count of all later ones that overlap, as the kernel patch of 2019 did
+ * Injected bugs, each of which Spin must find (-D...):
+ *   NO_RECHECK   the waker is set in a section of its own, after the one that found that the
+ *                request must wait, without checking whether it was granted meanwhile
+ *   NO_WAKE      a grant wakes no waiter
+ *   WAKE_FIRST   a thread that leaves wakes the waiters before it decrements the counts
+ *   HOLDERS_ONLY a request counts holders only, and overtakes waiters
+ *   CANCEL_ALL   a cancellation decrements the counts of all later requests that overlap, as the
+ *                kernel patch of 2019 did
  */
 
 #ifndef N
@@ -84,8 +91,9 @@ inline ask() {
   }
 }
 
-/* Those that counted the one that goes: later ones that conflict with it. `wakes`: a bit each. */
-inline leave(gives_up) {
+/* Decrements the counts of the later requests that conflict with this one, which counted it.
+ * `wakes` has a bit for each thread to wake. */
+inline leave(cancels) {
 #ifdef WAKE_FIRST
   d_step {
     i = 0;
@@ -107,7 +115,7 @@ inline leave(gives_up) {
     :: i < requests ->
       if
 #ifdef CANCEL_ALL
-      :: stage[order[i]] == waiting && (CONFLICT(order[i], _pid) || gives_up && OVERLAP(order[i], _pid)) && count[order[i]] > 0 ->
+      :: stage[order[i]] == waiting && (CONFLICT(order[i], _pid) || cancels && OVERLAP(order[i], _pid)) && count[order[i]] > 0 ->
 #else
       :: stage[order[i]] == waiting && CONFLICT(order[i], _pid) ->
 #endif
@@ -140,7 +148,7 @@ inline leave(gives_up) {
     waker[_pid] = false;
     i = 0
   };
-  /* Outside of the mutex, one after the other, in the order of the ranges: any order. */
+  /* Wakes outside the mutex, one after the other, in the order of the ranges: in any order. */
   do
   :: d_step { wakes != 0 ->
       do
@@ -155,7 +163,8 @@ inline leave(gives_up) {
   od
 }
 
-/* I1 and I2 of requests.rs: counts are exact, and who is held counts nobody, so no two holds conflict. */
+/* I1 and I2 of requests.rs: counts are exact, and a hold counts no request, so no two holds
+ * conflict. */
 inline check() {
   d_step {
     i = 0;

@@ -1,0 +1,38 @@
+//! What the checkers show of the interval tree.
+
+use std::process::ExitCode;
+
+use spanlock_interval_lock::IntervalLock;
+use spanlock_testkit::{models, primitive};
+use spanlock_verify::Program;
+
+/// The ticket protocol.
+const PROMELA: &str = "models/promela/ticket.pml";
+const BUGS: &[&str] = &[
+    "NO_RECHECK",
+    "NO_WAKE",
+    "WAKE_FIRST",
+    "HOLDERS_ONLY",
+    "CANCEL_ALL",
+];
+
+fn main() -> ExitCode {
+    let tree = primitive!(
+        "interval-tree", IntervalLock::new();
+        wait, downgrade, upgrade, upgrade_wait, split, batch
+    );
+    let tree = tree.granular().overtakes(0);
+    let suite = models::range_lock(tree, [granted()]);
+    spanlock_verify::main([suite.check("promela", || models::promela::check(PROMELA, BUGS))])
+}
+
+/// The protocol with threads that go on for ever.
+fn granted() -> Program {
+    Program::new(
+        "granted",
+        "every request is granted in its turn, whatever the other threads do for ever, if no \
+         thread stops",
+    )
+    .threads(3)
+    .promela(PROMELA, BUGS)
+}

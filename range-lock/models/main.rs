@@ -1,0 +1,35 @@
+//! What the checkers show of the reader-writer locks over a whole range, and of their state word.
+
+mod word;
+
+use std::process::ExitCode;
+
+use spanlock_range_lock::rw_word::MAX_READERS;
+use spanlock_range_lock::words::MAX_PASSES;
+use spanlock_range_lock::{RwCounter, RwDistributed};
+use spanlock_testkit::{models, primitive};
+use spanlock_verify::Suite;
+
+fn main() -> ExitCode {
+    spanlock_verify::main([counter(), distributed(), word::suite()])
+}
+
+fn counter() -> Suite {
+    let counter = primitive!(
+        "rw-counter", RwCounter::new();
+        wait, downgrade, upgrade, split, batch
+    );
+    let counter = counter.readers(MAX_READERS as usize).overtakes(MAX_PASSES);
+    models::range_lock(counter, [])
+}
+
+/// Overtaking is not modelled: while a writer waits at one slot, any number of readers at the other
+/// may overtake it, since they do not delay it.
+fn distributed() -> Suite {
+    let distributed = primitive!(
+        "rw-distributed", RwDistributed::with_slots(2);
+        wait, downgrade, upgrade, split, batch
+    );
+    let distributed = distributed.pieces().readers(MAX_READERS as usize);
+    models::range_lock(distributed, []).step_bound(64)
+}

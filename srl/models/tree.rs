@@ -1,0 +1,89 @@
+//! The tree lock: leaves that are allocated on demand and freed while the lock is used.
+
+use std::sync::Arc;
+
+use spanlock_range_lock::RangeLockExt;
+use spanlock_range_lock::rw_word::MAX_READERS;
+use spanlock_srl::{Shape, SrlTree};
+use spanlock_sync::thread;
+use spanlock_testkit::models::data::Data;
+use spanlock_testkit::{models, primitive};
+use spanlock_verify::{Program, Suite, note_as, perform};
+
+/// Every program of the tree lock.
+pub(crate) fn suite() -> Suite {
+    let lock = primitive!(
+        "srl-tree", tree();
+        wait, downgrade, upgrade, split, batch; reclaim: SrlTree::shrink
+    );
+    let lock = super::of_segments(lock, MAX_READERS);
+    let lock = lock.schedules_of_scenarios(super::SCHEDULES_OF_SCENARIOS);
+    // The way down, and the leaves on it, make an operation longer.
+    models::range_lock(super::bounded_batches(lock), programs()).step_bound(160)
+}
+
+fn programs() -> [Program; 2] {
+    [
+        Program::new(
+            "growth",
+            "two threads that need the same leaf at the same time find the same one",
+        )
+        .performs([["acquire-exclusive", "release"]; 2])
+        .operations(2)
+        .run(growth),
+        Program::new(
+            "reclamation",
+            "a leaf is freed only while no thread holds it, and no thread holds a freed leaf",
+        )
+        .performs([vec!["reclaim"], vec!["acquire-exclusive", "release"]])
+        .operations(3)
+        .run(reclamation),
+    ]
+}
+
+/// Creates a tree of two leaves of two segments each, below one node.
+fn tree() -> SrlTree {
+    let shape = Shape::new(1, &[1, 1]).expect("levels of one bit");
+    SrlTree::with_shape(4, &shape).expect("covered")
+}
+
+/// Adds one at the first position, under a hold of it.
+fn write(lock: &SrlTree, data: &Data) {
+    let hold = lock.write(0..1).expect("in range");
+    perform("acquire-exclusive");
+    data.add_one(&(0..1));
+    drop(hold);
+    perform("release");
+}
+
+fn growth() {
+    let shared = Arc::new((tree(), Data::new()));
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || write(&shared.0, &shared.1))
+    };
+    write(&shared.0, &shared.1);
+    other.join().expect("finds the leaf");
+    assert_eq!(
+        shared.1.sum(&(0..1)),
+        2,
+        "each thread held a leaf of its own"
+    );
+}
+
+/// The leaf exists, and is not held, when the threads begin. The main thread frees it while the
+/// other acquires it; then the main thread acquires it too.
+fn reclamation() {
+    let shared = Arc::new((tree(), Data::new()));
+    drop(shared.0.write(0..1).expect("in range"));
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || write(&shared.0, &shared.1))
+    };
+    let freed = shared.0.shrink();
+    perform("reclaim");
+    note_as(0, if freed > 0 { "freed" } else { "in use" });
+    other.join().expect("gets a leaf");
+    write(&shared.0, &shared.1);
+    assert_eq!(shared.1.sum(&(0..1)), 2, "a write was lost");
+}

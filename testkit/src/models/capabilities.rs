@@ -1,0 +1,271 @@
+//! The capabilities of a range lock: what it can do with a hold besides releasing it, requests
+//! that wait without a thread, several ranges at once.
+//!
+//! As in [`super::lock`], each property is written once for every lock that has the capability.
+//! `steps.rs` defines the steps.
+
+use std::sync::Arc;
+
+use spanlock_range_lock::Access::{Read, Upgradable, Write};
+use spanlock_verify::Program;
+
+use super::steps::{Step, Step::*, performs, workers};
+use super::{Capabilities, Primitive};
+
+/// A property of locks with some capability.
+struct Model {
+    property: &'static str,
+    claim: &'static str,
+    /// The capability.
+    has: fn(&Capabilities) -> bool,
+    /// As in [`super::lock`].
+    granular: bool,
+    /// What the main thread does before the others begin.
+    first: &'static [&'static Step],
+    /// The steps of each thread, the main thread first.
+    threads: &'static [&'static [Step]],
+}
+
+const MODELS: &[Model] = &[
+    Model {
+        property: "downgrade-writer",
+        claim: "no writer gets in during a downgrade: the thread reads what it wrote",
+        has: |it| it.downgrade,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[Lock(0..2, Write), Downgrade, Unlock],
+            &[Lock(1..3, Write), Unlock],
+        ],
+    },
+    Model {
+        property: "downgrade-reader",
+        claim: "a downgrade wakes readers, which see the writes while the first thread still reads",
+        has: |it| it.downgrade,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[Lock(0..2, Write), Downgrade, Join, Unlock],
+            &[Lock(1..3, Read), Unlock],
+        ],
+    },
+    Model {
+        property: "downgrade-upgradable",
+        claim: "a downgrade from upgradable to shared wakes the next upgradable request",
+        has: |it| it.downgrade,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[Lock(0..2, Upgradable), Downgrade, Join, Unlock],
+            &[Lock(1..3, Upgradable), Unlock],
+        ],
+    },
+    Model {
+        property: "upgrade-readers",
+        claim: "of two readers at most one upgrades, and no write comes between its read and its \
+                write",
+        has: |it| it.upgrade,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[Lock(0..1, Read), TryUpgrade, Unlock],
+            &[Lock(0..1, Upgradable), TryUpgrade, Unlock],
+        ],
+    },
+    Model {
+        property: "upgrade-writer",
+        claim: "no write comes between an upgradable read and the write after its upgrade",
+        has: |it| it.upgrade,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[Lock(0..2, Upgradable), TryUpgrade, Unlock],
+            &[Try(1..3, Write)],
+        ],
+    },
+    Model {
+        property: "upgrade-waits",
+        claim: "an upgrade is granted when the readers have released, and excludes later ones",
+        has: |it| it.upgrade_wait,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[Lock(0..2, Upgradable), Upgrade, Unlock],
+            &[Lock(1..3, Read), Unlock],
+        ],
+    },
+    Model {
+        property: "poll",
+        claim: "a polled request is woken when it can be granted",
+        has: |it| it.wait,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[Lock(0..2, Write), Unlock],
+            &[Request(1..3, Write), Await, Unlock],
+        ],
+    },
+    Model {
+        property: "cancel",
+        claim: "a cancelled request leaves no trace, whether or not it was granted meanwhile",
+        has: |it| it.wait,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[Lock(1..2, Write), Unlock],
+            &[Request(0..2, Write), Cancel],
+        ],
+    },
+    Model {
+        property: "cancel-shared",
+        claim: "a cancelled shared request leaves no trace",
+        has: |it| it.wait,
+        granular: false,
+        first: &[],
+        threads: &[&[Lock(1..2, Write), Unlock], &[Request(0..2, Read), Cancel]],
+    },
+    Model {
+        property: "cancel-reader",
+        claim: "a waiting reader that cancels lets no other reader in while the writer holds",
+        has: |it| it.wait,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[
+                Lock(0..2, Write),
+                Request(0..2, Read),
+                Cancel,
+                WriteAgain,
+                Unlock,
+            ],
+            &[Lock(1..3, Read), Unlock],
+        ],
+    },
+    Model {
+        property: "cancel-writer",
+        claim: "a waiting writer that cancels lets in the reader that only it blocked",
+        has: |it| it.wait,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[Lock(0..2, Read), Request(0..2, Write), Cancel, Join, Unlock],
+            &[Lock(1..3, Read), Unlock],
+        ],
+    },
+    Model {
+        property: "shrink-wakes",
+        claim: "a shrink wakes the waiters for the part that it releases, while the rest is held",
+        has: |it| it.split,
+        granular: true,
+        first: &[&Lock(0..2, Write)],
+        threads: &[&[Shrink(0..1), Join, Unlock], &[Lock(1..2, Write), Unlock]],
+    },
+    Model {
+        property: "shrink-keeps",
+        claim: "a shrink holds the part that it keeps throughout: no waiter for it is granted",
+        has: |it| it.split,
+        granular: true,
+        first: &[&Lock(0..2, Write)],
+        threads: &[&[Shrink(1..2), Unlock], &[Lock(1..2, Write), Unlock]],
+    },
+    Model {
+        property: "split-wakes",
+        claim: "the release of one part of a split hold wakes its waiters, while the other is held",
+        has: |it| it.split,
+        granular: true,
+        first: &[&Lock(0..2, Write)],
+        threads: &[
+            &[Split(1), Unlock, Join, Unlock],
+            &[Lock(1..2, Write), Unlock],
+        ],
+    },
+    Model {
+        property: "split-keeps",
+        claim: "the release of one part of a split hold grants no waiter for the other part",
+        has: |it| it.split,
+        granular: true,
+        first: &[&Lock(0..2, Write)],
+        threads: &[&[Split(1), Unlock, Unlock], &[Lock(0..1, Write), Unlock]],
+    },
+    Model {
+        property: "batch",
+        claim: "a batch waits for each of its ranges that is held, and then holds all of them",
+        has: |it| it.batch,
+        granular: true,
+        first: &[&Lock(1..2, Read)],
+        threads: &[
+            &[Unlock],
+            &[LockAll(&[(0..1, Write), (1..2, Write)]), Unlock, Unlock],
+        ],
+    },
+    Model {
+        property: "batch-across",
+        claim: "a request for a range across those of a batch never deadlocks with the batch",
+        has: |it| it.batch,
+        granular: true,
+        // A lock whose memory grows has grown when the threads begin.
+        first: &[&Lock(0..2, Write), &Unlock],
+        threads: &[
+            &[LockAll(&[(0..1, Write), (1..2, Write)]), Unlock, Unlock],
+            &[Lock(0..2, Write), Unlock],
+        ],
+    },
+    Model {
+        property: "batch-try",
+        claim: "a try of several ranges acquires all or none, and leaves no trace",
+        has: |it| it.batch,
+        granular: true,
+        first: &[],
+        threads: &[
+            &[TryAll(&[(0..1, Write), (2..3, Write)])],
+            &[Lock(2..4, Write), Unlock],
+        ],
+    },
+];
+
+/// A writer waits while the main thread reads, and another thread reads as often as it is let. The
+/// lock states the bound.
+const fn overtaking(bound: u32) -> Model {
+    Model {
+        property: "bounded-overtaking",
+        claim: match bound {
+            0 => "no reader overtakes a waiting writer, though a reader holds all the time",
+            _ => {
+                "at most 32 readers (1 under a checker) overtake a waiting writer, though a reader \
+                 holds all the time"
+            }
+        },
+        has: |it| it.wait,
+        granular: false,
+        first: &[],
+        threads: &[
+            &[
+                Lock(0..1, Read),
+                Request(0..1, Write),
+                Join,
+                Unlock,
+                Await,
+                Unlock,
+            ],
+            &[Overtake(0..1), Overtake(0..1)],
+        ],
+    }
+}
+
+/// Returns a program for each property of a lock's capabilities.
+pub fn programs(primitive: &Arc<Primitive>) -> Vec<Program> {
+    let bounded = primitive.overtakes.map(overtaking);
+    let applies = |model: &&Model| {
+        (model.has)(&primitive.capabilities) && (primitive.granular || !model.granular)
+    };
+    let program = |model: &Model| {
+        let &Model { first, threads, .. } = model;
+        let primitive = primitive.clone();
+        Program::new(model.property, model.claim)
+            .performs(performs(threads))
+            .operations(threads.iter().map(|steps| steps.len()).sum())
+            .run(move || workers(&primitive, first, threads))
+    };
+    let models = MODELS.iter().chain(&bounded);
+    models.filter(applies).map(program).collect()
+}

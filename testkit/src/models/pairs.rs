@@ -1,0 +1,181 @@
+//! A program for each two operations that no other program has in different threads.
+//!
+//! One thread performs the one operation, another thread the other, on ranges that overlap; or on
+//! adjacent ranges, if the two would exclude each other. Each thread does the least that performs
+//! its operation. The main thread acquires what it cuts or changes before the other begins; what
+//! the other acquires on the way to its operation counts too.
+//!
+//! So these programs change with a lock's capabilities and with the other programs, and no cell of
+//! a table of pairs becomes empty.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use spanlock_range_lock::Access::{self, Read, Upgradable, Write};
+use spanlock_verify::rows::pairs::pairs_of;
+use spanlock_verify::{Injection, Program};
+
+use super::steps::{Step, Step::*, performs, workers};
+use super::{OPERATIONS, Primitive};
+
+/// Operations in the order in which pairs of them get their programs: first those that perform
+/// others on the way.
+const ORDER: [&str; 17] = [
+    "split",
+    "upgrade",
+    "try-upgrade",
+    "downgrade",
+    "shrink",
+    "append",
+    "batch",
+    "try-batch",
+    "deadline",
+    "poll",
+    "cancel",
+    "try",
+    "reclaim",
+    "acquire-upgradable",
+    "acquire-exclusive",
+    "acquire-shared",
+    "release",
+];
+
+/// Two operations, in the order of [`OPERATIONS`].
+type Pair = (&'static str, &'static str);
+
+fn place(operation: &str) -> Option<usize> {
+    OPERATIONS.iter().position(|it| *it == operation)
+}
+
+/// Returns the pair of two operations of range locks.
+fn pair(a: &str, b: &str) -> Option<Pair> {
+    let (a, b) = (place(a)?, place(b)?);
+    Some((OPERATIONS[a.min(b)], OPERATIONS[a.max(b)]))
+}
+
+/// Returns the least that performs an operation. Ranges begin at position 2, where appends do: see
+/// [`super::steps`].
+fn smallest(operation: &str) -> &'static [Step] {
+    match operation {
+        "acquire-shared" => &[Lock(2..3, Read), Unlock],
+        "acquire-upgradable" => &[Lock(2..3, Upgradable), Unlock],
+        "acquire-exclusive" | "release" => &[Lock(2..3, Write), Unlock],
+        "try" => &[Try(2..3, Write)],
+        "deadline" => &[LockUntil(2..3, Write)],
+        "poll" => &[Request(2..3, Write), Await, Unlock],
+        "cancel" => &[Request(2..3, Write), Cancel],
+        "downgrade" => &[Lock(2..3, Write), Downgrade, Unlock],
+        "try-upgrade" => &[Lock(2..3, Upgradable), TryUpgrade, Unlock],
+        "upgrade" => &[Lock(2..3, Upgradable), Upgrade, Unlock],
+        "shrink" => &[Lock(2..4, Write), Shrink(3..4), Unlock],
+        "split" => &[Lock(2..4, Read), Split(3), Unlock, Unlock],
+        // One range: other programs show that several are acquired at once or not at all.
+        "batch" => &[LockAll(&[(2..3, Write)]), Unlock],
+        "try-batch" => &[TryAll(&[(2..3, Write)])],
+        "append" => &[Append],
+        "reclaim" => &[Reclaim],
+        _ => unreachable!("`{operation}` is not in OPERATIONS"),
+    }
+}
+
+/// Returns the hold that an operation on a hold needs; none if it is not one.
+fn needs(operation: &str) -> Option<Access> {
+    match operation {
+        "split" => Some(Read),
+        "try-upgrade" | "upgrade" => Some(Upgradable),
+        "downgrade" | "shrink" => Some(Write),
+        _ => None,
+    }
+}
+
+/// Returns the least that performs an operation on a hold, on other positions.
+fn elsewhere(operation: &str) -> &'static [Step] {
+    match operation {
+        "split" => &[Lock(0..2, Read), Split(1), Unlock, Unlock],
+        "try-upgrade" => &[Lock(1..2, Upgradable), TryUpgrade, Unlock],
+        "upgrade" => &[Lock(1..2, Upgradable), Upgrade, Unlock],
+        "downgrade" => &[Lock(1..2, Write), Downgrade, Unlock],
+        "shrink" => &[Lock(0..2, Write), Shrink(0..1), Unlock],
+        _ => unreachable!("`{operation}` needs no hold"),
+    }
+}
+
+/// Returns the claim of a pair's program, and what the other thread does.
+///
+/// Two operations on holds that exclude each other never run at the same time on common positions.
+/// So the second one gets adjacent positions, where the lock distinguishes positions: there the
+/// two meet in what the holds share, a word or a tree.
+fn other(primitive: &Primitive, (a, b): Pair) -> (&'static str, &'static [Step]) {
+    let excluding = (needs(a).zip(needs(b))).is_some_and(|(a, b)| a.conflicts_with(b));
+    match (excluding, primitive.granular) {
+        (false, _) => (
+            "the two, at the same time, exclude each other as they should, and leave no trace",
+            smallest(b),
+        ),
+        (true, true) => (
+            "the two, at the same time on adjacent ranges, neither affect each other nor leave a \
+             trace",
+            elsewhere(b),
+        ),
+        (true, false) => (
+            "the two need holds that exclude each other: the later one sees what the earlier one \
+             did, and neither leaves a trace",
+            smallest(b),
+        ),
+    }
+}
+
+/// Makes memory to reclaim, and memory for a batch.
+const LEAF: &[Step] = &[Lock(2..3, Write), Unlock];
+
+/// Returns a program for each pair of the primitive's operations that none of `others` has.
+pub fn programs(primitive: &Arc<Primitive>, others: &[Program]) -> Vec<Program> {
+    let mut programs: Vec<Program> = Vec::new();
+    let searched = others.iter().filter(|it| it.info().is_searched());
+    let mut covered: BTreeSet<Pair> = searched.flat_map(covered_by).collect();
+    let operations = primitive.operations();
+    let in_order: Vec<_> = (ORDER.into_iter())
+        .filter(|operation| operations.contains(operation))
+        .collect();
+    for (i, first) in in_order.iter().enumerate() {
+        for second in &in_order[i..] {
+            let pair = pair(first, second).expect("two operations of range locks");
+            if !covered.contains(&pair) {
+                let program = program(primitive, pair);
+                covered.extend(covered_by(&program));
+                programs.push(program);
+            }
+        }
+    }
+    programs
+}
+
+fn covered_by(program: &Program) -> impl Iterator<Item = Pair> + use<> {
+    let pairs = pairs_of(program.info()).into_iter();
+    let pairs: Vec<_> = pairs.filter_map(|(a, b)| pair(a, b)).collect();
+    pairs.into_iter()
+}
+
+fn program(primitive: &Arc<Primitive>, (a, b): Pair) -> Program {
+    let (mine, (claim, other)) = (smallest(a), other(primitive, (a, b)));
+    let taken = mine.iter().position(|step| !matches!(step, Lock(..)));
+    // Where there is only an acquisition and its release, they are what the program is about.
+    let changes = !matches!(mine, [Lock(..), Unlock]);
+    let (first, mine) = mine.split_at(taken.filter(|_| changes).unwrap_or(0));
+    // Other programs show a lock whose memory grows. Here that would prolong the longest searches.
+    let has_grown = [a, b].contains(&"batch") || b == "reclaim";
+    let leaf = has_grown.then_some(LEAF);
+    let first: Vec<_> = leaf.into_iter().flatten().chain(first).collect();
+    let threads = [mine, other];
+    // Only these programs have deadlines, which pass under fault injection.
+    let injection = match [a, b].contains(&"deadline") {
+        true => Injection::Few,
+        false => Injection::Rare,
+    };
+    let primitive = primitive.clone();
+    Program::new(format!("pair-{a}-{b}"), claim)
+        .performs(performs(&threads))
+        .operations(threads.iter().map(|steps| steps.len()).sum())
+        .injection(injection)
+        .run(move || workers(&primitive, &first, &threads))
+}

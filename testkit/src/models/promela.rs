@@ -1,0 +1,41 @@
+//! Whether a Promela model is about the code that it says it is about.
+
+use std::fs;
+use std::path::Path;
+
+/// Checks the head of a Promela model of the package in whose folder the process runs. The
+/// functions that the model mirrors exist in the files that it names, relative to the workspace,
+/// and its macros are `bugs`.
+///
+/// # Panics
+/// They do not, or are not.
+pub fn check(file: &str, bugs: &[&str]) {
+    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let mut mirrored = 0;
+    let rows = text.lines().filter_map(|line| line.strip_prefix(" * | "));
+    let cells = rows.filter_map(|row| row.trim_end_matches(" |").split(" | ").nth(1));
+    for place in cells.flat_map(|cell| cell.split("; ")) {
+        let Some((source, functions)) = place.split_once(": ") else {
+            continue;
+        };
+        let code = fs::read_to_string(Path::new("..").join(source));
+        let code = code.unwrap_or_else(|error| panic!("{file}: {source}: {error}"));
+        for function in functions.split(", ") {
+            let heads = [format!("fn {function}("), format!("fn {function}<")];
+            let is_there = heads.iter().any(|head| code.contains(head));
+            assert!(is_there, "{file}: {source} has no function `{function}`");
+            mirrored += 1;
+        }
+    }
+    assert!(mirrored >= 8, "{file}: it mirrors {mirrored} functions");
+    for bug in bugs {
+        let is_told = text.contains(&format!(" *   {bug} "));
+        let is_used = text.contains(&format!("def {bug}\n"));
+        let is_used = is_used || text.contains(&format!("defined({bug})"));
+        assert!(is_told && is_used, "{file}: {bug}");
+    }
+    for switch in text.split("#ifdef ").skip(1) {
+        let name = switch.split_whitespace().next().expect("a macro");
+        assert!(bugs.contains(&name), "{file}: {name} is not in the program");
+    }
+}
