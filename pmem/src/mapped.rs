@@ -131,8 +131,8 @@ pub struct MappedFile {
     id: RegionId,
     write_back: WriteBack,
     durability: Durability,
-    /// The first failure to write back (PM-I10). This is a std mutex even under a checker, because no
-    /// checker models the medium.
+    /// The first failure to write back (PM-I10). This is a std mutex even under a checker, because
+    /// no checker models the medium.
     failure: Mutex<Option<Errno>>,
 }
 

@@ -35,8 +35,8 @@
 //! - **PM-I1** A `Written` names bytes that lie inside the region that made it, and that its thread
 //!   has stored.
 //! - **PM-I2** A `Flushed` exists only if this thread has begun a write-back of every line that it
-//!   stands for. That write-back began after all stores to these bytes that this thread made before it
-//!   created the token.
+//!   stands for. That write-back began after all stores to these bytes that this thread made before
+//!   it created the token.
 //! - **PM-I3** A `Durable` exists only if a fence of the same thread followed every flush that it
 //!   stands for.
 //! - **PM-I4** Tokens are neither copied nor cloned. `Written` and `Flushed` never leave their

@@ -116,7 +116,8 @@ pub enum Error {
         first: Lsn,
     },
     /// The storage failed while the log was being created, opened, wiped or read. Opening and
-    /// reading lose no acknowledged record. Creating or wiping may have changed the storage's start.
+    /// reading lose no acknowledged record. Creating or wiping may have changed the storage's
+    /// start.
     #[error("{during} failed: {cause}")]
     Io {
         /// The operation that failed.

@@ -111,9 +111,9 @@ impl<'a> Handle<'a> {
         Ok(tid)
     }
 
-    /// Sleeps for the usual duration of a commit, as Linux does in `jbd2_journal_stop`. It does so
-    /// only if another thread was the last to stop durably, and the transaction is younger than that
-    /// duration. The handle is still open, so no commit starts meanwhile.
+    /// Sleeps for the usual duration of a commit, as Linux does in `jbd2_journal_stop`. It does not
+    /// sleep if this thread was also the last one to stop durably, or if the transaction is already
+    /// older than that. The handle is still open, so no commit starts meanwhile.
     fn piggyback(&self) {
         let Delay::Piggyback(most) = self.inner.options.delay else {
             return;

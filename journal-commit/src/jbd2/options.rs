@@ -30,8 +30,8 @@ pub enum Delay {
     /// JBD2's *piggyback*: each durable stop first sleeps, at most this long (Linux: 15 ms).
     Piggyback(Duration),
     /// A wait for the threads that the last commit woke, for at most a quarter of a commit and only
-    /// where that has paid: see [`rendezvous`](crate::rendezvous). Without it, threads that commit continuously
-    /// split into two halves, which take turns.
+    /// where that has paid: see [`rendezvous`](crate::rendezvous). Without it, threads that commit
+    /// continuously split into two halves, which take turns.
     Rendezvous,
 }
 

@@ -29,8 +29,8 @@
 //!
 //! # A crash during recovery
 //! Recovery can be interrupted and repeated. Its last step is to write a superblock that says the
-//! log is empty; until then, each repetition does the same work. So everything it reads from the log
-//! must still be there the next time.
+//! log is empty; until then, each repetition does the same work. So everything it reads from the
+//! log must still be there the next time.
 //!
 //! All transactions but the last were acknowledged before the next one was written. The last one
 //! may be in a cache only: its process may have been killed, or the system may have failed to write

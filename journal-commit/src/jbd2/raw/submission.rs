@@ -2,8 +2,8 @@
 //! seals it, and then it is acknowledged.
 //!
 //! # Stages
-//! The commit block is either one of the buffers, or is written *apart*: by a write of its own, after
-//! a flush of all buffers.
+//! The commit block is either one of the buffers, or is written *apart*: by a write of its own,
+//! after a flush of all buffers.
 //!
 //! | the commit block | written first | then | then | then |
 //! |---|---|---|---|---|
