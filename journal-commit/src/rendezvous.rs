@@ -43,8 +43,8 @@
 //! flush delayed. For independent arrivals the right side is always larger; for threads that return
 //! at once the left side is.
 //!
-//! The hold ends when the expected number of threads has arrived, at the end of the window at the
-//! latest, and after no more than twice the usual time.
+//! The hold ends when the expected number of threads has arrived. It lasts no longer than about
+//! twice the usual time, and never beyond the end of the window.
 //!
 //! # The trial
 //! A prediction can be wrong, so a *trial* checks it (`trial.rs`):
