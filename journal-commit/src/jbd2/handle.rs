@@ -79,8 +79,8 @@ impl<'a> Handle<'a> {
     /// from it or from older transactions comes back after a crash or is written home.
     ///
     /// Only then may the block be used for something else. Its content is undefined from now on.
-    /// Costs a credit, unless the block is already revoked in this transaction. Blocks while another
-    /// handle has the block.
+    /// Costs a credit, unless the block is already revoked in this transaction. Blocks while
+    /// another handle has the block.
     pub fn revoke(&mut self, block: u64) -> Result<(), Error> {
         self.inner.check_block(block)?;
         self.inner.medium.check()?;

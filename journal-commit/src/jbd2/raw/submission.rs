@@ -98,8 +98,8 @@ impl Submission {
         self.tickets.publish();
     }
 
-    /// Lets a waiting thread help: it writes prepared buffers, and then seals the transaction if the
-    /// right to do so is free. Returns the number of buffers it wrote, plus 1 for the seal.
+    /// Lets a waiting thread help: it writes prepared buffers, and then seals the transaction if
+    /// the right to do so is free. Returns the number of buffers it wrote, plus 1 for the seal.
     ///
     /// A failure is recorded in the medium, which tells all threads.
     pub fn help<F: Clone>(&self, medium: &Medium<F>, steps: &impl Steps<F>) -> u64 {
