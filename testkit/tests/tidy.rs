@@ -75,7 +75,7 @@ fn links_lead_somewhere() {
     }
 }
 
-/// What a document names as the test of something is there: every name of three underscores or more.
+/// Tests that documents name exist: every name of three underscores or more.
 #[test]
 fn tests_that_documents_name_exist() {
     let mut found = Vec::new();
