@@ -376,7 +376,7 @@ fn faults() -> Vec<Model> {
             name: "weak-compare-exchange",
             claim: "a weak compare-exchange fails when the fault plan says so, and returns the \
                     value it found",
-            reason: "the fault plan fails the second",
+            reason: "the fault plan fails the second compare-exchange",
             allowed: "100111",
             deviations: &[],
         },
