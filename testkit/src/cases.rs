@@ -269,7 +269,7 @@ pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
         assert!(waits(&mut asked), "granted while a writer holds");
     }
     assert!(asked.wakers() <= 1, "{} wakers are kept", asked.wakers());
-    // Once given up, it leaves neither a waker nor a place in the queue.
+    // Once it is cancelled, the request leaves neither a waker nor a place in the queue.
     let mut behind = Asked::waiting(lock, units(lock, 0..2), Read);
     asked.cancel();
     hold.release();

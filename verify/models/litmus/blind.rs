@@ -7,7 +7,7 @@ pub(crate) struct BlindSpot {
     pub name: &'static str,
     /// How the checkers deviate.
     pub what: &'static str,
-    /// What follows for our locks, and which mode covers it.
+    /// The consequence for our locks, and the mode that covers it.
     pub consequence: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! Programs in which one thread tells another: message passing, release sequences, causality, load
-//! buffering.
+//! Programs in which one thread passes data to another: message passing, release sequences,
+//! causality, load buffering.
 
 use spanlock_sync::atomic::Ordering::*;
 
