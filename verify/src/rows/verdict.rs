@@ -19,7 +19,8 @@ pub fn verdict(job: &Job, found: &Found) -> (Verdict, Option<String>) {
 
 fn problem(job: &Job, found: &Found) -> Option<String> {
     let program = &job.program;
-    if program.has_facade && program.threads > 1 && !found.uses_facade {
+    let runs_code = job.mode.checker().cfg().is_some();
+    if runs_code && program.has_facade && program.threads > 1 && !found.uses_facade {
         return Some(
             "no thread used the facade: what runs here is not explored.\n  Let the code under test \
              take its atomics, mutexes, threads and parking from `spanlock_sync`, or call \
