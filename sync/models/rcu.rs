@@ -33,7 +33,7 @@ pub(crate) fn suite() -> Suite {
             Program::new(
                 "grace-each",
                 "two threads that each free what the other walks over wait for each other's \
-                 critical sections, and not in a circle",
+                 critical sections, without a deadlock",
             )
             .scene(|| (Rcu::new(), [Linked::new(), Linked::new()]))
             .thread(["enter", "leave", "synchronize"], |shared| work(0, shared))
@@ -42,8 +42,8 @@ pub(crate) fn suite() -> Suite {
         .program(
             Program::new(
                 "recall-each",
-                "a thread that frees the memory it remembers does not recall it afterwards, and \
-                 another thread that remembers it has left by then",
+                "a thread that frees the memory it remembers does not recall it afterwards, and no \
+                 other thread still uses memory that it recalled",
             )
             .scene(Shared::new)
             .thread(["enter", "recall", "leave", "synchronize"], |shared| {

@@ -7,9 +7,10 @@
 //! not pay.
 //!
 //! # How it works
-//! [`light`] only keeps the compiler from reordering. [`heavy`] makes the system run a full barrier
-//! on every core that runs a thread of this process (Linux `membarrier`, private expedited). That
-//! barrier interrupts a thread of the light side at some point:
+//! Once the process is registered for `membarrier`, [`light`] only keeps the compiler from
+//! reordering; before that, it fences. [`heavy`] makes the system run a full barrier on every core
+//! that runs a thread of this process (Linux `membarrier`, private expedited). That barrier
+//! interrupts a thread of the light side at some point:
 //!
 //! - If the interruption comes after the thread's store, the code after `heavy` sees that store.
 //! - If the interruption comes before the thread's load, the load sees the stores before `heavy`.
@@ -21,7 +22,8 @@
 //!
 //! # Flags
 //! Usually the light side checks a count of the threads on the heavy side: a [`Flag`]. A flag knows
-//! whether the light side has to fence, so this side takes one load and nothing else.
+//! whether the light side has to fence. With `membarrier` it need not, and takes one load and
+//! nothing else.
 //!
 //! | | light side | | heavy side |
 //! |---|---|---|---|
@@ -48,8 +50,8 @@ pub fn light() {
 /// microsecond.
 ///
 /// # Panics
-/// On Linux, if `membarrier` fails after it had been registered (a seccomp filter was installed
-/// meanwhile).
+/// On Linux, if `membarrier` fails after the process was registered for it (a seccomp filter was
+/// installed meanwhile).
 #[track_caller]
 pub fn heavy() {
     world::heavy();

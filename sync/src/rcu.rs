@@ -40,10 +40,10 @@
 //!
 //! - **RCU-I3** Recalled memory is as safe to use as memory found by a walk in this critical
 //!   section. It was remembered under the same stamp, by a critical section that could not find
-//!   memory unlinked before that stamp was made. If the memory was unlinked later, this critical
-//!   section loaded the old stamp before the new one was stored, or before it could see the new
-//!   one. Then, by the two barriers, `synchronize` sees its counter odd and waits for it, as for
-//!   any reader that may have found the memory.
+//!   memory unlinked before that stamp was made. If the memory is unlinked later, the
+//!   `synchronize` after that stores a new stamp. This critical section has loaded the old one. So,
+//!   by the two barriers, `synchronize` sees its counter odd and waits for it, as for any reader
+//!   that may have found the memory.
 //!
 //! # Orderings
 //!
@@ -60,6 +60,7 @@
 //! # Not guaranteed
 //! `synchronize` may take long: a reader may lose its core inside a critical section. A critical
 //! section must not wait for anything that waits for `synchronize`, so no thread blocks inside one.
+//! As shipped, this holds for the `synchronize` of any [`Rcu`], because all share the counters.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -79,7 +80,8 @@ pub struct Rcu {
 }
 
 /// An RCU read-side critical section, which ends when this is dropped. Critical sections may be
-/// nested: then they all end when the outermost guard is dropped.
+/// nested: then they all end when the outermost guard is dropped. As shipped, that may be the guard
+/// of another [`Rcu`], because all share the thread's counter.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once ends the critical section"]
 pub struct ReadGuard<'a> {
@@ -121,7 +123,8 @@ impl Rcu {
         ReadGuard {
             rcu: self,
             counter: outermost.then_some(counter),
-            // Acquire [Q→P]: memory unlinked before this stamp was made is not found in here.
+            // Acquire [Q→P]: under this guard, no memory is found that was unlinked before the
+            // stamp was made.
             stamp: self.stamp.load(Acquire),
             not_send: PhantomData,
         }
@@ -130,7 +133,8 @@ impl Rcu {
     /// Waits until every critical section has ended that could have found memory which was
     /// unlinked before this call.
     ///
-    /// Never call it inside a critical section, which would wait for itself.
+    /// Never call it inside a critical section, as shipped not even in one of another `Rcu`: it
+    /// would wait for itself.
     pub fn synchronize(&self) {
         // Release [P→Q]: a reader that sees the new stamp sees the memory unlinked.
         self.stamp.store(world::new_stamp(), Release);
@@ -170,8 +174,9 @@ impl ReadGuard<'_> {
     }
 
     /// Remembers memory for later critical sections of this thread. The memory was found linked,
-    /// allocated or recalled in this critical section. A thread remembers only a few entries, for
-    /// all `Rcu`s together.
+    /// allocated or recalled under this guard. Memory from an outer critical section does not
+    /// qualify: it may have been unlinked before the stamp of this guard was made. A thread
+    /// remembers only a few entries, for all `Rcu`s together.
     #[inline]
     pub fn remember(&self, key: u64, memory: NonNull<()>) {
         let known = self.rcu.counters.memory(key);

@@ -1,9 +1,9 @@
-//! Read-copy-update without thread-local storage: the module `rcu` without std.
+//! Read-copy-update without thread-local storage. Without std, this is the module `rcu`.
 //!
 //! # How it works
-//! All threads share two counters, and a *phase* says which of them a new reader raises: Linux's
-//! sleepable read-copy-update (SRCU). A critical section costs two read-modify-writes on a shared
-//! cache line. Each [`Rcu`] has counters of its own.
+//! All threads share two counters, and a *phase* says which of them a new reader raises, as in
+//! Linux's sleepable read-copy-update (SRCU). A critical section costs two read-modify-writes on a
+//! shared cache line. Each [`Rcu`] has counters of its own.
 //!
 //! # Protocol
 //!
@@ -52,7 +52,8 @@ pub struct Rcu {
 }
 
 /// An RCU read-side critical section, which ends when this is dropped. Critical sections may be
-/// nested. As with std, callers may rely on them only until the outermost guard is dropped.
+/// nested. Callers rely on them only until the outermost guard is dropped, because with std they
+/// all end there.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once ends the critical section"]
 pub struct ReadGuard<'a> {
@@ -90,7 +91,7 @@ impl Rcu {
     /// Waits until every critical section has ended that could have found memory which was unlinked
     /// before this call.
     ///
-    /// Never call it inside a critical section, which would wait for itself.
+    /// Never call it inside a critical section of this `Rcu`: it would wait for itself.
     pub fn synchronize(&self) {
         let _alone = self.synchronizing.lock();
         // Heavy [G→F].

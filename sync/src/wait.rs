@@ -36,7 +36,7 @@
 //!   [wakes](WaitQueue::wake) its head, whose [`Park`](crate::Park) keeps the wake until it sleeps.
 //!   Of several waiters at the head with the same [`Class`], only the first is woken. It wakes the
 //!   next when it [leaves](WaitQueue::leave).
-//! - **Q-I3** A waiter at the head stays there until it leaves.
+//! - **Q-I3** A waiter at the head stays there until it leaves or is evicted.
 //! - **Q-I4** Arrivals pass the first waiter that they conflict with at most `patience` times. Each
 //!   such pass is counted at that waiter, under the table's lock. An arrival that does not find the
 //!   queue occupied came before the waiter, and is not counted. Arrivals that conflict with no
@@ -300,8 +300,8 @@ impl<P> WaitQueue<P> {
     ///
     /// Calls `take` with the end of the lanes that the arrival may acquire: the first lane whose
     /// first conflicting waiter has already been passed `patience` times. `take` returns the end of
-    /// the lanes that it acquired. In each of these lanes, one more pass is counted at the first
-    /// conflicting waiter.
+    /// the lanes that it acquired, and so does this function. In each of these lanes, one more pass
+    /// is counted at the first conflicting waiter.
     pub fn pass(
         &self,
         word: usize,

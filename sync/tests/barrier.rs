@@ -49,7 +49,7 @@ fn one_side_sees_the_store_of_the_other() {
     }
 }
 
-/// With `membarrier`, and without it, where the flag tells the light side to fence.
+/// With std on Linux, `membarrier` is used. Elsewhere the flag tells the light side to fence.
 #[test]
 fn a_flag_is_raised_until_all_have_lowered_it() {
     let flag = Flag::default();

@@ -58,7 +58,8 @@ fn faults_add_up() {
     let model = Model::new("faults_add_up", file!(), a_loop_of_weak_exchanges);
     assert_eq!(model.must_pass("weak-cas@0.0").injected, 1);
     assert_eq!(model.must_pass("weak-cas@0.0 weak-cas@0.1").injected, 2);
-    // The second is not reached, as the first exchange succeeds. A strong one never fails.
+    // The second occasion is not reached, because the first exchange succeeds. A strong exchange is
+    // no occasion.
     assert_eq!(model.must_pass("weak-cas@0.1").injected, 0);
 }
 

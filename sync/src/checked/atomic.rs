@@ -84,6 +84,7 @@ macro_rules! common {
                 let success = check::ordering(Location::caller(), Op::Rmw, success);
                 let failure = check::ordering(Location::caller(), Op::Failure, failure);
                 if check::fault(Fault::WeakCas) {
+                    // A load as written, in mode `RmwLoad` too.
                     let found = self.0.load(as_load(failure));
                     self.1.touch_value(false, true);
                     return Err(found);
@@ -178,7 +179,8 @@ impl<T> AtomicPtr<T> {
     pub fn load(&self, order: Ordering) -> *mut T {
         let order = check::ordering(Location::caller(), Op::Load, order);
         let value = if check::rmw_loads() {
-            // Null for null, or fails: either way a read-modify-write that changes nothing.
+            // Exchanges null for null, or fails. Either way it reads the newest value and
+            // changes nothing.
             let null = core::ptr::null_mut();
             match self.0.compare_exchange(null, null, order, order) {
                 Ok(pointer) | Err(pointer) => pointer,

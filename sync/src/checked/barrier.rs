@@ -3,7 +3,7 @@
 #[cfg(spanlock_loom)]
 use crate::atomic::{Ordering::SeqCst, fence};
 
-/// False: the fence is there whatever the flag says, as a site that a mutation can drop.
+/// Returns false: under loom [`before_flag`] always fences, at a site that a mutation can drop.
 pub(crate) fn flags_fence() -> bool {
     false
 }

@@ -104,7 +104,7 @@ pub struct Step {
 /// Sets the configuration of this process.
 ///
 /// # Errors
-/// Returns the configuration if one was set before, or if the facade has been used before: a
+/// Returns `config` if another one was set before, or if the facade has already used the default: a
 /// process runs one model.
 pub fn configure(config: Config) -> Result<(), Config> {
     CONFIG.set(config)
@@ -148,8 +148,8 @@ pub fn longest() -> usize {
     LONGEST.load(Relaxed)
 }
 
-/// Returns what the threads did in the execution so far, in order, if the configuration asks for
-/// it.
+/// Returns what the threads did in the execution so far, in order. Empty unless the configuration
+/// asks for a [trace](Config::trace).
 pub fn steps() -> Vec<Step> {
     locked(&STEPS).clone()
 }
@@ -202,8 +202,8 @@ pub(crate) fn rmw_loads() -> bool {
     config().mode == Mode::RmwLoad
 }
 
-/// Returns the operations on the facade's atomics, cells and mutexes so far. 0 after a search means
-/// that the code under test does not use the facade.
+/// Returns how often an atomic, a cell or a mutex of the facade was touched so far. 0 after a
+/// search means that the code under test does not use the facade.
 pub fn operations() -> u64 {
     crate::footprint::operations()
 }

@@ -4,8 +4,9 @@
 //! A *step* is what a thread does from one switch point to the next. The checkers switch before
 //! each operation of the facade, so a step is an operation and the thread's own code after it. The
 //! facade notes what an operation touches once the operation is done, because only then its effect
-//! is known. A compare-exchange that failed, or a store of the value that was already there,
-//! changes nothing and is noted as a read.
+//! is known. A compare-exchange that failed changes nothing and is noted as a read. So is a write
+//! of the value that was already there, where the facade can tell. Under loom it cannot tell for a
+//! plain store or for a `fetch_…`, and notes a write.
 //!
 //! Under shuttle the search asks when a step has ended ([`take`]). Loom has a scheduler of its own,
 //! so under loom the search is told of each touch ([`watch`]).
@@ -98,7 +99,7 @@ pub fn record() {
     RECORDING.set(true);
 }
 
-/// As [`record`], and calls `watch` for each touch.
+/// Starts recording as [`record`] does, but calls `watch` with each touch instead of keeping it.
 pub fn watch(watch: Watch) {
     WATCH.set(Some(watch));
     record();
@@ -109,13 +110,14 @@ pub fn take() -> Vec<Touch> {
     TOUCHED.take()
 }
 
-/// Returns the mutex that the thread which switched last is about to lock, if any.
+/// Returns the mutex, if any, that a thread announced since the last call. The thread locks it
+/// after its switch.
 pub fn take_locking() -> Option<u64> {
     LOCKING.take()
 }
 
-/// Counts the operations on objects of the facade since the process began. 0 at the end means that
-/// the code under test does not use the facade.
+/// Returns how often an object of the facade was touched since the process began. 0 at the end
+/// means that the code under test does not use the facade.
 pub(crate) fn operations() -> u64 {
     OPERATIONS.get()
 }

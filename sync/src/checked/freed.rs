@@ -1,9 +1,8 @@
 //! Detects the use of freed atomics.
 //!
-//! A slice of atomics is an object of its own: each use of one of the atomics reads it, and the
-//! free changes it. So a search tries both orders. A cell stands for the slice in loom: a use reads
-//! the cell, and the free writes it. So loom detects a use that does not happen before the free, in
-//! whichever order the two run.
+//! A cell stands for each slice of atomics. A use of one of the atomics reads the cell, and the
+//! free writes it. So a search tries both orders of a use and the free. Loom also detects, in
+//! either order, a use that does not happen-before the free.
 //!
 //! Freed memory is kept until the next execution, so that its addresses are not reused. A later use
 //! fails the model.

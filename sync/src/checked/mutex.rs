@@ -22,7 +22,7 @@ impl<T> Mutex<T> {
         Mutex(inner::Mutex::new(value), Object::new())
     }
 
-    /// Locks the mutex, and blocks until it can.
+    /// Blocks until the mutex is unlocked, and locks it.
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
@@ -43,8 +43,8 @@ impl<T> Mutex<T> {
 #[must_use = "dropping the guard at once unlocks the mutex"]
 pub struct MutexGuard<'a, T>(inner::MutexGuard<'a, T>, Locked<'a>);
 
-/// Notes in the footprints that a mutex was locked and, dropped after the guard, that it was
-/// unlocked.
+/// Notes in the footprints that a mutex was locked. Its drop, which follows that of the guard,
+/// notes that the mutex was unlocked.
 #[derive(Debug)]
 struct Locked<'a>(&'a Object);
 

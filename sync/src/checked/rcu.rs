@@ -1,4 +1,4 @@
-//! Counters that each `Rcu` has for itself: one per thread of the model.
+//! The counters of one `Rcu`: each `Rcu` has its own, one for each thread of the model.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,7 +9,7 @@ use crate::{check, thread};
 #[derive(Debug)]
 pub(crate) struct Counters {
     counters: Box<[AtomicUsize]>,
-    /// A thread remembers one thing.
+    /// A thread remembers one entry.
     memories: Box<[Memory]>,
 }
 
@@ -18,8 +18,10 @@ unsafe impl Sync for Counters {}
 // SAFETY: a memory is a mere number here; only the reader uses it as an address.
 unsafe impl Send for Counters {}
 
-/// Uses std's atomic, because the checker does not track statics. The search misses a step that
-/// orders nothing.
+/// Returns a new stamp.
+///
+/// Uses std's atomic, because the checkers do not track statics. So this is no step of a search.
+/// The search misses nothing by that, because as shipped it orders nothing either.
 pub(crate) fn new_stamp() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     // Relaxed: only the number's uniqueness matters.

@@ -25,7 +25,7 @@ pub(crate) fn index() -> usize {
     INDEX.try_with(Cell::get).unwrap_or(0)
 }
 
-/// Two, so that executions do not depend on the machine.
+/// Returns 2, so that executions do not depend on the machine.
 pub(crate) fn cores() -> usize {
     2
 }

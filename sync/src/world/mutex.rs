@@ -23,7 +23,7 @@ impl<T> Mutex<T> {
         Mutex(inner::Mutex::new(value))
     }
 
-    /// Locks the mutex, and blocks until it can.
+    /// Blocks until the mutex is unlocked, and locks it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(feature = "std")]

@@ -41,7 +41,7 @@ impl Drop for Returned {
     }
 }
 
-/// Returns a stamp that no other `Rcu` has ever had. Not 0.
+/// Returns a new stamp: never 0, and never the same twice.
 pub(crate) fn new_stamp() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     // Relaxed: only the number's uniqueness matters. It would take centuries to wrap.
