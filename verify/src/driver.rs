@@ -22,7 +22,7 @@ mod process;
 mod replay;
 mod report;
 mod run;
-mod selection;
+mod sites;
 mod spin;
 mod table;
 mod verify;
@@ -30,7 +30,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use args::{Args, Subcommand};
 use replay::{Replay, replay};
@@ -40,22 +40,19 @@ use replay::{Replay, replay};
 /// # Errors
 /// A wrong argument, a file that cannot be read or written, a build that fails.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    match &args.command {
-        Some(Subcommand::Merge(args)) => return merge::merge(args),
-        Some(Subcommand::Mutants(args)) => return mutants::mutants(args),
-        Some(Subcommand::Bugs(args)) => return bugs::bugs(args),
-        Some(Subcommand::Pairs(args)) => return pairs::pairs(args),
-        Some(Subcommand::KnownBugs(args)) => return known_bugs::known_bugs(args),
-        None => {}
-    }
-    match &args.replay {
-        Some(name) => replay(&Replay {
+    match (&args.command, &args.replay) {
+        (Some(Subcommand::Merge(args)), _) => merge::merge(args),
+        (Some(Subcommand::Mutants(args)), _) => mutants::mutants(args),
+        (Some(Subcommand::Bugs(args)), _) => bugs::bugs(args),
+        (Some(Subcommand::Pairs(args)), _) => pairs::pairs(args),
+        (Some(Subcommand::KnownBugs(args)), _) => known_bugs::known_bugs(args),
+        (None, Some(name)) => replay(&Replay {
             name,
-            scope: &args.scope,
+            scope: &args.common.scope,
             target: workspace::MODELS,
             change: &args.change,
         }),
-        None => verify::verify(args),
+        (None, None) => verify::verify(args),
     }
 }
 
@@ -64,4 +61,24 @@ fn exit_code(success: bool) -> ExitCode {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
+}
+
+/// Keeps the items whose names contain one of `filter`, or all if it is empty.
+///
+/// # Errors
+/// A filter that no name contains: with `missing`, in which `{}` stands for the filter.
+fn retain_meant<T>(
+    items: &mut Vec<T>,
+    filter: &[String],
+    name: impl Fn(&T) -> String,
+    missing: &str,
+) -> Result<()> {
+    for text in filter {
+        if !items.iter().any(|item| name(item).contains(text)) {
+            bail!("{}", missing.replace("{}", text));
+        }
+    }
+    let is_meant = |name: String| filter.iter().any(|text| name.contains(text));
+    items.retain(|item| filter.is_empty() || is_meant(name(item)));
+    Ok(())
 }

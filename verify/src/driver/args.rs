@@ -19,33 +19,27 @@ pub struct Args {
     /// What to do instead of running rows
     #[command(subcommand)]
     pub command: Option<Subcommand>,
-    /// Which packages
+    /// Which rows, and where the result goes
     #[command(flatten)]
-    pub scope: Scope,
+    pub common: Common,
     /// Only searches of at most 300 executions, without those of two threads that a bound cuts
     #[arg(long)]
     pub quick: bool,
     /// Also the long rows, the mutants and the injected bugs; writes a report
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
-    /// Only rows whose name contains TEXT; may be given several times
-    #[arg(long, value_name = "TEXT")]
-    pub filter: Vec<String>,
     /// Only the K-th of N parts of the rows; `cargo verify merge` joins their --json files
     #[arg(long, value_name = "K/N")]
     pub partition: Option<Partition>,
     /// Show the rows and what they claim, and run nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "report", "accept", "jobs", "limit"])]
     pub list: bool,
-    /// Write the rows to FILE as a JSON array
-    #[arg(long, value_name = "FILE", conflicts_with = "list")]
-    pub json: Option<PathBuf>,
     /// Write verify.json, verify.md and verify.html to FOLDER, with --full of all rows also
     /// mutants.json and bugs.json [default: target/verify/report with --full of all rows]
-    #[arg(long, value_name = "FOLDER", conflicts_with = "list")]
+    #[arg(long, value_name = "FOLDER")]
     pub report: Option<PathBuf>,
     /// Record the executions found in each package's models/executions.tsv
-    #[arg(long, conflicts_with = "list")]
+    #[arg(long)]
     pub accept: bool,
     /// Run one row by its full name, and show every step of the execution that fails
     #[arg(long, value_name = "ROW", conflicts_with_all = ["quick", "full", "filter",
@@ -54,11 +48,8 @@ pub struct Args {
     /// What to change in a replay
     #[command(flatten)]
     pub change: Change,
-    /// Rows that run at the same time [default: as many as there are cores]
-    #[arg(long, value_name = "N", conflicts_with = "list")]
-    pub jobs: Option<NonZeroUsize>,
     /// Stop a row after SECONDS, as TRUNCATED [default: 900, and 5400 with --full]
-    #[arg(long, value_name = "SECONDS", conflicts_with = "list")]
+    #[arg(long, value_name = "SECONDS")]
     pub limit: Option<u64>,
 }
 
@@ -71,6 +62,30 @@ pub struct Scope {
     /// The Cargo.toml of the workspace [default: that of the current folder]
     #[arg(long, value_name = "PATH")]
     pub manifest_path: Option<PathBuf>,
+}
+
+/// Options that most subcommands have.
+#[derive(clap::Args, Debug, Default)]
+pub struct Common {
+    /// Which packages
+    #[command(flatten)]
+    pub scope: Scope,
+    /// Only those whose name contains TEXT; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Vec<String>,
+    /// Write the result to FILE as a JSON array
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Rows that run at the same time [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+}
+
+impl Common {
+    /// Whether neither packages nor names are chosen.
+    pub(super) fn is_everything(&self) -> bool {
+        self.filter.is_empty() && self.scope.package.is_empty()
+    }
 }
 
 /// A change of the code under test or of the search, for a replay.
@@ -93,31 +108,14 @@ pub enum Subcommand {
     /// Join the JSON of all partitions of a run, and judge it as a whole
     Merge(MergeArgs),
     /// Weaken each ordering and omit each fence, wake and flush, one at a time: a model must fail
-    Mutants(MutantsArgs),
+    Mutants(InjectArgs),
     /// Inject each bug that the code under test names, one at a time: the right model must fail
-    Bugs(BugsArgs),
+    Bugs(InjectArgs),
     /// Show, for each two operations of a primitive, the models in which different threads
     /// perform them; run nothing
     Pairs(Common),
     /// Find known bugs of other projects again: each buggy form must fail, each fixed form pass
     KnownBugs(KnownBugsArgs),
-}
-
-/// Options that most subcommands have.
-#[derive(clap::Args, Debug)]
-pub struct Common {
-    /// Which packages
-    #[command(flatten)]
-    pub scope: Scope,
-    /// Only those whose name contains TEXT; may be given several times
-    #[arg(long, value_name = "TEXT")]
-    pub filter: Vec<String>,
-    /// Write the result to FILE as a JSON array
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Models that run at the same time [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
-    pub jobs: Option<NonZeroUsize>,
 }
 
 /// The arguments of `merge`.
@@ -144,25 +142,14 @@ pub struct MergeArgs {
     pub report: Option<PathBuf>,
 }
 
-/// The arguments of `mutants`.
+/// The arguments of `mutants` and `bugs`.
 #[derive(clap::Args, Debug)]
-pub struct MutantsArgs {
+pub struct InjectArgs {
     /// Which ones
     #[command(flatten)]
     pub common: Common,
-    /// Show the sites and their mutations, and change nothing
-    #[arg(long, conflicts_with = "json")]
-    pub sites: bool,
-}
-
-/// The arguments of `bugs`.
-#[derive(clap::Args, Debug)]
-pub struct BugsArgs {
-    /// Which ones
-    #[command(flatten)]
-    pub common: Common,
-    /// Show the bugs and the properties that have to find them, and inject none
-    #[arg(long, conflicts_with = "json")]
+    /// Show what would be changed and where, and change nothing
+    #[arg(long, visible_alias = "sites", conflicts_with = "json")]
     pub list: bool,
 }
 

@@ -1,17 +1,28 @@
-//! Looking for a program that fails: what mutants and injected bugs have in common.
+//! Changes the code under test, one thing at a time, and runs programs until one fails: what
+//! mutants and injected bugs have in common.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use comfy_table::{Cell, Table};
+use serde::{Deserialize, Serialize};
 
+use super::args::InjectArgs;
 use super::build::Built;
-use super::models::{Plan, Task};
-use super::mutants::sites::Site;
-use super::pool::at_the_same_time;
+use super::models::{Plan, Task, describe};
+use super::output::{json_at, write_json};
+use super::pool::{at_the_same_time, workers};
 use super::process::{End, explore};
-use crate::info::BugSite;
-use crate::mode::Mode;
+use super::sites::Site;
+use super::table::{self, Column};
+use super::workspace::{MODELS, Workspace};
+use super::{circumstances, exit_code, retain_meant};
+use crate::info::{BugSite, Kind};
+use crate::mode::{Checker, Mode};
+use crate::rows::row::Circumstances;
 use crate::rows::verdict::told;
 
 /// Preemptions of the first searches for a failure.
@@ -26,14 +37,235 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A row to search, and whether with few preemptions.
 pub(super) type Search<'a> = (&'a Task, bool);
 
-/// A program that failed.
-pub(super) struct Kill {
-    /// Its row.
-    pub(super) model: String,
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Fate {
+    /// A program failed that is there to find it.
+    #[serde(rename = "KILLED")]
+    Killed,
+    /// Only another program failed.
+    #[serde(rename = "WRONG MODEL")]
+    WrongModel,
+    /// No program failed.
+    #[serde(rename = "SURVIVED")]
+    Survived,
+    /// No program failed, and the source says why none can.
+    #[serde(rename = "EQUIVALENT")]
+    Equivalent,
+    /// Spin is not installed.
+    #[serde(rename = "SKIPPED")]
+    Skipped,
+}
+
+impl Fate {
+    /// Returns its name in tables.
+    const fn name(self) -> &'static str {
+        match self {
+            Fate::Killed => "KILLED",
+            Fate::WrongModel => "WRONG MODEL",
+            Fate::Survived => "SURVIVED",
+            Fate::Equivalent => "EQUIVALENT",
+            Fate::Skipped => "SKIPPED",
+        }
+    }
+}
+
+/// A mutation or an injected bug.
+pub(super) trait Change: Clone + Serialize + Sync + 'static {
+    /// What many of them are called.
+    const MANY: &'static str;
+    /// The fates that they can have.
+    const FATES: &'static [Fate];
+    /// What their names look like, and which command shows them.
+    const NAMES: &'static str;
+    /// The columns that say what is changed.
+    const COLUMNS: &'static [Column<Self>];
+    /// The last column of the table of fates.
+    const LAST: Column<Self>;
+
+    /// Returns its name, which `--filter` looks at.
+    fn name(&self) -> String;
+
+    /// Returns the arguments that make a binary of models change the code.
+    fn arguments(&self) -> [String; 2];
+
+    /// Keeps what the failing program said.
+    fn keep(&mut self, _said: String) {}
+
+    /// Whether the source says that no program can fail.
+    fn is_equivalent(&self) -> bool {
+        false
+    }
+
+    /// Says what is wrong, if the fate is: `model` failed.
+    fn problem(&self, fate: &str, model: Option<&str>) -> String;
+}
+
+/// A change, and the programs that are searched with it.
+pub(super) struct Candidate<'a, T> {
+    pub(super) change: T,
+    /// Programs that are there to find it.
+    pub(super) right: Vec<Search<'a>>,
+    /// Programs whose failure is no success, but says where to look.
+    pub(super) others: Vec<Search<'a>>,
+}
+
+/// A change and its fate: a row of the table and of the JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Judged<T> {
+    #[serde(flatten)]
+    pub(super) change: T,
+    pub(super) verdict: Fate,
+    /// The row that failed.
+    pub(super) model: Option<String>,
     /// The execution in which it failed.
-    pub(super) execution: Option<u64>,
-    /// What it said.
-    pub(super) said: String,
+    pub(super) executions: Option<u64>,
+    /// The command that shows the failure.
+    pub(super) replay: Option<String>,
+    /// The run that judged it. Its `selection` is the filters, and its `rows` how many these chose.
+    pub(super) run: Circumstances,
+}
+
+impl<T: Change> Judged<T> {
+    /// Whether it lets the command succeed. A reason above a mutant that is killed is stale.
+    pub(super) fn is_well(&self) -> bool {
+        match self.verdict {
+            Fate::Killed => !self.change.is_equivalent(),
+            Fate::Equivalent => true,
+            Fate::Skipped => std::env::var_os("CI").is_none(),
+            Fate::Survived | Fate::WrongModel => false,
+        }
+    }
+}
+
+/// Returns the table of all fates.
+pub(super) fn rows<T: Change>(all: &[Judged<T>]) -> Table {
+    let mut head: Vec<&str> = T::COLUMNS[..2].iter().map(|column| column.0).collect();
+    head.extend(["verdict", "model", "execution", T::LAST.0]);
+    let mut table = table::table(&head);
+    for judged in all {
+        let mut cells: Vec<Cell> = T::COLUMNS[..2]
+            .iter()
+            .map(|it| it.1(&judged.change))
+            .collect();
+        cells.push(table::colored(judged.verdict.name(), judged.is_well()));
+        cells.push(Cell::new(judged.model.as_deref().unwrap_or_default()));
+        cells.push(table::number_or_none(judged.executions));
+        cells.push(T::LAST.1(&judged.change));
+        table.add_row(cells);
+    }
+    table
+}
+
+/// Returns how many there are of each fate, and what is wrong.
+pub(super) fn summary<T: Change>(all: &[Judged<T>]) -> String {
+    let count = |fate: &Fate| {
+        let n = all.iter().filter(|it| it.verdict == *fate).count();
+        format!("{n} {}", fate.name())
+    };
+    let counts: Vec<String> = T::FATES.iter().map(count).collect();
+    let mut text = format!("{} {}: {}.", all.len(), T::MANY, counts.join(", "));
+    for judged in all.iter().filter(|it| !it.is_well()) {
+        let model = judged.model.as_deref();
+        let _ = write!(
+            text,
+            "\n{}",
+            judged.change.problem(judged.verdict.name(), model)
+        );
+    }
+    text
+}
+
+/// Runs the subcommand that judges all changes that `find` returns. `find` also returns what is
+/// wrong with how they are stated; a part of them cannot be judged on that.
+///
+/// # Errors
+/// A filter that no name contains, a file that cannot be written, a failed build.
+pub(super) fn command<T: Change + Send>(
+    args: &InjectArgs,
+    find: impl for<'a> Fn(
+        &Built,
+        &'a Plan,
+        &Reached<'a>,
+    ) -> Result<(Vec<Candidate<'a, T>>, Vec<String>)>,
+) -> Result<ExitCode> {
+    let common = &args.common;
+    let file = json_at(common.json.as_deref())?;
+    let workers = workers(common.jobs);
+    let mut built = Built::none_of(Workspace::find(&common.scope)?, MODELS)?;
+    let run = circumstances::now(common, &[], &built.workspace);
+    let plan = Plan::of(&describe(&mut built)?);
+    let reached = Reached::by(&plan, &built, workers)?;
+    let (mut candidates, mut errors) = find(&built, &plan, &reached)?;
+    retain_meant(
+        &mut candidates,
+        &common.filter,
+        |it| it.change.name(),
+        T::NAMES,
+    )?;
+    if !common.is_everything() {
+        errors.clear();
+    }
+    let is_well = if args.list {
+        let changes = candidates.iter().map(|candidate| &candidate.change);
+        println!("{}", table::of(T::COLUMNS, changes));
+        true
+    } else {
+        built.add(Checker::OF_CODE)?;
+        let all = judge(&built, candidates, workers, &run)?;
+        println!("{}\n{}", rows(&all), summary(&all));
+        write_json(file.as_ref(), "Rows", &all)?;
+        all.iter().all(Judged::is_well)
+    };
+    errors.iter().for_each(|error| println!("{error}"));
+    Ok(exit_code(is_well && errors.is_empty()))
+}
+
+/// Searches the programs of each candidate until one fails.
+///
+/// # Errors
+/// A process ends in another way than by a failure that it tells.
+pub(super) fn judge<T: Change + Send>(
+    built: &Built,
+    candidates: Vec<Candidate<'_, T>>,
+    workers: usize,
+    run: &Circumstances,
+) -> Result<Vec<Judged<T>>> {
+    let run = Circumstances {
+        rows: candidates.len(),
+        ..run.clone()
+    };
+    let name = |candidate: &Candidate<T>| candidate.change.name();
+    let judged = at_the_same_time(&candidates, workers, T::MANY, name, |candidate| {
+        let mut change = candidate.change.clone();
+        let arguments = change.arguments();
+        let arguments = [&*arguments[0], &*arguments[1]];
+        let (mut verdict, mut kill) = first_failure(built, &candidate.right, arguments)?;
+        if verdict == Fate::Survived {
+            (_, kill) = first_failure(built, &candidate.others, arguments)?;
+            verdict = match kill {
+                Some(_) => Fate::WrongModel,
+                None if change.is_equivalent() => Fate::Equivalent,
+                None => Fate::Survived,
+            };
+        }
+        let again = |model: &str| format!("cargo verify --replay {model} {}", arguments.join(" "));
+        let replay = kill.as_ref().map(|kill| again(&kill.model));
+        let executions = kill.as_ref().and_then(|kill| kill.execution);
+        let model = kill.map(|kill| {
+            change.keep(kill.said);
+            kill.model
+        });
+        Ok(Judged {
+            change,
+            verdict,
+            model,
+            executions,
+            replay,
+            run: run.clone(),
+        })
+    });
+    judged.into_iter().collect()
 }
 
 /// What the programs reach: each with the rows that reach it, the cheap ones first.
@@ -50,7 +282,9 @@ impl<'a> Reached<'a> {
     /// # Errors
     /// A program fails.
     pub(super) fn by(plan: &'a Plan, built: &Built, workers: usize) -> Result<Self> {
-        let mut tasks: Vec<&Task> = plan.tasks.iter().filter(|it| is_asked(it)).collect();
+        // One and three threads show sooner what double faults show.
+        let is_asked = |task: &&Task| task.job.mode == Mode::Weak && task.job.faults < 2;
+        let mut tasks: Vec<&Task> = plan.tasks.iter().filter(is_asked).collect();
         by_cost(&mut tasks);
         let name = |task: &&Task| task.job.name();
         let found = at_the_same_time(&tasks, workers, "programs asked for sites", name, |task| {
@@ -70,7 +304,8 @@ impl<'a> Reached<'a> {
                 reached.bugs.entry(site).or_default().push(task);
             }
             // A litmus suite shows what the checkers do, and kills no mutant.
-            if is_litmus(task) {
+            let mut programs = task.suite().programs.iter();
+            if programs.any(|program| program.expected.is_some()) {
                 continue;
             }
             let is_ours = |site: &Site| {
@@ -86,17 +321,6 @@ impl<'a> Reached<'a> {
     }
 }
 
-/// One and three threads show sooner what double faults show.
-fn is_asked(task: &Task) -> bool {
-    task.job.mode == Mode::Weak && task.job.faults < 2
-}
-
-fn is_litmus(task: &Task) -> bool {
-    let suites = &task.models.description.suites;
-    let suite = suites.iter().find(|it| it.name == task.job.program.suite);
-    suite.is_some_and(|it| it.programs.iter().any(|program| program.expected.is_some()))
-}
-
 /// Sorts the cheap rows to the front.
 pub(super) fn by_cost(tasks: &mut [&Task]) {
     tasks.sort_by_key(|task| {
@@ -105,58 +329,61 @@ pub(super) fn by_cost(tasks: &mut [&Task]) {
     });
 }
 
-/// Returns searches in both modes of loom, with few preemptions.
-pub(super) fn short<'a>(plan: &'a Plan, models: &[&'a Task]) -> Vec<Search<'a>> {
-    let modes = [Mode::Weak, Mode::RmwLoad].into_iter();
-    let tasks = modes.flat_map(|mode| in_mode(plan, models, mode));
-    tasks.map(|task| (task, true)).collect()
-}
-
-/// Returns searches for after the [short](short) ones: those of these modes that are affordable,
-/// as they are.
-pub(super) fn long<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> Vec<Search<'a>> {
+/// Returns searches of `models` in both modes of loom with few preemptions, and then those in
+/// `modes` that are affordable, as they are.
+pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> Vec<Search<'a>> {
+    let in_mode = |mode: Mode| {
+        models
+            .iter()
+            .filter_map(move |task| plan.in_mode(task, mode))
+    };
+    let short = [Mode::Weak, Mode::RmwLoad].into_iter().flat_map(in_mode);
     let affordable = |task: &&Task| {
         let recorded = task.recorded();
         recorded.is_some_and(|count| count.executions <= AFFORDABLE)
     };
-    let tasks = modes.iter().flat_map(|&mode| in_mode(plan, models, mode));
-    tasks.filter(affordable).map(|task| (task, false)).collect()
+    let long = modes.iter().copied().flat_map(in_mode).filter(affordable);
+    let short = short.map(|task| (task, true));
+    short.chain(long.map(|task| (task, false))).collect()
 }
 
-fn in_mode<'a>(plan: &'a Plan, models: &[&'a Task], mode: Mode) -> impl Iterator<Item = &'a Task> {
-    models
-        .iter()
-        .filter_map(move |task| plan.in_mode(task, mode))
+/// A program that failed.
+pub(super) struct Kill {
+    /// Its row.
+    model: String,
+    /// The execution in which it failed.
+    pub(super) execution: Option<u64>,
+    /// What it said.
+    said: String,
 }
 
 /// Runs `searches` in order, with a change of the code under test, until one fails.
-///
-/// # Errors
-/// A process ends in another way than by a failure that it tells.
-pub(super) fn first_failure(
+fn first_failure(
     built: &Built,
     searches: &[Search],
     change: [&str; 2],
-) -> Result<Option<Kill>> {
+) -> Result<(Fate, Option<Kill>)> {
     for (task, few) in searches {
         let mut more = change.to_vec();
         if *few {
             more.extend(["--preemptions", FEW]);
         }
-        let ended = explore(built, task, &more, Some(LIMIT))?;
+        let is_spin = matches!(task.job.program.kind, Kind::Promela(_));
+        let ended = explore(built, task, &more, (!is_spin).then_some(LIMIT))?;
         if let Some(kill) = kill(task, &ended.stderr) {
-            return Ok(Some(kill));
+            return Ok((Fate::Killed, Some(kill)));
         }
         match ended.end {
             End::Failed(_) => {
                 let said = ended.stderr.trim();
                 bail!("{} with {}: {said}", task.job.name(), change[1]);
             }
-            End::Broken(why) | End::Skipped(why) => bail!("{}: {why}", task.job.name()),
+            End::Broken(why) => bail!("{}: {why}", task.job.name()),
+            End::Skipped(_) => return Ok((Fate::Skipped, None)),
             End::Found(_) | End::Stopped => {}
         }
     }
-    Ok(None)
+    Ok((Fate::Survived, None))
 }
 
 /// Returns what a row's process wrote, if a program failed: `execution 7: panicked at …:`, and

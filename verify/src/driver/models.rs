@@ -1,6 +1,6 @@
 //! The models of each package, as its binary describes them, and their rows.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -44,10 +44,11 @@ impl Task {
         self.models.counts.cost(&self.job)
     }
 
-    /// Returns a task of the same models.
-    pub(super) fn with(&self, job: Job) -> Task {
-        let models = self.models.clone();
-        Task { models, job }
+    /// Returns the suite that the row is of.
+    pub(super) fn suite(&self) -> &SuiteInfo {
+        let mut suites = self.models.description.suites.iter();
+        let suite = suites.find(|suite| suite.name == self.job.program.suite);
+        suite.expect("a row is of a suite of its models")
     }
 }
 
@@ -99,7 +100,7 @@ fn ask(built: &Built, package: &Package) -> Result<Description> {
     Ok(description)
 }
 
-/// Rows are told apart by their names, in the whole workspace.
+/// Rows are told apart by their names, in the whole workspace. A binary has looked at its own.
 fn check_names(all: &[Arc<Models>]) -> Result<()> {
     let mut suites: HashMap<&str, &str> = HashMap::new();
     for models in all {
@@ -112,16 +113,6 @@ fn check_names(all: &[Arc<Models>]) -> Result<()> {
                     suite.name
                 );
             }
-            let mut programs = BTreeSet::new();
-            for program in &suite.programs {
-                if !programs.insert(&program.name) {
-                    bail!(
-                        "{package}: two programs are called `{}/{}`: rename one",
-                        suite.name,
-                        program.name
-                    );
-                }
-            }
         }
     }
     Ok(())
@@ -132,11 +123,10 @@ pub(super) fn tasks(all: &[Arc<Models>], unrecorded: Unrecorded) -> Vec<Task> {
     let of = |models: &Arc<Models>| {
         let jobs = jobs(&models.description, &models.counts, unrecorded);
         let models = models.clone();
-        let task = move |job| Task {
+        jobs.into_iter().map(move |job| Task {
             models: models.clone(),
             job,
-        };
-        jobs.into_iter().map(task)
+        })
     };
     all.iter().flat_map(of).collect()
 }

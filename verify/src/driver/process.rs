@@ -59,6 +59,11 @@ impl Ended {
         }
     }
 
+    /// Whether it was stopped at its time limit.
+    pub(super) fn is_stopped(&self) -> bool {
+        matches!(self.end, End::Stopped)
+    }
+
     /// Creates the end of a row that could not be run.
     pub(super) fn broken(error: &anyhow::Error) -> Self {
         Ended {
@@ -81,11 +86,8 @@ pub(super) fn explore(
 ) -> Result<Ended> {
     let (package, job) = (&task.models.package, &task.job);
     if let Kind::Promela(model) = &job.program.kind {
-        let macros: Vec<&str> = more
-            .windows(2)
-            .filter(|it| it[0] == "--bug")
-            .map(|it| it[1])
-            .collect();
+        let macros = more.windows(2).filter(|it| it[0] == "--bug");
+        let macros: Vec<&str> = macros.map(|it| it[1]).collect();
         let file = package.folder.join(&model.file);
         return spin::check(&file, &macros, more.contains(&"--trace"), limit);
     }

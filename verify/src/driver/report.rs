@@ -1,18 +1,17 @@
 //! The report: `verify.json`, a page in Markdown, and one in HTML that needs no other file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use comfy_table::Table;
 use serde::Serialize;
 
-use super::evidence::{Evidence, judged};
+use super::evidence::Evidence;
+use super::kill::{self, Change, Judged};
 use super::output::Output;
-use super::partition::Partition;
-use super::{bugs, mutants, pairs, table};
-use crate::rows::row::{Agreement, Circumstances, Row};
+use super::{pairs, table};
+use crate::rows::row::{Agreement, Row};
 
 /// The files of a report, in their order.
 const FILES: [&str; 5] = [
@@ -48,8 +47,8 @@ pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<
         Some(json(rows)?),
         Some(markdown(rows, evidence)),
         Some(html(rows, evidence)),
-        beside(mutants, rows)?,
-        beside(bugs, rows)?,
+        (!mutants.is_empty()).then(|| json(mutants)).transpose()?,
+        (!bugs.is_empty()).then(|| json(bugs)).transpose()?,
     ];
     for (name, text) in FILES.iter().zip(texts) {
         let Some(text) = text else { continue };
@@ -61,55 +60,32 @@ pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<
     Ok(())
 }
 
-/// Returns the mutants or the bugs; nothing if there are none.
-fn beside(all: &[impl Serialize], rows: &[Row]) -> Result<Option<String>> {
-    let (false, Some(row)) = (all.is_empty(), rows.first()) else {
-        return Ok(None);
-    };
-    let run = Circumstances {
-        selection: String::new(),
-        partition: Partition::WHOLE.to_string(),
-        ..row.run.clone()
-    };
-    Ok(Some(json(&judged(all, &run))?))
-}
-
 fn json(rows: &[impl Serialize]) -> Result<String> {
     Ok(serde_json::to_string_pretty(rows)? + "\n")
 }
 
 /// Returns the circumstances of the run, in lines.
 fn circumstances(rows: &[Row]) -> Vec<(&'static str, String)> {
-    let Some(first) = rows.first() else {
+    let Some(Row { run, .. }) = rows.first() else {
         return Vec::new();
     };
     let each = |of: fn(&Row) -> String| {
-        let mut all: Vec<String> = rows.iter().map(of).collect();
-        all.sort();
-        all.dedup();
-        all.join("; ")
+        let all: BTreeSet<String> = rows.iter().map(of).collect();
+        Vec::from_iter(all).join("; ")
     };
-    let command = format!("cargo verify {}", first.run.selection);
+    let command = format!("cargo verify {}", run.selection);
+    let checkers = each(|row| format!("{} {}", row.checker, row.checker_version));
+    let seconds: f64 = rows.iter().map(|row| row.seconds).sum();
+    let time = format!("{:.0} min in {} rows", seconds / 60.0, rows.len());
     vec![
         ("command", command.trim_end().to_owned()),
         ("date", each(|row| row.run.date.clone())),
-        (
-            "version",
-            format!("{}, commit {}", first.run.version, first.run.commit),
-        ),
-        (
-            "checkers",
-            each(|row| format!("{} {}", row.checker, row.checker_version)),
-        ),
-        ("compiler", first.run.rustc.clone()),
+        ("version", format!("{}, commit {}", run.version, run.commit)),
+        ("checkers", checkers),
+        ("compiler", run.rustc.clone()),
         ("machine", each(|row| row.run.machine.clone())),
-        ("processor time", processor_time(rows)),
+        ("processor time", time),
     ]
-}
-
-fn processor_time(rows: &[Row]) -> String {
-    let seconds: f64 = rows.iter().map(|row| row.seconds).sum();
-    format!("{:.0} min in {} rows", seconds / 60.0, rows.len())
 }
 
 /// Returns what each mode cannot see. The blind spot of a litmus row that deviates is its own.
@@ -132,9 +108,9 @@ fn html(rows: &[Row], evidence: &Evidence) -> String {
         "remarks": evidence.remarks().collect::<Vec<_>>(),
         "rows": rows,
         "mutants": evidence.mutants,
-        "mutants_told": mutants::told(&evidence.mutants),
+        "mutants_told": kill::summary(&evidence.mutants),
         "bugs": evidence.bugs,
-        "bugs_told": bugs::told(&evidence.bugs),
+        "bugs_told": kill::summary(&evidence.bugs),
         "cells": cells.collect::<Vec<_>>(),
         "pairs_told": pairs::told(&evidence.tables),
         "blind_spots": blind_spots.collect::<Vec<_>>(),
@@ -160,19 +136,8 @@ fn markdown(rows: &[Row], evidence: &Evidence) -> String {
         let _ = writeln!(text, "## What failed\n\n````text\n{failures}````\n");
     }
     let _ = writeln!(text, "## Rows\n\n{}", table::rows(rows).force_no_tty());
-    let Evidence { mutants, bugs, .. } = evidence;
-    if !mutants.is_empty() {
-        let (told, table) = (mutants::told(mutants), mutants::rows(mutants));
-        section(&mut text, "Mutants", &told, table);
-    }
-    if !bugs.is_empty() {
-        section(
-            &mut text,
-            "Injected bugs",
-            &bugs::told(bugs),
-            bugs::rows(bugs),
-        );
-    }
+    section(&mut text, "Mutants", &evidence.mutants);
+    section(&mut text, "Injected bugs", &evidence.bugs);
     if !evidence.tables.is_empty() {
         text.push_str(&pairs::markdown(&evidence.tables));
     }
@@ -183,51 +148,52 @@ fn markdown(rows: &[Row], evidence: &Evidence) -> String {
     text
 }
 
-fn section(text: &mut String, title: &str, told: &str, mut table: Table) {
-    let table = table.force_no_tty();
-    let _ = writeln!(text, "\n## {title}\n\n{told}\n\n{table}");
+fn section<T: Change>(text: &mut String, title: &str, all: &[Judged<T>]) {
+    if !all.is_empty() {
+        let (summary, mut table) = (kill::summary(all), kill::rows(all));
+        let _ = writeln!(
+            text,
+            "\n## {title}\n\n{summary}\n\n{}",
+            table.force_no_tty()
+        );
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::row::Verdict;
 
-    fn row(primitive: &str, claim: &str, more: &str) -> Row {
-        let run = r#"{"selection": "", "rows": 1, "partition": "1/1", "version": "", "commit": "",
-            "rustc": "", "machine": "", "date": ""}"#;
-        let text = format!(
-            r#"{{"name": "{primitive}/exclusion", "number": 1, "primitive": "{primitive}",
-            "property": "exclusion", "claim": "{claim}", "checker": "loom", "checker_version": "",
-            "mode": "weak", "threads": 2, "operations": 2, "bound": null, "spin_cap": null,
-            "faults": [], "executions": 1, "committed": 1, "seconds": 0.0, "verdict": "EXHAUSTED",
-            "outcomes": 1, "outcome_hash": "", "agrees": false, "replay": "", {more} "run": {run}}}"#
-        );
-        serde_json::from_str(&text).expect("a row")
-    }
+    const RUN: &str = r#""run": {"selection": "", "rows": 1, "partition": "1/1", "version": "",
+        "commit": "", "rustc": "", "machine": "", "date": ""}"#;
 
     #[test]
     fn a_failure_is_shown_with_its_reason() {
-        let failed = r#""blind_spot": "", "failure": "two hold one range","#;
-        let mut rows = [row("a", "ranges", failed)];
-        rows[0].verdict = Verdict::Failed;
+        let row = format!(
+            r#"[{{"name": "a/exclusion", "number": 1, "primitive": "a", "property": "exclusion",
+            "claim": "ranges", "checker": "loom", "checker_version": "", "mode": "weak",
+            "threads": 2, "operations": 2, "bound": null, "spin_cap": null, "faults": [],
+            "executions": 1, "committed": 1, "seconds": 0.0, "verdict": "FAILED", "outcomes": 1,
+            "outcome_hash": "", "agrees": false, "replay": "", "blind_spot": "",
+            "failure": "two hold one range", {RUN}}}]"#
+        );
+        let rows: Vec<Row> = serde_json::from_str(&row).expect("a row");
         let page = markdown(&rows, &Evidence::default());
-        for words in [
-            "## What failed",
-            "FAILED: a/exclusion: ranges",
-            "  two hold one range\n  again",
-        ] {
-            assert!(page.contains(words), "{words}: {page}");
-        }
+        let failure = "FAILED: a/exclusion: ranges\n  two hold one range\n  again";
+        assert!(
+            page.contains("## What failed") && page.contains(failure),
+            "{page}"
+        );
     }
 
     #[test]
     fn bugs_have_a_section() {
-        let fate = r#"{"bug": "no-aging", "what": "", "primitive": "word", "expected": [],
+        let bug = format!(
+            r#"[{{"bug": "no-aging", "what": "", "primitive": "word", "expected": [], {RUN},
             "verdict": "WRONG MODEL", "model": "a|b", "executions": 7, "failure": "1 < 2",
-            "replay": null}"#;
+            "replay": null}}]"#
+        );
         let evidence = Evidence {
-            bugs: vec![serde_json::from_str(fate).expect("a row")],
+            bugs: serde_json::from_str(&bug).expect("a row"),
             ..Evidence::default()
         };
         let (markdown, html) = (markdown(&[], &evidence), html(&[], &evidence));
