@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use crate::info::{Injection, Kind, NoPair, SuiteInfo};
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
-use crate::mode::Mode;
 use crate::program::{Body, Program};
 
 /// Steps of one thread that may pass before an operation is finished, unless the suite says
@@ -168,10 +166,4 @@ impl Suite {
         self.info.operations.dedup();
         Ok(self)
     }
-}
-
-/// Whether this build can run rows of the mode.
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
-pub(crate) fn runs_here(mode: Mode) -> bool {
-    crate::mode::Checker::of_this_build() == Some(mode.checker())
 }

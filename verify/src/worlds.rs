@@ -4,14 +4,14 @@
 
 #[cfg(spanlock_loom)]
 mod loom;
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#[cfg(not(spanlock_shuttle))]
 mod none;
 #[cfg(spanlock_shuttle)]
 mod shuttle;
 
 #[cfg(spanlock_loom)]
-pub(crate) use self::loom::{drawn, explore, scenarios};
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+pub(crate) use self::loom::explore;
+#[cfg(not(spanlock_shuttle))]
 pub(crate) use self::none::{drawn, scenarios};
 #[cfg(spanlock_shuttle)]
 pub(crate) use self::shuttle::{drawn, explore, scenarios};

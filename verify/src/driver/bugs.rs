@@ -94,9 +94,6 @@ pub(super) fn bugs(args: &InjectArgs) -> Result<ExitCode> {
 
 /// Returns the bugs, each with a suite that has to find it, and what is wrong with their
 /// statements.
-///
-/// # Errors
-/// A source cannot be read.
 pub(super) fn candidates<'a>(
     built: &Built,
     plan: &'a Plan,

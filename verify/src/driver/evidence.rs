@@ -31,9 +31,6 @@ pub(super) struct Evidence {
 
 impl Evidence {
     /// Adds the mutants and the injected bugs.
-    ///
-    /// # Errors
-    /// They cannot be judged.
     pub(super) fn inject(
         &mut self,
         built: &mut Built,

@@ -178,9 +178,6 @@ pub(super) fn summary<T: Change>(all: &[Judged<T>]) -> String {
 
 /// Runs the subcommand that judges all changes that `find` returns. `find` also returns what is
 /// wrong with how they are stated; a part of them cannot be judged on that.
-///
-/// # Errors
-/// A filter that no name contains, a file that cannot be written, a failed build.
 pub(super) fn command<T: Change + Send>(
     args: &InjectArgs,
     find: impl for<'a> Fn(
@@ -222,9 +219,6 @@ pub(super) fn command<T: Change + Send>(
 }
 
 /// Searches the programs of each candidate until one fails.
-///
-/// # Errors
-/// A process ends in another way than by a failure that it tells.
 pub(super) fn judge<T: Change + Send>(
     built: &Built,
     candidates: Vec<Candidate<'_, T>>,
@@ -278,9 +272,6 @@ pub(super) struct Reached<'a> {
 
 impl<'a> Reached<'a> {
     /// Runs every program under loom, with few preemptions, and asks what it reaches.
-    ///
-    /// # Errors
-    /// A program fails.
     pub(super) fn by(plan: &'a Plan, built: &Built, workers: usize) -> Result<Self> {
         // One and three threads show sooner what double faults show.
         let is_asked = |task: &&Task| task.job.mode == Mode::Weak && task.job.faults < 2;

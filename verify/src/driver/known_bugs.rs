@@ -54,9 +54,6 @@ impl Line {
 
 /// Runs the command: exit code 0 if every buggy form fails where it must, and every fixed form
 /// passes.
-///
-/// # Errors
-/// A filter that no bug's name contains, a file that cannot be written, a failed build.
 pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     let common = &args.common;
     if let Some(name) = &args.replay {

@@ -25,9 +25,6 @@ use crate::rows::row::{Circumstances, Row};
 type Run<'a> = (&'a Circumstances, &'a Path);
 
 /// Runs the command: exit code 0 if the run passes as a whole.
-///
-/// # Errors
-/// The files are not of one run, or not of this commit.
 pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
     let rows = joined(&args.files)?;
     let run = rows[0].run.clone();
@@ -68,9 +65,6 @@ pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
 }
 
 /// Reads the file that `command` wrote.
-///
-/// # Errors
-/// It cannot be read, or is something else: with line and column.
 fn read<T: DeserializeOwned>(path: &Path, command: &str) -> Result<Vec<T>> {
     let file = File::open(path).with_context(|| format!("{}: cannot read", path.display()))?;
     serde_json::from_reader(BufReader::new(file)).map_err(|error| {
@@ -80,9 +74,6 @@ fn read<T: DeserializeOwned>(path: &Path, command: &str) -> Result<Vec<T>> {
 }
 
 /// Returns all mutants, or all bugs, from a file: of the same sources as the rows.
-///
-/// # Errors
-/// It is of another commit, version or compiler, or not complete, or cannot be read.
 fn judged<T: DeserializeOwned>(path: &Path, command: &str, rows: Run) -> Result<Vec<Judged<T>>> {
     let all: Vec<Judged<T>> = read(path, command)?;
     for Judged { run, .. } in &all {
@@ -100,10 +91,6 @@ fn judged<T: DeserializeOwned>(path: &Path, command: &str, rows: Run) -> Result<
 }
 
 /// Returns the rows of all `files`, in the order of a run that is not split.
-///
-/// # Errors
-/// A file cannot be read. The files are not of one commit, version and selection. Partitions
-/// overlap, or one is missing.
 fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     let mut rows: BTreeMap<usize, (Row, &Path)> = BTreeMap::new();
     let mut names = BTreeSet::new();

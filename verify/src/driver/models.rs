@@ -53,10 +53,6 @@ impl Task {
 }
 
 /// Builds the models under loom, unless they are built, and asks each binary what it contains.
-///
-/// # Errors
-/// A build fails, a binary does not speak the protocol, a name is given twice, or a record is
-/// wrong.
 pub(super) fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
     built.add([Checker::Loom])?;
     let mut all = Vec::new();

@@ -81,9 +81,6 @@ pub(super) fn mutants(args: &InjectArgs) -> Result<ExitCode> {
 }
 
 /// Returns every mutant, and the places that name an ordering and that no program reaches.
-///
-/// # Errors
-/// A source cannot be read.
 pub(super) fn candidates<'a>(
     built: &Built,
     plan: &'a Plan,

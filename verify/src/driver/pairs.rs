@@ -15,9 +15,6 @@ use super::{exit_code, retain_meant, table};
 use crate::rows::pairs::{Cell, Table, problems, tables};
 
 /// Runs the command: exit code 0 if no cell is empty without a reason.
-///
-/// # Errors
-/// A filter that no primitive's name contains, a file that cannot be written, a failed build.
 pub(super) fn pairs(args: &Common) -> Result<ExitCode> {
     let file = json_at(args.json.as_deref())?;
     let mut built = Built::none_of(Workspace::find(&args.scope)?, MODELS)?;

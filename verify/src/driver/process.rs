@@ -75,9 +75,6 @@ impl Ended {
 }
 
 /// Runs one row, with further arguments for the binary of models, for at most `limit`.
-///
-/// # Errors
-/// The process cannot be started or waited for.
 pub(super) fn explore(
     built: &Built,
     task: &Task,
@@ -96,15 +93,18 @@ pub(super) fn explore(
     // Loom writes a file there before each execution. A disk would slow each of them down.
     let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let scratch = scratch.context("cannot create a temporary folder")?;
-    let bound = job.bound.map_or("none".to_owned(), |it| it.to_string());
     let mut command = Command::new(binary);
     command
         .current_dir(&package.folder)
-        .args(["--row", &job.name(), "--bound", &bound, "--scratch"])
+        .args(["--row", &job.name(), "--scratch"])
         .arg(scratch.path().join("scratch"))
         .args(more)
         // A backtrace of every panic costs more than the search.
         .env_remove("RUST_BACKTRACE");
+    match job.bound {
+        Some(bound) => command.args(["--bound", &bound.to_string()]),
+        None => command.arg("--unbounded"),
+    };
     for setting in SETTINGS {
         command.env_remove(setting);
     }

@@ -28,9 +28,6 @@ pub(super) struct Replay<'a> {
 
 /// Runs one row in the foreground and prints what it prints; then the rows that it is compared
 /// with.
-///
-/// # Errors
-/// There is no such row, or nothing reaches the change.
 pub(super) fn replay(asked: &Replay) -> Result<ExitCode> {
     let name = asked.name;
     let mut built = Built::none_of(Workspace::find(asked.scope)?, asked.target)?;

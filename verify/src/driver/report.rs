@@ -23,9 +23,6 @@ const FILES: [&str; 5] = [
 ];
 
 /// Checks that a report can be written to `folder`.
-///
-/// # Errors
-/// A file of it cannot be: which, and why.
 pub(super) fn check(folder: &Path) -> Result<()> {
     FILES
         .iter()
@@ -38,9 +35,6 @@ fn file(folder: &Path, name: &str) -> Result<Output> {
 }
 
 /// Writes a report into `folder`, with `mutants.json` and `bugs.json` if there are any.
-///
-/// # Errors
-/// A file cannot be written.
 pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<()> {
     let Evidence { mutants, bugs, .. } = evidence;
     let texts = [
@@ -53,7 +47,7 @@ pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<
     for (name, text) in FILES.iter().zip(texts) {
         let Some(text) = text else { continue };
         let file = file(folder, name)?;
-        let path = file.path().display();
+        let path = file.path.display();
         (file.write(text.as_bytes())).with_context(|| format!("{path}: cannot write"))?;
         println!("Written: {path}");
     }

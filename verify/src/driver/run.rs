@@ -121,9 +121,6 @@ fn measure(
 
 /// Records the executions of rows that drifted or were not recorded, and forgets rows that exist
 /// no more. Returns how many were recorded.
-///
-/// # Errors
-/// A record cannot be written.
 pub(super) fn accept(
     models: &[Arc<Models>],
     ran: &[(Task, Ended)],

@@ -23,9 +23,6 @@ pub(super) fn version() -> Option<String> {
 
 /// Searches every state of the model in `file` for at most `limit`, with `macros` defined: injected
 /// bugs. With `trace`, tells every step to a failure.
-///
-/// # Errors
-/// Spin or the C compiler cannot be run, or does not understand the model.
 pub(super) fn check(
     file: &Path,
     macros: &[&str],

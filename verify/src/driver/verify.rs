@@ -30,9 +30,6 @@ const OF_A_REPLAY: [(&str, &str); 2] = [
 ];
 
 /// Runs the rows: exit code 0 if each passes and no pair of operations is without a program.
-///
-/// # Errors
-/// A wrong filter, a file that cannot be read or written, a build that fails.
 pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     let workspace = Workspace::find(&args.common.scope)?;
     let mut built = Built::none_of(workspace, MODELS)?;
@@ -85,9 +82,6 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
 
 /// Returns the rows that the arguments ask for, the place of each among those of all partitions,
 /// from 1, and the circumstances.
-///
-/// # Errors
-/// A filter that no row's name contains.
 fn select(
     args: &Args,
     built: &Built,
@@ -140,9 +134,6 @@ fn select(
 }
 
 /// Shows the rows and writes them, with what stands beside them; exit code 0 if all is well.
-///
-/// # Errors
-/// A file cannot be written.
 pub(super) fn conclude(
     rows: &[Row],
     evidence: &Evidence,
@@ -193,9 +184,6 @@ pub(super) struct Outputs {
 
 impl Outputs {
     /// Checks that everything can be written, so that a run is not in vain.
-    ///
-    /// # Errors
-    /// Something cannot be.
     pub(super) fn new(json: Option<&Path>, report: Option<PathBuf>) -> Result<Self> {
         if let Some(folder) = &report {
             if !folder.is_dir() {

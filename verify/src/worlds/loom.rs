@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use proptest::strategy::Strategy;
 use spanlock_sync::check;
 
 use super::{Explored, Search, execute, refuse};
 use crate::info::{Fault, FaultKind};
 use crate::mode::Mode;
-use crate::oracles::linearizability::{Model, Scenarios};
 use crate::program::Body;
 use crate::search::faults::every_plan;
 use crate::search::pruning;
@@ -70,17 +68,4 @@ fn one(search: &Search, plan: &[check::Occasion], run: Arc<dyn Fn() + Send + Syn
         }
         execute(|| run());
     });
-}
-
-pub(crate) fn drawn<S: Strategy>(
-    _: &Search,
-    _: &Arc<impl Fn() -> S>,
-    _: &Arc<impl Fn(&S::Value) -> u64>,
-    _: u64,
-) {
-    refuse("random programs run under shuttle");
-}
-
-pub(crate) fn scenarios<M: Model>(_: &Search, _: &Arc<M>, _: Scenarios, _: u64) -> (u64, u64) {
-    refuse("scenarios run under shuttle");
 }

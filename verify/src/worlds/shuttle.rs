@@ -16,7 +16,7 @@ use crate::oracles::linearizability::{Model, Scenario, Scenarios};
 use crate::plan::Job;
 use crate::program::Body;
 use crate::rows::row::FAILURE;
-use crate::runner::report_panics;
+use crate::runner::row::report_panics;
 use crate::search::reduction::Reduced;
 
 /// Random programs of one round of proptest.
