@@ -41,7 +41,10 @@ impl Built {
     pub(super) fn add(&mut self, checkers: impl IntoIterator<Item = Checker>) -> Result<()> {
         // One after the other: cargo uses all cores, and two builds at once are slower.
         for checker in checkers {
-            let Some(cfg) = checker.cfg().filter(|_| !self.binaries.contains_key(&checker)) else {
+            let Some(cfg) = checker
+                .cfg()
+                .filter(|_| !self.binaries.contains_key(&checker))
+            else {
                 continue;
             };
             let name = checker.name();

@@ -39,33 +39,27 @@ pub(super) type Search<'a> = (&'a Task, bool);
 
 /// What became of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub(super) enum Fate {
     /// A program failed that is there to find it.
-    #[serde(rename = "KILLED")]
     Killed,
     /// Only another program failed.
     #[serde(rename = "WRONG MODEL")]
     WrongModel,
     /// No program failed.
-    #[serde(rename = "SURVIVED")]
     Survived,
     /// No program failed, and the source says why none can.
-    #[serde(rename = "EQUIVALENT")]
     Equivalent,
     /// Spin is not installed.
-    #[serde(rename = "SKIPPED")]
     Skipped,
 }
 
 impl Fate {
     /// Returns its name in tables.
-    const fn name(self) -> &'static str {
+    fn name(self) -> String {
         match self {
-            Fate::Killed => "KILLED",
-            Fate::WrongModel => "WRONG MODEL",
-            Fate::Survived => "SURVIVED",
-            Fate::Equivalent => "EQUIVALENT",
-            Fate::Skipped => "SKIPPED",
+            Fate::WrongModel => "WRONG MODEL".to_owned(),
+            one_word => format!("{one_word:?}").to_uppercase(),
         }
     }
 }
@@ -170,7 +164,7 @@ pub(super) fn summary<T: Change>(all: &[Judged<T>]) -> String {
         let _ = write!(
             text,
             "\n{}",
-            judged.change.problem(judged.verdict.name(), model)
+            judged.change.problem(&judged.verdict.name(), model)
         );
     }
     text

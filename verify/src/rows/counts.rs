@@ -157,10 +157,19 @@ mod tests {
     fn a_line_is_a_row_a_bound_executions_and_milliseconds() {
         let text = "# head\na/b/loom/weak\t-\t7\t12\na/b/loom/rmw-load\t3\t9\t-\n";
         let counts = Counts::parse(text).expect("well-formed");
-        let of = |row| counts.of(row).map(|it| (it.bound, it.executions, it.millis));
+        let of = |row| {
+            counts
+                .of(row)
+                .map(|it| (it.bound, it.executions, it.millis))
+        };
         assert_eq!(of("a/b/loom/weak"), Some((None, 7, Some(12))));
         assert_eq!(of("a/b/loom/rmw-load"), Some((Some(3), 9, None)));
-        for wrong in ["a\t1", "a\t-\tmany\t-", "a\t-\t1\t-\t-", "a\t-\t1\t-\na\t-\t1\t-"] {
+        for wrong in [
+            "a\t1",
+            "a\t-\tmany\t-",
+            "a\t-\t1\t-\t-",
+            "a\t-\t1\t-\na\t-\t1\t-",
+        ] {
             assert!(Counts::parse(wrong).is_err(), "{wrong}");
         }
     }
