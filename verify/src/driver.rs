@@ -33,7 +33,6 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use args::{Args, Subcommand};
-use replay::{Replay, replay};
 
 /// Runs the command. Its exit code is 0 if everything passes, and 1 if anything does not.
 ///
@@ -46,12 +45,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         (Some(Subcommand::Bugs(args)), _) => bugs::bugs(args),
         (Some(Subcommand::Pairs(args)), _) => pairs::pairs(args),
         (Some(Subcommand::KnownBugs(args)), _) => known_bugs::known_bugs(args),
-        (None, Some(name)) => replay(&Replay {
-            name,
-            scope: &args.common.scope,
-            target: workspace::MODELS,
-            change: &args.change,
-        }),
+        (None, Some(name)) => {
+            replay::replay(name, &args.common.scope, workspace::MODELS, &args.change)
+        }
         (None, None) => verify::verify(args),
     }
 }

@@ -220,10 +220,8 @@ fn candidate(plan: &Plan, change: Injected) -> Candidate<'_, Injected> {
         .iter()
         .filter(|it| it.job.program.suite == *suite);
     let is_right = |task: &Task| change.expected.contains(&task.job.program.name);
-    let mut models: Vec<&Task> = of_suite.clone().collect();
-    models.retain(|task| task.job.mode == Mode::Weak);
-    kill::by_cost(&mut models);
-    let (models, others): (Vec<_>, Vec<_>) = models.into_iter().partition(|it| is_right(it));
+    let in_weak = of_suite.clone().filter(|task| task.job.mode == Mode::Weak);
+    let (models, others): (Vec<_>, Vec<_>) = in_weak.partition(|it| is_right(it));
     // A program that only shuttle runs: its searches and random schedules as they are.
     let weak: BTreeSet<&str> = models.iter().map(|it| &*it.job.program.name).collect();
     let of_shuttle = of_suite.filter(|task| {

@@ -134,14 +134,12 @@ impl<T: Change> Judged<T> {
 
 /// Returns the table of all fates.
 pub(super) fn rows<T: Change>(all: &[Judged<T>]) -> Table {
-    let mut head: Vec<&str> = T::COLUMNS[..2].iter().map(|column| column.0).collect();
+    let of_change = &T::COLUMNS[..2];
+    let mut head: Vec<&str> = of_change.iter().map(|column| column.0).collect();
     head.extend(["verdict", "model", "execution", T::LAST.0]);
     let mut table = table::table(&head);
     for judged in all {
-        let mut cells: Vec<Cell> = T::COLUMNS[..2]
-            .iter()
-            .map(|it| it.1(&judged.change))
-            .collect();
+        let mut cells = Vec::from_iter(of_change.iter().map(|it| it.1(&judged.change)));
         cells.push(table::colored(judged.verdict.name(), judged.is_well()));
         cells.push(Cell::new(judged.model.as_deref().unwrap_or_default()));
         cells.push(table::number_or_none(judged.executions));
@@ -161,11 +159,8 @@ pub(super) fn summary<T: Change>(all: &[Judged<T>]) -> String {
     let mut text = format!("{} {}: {}.", all.len(), T::MANY, counts.join(", "));
     for judged in all.iter().filter(|it| !it.is_well()) {
         let model = judged.model.as_deref();
-        let _ = write!(
-            text,
-            "\n{}",
-            judged.change.problem(&judged.verdict.name(), model)
-        );
+        let problem = judged.change.problem(&judged.verdict.name(), model);
+        let _ = write!(text, "\n{problem}");
     }
     text
 }
@@ -188,12 +183,8 @@ pub(super) fn command<T: Change + Send>(
     let plan = Plan::of(&describe(&mut built)?);
     let reached = Reached::by(&plan, &built, workers)?;
     let (mut candidates, mut errors) = find(&built, &plan, &reached)?;
-    retain_meant(
-        &mut candidates,
-        &common.filter,
-        |it| it.change.name(),
-        T::NAMES,
-    )?;
+    let name = |candidate: &Candidate<T>| candidate.change.name();
+    retain_meant(&mut candidates, &common.filter, name, T::NAMES)?;
     if !common.is_everything() {
         errors.clear();
     }
@@ -269,8 +260,7 @@ impl<'a> Reached<'a> {
     pub(super) fn by(plan: &'a Plan, built: &Built, workers: usize) -> Result<Self> {
         // One and three threads show sooner what double faults show.
         let is_asked = |task: &&Task| task.job.mode == Mode::Weak && task.job.faults < 2;
-        let mut tasks: Vec<&Task> = plan.tasks.iter().filter(is_asked).collect();
-        by_cost(&mut tasks);
+        let tasks: Vec<&Task> = plan.tasks.iter().filter(is_asked).collect();
         let name = |task: &&Task| task.job.name();
         let found = at_the_same_time(&tasks, workers, "programs asked for sites", name, |task| {
             explore(built, task, &["--sites", "--preemptions", FEW], None)
@@ -306,22 +296,10 @@ impl<'a> Reached<'a> {
     }
 }
 
-/// Sorts the cheap rows to the front.
-pub(super) fn by_cost(tasks: &mut [&Task]) {
-    tasks.sort_by_key(|task| {
-        let program = &task.job.program;
-        (task.cost(), program.threads, program.operations)
-    });
-}
-
 /// Returns searches of `models` in both modes of loom with few preemptions, and then those in
 /// `modes` that are affordable, as they are.
 pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> Vec<Search<'a>> {
-    let in_mode = |mode: Mode| {
-        models
-            .iter()
-            .filter_map(move |task| plan.in_mode(task, mode))
-    };
+    let in_mode = |mode| models.iter().filter_map(move |it| plan.in_mode(it, mode));
     let short = [Mode::Weak, Mode::RmwLoad].into_iter().flat_map(in_mode);
     let affordable = |task: &&Task| {
         let recorded = task.recorded();

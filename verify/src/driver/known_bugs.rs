@@ -15,7 +15,7 @@ use super::kill::kill;
 use super::models::{Task, describe, tasks};
 use super::output::{json_at, write_json};
 use super::process::Ended;
-use super::replay::{Replay, replay};
+use super::replay::replay;
 use super::run::{Way, run_all};
 use super::table::{Column, colored, number};
 use super::workspace::{KNOWN_BUGS, Workspace};
@@ -57,12 +57,7 @@ impl Line {
 pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     let common = &args.common;
     if let Some(name) = &args.replay {
-        return replay(&Replay {
-            name,
-            scope: &common.scope,
-            target: KNOWN_BUGS,
-            change: &Change::default(),
-        });
+        return replay(name, &common.scope, KNOWN_BUGS, &Change::default());
     }
     let file = json_at(common.json.as_deref())?;
     let mut built = Built::none_of(Workspace::find(&common.scope)?, KNOWN_BUGS)?;

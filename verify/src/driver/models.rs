@@ -16,20 +16,15 @@ use crate::rows::counts::{Count, Counts};
 /// The models of a package.
 #[derive(Debug)]
 pub(super) struct Models {
-    /// The package.
     pub(super) package: Arc<Package>,
-    /// Its suites.
     pub(super) description: Description,
-    /// Its record of searches.
     pub(super) counts: Counts,
 }
 
 /// A row to run, and the models that it is of.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    /// The models.
     pub(super) models: Arc<Models>,
-    /// The row.
     pub(super) job: Job,
 }
 
@@ -57,12 +52,10 @@ pub(super) fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
     built.add([Checker::Loom])?;
     let mut all = Vec::new();
     for package in &built.packages {
-        let description = ask(built, package)?;
-        let counts = Counts::read(&package.folder).map_err(|why| anyhow!(why))?;
         all.push(Arc::new(Models {
             package: package.clone(),
-            description,
-            counts,
+            description: ask(built, package)?,
+            counts: Counts::read(&package.folder).map_err(|why| anyhow!(why))?,
         }));
     }
     check_names(&all)?;
@@ -70,9 +63,8 @@ pub(super) fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
 }
 
 fn ask(built: &Built, package: &Package) -> Result<Description> {
-    let binary = built
-        .binary(Checker::Loom, package)
-        .context("it is built")?;
+    let binary = built.binary(Checker::Loom, package);
+    let binary = binary.context("it is built")?;
     let output = Command::new(binary)
         .arg("--describe")
         .current_dir(&package.folder)
@@ -133,9 +125,8 @@ pub(super) fn suites(all: &[Arc<Models>]) -> Vec<SuiteInfo> {
     suites.cloned().collect()
 }
 
-/// Every row that is not long, by name.
+/// Every row that is not long, the cheap ones first.
 pub(super) struct Plan {
-    /// The rows.
     pub(super) tasks: Vec<Task>,
     by_name: HashMap<String, usize>,
 }
@@ -145,6 +136,10 @@ impl Plan {
     pub(super) fn of(all: &[Arc<Models>]) -> Self {
         let mut tasks = tasks(all, Unrecorded::Bounded);
         tasks.retain(|task| !task.job.long);
+        tasks.sort_by_cached_key(|task| {
+            let program = &task.job.program;
+            (task.cost(), program.threads, program.operations)
+        });
         let names = tasks.iter().enumerate();
         let by_name = names.map(|(i, task)| (task.job.name(), i)).collect();
         Plan { tasks, by_name }
@@ -152,10 +147,8 @@ impl Plan {
 
     /// Returns the row of the same program under the same faults in another mode.
     pub(super) fn in_mode(&self, task: &Task, mode: Mode) -> Option<&Task> {
-        let job = Job {
-            mode,
-            ..task.job.clone()
-        };
+        let mut job = task.job.clone();
+        job.mode = mode;
         self.by_name.get(&job.name()).map(|&i| &self.tasks[i])
     }
 }

@@ -27,11 +27,8 @@ const SETTINGS: [&str; 6] = [
 /// How a row ended.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// In which way.
     pub(super) end: End,
-    /// What its process wrote to standard error.
     pub(super) stderr: String,
-    /// How long it took.
     pub(super) elapsed: Duration,
 }
 
@@ -64,10 +61,10 @@ impl Ended {
         matches!(self.end, End::Stopped)
     }
 
-    /// Creates the end of a row that could not be run.
-    pub(super) fn broken(error: &anyhow::Error) -> Self {
+    /// Returns the end of a row without a process.
+    pub(super) fn without_process(end: End) -> Self {
         Ended {
-            end: End::Broken(format!("{error:#}")),
+            end,
             stderr: String::new(),
             elapsed: Duration::ZERO,
         }
@@ -108,23 +105,26 @@ pub(super) fn explore(
     for setting in SETTINGS {
         command.env_remove(setting);
     }
-    let exited = exited(command, limit)?;
-    let end = match exited.status {
-        None => End::Stopped,
-        Some(status) => match serde_json::from_str(exited.stdout.trim()) {
-            Ok(found) if status.success() => End::Found(found),
-            Err(why) if status.success() => End::Broken(format!(
-                "{}: the binary of models printed no finding ({why}): nothing else may print to \
-                 standard output",
-                package.name
-            )),
-            _ => End::Failed(status),
-        },
+    let Exited {
+        status,
+        stdout,
+        stderr,
+        elapsed,
+    } = exited(command, limit)?;
+    let end = match (status, serde_json::from_str(stdout.trim())) {
+        (None, _) => End::Stopped,
+        (Some(status), Ok(found)) if status.success() => End::Found(found),
+        (Some(status), Err(why)) if status.success() => End::Broken(format!(
+            "{}: the binary of models printed no finding ({why}): nothing else may print to \
+             standard output",
+            package.name
+        )),
+        (Some(status), _) => End::Failed(status),
     };
     Ok(Ended {
         end,
-        stderr: exited.stderr,
-        elapsed: exited.elapsed,
+        stderr,
+        elapsed,
     })
 }
 
@@ -134,7 +134,7 @@ pub(super) struct Exited {
     pub(super) status: Option<ExitStatus>,
     pub(super) stdout: String,
     pub(super) stderr: String,
-    elapsed: Duration,
+    pub(super) elapsed: Duration,
 }
 
 /// Runs a command for at most `limit`.

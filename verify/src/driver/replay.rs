@@ -14,23 +14,15 @@ use crate::info::Kind;
 use crate::plan::Unrecorded;
 use crate::rows::row::{Found, REFUSES};
 
-/// A row to replay.
-pub(super) struct Replay<'a> {
-    /// Its name.
-    pub(super) name: &'a str,
-    /// The packages among which it is.
-    pub(super) scope: &'a Scope,
-    /// The test target that it is in.
-    pub(super) target: &'static str,
-    /// What is changed in the code under test.
-    pub(super) change: &'a Change,
-}
-
-/// Runs one row in the foreground and prints what it prints; then the rows that it is compared
-/// with.
-pub(super) fn replay(asked: &Replay) -> Result<ExitCode> {
-    let name = asked.name;
-    let mut built = Built::none_of(Workspace::find(asked.scope)?, asked.target)?;
+/// Runs the row of this name, of the test target `target`, in the foreground and prints what it
+/// prints; then the rows that it is compared with.
+pub(super) fn replay(
+    name: &str,
+    scope: &Scope,
+    target: &'static str,
+    change: &Change,
+) -> Result<ExitCode> {
+    let mut built = Built::none_of(Workspace::find(scope)?, target)?;
     let models = describe(&mut built)?;
     let all = tasks(&models, Unrecorded::Bounded);
     let Some(task) = all.iter().find(|task| task.job.name() == *name) else {
@@ -39,12 +31,12 @@ pub(super) fn replay(asked: &Replay) -> Result<ExitCode> {
              shows the rows of this one, with --full the long ones too"
         );
     };
-    let Change { weaken, bug, plain } = asked.change;
-    let weaken = weaken.iter().flat_map(|site| ["--weaken", &**site]);
-    let bug = bug.iter().flat_map(|name| ["--bug", &**name]);
-    let change: Vec<&str> = weaken.chain(bug).collect();
+    let Change { weaken, bug, plain } = change;
+    let words = weaken.iter().flat_map(|site| ["--weaken", &**site]);
+    let words = words.chain(bug.iter().flat_map(|name| ["--bug", &**name]));
+    let words: Vec<&str> = words.collect();
     let is_promela = matches!(task.job.program.kind, Kind::Promela(_));
-    if asked.change.weaken.is_some() && is_promela {
+    if weaken.is_some() && is_promela {
         bail!("{name}: a Promela model has no orderings to weaken");
     }
     let tasks = [vec![task.clone()], judge::beside(task, &all)].concat();
@@ -52,7 +44,7 @@ pub(super) fn replay(asked: &Replay) -> Result<ExitCode> {
     println!("{name}: {}", task.job.program.claim);
     let mut ran = Vec::new();
     for task in tasks {
-        let mut more = change.clone();
+        let mut more = words.clone();
         more.extend(ran.is_empty().then_some("--trace"));
         more.extend(plain.then_some("--plain"));
         let ended = explore(&built, &task, &more, None)?;
@@ -67,13 +59,13 @@ pub(super) fn replay(asked: &Replay) -> Result<ExitCode> {
     }
     print!("{}", ended.stderr);
     if let Some(found) = ended.found().filter(|_| !is_promela) {
-        check_reached(name, found, asked.change)?;
+        check_reached(name, found, change)?;
     }
     let numbers: Vec<usize> = (1..=ran.len()).collect();
     let run = circumstances::now(&Common::default(), &[], &built.workspace);
     let mut rows = judge::judge(&ran, &numbers, &built, &run);
     for row in &mut rows {
-        row.replay = [&[&*row.replay], &change[..]].concat().join(" ");
+        row.replay = [&[&*row.replay], &words[..]].concat().join(" ");
     }
     println!("{}", table::rows(&rows));
     print!("{}", table::failures(&rows));

@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow};
 use super::build::Built;
 use super::models::{Models, Task, tasks};
 use super::pool::at_the_same_time;
-use super::process::{Ended, explore};
+use super::process::{End, Ended, explore};
 use crate::info::Kind;
 use crate::mode::Mode;
 use crate::plan::{Job, Unrecorded, jobs};
@@ -60,7 +60,12 @@ pub(super) fn run_all(tasks: &[Task], built: &Built, way: &Way) -> Vec<(Task, En
         // The other rows' findings are worth keeping if one row cannot be run.
         (
             i,
-            ran.unwrap_or_else(|error| (task.clone(), Ended::broken(&error))),
+            ran.unwrap_or_else(|error| {
+                (
+                    task.clone(),
+                    Ended::without_process(End::Broken(format!("{error:#}"))),
+                )
+            }),
         )
     });
     ran.sort_by_key(|&(i, _)| i);

@@ -95,7 +95,7 @@ fn select(
     if args.full {
         let long = all.iter().map(|task| &task.job).filter(|job| job.long);
         let long: BTreeSet<String> = long.map(Job::name).collect();
-        all.retain(|task| task.job.long || !long.contains(&task.job.long_name()));
+        all.retain(|task| !long.contains(&format!("{}/long", task.job.name())));
     } else {
         all.retain(|task| !task.job.long);
     }

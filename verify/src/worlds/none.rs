@@ -11,6 +11,6 @@ pub(crate) fn drawn<S, R>(_: &Search, _: &Arc<S>, _: &Arc<R>, _: u64) {
     refuse(NEEDS);
 }
 
-pub(crate) fn scenarios<M, S>(_: &Search, _: &Arc<M>, _: S, _: u64) -> (u64, u64) {
+pub(crate) fn scenarios<M, S>(_: &Search, _: &Arc<M>, _: S) -> (u64, u64) {
     refuse(NEEDS)
 }
