@@ -54,7 +54,7 @@ pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
             "Commit {ours}: it cannot be told whether the machines had the same sources."
         ));
     }
-    let outputs = Outputs::new(args.json.as_deref(), args.report.clone())?;
+    let outputs = Outputs::new(args.json.as_deref(), args.report.as_deref())?;
     let mut of_models = Vec::new();
     if !run.selection.contains("--filter") && !run.selection.contains("--package") {
         let mut built = Built::none_of(workspace, MODELS)?;

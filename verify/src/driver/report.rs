@@ -22,20 +22,17 @@ const FILES: [&str; 5] = [
     "bugs.json",
 ];
 
-/// Checks that a report can be written to `folder`.
-pub(super) fn check(folder: &Path) -> Result<()> {
-    FILES
-        .iter()
-        .try_for_each(|name| file(folder, name).map(drop))
+/// Checks that a report can be written to `folder`, and returns its files.
+pub(super) fn files(folder: &Path) -> Result<Vec<Output>> {
+    let file = |name| {
+        let path = folder.join(name);
+        Output::check(&path).with_context(|| format!("--report: cannot write {}", path.display()))
+    };
+    FILES.into_iter().map(file).collect()
 }
 
-fn file(folder: &Path, name: &str) -> Result<Output> {
-    let path = folder.join(name);
-    Output::check(&path).with_context(|| format!("--report: cannot write {}", path.display()))
-}
-
-/// Writes a report into `folder`, with `mutants.json` and `bugs.json` if there are any.
-pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<()> {
+/// Writes a report into its files, with `mutants.json` and `bugs.json` if there are any.
+pub(super) fn write(files: &[Output], rows: &[Row], evidence: &Evidence) -> Result<()> {
     let Evidence { mutants, bugs, .. } = evidence;
     let texts = [
         Some(json(rows)?),
@@ -44,9 +41,8 @@ pub(super) fn write(folder: &Path, rows: &[Row], evidence: &Evidence) -> Result<
         (!mutants.is_empty()).then(|| json(mutants)).transpose()?,
         (!bugs.is_empty()).then(|| json(bugs)).transpose()?,
     ];
-    for (name, text) in FILES.iter().zip(texts) {
+    for (file, text) in files.iter().zip(texts) {
         let Some(text) = text else { continue };
-        let file = file(folder, name)?;
         let path = file.path.display();
         (file.write(text.as_bytes())).with_context(|| format!("{path}: cannot write"))?;
         println!("Written: {path}");
@@ -83,19 +79,16 @@ fn circumstances(rows: &[Row]) -> Vec<(&'static str, String)> {
 }
 
 /// Returns what each mode cannot see. The blind spot of a litmus row that deviates is its own.
-fn blind_spots(rows: &[Row]) -> BTreeMap<(&str, &str), &str> {
+fn blind_spots(rows: &[Row]) -> BTreeMap<String, &str> {
     let of_the_mode = |row: &&Row| row.agreement != Some(Agreement::BlindSpot);
-    let spots = (rows.iter().filter(of_the_mode))
-        .map(|row| ((&*row.checker, &*row.mode), &*row.blind_spot));
-    spots.collect()
+    let spot = |row: &'_ Row| format!("{}, {}", row.checker, row.mode);
+    let spots = rows.iter().filter(of_the_mode);
+    spots.map(|row| (spot(row), &*row.blind_spot)).collect()
 }
 
 /// Returns the page in HTML: a script in it makes the tables from the data.
 fn html(rows: &[Row], evidence: &Evidence) -> String {
     let cells = evidence.tables.iter().flat_map(|table| &table.cells);
-    let blind_spots = blind_spots(rows).into_iter();
-    let blind_spots =
-        blind_spots.map(|((checker, mode), spot)| [format!("{checker}, {mode}"), spot.to_owned()]);
     let data = serde_json::json!({
         "circumstances": circumstances(rows),
         "summary": table::summary(rows),
@@ -107,7 +100,7 @@ fn html(rows: &[Row], evidence: &Evidence) -> String {
         "bugs_told": kill::summary(&evidence.bugs),
         "cells": cells.collect::<Vec<_>>(),
         "pairs_told": pairs::told(&evidence.tables),
-        "blind_spots": blind_spots.collect::<Vec<_>>(),
+        "blind_spots": Vec::from_iter(blind_spots(rows)),
     });
     // A `</script>` in a text would end the data.
     let data = data.to_string().replace("</", "<\\/");
@@ -136,8 +129,8 @@ fn markdown(rows: &[Row], evidence: &Evidence) -> String {
         text.push_str(&pairs::markdown(&evidence.tables));
     }
     let _ = writeln!(text, "\n## What a mode cannot see\n");
-    for ((checker, mode), spot) in blind_spots(rows) {
-        let _ = writeln!(text, "- {checker}, {mode}: {spot}");
+    for (mode, spot) in blind_spots(rows) {
+        let _ = writeln!(text, "- {mode}: {spot}");
     }
     text
 }

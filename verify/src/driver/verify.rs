@@ -1,7 +1,7 @@
 //! `cargo verify` without a subcommand: the rows. And what every run of rows ends with.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,33 +173,32 @@ fn outputs(args: &Args, workspace: &Workspace) -> Result<Outputs> {
         std::fs::create_dir_all(&folder)?;
         report = Some(folder);
     }
-    Outputs::new(args.common.json.as_deref(), report)
+    Outputs::new(args.common.json.as_deref(), report.as_deref())
 }
 
 /// Where the result goes, besides the terminal.
 pub(super) struct Outputs {
     json: Option<Output>,
-    report: Option<PathBuf>,
+    report: Vec<Output>,
 }
 
 impl Outputs {
     /// Checks that everything can be written, so that a run is not in vain.
-    pub(super) fn new(json: Option<&Path>, report: Option<PathBuf>) -> Result<Self> {
-        if let Some(folder) = &report {
-            if !folder.is_dir() {
-                bail!("--report {}: there is no such folder", folder.display());
-            }
-            report::check(folder)?;
+    pub(super) fn new(json: Option<&Path>, report: Option<&Path>) -> Result<Self> {
+        if let Some(folder) = report.filter(|folder| !folder.is_dir()) {
+            bail!("--report {}: there is no such folder", folder.display());
         }
-        let json = json_at(json)?;
-        Ok(Outputs { json, report })
+        Ok(Outputs {
+            json: json_at(json)?,
+            report: report.map_or(Ok(Vec::new()), report::files)?,
+        })
     }
 
     fn write(self, rows: &[Row], evidence: &Evidence) -> Result<()> {
         write_json(self.json.as_ref(), "Rows", rows)?;
-        match self.report {
-            Some(folder) => report::write(&folder, rows, evidence),
-            None => Ok(()),
+        match &self.report[..] {
+            [] => Ok(()),
+            files => report::write(files, rows, evidence),
         }
     }
 }

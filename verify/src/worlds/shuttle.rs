@@ -154,29 +154,33 @@ pub(crate) fn scenarios<M: Model>(
     };
     let model = &**model;
     let seed = seed();
-    let chosen: Vec<Scenario<M::Op>> = match (std::env::var(SCENARIO), scenarios) {
-        (Ok(text), _) => {
-            let given = Scenario::parse(model, &text);
-            vec![given.unwrap_or_else(|why| refuse(&format!("{SCENARIO}='{text}': {why}")))]
-        }
-        (
-            _,
-            Scenarios::Sampled {
-                threads,
-                operations,
-            },
-        ) => {
-            let mut source = runner(seed, 1).new_rng();
-            let how_many = job.bound.map_or(1, |bound| bound / SCHEDULES_OF_EACH) as usize;
-            let size = (threads, operations);
-            Scenario::drawn(model, size, how_many, || source.next_u64())
-        }
-        (_, Scenarios::All { in_full_run, .. }) if job.long => {
-            Scenario::of_two(model, in_full_run).collect()
-        }
-        (_, Scenarios::All { operations, .. }) => Scenario::of_two(model, operations).collect(),
-    };
-    let result = run::all(&subject, chosen.into_iter());
+    let chosen: Box<dyn Iterator<Item = Scenario<M::Op>>> =
+        match (std::env::var(SCENARIO), scenarios) {
+            (Ok(text), _) => {
+                let given = Scenario::parse(model, &text);
+                let given =
+                    given.unwrap_or_else(|why| refuse(&format!("{SCENARIO}='{text}': {why}")));
+                Box::new(std::iter::once(given))
+            }
+            (
+                _,
+                Scenarios::Sampled {
+                    threads,
+                    operations,
+                },
+            ) => {
+                let mut source = runner(seed, 1).new_rng();
+                let how_many = job.bound.map_or(1, |bound| bound / SCHEDULES_OF_EACH) as usize;
+                let size = (threads, operations);
+                let drawn = Scenario::drawn(model, size, how_many, || source.next_u64());
+                Box::new(drawn.into_iter())
+            }
+            (_, Scenarios::All { in_full_run, .. }) if job.long => {
+                Box::new(Scenario::of_two(model, in_full_run))
+            }
+            (_, Scenarios::All { operations, .. }) => Box::new(Scenario::of_two(model, operations)),
+        };
+    let result = run::all(&subject, chosen);
     report_panics(search.steps);
     result.unwrap_or_else(|(scenario, why)| {
         panic!(
