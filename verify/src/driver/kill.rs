@@ -104,18 +104,28 @@ pub(super) struct Candidate<'a, T> {
     pub(super) others: Vec<Search<'a>>,
 }
 
+/// A program that failed, if one did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Kill {
+    /// Its row.
+    model: Option<String>,
+    /// The execution in which it failed.
+    pub(super) executions: Option<u64>,
+    /// The command that shows the failure.
+    replay: Option<String>,
+    /// What it said.
+    #[serde(skip)]
+    said: String,
+}
+
 /// A change and its fate: a row of the table and of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Judged<T> {
     #[serde(flatten)]
     pub(super) change: T,
     pub(super) verdict: Fate,
-    /// The row that failed.
-    pub(super) model: Option<String>,
-    /// The execution in which it failed.
-    pub(super) executions: Option<u64>,
-    /// The command that shows the failure.
-    pub(super) replay: Option<String>,
+    #[serde(flatten)]
+    kill: Kill,
     /// The run that judged it. Its `selection` is the filters, and its `rows` how many these chose.
     pub(super) run: Circumstances,
 }
@@ -141,8 +151,8 @@ pub(super) fn rows<T: Change>(all: &[Judged<T>]) -> Table {
     for judged in all {
         let mut cells = Vec::from_iter(of_change.iter().map(|it| it.1(&judged.change)));
         cells.push(table::colored(judged.verdict.name(), judged.is_well()));
-        cells.push(Cell::new(judged.model.as_deref().unwrap_or_default()));
-        cells.push(table::number_or_none(judged.executions));
+        cells.push(Cell::new(judged.kill.model.as_deref().unwrap_or_default()));
+        cells.push(table::number_or_none(judged.kill.executions));
         cells.push(T::LAST.1(&judged.change));
         table.add_row(cells);
     }
@@ -158,7 +168,7 @@ pub(super) fn summary<T: Change>(all: &[Judged<T>]) -> String {
     let counts: Vec<String> = T::FATES.iter().map(count).collect();
     let mut text = format!("{} {}: {}.", all.len(), T::MANY, counts.join(", "));
     for judged in all.iter().filter(|it| !it.is_well()) {
-        let model = judged.model.as_deref();
+        let model = judged.kill.model.as_deref();
         let problem = judged.change.problem(&judged.verdict.name(), model);
         let _ = write!(text, "\n{problem}");
     }
@@ -221,26 +231,20 @@ pub(super) fn judge<T: Change + Send>(
         let arguments = [&*arguments[0], &*arguments[1]];
         let (mut verdict, mut kill) = first_failure(built, &candidate.right, arguments)?;
         if verdict == Fate::Survived {
-            (_, kill) = first_failure(built, &candidate.others, arguments)?;
-            verdict = match kill {
-                Some(_) => Fate::WrongModel,
-                None if change.is_equivalent() => Fate::Equivalent,
-                None => Fate::Survived,
+            (verdict, kill) = first_failure(built, &candidate.others, arguments)?;
+            verdict = match verdict {
+                Fate::Killed => Fate::WrongModel,
+                Fate::Survived if change.is_equivalent() => Fate::Equivalent,
+                other => other,
             };
         }
-        let again = |model: &str| format!("cargo verify --replay {model} {}", arguments.join(" "));
-        let replay = kill.as_ref().map(|kill| again(&kill.model));
-        let executions = kill.as_ref().and_then(|kill| kill.execution);
-        let model = kill.map(|kill| {
-            change.keep(kill.said);
-            kill.model
-        });
+        if kill.model.is_some() {
+            change.keep(std::mem::take(&mut kill.said));
+        }
         Ok(Judged {
             change,
             verdict,
-            model,
-            executions,
-            replay,
+            kill,
             run: run.clone(),
         })
     });
@@ -310,22 +314,8 @@ pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) 
     short.chain(long.map(|task| (task, false))).collect()
 }
 
-/// A program that failed.
-pub(super) struct Kill {
-    /// Its row.
-    model: String,
-    /// The execution in which it failed.
-    pub(super) execution: Option<u64>,
-    /// What it said.
-    said: String,
-}
-
 /// Runs `searches` in order, with a change of the code under test, until one fails.
-fn first_failure(
-    built: &Built,
-    searches: &[Search],
-    change: [&str; 2],
-) -> Result<(Fate, Option<Kill>)> {
+fn first_failure(built: &Built, searches: &[Search], change: [&str; 2]) -> Result<(Fate, Kill)> {
     for (task, few) in searches {
         let mut more = change.to_vec();
         if *few {
@@ -333,8 +323,15 @@ fn first_failure(
         }
         let is_spin = matches!(task.job.program.kind, Kind::Promela(_));
         let ended = explore(built, task, &more, (!is_spin).then_some(LIMIT))?;
-        if let Some(kill) = kill(task, &ended.stderr) {
-            return Ok((Fate::Killed, Some(kill)));
+        if let Some(mut kill) = kill(task, &ended.stderr) {
+            let again = [
+                "cargo verify --replay",
+                &task.job.name(),
+                change[0],
+                change[1],
+            ];
+            kill.replay = Some(again.join(" "));
+            return Ok((Fate::Killed, kill));
         }
         match ended.end {
             End::Failed(_) => {
@@ -342,11 +339,11 @@ fn first_failure(
                 bail!("{} with {}: {said}", task.job.name(), change[1]);
             }
             End::Broken(why) => bail!("{}: {why}", task.job.name()),
-            End::Skipped(_) => return Ok((Fate::Skipped, None)),
+            End::Skipped(_) => return Ok((Fate::Skipped, Kill::default())),
             End::Found(_) | End::Stopped => {}
         }
     }
-    Ok((Fate::Survived, None))
+    Ok((Fate::Survived, Kill::default()))
 }
 
 /// Returns what a row's process wrote, if a program failed: `execution 7: panicked at …:`, and
@@ -356,9 +353,10 @@ pub(super) fn kill(task: &Task, stderr: &str) -> Option<Kill> {
     let first = told.next()?;
     let number = first.strip_prefix("execution ");
     Some(Kill {
-        model: task.job.name(),
-        execution: number.and_then(|told| told.split(':').next()?.parse().ok()),
+        model: Some(task.job.name()),
+        executions: number.and_then(|told| told.split(':').next()?.parse().ok()),
         // Spin says it in the first line.
         said: (number.and_then(|_| told.next()).unwrap_or(first)).to_owned(),
+        replay: None,
     })
 }

@@ -124,7 +124,7 @@ fn line(task: &Task, ended: &Ended) -> Line {
     let (job, program) = (&task.job, &task.job.program);
     let (verdict, failure) = verdict_on(job, ended);
     let found = ended.found().map_or(0, |found| found.executions);
-    let failed = kill(task, &ended.stderr).and_then(|kill| kill.execution);
+    let failed = kill(task, &ended.stderr).and_then(|kill| kill.executions);
     let (form, not_found) = match &program.form {
         Some(Form::Buggy { found_by, .. }) => ("buggy", found_by.clone()),
         _ => ("fixed", None),

@@ -58,15 +58,9 @@ pub(super) fn run_all(tasks: &[Task], built: &Built, way: &Way) -> Vec<(Task, En
     let mut ran = at_the_same_time(&order, way.workers, "rows", name, |&(i, task)| {
         let ran = measure(built, task, fallbacks.get(&task.job.name()), way.limit);
         // The other rows' findings are worth keeping if one row cannot be run.
-        (
-            i,
-            ran.unwrap_or_else(|error| {
-                (
-                    task.clone(),
-                    Ended::without_process(End::Broken(format!("{error:#}"))),
-                )
-            }),
-        )
+        let broken = |error: anyhow::Error| End::Broken(format!("{error:#}"));
+        let broken = |error| (task.clone(), Ended::without_process(broken(error)));
+        (i, ran.unwrap_or_else(broken))
     });
     ran.sort_by_key(|&(i, _)| i);
     ran.into_iter().map(|(_, ran)| ran).collect()
