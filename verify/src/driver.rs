@@ -3,7 +3,7 @@
 //!
 //! Not explored under a checker: this process only starts those that are.
 
-pub mod args;
+mod args;
 mod bugs;
 mod build;
 mod circumstances;
@@ -31,14 +31,25 @@ mod workspace;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use clap::Parser;
 
 use args::{Args, Subcommand};
 
-/// Runs the command. Its exit code is 0 if everything passes, and 1 if anything does not.
-///
-/// # Errors
-/// A wrong argument, a file that cannot be read or written, a build that fails.
-pub fn run(args: &Args) -> Result<ExitCode> {
+/// Runs the command with this process's arguments. The exit code is 0 if everything passes, 1 if
+/// anything does not, and 2 if it cannot be run.
+pub fn main() -> ExitCode {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    // Cargo passes the subcommand's name on.
+    if words.get(1).is_some_and(|word| word == "verify") {
+        words.remove(1);
+    }
+    run(&Args::parse_from(words)).unwrap_or_else(|error| {
+        eprintln!("cargo verify: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+fn run(args: &Args) -> Result<ExitCode> {
     match (&args.command, &args.replay) {
         (Some(Subcommand::Merge(args)), _) => merge::merge(args),
         (Some(Subcommand::Mutants(args)), _) => mutants::mutants(args),
@@ -59,10 +70,8 @@ fn exit_code(success: bool) -> ExitCode {
     }
 }
 
-/// Keeps the items whose names contain one of `filter`, or all if it is empty.
-///
-/// # Errors
-/// A filter that no name contains: with `missing`, in which `{}` stands for the filter.
+/// Keeps the items whose names contain one of `filter`, or all if it is empty. If no name contains
+/// a filter, the error is `missing`, in which `{}` stands for it.
 fn retain_meant<T>(
     items: &mut Vec<T>,
     filter: &[String],
