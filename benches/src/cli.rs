@@ -11,8 +11,8 @@ use crate::failures::args::{Child, FailuresArgs};
 use crate::journal::args::JournalArgs;
 use crate::{locks, measure, micro, workloads};
 
-/// Compares range locks on the same workloads: those of FxMark on a shared file, and the import of
-/// a real folder, with recovery and a check of every byte; --micro measures only lock and unlock
+/// Compares range locks on the same workloads: FxMark's on a shared file, and the import of a real
+/// folder, after which every byte is recovered and checked. --micro measures only lock and unlock
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "compare",
@@ -74,8 +74,8 @@ pub struct Args {
 /// The comparisons other than that of locks.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Compares durable commits: our block journal with each of its commit modes, our compact log,
-    /// okaywal, raft-engine and wal-db, on a modelled flush of 1 ms and on a disk; also runs the
+    /// Compares durable commits of our block journal in each commit mode, our compact log, okaywal,
+    /// raft-engine and wal-db. The devices are a modelled flush of 1 ms and a disk. Also runs the
     /// patterns of the thesis that introduced cooperative commit
     #[command(after_help = JournalArgs::lists())]
     Journal(JournalArgs),

@@ -20,7 +20,7 @@ pub fn visit_all(visitor: &mut impl Visitor) {
     visitor.visit(Entry { name: "rw-counter", about: "one reader-writer word for a whole file, NOVA's default", reach: u64::MAX, make: |_| Ok(RwCounter::new()) });
     visitor.visit(Entry { name: "rw-distributed", about: "the same, with a reader count for each core", reach: u64::MAX, make: |_| Ok(RwDistributed::new()) });
     visitor.visit(Entry { name: "srl-array", about: "a reader-writer word for each 4 KiB of a file", reach: 1 << 30, make: |capacity| SrlArray::new(capacity).map_err(NoLock::because) });
-    visitor.visit(Entry { name: "srl-packed", about: "the states of sixteen times 4 KiB in one word", reach: 1 << 30, make: |capacity| SrlPacked::new(capacity).map_err(NoLock::because) });
+    visitor.visit(Entry { name: "srl-packed", about: "the states of sixteen 4 KiB segments in one word", reach: 1 << 30, make: |capacity| SrlPacked::new(capacity).map_err(NoLock::because) });
     visitor.visit(Entry { name: "srl-tree", about: "a word for each 4 KiB, in the leaves of a radix tree that grows", reach: u64::MAX, make: |capacity| SrlTree::new(capacity).map_err(NoLock::because) });
     visitor.visit(Entry { name: "interval-tree", about: "a tree of exact ranges under one mutex, first come, first served", reach: u64::MAX, make: |_| Ok(IntervalLock::new()) });
 }

@@ -73,7 +73,8 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
 
     /// Writes all of `data` at the end of the file, atomically and durably, and returns the offset
     /// at which it starts. Appends and other writes at the end exclude each other, so none
-    /// overwrites another.
+    /// overwrites another. A concurrent write that starts beyond the end's page does not conflict,
+    /// so it may enlarge the file before the appended data is visible.
     ///
     /// Blocks like [`write_at`](Self::write_at). The append restarts if the file grows while it
     /// waits for the range lock.

@@ -36,11 +36,11 @@ async fn many_tasks() -> Result<()> {
             for (i, byte) in mine.iter_mut().enumerate() {
                 *byte += 1;
                 if i == 50 {
-                    // Other tasks run on this thread now. They wait for the range without blocking
-                    // the thread.
                     break;
                 }
             }
+            // Other tasks run on this thread now. Those that wait for this range do not block the
+            // thread.
             yield_now().await;
             mine[51..].iter_mut().for_each(|byte| *byte += 1);
             Ok::<_, RangeError>(())
@@ -55,7 +55,7 @@ async fn many_tasks() -> Result<()> {
     Ok(())
 }
 
-/// Lets a request time out. The runtime's timeout drops the future, which cancels the request.
+/// Lets a request time out. The runtime's timeout drops the future, and that cancels the request.
 ///
 /// Threads have `try_write_for` and `try_write_until` instead.
 async fn a_timeout() -> Result<()> {

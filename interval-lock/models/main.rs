@@ -1,4 +1,4 @@
-//! What the checkers show of the interval tree.
+//! The models of the interval tree.
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     spanlock_verify::main([suite.check("promela", || models::promela::check(PROMELA, BUGS))])
 }
 
-/// The protocol with threads that go on for ever.
+/// The protocol with threads that run for ever.
 fn granted() -> Program {
     Program::new(
         "granted",

@@ -1,5 +1,5 @@
 //! The capabilities of an [`IntervalLock`]: downgrade, upgrade, shrink, split, and batches. Each of
-//! them changes one request under the mutex, and with it exactly the counts that this affects
+//! them changes one request under the mutex, and updates exactly the counts that the change affects
 //! (IL-I1 in [`crate::requests`]).
 
 use alloc::vec::Vec;

@@ -19,19 +19,19 @@
 //! - **Fairness**: conflicting requests are served first come, first served. A waiter is never
 //!   overtaken by a later request that conflicts with it: bounded overtaking, with bound 0.
 //! - **Progress**: requests wait only for earlier ones in a total order, so they cannot wait in a
-//!   circle, and the first one in the order is always granted.
-//! - **Cost**: without conflicts, taking and releasing each lock the mutex once, for O(log *n*)
-//!   steps with *n* requests. Checking the *k* requests that overlap takes O(log *n* + *k*), or
-//!   O(log *n*) each if they lie apart in the order of starts. A request that waited locks the
-//!   mutex once more. The length of a range costs nothing. But all threads contend for one mutex,
-//!   which is why [SRL] §III-C developed segment locks.
+//!   cycle, and the first one in the order is always granted.
+//! - **Cost**: without conflicts, taking a range locks the mutex once, and so does releasing it.
+//!   Each takes O(log *n*) steps with *n* requests. Checking the *k* requests that overlap takes
+//!   O(log *n* + *k*), or O(log *n*) each if they lie apart in the order of starts. A request that
+//!   waited locks the mutex once more. The length of a range costs nothing. But all threads contend
+//!   for one mutex, which is why [SRL] §III-C developed segment locks.
 //! - **Waiting**: a thread spins for about a microsecond on a cache line of its own, yields its
 //!   core a few times, then sleeps. A release wakes exactly the waiters that it grants, after it
 //!   has unlocked the mutex.
 //! - **Allocation**: none once the tree has reached its largest size. A release allocates nothing
 //!   for its first eight wakes.
 //! - **Memory**: about 100 bytes per request, plus 16 per waiting one, for the largest number that
-//!   ever existed at once. Nothing before the first request.
+//!   ever existed at once. No memory before the first request.
 //!
 //! # States
 //! A request is in the tree from its arrival to its end. All transitions happen under the mutex.
@@ -66,7 +66,7 @@
 //!   D  read                    ├─────────┤      Held     0   B reads; C ends where D starts
 //!   E  read               ├────┤                Waiting  1   for C: B reads, but C was first
 //!
-//!   the tree, ordered by starts; so few requests fit into one leaf
+//!   the tree, ordered by starts: all five requests fit into one leaf
 //!
 //!          ┌─────────┬─────────┬──────────┬──────────┬──────────┐
 //!          │ A 0..10 │ C 5..15 │ B 10..20 │ E 10..15 │ D 15..25 │
@@ -74,8 +74,9 @@
 //! ```
 //!
 //! If C is cancelled, E is granted, because it counted C. No other request counted C, so nothing
-//! else changes. If E is cancelled, nothing changes at all. A try for 25..30, or to read 20..30,
-//! succeeds whatever lies around it. A try to read 12..13 fails, because it would overtake C.
+//! else changes. If E is cancelled, nothing changes at all. A try to write 25..30, or to read
+//! 20..30, succeeds whatever lies around it. A try to read 12..13 fails, because it would overtake
+//! C.
 //!
 //! # Orderings
 //! The lock has no atomics of its own. A conflicting hold ends under the mutex. Later, also under
@@ -125,7 +126,7 @@ use crate::tree::Index;
 
 /// A range lock for exact ranges, served first come, first served.
 ///
-/// It keeps holds and requests in an interval tree under one short mutex. Waiters sleep by `P`.
+/// It keeps holds and requests in an interval tree under one short mutex. `P` is how waiters sleep.
 ///
 /// ```
 /// use spanlock_interval_lock::{IntervalLock, RangeLockExt};
@@ -184,7 +185,7 @@ impl IntervalLock {
 }
 
 impl<P> IntervalLock<P> {
-    /// Returns the same lock, with waiters that sleep by `Q`.
+    /// Returns the same lock, in which waiters sleep through `Q`.
     pub fn with_parking<Q: Park>(self) -> IntervalLock<Q> {
         IntervalLock {
             core: self.core,
@@ -211,7 +212,7 @@ impl<P> IntervalLock<P> {
 
     /// Returns whether a request for `span` would have to wait. A snapshot.
     ///
-    /// It includes every request that began before this call and has not ended.
+    /// The answer takes every request into account that began before this call and has not ended.
     pub fn would_block(&self, span: Span, access: Access) -> bool {
         !self.core.requests().admits(span, access)
     }
@@ -330,7 +331,7 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
 pub(crate) type Wait = fn(&Core, MutexGuard<'_, Requests>, Index);
 
 impl<P: Park> IntervalLock<P> {
-    /// How its waiters sleep, for code that is not generic.
+    /// The function by which waiters sleep, for code that is not generic.
     pub(crate) const WAIT: Wait = Core::wait::<P>;
 }
 
@@ -410,8 +411,8 @@ impl Core {
                 drop(before);
                 return Poll::Pending;
             }
-            // Wakers are foreign code, so they are cloned, dropped and woken outside the mutex.
-            // Then check again.
+            // Wakers are foreign code, so they are cloned, dropped and woken outside the mutex. The
+            // next round checks again.
             drop(requests);
             clone = Some(waker.clone());
         }

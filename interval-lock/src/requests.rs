@@ -1,7 +1,8 @@
 //! The state of the lock, without its waiting: the holds, the waiting requests, and their counts.
 //!
 //! # The order
-//! Requests have a total *order*: by stage, then by number. Numbers are given in order of arrival.
+//! Requests have a total *order*: by stage, then by number. Requests are numbered in order of
+//! arrival.
 //!
 //! | stage | the request | counted by |
 //! |---|---|---|
@@ -29,7 +30,7 @@
 //! - **IL-I3** A grant moves a request forward in the order, past no request that conflicts with
 //!   it: those before it would block it. So a grant changes no count.
 //! - **IL-I4** Blockers come before the requests that they block, so requests cannot wait in a
-//!   circle, and the first request in the order is granted.
+//!   cycle, and the first request in the order is granted.
 //! - **IL-I5** `waiting` is the number of nodes that are not `Held`. While it is 0, no request
 //!   counts any other.
 //! - **IL-I6** Only a request that is not `Held` has a waker. The grant takes it out, and the
@@ -95,7 +96,7 @@ impl Default for Claim {
     }
 }
 
-/// What other requests see of a request.
+/// The part of a request that other requests see.
 #[derive(Clone, Copy)]
 struct Stake {
     span: Span,
@@ -401,7 +402,7 @@ impl Requests {
         self.wakers.get_mut(index as usize)?.take()
     }
 
-    /// Returns the number of other holds that overlap the hold at `me`: those an upgrade waits for.
+    /// Returns the number of other holds that overlap the hold at `me`. An upgrade waits for these.
     fn other_holders(&self, me: Index) -> u32 {
         let holds = |&index: &Index| index != me && self.claim(index).stage != Stage::Waiting;
         self.overlaps(self.tree.span(me)).filter(holds).count() as u32

@@ -1,5 +1,5 @@
-//! Deadlock detection knows this lock's identity, sees lock orders, and forgets it when it is
-//! dropped.
+//! Deadlock detection knows this lock's identity, and checks the order of its locks. It forgets the
+//! lock when the lock is dropped.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

@@ -1,4 +1,5 @@
-//! The capabilities, by the suite of the `spanlock-range-lock` crate that every lock passes.
+//! The capabilities, tested with the suite of the `spanlock-range-lock` crate that every lock
+//! passes.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

@@ -224,7 +224,7 @@ impl Log {
         })
     }
 
-    /// Runs works of which none fails. Tickets up to `last` are durable at the end.
+    /// Runs `works`, none of which fails. Tickets up to `last` are durable at the end.
     fn all_there(meet: usize, last: u64, works: &[Work]) {
         Log::new(meet).ends(last, works);
     }
@@ -240,7 +240,7 @@ impl Log {
         Log::failing_of(0, works)
     }
 
-    /// Runs works that may fail. What is durable is on the medium.
+    /// Runs `works`, which may fail. All durable tickets are on the medium.
     fn failing_of(meet: usize, works: &[Work]) -> Arc<Self> {
         let log = Log::new(meet);
         at_once(&log, works);

@@ -1,4 +1,4 @@
-//! Whole journals and logs, by the public API, over a device that knows what is durable: what is
+//! Whole journals and logs, by the public API, over a device that knows what is durable. Everything
 //! acknowledged is there after a crash.
 
 use std::io;
@@ -96,7 +96,7 @@ pub(crate) fn compact_log() -> Suite {
 
 const RECORD: &str = "an acknowledged record is there after a crash, and a truncated one is not";
 
-/// Bytes that no checker sees, for what is done before the threads begin and after they have ended.
+/// Bytes that no checker sees, for use before the threads begin and after they have ended.
 struct Plain(Mutex<Vec<u8>>);
 
 impl Plain {
@@ -133,7 +133,7 @@ impl Storage for Plain {
 /// The bytes of a block of the journal.
 const BLOCK: usize = 1024;
 
-/// Returns a journal, which is formatted once a process, and the blocks it is for.
+/// Returns a journal, which is formatted once per process, and the blocks that it protects.
 fn devices() -> [Arc<Recorded>; 2] {
     static FORMATTED: OnceLock<Vec<u8>> = OnceLock::new();
     let formatted = FORMATTED.get_or_init(|| {
@@ -159,7 +159,7 @@ fn change(journal: &Journal, block: u8) -> Handle<'_> {
     handle
 }
 
-/// Returns the blocks that a crash now would leave, recovered, and the number of transactions that
+/// Recovers what a crash now would leave. Returns the blocks, and the number of transactions that
 /// were replayed.
 fn after_a_crash([log, home]: &[Arc<Recorded>; 2]) -> ([u8; 3], u64) {
     let home = Arc::new(Plain::new(home.medium()));

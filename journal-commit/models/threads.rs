@@ -1,4 +1,4 @@
-//! Running works in threads, and data that they hand to each other.
+//! Running functions in threads (*works*), and data that the threads hand to each other.
 
 use std::sync::Arc;
 

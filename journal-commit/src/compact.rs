@@ -21,7 +21,7 @@
 //!   full log refuses records and loses none. A ring was chosen over segments because a flush of a
 //!   file written before has no metadata to write. No file is ever created, renamed or removed, and
 //!   a device or persistent memory serves as well as a file.
-//! - **Recovery** keeps every acknowledged record, and none behind a hole. It distinguishes what a
+//! - **Recovery** keeps every acknowledged record, and none after a gap. It distinguishes what a
 //!   crash cut off from what the medium lost, as far as the bytes allow. `docs/compact.md` has the
 //!   format and every case of a crash.
 //! - **Failure**: after one failed write or flush, nothing more is acknowledged. Every waiting and
@@ -36,13 +36,13 @@
 //! which joins them.
 //!
 //! # Locks
-//! Lock order: `superblock`, then `medium`, then one of the group's mutex and `ends`. Only the
+//! Lock order: `superblock`, then `medium`, then either the group's mutex or `ends`. Only the
 //! first two are held while the storage is working.
 //!
 //! `medium` serializes the writes of batches and superblocks. On Linux a failed write-back can lose
-//! what other threads wrote and have not flushed, and a later flush succeeds; a flush beside a
-//! failing one therefore proves nothing. With one operation at a time, a failure is known before
-//! the next operation begins.
+//! what other threads wrote and have not flushed, while a later flush succeeds. So a flush that
+//! runs at the same time as a failing one proves nothing. With one operation at a time, a failure
+//! is known before the next operation begins.
 
 pub mod group;
 
@@ -139,8 +139,8 @@ impl<S: Storage> Log<S> {
     /// storage.
     ///
     /// # Errors
-    /// [`Error::Occupied`], [`Error::BadOption`] (a storage too small, or a bad block size), or the
-    /// storage's error.
+    /// [`Error::Occupied`], [`Error::BadOption`] (a storage too small, or a bad block size): the
+    /// storage is unchanged. After [`Error::Io`] its start may be partly written.
     pub fn create(storage: S, options: &Options) -> Result<Self, Error> {
         options.check_block()?;
         let (len, block) = (storage.len(), options.block_bytes);
@@ -185,9 +185,9 @@ impl<S: Storage> Log<S> {
     /// not.
     ///
     /// # Errors
-    /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`], [`Error::Corrupt`], or the
-    /// storage's error. The storage is then unchanged, except that the last batch may have been
-    /// written again.
+    /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`], [`Error::Corrupt`]: the storage
+    /// is unchanged. After [`Error::Io`] the last batch may have been written again, and the
+    /// superblocks may be new. No acknowledged record is lost, and opening can be repeated.
     pub fn open(storage: S, options: &Options) -> Result<Self, Error> {
         Self::recover(storage, options, Err)
     }

@@ -32,9 +32,9 @@
 //!
 //! # The decision
 //! The policy counts arrivals whether it waits or not. A thread that arrives within a quarter of a
-//! flush after the last flush (the *window*) is early; the others are late. The policy keeps moving
-//! means of three values: the fraction of a cohort that is early, the time at which the last early
-//! thread arrives, and the number of late threads. It holds a commit back if
+//! flush after the last flush (the *window*) is early; the others are late. The policy keeps three
+//! moving means: the fraction of a cohort that is early, the time at which the last early thread
+//! arrives, and the number of late threads. It holds a commit back if
 //!
 //! > missing × (flush − wait) > (waiting + late) × wait
 //!
@@ -43,8 +43,8 @@
 //! flush delayed. For independent arrivals the right side is always larger; for threads that return
 //! at once the left side is.
 //!
-//! The hold ends when the expected number of threads has arrived, at the end of the window at the
-//! latest, and after no more than twice the usual time.
+//! The hold ends when the expected number of threads has arrived. It lasts no longer than about
+//! twice the usual time, and never beyond the end of the window.
 //!
 //! # The trial
 //! A prediction can be wrong, so a *trial* checks it (`trial.rs`):
@@ -60,9 +60,9 @@
 //! it makes the waits, for about twenty more. If that brings at least a tenth more commits per
 //! second than the flushes before and after, it keeps waiting.
 //!
-//! Later it tries the other way from time to time: after 64 waits (made or left out), and after
-//! four times as many each time a trial confirms the current way, up to 4096. A clear result ends a
-//! trial early.
+//! Later it tries the other way from time to time: at first after 64 waits, made or left out. Each
+//! time a trial confirms the current way, that number grows fourfold, up to 4096. A clear result
+//! ends a trial early.
 //!
 //! # Not guaranteed
 //! - Threads that return after more than a quarter of a flush are never waited for, although
@@ -181,8 +181,8 @@ impl Rendezvous {
         }
     }
 
-    /// Returns until when to hold a commit back, or `None` if it should start now. `waiting`
-    /// threads wait for it.
+    /// Returns the time until which to hold a commit back, or `None` if it should start now.
+    /// `waiting` threads wait for it.
     #[doc(hidden)]
     pub fn hold_at(&mut self, now: Instant, waiting: usize) -> Option<Instant> {
         let means = self.means?;

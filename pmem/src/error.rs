@@ -1,4 +1,4 @@
-//! The errors of a mapped file. Each names the path and what to do.
+//! The errors of a mapped file.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,8 +7,9 @@ use crate::flush::FlushInstruction;
 
 /// Why a file could not be mapped, grown or written back.
 ///
-/// Every message names the file and what to do; [`source`](std::error::Error::source) is the
-/// operating system's own error, if there was one.
+/// The message names the file and says what to do. There are two exceptions: `NoSuchInstruction`
+/// concerns no file, and `Io` only names the operation that failed. The operating system's own
+/// error, if there was one, is the [`source`](std::error::Error::source).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PmemError {

@@ -103,8 +103,8 @@ pub const PAGE_BYTES: u64 = 4096;
 ///   [`check`](MappedFile::check) returns it without another attempt. No later publication can rest
 ///   on the token of a failed flush.
 ///
-/// It panics rather than aborts because unwinding breaks no promise: the tokens given so far are
-/// true, and no new ones can be had. Loads and reads still work, so a program can show its data. To
+/// It panics rather than aborts because unwinding breaks no promise: all existing tokens are true,
+/// and no new ones can be created. Loads and reads still work, so a program can show its data. To
 /// write again, drop the region, open it again and recover.
 ///
 /// # Examples
@@ -131,8 +131,8 @@ pub struct MappedFile {
     id: RegionId,
     write_back: WriteBack,
     durability: Durability,
-    /// The first failure to write back (PM-I10). A std mutex in every world: no checker models the
-    /// medium.
+    /// The first failure to write back (PM-I10). This is a std mutex even under a checker, because
+    /// no checker models the medium.
     failure: Mutex<Option<Errno>>,
 }
 

@@ -35,8 +35,8 @@
 //! - **PM-I1** A `Written` names bytes that lie inside the region that made it, and that its thread
 //!   has stored.
 //! - **PM-I2** A `Flushed` exists only if this thread has begun a write-back of every line that it
-//!   stands for. That write-back began after the last store to these bytes that the token's thread
-//!   made before it.
+//!   stands for. That write-back began after all stores to these bytes that this thread made before
+//!   it created the token.
 //! - **PM-I3** A `Durable` exists only if a fence of the same thread followed every flush that it
 //!   stands for.
 //! - **PM-I4** Tokens are neither copied nor cloned. `Written` and `Flushed` never leave their
@@ -63,8 +63,9 @@ pub const LINE_BYTES: u64 = 64;
 ///   write_streaming ──────────►  Flushed
 /// ```
 ///
-/// Offsets and lengths are in bytes. The trait is `dyn`-usable. Only [`flush`](Pmem::flush) and
-/// [`fence`](Pmem::fence) may block, as they describe.
+/// Offsets and lengths are in bytes. The trait is `dyn`-usable. Only [`flush`](Pmem::flush),
+/// [`write_streaming`](Pmem::write_streaming), [`fence`](Pmem::fence) and
+/// [`persist`](Pmem::persist) may block.
 ///
 /// # Examples
 ///
@@ -153,6 +154,8 @@ pub unsafe trait Pmem: Send + Sync {
     ///
     /// Only the fence orders such stores; other synchronization between threads does not. If a lock
     /// is released before the fence, its next holder may not see them.
+    ///
+    /// May block, and may panic if the medium refuses the bytes, as [`flush`](Pmem::flush) does.
     ///
     /// # Safety
     /// As for [`write`](Pmem::write). Furthermore, no thread, including this one, accesses these

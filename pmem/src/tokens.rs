@@ -27,8 +27,8 @@ impl RegionId {
         reason = "every identity differs, so there is no default"
     )]
     pub fn new() -> Self {
-        // A std mutex in every world: it guards nothing that a checker models, and no thread waits
-        // while it holds it.
+        // A std mutex even under a checker: it guards nothing that a checker models, and no thread
+        // waits while it holds the mutex.
         static LAST: Mutex<u64> = Mutex::new(0);
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
         *last += 1;

@@ -20,8 +20,8 @@ use spanlock_range_lock::{
 };
 use spanlock_sync::{Condvar, Mutex};
 
-/// Two holds conflict if they overlap, whatever their ranges. Slow with many holds, and unfair:
-/// arrivals overtake waiters without bound, so point 4 of the contract is not kept.
+/// A lock of exact ranges. It is slow with many holds. It is also unfair: arrivals overtake waiters
+/// without bound, so it does not keep point 4 of the contract.
 #[derive(Default)]
 pub(crate) struct HoldList {
     holds: Mutex<Vec<(Span, Access)>>,
@@ -123,7 +123,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(lock.try_read(10..15).is_ok());
     drop(reading);
     println!(
-        "a lock of everything: capacity {}, granularity {}",
+        "a lock of exact ranges: capacity {}, granularity {}",
         lock.capacity(),
         lock.granularity()
     );

@@ -1,4 +1,4 @@
-//! What the checkers show of the reader-writer locks over a whole range, and of their state word.
+//! The models of the whole-range reader-writer locks, and of their state word.
 
 mod word;
 

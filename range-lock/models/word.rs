@@ -1,5 +1,5 @@
-//! The reader-writer word by itself: deadlines, the bound on overtaking, the room for readers. The
-//! programs of `rw-counter`, which consists of one word, show everything else.
+//! The reader-writer word by itself: deadlines, the bound on overtaking, the full reader count. The
+//! programs of `rw-counter`, which consists of one word, cover everything else.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use spanlock_sync::wait::WaitQueue;
 use spanlock_testkit::models::{self, acquire, words};
 use spanlock_verify::{Fault, FaultKind, Program, Suite, note_as, overtake, perform};
 
-/// The first sleep of the thread that is started first ends because its deadline passes.
+/// A timeout: the first sleep of the first spawned thread ends at its deadline.
 const TIMES_OUT: Fault = Fault::new(FaultKind::TimeOut, 1, 0);
 
 /// The protocol of the word and its queue.

@@ -11,8 +11,9 @@
 //! | [`RawRangeLockBatch`] | several ranges in one call, all or none |
 //! | `RawRangeLockStatistics` | counts of acquisitions, waits, overtakes (feature `statistics`) |
 //!
-//! One rule covers every method with a `token` argument. The token is the one that the last change
-//! of the hold returned, and the token that the method returns replaces it.
+//! One rule covers every method with a `token` argument: pass the token of the acquisition or, if
+//! the hold has changed since, of its last change. If the method returns a token, that one replaces
+//! it.
 
 use alloc::vec::Vec;
 use core::task::{Poll, Waker};
@@ -64,7 +65,7 @@ pub unsafe trait RawRangeLockWait: RawRangeLock {
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut Self::Request);
 }
 
-/// A range lock whose holds can change to exclude less.
+/// A range lock whose holds can be downgraded, so that they exclude fewer requests.
 ///
 /// # Safety
 /// No writer holds any part of the span between the old hold and the new one. Everything done under
@@ -87,11 +88,12 @@ pub unsafe trait RawRangeLockDowngrade: RawRangeLock {
 /// is unchanged.
 pub unsafe trait RawRangeLockUpgrade: RawRangeLock {
     /// Turns a hold with `from` ([`Access::Read`] or [`Access::Upgradable`]) into one with
-    /// [`Access::Write`] if nobody else holds any part of it. Never blocks. Ordering: Acquire on
-    /// success.
+    /// [`Access::Write`] if no other request holds any part of it. Never blocks. Ordering: Acquire
+    /// on success.
     ///
     /// # Errors
-    /// Another reader holds part of it. The error is the token of the hold, which is unchanged.
+    /// Another request holds part of it: a reader or, in a lock that acquires a range piece by
+    /// piece, perhaps a waiting writer. The error is the token of the hold, which is unchanged.
     ///
     /// # Safety
     /// `span` is held with `from` and `token`.

@@ -28,7 +28,7 @@
 //!   it would only wait for that other thread. Do not use the feature in such a program.
 //! - A hold taken by a future belongs to no thread: it is neither recorded nor checked.
 //! - Two ranges of *one* lock taken in opposite orders are not detected; `lock_all` takes them in
-//!   one call. Nor is a reader that reads again behind a writer that came in between.
+//!   one call. A reader that reads again behind a waiting writer is not detected either.
 //! - Orders are recorded for locks, not for ranges, as calls happen. A cycle is reported even if
 //!   its ranges or threads can never meet.
 //! - Raw locks used without guards are not watched.

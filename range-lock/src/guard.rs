@@ -82,12 +82,12 @@ pub trait RangeLockExt: RawRangeLock {
         fn lock_all -> BatchHold<&Self>;
     }
 
-    /// Locks `len` positions from the current end on, exclusively. [`Hold::append`] describes what
-    /// the caller must keep to.
+    /// Locks `len` positions from the current end on, exclusively. [`Hold::append`] states the rule
+    /// that every caller must follow.
     ///
     /// # Errors
     /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on,
-    /// [`RangeError::Overflow`] if there are not that many. Nothing is held then.
+    /// [`RangeError::Overflow`] if they would end past `u64::MAX`. Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     fn append(&self, len: u64, end: impl FnMut() -> u64) -> Result<WriteHold<'_, Self>, RangeError>
     where

@@ -112,8 +112,8 @@ impl Span {
     }
 
     /// Returns the span that a lock of this granularity locks in place of this one: rounded
-    /// outwards to multiples of `granularity`. The end is rounded up to `capacity` at most, unless
-    /// the span itself ends beyond it.
+    /// outwards to multiples of `granularity`. Rounding never moves the end past `capacity`; a span
+    /// that already ends past it keeps its end.
     ///
     /// A granularity of 0 counts as 1.
     #[inline]
@@ -159,7 +159,7 @@ impl fmt::Debug for Span {
 pub struct Token(usize);
 
 impl Token {
-    /// The token of locks that find everything again from the span.
+    /// The token of locks that need only the span to release a hold.
     pub const NONE: Token = Token(0);
 
     /// Returns a token that carries `word`.

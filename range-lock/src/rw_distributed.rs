@@ -8,9 +8,9 @@
 //! the Linux kernel (`lglock`).
 //!
 //! # Properties
-//! A read is one read-modify-write on a line that few other threads write. A write is one
-//! read-modify-write on every slot, so use this lock where writes are rare. Memory: 128 bytes a
-//! slot.
+//! A reader locks and unlocks by one read-modify-write each, on a line that few other threads
+//! write. A writer locks every slot by a read-modify-write and unlocks it by a store, so use this
+//! lock where writes are rare. Memory: 128 bytes a slot.
 //!
 //! # Invariants
 //! - **D-I1** A reader holds the word of one slot; a writer or an upgradable reader holds the words
@@ -25,8 +25,9 @@
 //! This lock has no atomics of its own; for the orderings see [`crate::words`].
 //!
 //! # Not guaranteed
-//! A reader that tries to upgrade already holds its own slot and acquires the others after it. So
-//! an upgrade and a concurrent try may both fail.
+//! A plain reader that tries to upgrade holds its own slot and acquires the others after it. So an
+//! upgrade and a concurrent try may both fail. The upgrade also fails while a writer holds one slot
+//! and waits for another, so in this lock it does not go ahead of all waiters.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 

@@ -49,8 +49,8 @@
 //! | overtaking | `bounded-overtaking` |
 //! | read, read with a full count | `full-count` |
 //!
-//! A model in which first come, first served could be seen does not finish without bounds, even
-//! with two threads. Tests on real threads check it instead (`tests/rw_word.rs`), and
+//! A search for violations of first-come, first-served order does not finish without bounds, even
+//! with two threads. Tests on real threads check the order instead (`tests/rw_word.rs`), and
 //! `sync/tests/wait.rs` checks the queue alone.
 //!
 //! # Not guaranteed
@@ -150,7 +150,7 @@ unsafe impl Word for RwWord {
                 ) {
                     self.0.fetch_sub(1, Release)
                 } else {
-                    // Relaxed, Release: strong enough; the injected bug is the second step.
+                    // Relaxed, Release: strong enough; the injected bug is to take two steps.
                     let before = self.0.load(Relaxed);
                     self.0.store(before.wrapping_sub(1), Release);
                     before

@@ -1,4 +1,4 @@
-//! The feature `statistics`: how often a lock was acquired, waited for and overtaken.
+//! The feature `statistics`: counts of a lock's acquisitions, waits and overtakes.
 //!
 //! The counters belong to the lock's queue; [`spanlock_sync::Counters`] describes their cost. The
 //! queue counts waits and overtakes; a lock counts its acquisitions where it returns a token.
@@ -10,7 +10,7 @@ pub use spanlock_sync::Statistics;
 
 use crate::raw::RawRangeLock;
 
-/// A range lock that counts, with the feature `statistics`.
+/// A range lock that counts its acquisitions, waits and overtakes.
 ///
 /// ```
 /// use spanlock_range_lock::{RangeLockExt, RawRangeLockStatistics, RwCounter};

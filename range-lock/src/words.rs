@@ -54,15 +54,16 @@
 //! |---|---|---|---|---|
 //! | A | [`Word::take`], [`Word::try_upgrade`]: the acquiring RMW | Acquire | B, C | see below |
 //! | B | [`Word::release`], [`Word::downgrade`] of an exclusive hold | Release | A | see below |
-//! | C | [`Word::release`] of a shared hold | Release | A | `exclusion-read-write` |
+//! | C | the same, of a shared hold | Release | A | `exclusion-read-write` |
 //! | D | between a state change and the check of the queue | light barrier | E | `wakeup` |
 //!
 //! A and B are needed by `give-up`, `exclusion` and `visibility`; A by `upgrade` and B by
-//! `downgrade` as well. In `exclusion-read-write` a writer follows a reader. E is the heavy barrier
-//! of [`spanlock_sync::wait`].
+//! `downgrade` as well. In `exclusion-read-write` a writer follows a reader. The load of
+//! [`Word::free_until`], by which the gate of `spanlock-srl` scans words, is an A as well. E is the
+//! heavy barrier of [`spanlock_sync::wait`].
 //!
-//! All other orderings are Relaxed, and each says why that suffices. `cargo verify mutants` weakens
-//! or drops one ordering at a time and shows that each is needed.
+//! All other orderings are Relaxed, and the comment at each says why that suffices. `cargo verify
+//! mutants` weakens or drops one ordering at a time and shows that each is needed.
 
 mod progress;
 mod wakes;
@@ -392,8 +393,8 @@ impl<'a, W: Word> Run<'a, W> {
     }
 }
 
-/// Outside [`Run::new`], because the values that a message formats must be in memory even if it is
-/// never shown.
+/// A function of its own, because formatting the values in [`Run::new`] would force them into
+/// memory even where the panic is never reached.
 #[cold]
 #[inline(never)]
 fn no_lanes(first: u32, end: u32) -> ! {

@@ -24,7 +24,7 @@ parking!(
     u64::MAX
 );
 
-/// Parking as without std.
+/// Parking by [`Spin`], the default without std.
 #[test]
 fn spinning() {
     let kind: Kind<RwCounter<Spin>> = Kind {

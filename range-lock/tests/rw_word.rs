@@ -167,7 +167,7 @@ fn a_writer_that_gives_up_unblocks_the_readers_behind_it() {
             lock.use_up_the_passes_or(|| writer.is_finished());
             let readers: Vec<_> = (0..4).map(|_| scope.spawn(|| lock.pass(Read))).collect();
             assert!(!writer.join().unwrap());
-            // That the readers finish is the assertion: this thread's hold has not been released.
+            // The readers must finish although this thread's hold has not been released.
             readers
                 .into_iter()
                 .for_each(|reader| reader.join().unwrap());

@@ -1,5 +1,6 @@
-//! A packed word without the lock around it, as a lock with a position for each lane. Behind the
-//! lock's gate, which orders as much, the word's own orderings would not show.
+//! A packed word without the lock around it, as a lock with a position for each lane. The lock's
+//! gate provides the same orderings as the word, so behind it a wrong ordering of the word would go
+//! unnoticed.
 
 use std::iter::once;
 use std::task::{Poll, Waker};

@@ -1,4 +1,4 @@
-//! What the checkers show of the segment range locks, and of the packed state word.
+//! The models of the segment range locks, and of the packed state word.
 
 mod bare;
 mod packed;
@@ -33,7 +33,7 @@ fn array() -> Suite {
     models::range_lock(bounded_batches(array), []).step_bound(STEP_BOUND)
 }
 
-/// Two segments are a wide range already.
+/// A lock in which two segments are already wide.
 fn gate() -> Suite {
     let gate = primitive!(
         "srl-gate", of_four().wide_above(1);
@@ -51,7 +51,7 @@ fn of_four() -> SrlArray {
 /// take tens of millions of executions.
 const SCHEDULES_OF_SCENARIOS: u64 = 100;
 
-/// Sets what all segment range locks have in common.
+/// Declares the properties that all segment range locks share.
 fn of_segments(lock: Primitive, readers: u32) -> Primitive {
     let lock = lock.granular().pieces();
     lock.readers(readers as usize).overtakes(MAX_PASSES)

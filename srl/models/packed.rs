@@ -31,8 +31,8 @@ fn programs() -> [Program; 2] {
         .run(full_lane),
         Program::new(
             "full-lane-downgrade",
-            "an upgradable reader waits while a lane has no room for it: a downgrade of the one \
-             before makes none, and the reader is granted when another leaves",
+            "a second upgradable reader waits while a lane is full: a downgrade of the first one \
+             frees no place, and the second is granted when another reader leaves",
         )
         .performs([["downgrade", "release"], ["acquire-upgradable", "release"]])
         .operations(3)

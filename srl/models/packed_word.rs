@@ -1,4 +1,5 @@
-//! The packed word without the lock around it, whose gate would order as much as the word does.
+//! The packed word without the lock around it. The lock's gate would hide a wrong ordering of the
+//! word.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -83,7 +84,7 @@ fn programs() -> Vec<Program> {
     ]
 }
 
-/// A packed word, its queue, and a cell that holds of lane 1 protect.
+/// A packed word, its queue, and a cell that lane 1 protects.
 struct Packed {
     word: PackedWord,
     queue: WaitQueue,
@@ -156,7 +157,8 @@ fn packed_word(main: Range<u32>, other: Access) {
     shared.use_it(0, 0, LANES, Access::Read);
 }
 
-/// No thread acquires the lane again, so the main thread may access the cell once it is released.
+/// No thread acquires the lane again. So the main thread may access the cell once it sees the lane
+/// free.
 fn packed_look() {
     let shared = Packed::new();
     shared.lock(1, 2, Access::Write);

@@ -1,8 +1,8 @@
 //! The array: the words of all segments in one allocation.
 //!
-//! For a capacity that is known and moderate. The words take 4 bytes per segment, or half a byte in
-//! the packed form ([SRL] Equation 3 without the tree). Where the system provides zeroed memory
-//! page by page, a page of words takes memory only once one of its segments is used.
+//! This store is for a capacity that is known and moderate. The words take 4 bytes per segment, or
+//! half a byte in the packed form ([SRL] Equation 3 without the tree). Where the system provides
+//! zeroed memory page by page, a page of words takes memory only once one of its segments is used.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 

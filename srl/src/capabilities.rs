@@ -1,11 +1,12 @@
 //! The capabilities of a segment lock: downgrade, upgrade, shrink, split, and batches.
 //!
 //! # Batches
-//! As a rule nothing stands in the way of a batch, and its ranges are taken one by one, by tries.
-//! If a try fails, what was taken is released, and the batch goes through the
-//! [gate](crate::gate) as a whole. All of its ranges get their entries at once, so no two batches
-//! wait for each other in a circle. It holds no words while it waits for them, so neither do a
-//! batch and a single request (G-I4).
+//! A batch usually meets no conflict, so its ranges are first tried one by one. If a try fails, the
+//! ranges taken so far are released, and the batch goes through the [gate](crate::gate) as a whole.
+//! All of its ranges get their entries at once, so no two batches wait for each other in a cycle. A
+//! batch holds no words while it waits for its entries, so a batch and a single request do not wait
+//! for each other in a cycle either (G-I4). Then it scans its ranges in ascending order, and may
+//! turn each into a hold by words before it scans the next.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -113,7 +114,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
 }
 
 // SAFETY: each span is held as by `lock` or `try_lock`; or by a granted entry after a scan, as a
-// wide range is (G-I3). A batch that waits holds no words.
+// wide range is (G-I3). A batch holds no words while it waits for its entries. While it scans a
+// range, it holds words of lower ranges only.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
     unsafe fn lock_batch(
         &self,
@@ -247,10 +249,11 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         false
     }
 
-    /// Turns a wide hold into one by words, if it is small enough and its words are free.
+    /// Turns a wide hold into a small one, held by words, if it is small enough and its words are
+    /// free.
     ///
-    /// The gate is then not kept closed for it. `token` is the hold's token at any time, even if
-    /// this panics.
+    /// The hold then no longer keeps the gate closed. `token` is valid at any time, even if this
+    /// panics.
     ///
     /// # Safety
     /// The caller holds the segments by `token` with `access`.
@@ -282,8 +285,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     }
 }
 
-/// The ranges of a batch that are taken so far. Dropped before [`keep`](Self::keep), it releases
-/// them.
+/// The ranges of a batch that are taken so far. If it is dropped before [`keep`](Self::keep), it
+/// releases them.
 ///
 /// So a batch is held as a whole or not at all, even if a waker panics.
 struct TakenBatch<'a, S: SegmentStore, P: Park> {

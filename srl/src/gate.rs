@@ -32,7 +32,7 @@
 //! - **G-I3** So no small hold conflicts with a wide one. The wide request is granted after its
 //!   scan, and every small request that takes a conflicting word after the scan has passed it backs
 //!   off.
-//! - **G-I4** No requests wait in a circle. A small request waits for an entry only while it holds
+//! - **G-I4** No requests wait in a cycle. A small request waits for an entry only while it holds
 //!   no words, and for words only in ascending order. A wide request waits for an entry only while
 //!   it holds nothing. After that it waits only for holders of words. Each of these has passed the
 //!   gate, or will back off from it, or waits at a higher word.
@@ -44,8 +44,8 @@
 //!   request has an entry. So a thread may close the gate, find words free, unlink them, wait for
 //!   all critical sections, and then free the words. A request checks the gate after each
 //!   [`Piece`](crate::Piece). If it must back off, it releases that piece through the reference it
-//!   has, because the piece may be unlinked by then. It finds words that have passed the gate as
-//!   any hold does.
+//!   has, because the piece may be unlinked by then. Words that have passed the gate stay linked,
+//!   so it looks those up as any hold does.
 //!
 //! # Orderings
 //!
@@ -56,7 +56,7 @@
 //! | L | opening the gate ([`Flag::lower`]) | Release | M |
 //! | M | small: checking the gate ([`Flag::is_raised`]) | Acquire | L |
 //!
-//! The model `srl-gate/try-leaves-no-trace` needs all four.
+//! The model `srl-gate/try-leaves-no-trace` fails if any of the four is missing.
 //!
 //! The interval tree's mutex orders wide requests among each other. It also orders a wide request
 //! and a small one that saw the gate closed.
@@ -88,7 +88,7 @@ impl Default for Gate {
 }
 
 impl<P: Park> Gate<P> {
-    /// Returns the same gate, with waiters that sleep by `Q`.
+    /// Returns the same gate, in which waiters sleep through `Q`.
     pub(crate) fn with_parking<Q: Park>(self) -> Gate<Q> {
         Gate {
             wide: self.wide,

@@ -13,7 +13,7 @@
 //! - The [`Word`] decides how they are encoded: one per word ([`RwWord`]), or sixteen
 //!   ([`PackedWord`]).
 //! - The [gate](crate::gate) grants ranges of very many segments.
-//! - [`SrlRequest`] takes a request that has to wait through its [stages](crate::request).
+//! - [`SrlRequest`] drives a waiting request from [stage](crate::request) to stage.
 //!
 //! # Properties
 //! - **Granularity**: two requests conflict if they touch a common segment and one of them writes,
@@ -22,13 +22,14 @@
 //!   a word costs a reader another one, and a writer a plain store. A **wide** request, for more
 //!   segments than [`wide_above`](Srl::wide_above), costs a system call and one plain load per word
 //!   instead.
-//! - **Allocation**: after construction, the array allocates only a waiter's place in the queue.
+//! - **Allocation**: after construction, a small request that does not wait allocates nothing,
+//!   except missing nodes in a tree.
 //! - **Fairness**: each segment's queue is first come, first served, and at most [`MAX_PASSES`]
 //!   arrivals overtake the waiter at its head ([`spanlock_range_lock::words`]). This is the aging
 //!   that [SRL] §IV-B leaves open. A request for *n* segments enqueues at up to *n* of them, one
 //!   after the other. Wide requests are first come, first served among themselves and with the
 //!   small requests that they stop.
-//! - **Waiting**: a thread spins for about a microsecond, then sleeps.
+//! - **Waiting**: a thread spins for about a microsecond, yields its core a few times, then sleeps.
 //!
 //! # Invariants
 //! - **S-I1** A small hold of a span holds the states of all segments that the span touches, with
@@ -38,7 +39,7 @@
 //! - **S-I2** A request takes states in ascending order and waits for one at a time. So a request
 //!   that waits at segment *i* waits for holders of *i*, or for waiters ahead of it in that queue.
 //!   Those hold only segments up to *i*, and wait, if at all, at *i* or after it. So there is no
-//!   circle.
+//!   cycle.
 //! - **S-I3** A failed try has released what it took.
 //! - **S-I4** A token is either the address of the first segment's word or the entry of a wide
 //!   request. Its two lowest bits tell which ([`crate::token`]).
@@ -80,8 +81,8 @@ use crate::tree::{Shape, Tree};
 
 /// A range lock with a reader-writer state for each segment.
 ///
-/// [`SrlArray`](crate::SrlArray), [`SrlTree`](crate::SrlTree) and their packed forms are aliases
-/// of it. `S` stores the states, and waiters sleep by `P`.
+/// [`SrlArray`](crate::SrlArray), [`SrlTree`](crate::SrlTree) and their packed forms are aliases of
+/// it. `S` stores the states, and `P` is how waiters sleep.
 #[derive(Debug)]
 pub struct Srl<S, P = DefaultPark> {
     pub(crate) words: SegmentWords<S, P>,
@@ -91,7 +92,8 @@ pub struct Srl<S, P = DefaultPark> {
     id: LockId,
 }
 
-/// The default for [`Srl::wide_above`], in words: for more of them, a system call costs less.
+/// The default for [`Srl::wide_above`], in words. Above this, a system call costs less than taking
+/// every word.
 const WIDE_ABOVE: u64 = 512;
 
 impl<W: Word> Srl<Array<W>> {
@@ -169,15 +171,15 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
     /// Holds and waiters are not disturbed. Small requests near a freed leaf may wait for some
     /// microseconds. A wide hold keeps the memory of everything that it covers.
     ///
-    /// Blocks while another thread shrinks this lock, and until no thread is in the middle of
-    /// taking a range. So it must not be called from a [`Waker`].
+    /// Blocks while another thread shrinks this lock, and until every thread that is just taking a
+    /// range has left its read-side critical section. So it must not be called from a [`Waker`].
     pub fn shrink(&self) -> usize {
         self.shrink_segments(&(0..self.segments.count()))
     }
 
     /// Does what [`shrink`](Self::shrink) does, for the leaves that `range` touches.
     ///
-    /// To be called after a truncate, for the range that was cut off, once it is not held any more.
+    /// Call it after a truncate, for the range that was cut off, once no thread holds that range.
     ///
     /// # Errors
     /// [`RangeError`] if `range` is reversed or ends past the capacity.
@@ -212,7 +214,7 @@ impl<S: SegmentStore> Srl<S> {
 }
 
 impl<S: SegmentStore, P: Park> Srl<S, P> {
-    /// Returns the same lock, with waiters that sleep by `Q`.
+    /// Returns the same lock, in which waiters sleep through `Q`.
     pub fn with_parking<Q: Park>(self) -> Srl<S, Q> {
         Srl {
             words: SegmentWords {
@@ -228,9 +230,9 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
 
     /// Returns the same lock, in which requests for more than `segments` segments are wide.
     ///
-    /// `segments` is at least 1. The default is as many as 512 words hold. A wide request costs a
-    /// system call that interrupts the busy cores, and a load per word. A small one costs some
-    /// nanoseconds per word.
+    /// 0 counts as 1. The default is the number of segments that 512 words hold. A wide request
+    /// costs a system call that interrupts the busy cores, and a load per word. A small one costs
+    /// some nanoseconds per word.
     pub fn wide_above(mut self, segments: u64) -> Self {
         self.wide_above = segments.max(1);
         self
@@ -329,8 +331,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
 
 /// Why the fast path did not take a request's segments.
 enum Refusal<G> {
-    /// It tried nothing: the segments share no word or lie past the capacity, or the queue has
-    /// waiters.
+    /// It tried nothing: the segments do not all lie in one word, end past the capacity, or are
+    /// wide; or the queue has waiters.
     Untried,
     /// The word is held in conflict.
     Busy,
@@ -340,9 +342,9 @@ enum Refusal<G> {
 
 /// The fast path: an uncontended request for one word.
 ///
-/// It is small enough to be inlined, and calls nothing until it has failed or succeeded. Registers
-/// would have to be saved for a call before the read-modify-write, which then waits for those
-/// stores: that would cost more than everything else.
+/// It is small enough to be inlined, and calls no function until it has failed or succeeded. A call
+/// before the read-modify-write would have to save registers. The read-modify-write would then wait
+/// for those stores, which costs more than everything else here.
 impl<S: SegmentStore, P: Park> Srl<S, P> {
     #[inline(always)]
     fn take_one_word(

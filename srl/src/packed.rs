@@ -8,7 +8,7 @@
 //! # What it costs
 //! A segment's state is a **lane** of four bits. Three of them count readers, and a count of 7
 //! means a writer. So at most **six readers**, one of them possibly upgradable, can hold a segment
-//! at once. One more waits, as it would for a writer; the count never wraps. Sixteen neighbours
+//! at once. A seventh waits, as it would for a writer; the count never wraps. Sixteen neighbours
 //! share a word, so their compare-exchanges can fail because of each other. A cache line holds 128
 //! segments instead of 16, so more threads contend for it.
 //!
@@ -61,11 +61,11 @@ const BITS: u32 = 4;
 const LANES: u32 = u64::BITS / BITS;
 /// The lowest bit of every lane.
 const EACH: u64 = 0x1111_1111_1111_1111;
-/// What a reader adds to a lane.
+/// The value that a reader adds to a lane.
 const READER: u64 = 0b0001;
-/// What an upgradable reader adds to a lane.
+/// The value that an upgradable reader adds to a lane.
 const UPGRADER: u64 = 0b1001;
-/// What a writer adds to a lane.
+/// The value that a writer adds to a lane.
 const WRITER: u64 = 0b1111;
 
 /// The number of readers that can hold a segment at once, the upgradable one included.
@@ -108,7 +108,7 @@ impl PackedWord {
         }
     }
 
-    /// Calls [`take_from`](Self::take_from), off the path of requests that find every lane free.
+    /// Calls [`take_from`](Self::take_from). Not inlined, to keep the loop out of the fast path.
     #[cold]
     #[inline(never)]
     fn take_found(&self, now: u64, first: u32, end: u32, access: Access, least: u32) -> u32 {
@@ -116,13 +116,13 @@ impl PackedWord {
     }
 }
 
-/// Returns the lowest bit of each of the lanes `first..end`, at least one.
+/// Returns the lowest bit of each of the lanes `first..end`, of which there is at least one.
 #[inline]
 const fn lanes(first: u32, end: u32) -> u64 {
     (EACH >> ((LANES - (end - first)) * BITS)) << (first * BITS)
 }
 
-/// Returns what a hold adds to each lane.
+/// Returns the value that a hold adds to each lane.
 #[inline]
 const fn held(access: Access) -> u64 {
     match access {

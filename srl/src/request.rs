@@ -70,7 +70,7 @@ enum Stage {
     Scanning(Token),
 }
 
-/// What a request asks for.
+/// The segments and the access that a request asks for.
 pub(crate) struct Wanted {
     /// The segments.
     pub(crate) touched: Range<u64>,
@@ -196,8 +196,8 @@ impl SrlRequest {
     }
 }
 
-/// A request of a blocking call. Dropped before it is granted, because a waker panicked, it is
-/// cancelled.
+/// The request of a blocking call. If a waker panics before the request is granted, dropping this
+/// cancels it.
 struct Attempt<'a, S: SegmentStore, P: Park> {
     words: &'a SegmentWords<S, P>,
     gate: &'a Gate<P>,
@@ -215,7 +215,7 @@ impl<S: SegmentStore, P: Park> Drop for Attempt<'_, S, P> {
     }
 }
 
-/// Blocks until a request is granted that has got as far as `advance` says.
+/// Blocks until a request is granted. `advance` says how far it has got already.
 #[cold]
 pub(crate) fn block<S: SegmentStore, P: Park>(
     words: &SegmentWords<S, P>,

@@ -13,7 +13,7 @@ pub struct Segments {
     shift: u32,
 }
 
-/// Why a lock cannot be created.
+/// The error returned when a lock cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SegmentError {
@@ -62,7 +62,7 @@ pub enum SegmentError {
     },
 }
 
-/// Returns the smallest power of two that is at least `size`, or the largest power of two.
+/// Returns the smallest power of two that is at least `size`, or 2⁶³ if that does not fit.
 fn next_power(size: u64) -> u64 {
     size.checked_next_power_of_two().unwrap_or(1 << 63)
 }

@@ -1,8 +1,8 @@
 //! Taking, scanning and releasing the words of many segments.
 //!
-//! This is what all requests share. Small requests take words, wide ones scan them. Whether a
-//! small request may keep what it took is for the [gate](crate::gate) to say. The functions here
-//! ask it through a closure, `stops`.
+//! All requests share this code. Small requests take words, wide ones scan them. The
+//! [gate](crate::gate) decides whether a small request may keep the words it took. The functions
+//! here ask it through a closure, `stops`.
 //!
 //! Wakers are collected in a read-side critical section and woken after it, because a waker may
 //! run any code.
@@ -49,9 +49,9 @@ enum Take<W> {
 
 /// Taking words at once, and releasing them.
 impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
-    /// Takes words after the first `taken` until one is missing.
+    /// Takes segments after the first `taken` until one cannot be taken at once.
     ///
-    /// Asks `stops` after each piece. If it says yes, everything is released.
+    /// Calls `stops` after each piece. If that returns true, releases everything.
     #[inline]
     pub(crate) fn advance(
         &self,
@@ -86,7 +86,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         Advance::All(word)
     }
 
-    /// Takes all words without asking the gate; takes none if one is missing.
+    /// Takes all words without asking the gate, or none if one of them cannot be taken at once.
     ///
     /// # Safety
     /// The caller has a granted entry in the gate for the segments, with `access`.
@@ -118,7 +118,8 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         ) || self.store.first_busy(&guard, first, end, is_free) == end
     }
 
-    /// Calls `f` with the words of held segments, in ascending order, even after a call panics.
+    /// Calls `f` with the words of held segments, in ascending order. A call that panics does not
+    /// stop the others.
     ///
     /// `word` is the address of the first word, if the caller knows it.
     ///
@@ -274,7 +275,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         Take::All
     }
 
-    /// Scans the words of a wide request: each must be seen free once.
+    /// Scans the words of a wide request, until it has seen each of them free once.
     pub(crate) fn poll_scan(
         &self,
         touched: &Range<u64>,

@@ -107,7 +107,7 @@ impl<'a, W: Word> Piece<'a, W> {
         Wakes::new(self.words.as_ptr().addr(), self.lane, end)
     }
 
-    /// Returns whether no segment is held in conflict. Ordering: Acquire if so.
+    /// Returns whether no segment is held in conflict. Ordering: Acquire if it returns true.
     #[inline]
     pub(crate) fn is_free(self, access: Access) -> bool {
         let all = W::LANES;

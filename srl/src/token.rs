@@ -17,7 +17,7 @@ use spanlock_range_lock::Token;
 
 /// The bits of a token that tell its kind.
 pub(crate) const KIND: usize = 0b11;
-/// The kind of a small hold whose segments share one word. Releasing it needs nothing else.
+/// The kind of a small hold whose segments share one word. Releasing it needs no lookup.
 pub(crate) const ONE_WORD: usize = 0b00;
 /// The kind of any other small hold.
 const WORDS: usize = 0b10;
@@ -34,7 +34,7 @@ pub(crate) fn wide_token(entry: Token) -> Token {
     Token::new(entry.into_word() << 1 | WIDE)
 }
 
-/// What a token stands for.
+/// The hold that a token stands for.
 pub(crate) enum Holding {
     /// A small hold: the address of its first word.
     Words(usize),

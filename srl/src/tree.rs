@@ -27,8 +27,8 @@
 //! - **Cost**: on top of what the words cost, one dependent load per level; or a single load for a
 //!   leaf that the thread has visited lately. Releasing looks nothing up for the hold's first leaf.
 //! - **Progress**: finding a word is wait-free. Creating a node is lock-free except for the
-//!   allocator. A thread that shrinks the tree waits for others. It delays only requests that the
-//!   closed gate stops, for about the time of two system calls per node.
+//!   allocator. A thread that shrinks the tree waits for other threads. It delays only the requests
+//!   that the closed gate stops, by about two system calls per node.
 //! - **Memory**: leaves in use take 4 bytes per segment (half a byte packed), and inner nodes take
 //!   8 per slot. [`memory_usage`](crate::Srl::memory_usage) returns the sum.
 //!
@@ -52,8 +52,8 @@
 //! thread at a time shrinks a tree, so no other thread frees the nodes that it walks over.
 //!
 //! Why not crossbeam-epoch, the usual solution? Each descent would announce itself with a fenced
-//! store, which costs more than taking and releasing the word at its end: 3.8 ns to 2.4 ns when
-//! this was written. A read-side critical section costs 0.7 ns. Here the rare shrink bears the
+//! store, which costs more than taking and releasing the word at its end: 3.8 ns against 2.4 ns
+//! when this was written. A read-side critical section costs 0.7 ns. Here the rare shrink bears the
 //! cost.
 //!
 //! # Invariants
@@ -70,7 +70,7 @@
 //!   for the span.) The nodes above have a slot that is not null, so they are not freed either.
 //! - **N-I4** A node found in a read-side critical section stays until that section ends. Unlinked
 //!   nodes are freed after all critical sections that began before have ended (RCU-I2). A later one
-//!   does not find them, not even below each other: children are unlinked from a node, or freed
+//!   finds neither an unlinked node nor anything below it. Nodes below an unlinked node are freed
 //!   with it.
 //! - **N-I5** Once the critical sections of N-I4 have ended, no thread holds a word of an unlinked
 //!   node. A request that took one was stopped, and released it within its critical section (G-I6).
@@ -237,7 +237,8 @@ impl<W: Word> Tree<W> {
     /// Returns the slots of the leaves from that of `segment` on, as far as they lie in one node.
     ///
     /// # Errors
-    /// If there is no such node: the first segment after those that it would be for, or `end`.
+    /// If there is no such node: the first segment after the ones that the missing node would
+    /// cover, or `end`.
     fn leaf_slots<'s>(
         &'s self,
         _guard: &'s ReadGuard<'_>,
@@ -345,7 +346,7 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
         Ok(unsafe { self.piece_of(leaf, first, end) })
     }
 
-    /// Does not look up each leaf of a node.
+    /// Looks up each node of leaves once, instead of each leaf.
     fn first_busy<'s>(
         &'s self,
         guard: &'s ReadGuard<'_>,
@@ -381,8 +382,8 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
 
     #[inline]
     unsafe fn held(&self, word: Option<usize>, first: u64, end: u64) -> Piece<'_, W> {
-        // SAFETY: of all of these: the caller holds `first`, so there is a path to its leaf, and
-        // all nodes on it stay (N-I3).
+        // SAFETY: for all calls: the caller holds `first`, so there is a path to its leaf, and all
+        // nodes on it stay (N-I3).
         unsafe {
             if let Some(word) = word {
                 return self.piece(core::ptr::with_exposed_provenance(word), first, end);

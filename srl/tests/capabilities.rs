@@ -1,4 +1,4 @@
-//! The capabilities of the segment locks, by the suite of the `spanlock-range-lock` crate.
+//! The capabilities of the segment locks, tested with the suite of the `spanlock-range-lock` crate.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

@@ -255,8 +255,8 @@ fn woken_waiters_start_again_when_their_leaf_is_freed() {
     }
 }
 
-/// A request that holds its lower segments keeps them through a shrink. Cancelled, it releases
-/// them.
+/// A request that holds its lower segments keeps them through a shrink. When it is cancelled, it
+/// releases them.
 #[test]
 fn a_waiting_request_keeps_its_words_through_a_shrink() {
     let lock = SrlTree::new(LARGEST).unwrap();

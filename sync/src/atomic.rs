@@ -41,8 +41,8 @@ pub fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
 
 /// Frees a slice that [`zeroed_slice`] allocated.
 ///
-/// Under a checker, the model fails if a thread uses an atomic of the slice later, or earlier
-/// without happening before the free.
+/// Under a checker, the model fails if a thread uses an atomic of the slice after the free. It also
+/// fails if an earlier use does not happen-before the free.
 pub fn free_slice<T: 'static>(slice: Box<[T]>) {
     world::free_slice(slice);
 }

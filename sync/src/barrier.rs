@@ -7,13 +7,12 @@
 //!
 //! # How it works
 //! [`light`] only keeps the compiler from reordering. [`heavy`] makes the system run a full barrier
-//! on every core that runs a thread of this process (Linux `membarrier`, private expedited). The
-//! effect is as if each `light` were a full barrier where that matters:
+//! on every core that runs a thread of this process (Linux `membarrier`, private expedited). That
+//! barrier interrupts a thread of the light side at some point:
 //!
-//! - a thread whose store comes before its barrier in the interruption has that store seen by what
-//!   follows `heavy`;
-//! - a thread whose load comes after that barrier sees what precedes `heavy`;
-//! - `light` keeps the store before the load, so one of the two is the case.
+//! - If the interruption comes after the thread's store, the code after `heavy` sees that store.
+//! - If the interruption comes before the thread's load, the load sees the stores before `heavy`.
+//! - `light` keeps the store before the load, so at least one of the two is the case.
 //!
 //! Both are `fence(SeqCst)` where the system has no such call, without std, under Miri, and under
 //! loom. Under shuttle they are nothing: shuttle takes every ordering as SeqCst, and steps that
@@ -71,14 +70,14 @@ impl Default for Flag {
 }
 
 impl Flag {
-    /// Raises the flag once more. The caller passes [`heavy`] before it checks for the change.
+    /// Raises the flag once more. The caller issues [`heavy`] before it checks for the change.
     #[inline]
     pub fn raise(&self) {
         // Relaxed: the heavy barrier orders it.
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// Takes one [`raise`](Self::raise) back. Ordering: Release.
+    /// Undoes one [`raise`](Self::raise). Ordering: Release.
     #[inline]
     pub fn lower(&self) {
         // Release [L→M]: a thread that finds the flag lowered sees what was done while it was
@@ -86,7 +85,7 @@ impl Flag {
         self.0.fetch_sub(1, Release);
     }
 
-    /// Passes a light barrier, then returns whether the flag is raised.
+    /// Issues a light barrier, then returns whether the flag is raised.
     ///
     /// `order` is the ordering of the load: Acquire [M→L] for a caller that relies on what was done
     /// while the flag was raised.

@@ -3,8 +3,8 @@
 use crate::world::hint as world;
 pub use crate::world::hint::Backoff;
 
-/// Pauses in a loop that rechecks what another thread is about to do: the processor's hint as
-/// shipped.
+/// Pauses in a loop that waits for a step of another thread. As shipped, it is the processor's spin
+/// hint.
 ///
 /// Under a checker it is a yield, which tells the checker that this thread has nothing to do.
 #[inline]

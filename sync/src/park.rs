@@ -10,8 +10,8 @@ use crate::hint;
 /// A way of waiting: a place where the calling thread sleeps until a waker wakes it. Locks take it
 /// as a type parameter, which is [`DefaultPark`] by default.
 ///
-/// Without std, implement it by what the kernel or runtime has: a task that is descheduled, `wfe`,
-/// `hlt`.
+/// Without std, implement it with the means of the kernel or runtime: a task that is descheduled,
+/// `wfe`, `hlt`.
 ///
 /// ```
 /// use std::cell::OnceCell;
@@ -86,8 +86,8 @@ pub type DefaultPark = crate::Parker;
 #[cfg(not(feature = "std"))]
 pub type DefaultPark = Spin;
 
-/// Waits without sleeping: checks a flag until it is up, with [`pause`](crate::hint::pause)
-/// between.
+/// Waits without sleeping: checks a flag until it is set, with a [`pause`](crate::hint::pause)
+/// between two checks.
 ///
 /// It needs nothing of a system, so it is the [`DefaultPark`] without std. It burns the core,
 /// perhaps the very one that the holder needs; on a single core without preemption it waits for

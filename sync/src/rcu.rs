@@ -1,12 +1,13 @@
 //! Read-copy-update: lock-free readers, and a wait for all of them before memory is freed.
 //!
-//! # The problem A thread that walks a tree of nodes without a lock must not have a node freed
-//! while it may still reference it. The usual remedy is an epoch that each walk announces by a
-//! fenced store, as in crossbeam-epoch: 4 ns, when the lock at the end of the walk costs 2.4.
-//! Where memory is freed rarely, the thread that frees it should pay. So a reader announces itself
-//! by a plain store, and the asymmetric barrier lets the freeing thread see every announcement.
-//! This is the user-space read-copy-update of Desnoyers et al. (DOI 10.1109/TPDS.2011.159, its
-//! flavour with `membarrier`), with one counter per thread and no phases.
+//! # The problem
+//! A node of a tree must not be freed while a lock-free walk may still reference it. The usual
+//! remedy is an epoch that each walk announces by a fenced store, as in crossbeam-epoch. That costs
+//! 4 ns, where the lock at the end of the walk costs 2.4 ns. Where memory is freed rarely, the
+//! thread that frees it should pay. So a reader announces itself by a plain store, and the
+//! asymmetric barrier lets the freeing thread see every announcement. This is the user-space
+//! read-copy-update of Desnoyers et al. (DOI 10.1109/TPDS.2011.159, its flavour with `membarrier`),
+//! with one counter per thread and no phases.
 //!
 //! # Protocol
 //!
@@ -17,7 +18,9 @@
 //! | 3 | walks | 3 | waits for each odd counter to change |
 //! | 4 | drops the [`ReadGuard`]: its counter becomes even | 4 | frees the memory |
 //!
-//! [`enter`]: Rcu::enter [`synchronize`]: Rcu::synchronize [`light`]: crate::barrier::light
+//! [`enter`]: Rcu::enter
+//! [`synchronize`]: Rcu::synchronize
+//! [`light`]: crate::barrier::light
 //! [`heavy`]: crate::barrier::heavy
 //!
 //! From step 1 to step 4 the reader is in an **RCU read-side critical section**.
@@ -29,11 +32,11 @@
 //!   the unlinked memory. By the two barriers, either `synchronize` saw the reader's counter odd
 //!   and waited, or the reader sees that the memory is unlinked.
 //!
-//! # Remembering A walk takes a dependent load a step. So a thread can
-//! [`remember`](ReadGuard::remember) where a walk led, and [`recall`](ReadGuard::recall) it in a
-//! later critical section, as long as no thread has unlinked anything since. Each [`Rcu`] has a
-//! *stamp*, which no other has and which `synchronize` renews. Remembered memory counts only if it
-//! carries the stamp that the critical section has read.
+//! # Remembering
+//! Each step of a walk is a dependent load. So a thread can [`remember`](ReadGuard::remember) where
+//! a walk led, and [`recall`](ReadGuard::recall) it in a later critical section, until the next
+//! `synchronize`. Each [`Rcu`] has a *stamp*, which no other has and which `synchronize` renews.
+//! Remembered memory counts only if it carries the stamp that the critical section has read.
 //!
 //! - **RCU-I3** Recalled memory is as safe to use as memory found by a walk in this critical
 //!   section. It was remembered under the same stamp, by a critical section that could not find
@@ -54,9 +57,9 @@
 //! | P | the store of a new stamp in `synchronize` | Release | Q | `rcu/recall` |
 //! | Q | the load of the stamp in `enter` | Acquire | P | `rcu/recall` |
 //!
-//! # Not guaranteed `synchronize` need not be quick: a reader may lose its core inside a critical
-//! section. So a critical section must not wait for anything that waits for `synchronize`: inside
-//! one, no thread blocks.
+//! # Not guaranteed
+//! `synchronize` may take long: a reader may lose its core inside a critical section. A critical
+//! section must not wait for anything that waits for `synchronize`, so no thread blocks inside one.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -76,7 +79,7 @@ pub struct Rcu {
 }
 
 /// An RCU read-side critical section, which ends when this is dropped. Critical sections may be
-/// nested: the outermost counts.
+/// nested: then they all end when the outermost guard is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once ends the critical section"]
 pub struct ReadGuard<'a> {
@@ -88,7 +91,7 @@ pub struct ReadGuard<'a> {
     not_send: PhantomData<*const ()>,
 }
 
-/// What a thread remembers: the stamp, the key, the memory.
+/// An entry that a thread remembers: the stamp, the key, the memory.
 pub(crate) type Memory = Cell<(u64, u64, Option<NonNull<()>>)>;
 
 impl Rcu {

@@ -26,8 +26,8 @@
 //!   ended.
 //! - **SRCU-I2** When `synchronize` returns, every critical section has ended that could have found
 //!   memory unlinked before the call. By the two barriers, either the reader sees that the memory
-//!   is unlinked, or both checks of the counters come after the reader has raised one; and each
-//!   counter has been 0 at some moment since.
+//!   is unlinked, or the reader raised a counter before both checks. In the second case, each
+//!   counter has been 0 at some moment since, so the reader has left.
 //! - **SRCU-I3** Later critical sections do not delay `synchronize` for ever. They raise the
 //!   counter of the phase, and `synchronize` waits for the other one. Only readers that had loaded
 //!   the phase before it changed raise that one.
@@ -51,7 +51,7 @@ pub struct Rcu {
 }
 
 /// An RCU read-side critical section, which ends when this is dropped. Critical sections may be
-/// nested: the outermost counts.
+/// nested. As with std, callers may rely on them only until the outermost guard is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once ends the critical section"]
 pub struct ReadGuard<'a> {

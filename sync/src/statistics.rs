@@ -75,8 +75,8 @@ mod on {
         /// Granted holds: by blocking calls, tries, deadlines and futures, and each span of a
         /// batch. A hold that is upgraded, downgraded or split stays the same hold.
         pub acquisitions: u64,
-        /// How often a request began to wait: it found the range held, spun in vain, and joined a
-        /// queue. A request of several words or segments may do so at each.
+        /// How often a request began to wait: it found the range held and joined a queue. (A thread
+        /// spins first.) A request of several words or segments may do so at each.
         pub waits: u64,
         /// How often a later arrival passed a waiter.
         pub overtakes: u64,

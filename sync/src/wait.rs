@@ -5,8 +5,8 @@
 //! waiters queue in a table outside, keyed by the lock and the word's address, like those of a
 //! futex. There are four differences:
 //!
-//! - The caller uses the order of the queue. Only a waiter **at the head** competes for the word:
-//!   one that no waiter before it would exclude. All others sleep.
+//! - The order of the queue matters to the caller. Only a waiter **at the head** competes for the
+//!   word: a waiter that no earlier waiter would exclude. All others sleep.
 //! - A waiter is a [`Waker`]: a thread's ([`Park`](crate::Park)) or a future's.
 //! - A word may hold the states of several things, its *lanes*. Each lane has a queue of its own.
 //! - A thread that changes a word learns from a counter outside the word whether there are waiters.
@@ -29,18 +29,18 @@
 //! conflicts with, a limited number of times for each.
 //!
 //! # Invariants
-//! - **Q-I1** The queues of a word are occupied while a waiter is in one of them. (They may be
-//!   without one: words share counters.)
+//! - **Q-I1** The queues of a word count as occupied while a waiter is in one of them. (They may
+//!   also count as occupied without a waiter, because words share counters.)
 //! - **Q-I2** No wake is lost. Both sides store, pass a barrier, and load what the other stored. So
 //!   either the waiter's check sees the change, or the changing thread sees the queue occupied and
 //!   [wakes](WaitQueue::wake) its head, whose [`Park`](crate::Park) keeps the wake until it sleeps.
-//!   Of the waiters at the head with the same [`Class`] it wakes the first, which wakes the next
-//!   when it [leaves](WaitQueue::leave).
+//!   Of several waiters at the head with the same [`Class`], only the first is woken. It wakes the
+//!   next when it [leaves](WaitQueue::leave).
 //! - **Q-I3** A waiter at the head stays there until it leaves.
-//! - **Q-I4** A waiter is passed at most as often as the passing arrivals allow, counting arrivals
-//!   that conflict with it and find the queue occupied. They count under the table's lock, at the
-//!   first waiter that they conflict with. An arrival that does not find the queue occupied came
-//!   before the waiter. Arrivals that conflict with no waiter pass freely.
+//! - **Q-I4** Arrivals pass the first waiter that they conflict with at most `patience` times. Each
+//!   such pass is counted at that waiter, under the table's lock. An arrival that does not find the
+//!   queue occupied came before the waiter, and is not counted. Arrivals that conflict with no
+//!   waiter pass freely.
 //! - **Q-I5** No foreign code runs under the table's lock: wakers are kept behind a reference count
 //!   of ours, and are woken, cloned and dropped outside.
 //!
@@ -76,7 +76,7 @@ use bucket::{Bucket, Entry, NOBODY, Queue};
 
 pub(crate) mod bucket;
 
-/// Where the waiters of a lock queue. As shipped, a handle to the process's one table; under a
+/// The queues of a lock's waiters. As shipped, a handle to the process's one table; under a
 /// checker, a table of its own. `P` is how threads sleep.
 ///
 /// Takes eight bytes, and with the feature `statistics` also counters.
@@ -86,16 +86,16 @@ pub struct WaitQueue<P = DefaultPark> {
     parking: PhantomData<fn() -> P>,
 }
 
-/// What a waiter waits for: a lane of the word at an address.
+/// A lane of the word at an address, for which a waiter waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
     /// The word's address.
     pub word: usize,
-    /// Which of its lanes; 0 in a word that has one.
+    /// The number of the lane; 0 in a word that has only one.
     pub lane: u32,
 }
 
-/// Which holders a waiter would exclude, once it has acquired the lane.
+/// The set of holders that a waiter will exclude once it has acquired the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Exclusive ones only.
@@ -132,7 +132,7 @@ pub struct Place {
     /// Known to be at the head. Stays true (Q-I3) as long as no waiter is evicted.
     at_head: bool,
     evictions: usize,
-    /// Which listener the entry has.
+    /// The listener that the entry has.
     listener: *const Waker,
 }
 
@@ -142,7 +142,7 @@ unsafe impl Send for Place {}
 unsafe impl Sync for Place {}
 
 impl Place {
-    /// Returns what the waiter waits for.
+    /// Returns the spot for which the waiter waits.
     #[inline]
     pub fn spot(&self) -> Spot {
         self.spot
@@ -201,7 +201,7 @@ impl<P> WaitQueue<P> {
         &self.counters
     }
 
-    /// Returns whether a waiter may wait for a lane of the word at this address.
+    /// Returns whether there may be a waiter for a lane of the word at this address.
     ///
     /// After a change, false means that every waiter of the word sees the change. True may be due
     /// to a waiter of another word.
@@ -211,7 +211,7 @@ impl<P> WaitQueue<P> {
         self.is_any_occupied() && self.is_this_occupied(word)
     }
 
-    /// Passes a light barrier (D), then returns whether a waiter may wait for any word of this
+    /// Issues a light barrier (D), then returns whether there may be a waiter for any word of this
     /// handle. To be called after a change.
     #[inline]
     #[track_caller]
@@ -220,16 +220,16 @@ impl<P> WaitQueue<P> {
         self.handle.waiters.is_raised(Relaxed)
     }
 
-    /// Returns whether a waiter may wait for any word of this handle. To be called before a word is
-    /// acquired: an arrival that reads false came before the waiter.
+    /// Returns whether there may be a waiter for any word of this handle. To be called before a
+    /// word is acquired: an arrival that reads false came before the waiter.
     #[inline]
     pub fn may_be_occupied(&self) -> bool {
         self.handle.waiters.may_be_raised()
     }
 
-    /// Returns what [`is_occupied`](Self::is_occupied) returns, once
-    /// [`is_any_occupied`](Self::is_any_occupied) or [`may_be_occupied`](Self::may_be_occupied) has
-    /// returned true.
+    /// Like [`is_occupied`](Self::is_occupied), but without the barrier and the first check. To be
+    /// called after [`is_any_occupied`](Self::is_any_occupied) or
+    /// [`may_be_occupied`](Self::may_be_occupied) has returned true.
     #[inline]
     pub fn is_this_occupied(&self, word: usize) -> bool {
         self.handle.table.is_occupied(word)
@@ -242,7 +242,7 @@ impl<P> WaitQueue<P> {
         bucket.at(self.handle.number.get(), spot).is_some()
     }
 
-    /// Joins the queue of `spot` and passes the heavy barrier (E). The caller checks the word after
+    /// Joins the queue of `spot` and issues the heavy barrier (E). The caller checks the word after
     /// this.
     #[track_caller]
     pub fn join(&self, spot: Spot, class: Class, listener: &Listener) -> Place {
@@ -298,9 +298,10 @@ impl<P> WaitQueue<P> {
     /// Lets an arrival of this class acquire lanes of the word before the waiters it conflicts
     /// with.
     ///
-    /// Calls `take` with the end of the lanes that the arrival may acquire: it stops at the first
-    /// lane whose first conflicting waiter was passed `patience` times. `take` returns the end of
-    /// what it acquired, and the waiters up to there are passed once more.
+    /// Calls `take` with the end of the lanes that the arrival may acquire: the first lane whose
+    /// first conflicting waiter has already been passed `patience` times. `take` returns the end of
+    /// the lanes that it acquired. In each of these lanes, one more pass is counted at the first
+    /// conflicting waiter.
     pub fn pass(
         &self,
         word: usize,
@@ -396,14 +397,14 @@ impl<P> WaitQueue<P> {
     }
 }
 
-/// What does not depend on how threads sleep.
+/// The part of a [`WaitQueue`] that does not depend on how threads sleep.
 #[derive(Default)]
 struct Handle {
     /// How many waiters queue at the words of this handle. A thread that acquires a word checks
     /// this first, because it lies next to what the thread has just read: hashing the address to
     /// find the bucket would take as long as the rest of the acquisition.
     waiters: Flag,
-    /// Which lock's handle it is.
+    /// The number of the lock.
     number: world::Number,
     table: world::Table,
 }

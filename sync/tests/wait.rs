@@ -325,7 +325,7 @@ fn an_arrival_without_conflict_passes_freely() {
     assert!(pass(Exclusive));
 }
 
-/// A lock that comes to lie where another one was has a queue of its own.
+/// A lock at the former address of another lock has a queue of its own.
 #[test]
 fn locks_at_one_address_have_queues_of_their_own() {
     let word = Word(0);

@@ -67,7 +67,7 @@ pub fn case_01_a_cancelled_reader_lets_nobody_in(lock: &Driven) {
     assert_free(lock);
 }
 
-/// The other half: a request that gives up unblocks later requests that waited for it, and no
+/// The other half: a request that is cancelled unblocks later requests that waited for it, and no
 /// others.
 pub fn case_01_a_cancelled_waiter_unblocks_later_arrivals_only(lock: &Driven) {
     if lock.wait.is_none() {
@@ -130,7 +130,7 @@ pub fn case_04_a_shrink_wakes_the_waiters_outside_the_kept_part(lock: &Driven) {
         };
         let (low, high) = (reader(0..2), reader(4..6));
         hold.shrink(units(lock, 2..6));
-        // That the threads finish is the assertion; the kept part has not been released.
+        // The assertion is that these threads finish, although the kept part is still held.
         low.join().expect("a reader of the released part");
         hold.shrink(units(lock, 2..4));
         high.join().expect("a reader of the released part");
@@ -269,7 +269,7 @@ pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
         assert!(waits(&mut asked), "granted while a writer holds");
     }
     assert!(asked.wakers() <= 1, "{} wakers are kept", asked.wakers());
-    // Once given up, it leaves neither a waker nor a place in the queue.
+    // Once it is cancelled, the request leaves neither a waker nor a place in the queue.
     let mut behind = Asked::waiting(lock, units(lock, 0..2), Read);
     asked.cancel();
     hold.release();
@@ -312,8 +312,9 @@ pub fn case_13_a_writer_gets_in_among_readers_that_overlap(lock: &Driven) {
     }
 }
 
-/// SPDK: code went on after a lock had failed. Here a failure is a value without a hold, and a
-/// refused request leads to no data. Neither a hold nor an error can be dropped unnoticed:
+/// SPDK: code went on after a lock had failed. Here a failure is a value without a hold, so a
+/// refused request gives no access to the data. Neither a hold nor an error can be dropped
+/// unnoticed:
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]

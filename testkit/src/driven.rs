@@ -12,7 +12,7 @@ use spanlock_range_lock::{
     RawRangeLockWait, Shared, Span, TimedLockError, Token, Upgradable,
 };
 
-/// A lock under test: itself, and itself once more for each capability that it has.
+/// A lock under test: one trait object for the lock, and one more for each capability that it has.
 ///
 /// [`driven!`](crate::driven!) makes one. The references are std's `Arc` even under a checker: the
 /// tests are about the lock, and a checker's own `Arc` would multiply the executions.
@@ -49,7 +49,7 @@ impl Driven {
         }
     }
 
-    /// Returns the same lock, whose units have room for so many readers, including an upgradable
+    /// Returns the same lock, with room for this many readers in a unit, including an upgradable
     /// one.
     pub fn with_readers(self, readers: u32) -> Self {
         Driven {
@@ -58,13 +58,13 @@ impl Driven {
         }
     }
 
-    /// Returns what `span` blocks: the span, rounded outwards to the lock's granularity.
+    /// Returns the span that `span` blocks: itself, rounded outwards to the lock's granularity.
     pub fn rounded(&self, span: Span) -> Span {
         let unit = self.raw.granularity();
         let start = span.start() / unit * unit;
         let end = span.end().checked_next_multiple_of(unit);
         let rounded = Span::new(start..end.unwrap_or(u64::MAX)).ok().flatten();
-        rounded.expect("wider than what is not empty")
+        rounded.expect("it contains a span that is not empty")
     }
 
     /// Returns whether two spans block each other if their accesses conflict.
@@ -79,7 +79,7 @@ impl Driven {
         spans.is_sorted_by(|before, next| before.end() <= next.start())
     }
 
-    /// Returns whether holds of the two exclude each other.
+    /// Returns whether holds of these spans and accesses exclude each other.
     pub fn conflict(&self, a: (Span, Access), b: (Span, Access)) -> bool {
         a.1.conflicts_with(b.1) && self.meet(a.0, b.0)
     }
@@ -99,7 +99,7 @@ impl Driven {
 macro_rules! driven {
     ($lock:expr; $($capability:ident),* $(,)?) => {{
         let lock = ::std::sync::Arc::new($lock);
-        // Some locks have every capability.
+        // A lock with every capability needs no default.
         #[allow(clippy::needless_update)]
         $crate::Driven {
             $($capability: ::core::option::Option::Some(lock.clone()),)*

@@ -62,8 +62,8 @@ pub fn runner(seed: u64, cases: u32) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::XorShift, &bytes))
 }
 
-/// Runs cases until a million operations have been done. `run` returns how many were; `test` is the
-/// name used in a failure.
+/// Runs cases until a million operations have been done. `run` returns how many operations it did;
+/// `test` is the name used in a failure.
 fn million<S: Strategy>(
     test: &str,
     strategy: &S,

@@ -1,16 +1,17 @@
-//! What a checker shows of every range lock, written once for all of them.
+//! The properties that the checkers verify for every range lock, written once for all of them.
 //!
-//! A lock states what it is like in a [`Primitive`], and [`range_lock`] makes a suite of it: the
-//! [crate documentation](crate#models) has an example.
+//! A [`Primitive`] describes a lock, and [`range_lock`] makes a suite for it: the [crate
+//! documentation](crate#models) has an example.
 //!
-//! - [`lock`]: what each lock does, whatever its capabilities.
-//! - [`capabilities`]: what it can do with a hold besides releasing it, requests that wait without
-//!   a thread, several ranges at once.
-//! - [`pairs`]: a program for each two operations that no other program has in different threads.
+//! - [`lock`]: properties of each lock, whatever its capabilities.
+//! - [`capabilities`]: changes of a hold, requests that wait without a thread, several ranges at
+//!   once.
+//! - [`pairs`]: a program for each pair of operations that no other program performs in different
+//!   threads.
 //! - [`history`]: random programs.
 //! - [`linear`]: linearizability of generated scenarios.
 //! - [`words`]: the state words that locks are made of.
-//! - [`promela`]: what a Promela model says of the code.
+//! - [`promela`]: whether a Promela model still mirrors the code.
 
 pub mod capabilities;
 pub mod data;
@@ -29,7 +30,8 @@ use spanlock_verify::{Mode, Program, Suite};
 
 use crate::Driven;
 
-/// What a lock can do besides acquiring and releasing. The fields are named as those of [`Driven`].
+/// The capabilities of a lock besides acquiring and releasing. The fields have the names of those
+/// of [`Driven`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Capabilities {
@@ -83,21 +85,22 @@ impl Primitive {
         }
     }
 
-    /// Says that disjoint ranges never block each other: the lock's units are single positions.
+    /// Declares that disjoint ranges never block each other: the lock's units are single positions.
     /// Otherwise all positions are one unit.
     pub fn granular(mut self) -> Self {
         self.granular = true;
         self
     }
 
-    /// Says that the lock acquires a range piece by piece. Then a request that holds only some of
-    /// its pieces blocks tries, and a release takes effect one unit at a time.
+    /// Declares that the lock acquires a range piece by piece. Then a request that holds only some
+    /// of its pieces blocks tries, and a release takes effect one unit at a time.
     pub fn pieces(mut self) -> Self {
         self.pieces = true;
         self
     }
 
-    /// Sets how many readers have room at a position, under a checker: any number, unless set.
+    /// Sets how many readers have room at a position under a checker. Unless set, any number has
+    /// room.
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers;
         self
@@ -127,14 +130,15 @@ impl Primitive {
         self
     }
 
-    /// Says that the scenarios of the full run are too many to be searched: each has this many
+    /// Declares that the full run has too many scenarios to search. Each runs under this many
     /// random schedules instead.
     pub fn schedules_of_scenarios(mut self, schedules: u64) -> Self {
         self.schedules_of_scenarios = Some(schedules);
         self
     }
 
-    /// Returns the operations of the lock: those of every lock, and what its capabilities add.
+    /// Returns the operations of the lock: those of every lock, and those that its capabilities
+    /// add.
     pub fn operations(&self) -> Vec<&'static str> {
         let it = self.capabilities;
         let operations = OPERATIONS.iter().copied();
@@ -171,7 +175,7 @@ macro_rules! primitive {
     ($name:literal, $lock:expr; $($capability:ident),* $(; $reclaim:ident: $free:path)?) => {
         $crate::models::Primitive::new(
             $name,
-            // Not every lock lacks one of them.
+            // A lock with every capability needs no default.
             #[allow(clippy::needless_update)]
             $crate::models::Capabilities {
                 $($capability: true,)*
@@ -190,7 +194,7 @@ macro_rules! primitive {
     };
 }
 
-/// The operations of range locks, in the order in which the names of pairs have them.
+/// The operations of range locks. The name of a pair lists its two operations in this order.
 const OPERATIONS: [&str; 17] = [
     "acquire-shared",
     "acquire-upgradable",
@@ -228,8 +232,8 @@ pub fn acquire(access: Access) -> &'static str {
     }
 }
 
-/// Returns the suite of a range lock: the programs that every lock has, and `own`, which show what
-/// only this one does.
+/// Returns the suite of a range lock: the programs that every lock has, and `own`, the programs
+/// that only this one has.
 pub fn range_lock(primitive: Primitive, own: impl IntoIterator<Item = Program>) -> Suite {
     let primitive = Arc::new(primitive);
     let mut programs = lock::programs(&primitive);
@@ -242,8 +246,8 @@ pub fn range_lock(primitive: Primitive, own: impl IntoIterator<Item = Program>) 
     with_pairs(&primitive, suite)
 }
 
-/// Adds to a suite the operations of a primitive, and a program for each pair of them that none of
-/// its programs has.
+/// Adds the operations of a primitive to a suite, and a program for each pair of them that the
+/// suite's programs do not cover.
 pub fn with_pairs(primitive: &Arc<Primitive>, suite: Suite) -> Suite {
     let missing = pairs::programs(primitive, suite.programs_so_far());
     suite.operations(primitive.operations()).programs(missing)

@@ -56,8 +56,8 @@ pub enum Op {
     Try(Extent),
     /// Locks a range, blocking.
     Lock(Extent),
-    /// Requests a range that must be refused or hold nothing: past the capacity, reversed, or
-    /// empty.
+    /// Requests a range that is refused because it is reversed or past the capacity, or one that is
+    /// empty and holds nothing.
     Odd(Extent),
     /// Releases a hold.
     Unlock(Pick),
@@ -67,7 +67,7 @@ pub enum Op {
     Poll(Pick),
     /// Gives up a request.
     Cancel(Pick),
-    /// Waits for a range for a limited time: so many polls, or until a deadline.
+    /// Waits for a range for a limited time: this many polls, or until a deadline.
     Within(Extent, u8),
     /// Downgrades a hold to a read.
     Downgrade(Pick),
@@ -159,7 +159,8 @@ pub fn op(lock: &Driven) -> impl Strategy<Value = Op> + Clone + use<> {
     })
 }
 
-/// Returns a strategy for histories with so many threads and at most so many operations each.
+/// Returns a strategy for histories with this range of threads, and at most `operations` operations
+/// per thread.
 pub fn program(
     lock: &Driven,
     threads: core::ops::RangeInclusive<usize>,
@@ -228,8 +229,8 @@ impl Points {
         span(self.0[start]..self.0[end])
     }
 
-    /// Returns where to cut `whole`, as a number says: at a multiple of `unit`, if there is one
-    /// within.
+    /// Returns the position that the number `at` picks to cut `whole`: a multiple of `unit`, if
+    /// there is one within.
     pub fn cut(&self, whole: Span, at: u8, unit: u64) -> Option<u64> {
         let gaps = self.gaps_of(whole);
         let cuts = &self.0[gaps.start + 1..gaps.end];

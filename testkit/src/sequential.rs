@@ -1,14 +1,14 @@
 //! Histories of one thread that plays many owners. Each result is compared with the simplest
 //! possible lock: a list.
 //!
-//! Results that the contract decides must come out accordingly. A try in a free gap succeeds, a try
-//! in conflict with a hold fails, and a change of a hold does what it says. A granted request
-//! conflicts with no hold. A waiting request is never forgotten: once nothing is in its way, it has
-//! been woken. While requests are blocked by nothing but other requests, at least one of them has
-//! been woken.
+//! Where the contract decides a result, the lock must give that result. A try in a free gap
+//! succeeds, a try in conflict with a hold fails, and a change of a hold does what it says. A
+//! granted request conflicts with no hold. A waiting request is never forgotten: once nothing is in
+//! its way, it has been woken. While requests are blocked by nothing but other requests, at least
+//! one of them has been woken.
 //!
-//! For a lock that is first come, first served ([`Order::Arrival`]) the list predicts more: which
-//! requests each operation grants, and that exactly those are woken, once.
+//! For a lock that is first come, first served ([`Order::Arrival`]), the list predicts more. It
+//! knows which requests each operation grants, and checks that exactly those are woken, once each.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -41,7 +41,7 @@ enum State<'a> {
     Asked(Asked<'a>),
 }
 
-/// What the list knows about an owner, in addition to its state.
+/// An owner as the list knows it.
 struct Entry<'a> {
     span: Span,
     access: Access,
@@ -61,7 +61,7 @@ impl Entry<'_> {
 enum Verdict {
     Succeeds,
     Fails,
-    /// Undecided: it depends on waiters, which the lock may or may not prefer.
+    /// Undecided: the result depends on whether the lock prefers waiters.
     Open,
 }
 
@@ -476,7 +476,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Releases every hold, and lets every waiter get its range and release it, until nobody is
+    /// Releases every hold, and lets every waiter get its range and release it, until no owner is
     /// left.
     fn end(&mut self) -> TestCaseResult {
         for _ in 0..PATIENCE {

@@ -10,8 +10,9 @@
 //!   synchronization, and read twice under shared ones. In the end it is the number of writes.
 //! - **No lost wakeup, no cycle**: the history ends.
 //!
-//! A history must end whatever the lock's order. So a thread blocks only while nobody can wait for
-//! it: it releases everything first. It may try, poll and wait briefly while holding.
+//! A history must end whatever the lock's order. So before a thread blocks, it releases everything,
+//! except that an upgrade keeps its own hold. A thread may try, poll and wait briefly while it
+//! holds something.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -186,7 +187,7 @@ pub fn run(lock: Driven, program: &Program) -> Result<u64, String> {
     wrong.take().map_or(Ok(done), Err)
 }
 
-/// Tells a checker that bounds the steps of an operation that the operation has finished.
+/// Tells the checker, which bounds the steps of each operation, that an operation has finished.
 fn finished() {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::finished();
@@ -305,7 +306,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Releases everything, so that nobody waits for this thread any more.
+    /// Releases everything, so that no thread waits for this one any more.
     fn let_go(&mut self) {
         while !(self.holds.is_empty() && self.asked.is_empty()) {
             self.release_one();

@@ -158,7 +158,8 @@ fn one_thread_finds_each_bug_and_shrinks_it_to_few_operations() {
     ] {
         for order in [Order::Arrival, Order::Bounded] {
             let told = told(|| histories::of_one_thread(|| broken(wrong), order));
-            // The bug occurs every fifth time, so a few operations are needed.
+            // The bug occurs every fifth time, so the smallest history still has several
+            // operations.
             let operations = operations(&told);
             assert!(
                 (1..=24).contains(&operations),

@@ -31,7 +31,7 @@ enum Bug {
     FailsBoth,
     /// A downgrade releases the range and acquires it again.
     ReleasesToDowngrade,
-    /// A reader's release leaves something behind that tries fail for.
+    /// A reader's release leaves a trace that makes later tries fail.
     LeavesATrace,
     /// A writer's release does nothing.
     LosesReleases,
@@ -119,7 +119,7 @@ unsafe impl RawRangeLockDowngrade for Wrong {
     }
 }
 
-/// Returns the subject of a lock that should be as `SrlArray`.
+/// Returns the subject of a lock that should behave like `SrlArray`.
 fn subject(lock: Primitive) -> Subject<RangeLock> {
     of(lock.granular().pieces().readers(3))
 }

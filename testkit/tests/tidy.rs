@@ -7,7 +7,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     files(folder, "rs", found);
 }
 
-/// All files of a kind, but for hidden ones and what was built.
+/// Finds all files of a kind, except hidden files and build outputs.
 fn files(folder: &Path, kind: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of this project") {
         let entry = entry.expect("readable");
@@ -31,7 +31,7 @@ fn project() -> &'static Path {
 fn documents() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     files(project(), "md", &mut found);
-    assert!(found.len() > 10, "where have the documents gone?");
+    assert!(found.len() > 10, "found only {} documents", found.len());
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).expect("readable");
         (path, text)
@@ -39,7 +39,7 @@ fn documents() -> Vec<(PathBuf, String)> {
     found.into_iter().map(read).collect()
 }
 
-/// Links to files of the project lead to one, and those to a heading to one that is there.
+/// A link to a file of the project leads to an existing file, and to an existing heading.
 #[test]
 fn links_lead_somewhere() {
     for (path, text) in documents() {
@@ -75,7 +75,7 @@ fn links_lead_somewhere() {
     }
 }
 
-/// What a document names as the test of something is there: every name of three underscores or more.
+/// Every test that a document names exists. Names with three or more underscores count as tests.
 #[test]
 fn tests_that_documents_name_exist() {
     let mut found = Vec::new();
@@ -94,7 +94,7 @@ fn tests_that_documents_name_exist() {
     }
 }
 
-/// So are the files of code that it names, by the end of their path.
+/// Every source file that a document names exists. Documents may give only the end of its path.
 #[test]
 fn files_that_documents_name_exist() {
     let mut found = Vec::new();
@@ -108,7 +108,8 @@ fn files_that_documents_name_exist() {
     }
 }
 
-/// Whether a crate has models: then it takes atomics, threads and mutexes from the facade alone.
+/// Returns whether a crate has models. Such a crate takes atomics, threads and mutexes from the
+/// facade alone.
 fn has_models(folder: &Path) -> bool {
     folder.join("models/main.rs").is_file()
 }
@@ -132,7 +133,7 @@ fn modelled_code_knows_only_the_facade() {
     let mut crates = 0;
     for entry in fs::read_dir(project()).expect("the project") {
         let folder = entry.expect("readable").path();
-        // The facade and the harness are what knows the checkers.
+        // Only the facade and the harness know the checkers.
         let knows_checkers = folder.ends_with("sync") || folder.ends_with("verify");
         if knows_checkers || !has_models(&folder) {
             continue;
@@ -142,7 +143,7 @@ fn modelled_code_knows_only_the_facade() {
         sources(&folder.join("src"), &mut files);
         for file in files.iter().filter(|file| !is_exempt(file)) {
             let text = fs::read_to_string(file).expect("readable");
-            // Tests come last in a file, and are std's.
+            // Tests come last in a file, and may use std.
             let shipped = text.lines().take_while(|line| {
                 !line.starts_with("#[cfg(test)]") && !line.starts_with("#[cfg(all(test")
             });
@@ -154,24 +155,24 @@ fn modelled_code_knows_only_the_facade() {
             }
         }
     }
-    assert!(crates >= 4, "where have the models gone?");
+    assert!(crates >= 4, "found only {crates} crates with models");
     assert!(wrong.is_empty(), "past the facade:\n{}", wrong.join("\n"));
 }
 
-/// Tests of their own, and files that say that no checker explores them.
+/// Returns whether a file has only tests, or says that no checker explores it.
 fn is_exempt(file: &Path) -> bool {
     let text = fs::read_to_string(file).expect("readable");
     file.ends_with("tests.rs") || text.contains("//! Not explored under a checker:")
 }
 
-/// The text of a line's comment, if it has one: what stands behind `//`, `///` or `//!`.
+/// Returns the text of a line's comment, without its `//`, `///` or `//!`.
 fn comment(line: &str) -> Option<&str> {
     let text = line.trim_start().strip_prefix("//")?;
     let text = text.strip_prefix(['/', '!']).unwrap_or(text);
     Some(text.trim())
 }
 
-/// Each line of our Rust sources that has a comment, with its place.
+/// Returns each comment line of the project's Rust sources, with its place.
 fn comments() -> Vec<(String, String)> {
     let mut files = Vec::new();
     sources(project(), &mut files);
@@ -224,7 +225,7 @@ fn comments_use_plain_words() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A file that has to be read at once has at most 600 lines; tests and tables may be longer.
+/// A source file has at most 600 lines. Files outside of `src`, such as tests, may be longer.
 #[test]
 fn sources_are_short() {
     let mut files = Vec::new();

@@ -14,8 +14,9 @@
 //! - Fix: a SeqCst fence between write and read on both sides,
 //!   <https://github.com/surrealdb/affinitypool/pull/22>
 //!
-//! Release and Acquire order accesses of one word only, so both reads may be stale. Loom in mode
-//! `weak` finds the deadlock; mode `rmw-load` and shuttle have no stale reads and pass both forms.
+//! Release and Acquire do not order a store before a later load of another word, so both reads may
+//! be stale. Loom in mode `weak` finds the deadlock; mode `rmw-load` and shuttle have no stale
+//! reads and pass both forms.
 
 use std::task::Waker;
 

@@ -44,7 +44,7 @@ pub(crate) fn bug() -> KnownBug {
     })
 }
 
-/// A file with one range, which somebody holds at first.
+/// A file with one range, which is held at first.
 struct File {
     form: Form,
     /// The queue of the held range, if one is held.

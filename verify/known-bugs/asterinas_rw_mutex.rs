@@ -1,32 +1,32 @@
-//! Asterinas `RwMutex`: two releases that wake nobody.
+//! Asterinas `RwMutex`: two releases that wake no waiter.
 //!
 //! The lock is one word: a writer bit, an upgradeable-reader bit and a count of readers. A thread
 //! that cannot lock sleeps in a wait queue and retries when it is woken.
 //!
-//! **The old value compared with the new one.** Dropping the upgradeable guard subtracts its bit
-//! and wakes the queue if the result of `fetch_sub` is 0. But `fetch_sub` returns the *previous*
-//! value, which holds the bit.
+//! **The old value taken for the new one.** Dropping the upgradeable guard subtracts its bit and
+//! wakes the queue if the result of `fetch_sub` is 0. But `fetch_sub` returns the *previous* value,
+//! which holds the bit.
 //!
 //! | step | upgradeable reader | writer |
 //! |---|---|---|
 //! | 1 | holds the lock | |
 //! | 2 | | enqueues, finds the bit, sleeps |
-//! | 3 | `fetch_sub(UPGRADEABLE)` returns `UPGRADEABLE`, not 0: wakes nobody | sleeps forever |
+//! | 3 | `fetch_sub(UPGRADEABLE)` returns `UPGRADEABLE`, not 0: wakes no waiter | sleeps forever |
 //!
 //! - Issue: <https://github.com/asterinas/asterinas/issues/1303>
 //! - Fix: <https://github.com/asterinas/asterinas/pull/1309>
 //!
 //! **A failed try that holds up a writer.** `try_read` counts itself as a reader first, and takes
-//! that back without a wake if a writer holds the lock. Whether this can lose a wakeup was a
-//! hypothesis; the program shows that it does. The code is still so; a related report says that
-//! the passing reader can make a downgrade spin.
+//! that back without a wake if a writer holds the lock. That this can lose a wakeup was a
+//! hypothesis; the program confirms it. The code has not changed. A related report says that such a
+//! transient reader can make a downgrade spin.
 //!
 //! | step | writer A | `try_read` | writer B |
 //! |---|---|---|---|
 //! | 1 | holds the lock | | enqueues, finds A, sleeps |
 //! | 2 | | adds a reader, finds A | |
 //! | 3 | releases, wakes the queue | | finds one reader, sleeps |
-//! | 4 | | subtracts the reader, wakes nobody | sleeps forever |
+//! | 4 | | subtracts the reader, wakes no waiter | sleeps forever |
 //!
 //! - Related: <https://github.com/asterinas/asterinas/issues/1297>
 //!

@@ -4,8 +4,8 @@
 //! swaps the pointer, waits until no reader is announced, and gives up the old reference.
 //!
 //! **Store buffering (open).** Each side writes one word and then reads the other. Only the
-//! reader's operations are SeqCst; the writer's swap is AcqRel and its load Relaxed. So both reads
-//! may miss the other side's write.
+//! reader's increment and load are SeqCst; the writer's swap is AcqRel and its load Relaxed. So
+//! both reads may miss the other side's write.
 //!
 //! | step | reader | writer |
 //! |---|---|---|
@@ -22,9 +22,9 @@
 //!
 //! **The reader's departure (the same lines).** The reader increments the count Relaxed and leaves
 //! with a Relaxed `fetch_sub`. Nothing orders the two. So the writer may see the reader gone and
-//! give up the last reference before the increment takes effect. This is load buffering: each
-//! read-modify-write reads from one that comes later in program order on the other side. Loom
-//! executes operations in program order, and cannot show it.
+//! give up the last reference before the increment takes effect. This is load buffering: each side
+//! reads a value that the other side writes later in its program order. Loom executes operations in
+//! program order, and cannot show it.
 
 use spanlock_sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
 use spanlock_verify::{Form, KnownBug, Mode, Program};

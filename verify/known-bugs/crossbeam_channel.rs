@@ -18,7 +18,7 @@
 //!
 //! It is an interleaving of three threads that frees twice: loom and shuttle find it. The program
 //! leaves out what sender A does after step 4, and the channel has a single block. A receiver that
-//! would have to wait longer ends.
+//! would have to wait longer returns instead.
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_verify::{Form, KnownBug, Program};
@@ -42,7 +42,7 @@ pub(crate) fn bug() -> KnownBug {
 /// Set in `tail` when the last receiver has left.
 const MARK: u32 = 1;
 const MESSAGE: u32 = 2;
-/// What `head_block` and `tail_block` hold: no block, or the block.
+/// The values of `head_block` and `tail_block`: no block, or the block.
 const NULL: u32 = 0;
 const BLOCK: u32 = 1;
 

@@ -8,7 +8,7 @@
 //! | step | writer W | reader R1 | reader R2 |
 //! |---|---|---|---|
 //! | 1 | holds the range | | |
-//! | 2 | | waits for 1 | waits for 1 |
+//! | 2 | | counts 1 (W), waits | counts 1 (W), waits |
 //! | 3 | | is cancelled, subtracts 1 from R2 | |
 //! | 4 | still holds the range | | is granted |
 //!
@@ -17,7 +17,7 @@
 //! - Background: <https://lwn.net/Articles/724502/>. The patches were not merged.
 //!
 //! It is an interleaving bug: loom and shuttle find it. (The other bug of these patches, a `try`
-//! that fails in a free gap, needs no second thread and is no entry here.)
+//! that fails in a free gap, needs no second thread, so it has no entry here.)
 
 use spanlock_sync::{Condvar, Mutex};
 use spanlock_verify::{Form, KnownBug, Program};
@@ -116,8 +116,8 @@ impl RangeLock {
         };
         for other in &mut requests[later..] {
             if kind == Kind::Writer || other.kind == Kind::Writer {
-                // Saturating: in the buggy form the writer comes after the reader that took its
-                // place.
+                // Saturating: in the buggy form, the cancelled reader may have lowered this count
+                // before the writer leaves.
                 other.blocked_by = other.blocked_by.saturating_sub(1);
             }
         }

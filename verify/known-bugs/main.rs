@@ -1,17 +1,20 @@
-//! Published concurrency bugs of other projects, re-created at their smallest and found again.
+//! Concurrency bugs of other projects, re-created at their smallest and found again. Most are
+//! published.
 //!
 //! Each entry has a *buggy* and a *fixed* form of the same few lines. The harness must fail the
-//! buggy form, with a schedule to replay, and pass the fixed one. The code is our own: it keeps
-//! the operations and orderings that matter to the bug and leaves out the rest of the project.
+//! buggy form, with a schedule to replay, and pass the fixed one. The one exception is
+//! `basedrop-departure`, which states why no mode finds it. The code is our own: it keeps the
+//! operations and orderings that matter to the bug and leaves out the rest of the project.
 //!
 //! | kind of bug | found by | why |
 //! |---|---|---|
 //! | interleaving, lost wakeup | loom and shuttle | both search interleavings and see deadlocks |
 //! | stale value | loom in mode `weak` only | the others never return a stale value |
 //! | missing synchronization | loom in both modes | shuttle does not track happens-before |
+//! | load buffering | no mode | the checkers execute each thread in program order |
 //!
-//! Three entries are not reported upstream. They were found in the code of other entries while
-//! that was re-created: `asterinas-rw-mutex-try-read`, `basedrop-departure`,
+//! Three entries are not reported upstream. They were found while other entries were re-created
+//! from the same code: `asterinas-rw-mutex-try-read`, `basedrop-departure`,
 //! `spin-upgradeable-store`.
 //!
 //! The forms that free memory twice, or use it after it was freed, are safe to run under a checker

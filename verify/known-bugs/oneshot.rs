@@ -1,8 +1,8 @@
 //! `oneshot`: three ways to free the channel while the other end still uses it.
 //!
 //! The channel is a heap block with a state and a slot for the receiver's waker. (Here the state
-//! lies beside the block.) The end that leaves second frees it. A receiver that was polled has
-//! written its waker and set the state to `RECEIVING`. The sender takes the waker in state
+//! lies beside the block.) The end that leaves second frees the channel. A receiver that was polled
+//! has written its waker and set the state to `RECEIVING`. The sender takes the waker in state
 //! `UNPARKING`, which it ends itself.
 //!
 //! **A polled receiver is dropped (0.1.11).** The receiver gives up its end first and drops its
@@ -18,9 +18,9 @@
 //! - Fix (0.1.12): <https://github.com/faern/oneshot/pull/74>: leave `RECEIVING` for `EMPTY`, drop
 //!   the waker, then disconnect.
 //!
-//! **A receiver is dropped while the sender takes its waker (0.1.11 to 0.2.1, open).** The
-//! receiver overwrites `UNPARKING` with `DISCONNECTED`, and then takes its own value for the
-//! sender's.
+//! **A receiver is dropped while the sender takes its waker (0.1.11 to 0.2.1, open).** The receiver
+//! overwrites `UNPARKING` with `DISCONNECTED`. Then it mistakes its own value for one that the
+//! sender wrote.
 //!
 //! | step | receiver's drop | sender's drop |
 //! |---|---|---|
@@ -148,7 +148,7 @@ impl Channel {
             left.is_ok()
         };
         if self.waker_first == Form::Fixed && leave_receiving() {
-            // Drops the waker, and so do the lines below.
+            // Stands for dropping the waker, as in the lines below.
             self.block.touch();
         }
         match self.disconnect() {

@@ -1,7 +1,7 @@
 //! OpenZFS: two appends choose the same offset.
 //!
 //! A write in append mode goes to the end of the file. The offset must be chosen under the range
-//! lock; code that chooses it first and then locks the range at that offset overwrites another
+//! lock. Code that chooses the offset first, and then locks the range there, can overwrite another
 //! append.
 //!
 //! | step | writer A | writer B |

@@ -1,8 +1,8 @@
 //! `shuttle-parking_lot`: a writer enters in the middle of an upgrade.
 //!
-//! The model of `parking_lot`'s `RwLock` in shuttle itself upgraded an upgradeable read by
-//! releasing its permit and then acquiring all of them. A writer that waits gets the lock in
-//! between, though an upgradeable reader relies on the value that it has read.
+//! Shuttle has its own model of `parking_lot`'s `RwLock`. To upgrade an upgradeable read, it
+//! released the reader's permit and then acquired all permits. A waiting writer could get the lock
+//! in between, though an upgradeable reader relies on the value that it has read.
 //!
 //! | step | upgradeable reader | writer |
 //! |---|---|---|

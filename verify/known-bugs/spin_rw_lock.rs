@@ -10,7 +10,7 @@
 //! - Advisory: RUSTSEC-2019-0013, <https://github.com/zesterer/spin-rs/issues/65>
 //! - Fix (0.5.2): a Release operation, <https://github.com/zesterer/spin-rs/pull/66>
 //!
-//! The interleavings are all right; only the ordering is missing. Loom finds the race on the cell.
+//! Every interleaving is correct; only the ordering is missing. Loom finds the race on the cell.
 //! Shuttle does not track happens-before and passes both forms.
 
 use spanlock_sync::atomic::{AtomicUsize, Ordering::*};

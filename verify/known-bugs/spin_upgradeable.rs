@@ -1,7 +1,7 @@
-//! `spin`: `downgrade_to_upgradeable` believes that no other thread changes the word.
+//! `spin`: `downgrade_to_upgradeable` assumes that no other thread changes the word.
 //!
-//! The word has a writer bit, an upgradeable bit and a count of readers. `try_upgradeable_read`
-//! and `try_read` first change the word and then look whether they were allowed to. A failed
+//! The word has a writer bit, an upgradeable bit and a count of readers. `try_upgradeable_read` and
+//! `try_read` first change the word and then check whether they were allowed to. A failed
 //! `try_upgradeable_read` even leaves its bit behind, for the writer to clear.
 //!
 //! **The assertion (open).** The downgrade asserts that the upgradeable bit is clear.

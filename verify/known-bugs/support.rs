@@ -1,4 +1,4 @@
-//! What several entries need: a wait queue and a heap block shared by address.
+//! Helpers for several entries: a wait queue and a heap block shared by address.
 
 use std::task::Waker;
 
@@ -42,8 +42,9 @@ impl Waiters {
 ///
 /// The checker fails an execution that uses the word after [`free`](Block::free), frees twice, or
 /// uses the word without ordering that use before the freeing. The word by which a thread gives up
-/// the block must lie outside: loom is told of a use after the operation, which would then come
-/// too late.
+/// the block must lie outside of it. The facade reports a use to loom only after the operation
+/// itself. For an operation that gives up the block, that would be too late: another thread may
+/// have freed it by then.
 pub(crate) struct Block(*mut [AtomicU32]);
 
 // SAFETY: the words are atomics.
@@ -57,7 +58,7 @@ impl Block {
         Block(Box::into_raw(zeroed_slice(1).expect("a few bytes")))
     }
 
-    /// Uses the word: stands for any access to what the block holds.
+    /// Uses the word. This stands for any access to the block's contents.
     pub(crate) fn touch(&self) {
         // SAFETY: under a checker, freed memory stays allocated until the execution ends.
         let word = unsafe { &(&*self.0)[0] };

@@ -68,7 +68,7 @@ impl Channel {
         // SAFETY: the receiver looks at the value after `SENT` only.
         self.value.with_mut(|slot| unsafe { *slot = Some(value) });
         if self.set_sent() & CLOSED != 0 {
-            self.take().expect("nobody receives from a closed channel");
+            self.take().expect("the closed channel still has its value");
         }
     }
 

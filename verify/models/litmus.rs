@@ -1,14 +1,15 @@
-//! The checkers themselves: programs whose outcomes are known, so that a wrong checker is noticed.
+//! Tests of the checkers themselves: programs whose outcomes are known, so that an error in a
+//! checker is noticed.
 //!
 //! A model states what C++20, and so Rust, allows, and how modes deviate from that: the outcomes
 //! that a mode **misses**, and those that it **adds**. Each deviation names its [`BlindSpot`], with
-//! the consequence for our locks. A row passes only if the mode shows exactly what is allowed,
-//! less what it is known to miss, plus what it is known to add. So a checker that improves fails
-//! too, and the deviation is removed.
+//! the consequence for our locks. A row passes only if the mode shows exactly what is allowed, less
+//! what it is known to miss, plus what it is known to add. So a row also fails if a checker
+//! improves, until the deviation is removed.
 //!
 //! - [`memory`]: programs of loads, stores, read-modify-writes and fences, stated as data. Each
-//!   states what is allowed, and [`axioms`] derives it a second time from the definitions of the
-//!   standard. A check compares the two.
+//!   states its allowed outcomes, and [`axioms`] derives them a second time from the definitions of
+//!   the standard. A check compares the two.
 //! - [`facade`]: mutexes, condition variables, parking, the facade's own waiting, fault plans.
 //! - [`page`]: `docs/checkers.md`, generated from the models.
 
@@ -217,7 +218,7 @@ mod checks {
         }
     }
 
-    /// What each program states is what the axioms derive.
+    /// The outcomes that each program states are those that the axioms derive.
     pub(super) fn the_axioms_allow_the_same() {
         let mut wrong = Vec::new();
         for memory in MEMORY.into_iter().flatten() {

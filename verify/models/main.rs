@@ -1,4 +1,4 @@
-//! The checkers themselves: litmus tests, whose outcomes are known.
+//! Tests of the checkers themselves: litmus tests, whose outcomes are known.
 
 mod litmus;
 

@@ -22,7 +22,7 @@ pub struct FailureContestant {
     pub after_error: AfterError,
     /// Whether a panic aborts the process.
     pub panics_abort: bool,
-    /// Who made the contestant.
+    /// The maker of the contestant.
     pub maker: Maker,
     open: Open,
     /// Opens the files in a folder as after a power cut, and returns the recovered records.
@@ -38,7 +38,7 @@ pub enum AfterError {
     Reopen,
 }
 
-/// Who made a contestant.
+/// The maker of a contestant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     /// This project. A row that is not clean fails the run.

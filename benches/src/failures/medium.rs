@@ -1,9 +1,8 @@
 //! A medium beneath the files of one folder. It fails as planned and knows what a power cut would
 //! leave.
 //!
-//! - A write is durable once a flush of its file that *began after* the write returned has ended. A
-//!   real disk may keep more. So a missing record is always one whose durability was not
-//!   guaranteed.
+//! - A flush makes durable all writes to its file that returned *before the flush began*. A real
+//!   disk may keep more. So a missing record is always one whose durability was not guaranteed.
 //! - The durable content is kept in a second folder, in files of the same names, so it outlives
 //!   this process.
 //! - A flush is honest: if it succeeds, everything it covers is durable. It fails if data is lost
@@ -58,7 +57,7 @@ struct State {
     written: u64,
     /// The file and offset of the rest of a write that was cut short.
     rest: Option<(PathBuf, u64)>,
-    /// The file that lost data in a failed write. The next flush of it to end reports the loss.
+    /// The file that lost data in a failed write. Its next flush to end reports the loss.
     untold: Option<PathBuf>,
     /// The number of times that data was lost.
     losses: u64,

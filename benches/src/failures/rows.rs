@@ -40,7 +40,7 @@ pub struct Row {
     /// The number of runs of each kind of plan.
     #[serde(skip)]
     pub kinds: BTreeMap<String, usize>,
-    /// Who made the contestant.
+    /// The maker of the contestant.
     #[serde(skip)]
     pub maker: Maker,
 }

@@ -14,10 +14,10 @@ use super::targets;
 use super::thesis::{self, Pattern, Servers, Transactions};
 use crate::load::{LoadWatch, Others};
 
-/// The most rounds of a cell, and the minimum length of a round, in seconds, if there are fewer.
+/// The most rounds of a cell. There are fewer if rounds would be shorter than `ROUND` seconds.
 const ROUNDS: f64 = 7.0;
 const ROUND: f64 = 0.1;
-/// The fewest flushes in a round, and its shortest duration.
+/// A round lasts at least as long as this many flushes, and at least `SHORTEST`.
 const FLUSHES: u32 = 20;
 const SHORTEST: Duration = Duration::from_millis(25);
 

@@ -156,7 +156,7 @@ impl Tally {
     }
 }
 
-/// A volume that is killed repeatedly, and its expected content.
+/// A volume whose child processes are killed repeatedly, and its expected content.
 struct Ordeal<'a> {
     lock: &'a str,
     scene: Scene,

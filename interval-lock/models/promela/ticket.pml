@@ -9,9 +9,9 @@
  *
  * N threads request and release ranges, each time for one of three ranges (two disjoint ones, and
  * both together), for reading or for writing, and stop at some time or never. Thread 1 may cancel
- * while it waits. A section of the mutex is one step. `order` has all requests in the order of
- * their numbers, so that numbers need not grow for ever. The two halves are symmetric, so thread 0
- * requests the first or both. Upgrades and batches are left out.
+ * while it waits. A critical section of the mutex is one step. `order` has all requests in the
+ * order of their numbers, so that numbers need not grow for ever. The two halves are symmetric, so
+ * thread 0 requests the first or both. Upgrades and batches are left out.
  *
  * | here | mirrors |
  * |---|---|
@@ -21,13 +21,13 @@
  * | wake_all | interval-lock/src/lock.rs: finish; interval-lock/src/requests.rs: wake |
  * | sleep | sync/src/parker.rs: park; sync/src/park.rs: wake_by_ref |
  *
- * Claims: exclusion and exact counts (assertions: I1 and I2), and `granted`: thread 0, which stands
- * for any thread that does not cancel, is granted its requests. Hence there is no deadlock, in
- * which some request would wait for ever.
+ * Claims: exclusion and exact counts (assertions: IL-I1 and IL-I2), and `granted`: thread 0, which
+ * stands for any thread that does not cancel, is granted its requests. Hence there is no deadlock,
+ * in which some request would wait for ever.
  *
  * Injected bugs, each of which Spin must find (-D...):
- *   NO_RECHECK   the waker is set in a section of its own, after the one that found that the
- *                request must wait, without checking whether it was granted meanwhile
+ *   NO_RECHECK   the waker is set in a critical section of its own, after the one that found that
+ *                the request must wait, without checking whether it was granted meanwhile
  *   NO_WAKE      a grant wakes no waiter
  *   WAKE_FIRST   a thread that leaves wakes the waiters before it decrements the counts
  *   HOLDERS_ONLY a request counts holders only, and overtakes waiters
@@ -163,7 +163,7 @@ inline leave(cancels) {
   od
 }
 
-/* I1 and I2 of requests.rs: counts are exact, and a hold counts no request, so no two holds
+/* IL-I1 and IL-I2 of requests.rs: counts are exact, and a hold counts no request, so no two holds
  * conflict. */
 inline check() {
   d_step {

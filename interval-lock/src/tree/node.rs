@@ -7,7 +7,7 @@ use spanlock_range_lock::Span;
 /// The index of a span or of a node. It does not change until the span is removed.
 pub(crate) type Index = u32;
 
-/// No index: ends a list.
+/// Not an index: marks the end of a list.
 pub(super) const NIL: Index = Index::MAX;
 
 /// The greatest number of entries in a node, which take 6 cache lines.

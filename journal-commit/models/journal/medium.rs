@@ -1,4 +1,4 @@
-//! Poisoning: nothing is acknowledged after a failure of the medium, nor beside one.
+//! Poisoning: nothing is acknowledged during or after a failure of the medium.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ const BESIDE: &str =
 struct Scene {
     medium: Medium<&'static str>,
     alarm: Arc<Signal>,
-    /// Whether what was written and not flushed is gone.
+    /// Whether unflushed writes have been lost.
     lost: AtomicBool,
 }
 
@@ -92,7 +92,7 @@ fn scene() -> Arc<Scene> {
     })
 }
 
-/// Runs works of which one fails. Every operation fails afterwards.
+/// Runs `works`, one of which fails. Every operation fails afterwards.
 fn poisoned(works: &[fn(usize, &Scene) -> bool]) {
     let scene = scene();
     at_once(&scene, works);
@@ -107,7 +107,7 @@ fn acknowledge(me: usize, scene: &Scene) -> bool {
         return false;
     };
     perform("begin");
-    // Relaxed: only what is lost by now counts, whether or not any thread knows of it.
+    // Relaxed: only the loss itself counts, whether or not any thread knows of it.
     let is_durable = !scene.lost.load(Relaxed);
     let ended = flush.end(Ok(()));
     perform("end");

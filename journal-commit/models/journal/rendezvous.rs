@@ -11,7 +11,8 @@ use spanlock_verify::{Suite, note_as, perform};
 use super::ONE_COMMITS;
 use crate::threads::{at_once, crowd, program};
 
-/// How long the policy takes a commit to be: so long that no decision depends on the clock.
+/// The duration of a commit as the policy assumes it: so long that no decision depends on the
+/// clock.
 const COMMIT: Duration = Duration::from_secs(36_000);
 
 pub(crate) fn suite() -> Suite {

@@ -109,7 +109,7 @@ struct Scene {
     buffers: Cells<MOST>,
     /// 1 when the commit block is durable; and how often it was acknowledged.
     sealed: Cells<2>,
-    /// Whether what was not flushed is gone, by a failure beside the transaction.
+    /// Whether a failure of another operation has lost unflushed writes.
     lost: AtomicBool,
     fails: Fails,
 }
@@ -128,7 +128,7 @@ fn scene(buffers: u32, is_sealed_apart: bool) -> Scene {
     }
 }
 
-/// Runs works of which only [`lose`] may fail.
+/// Runs `works`, of which only [`lose`] may fail.
 fn works(scene: Scene, works: &[Work]) {
     let scene = Arc::new(scene);
     at_once(&scene, works);
@@ -143,7 +143,7 @@ fn works(scene: Scene, works: &[Work]) {
     assert_eq!(scene.medium.check().is_err(), is_lost);
 }
 
-/// Runs works in which one step fails: nothing is acknowledged.
+/// Runs `works`, in which one step fails. Nothing is acknowledged.
 fn fails(fails: Fails, works: &[Work]) {
     let scene = Arc::new(Scene {
         fails,
@@ -179,7 +179,7 @@ impl Steps<&'static str> for Store<'_> {
     fn flush(&self) -> Result<(), &'static str> {
         self.fails(Fails::Flush)?;
         let Store(scene, _) = self;
-        // Relaxed: only what is lost by now counts, whether or not any thread knows of it.
+        // Relaxed: only the loss itself counts, whether or not any thread knows of it.
         if !scene.lost.load(Relaxed) {
             for buffer in 0..scene.submission.total() as usize {
                 assert_eq!(scene.buffers.get(buffer), 2, "flushed before it is written");
@@ -236,7 +236,7 @@ fn commit(me: usize, scene: &Scene) {
     assert!(result.is_err() || scene.sealed.get(1) == 1);
 }
 
-/// The work of a thread that does what it can while it waits.
+/// The work of a thread that helps with the commit while it waits.
 fn help(me: usize, scene: &Scene) {
     let helped = scene.submission.help(&scene.medium, &Store(scene, me));
     perform("help");

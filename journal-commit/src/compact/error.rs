@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::Lsn;
 
-/// Why an operation of a [`Log`](super::Log) did nothing.
+/// Why an operation of a [`Log`](super::Log) failed.
 ///
 /// An error that refuses a record leaves the log as it was. After [`Poisoned`](Error::Poisoned) and
 /// [`Panicked`](Error::Panicked) nothing is acknowledged until the log is opened again.
@@ -115,7 +115,9 @@ pub enum Error {
         /// The first record that is left.
         first: Lsn,
     },
-    /// The storage failed while the log was being opened, created or read. It changed nothing.
+    /// The storage failed while the log was being created, opened, wiped or read. Opening and
+    /// reading lose no acknowledged record. Creating or wiping may have changed the storage's
+    /// start.
     #[error("{during} failed: {cause}")]
     Io {
         /// The operation that failed.

@@ -63,14 +63,14 @@
 //! ```
 //!
 //! # Invariants
-//! - **C-I1** `durable` < every ticket on its way ≤ every ticket joined after it < `next`. A leader
-//!   takes all tickets that have joined, including its own.
+//! - **C-I1** `durable` < every ticket on its way < every ticket that joined later < `next`. A
+//!   leader takes all tickets that have joined, including its own.
 //! - **C-I2** `durable` rises only after a closure that was given all tickets up to the new value
 //!   has returned `Ok`, and only if nothing failed before.
-//! - **C-I3** While a sleeper's ticket is not durable and nothing has failed, one of these exists:
-//!   a leader; a candidate with a deadline; or a waiting thread that was woken after the last
-//!   leader left and has not locked the mutex since. So some thread will lead, and no thread sleeps
-//!   for ever.
+//! - **C-I3** While a sleeper's ticket is not durable and nothing has failed, there is a leader, a
+//!   candidate with a deadline, or a newly woken waiter. The latter was woken after the last leader
+//!   left and has not locked the mutex since. So some thread will lead, and no thread sleeps for
+//!   ever.
 //! - **C-I4** Every sleeper has an entry, made in the critical section in which it last checked. An
 //!   entry is removed in the critical section that makes its ticket durable or fails the group, and
 //!   the thread that does so then wakes the sleeper. A sleeper that leads removes its own entry.
@@ -119,7 +119,7 @@ pub trait Batch {
     type Load;
     /// Takes everything that has joined, and leaves the batch empty.
     fn take(&mut self) -> Self::Load;
-    /// Takes back a load whose commit is over, well or not, so that its memory can be reused.
+    /// Takes back a load whose commit has succeeded or failed, so that its memory can be reused.
     fn put_back(&mut self, load: Self::Load);
 }
 
@@ -127,8 +127,8 @@ pub trait Batch {
 pub trait Gather {
     /// Notes that a thread has come to wait for a ticket that is not durable.
     fn arrived(&mut self);
-    /// Returns until when a leader should wait for more threads, or `None` if it should start now.
-    /// `waiting` threads wait, including the one that asks.
+    /// Returns the time until which a leader should wait for more threads, or `None` if it should
+    /// start now. `waiting` counts the threads that wait, including the one that asks.
     ///
     /// It is called again at each arrival meanwhile. It must not move the deadline: a leader must
     /// start eventually.
@@ -288,8 +288,8 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
     /// leads. A leader calls `commit` once, outside the mutex, with everything that has joined.
     ///
     /// # Errors
-    /// The group failed before the ticket was durable. Only the medium knows whether it is durable
-    /// nevertheless.
+    /// The group failed before it saw the ticket become durable. The ticket may nevertheless be
+    /// durable on the medium.
     ///
     /// # Panics
     /// If `commit` panics. The group has then failed for all other threads.
@@ -526,7 +526,7 @@ struct Place {
 
 #[track_caller]
 fn wake(calls: Vec<Waker>) {
-    // Ask only if there is a sleeper: leaving out a wake of nobody would change nothing.
+    // Ask only if there is a sleeper: without one, leaving out the wake would change nothing.
     if calls.is_empty() || is_wake_left_out() {
         return;
     }

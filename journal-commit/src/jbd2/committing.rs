@@ -1,9 +1,9 @@
 //! The committing transaction: which blocks its [submission](super::raw::submission) writes, and
 //! where.
 //!
-//! In a format with two flushes the commit block is written apart. With one flush it is among the
-//! buffers, unless the transaction revokes: the commit block's checksum does not cover revoke
-//! blocks, so recovery would not notice a torn one.
+//! In a format with two flushes the commit block is written *apart*, after a flush of the other
+//! blocks. With one flush it is among the buffers, unless the transaction revokes. The commit
+//! block's checksum does not cover revoke blocks, so recovery would not notice a torn one.
 //!
 //! # Invariants
 //! Besides those of the submission:

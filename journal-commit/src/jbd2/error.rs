@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::format::Tid;
 
-/// Why an operation on a journal did nothing.
+/// Why an operation on a journal failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -164,7 +164,8 @@ pub enum Error {
     /// Something failed earlier, and nothing is committed any more.
     #[error("the journal is poisoned ({0}): open it again to recover everything committed")]
     Poisoned(#[source] Failure),
-    /// The storage failed while the journal was being opened or read. Nothing is lost.
+    /// The storage failed while a journal was being formatted, opened or read. Opening and reading
+    /// lose nothing. Formatting may have overwritten an earlier log.
     #[error("{doing}: {source}")]
     Io {
         /// The operation that failed.

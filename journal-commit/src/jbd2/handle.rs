@@ -20,10 +20,10 @@ use super::transaction::Transaction;
 /// that has a handle must not begin a second one, nor wait for a commit.
 ///
 /// # Dropping a handle
-/// Dropping a handle that has changed nothing has no effect. If a handle *has* changed blocks and
-/// is dropped without [`stop`](Handle::stop), by an early return or a panic, its work is half done
-/// and cannot be taken out of the transaction. That poisons the journal. Everything committed
-/// before is recovered when the journal is opened again.
+/// Dropping a handle that has changed nothing has no effect. A handle that *has* changed blocks
+/// must end with [`stop`](Handle::stop). If an early return or a panic drops it instead, its work
+/// is half done and cannot be taken out of the transaction. That poisons the journal. Everything
+/// committed before is recovered when the journal is opened again.
 #[derive(Debug)]
 #[must_use = "dropping a handle that has changed blocks poisons the journal"]
 pub struct Handle<'a> {
@@ -79,7 +79,8 @@ impl<'a> Handle<'a> {
     /// from it or from older transactions comes back after a crash or is written home.
     ///
     /// Only then may the block be used for something else. Its content is undefined from now on.
-    /// Costs a credit, unless this transaction has already revoked the block.
+    /// Costs a credit, unless the block is already revoked in this transaction. Blocks while
+    /// another handle has the block.
     pub fn revoke(&mut self, block: u64) -> Result<(), Error> {
         self.inner.check_block(block)?;
         self.inner.medium.check()?;
@@ -111,9 +112,9 @@ impl<'a> Handle<'a> {
         Ok(tid)
     }
 
-    /// Sleeps as Linux does in `jbd2_journal_stop`: if another thread was the last to stop durably,
-    /// and the transaction is younger than a commit takes, sleeps for as long as a commit takes.
-    /// The handle is still open, so no commit starts meanwhile.
+    /// Sleeps for the usual duration of a commit, as Linux does in `jbd2_journal_stop`. It does not
+    /// sleep if this thread was also the last one to stop durably, or if the transaction is already
+    /// older than that. The handle is still open, so no commit starts meanwhile.
     fn piggyback(&self) {
         let Delay::Piggyback(most) = self.inner.options.delay else {
             return;

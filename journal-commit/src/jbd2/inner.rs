@@ -187,8 +187,8 @@ impl Inner {
         Ok(bytes)
     }
 
-    /// Performs one operation on the medium. None begins after a failure, and each failure is
-    /// recorded before any thread could miss it.
+    /// Performs one operation on the medium. No operation begins after a failure, and a failure is
+    /// recorded before its operation counts as ended (P1, P2).
     pub(crate) fn on_medium(
         &self,
         doing: &'static str,

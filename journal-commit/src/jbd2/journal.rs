@@ -17,9 +17,9 @@ use crate::storage::Storage;
 
 /// A journal of block-level transactions, in JBD2's format.
 ///
-/// Dropping it stops its thread and writes nothing more. Committed transactions are in the log, and
-/// are recovered when the journal is opened again; uncommitted ones are lost.
-/// [`close`](Journal::close) leaves nothing to recover.
+/// Dropping it stops its thread, after a commit that is under way has ended, and starts no other
+/// commit. Committed transactions are in the log, and are recovered when the journal is opened
+/// again. Uncommitted ones are lost. [`close`](Journal::close) leaves nothing to recover.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -99,8 +99,8 @@ impl Journal {
     /// Joins the running transaction, or begins one, with room for `credits` changed or revoked
     /// blocks.
     ///
-    /// Blocks while a full transaction is being committed. Writes blocks home while the log has no
-    /// room.
+    /// Blocks while the running transaction is full, or locked for its commit. Writes blocks home
+    /// while the log has no room.
     pub fn begin(&self, credits: u32) -> Result<Handle<'_>, Error> {
         self.inner.begin(credits)
     }
@@ -176,7 +176,7 @@ impl Journal {
         };
         self.inner.work.wake_all();
         if let Some(running) = running {
-            // No handle is left. One that was forgotten must not delay the drop.
+            // No handle is left, except forgotten ones, which must not delay the drop.
             running.updates.wake();
         }
         if let Some(thread) = self.thread.take() {

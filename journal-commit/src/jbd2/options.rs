@@ -24,14 +24,14 @@ pub enum CommitWay {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delay {
-    /// Nothing: it commits *on the fly*.
+    /// No delay: it commits *on the fly*.
     #[default]
     OnTheFly,
     /// JBD2's *piggyback*: each durable stop first sleeps, at most this long (Linux: 15 ms).
     Piggyback(Duration),
-    /// The threads that the last commit woke, for at most a quarter of a commit, where that has
-    /// paid: see [`rendezvous`](crate::rendezvous). Without it, threads that commit continuously
-    /// split into two halves, which take turns.
+    /// A wait for the threads that the last commit woke, for at most a quarter of a commit and only
+    /// where that has paid: see [`rendezvous`](crate::rendezvous). Without it, threads that commit
+    /// continuously split into two halves, which take turns.
     Rendezvous,
 }
 
@@ -69,7 +69,7 @@ impl Options {
         self
     }
 
-    /// Sets what a commit waits for. Default: nothing.
+    /// Sets the delay before a commit. Default: none.
     pub fn delay(mut self, delay: Delay) -> Self {
         self.delay = delay;
         self

@@ -10,7 +10,7 @@
 //! | `updates.rs` | handles that join a transaction while a commit locks it |
 //! | `tickets.rs` | which thread writes which prepared buffer, and which thread was the last |
 //! | `owner.rs` | which thread writes the commit block, even if threads die or never come |
-//! | `medium.rs` | poisoning: no acknowledgement after a failure, nor beside one |
+//! | `medium.rs` | poisoning: no acknowledgement during or after a failure |
 //! | `submission.rs` | the last three together: a transaction is written, sealed, acknowledged |
 //! | `gathering.rs` | which threads a commit waits for |
 //!

@@ -28,9 +28,9 @@
 //! returns [`Error::Damaged`] and leaves the log as it is, for other tools to examine.
 //!
 //! # A crash during recovery
-//! Recovery can be interrupted and repeated. It does the same again until the superblock says that
-//! the log is empty, which is written last. What it reads from the log must therefore still be
-//! there the next time.
+//! Recovery can be interrupted and repeated. Its last step is to write a superblock that says the
+//! log is empty; until then, each repetition does the same work. So everything it reads from the
+//! log must still be there the next time.
 //!
 //! All transactions but the last were acknowledged before the next one was written. The last one
 //! may be in a cache only: its process may have been killed, or the system may have failed to write

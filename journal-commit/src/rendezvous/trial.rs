@@ -4,7 +4,7 @@
 const MEASURED: u32 = 16;
 /// Flushes skipped at the start of the second and third part, while the threads fall into step.
 const SKIPPED: u32 = 4;
-/// Due waits until a trial begins again, if none was due during its first part.
+/// If no wait was due in the first part of a trial, another trial begins after this many due waits.
 const FIRST: u32 = 8;
 /// Waits, made or left out, between trials: after a trial that changed the way, and at most.
 const PATIENCE: [u32; 2] = [64, 4096];

@@ -74,7 +74,7 @@ impl FileStorage {
 
     fn made(path: &Path, len: u64, mode: FileMode) -> io::Result<Self> {
         let file = options(mode).create_new(true).open(path)?;
-        // If another opener was faster, the file is its own.
+        // If another opener locked the file first, the file belongs to that opener.
         lock(&file)?;
         match zero(path, &file, len) {
             Ok(()) => Self::new(file, len, mode),

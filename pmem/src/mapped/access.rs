@@ -5,7 +5,7 @@
 //! | A | `publish`: `store_release` | Release | B |
 //! | B | `load`: `load_acquire` | Acquire | A |
 //!
-//! In every world the processor itself performs this pair, because no checker models memory that
+//! The processor performs this pair even under a checker, because no checker models memory that
 //! maps a file. No model weakens it; `tests/threads.rs` runs it.
 
 use spanlock_sync::mapped::{load_acquire, store_release};

@@ -40,10 +40,10 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// The pointer by which a hold reaches its lock: `&L`, or `Arc<L>` for an owned hold. The same
-/// holds for a [`RangeLock`](crate::RangeLock).
+/// The pointer by which a hold reaches its lock: `&L`, or `Arc<L>` for an owned hold. A pointer to
+/// a [`RangeLock`](crate::RangeLock) serves as well.
 ///
-/// Sealed: a pointer whose target changed would release a range of a lock that does not hold it.
+/// Sealed, because a pointer whose target changes would release a range in the wrong lock.
 pub trait LockRef: Clone + Unpin + sealed::Sealed {
     /// The lock's type.
     type Lock: RawRangeLock + ?Sized;
@@ -294,7 +294,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Err(TimedLockError::TimedOut);
         }
-        // Dropped at the deadline, which gives up the request.
+        // `block_on` drops the future at the deadline, which gives up the request.
         let request = Self::lock_async(lock, range);
         let taken = block_on(request, deadline).ok_or(TimedLockError::TimedOut)?;
         Ok(taken?.watched())
@@ -309,9 +309,9 @@ impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
     /// once to find out what to hold, and once while everything from there on is held. The hold
     /// starts at the result of the last call.
     ///
-    /// So no two appends get the same place, provided that every thread keeps to this rule: whoever
-    /// moves the end does so *while holding the position at the end*, and an append moves it at
-    /// least to the end of its hold.
+    /// No two appends get the same place if every thread follows this rule: a thread moves the end
+    /// only *while it holds the position at the end*, and an append moves it at least to the end of
+    /// its hold.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -330,7 +330,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
     ///
     /// # Errors
     /// [`RangeError::PastCapacity`] if the lock does not cover `len` positions from the end on,
-    /// [`RangeError::Overflow`] if there are not that many. Nothing is held then.
+    /// [`RangeError::Overflow`] if they would end past `u64::MAX`. Nothing is held then.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn append(lock: P, len: u64, mut end: impl FnMut() -> u64) -> Result<Self, RangeError> {
         if len == 0 {
@@ -346,7 +346,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
             if start >= seen {
                 let place = place(start, len, capacity)?;
                 let shrunk = hold.shrink(place);
-                debug_assert_eq!(shrunk, Ok(()), "it lies behind what was seen");
+                debug_assert_eq!(shrunk, Ok(()), "the place lies within the hold");
                 return Ok(hold);
             }
         }

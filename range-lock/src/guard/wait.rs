@@ -14,8 +14,8 @@ use crate::raw::Span;
 /// A future that resolves to a hold. It requests nothing before its first poll. Dropping it gives
 /// up the request and leaves no trace.
 ///
-/// It runs on any executor. It stays one waiter however often it is polled, and wakes the waker of
-/// the most recent poll.
+/// It runs on any executor. It stays one waiter however often it is polled, and the lock wakes the
+/// waker of the most recent poll.
 ///
 /// Output: the hold. Errors: a reversed range, or one past the lock's capacity. Ordering: Acquire
 /// when ready.
@@ -60,7 +60,7 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Future for LockFuture<P, A> {
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
-        let lock = this.lock.take().expect("taken by nobody since");
+        let lock = this.lock.take().expect("present at the start of this poll");
         Poll::Ready(taken.map(|taken| match taken {
             Some((span, token)) => Hold::of(lock, span, token, Watch::none()),
             None => Hold::of_nothing(lock),

@@ -161,7 +161,8 @@ impl<P: LockRef, T> RangeBatchGuard<P, T> {
         false
     }
 
-    /// Returns `range`, which lies within the slice. A pointer, not a reference (R2).
+    /// Returns the elements of `range`, which lies within the slice. A pointer and not a reference,
+    /// because the guard may not hold all of them for writing (R2).
     fn elements(&self, range: &Range<usize>) -> *mut [T] {
         // SAFETY: within the slice: in bounds, or one past the end (R1).
         let first = unsafe { self.first.add(range.start) };

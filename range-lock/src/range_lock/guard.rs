@@ -93,9 +93,9 @@ pub type OwnedRangeWriteGuard<T, L> = RangeGuard<Arc<RangeLock<T, L>>, T, Exclus
 unsafe impl<P: LockRef, T: Send + Sync> Send for RangeGuard<P, T, Shared> {}
 // SAFETY: as above.
 unsafe impl<P: LockRef, T: Send + Sync> Send for RangeGuard<P, T, Upgradable> {}
-// SAFETY: a hold may be released by another thread. The guard is a `&mut [T]`, which needs `Send`,
-// as does dropping the elements as their last owner. A downgrade turns it into a `&[T]` beside
-// those of other threads, and therefore asks for `Sync`.
+// SAFETY: a hold may be released by another thread. The guard is a `&mut [T]`, which needs `Send`.
+// So does dropping the elements as their last owner. A downgrade can put the guard's `&[T]` beside
+// those of other threads, so `downgrade` requires `Sync`.
 unsafe impl<P: LockRef, T: Send> Send for RangeGuard<P, T, Exclusive> {}
 // SAFETY: a shared guard lends only `&[T]`.
 unsafe impl<P: LockRef, T: Sync, A: Mode> Sync for RangeGuard<P, T, A> {}
@@ -232,14 +232,15 @@ impl<P: LockRef<Lock: RawRangeLockDowngrade>, T> RangeGuard<P, T, Upgradable> {
 }
 
 impl<P: LockRef<Lock: RawRangeLockUpgrade>, T, A: Readable> RangeGuard<P, T, A> {
-    /// Becomes exclusive if nobody else holds any part of the range; no writer gets in between.
-    /// Never blocks. Ordering: Acquire on success.
+    /// Becomes exclusive if no other request holds any part of the range; no writer gets in
+    /// between. Never blocks. Ordering: Acquire on success.
     ///
     /// Two plain readers that both retry in a loop block each other for ever. Use upgradable reads
     /// for that.
     ///
     /// # Errors
-    /// Returns the guard, unchanged, if another reader holds part of the range.
+    /// Returns the guard, unchanged, if another request holds part of the range: a reader or, for
+    /// plain readers of `RwDistributed`, perhaps a waiting writer.
     pub fn try_upgrade(self) -> Result<RangeGuard<P, T, Exclusive>, Self> {
         let RangeGuard { data, hold } = self;
         match hold.try_upgrade() {
@@ -253,7 +254,7 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>, T> RangeGuard<P, T, Upgradable> 
     /// Becomes exclusive. Blocks until the readers of every part of the range have left; meanwhile,
     /// new readers are kept out. No writer gets in between. Ordering: Acquire.
     ///
-    /// A thread that reads part of the range by another guard waits for itself.
+    /// A thread that reads part of the range through another guard waits for itself, for ever.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn upgrade(self) -> RangeGuard<P, T, Exclusive> {
         let RangeGuard { data, hold } = self;
@@ -333,7 +334,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
         Ok(self.hold.span().map_or(0, Span::start))
     }
 
-    /// Returns `part`, which lies within the guard.
+    /// Returns the elements of `part`, which lies within the guard.
     fn elements(&self, part: Range<usize>) -> *mut [T] {
         // SAFETY: `part` lies within `data`, so this is in bounds or one past the end.
         let first = unsafe { self.data.cast::<T>().add(part.start) };

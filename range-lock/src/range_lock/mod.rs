@@ -22,9 +22,9 @@ use crate::raw::RawRangeLock;
 /// A slice of `T` behind a range lock. A guard is the `&[T]` or `&mut [T]` of the range that it
 /// holds.
 ///
-/// Ranges are in elements. Which ranges block each other beyond those that overlap depends on the
-/// lock: [`RwCounter`](crate::RwCounter) treats every range as the whole slice, a segment lock
-/// rounds to its segments.
+/// Ranges are in elements. The lock may make disjoint ranges conflict, too:
+/// [`RwCounter`](crate::RwCounter) treats every range as the whole slice, and a segment lock rounds
+/// to its segments.
 ///
 /// ```
 /// use spanlock_range_lock::{RangeLock, RwCounter};

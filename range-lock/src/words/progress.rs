@@ -39,8 +39,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A request that holds `taken` lanes and found `run`, the next lane range, busy: it joins the
-    /// queue of that range's first lane.
+    /// Enqueues a request that holds `taken` lanes and found `run`, its next lane range, busy. The
+    /// request joins the queue of that range's first lane.
     pub fn queued<W: Word, P>(
         run: Run<'_, W>,
         taken: u64,
@@ -87,9 +87,9 @@ impl Progress {
         for_each_surely(core::mem::take(&mut self.wakers).into_iter(), Wakers::wake);
     }
 
-    /// Continues with `run`, the part not yet acquired of the current lane range. Either acquires
-    /// all of it, or enqueues on the first missing lane; its [listener](Self::listen) is then woken
-    /// when a retry is worthwhile. Ordering: Acquire for every lane acquired.
+    /// Continues with `run`, the rest of the current lane range. Either acquires all of it, or
+    /// enqueues on the first missing lane; its [listener](Self::listen) is then woken when a retry
+    /// is worthwhile. Ordering: Acquire for every lane acquired.
     ///
     /// # Panics
     /// Panics if the request has no listener.

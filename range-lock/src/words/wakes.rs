@@ -10,7 +10,7 @@ use super::{Word, for_each_surely};
 ///
 /// Holds addresses, not references: the words may already have been freed.
 #[derive(Debug)]
-#[must_use = "who is not woken sleeps for ever"]
+#[must_use = "a waiter that is not woken sleeps for ever"]
 pub struct Wakes<W> {
     /// The address of the first word; `first` and `end` count lanes from its first lane.
     word: usize,
@@ -59,7 +59,7 @@ fn wake_heads<W: Word, P>(word: usize, first: u32, end: u64, queue: &WaitQueue<P
     );
 }
 
-/// Returns the address range of a slice of words. Whoever frees the words must
+/// Returns the address range of a slice of words. Before the words are freed, their owner must
 /// [evict](spanlock_sync::wait::WaitQueue::evict) that range from the queue.
 pub fn address_range<T>(words: &[T]) -> core::ops::Range<usize> {
     let words = words.as_ptr_range();

@@ -53,7 +53,7 @@ pub(crate) fn an_append_follows_a_moving_end<L: RawRangeLockSplit>(lock: &L) {
         let mut told = ends.iter().copied();
         let hold = lock.append(5, || told.next().unwrap()).unwrap();
         assert_eq!(hold.span().map(|span| span.range()), Some(place));
-        assert_eq!(told.next(), None, "asked too seldom");
+        assert_eq!(told.next(), None, "`end` was called too seldom");
         drop(hold);
         assert!(lock.try_write(units(lock, 0..8)).is_ok());
     }

@@ -179,7 +179,7 @@ pub(crate) fn downgrade_wakes<L: RawRangeLockDowngrade>(lock: &L) {
             thread::yield_now();
             written.store(1, Relaxed);
             let reader = writer.downgrade();
-            // That the readers finish is the assertion: the hold has not been released.
+            // The readers must finish although the hold has not been released.
             readers
                 .into_iter()
                 .for_each(|reader| reader.join().unwrap());

@@ -28,7 +28,7 @@ fn passes<L: RawRangeLock>(kind: &Kind<L>, lock: &L, head_start: Duration) -> u3
         while lock.try_read(kind.units(0..1)).is_ok() {
             passes += 1;
         }
-        // From here on nobody overtakes the writer until it has been in.
+        // From here on no request overtakes the writer until it has been granted.
         for _ in 0..100 {
             assert!(lock.try_read(kind.units(0..1)).is_err());
         }
@@ -136,7 +136,7 @@ pub(crate) fn writers_are_served_in_order_of_arrival<L: RawRangeLock>(kind: &Kin
             };
             scope.spawn(writer("first"));
             // A refused read shows that the first writer waits and that its passes are used up. So
-            // whoever comes now queues behind it.
+            // later arrivals queue behind it.
             while lock.try_read(kind.units(0..1)).is_ok() {
                 thread::yield_now();
             }

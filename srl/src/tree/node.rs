@@ -1,7 +1,8 @@
 //! Nodes: slices of slots or of words, behind thin pointers.
 //!
-//! A slot points to the first slot of an inner node or to the first word of a leaf. Its level
-//! tells which, and how many there are. So a node consists of nothing but its slots or words.
+//! A slot points to the first slot of an inner node or to the first word of a leaf. The slot's
+//! level tells which of the two it is, and how many elements the node has. So a node needs no
+//! header.
 
 use alloc::alloc::{Layout, handle_alloc_error};
 use alloc::boxed::Box;
@@ -44,8 +45,8 @@ impl Slot {
         linked.map(drop)
     }
 
-    /// Empties the slot. Only the thread that shrinks calls it; other threads change empty slots
-    /// only.
+    /// Empties the slot. Only the thread that shrinks the tree calls this. Other threads only fill
+    /// empty slots.
     pub(super) fn unlink(&self) {
         // Relaxed: a thread that finds the node gone sees what was done under holds in it, because
         // it checks the gate afterwards. If the gate is closed, the entries' mutex orders; if it

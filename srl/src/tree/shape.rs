@@ -36,7 +36,7 @@ const INNER_BITS: u32 = 6;
 impl Default for Shape {
     /// Returns the paper's shape: 4 KiB segments, levels of 6, 6, 6, 6 and 5 bits.
     ///
-    /// It covers 2 TiB; the paper's largest file has 1.5 ([SRL] §IV-A).
+    /// It covers 2 TiB; the paper's largest file has 1.5 TB ([SRL] §IV-A).
     ///
     /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
     fn default() -> Self {
@@ -53,7 +53,8 @@ impl Shape {
     /// The greatest number of bits of a level: a node of 2¹⁶ slots takes 512 KiB.
     pub const MOST_BITS: u32 = 16;
 
-    /// Creates a shape with segments of `size`, a power of two, and levels of so many bits each.
+    /// Creates a shape with segments of `size`, a power of two, and levels with these numbers of
+    /// bits.
     ///
     /// Levels are listed from the root down.
     ///
@@ -74,8 +75,8 @@ impl Shape {
 
     /// Creates a shape with segments of `size`, leaves of 5 bits, and levels of 6 bits above them.
     ///
-    /// There are as many levels as `capacity` needs. For 1.5 TB in segments of 4 KiB, this is the
-    /// paper's shape.
+    /// There are as many levels as `capacity` needs, at least two. For 1.5 TB in segments of 4 KiB,
+    /// this is the paper's shape.
     ///
     /// # Errors
     /// [`SegmentError::Size`].
@@ -220,7 +221,7 @@ impl Level {
     }
 }
 
-/// Returns the bits of the numbers below `count`.
+/// Returns the number of bits that the numbers below `count` need.
 fn index_bits(count: u64) -> u32 {
     u64::BITS - count.saturating_sub(1).leading_zeros()
 }

@@ -37,7 +37,8 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// Shrinking. Only one thread at a time calls these, except for `shrink`.
+/// Shrinking. Any thread may call `shrink`; the other functions run only in the thread that holds
+/// `shrinking`.
 impl<W: Word> Tree<W> {
     /// Frees the vacant nodes that touch `segments`; returns the bytes freed.
     pub(crate) fn shrink<P: Park>(
@@ -169,7 +170,7 @@ impl<W: Word> Tree<W> {
     }
 }
 
-/// Freeing what is unlinked.
+/// Freeing unlinked nodes.
 impl<W: Word> Tree<W> {
     /// Frees the child of a node at `depth`, with everything below it; returns the bytes freed.
     ///

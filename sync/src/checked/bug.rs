@@ -1,16 +1,16 @@
-//! What a model can break in the source: sites of injected bugs, wakes, and flushes.
+//! The places in the source that a model can break: sites of injected bugs, wakes, and flushes.
 
 use core::panic::Location;
 
 use crate::check;
 
-/// Returns whether the caller is to do something wrong: if the model's
+/// Returns whether the caller must do something wrong: true if the model's
 /// [configuration](crate::check::Config) names this bug.
 ///
 /// `injected_bug!("name", "what is done wrong", killed_by = "a-property, suite/property")` stands
 /// beside the line that it breaks. Several sites may share a name; they are injected together.
-/// `killed_by` says which properties must fail: a bare property counts in every suite that reaches
-/// the site.
+/// `killed_by` lists properties; at least one of them must fail. A bare property counts in every
+/// suite that reaches the site.
 ///
 /// As shipped the macro is the constant `false`. Under a checker each site that is reached is in
 /// the list of [`check::bugs`].

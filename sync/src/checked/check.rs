@@ -1,4 +1,4 @@
-//! What a model asks of the facade: how loads are executed, which faults happen, which site is
+//! The configuration of a model: how loads are executed, which faults happen, which site is
 //! weakened, and which bug is injected. Exists under a checker only.
 //!
 //! Any crate whose code goes through this facade can be checked in this way. A process runs one
@@ -177,7 +177,7 @@ fn config() -> &'static Config {
     CONFIG.get_or_init(Config::default)
 }
 
-/// Adds what the calling thread does to the [`steps`], where that is no [site](Site).
+/// Adds an action of the calling thread that has no [site](Site) to the [`steps`].
 #[track_caller]
 pub(crate) fn trace(what: &str) {
     // While a failure unwinds, the checker may have no current thread.

@@ -1,5 +1,5 @@
-//! What each step of an execution touches, so that a search need not try both orders of steps that
-//! touch different objects.
+//! Records what each step of an execution touches, so that a search need not try both orders of
+//! steps that touch different objects.
 //!
 //! A *step* is what a thread does from one switch point to the next. The checkers switch before
 //! each operation of the facade, so a step is an operation and the thread's own code after it. The
@@ -18,19 +18,19 @@
 
 use std::cell::{Cell, RefCell};
 
-/// What a step does to an object.
+/// How a step accesses an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// Reads it without changing it.
     Read,
     /// Changes it.
     Write,
-    /// Changes it, which lets a thread continue that waits for it.
+    /// Changes it, and thereby lets a waiting thread continue.
     Wake,
     /// Continues after another thread's [`Wake`](Access::Wake). This thread could take no step
     /// before.
     Wait,
-    /// Locks it, a mutex, which is possible while it is unlocked.
+    /// Locks it. It is a mutex, and the step is possible only while it is unlocked.
     Lock,
     /// Unlocks it.
     Unlock,
@@ -41,12 +41,12 @@ pub enum Access {
 pub struct Touch {
     /// Its number.
     pub object: u64,
-    /// What is done to it.
+    /// How it is accessed.
     pub access: Access,
 }
 
-/// The number of everything. A search takes each step to read it; a step whose objects the facade
-/// does not know writes it.
+/// The number of an object that stands for all objects. A search assumes that each step reads it; a
+/// step whose objects the facade does not know writes it.
 pub const EVERYTHING: u64 = u64::MAX;
 
 /// Returns whether the order of two steps that touch these matters: both touch some object, and at
@@ -58,7 +58,7 @@ pub fn dependent(one: &[Touch], other: &[Touch]) -> bool {
     one.iter().any(|a| other.iter().any(|b| clash(a, b)))
 }
 
-/// What a touch is in its step.
+/// The part of its step in which a touch happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The operation, with which the step begins.
@@ -68,9 +68,9 @@ pub enum Part {
     },
     /// In the code after it.
     Behind,
-    /// The thread's last operation: until the exit, the checker runs its own code.
+    /// The thread's last operation, after which the checker runs its own code until the exit.
     End,
-    /// After that.
+    /// The exit, after that code.
     Exit,
 }
 
@@ -109,7 +109,7 @@ pub fn take() -> Vec<Touch> {
     TOUCHED.take()
 }
 
-/// Returns the mutex that the thread which switched last is about to lock, if it is.
+/// Returns the mutex that the thread which switched last is about to lock, if any.
 pub fn take_locking() -> Option<u64> {
     LOCKING.take()
 }
@@ -171,9 +171,9 @@ pub(crate) fn touch_numbering() {
     touch(NUMBERING, Access::Write, Part::Behind);
 }
 
-/// Notes a place in the order of all sequentially consistent fences: loom tells each fence of those
-/// before it. (It does not for locks and unlocks of different mutexes, as the litmus program
-/// `mutex-store-buffering` shows.)
+/// Notes a place in the order of all sequentially consistent fences: in loom, each fence
+/// synchronizes with those before it. (Locks and unlocks of different mutexes do not, as the litmus
+/// program `mutex-store-buffering` shows.)
 pub(crate) fn touch_order() {
     if cfg!(spanlock_loom) {
         touch(ORDER, Access::Write, Part::Behind);

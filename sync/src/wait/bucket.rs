@@ -20,8 +20,8 @@ pub(super) const NOBODY: u64 = u64::MAX;
 
 /// The queue of a spot, in order of arrival: ids ascend.
 pub(crate) struct Queue {
-    /// Which lock's queue it is. The address does not suffice: a lock may move, and leave a
-    /// forgotten place at an address where another lock comes to lie.
+    /// The number of the lock whose queue it is. The address does not suffice: a lock may move, and
+    /// leave a forgotten place at an address that another lock then takes.
     pub(super) lock: u32,
     pub(super) spot: Spot,
     pub(super) entries: VecDeque<Entry>,
@@ -98,7 +98,8 @@ impl Queue {
         wakers
     }
 
-    /// Returns whether no waiter of another class can be at the head beside this one, which is.
+    /// Returns whether no waiter of another class can be at the head together with `entry`, which
+    /// is at the head.
     pub(super) fn is_alone(&self, entry: &Entry) -> bool {
         entry.class == Class::Shared && self.first_upgradable == NOBODY
     }

@@ -47,7 +47,8 @@ mod membarrier {
         if STATE.load(Relaxed) == REGISTERED {
             compiler_fence(SeqCst);
         } else {
-            // It does not register here: each caller would have to save registers around that call.
+            // Do not call `register` here: each caller would have to save CPU registers around the
+            // call.
             fence(SeqCst);
         }
     }

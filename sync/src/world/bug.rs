@@ -1,4 +1,5 @@
-//! What a checker can break: constants here, so nothing of it is left in shipped code.
+//! The hooks by which a checker breaks the code. Here they are constants, so that nothing of them
+//! is left in shipped code.
 
 /// Injects a bug where a model asks for it: `if injected_bug!("name", "what is done wrong",
 /// killed_by = "a-property, another") { … }`. As shipped, the constant `false`.

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::Mutex;
 use crate::rcu::Memory;
 
-/// How much a thread remembers.
+/// The number of entries that a thread remembers.
 const MEMORIES: usize = 16;
 
 /// A thread's counter, alone on two cache lines. Never freed: when its thread ends, another takes

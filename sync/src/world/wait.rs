@@ -8,7 +8,7 @@ use crate::wait::bucket::Bucket;
 
 pub use super::bug::is_wake_left_out;
 
-/// The table outlives the locks, so each removes what its waiters have forgotten there.
+/// The table outlives the locks, so each lock removes the forgotten places of its waiters.
 pub(crate) const OUTLIVES_LOCKS: bool = true;
 
 const BUCKETS: usize = 256;
@@ -19,9 +19,8 @@ struct Padded(Mutex<Bucket>);
 
 static TABLE: [Padded; BUCKETS] = [const { Padded(Mutex::new(Bucket::new())) }; BUCKETS];
 
-/// How many waiters each bucket has. Apart from the buckets, and close together: a thread that
-/// knows of a waiter of its lock, perhaps at another word, reads one counter, and they are rarely
-/// written.
+/// How many waiters each bucket has. Kept apart from the buckets, and close together: a thread that
+/// knows of a waiter at some word of its lock reads one of these counters. They are rarely written.
 static OCCUPIED: [AtomicU32; BUCKETS] = [const { AtomicU32::new(0) }; BUCKETS];
 
 /// How many waiters were evicted.

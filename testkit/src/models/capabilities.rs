@@ -1,5 +1,5 @@
-//! The capabilities of a range lock: what it can do with a hold besides releasing it, requests
-//! that wait without a thread, several ranges at once.
+//! The capabilities of a range lock: changes of a hold, requests that wait without a thread,
+//! several ranges at once.
 //!
 //! As in [`super::lock`], each property is written once for every lock that has the capability.
 //! `steps.rs` defines the steps.
@@ -20,7 +20,7 @@ struct Model {
     has: fn(&Capabilities) -> bool,
     /// As in [`super::lock`].
     granular: bool,
-    /// What the main thread does before the others begin.
+    /// The main thread's steps before the others begin.
     first: &'static [&'static Step],
     /// The steps of each thread, the main thread first.
     threads: &'static [&'static [Step]],
@@ -143,7 +143,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "cancel-writer",
-        claim: "a waiting writer that cancels lets in the reader that only it blocked",
+        claim: "a waiting writer that cancels lets in the reader that it alone blocked",
         has: |it| it.wait,
         granular: false,
         first: &[],
@@ -223,8 +223,8 @@ const MODELS: &[Model] = &[
     },
 ];
 
-/// A writer waits while the main thread reads, and another thread reads as often as it is let. The
-/// lock states the bound.
+/// A writer waits while the main thread reads, and another thread reads as often as the lock lets
+/// it. The lock states the bound.
 const fn overtaking(bound: u32) -> Model {
     Model {
         property: "bounded-overtaking",

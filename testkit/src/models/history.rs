@@ -1,5 +1,5 @@
-//! A million random operations of each lock, on threads of a checker: random programs, each under
-//! random schedules.
+//! A million random operations of each lock, on a checker's threads: random programs, each run
+//! under random schedules.
 //!
 //! The operations, and what each thread asserts, are those of [`crate::op`] and
 //! [`crate::threads`].

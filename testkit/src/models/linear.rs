@@ -1,7 +1,7 @@
 //! Linearizability of generated scenarios: all of two threads, and a sample of those with more
 //! operations and of three threads.
 //!
-//! [`scenario`]: what threads do. [`spec`]: what the contract allows them to see.
+//! [`scenario`]: the operations of the threads. [`spec`]: the answers that the contract allows.
 
 pub mod scenario;
 pub mod spec;
@@ -21,12 +21,12 @@ use super::Primitive;
 use crate::Driven;
 use crate::owner::{Asked, Hold, span};
 
-/// What an operation answers.
+/// The answer of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
-    /// It has done what it is for.
+    /// The operation succeeded.
     Done,
-    /// A conflicting hold or request prevented that.
+    /// A conflicting hold or request made it fail.
     Busy,
 }
 
@@ -168,7 +168,7 @@ impl Model for RangeLock {
     }
 }
 
-/// Performs an operation and records it, unless it is about a place that was not granted.
+/// Performs an operation and records it, unless it acts on a place that was not granted.
 fn perform<'a>(
     me: usize,
     op: Op,
@@ -220,7 +220,7 @@ fn perform<'a>(
         Op::TryUpgrade if hold.access() != Write => {
             recorder.record(me, op, || answer(hold.try_upgrade()));
         }
-        // A try before it may have upgraded already.
+        // An earlier try may have upgraded the hold already.
         Op::Upgrade if hold.access() != Write => recorder.record(me, op, || {
             hold.upgrade();
             Answer::Done

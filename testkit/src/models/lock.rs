@@ -135,7 +135,7 @@ const MODELS: &[Model] = &[
 /// The program of three threads that the full run searches without bound.
 const WHOLE_IN_FULL_RUN: &str = "tries-3";
 
-/// More threads than a search could finish with: for random schedules.
+/// Too many threads for a complete search: these programs run under random schedules.
 const CROWD: &[&[Step]] = &[
     &[Write(0..2), Read(1..4)],
     &[Read(1..3), Write(2..3)],
@@ -166,7 +166,7 @@ pub fn programs(primitive: &Arc<Primitive>) -> Vec<Program> {
 
 use Step::*;
 
-/// What a thread does: acquires a range, accesses the data of every position, and releases it.
+/// A step of a thread: acquires a range, accesses the data of every position, and releases it.
 #[derive(Debug)]
 enum Step {
     /// Blocks for a shared hold.

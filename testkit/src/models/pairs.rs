@@ -1,12 +1,13 @@
-//! A program for each two operations that no other program has in different threads.
+//! A program for each pair of operations that no other program performs in different threads.
 //!
-//! One thread performs the one operation, another thread the other, on ranges that overlap; or on
-//! adjacent ranges, if the two would exclude each other. Each thread does the least that performs
-//! its operation. The main thread acquires what it cuts or changes before the other begins; what
-//! the other acquires on the way to its operation counts too.
+//! Two threads perform one operation each, on ranges that overlap. If the two operations would
+//! exclude each other, the ranges are adjacent instead, if the lock distinguishes positions. Each
+//! thread performs as few steps as its operation needs. The main thread acquires the hold that it
+//! changes before the other thread begins. The operations that the other thread performs on the way
+//! count too.
 //!
-//! So these programs change with a lock's capabilities and with the other programs, and no cell of
-//! a table of pairs becomes empty.
+//! So the list of these programs follows a lock's capabilities and its other programs, and every
+//! pair is covered.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use spanlock_verify::{Injection, Program};
 use super::steps::{Step, Step::*, performs, workers};
 use super::{OPERATIONS, Primitive};
 
-/// Operations in the order in which pairs of them get their programs: first those that perform
-/// others on the way.
+/// The order in which pairs of operations get their programs. Operations that perform others on the
+/// way come first.
 const ORDER: [&str; 17] = [
     "split",
     "upgrade",
@@ -53,8 +54,8 @@ fn pair(a: &str, b: &str) -> Option<Pair> {
     Some((OPERATIONS[a.min(b)], OPERATIONS[a.max(b)]))
 }
 
-/// Returns the least that performs an operation. Ranges begin at position 2, where appends do: see
-/// [`super::steps`].
+/// Returns the fewest steps that perform an operation. Ranges begin at position 2, where appends
+/// do: see [`super::steps`].
 fn smallest(operation: &str) -> &'static [Step] {
     match operation {
         "acquire-shared" => &[Lock(2..3, Read), Unlock],
@@ -78,7 +79,7 @@ fn smallest(operation: &str) -> &'static [Step] {
     }
 }
 
-/// Returns the hold that an operation on a hold needs; none if it is not one.
+/// Returns the access of the hold that an operation changes, or `None` if it changes no hold.
 fn needs(operation: &str) -> Option<Access> {
     match operation {
         "split" => Some(Read),
@@ -88,7 +89,7 @@ fn needs(operation: &str) -> Option<Access> {
     }
 }
 
-/// Returns the least that performs an operation on a hold, on other positions.
+/// Returns the fewest steps that perform an operation on a hold, on other positions.
 fn elsewhere(operation: &str) -> &'static [Step] {
     match operation {
         "split" => &[Lock(0..2, Read), Split(1), Unlock, Unlock],
@@ -109,7 +110,7 @@ fn other(primitive: &Primitive, (a, b): Pair) -> (&'static str, &'static [Step])
     let excluding = (needs(a).zip(needs(b))).is_some_and(|(a, b)| a.conflicts_with(b));
     match (excluding, primitive.granular) {
         (false, _) => (
-            "the two, at the same time, exclude each other as they should, and leave no trace",
+            "the two, at the same time, exclude each other where they conflict, and leave no trace",
             smallest(b),
         ),
         (true, true) => (
@@ -125,7 +126,7 @@ fn other(primitive: &Primitive, (a, b): Pair) -> (&'static str, &'static [Step])
     }
 }
 
-/// Makes memory to reclaim, and memory for a batch.
+/// Makes the lock allocate memory: for `reclaim` to free, or for a batch to use.
 const LEAF: &[Step] = &[Lock(2..3, Write), Unlock];
 
 /// Returns a program for each pair of the primitive's operations that none of `others` has.
@@ -159,7 +160,7 @@ fn covered_by(program: &Program) -> impl Iterator<Item = Pair> + use<> {
 fn program(primitive: &Arc<Primitive>, (a, b): Pair) -> Program {
     let (mine, (claim, other)) = (smallest(a), other(primitive, (a, b)));
     let taken = mine.iter().position(|step| !matches!(step, Lock(..)));
-    // Where there is only an acquisition and its release, they are what the program is about.
+    // If the steps are only an acquisition and its release, the program is about these two.
     let changes = !matches!(mine, [Lock(..), Unlock]);
     let (first, mine) = mine.split_at(taken.filter(|_| changes).unwrap_or(0));
     // Other programs show a lock whose memory grows. Here that would prolong the longest searches.

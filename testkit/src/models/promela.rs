@@ -1,14 +1,15 @@
-//! Whether a Promela model is about the code that it says it is about.
+//! Checks that a Promela model still mirrors the code that it names.
 
 use std::fs;
 use std::path::Path;
 
-/// Checks the head of a Promela model of the package in whose folder the process runs. The
-/// functions that the model mirrors exist in the files that it names, relative to the workspace,
-/// and its macros are `bugs`.
+/// Checks the head of a Promela model of the package in whose folder the process runs. Each
+/// function that the model mirrors must exist in the file that it names, relative to the workspace.
+/// The model's macros must be `bugs`.
 ///
 /// # Panics
-/// They do not, or are not.
+/// Panics if a function is missing, if the model mirrors fewer than eight functions, or if its
+/// macros are not `bugs`.
 pub fn check(file: &str, bugs: &[&str]) {
     let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
     let mut mirrored = 0;

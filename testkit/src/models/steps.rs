@@ -1,8 +1,9 @@
-//! What a thread of a program does with a lock, step by step: for every lock, through the
+//! The steps that a program's threads perform on a lock. They work on every lock, through the
 //! capabilities that it has.
 //!
-//! A thread keeps its holds in a list, and a step is about the last of them. It reads the data of
-//! each hold when it acquires it; at each later step no other thread may have written there.
+//! A thread keeps its holds in a list, and a step acts on the last of them. The thread reads a
+//! hold's data when it acquires the hold. Each later step asserts that no other thread has written
+//! there since.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,9 +34,10 @@ pub(super) enum Step {
     TryAll(&'static [(Range<u64>, Access)]),
     /// Waits for a hold until a deadline, which passes if the fault plan says so, and releases it.
     LockUntil(Range<u64>, Access),
-    /// Acquires one position at the end of a file, which lies behind that then, and releases it.
+    /// Acquires one position at the end of a file, moves the end behind it, and releases the
+    /// position.
     Append,
-    /// Releases the last hold; no step if there is none.
+    /// Releases the last hold, which must exist.
     Unlock,
     /// Writes once more under the last hold, which finds a thread that was let in beside it.
     WriteAgain,
@@ -43,7 +45,7 @@ pub(super) enum Step {
     TryUpgrade,
     Upgrade,
     Shrink(Range<u64>),
-    /// Cuts the last hold; the upper part is the last then.
+    /// Splits the last hold in two. The upper part is the last hold afterwards.
     Split(u64),
     /// Begins a request, and polls it once.
     Request(Range<u64>, Access),
@@ -85,8 +87,8 @@ impl Step {
     }
 }
 
-/// Returns what each thread performs while the others may be at work. The main thread is alone
-/// after its [`Join`].
+/// Returns the operations that each thread performs while others may run. After its [`Join`], the
+/// main thread is alone.
 pub(super) fn performs(threads: &[&[Step]]) -> Vec<Vec<&'static str>> {
     let of = |steps: &&[Step]| {
         let beside = steps.iter().take_while(|step| !matches!(step, Join));
@@ -95,16 +97,17 @@ pub(super) fn performs(threads: &[&[Step]]) -> Vec<Vec<&'static str>> {
     threads.iter().map(of).collect()
 }
 
-/// Where the file ends that [`Append`] writes to: two appends have room in a lock of four
+/// The end of the file that [`Append`] writes to. Two appends have room behind it in a lock of four
 /// positions.
 const END_OF_FILE: u64 = 2;
 
-/// What the threads of an execution share.
+/// The state that the threads of an execution share.
 struct Scene {
     lock: Driven,
     data: Data,
-    /// Whether a request of the main thread's waits. An atomic of the facade: a thread that reads
-    /// it comes later than the request, and so the lock's bound on overtaking holds for it.
+    /// Whether a request of the main thread is waiting. This is an atomic of the facade. So a
+    /// thread that reads `true` comes after the request, and the lock's bound on overtaking applies
+    /// to it.
     waits: AtomicBool,
     /// How many readers may overtake it.
     overtakes: u32,
@@ -151,7 +154,7 @@ struct Worker<'a> {
     me: usize,
     scene: &'a Scene,
     parker: &'a Parker,
-    /// Each with the sum of the data that was seen under it.
+    /// The holds, each with the sum of the data that was last read under it.
     holds: Vec<(Hold<'a>, u32)>,
     request: Option<Asked<'a>>,
     /// How much it added to the data.
@@ -383,7 +386,7 @@ impl<'a> Worker<'a> {
     }
 
     fn overtake(&mut self, range: &Range<u64>) {
-        // Loaded before the try: a read that begins before the request overtakes nobody.
+        // Loaded before the try: a read that begins before the request does not overtake it.
         let waits = self.scene.waits.load(Acquire);
         let tried = Hold::try_lock(&self.scene.lock, span(range.clone()), Read);
         perform("try");

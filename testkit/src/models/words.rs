@@ -1,4 +1,4 @@
-//! Three threads and more at a state word, as locks are made of.
+//! Programs of three and more threads on one state word, the building block of the locks.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub fn programs<W: Word + Send + Sync + 'static>(make: fn() -> W) -> Vec<Program
     ]
 }
 
-/// A word, its queue, and a cell that holds of lane 0 protect.
+/// A word, its queue, and a cell that lane 0 protects.
 struct Guarded<W> {
     word: W,
     queue: WaitQueue,

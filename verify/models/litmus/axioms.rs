@@ -7,10 +7,11 @@
 //! of each word. The other relations follow from those:
 //!
 //! - *release sequence*: a write, and each read-modify-write that reads from a member of it
-//!   (intro.races 5). A store never continues one. Until C++17, a store by the same thread did.
+//!   (intro.races 5). A store never continues one. Up to and including C++17, a store by the same
+//!   thread did.
 //! - *synchronizes-with*: from a release, or a release fence before a write, to an acquire, or an
 //!   acquire fence after a read, that reads from the release sequence of that write.
-//! - *happens-before*: the transitive closure of that and the order within threads.
+//! - *happens-before*: the transitive closure of synchronizes-with and the order within threads.
 //! - *coherence-ordered before*: the transitive closure of reads-from, the modification order, and
 //!   the order from a read to the writes after the one it saw (atomics.order 3).
 //! - *strongly happens before* (intro.races 12).
@@ -156,7 +157,7 @@ impl Execution<'_> {
         self.written(self.from[event], self.events.len())
     }
 
-    /// Whether every compare-exchange read a value that agrees with its success, and every
+    /// Returns whether every compare-exchange read a value that agrees with its success, and every
     /// read-modify-write read the write just before its own.
     fn is_computed(&self) -> bool {
         (0..self.events.len()).all(|e| {

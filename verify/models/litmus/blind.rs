@@ -7,7 +7,7 @@ pub(crate) struct BlindSpot {
     pub name: &'static str,
     /// How the checkers deviate.
     pub what: &'static str,
-    /// What follows for our locks, and which mode covers it.
+    /// The consequence for our locks, and the mode that covers it.
     pub consequence: &'static str,
 }
 
@@ -31,19 +31,19 @@ pub(super) const LOAD_THEN_STORE: &BlindSpot = &BlindSpot {
     what: "Stock loom compares a store or a read-modify-write only with the last access of the \
            word. A thread's own earlier load then stands in for the racing access, and loom does \
            not try the other order (loom issues 166 and 392).",
-    consequence: "Every acquisition of a word is a load, then a compare-exchange. `rmw-load` has \
-                  no loads, and `dfs` has no such reduction, so both show these interleavings. \
-                  Therefore every program of two threads runs in all three modes, except those of \
-                  a whole journal and those with faults of their own. A `dfs` row fails if it \
-                  shows an outcome that loom's two modes together do not.",
+    consequence: "A contended acquisition of a word reads it, then executes a compare-exchange. \
+                  `rmw-load` has no loads, and `dfs` has no such reduction, so both show these \
+                  interleavings. Therefore every program of two threads runs in all three modes, \
+                  except those of a whole journal and those with faults of their own. A `dfs` row \
+                  fails if it shows an outcome that loom's two modes together do not.",
 };
 
 pub(super) const STALE_READS: &BlindSpot = &BlindSpot {
     name: "stale reads",
     what: "In `rmw-load` every load is a read-modify-write, and under shuttle every operation is \
            SeqCst. A load always sees the latest value.",
-    consequence: "These modes show nothing that depends on an ordering. `weak` does: every program \
-                  of two threads runs in it, and the mutants weaken each ordering there.",
+    consequence: "These modes show no outcome that needs a stale value. `weak` does: every \
+                  program of two threads runs in it, and the mutants weaken each ordering there.",
 };
 
 pub(super) const LOAD_BUFFERING: &BlindSpot = &BlindSpot {
@@ -62,19 +62,19 @@ pub(super) const READ_BY_RMW: &BlindSpot = &BlindSpot {
            every word at once. C++ ties it only to its own word's modification order, in which \
            another thread's earlier store may come later.",
     consequence: "Where two sides store to one word and check another, loom shows the race only \
-                  through a side that checks by a load. In our waiting the releasing side does \
-                  (`is_occupied`), so the models show that both barriers are needed. The waiter's \
-                  barrier is kept although the waiter checks by a compare-exchange.",
+                  through a side that checks by a load. In our wait queue the releasing side does \
+                  (`is_occupied`), so the models show that both barriers are needed. The waiter \
+                  checks by a compare-exchange, and keeps its barrier all the same.",
 };
 
 pub(super) const STALE_FAILURE: &BlindSpot = &BlindSpot {
     name: "a failed compare-exchange that reads a stale value",
     what: "A compare-exchange that fails is a load. It may read an old value and so fail although \
            the latest value is the expected one. No mode shows that.",
-    consequence: "No code takes a failure as news. Loops retry with the value read, and a thread \
-                  that gives up enqueues and rechecks after the barrier. Fault plans make weak \
-                  compare-exchanges fail for no reason, and every compare-exchange in our loops is \
-                  weak.",
+    consequence: "No code takes a failed compare-exchange as proof that the word has changed. \
+                  Loops retry with the value read, and a thread that gives up enqueues and \
+                  rechecks after the barrier. Fault plans make weak compare-exchanges fail for no \
+                  reason, and every compare-exchange in the loops of our locks is weak.",
 };
 
 pub(super) const SEQCST_ACCESSES: &BlindSpot = &BlindSpot {
@@ -104,8 +104,8 @@ pub(super) const SPURIOUS_WAKE: &BlindSpot = &BlindSpot {
     name: "spurious wakes",
     what: "No wait on a condition variable ends by itself. Loom's `park` does not either; \
            shuttle's does.",
-    consequence: "Covered by fault plans in both modes of loom: with `spurious-wake@t.i`, the i-th \
-                  sleep of thread t ends by itself. Our locks sleep only by the facade.",
+    consequence: "Covered by fault plans in both modes of loom: with `spurious-wake@t.i`, the \
+                  i-th sleep of thread t ends by itself. Our locks sleep only through the facade.",
 };
 
 pub(super) const TIME_OUT: &BlindSpot = &BlindSpot {
@@ -117,7 +117,7 @@ pub(super) const TIME_OUT: &BlindSpot = &BlindSpot {
 
 pub(super) const TRY_LOCK: &BlindSpot = &BlindSpot {
     name: "failing tries of a mutex",
-    what: "Loom does not try `try_lock` of its mutex while another thread holds it.",
+    what: "Loom never explores a `try_lock` that fails because another thread holds the mutex.",
     consequence: "The facade's mutex has no `try_lock`. Tries of our locks are atomic operations, \
                   and are explored as such.",
 };

@@ -1,7 +1,8 @@
-//! What locks need besides atomics: the facade's mutex, its waiting, and fault plans.
+//! Models of the primitives that locks need besides atomics: the facade's mutex, its waiting, and
+//! fault plans.
 //!
-//! Also what the checkers offer and the facade avoids, or uses in one way only, because of how the
-//! checkers model it.
+//! Other models show why the facade avoids some primitives of the checkers, or uses them in one way
+//! only.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,8 +52,8 @@ fn model(litmus: Litmus, pattern: &str, text: &str, operations: u32, run: fn()) 
     }
 }
 
-/// Makes a model one that uses the checker's own mutexes and condition variables. The facade does
-/// not see them, so it cannot tell which steps are independent.
+/// Marks a model that uses the checker's own mutexes and condition variables. The facade does not
+/// see them, so it cannot tell which steps are independent.
 fn past_the_facade(model: Model) -> Model {
     Model {
         is_bare: true,
@@ -60,7 +61,7 @@ fn past_the_facade(model: Model) -> Model {
     }
 }
 
-/// The other outcome that stock loom misses, with loops as in a lock.
+/// The second program of which stock loom misses outcomes, with loops like those of a lock.
 fn increments_seen_halfway() -> Model {
     let litmus = Litmus {
         name: "increments-seen-halfway",
@@ -198,7 +199,7 @@ fn sleep_once(sleep: fn(world::sync::MutexGuard<'_, bool>, &Condvar) -> (bool, b
     other.join().expect("sets the flag");
 }
 
-/// Sleeping by the checkers' own means.
+/// Sleeping with the checkers' own primitives.
 fn sleeping() -> Vec<Model> {
     vec![
         past_the_facade(model(
@@ -287,7 +288,7 @@ fn sleeping() -> Vec<Model> {
     ]
 }
 
-/// Waiting by the facade.
+/// Waiting through the facade.
 fn waiting() -> Vec<Model> {
     vec![
         model(
@@ -332,7 +333,7 @@ fn waiting() -> Vec<Model> {
     ]
 }
 
-/// Faults, where the fault plan says so.
+/// Faults that a fault plan injects.
 fn faults() -> Vec<Model> {
     let spurious_wake = model(
         Litmus {
@@ -376,7 +377,7 @@ fn faults() -> Vec<Model> {
             name: "weak-compare-exchange",
             claim: "a weak compare-exchange fails when the fault plan says so, and returns the \
                     value it found",
-            reason: "the fault plan fails the second",
+            reason: "the fault plan fails the second compare-exchange",
             allowed: "100111",
             deviations: &[],
         },

@@ -46,7 +46,8 @@ pub(crate) enum Op {
 pub(crate) struct Memory {
     /// The statement.
     pub litmus: Litmus,
-    /// What each thread does. The first is the main thread, which starts the others and joins them.
+    /// The operations of each thread. The first is the main thread, which starts the others and
+    /// joins them.
     pub threads: &'static [&'static [Op]],
     /// The words that the main thread reads and notes when all threads have ended.
     pub finals: &'static [Word],

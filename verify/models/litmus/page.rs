@@ -16,14 +16,15 @@ This page is generated from the models in `verify/models/litmus` by the check \
 `litmus/the-page-says-what-the-models-say`, which fails if the two differ.
 
 A checker is a program and can be wrong. So each mode of each checker runs programs whose outcomes \
-are known: the rows `litmus/…` of `cargo verify`. Each program states what C++20, and so Rust, \
-allows. The same is derived a second time from the axioms of the standard (`axioms.rs`), and a check \
-compares the two. A row passes only if the mode shows exactly the allowed outcomes, or deviates \
-exactly as is known. In the second case it says `BLIND SPOT`, and its JSON lists the outcomes that it \
-`misses` or `adds`. A new version of a checker that misses more, or less, makes a row fail.
+are known: the rows `litmus/…` of `cargo verify`. Each program states the outcomes that C++20, and \
+so Rust, allows. `axioms.rs` derives the allowed outcomes a second time from the axioms of the \
+standard, and a check compares the two. A row passes only if the mode shows exactly the allowed \
+outcomes, or deviates from them exactly as listed below. In the second case the row says `BLIND \
+SPOT`, and its JSON lists the outcomes that the mode `misses` or `adds`. If a new version of a checker \
+misses more, or less, a row fails.
 
-An error could hide in an outcome that a mode misses. An outcome that it adds only raises false \
-alarms.
+An error could hide in an outcome that a mode misses. An outcome that a mode adds can only cause a \
+false alarm.
 ";
 
 const TABLE: &str = "

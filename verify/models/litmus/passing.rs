@@ -1,5 +1,5 @@
-//! Programs in which one thread tells another: message passing, release sequences, causality, load
-//! buffering.
+//! Programs in which one thread passes data to another: message passing, release sequences,
+//! causality, load buffering.
 
 use spanlock_sync::atomic::Ordering::*;
 
@@ -177,8 +177,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "release-sequence-of-others",
-            claim: "so does one by another thread: a writer after two readers synchronizes with \
-                    both",
+            claim: "a read-modify-write by another thread continues a release sequence too: a \
+                    writer after two readers synchronizes with both",
             reason: "a read-modify-write continues a release sequence, whatever its ordering \
                      (intro.races 5)",
             allowed: "000 001 010 011 100 110 111 211",
@@ -246,7 +246,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "causality-chain",
-            claim: "the same through two words and two threads (ISA2)",
+            claim: "causality also holds through two words and two threads (ISA2)",
             reason: "happens-before is transitive (intro.races 10)",
             allowed: "000 001 010 011 100 101 111",
             deviations: &[],

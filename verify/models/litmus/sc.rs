@@ -32,8 +32,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-fenced",
-            claim: "a SeqCst fence on both sides forbids that both miss: these are the barriers \
-                    of our waiting",
+            claim: "with a SeqCst fence on both sides, at least one thread sees the other's \
+                    store: our wait queue relies on this",
             reason: "one fence is first in the total order; the load after the second fence sees \
                      the store before the first (atomics.order 4.4)",
             allowed: "01 10 11",
@@ -48,7 +48,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-one-fence",
-            claim: "a SeqCst fence on one side alone does not forbid it",
+            claim: "a SeqCst fence on one side alone does not forbid store buffering",
             reason: "a total order of one fence constrains nothing",
             allowed: "00 01 10 11",
             deviations: &[
@@ -65,7 +65,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-weak-fences",
-            claim: "fences that are not SeqCst do not forbid it",
+            claim: "fences that are not SeqCst do not forbid store buffering",
             reason: "AcqRel fences do not order a store before a later load",
             allowed: "00 01 10 11",
             deviations: &[
@@ -82,7 +82,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-seqcst",
-            claim: "SeqCst accesses on both sides forbid it too",
+            claim: "SeqCst accesses on both sides forbid store buffering",
             reason: "one store is first in the total order, and the other thread's load comes \
                      after it (atomics.order 4.1)",
             allowed: "01 10 11",
@@ -97,7 +97,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-mixed",
-            claim: "so do a SeqCst fence on one side and SeqCst accesses on the other",
+            claim: "a SeqCst fence on one side and SeqCst accesses on the other forbid store \
+                    buffering",
             reason: "the total order contains both (atomics.order 4.2, 4.3)",
             allowed: "01 10 11",
             deviations: &[adds(Weak, "00", SEQCST_ACCESSES)],
@@ -111,7 +112,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-swaps",
-            claim: "a store by an AcqRel read-modify-write does not forbid it",
+            claim: "a store by an AcqRel read-modify-write does not forbid store buffering",
             reason: "AcqRel does not order the write before a later load of another word",
             allowed: "0000 0001 0100 0101",
             deviations: &[
@@ -128,7 +129,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-seqcst-swaps",
-            claim: "stores by SeqCst read-modify-writes and SeqCst loads forbid it",
+            claim: "stores by SeqCst read-modify-writes and SeqCst loads forbid store buffering",
             reason: "all four are in the total order (atomics.order 4.1)",
             allowed: "0001 0100 0101",
             deviations: &[adds(Weak, "0000", SEQCST_ACCESSES)],
@@ -142,7 +143,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-read-by-add",
-            claim: "a load by a read-modify-write does not forbid it",
+            claim: "a load by a read-modify-write does not forbid store buffering",
             reason: "a read-modify-write reads the latest value in its own word's order, which is \
                      unrelated to another word's",
             allowed: "00 01 10 11",
@@ -181,7 +182,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "independent-reads-fenced",
-            claim: "with a SeqCst fence between the loads of each reader, they see the same order",
+            claim: "with a SeqCst fence between each reader's loads, both readers see the stores \
+                    in the same order",
             reason: "one fence is first in the total order; what was seen before it is seen after \
                      the second (atomics.order 4.4)",
             allowed: "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1011 1100 1101 1110 1111",
@@ -198,7 +200,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "independent-reads-seqcst",
-            claim: "if all accesses are SeqCst, they see the same order",
+            claim: "if all accesses are SeqCst, both readers see the stores in the same order",
             reason: "all accesses are in the total order (atomics.order 4.1)",
             allowed: "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1011 1100 1101 1110 1111",
             deviations: &[adds(Weak, "1010", SEQCST_ACCESSES)],
@@ -232,7 +234,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "two-plus-two-writes-released",
-            claim: "Release stores alone do not forbid it",
+            claim: "Release stores alone do not forbid 2+2W",
             reason: "synchronizing needs a read (atomics.order 2)",
             allowed: "11 12 21 22",
             deviations: &[
@@ -249,7 +251,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "two-plus-two-writes-fenced",
-            claim: "SeqCst fences between the stores forbid it",
+            claim: "SeqCst fences between the stores forbid 2+2W",
             reason: "one fence is first in the total order, and modification orders agree with it \
                      (atomics.order 4.4)",
             allowed: "12 21 22",
@@ -264,8 +266,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "write-read-fenced",
-            claim: "a thread whose store to a word comes after another thread's then sees what that \
-                    thread stored before its fence (R)",
+            claim: "if a thread's store comes after another thread's store to the same word, the \
+                    thread then sees what the other one stored before its fence (R)",
             reason: "one fence is first in the total order (atomics.order 4.4)",
             allowed: "01 11 12",
             deviations: &[],

@@ -34,7 +34,7 @@ impl Verdict {
     }
 }
 
-/// How the outcomes that a mode shows of a litmus program relate to what C++20, and so Rust, allows.
+/// How the outcomes of a litmus program relate to what C++20, and so Rust, allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
@@ -72,8 +72,8 @@ pub struct Row {
     pub bound: Option<u64>,
     /// Rounds after which a spin loop is cut; none: there is no spin loop.
     pub spin_cap: Option<u32>,
-    /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread comes to. Or
-    /// the plans that were run, each as a search of its own: `all single (7 plans)`.
+    /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread comes to.
+    /// Or the plans that were run, each as a search of its own: `all single (7 plans)`.
     pub faults: Vec<String>,
     /// Executions explored; states, by Spin.
     pub executions: u64,
@@ -92,8 +92,8 @@ pub struct Row {
     /// The most that were seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<u64>,
-    /// Of a program about overtaking: the most later arrivals that may overtake a waiter. More are a
-    /// failure, and so is a bound that no execution reaches.
+    /// Of a program about overtaking: the most later arrivals that may overtake a waiter. More are
+    /// a failure, and so is a bound that no execution reaches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overtakes: Option<u32>,
     /// The most that were seen.
@@ -113,7 +113,7 @@ pub struct Row {
     pub agreement: Option<Agreement>,
     /// Of a search of all interleavings: loom's two modes passed, too, and showed its outcomes.
     pub agrees: bool,
-    /// What this mode cannot see; of a litmus row that deviates, the outcomes that it misses or adds.
+    /// What this mode cannot see; of a litmus row that deviates, the outcomes it misses or adds.
     pub blind_spot: String,
     /// The command that runs this row again.
     pub replay: String,
@@ -137,7 +137,7 @@ impl Row {
 /// When, where and of which sources a run was made: the same in all its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Circumstances {
-    /// The options that chose the rows: `--full`, `--filter srl`; empty: all rows but the long ones.
+    /// The options that chose the rows: `--full`, `--filter srl`; empty: all but the long rows.
     pub selection: String,
     /// How many rows they chose, in all partitions.
     pub rows: usize,

@@ -13,7 +13,7 @@ use super::{Peer, PeerKind};
 pub(super) const KIND: PeerKind = PeerKind {
     name: "okaywal",
     version: "0.3.1",
-    about: "an entry of one chunk; segments of 16 MiB, given up after 12 MiB, so that it seldom changes them",
+    about: "an entry of one chunk; segments of 16 MiB with a checkpoint after 12 MiB, so that it seldom changes them",
     open: |folder| Ok(Box::new(Log(opened(folder, Records::default())?))),
     records,
 };

@@ -12,7 +12,7 @@ use super::{Peer, PeerKind};
 pub(super) const KIND: PeerKind = PeerKind {
     name: "raft-engine",
     version: "0.4.2",
-    about: "a batch of one key and value, the keys of 16 regions in turn, each of 65,536 keys again and again; no compression, as by default for so little",
+    about: "a batch of one key and value; 65,536 keys in 16 regions are used in turn; no compression, the default for so little data",
     open: |folder| Ok(Box::new(Log::open(folder)?)),
     records,
 };

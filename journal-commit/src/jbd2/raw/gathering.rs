@@ -50,7 +50,7 @@ struct Counts {
 }
 
 impl Gathering {
-    /// Creates a gathering that nobody has joined. The journal's thread will sleep at `comes`.
+    /// Creates a gathering without threads. The journal's thread will sleep at `comes`.
     pub fn new(comes: Arc<Signal>) -> Self {
         Self::with_policy(comes, Rendezvous::new())
     }

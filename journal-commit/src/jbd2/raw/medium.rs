@@ -1,4 +1,4 @@
-//! Poisoning: no acknowledgement after a failure of the medium, nor beside one.
+//! Poisoning: no acknowledgement during or after a failure of the medium.
 //!
 //! # The problem
 //! When a write or a flush fails, everything written before it and not yet flushed may be lost, no
@@ -25,8 +25,8 @@
 //! # Invariants
 //! - **P1** A failure is recorded before its operation leaves the list. The first failure stays.
 //! - **P2** After a failure is recorded, no operation begins.
-//! - **P3** `settle` returns `Ok` only if every operation that began before the call ended well. No
-//!   failure, therefore, came before or beside the flush that its caller made.
+//! - **P3** `settle` returns `Ok` only if every operation that began before the call succeeded. So
+//!   no operation failed before or during a flush that the caller has made.
 //! - **P4** An operation that is dropped (its thread panicked in the storage) has failed.
 //! - **P5** `has_failed` is set under the mutex, together with the failure, so a thread that sees
 //!   the flag finds the failure. A thread that misses it behaves as if it had checked earlier. If

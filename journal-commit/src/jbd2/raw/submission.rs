@@ -2,6 +2,8 @@
 //! seals it, and then it is acknowledged.
 //!
 //! # Stages
+//! The commit block is either one of the buffers, or is written *apart*: by a write of its own,
+//! after a flush of all buffers.
 //!
 //! | the commit block | written first | then | then | then |
 //! |---|---|---|---|---|
@@ -21,7 +23,7 @@
 //! # Invariants
 //! - **C1** Only the [owner](super::owner) writes a commit block that is written apart. It does so
 //!   after a flush that follows all other writes, and after the medium has [settled](super::medium)
-//!   since that flush. So everything that the block commits is durable, whatever fails beside it.
+//!   since that flush. So everything that the block commits is durable, whatever else fails.
 //! - **C2** Only the owner acknowledges a transaction: after its last flush, once the medium has
 //!   settled.
 //! - **C4** The journal's thread needs no other thread. Helpers may never come, may leave at any
@@ -96,8 +98,8 @@ impl Submission {
         self.tickets.publish();
     }
 
-    /// Lets a waiting thread help: it writes prepared buffers, and seals the transaction if it
-    /// completes the last one. Returns the number of buffers it wrote, plus 1 for the seal.
+    /// Lets a waiting thread help: it writes prepared buffers, and then seals the transaction if
+    /// the right to do so is free. Returns the number of buffers it wrote, plus 1 for the seal.
     ///
     /// A failure is recorded in the medium, which tells all threads.
     pub fn help<F: Clone>(&self, medium: &Medium<F>, steps: &impl Steps<F>) -> u64 {
@@ -199,7 +201,7 @@ impl Submission {
         }
         let mut flushes = 1;
         if self.is_sealed_apart {
-            // Without this, the block could commit data that a failure beside the flush has lost
+            // Without this, the block could commit data that a failure during the flush has lost
             // (C1).
             medium.settle()?;
             medium.perform(|| steps.write_commit_block())?;

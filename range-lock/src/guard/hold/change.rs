@@ -39,14 +39,15 @@ impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Upgradable> {
 }
 
 impl<P: LockRef<Lock: RawRangeLockUpgrade>, A: Readable> Hold<P, A> {
-    /// Becomes exclusive if nobody else holds any part of the range; no writer gets in between.
-    /// Never blocks. Ordering: Acquire on success.
+    /// Becomes exclusive if no other request holds any part of the range; no writer gets in
+    /// between. Never blocks. Ordering: Acquire on success.
     ///
     /// Two plain readers that both retry in a loop block each other for ever. Use upgradable reads
     /// for that.
     ///
     /// # Errors
-    /// Returns the hold, unchanged, if another reader holds part of the range.
+    /// Returns the hold, unchanged, if another request holds part of the range: a reader or, for
+    /// plain readers of `RwDistributed`, perhaps a waiting writer.
     pub fn try_upgrade(mut self) -> Result<Hold<P, Exclusive>, Self> {
         let Some((span, token)) = self.held.take() else {
             return Ok(self.with(|_, _, token| token));
@@ -70,7 +71,7 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
     /// Becomes exclusive. Blocks until the readers of every part of the range have left; meanwhile,
     /// new readers are kept out. No writer gets in between. Ordering: Acquire.
     ///
-    /// A thread that reads part of the range by another hold waits for itself.
+    /// A thread that reads part of the range through another hold waits for itself, for ever.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn upgrade(self) -> Hold<P, Exclusive> {
         if let Some((span, _)) = self.held {
@@ -119,8 +120,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
     /// may be empty. Never blocks.
     ///
     /// # Errors
-    /// `at` lies outside the hold (its end is inside), or both parts would share a unit of the
-    /// lock's granularity.
+    /// `at` lies before the start or past the end of the hold, or both parts would share a unit of
+    /// the lock's granularity.
     pub fn split_off(&mut self, at: u64) -> Result<Self, PartError> {
         self.part(at..at)?;
         let Some((span, token)) = self.held else {
@@ -161,8 +162,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
         }
     }
 
-    /// Returns the span of `range`, which must lie within the hold. In an empty hold, any empty
-    /// range does.
+    /// Returns the span of `range`, which must lie within the hold. Every empty range lies within
+    /// an empty hold.
     fn part(&self, range: Range<u64>) -> Result<Option<Span>, PartError> {
         let Range { start, end } = range;
         let part = Span::new(range).map_err(|_| PartError::Reversed { start, end })?;

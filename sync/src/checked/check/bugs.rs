@@ -12,7 +12,8 @@ pub struct BugSite {
     pub name: &'static str,
     /// What is done wrong.
     pub what: &'static str,
-    /// The properties of which one must fail: comma-separated, each `property` or `suite/property`.
+    /// Properties, at least one of which must fail: comma-separated, each `property` or
+    /// `suite/property`.
     pub killed_by: &'static str,
     /// The file, as the compiler names it.
     pub file: &'static str,

@@ -1,15 +1,15 @@
 //! Fault injection by plan, and the occasions on which a fault is possible.
 //!
-//! An occasion is known by its thread and by how many of its kind that thread had before. So it is
-//! the same in all executions that differ only in the order of independent steps, and a search need
-//! not try both orders of two of them.
+//! An occasion is identified by its thread and by how many occasions of its kind that thread had
+//! before. So it is the same in all executions that differ only in the order of independent steps,
+//! and a search need not try both orders of two occasions.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Wakeup;
 
-/// What can fail at run time in a correct program.
+/// An event at run time that a correct program must tolerate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// A weak compare-exchange fails although the value is the expected one.
@@ -25,16 +25,16 @@ impl Fault {
     pub const ALL: [Fault; 3] = [Fault::WeakCas, Fault::SpuriousWake, Fault::TimeOut];
 }
 
-/// Where a fault is possible: at a weak compare-exchange, a sleep, a sleep with a deadline.
+/// A point at which a fault is possible: a weak compare-exchange, a sleep, a sleep with a deadline.
 ///
 /// Written `weak-cas@1.0`: the first weak compare-exchange of thread 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Occasion {
-    /// What fails there.
+    /// The fault that is possible there.
     pub fault: Fault,
     /// The thread's [index](crate::thread::index).
     pub thread: usize,
-    /// How many of this kind the thread had before, in this execution.
+    /// How many occasions of this kind the thread had before, in this execution.
     pub nth: u32,
 }
 
@@ -60,7 +60,7 @@ struct State {
     injected: usize,
     /// Of each thread, in the current execution.
     counts: Vec<Counts>,
-    /// Of each thread the most, in executions that had the whole plan.
+    /// The maximum for each thread, over executions that had the whole plan.
     most: Vec<Counts>,
     /// Faults in the current execution.
     here: usize,
@@ -146,7 +146,7 @@ pub(crate) fn fault(fault: Fault) -> bool {
     hit
 }
 
-/// Returns how a sleep ends at once by plan, if it does.
+/// Returns how this sleep ends at once, if the plan says that it does.
 pub(crate) fn injected_wakeup(has_deadline: bool) -> Option<Wakeup> {
     if fault(Fault::SpuriousWake) {
         return Some(Wakeup::Woken);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::{config, locked, step};
 use crate::atomic::Ordering;
 
-/// What a call site does.
+/// The operation of a call site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
     /// A load.
@@ -36,13 +36,13 @@ pub struct Site {
     pub line: u32,
     /// The column, from 1; distinguishes two calls in one line.
     pub column: u32,
-    /// What it does.
+    /// Its operation.
     pub op: Op,
     /// The name of its ordering; empty for a wake or a flush.
     pub ordering: &'static str,
 }
 
-/// What one site does instead of what is written there.
+/// The change to the operation at one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     /// Uses this ordering.

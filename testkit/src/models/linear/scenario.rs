@@ -1,7 +1,8 @@
-//! What threads may do in a scenario, and all threads up to a size.
+//! The operations of a scenario's threads, and every possible thread up to a size.
 //!
-//! An operation acquires a place, or is about the last place that its thread acquired: if that try
-//! failed, it does nothing. At its end a thread releases what it still holds, the last first.
+//! An operation either acquires a place or acts on the last place that its thread acquired. If that
+//! acquisition failed, the operation does nothing. At its end a thread releases its remaining
+//! holds, the last one first.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,7 +47,7 @@ impl Place {
     }
 }
 
-/// What a thread does.
+/// An operation of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// Acquires a place.
@@ -157,12 +158,12 @@ impl Alphabet {
 /// The operations of one thread, in order.
 pub type Thread = Vec<Op>;
 
-/// Whether no scenario with this thread can deadlock, and every operation of it has an effect in
-/// some execution.
+/// Returns whether no scenario with this thread can deadlock, and each of its operations has an
+/// effect in some execution.
 ///
 /// A thread blocks for a place only while it can hold nothing, and for an upgrade only while it can
-/// hold nothing else. So no thread waits for a waiting one, except for one that upgrades, and that
-/// waits for readers, which do not wait.
+/// hold nothing else. So a thread waits only for threads that do not wait, or for one that
+/// upgrades. An upgrading thread waits only for readers, and those do not wait.
 pub fn is_well_formed(thread: &[Op]) -> bool {
     // For each possible hold: its possible accesses, and its place.
     let mut holds: Vec<(Vec<Access>, Place)> = Vec::new();

@@ -1,17 +1,17 @@
 //! The sequential specification: a list of holds, and the operations that may change it.
 //!
-//! Most of what a range lock does takes time, and its callers see that. So an operation need not
-//! take effect at a single point between its call and its answer:
+//! Most operations of a range lock take time, and other callers can observe them half-done. So an
+//! operation need not take effect at a single point between its call and its answer:
 //!
-//! - **A request** blocks tries from its call until it is granted, when it becomes a hold; one that
-//!   is cancelled, until it answers. (The contract: a try acquires its span "if no conflicting hold
-//!   or request stands in the way".)
+//! - **A request** blocks tries from its call until it is granted, when it becomes a hold. A
+//!   request that is cancelled blocks tries until its call answers. (The contract: a try acquires
+//!   its span "unless a conflicting hold or request stands in the way".)
 //! - **A grant** happens at one point, at which no hold conflicts; so does an upgrade.
 //! - **A try that fails** has a point at which something blocked it: a conflicting hold, its own
 //!   thread's included, or another thread's request; or as many readers as have room.
-//! - **An upgrade that fails** has a point at which another thread held part of it. Requests do not
-//!   count, except one that is cancelled: it may have been granted before its thread cancels it,
-//!   and is a hold then.
+//! - **An upgrade that fails** has a point at which another thread held part of its range. Requests
+//!   do not count, with one exception: a cancelled request may have been granted before its thread
+//!   cancelled it, and was a hold then.
 //! - **A release**, a downgrade or a shrink has a point at which it takes effect.
 //!
 //! Three things hold only for a lock that acquires ranges piece by piece ([`Rules::pieces`]):
@@ -29,7 +29,7 @@ use spanlock_verify::oracles::linearizability::THREADS;
 use super::Answer;
 use super::scenario::{Op, Place, Way};
 
-/// What of the contract depends on the lock.
+/// The parts of the contract that depend on the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Whether units are positions. Otherwise each place is the whole lock.
@@ -61,7 +61,7 @@ impl Hold {
     }
 }
 
-/// What a thread is doing.
+/// The operation that a thread is performing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Doing {
     #[default]
@@ -72,7 +72,7 @@ enum Doing {
     Settled(Op, Answer),
 }
 
-/// What the specification knows at a moment.
+/// The state of the specification at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct State {
     /// By thread, and those of a thread in the order in which it acquired them.
@@ -92,7 +92,7 @@ impl Rules {
         std::array::from_fn(|unit| is_wanted(unit).then_some(access))
     }
 
-    /// Returns what an upgrade makes of a hold of these units.
+    /// Returns the units of a hold after its upgrade.
     fn upgraded(self, held: Units) -> Units {
         match !self.granular && self.pieces {
             true => [Some(Write); UNITS],
@@ -123,7 +123,7 @@ impl State {
         self.holds.iter().rposition(|hold| hold.thread == thread)
     }
 
-    /// Returns every state after something takes effect next.
+    /// Returns each state that can follow when one called operation takes effect.
     pub fn effects(&self, rules: Rules) -> Vec<State> {
         let mut next = Vec::new();
         for thread in 0..THREADS {
@@ -223,8 +223,8 @@ impl State {
         }
     }
 
-    /// Whether a hold, or a request that counts, blocks a request of `thread` for `units`. With
-    /// `upgraded`, the request is an upgrade of that hold.
+    /// Returns whether a hold, or a request that counts, blocks a request of `thread` for `units`.
+    /// With `upgraded`, the request is an upgrade of that hold.
     fn is_blocked(
         &self,
         thread: usize,
@@ -248,7 +248,8 @@ impl State {
         all.iter().any(|hold| hold.conflicts(units)) || (0..UNITS).any(is_full)
     }
 
-    /// Whether a thread has a request that it will cancel. It may be granted without noticing.
+    /// Returns whether a thread has a request that it will cancel. The request may be granted
+    /// without the thread noticing.
     fn will_cancel(&self, thread: usize) -> bool {
         let (Doing::Called(op, answer) | Doing::Settled(op, answer)) = self.doing[thread] else {
             return false;
@@ -256,7 +257,7 @@ impl State {
         matches!(op, Op::Take(Way::Brief, ..)) && answer == Answer::Busy
     }
 
-    /// Returns what a thread requests, as long as that blocks others.
+    /// Returns the request of a thread, as long as it blocks others.
     fn request(&self, thread: usize, rules: Rules) -> Option<Hold> {
         let (op, fails) = match self.doing[thread] {
             Doing::Called(op, answer) => (op, answer == Answer::Busy),
@@ -278,13 +279,13 @@ impl State {
         Some(Hold { thread, units })
     }
 
-    /// Tells which thread holds what; empty: there are no holds.
+    /// Describes each hold and its thread. Empty if there are no holds.
     pub fn held(&self) -> String {
         let holds = self.holds.iter().map(Hold::to_string);
         holds.collect::<Vec<_>>().join(", ")
     }
 
-    /// Tells the operations that have been called and have not taken full effect.
+    /// Lists the operations that have been called and have not taken full effect.
     pub fn open(&self) -> String {
         let open = (0..THREADS).filter_map(|thread| match self.doing[thread] {
             Doing::Called(op, _) => Some(format!("T{thread} {op}")),

@@ -19,7 +19,7 @@ use crate::primitive;
 
 type Ends = End<Op, Answer>;
 
-/// What of the contract depends on the lock.
+/// The parts of the contract that depend on the lock.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     granular: bool,
@@ -258,7 +258,7 @@ fn a_downgrade_lets_readers_in_and_no_writer() {
     right(&ALL, &downgraded(attempt(Write, High), Busy));
     wrong(&ALL, &downgraded(attempt(Read, High), Busy), 5);
     wrong(&ALL, &downgraded(attempt(Write, High), Done), 5);
-    // Nor does it while it goes on.
+    // A writer does not get in during the downgrade either.
     let mut events = one_by_one(&[(0, lock(Write, Both), Done)]);
     events.push(calls(0, Downgrade, Done));
     events.extend(one_by_one(&[
