@@ -189,7 +189,7 @@ impl Planner<'_> {
                 jobs.push(self.row(Mode::Random, Some(SCHEDULES)));
                 jobs.push(self.long(Mode::Random, Some(SAMPLES_IN_FULL_RUN)));
             }
-            Kind::Promela(_) => jobs.push(self.row(Mode::Ltl, None)),
+            Kind::Promela { .. } => jobs.push(self.row(Mode::Ltl, None)),
             Kind::Once if self.program.is_searched() => self.searches(jobs),
             Kind::Once => {
                 let modes = [Mode::Random, Mode::Pct, Mode::Urw];

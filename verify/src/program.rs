@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::strategy::Strategy;
 use spanlock_sync::thread;
 
-use crate::info::{Bound, Expected, Fault, Form, Injection, Kind, ProgramInfo, Promela};
+use crate::info::{Bound, Expected, Fault, Form, Injection, Kind, ProgramInfo};
 use crate::mode::Mode;
 use crate::oracles::linearizability::{Model, Scenario, Scenarios};
 use crate::trace::perform;
@@ -176,10 +176,10 @@ impl Program {
     /// Sets a Promela model, which Spin searches: a file of the package, relative to its folder,
     /// and the macros that each inject a bug into it.
     pub fn promela(mut self, file: &str, bugs: &[&str]) -> Self {
-        self.info.kind = Kind::Promela(Promela {
+        self.info.kind = Kind::Promela {
             file: file.to_owned(),
             bugs: bugs.iter().map(ToString::to_string).collect(),
-        });
+        };
         self
     }
 

@@ -92,13 +92,6 @@ impl Suite {
         self
     }
 
-    /// Creates the suite of a known bug.
-    pub(crate) fn known_bug(name: impl Into<String>, source: &str) -> Self {
-        let mut suite = Suite::new(name).without_pairs();
-        suite.info.known_bug = Some(source.to_owned());
-        suite
-    }
-
     /// Sets how many steps of one thread may pass before an operation of the suite is finished,
     /// under shuttle: 40, unless set. Set it to two to five times the most that is seen (`longest`
     /// in a row's JSON). The bound of a row is this many for each of its threads.
@@ -148,7 +141,7 @@ impl Suite {
                     "`{suite}/{name}`: no name may contain a slash, a space or a tab"
                 ));
             }
-            if matches!(program.body, Body::None) && !matches!(info.kind, Kind::Promela(_)) {
+            if matches!(program.body, Body::None) && !matches!(info.kind, Kind::Promela { .. }) {
                 return Err(format!(
                     "`{suite}/{name}` (program {i} of its suite) has nothing to run: give it a \
                      scene with threads, or `run`"

@@ -42,15 +42,6 @@ pub(crate) struct Search {
     pub(crate) mutations: String,
 }
 
-/// What a search reports besides what its executions noted.
-#[derive(Default)]
-pub(crate) struct Explored {
-    /// Plans of faults, besides none.
-    pub(crate) plans: u64,
-    /// Scenarios and histories.
-    pub(crate) explained: Option<(u64, u64)>,
-}
-
 /// Begins an execution.
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub(crate) fn begin_execution() {

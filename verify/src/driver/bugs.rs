@@ -194,7 +194,7 @@ fn of_promela(plan: &Plan) -> impl Iterator<Item = Candidate<'_, Injected>> {
     plan.tasks.iter().flat_map(|task| {
         let program = &task.job.program;
         let (file, bugs) = match &program.kind {
-            Kind::Promela(model) => (&*model.file, &model.bugs[..]),
+            Kind::Promela { file, bugs } => (&**file, &bugs[..]),
             _ => ("", &[][..]),
         };
         bugs.iter().map(move |bug| Candidate {

@@ -321,7 +321,7 @@ fn first_failure(built: &Built, searches: &[Search], change: [&str; 2]) -> Resul
         if *few {
             more.extend(["--preemptions", FEW]);
         }
-        let is_spin = matches!(task.job.program.kind, Kind::Promela(_));
+        let is_spin = matches!(task.job.program.kind, Kind::Promela { .. });
         let ended = explore(built, task, &more, (!is_spin).then_some(LIMIT))?;
         if let Some(mut kill) = kill(task, &ended.stderr) {
             let again = [

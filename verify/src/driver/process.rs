@@ -79,10 +79,10 @@ pub(super) fn explore(
     limit: Option<Duration>,
 ) -> Result<Ended> {
     let (package, job) = (&task.models.package, &task.job);
-    if let Kind::Promela(model) = &job.program.kind {
+    if let Kind::Promela { file, .. } = &job.program.kind {
         let macros = more.windows(2).filter(|it| it[0] == "--bug");
         let macros: Vec<&str> = macros.map(|it| it[1]).collect();
-        let file = package.folder.join(&model.file);
+        let file = package.folder.join(file);
         return spin::check(&file, &macros, more.contains(&"--trace"), limit);
     }
     let binary = built.binary(job.mode.checker(), package);

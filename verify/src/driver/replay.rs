@@ -35,7 +35,7 @@ pub(super) fn replay(
     let words = weaken.iter().flat_map(|site| ["--weaken", &**site]);
     let words = words.chain(bug.iter().flat_map(|name| ["--bug", &**name]));
     let words: Vec<&str> = words.collect();
-    let is_promela = matches!(task.job.program.kind, Kind::Promela(_));
+    let is_promela = matches!(task.job.program.kind, Kind::Promela { .. });
     if weaken.is_some() && is_promela {
         bail!("{name}: a Promela model has no orderings to weaken");
     }

@@ -74,12 +74,8 @@ pub(super) fn run(suites: &[Suite], description: &Description) -> ExitCode {
     print_json(&Found {
         executions: check::executions() as u64,
         outcomes: trace::outcomes(),
-        explained: explored.explained,
         weakened: check::weakened() as u64,
         injected: check::injected() as u64,
-        plans: explored.plans,
-        #[cfg(spanlock_loom)]
-        longest: None,
         #[cfg(spanlock_shuttle)]
         longest: Some(check::longest() as u64),
         overtaking: trace::overtaking(),
@@ -88,6 +84,7 @@ pub(super) fn run(suites: &[Suite], description: &Description) -> ExitCode {
         uses_facade: check::operations() > 0,
         sites: sites.iter().map(site).collect(),
         bugs: bugs.iter().map(bug).collect(),
+        ..explored
     })
 }
 

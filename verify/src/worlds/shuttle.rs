@@ -11,22 +11,22 @@ use shuttle::scheduler::{
     DfsScheduler, PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler,
 };
 
-use super::{Explored, SCENARIO, SEED, Search, execute, refuse};
+use super::{SCENARIO, SEED, Search, execute, refuse};
 use crate::mode::Mode;
 use crate::oracles::linearizability::run::{self, Subject};
 use crate::oracles::linearizability::{Model, SCHEDULES_OF_EACH, Scenario, Scenarios};
 use crate::plan::Job;
 use crate::program::Body;
-use crate::rows::row::FAILURE;
+use crate::rows::row::{FAILURE, Found};
 use crate::runner::row::report_panics;
 use crate::search::reduction::Reduced;
 
 /// Random programs of one round of proptest.
 const CASES: u32 = 16;
 
-/// Explores the row.
-pub(crate) fn explore(search: &Search, body: &Body) -> Explored {
-    let mut explored = Explored::default();
+/// Explores the row. Returns how many scenarios and histories there were.
+pub(crate) fn explore(search: &Search, body: &Body) -> Found {
+    let mut explored = Found::default();
     match body {
         Body::Once(run) => {
             let run = run.clone();
