@@ -56,7 +56,7 @@ impl Change for Injected {
         Fate::Survived,
         Fate::Skipped,
     ];
-    const NAMES: &'static str = "no injected bug's name contains `{}`\n  names look like \
+    const MISSING: &'static str = "no injected bug's name contains `{}`\n  names look like \
         BUG/SUITE; `cargo verify bugs --list` shows them all";
     const COLUMNS: &'static [Column<Self>] = &[
         ("bug", |it| Cell::new(&it.bug)),

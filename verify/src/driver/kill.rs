@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::args::InjectArgs;
 use super::build::Built;
-use super::models::{Plan, Task, describe};
+use super::models::{Plan, Task, models};
 use super::output::{json_at, write_json};
 use super::pool::{at_the_same_time, workers};
 use super::process::{End, explore};
 use super::sites::Site;
 use super::table::{self, Column};
-use super::workspace::{MODELS, Workspace};
+use super::workspace::MODELS;
 use super::{circumstances, exit_code, retain_meant};
 use crate::info::{BugSite, Kind};
 use crate::mode::{Checker, Mode};
@@ -70,8 +70,8 @@ pub(super) trait Change: Clone + Serialize + Sync + 'static {
     const MANY: &'static str;
     /// The fates that they can have.
     const FATES: &'static [Fate];
-    /// What their names look like, and which command shows them.
-    const NAMES: &'static str;
+    /// The error for a filter that no name contains; `{}` stands for the filter.
+    const MISSING: &'static str;
     /// The columns that say what is changed.
     const COLUMNS: &'static [Column<Self>];
     /// The last column of the table of fates.
@@ -176,7 +176,8 @@ pub(super) fn summary<T: Change>(all: &[Judged<T>]) -> String {
 }
 
 /// Runs the subcommand that judges all changes that `find` returns. `find` also returns what is
-/// wrong with how they are stated; a part of them cannot be judged on that.
+/// wrong with their statements. That counts only if all are chosen, since a statement may name
+/// programs of other packages.
 pub(super) fn command<T: Change + Send>(
     args: &InjectArgs,
     find: impl for<'a> Fn(
@@ -188,13 +189,13 @@ pub(super) fn command<T: Change + Send>(
     let common = &args.common;
     let file = json_at(common.json.as_deref())?;
     let workers = workers(common.jobs);
-    let mut built = Built::none_of(Workspace::find(&common.scope)?, MODELS)?;
+    let (mut built, models) = models(&common.scope, MODELS)?;
     let run = circumstances::now(common, &[], &built.workspace);
-    let plan = Plan::of(&describe(&mut built)?);
+    let plan = Plan::of(&models);
     let reached = Reached::by(&plan, &built, workers)?;
     let (mut candidates, mut errors) = find(&built, &plan, &reached)?;
     let name = |candidate: &Candidate<T>| candidate.change.name();
-    retain_meant(&mut candidates, &common.filter, name, T::NAMES)?;
+    retain_meant(&mut candidates, &common.filter, name, T::MISSING)?;
     if !common.is_everything() {
         errors.clear();
     }

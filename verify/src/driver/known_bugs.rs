@@ -9,16 +9,15 @@ use comfy_table::Cell;
 use serde::Serialize;
 
 use super::args::{Change, KnownBugsArgs};
-use super::build::Built;
 use super::judge::verdict_on;
 use super::kill::kill;
-use super::models::{Task, describe, tasks};
+use super::models::{Task, models, tasks};
 use super::output::{json_at, write_json};
 use super::process::Ended;
 use super::replay::replay;
 use super::run::{Way, run_all};
 use super::table::{Column, colored, number};
-use super::workspace::{KNOWN_BUGS, Workspace};
+use super::workspace::KNOWN_BUGS;
 use super::{exit_code, pool, retain_meant, table};
 use crate::info::Form;
 use crate::plan::Unrecorded;
@@ -60,8 +59,8 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
         return replay(name, &common.scope, KNOWN_BUGS, &Change::default());
     }
     let file = json_at(common.json.as_deref())?;
-    let mut built = Built::none_of(Workspace::find(&common.scope)?, KNOWN_BUGS)?;
-    let mut tasks = tasks(&describe(&mut built)?, Unrecorded::Whole);
+    let (mut built, models) = models(&common.scope, KNOWN_BUGS)?;
+    let mut tasks = tasks(&models, Unrecorded::Whole);
     tasks.retain(|task| {
         let job = &task.job;
         !job.long && job.faults == 0 && job.program.form.is_some()

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::args::Scope;
 use super::build::Built;
-use super::workspace::Package;
+use super::workspace::{Package, Workspace};
 use crate::info::{Description, SuiteInfo};
 use crate::mode::{Checker, Mode};
 use crate::plan::{Job, Unrecorded, jobs};
@@ -47,7 +48,14 @@ impl Task {
     }
 }
 
-/// Builds the models under loom, unless they are built, and asks each binary what it contains.
+/// Builds a workspace's models under loom, and asks each binary what it contains.
+pub(super) fn models(scope: &Scope, target: &'static str) -> Result<(Built, Vec<Arc<Models>>)> {
+    let mut built = Built::none_of(Workspace::find(scope)?, target)?;
+    let models = describe(&mut built)?;
+    Ok((built, models))
+}
+
+/// Builds the models under loom, and asks each binary what it contains.
 pub(super) fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
     built.add([Checker::Loom])?;
     let mut all = Vec::new();

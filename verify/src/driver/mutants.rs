@@ -40,7 +40,7 @@ pub(super) type Mutant = Judged<Mutation>;
 impl Change for Mutation {
     const MANY: &'static str = "mutants";
     const FATES: &'static [Fate] = &[Fate::Killed, Fate::Survived, Fate::Equivalent];
-    const NAMES: &'static str = "no mutant's name contains `{}`\n  names look like \
+    const MISSING: &'static str = "no mutant's name contains `{}`\n  names look like \
         src/ring.rs:89:19:rmw=Relaxed; `cargo verify mutants --sites` shows them all";
     const COLUMNS: &'static [Column<Self>] = &[
         ("site", |it| Cell::new(&it.site)),

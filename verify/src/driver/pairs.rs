@@ -7,18 +7,16 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::args::Common;
-use super::build::Built;
-use super::models::{describe, suites};
+use super::models::{models, suites};
 use super::output::{json_at, write_json};
-use super::workspace::{MODELS, Workspace};
+use super::workspace::MODELS;
 use super::{exit_code, retain_meant, table};
 use crate::rows::pairs::{Cell, Table, problems, tables};
 
 /// Runs the command: exit code 0 if no cell is empty without a reason.
 pub(super) fn pairs(args: &Common) -> Result<ExitCode> {
     let file = json_at(args.json.as_deref())?;
-    let mut built = Built::none_of(Workspace::find(&args.scope)?, MODELS)?;
-    let mut suites = suites(&describe(&mut built)?);
+    let mut suites = suites(&models(&args.scope, MODELS)?.1);
     let mut tables = tables(&suites);
     let names: Vec<&str> = tables.iter().map(|table| &*table.primitive).collect();
     let names = names.join(", ");

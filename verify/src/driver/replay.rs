@@ -5,10 +5,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use super::args::{Change, Common, Scope};
-use super::build::Built;
-use super::models::{describe, tasks};
+use super::models::{models, tasks};
 use super::process::{End, explore};
-use super::workspace::Workspace;
 use super::{circumstances, exit_code, judge, table};
 use crate::info::Kind;
 use crate::plan::Unrecorded;
@@ -22,8 +20,7 @@ pub(super) fn replay(
     target: &'static str,
     change: &Change,
 ) -> Result<ExitCode> {
-    let mut built = Built::none_of(Workspace::find(scope)?, target)?;
-    let models = describe(&mut built)?;
+    let (mut built, models) = models(scope, target)?;
     let all = tasks(&models, Unrecorded::Bounded);
     let Some(task) = all.iter().find(|task| task.job.name() == *name) else {
         bail!(

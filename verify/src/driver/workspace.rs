@@ -21,9 +21,7 @@ const PROFILE: &str = "checked";
 /// The workspace that the command works on.
 #[derive(Debug)]
 pub(super) struct Workspace {
-    /// The folder of its Cargo.toml.
     pub(super) root: PathBuf,
-    /// Its target folder.
     pub(super) target: PathBuf,
     metadata: Metadata,
     chosen: Vec<String>,
