@@ -22,7 +22,8 @@ use crate::rows::verdict::{told, verdict};
 use crate::suite::Suite;
 use crate::worlds::refuse;
 
-/// Runs a binary of models: see [the module](self). Exits as a test binary does.
+/// Runs a binary of models, which speaks libtest's protocol: each row is a test. Exits as a test
+/// binary does.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
