@@ -49,7 +49,7 @@ impl Store {
         Ok(Store { log, map, folder })
     }
 
-    /// Sets a value, durably. One of the threads that are here flushes for all.
+    /// Sets a value, durably. One of the waiting threads flushes for all.
     fn set(&self, key: &str, value: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
         let number = self.append(key, value)?;
         Ok(self.log.wait(number)?)

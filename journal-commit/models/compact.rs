@@ -76,8 +76,7 @@ pub(crate) fn rendezvous() -> Suite {
     let passes = |thread| Fault::new(FaultKind::TimeOut, thread, 0);
     let third = program(
         "third",
-        "of three threads of which two meet, the third is not left behind, wherever the deadlines \
-         fall",
+        "when two of three threads meet, the third commits too, wherever the deadlines fall",
         [COMMIT, COMMIT, COMMIT],
         || Log::all_there(2, 3, &[commit, commit, commit]),
     );
@@ -194,7 +193,7 @@ impl Gather for When {
     }
 }
 
-/// What a thread does, given its number.
+/// The work of a thread, given its number.
 type Work = fn(usize, &Log);
 
 type Failed = Failure<&'static str>;

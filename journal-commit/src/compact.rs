@@ -18,14 +18,15 @@
 //! - **Order**: records are numbered in the order of appending. The durable records are always a
 //!   prefix.
 //! - **A ring**: the storage has a fixed length and never grows. Truncating the front frees room. A
-//!   full log refuses records and loses none. A ring was chosen over segments because a flush of a
-//!   file written before has no metadata to write. No file is ever created, renamed or removed, and
-//!   a device or persistent memory serves as well as a file.
+//!   full log refuses records and loses none. A ring was chosen over segments because a flush has
+//!   no metadata to write if all blocks of the file were written before. No file is ever created,
+//!   renamed or removed, and a device or persistent memory serves as well as a file.
 //! - **Recovery** keeps every acknowledged record, and none after a gap. It distinguishes what a
 //!   crash cut off from what the medium lost, as far as the bytes allow. `docs/compact.md` has the
 //!   format and every case of a crash.
-//! - **Failure**: after one failed write or flush, nothing more is acknowledged. Every waiting and
-//!   every later thread gets the error. Open the log again to continue.
+//! - **Failure**: after one failed write or flush, no further record is acknowledged. Every waiting
+//!   and every later thread gets the error, unless its record is already durable. Open the log
+//!   again to continue.
 //! - **Cost**: the appending thread computes its record's checksum, in parallel with others, and
 //!   copies the record under a mutex. The leader's own work does not depend on the number of bytes.
 //!   Memory: two batches.
@@ -364,7 +365,7 @@ impl<S: Storage> Log<S> {
     }
 
     /// Truncates the records before `lsn`, durably, and frees their room. Up to a 256th of the log
-    /// stays occupied until the next call.
+    /// and one batch stay occupied until a later call.
     ///
     /// To truncate all records, pass [`durable`](Self::durable)`().next()`. Records that are
     /// already truncated cause no error. Commits continue meanwhile. A call costs two durable
@@ -391,7 +392,7 @@ impl<S: Storage> Log<S> {
             new.head = head.position;
             new.head_record = head.record;
             new.first_record = lsn.0;
-            // A settled position that was truncated needs no mention.
+            // If all settled batches are truncated, nothing before the head is left to name.
             new.settled = new.settled.max(head.position);
         })?;
         self.ends.lock().marks.cut(head);

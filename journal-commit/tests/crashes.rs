@@ -57,7 +57,7 @@ fn run(flushes: Flushes, way: CommitWay) -> Run {
                         block.fill(round);
                         block.dirty().unwrap();
                     }
-                    // A third block comes and goes.
+                    // A third block is revoked and written again in turn.
                     let guest = 40 + thread;
                     if round % 3 == 0 {
                         handle.revoke(guest).unwrap();

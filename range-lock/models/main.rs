@@ -23,8 +23,8 @@ fn counter() -> Suite {
     models::range_lock(counter, [])
 }
 
-/// Overtaking is not modelled: while a writer waits at one slot, any number of readers at the other
-/// may overtake it, since they do not delay it.
+/// Overtaking is not modelled. While a writer waits at one slot, it does not matter how many
+/// readers overtake it at the other slot, because they do not delay it.
 fn distributed() -> Suite {
     let distributed = primitive!(
         "rw-distributed", RwDistributed::with_slots(2);

@@ -147,7 +147,7 @@ pub unsafe trait RawRangeLockSplit: RawRangeLock {
 /// Two kinds of locks must grant all spans at once, instead of one after the other:
 /// - A lock that is strictly first come, first served. Suppose a batch holds its first span and
 ///   queues for the second behind a wide request that waits for the first: both wait in a cycle.
-/// - A lock whose upgrades wait. It must not hold some spans while it waits for others.
+/// - A lock whose upgrades wait. No batch may hold some of its spans while it waits for others.
 ///
 /// # Safety
 /// After a return with `Ok`, each span is held as if [`RawRangeLock::lock`] had acquired it, with

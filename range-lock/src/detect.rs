@@ -14,9 +14,10 @@
 //! empty.
 //!
 //! # Scope
-//! - Only calls that wait without end are checked: the plain methods, `lock_all`, `append`, and the
-//!   blocking `upgrade`. Tries and deadlines cannot hang, so they never panic and record no orders;
-//!   their holds are recorded.
+//! - Only these calls are checked: the plain methods, `lock_all`, `append`, and the blocking
+//!   `upgrade`. Tries and requests with a deadline never panic and record no orders, because they
+//!   end by themselves; their holds are recorded. (A timeout too long for the clock never ends, and
+//!   is not checked either.)
 //! - Orders outlive holds, and end with the lock: dropping its [`LockId`] removes them. Ids are not
 //!   reused.
 //! - A lock without a [`LockId`] is known by its address. It takes part in check 1 but not in check

@@ -20,7 +20,7 @@ use crate::raw::{Access, RawRangeLock, Span, Token};
 use crate::rw_word::RwWord;
 use crate::words::{self, Progress};
 
-/// A whole-range reader-writer lock: any two ranges conflict unless both are only read. `P` is how
+/// A whole-range reader-writer lock: any two ranges conflict as if they overlapped. `P` is how
 /// waiting threads park.
 #[derive(Debug)]
 pub struct RwCounter<P = DefaultPark> {

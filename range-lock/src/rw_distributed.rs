@@ -10,15 +10,15 @@
 //! # Properties
 //! A reader locks and unlocks by one read-modify-write each, on a line that few other threads
 //! write. A writer locks every slot by a read-modify-write and unlocks it by a store, so use this
-//! lock where writes are rare. Memory: 128 bytes a slot.
+//! lock where writes are rare. Memory: 128 bytes per slot.
 //!
 //! # Invariants
 //! - **D-I1** A reader holds the word of one slot; a writer or an upgradable reader holds the words
 //!   of all slots. So each writer shares a word with every other holder, and two upgradable readers
 //!   share all words: the exclusion and visibility of [`RwWord`](crate::RwWord) carry over. So does
 //!   bounded overtaking, slot by slot. While a writer waits at one slot, readers of later slots
-//!   overtake it freely, which does not delay it. When the writer reaches their slot, at most
-//!   [`MAX_PASSES`](crate::words::MAX_PASSES) of them do.
+//!   overtake it freely, which does not delay it. Once the writer waits at their slot, at most
+//!   [`MAX_PASSES`](crate::words::MAX_PASSES) of them overtake it there.
 //! - **D-I2** Slots are acquired in ascending order, so writers cannot wait for each other in a
 //!   cycle. A reader holds one slot and waits for no other.
 //!
@@ -54,7 +54,7 @@ struct Slots(Box<[Slot]>);
 
 /// A whole-range reader-writer lock with a reader count for each group of threads.
 ///
-/// Any two ranges conflict unless both are only read. `P` is how waiting threads park.
+/// Any two ranges conflict as if they overlapped. `P` is how waiting threads park.
 #[derive(Debug)]
 pub struct RwDistributed<P = DefaultPark> {
     slots: Slots,

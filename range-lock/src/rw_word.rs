@@ -31,9 +31,10 @@
 //!   compare-exchange that expects a word without a conflicting holder. So the writer's plain store
 //!   overwrites no other change.
 //!
-//! The orderings A, B and C are those of [`crate::words`]. B is a store: it heads a release
-//! sequence that the readers' read-modify-writes continue. So a writer that acquires the word after
-//! two readers synchronizes with both.
+//! The orderings A, B and C are those of [`crate::words`]. B is a store and C a read-modify-write.
+//! Each heads a release sequence that the readers' read-modify-writes continue. So a reader that
+//! acquires the word after other readers still synchronizes with the writer before them, and a
+//! writer that acquires it after two readers synchronizes with both.
 //!
 //! # Models
 //! `cargo verify` rows `rw-word/…` cover this word alone, and the rows of all locks made of words

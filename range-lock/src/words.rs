@@ -25,10 +25,10 @@
 //!
 //! - The **head** of the queue is a waiter with no conflicting waiter before it. It acquires its
 //!   lane as soon as no conflicting hold is left.
-//! - An **arrival** is a request that is not queued. It may overtake a head that it conflicts with:
-//!   the head may be asleep, and leaving the lane idle until it has woken up would serialize the
-//!   lock on the scheduler. Each such pass is counted. After [`MAX_PASSES`] passes, conflicting
-//!   arrivals must enqueue.
+//! - An **arrival** is a request that is not queued. It may overtake a head that it conflicts with.
+//!   The head may be asleep: if the lane stayed idle until it woke up, the scheduler would set the
+//!   pace of the lock. Each such pass is counted. After [`MAX_PASSES`] passes, conflicting arrivals
+//!   must enqueue.
 //! - An arrival that conflicts with no waiter is never delayed by the queue.
 //!
 //! # Fairness
@@ -44,9 +44,9 @@
 //! - **W-I3** No wakeup is lost (Q-I2 of [`spanlock_sync::wait`]). A thread that may have unblocked
 //!   a waiter issues the light barrier and then checks the queue. A waiter joins the queue, issues
 //!   the heavy barrier and then checks the word.
-//! - **W-I4** The head sleeps only while a conflicting hold exists, and the release of the last
-//!   such hold wakes it. A head that leaves the queue wakes the next waiter unless it excludes that
-//!   waiter.
+//! - **W-I4** The head sleeps only while a conflicting hold exists or, for a reader, while the
+//!   reader count is full. The release that ends this wakes the first head of each class. A head
+//!   that leaves the queue wakes the next waiter unless it excludes that waiter.
 //!
 //! # Orderings
 //!
@@ -406,7 +406,7 @@ fn no_lanes(first: u32, end: u32) -> ! {
 pub enum Refusal {
     /// A waiter is queued, though perhaps for another lane range: nothing was tried.
     Untried,
-    /// Another thread holds a lane.
+    /// A lane has a conflicting hold, or its reader count is full.
     Busy,
 }
 

@@ -76,7 +76,7 @@ fn another_thread_releases_the_right_hold() {
 }
 
 /// If a foreign waker panics during a downgrade, no slot stays locked against readers. (The hold
-/// that was to become a reader's is forgotten.)
+/// itself is forgotten: its reader stays counted.)
 #[test]
 fn a_panicking_waker_does_not_stop_a_downgrade() {
     struct Panics;

@@ -255,7 +255,7 @@ fn each_head_may_be_overtaken_anew() {
     }
 }
 
-/// An arrival after a queue has emptied finds nothing of it: neither waiters nor passes.
+/// Once a queue has emptied, an arrival finds neither waiters nor counted passes.
 #[test]
 fn an_emptied_queue_forgets_its_passes() {
     let lock = Lock::new();

@@ -7,13 +7,13 @@ pub use core::sync::atomic::Ordering;
 use crate::world::atomic as world;
 pub use crate::world::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 
-/// Types whose value [`zeroed`](Zeroed::zeroed) consists of zero bytes, except under a checker.
+/// Types for which all zero bytes are a valid value, except under a checker.
 ///
 /// # Safety
 /// As shipped (not under a checker), memory of all zero bytes is a valid value of the type, and
 /// dropping the type does nothing.
 pub unsafe trait Zeroed: Sized {
-    /// Returns the value.
+    /// Returns that value; under a checker, one that behaves like it.
     fn zeroed() -> Self;
 }
 

@@ -1,9 +1,10 @@
 //! A pair of barriers that order store→load on both sides, at no cost to one of them.
 //!
 //! # The problem
-//! Two threads each store to one word and load the other's, and at least one must see the other's
-//! store. `fence(SeqCst)` on both sides ensures that, for about 20 cycles on each. Where one side
-//! runs millions of times as often as the other, that side should not pay.
+//! Each of two threads stores to its own word and then loads the other thread's word. At least one
+//! of them must see the other's store. `fence(SeqCst)` on both sides ensures that, for about 20
+//! cycles on each. Where one side runs millions of times as often as the other, that side should
+//! not pay.
 //!
 //! # How it works
 //! [`light`] only keeps the compiler from reordering. [`heavy`] makes the system run a full barrier
@@ -62,7 +63,8 @@ pub struct Flag(AtomicU32);
 const FENCES: u32 = 1 << 31;
 
 impl Default for Flag {
-    /// Returns a flag that is not raised. Registers with the system's barrier, once a process.
+    /// Returns a flag that is not raised. Registers the process for
+    /// `membarrier` (Linux), unless it is registered already.
     fn default() -> Self {
         let fences = if world::flags_fence() { FENCES } else { 0 };
         Flag(AtomicU32::new(fences))

@@ -1,8 +1,8 @@
 //! Atomic access to 8 bytes of mapped memory.
 //!
-//! These are the processor's own atomics in every world: mapped memory is no object of a checker. A
-//! checker explores what threads do with *locks*. A simulated device above this crate explores what
-//! reaches a medium, and when.
+//! These are the processor's own atomics in every world, because a checker cannot track mapped
+//! memory. A checker explores what threads do with *locks*. A simulated device above
+//! this crate explores what reaches a medium, and when.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -69,7 +69,7 @@ use crate::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use crate::world::rcu as world;
 use crate::{barrier, injected_bug, thread};
 
-/// The readers of memory that is freed together.
+/// A set of readers, for which a thread can wait before it frees memory.
 ///
 /// As shipped, a handle to the counters of the process's threads; under a checker it has its own.
 #[derive(Debug)]
@@ -169,8 +169,9 @@ impl ReadGuard<'_> {
         }
     }
 
-    /// Remembers memory for later critical sections of this thread: memory that was found linked
-    /// in this one, or made, or recalled. A thread remembers a few, for all `Rcu`s together.
+    /// Remembers memory for later critical sections of this thread. The memory was found linked,
+    /// allocated or recalled in this critical section. A thread remembers only a few entries, for
+    /// all `Rcu`s together.
     #[inline]
     pub fn remember(&self, key: u64, memory: NonNull<()>) {
         let known = self.rcu.counters.memory(key);

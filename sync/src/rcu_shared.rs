@@ -1,4 +1,4 @@
-//! Read-copy-update for threads without memory of their own: what `rcu` is without std.
+//! Read-copy-update without thread-local storage: the module `rcu` without std.
 //!
 //! # How it works
 //! All threads share two counters, and a *phase* says which of them a new reader raises: Linux's
@@ -40,13 +40,14 @@ use core::ptr::NonNull;
 use crate::atomic::{AtomicUsize, Ordering::*};
 use crate::{Mutex, barrier, hint};
 
-/// The readers of memory that is freed together.
+/// A set of readers, for which a thread can wait before it frees memory.
 #[derive(Debug)]
 pub struct Rcu {
     /// Its lowest bit says which counter new readers raise.
     phase: AtomicUsize,
     inside: [AtomicUsize; 2],
-    /// Held during `synchronize`: two threads that changed the phase in turns could wait for long.
+    /// Held during `synchronize`. Two threads that change the phase in turn could delay each other
+    /// for long.
     synchronizing: Mutex<()>,
 }
 
@@ -97,7 +98,7 @@ impl Rcu {
         // Relaxed: changed under the mutex alone.
         let phase = self.phase.load(Relaxed);
         self.wait_for(phase.wrapping_add(1));
-        // Relaxed: SRCU-I3 needs it to become visible at some time only.
+        // Relaxed: SRCU-I3 needs only that readers see the new phase eventually.
         self.phase.store(phase.wrapping_add(1), Relaxed);
         self.wait_for(phase);
     }

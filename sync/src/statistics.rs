@@ -13,7 +13,7 @@ pub use on::Statistics;
 /// slots, writers of different segments) contend for this one. So it is for measurements, not for
 /// production on many cores.
 ///
-/// They are the processor's own atomics in every world, and no step of a checker.
+/// They are the processor's own atomics in every world, so a checker does not track them.
 #[derive(Debug, Default)]
 pub struct Counters {
     #[cfg(feature = "statistics")]

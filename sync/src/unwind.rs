@@ -4,7 +4,7 @@
 //! other holds are released, and other waiters are woken. If a later step panics as well, the
 //! process aborts, as for any panic during unwinding.
 
-/// Calls `f` for every item, for the items after a panic as well.
+/// Calls `f` for every item. If a call panics, the later items are still visited.
 #[inline]
 pub fn for_each_surely<I: Iterator>(items: I, f: impl FnMut(I::Item)) {
     struct Rest<I: Iterator, F: FnMut(I::Item)>(I, F);

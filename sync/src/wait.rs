@@ -401,8 +401,8 @@ impl<P> WaitQueue<P> {
 #[derive(Default)]
 struct Handle {
     /// How many waiters queue at the words of this handle. A thread that acquires a word checks
-    /// this first, because it lies next to what the thread has just read: hashing the address to
-    /// find the bucket would take as long as the rest of the acquisition.
+    /// this before the bucket, because it lies next to what the thread has just read. Hashing the
+    /// address to find the bucket would take as long as the rest of the acquisition.
     waiters: Flag,
     /// The number of the lock.
     number: world::Number,

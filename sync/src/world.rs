@@ -1,7 +1,7 @@
 //! The shipped world: the processor's atomics, std's threads and mutexes.
 //!
-//! Under a checker, `checked/` takes the place of this module. Both have the same items, so the
-//! code above does not know in which world it runs.
+//! Under a checker, `checked/` takes the place of this module. Both have every item that locks use,
+//! so the code above does not know in which world it runs.
 
 pub(crate) mod atomic;
 pub(crate) mod barrier;

@@ -1,4 +1,4 @@
-//! The mode `RmwLoad` restores executions that loom misses when a load is a load, and loses
+//! The mode `RmwLoad` restores executions that loom misses when loads run as written, and loses
 //! others.
 
 #![cfg(any(spanlock_loom, spanlock_shuttle))]

@@ -52,7 +52,8 @@ struct TestArgs {
     mutations: Mutations,
 }
 
-/// Runs a binary of models: see [the module](self). Exits as a test binary does.
+/// Runs a binary of models, which speaks libtest's protocol: each row is a test. Exits as a test
+/// binary does.
 ///
 /// ```no_run
 /// use std::process::ExitCode;

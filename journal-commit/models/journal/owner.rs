@@ -139,7 +139,7 @@ fn open_and_die(me: usize, scene: &Scene) {
     die(me, scene);
 }
 
-/// Waits until the commit block is written, or the right is its own.
+/// Waits until the commit block is written, or this thread has the right to write it.
 fn take_over(me: usize, scene: &Scene) {
     let turn = scene.right.wait(|| false);
     perform("await");

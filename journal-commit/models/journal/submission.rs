@@ -86,7 +86,7 @@ const DURABLE: &str = "an acknowledged transaction is durable, its commit block 
 const REFUSED: &str = "a transaction that fails, in whichever thread, is not acknowledged, and \
                        every waiter is told";
 
-/// What fails, in whichever thread performs it.
+/// The step that fails, in whichever thread performs it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fails {
     Nothing,
@@ -94,7 +94,7 @@ enum Fails {
     Write,
 }
 
-/// What a thread does, given its number.
+/// The work of a thread, given its number.
 type Work = fn(usize, &Scene);
 
 /// The most buffers of a transaction.
@@ -154,7 +154,7 @@ fn fails(fails: Fails, works: &[Work]) {
     assert_eq!(scene.sealed.all(), [0, 0]);
 }
 
-/// What a thread, by its number, commits to.
+/// The steps as the thread with this number performs them.
 struct Store<'a>(&'a Scene, usize);
 
 impl Store<'_> {

@@ -19,7 +19,7 @@ pub(crate) fn suite() -> Suite {
         }))
         .program(program(
             "credits",
-            "two handles have no more credits together than there are, and return them",
+            "two handles together never have more credits than the limit, and release them",
             [handle, handle],
             credits,
         ))

@@ -73,8 +73,8 @@ impl Open {
                 free: self.free(),
             });
         }
-        // The length is at most the ring's. `Log` keeps that below 2³² for one record, and `most`
-        // for several.
+        // The length fits into 32 bits: `Log` limits a batch of one record, and `most` limits a
+        // batch of several.
         let before = record_header(record.len() as u32, checksum);
         self.digest = crc32c::crc32c_append(self.digest, &before);
         self.bytes.extend_from_slice(&before);

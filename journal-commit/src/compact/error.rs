@@ -10,7 +10,7 @@ use super::Lsn;
 /// Why an operation of a [`Log`](super::Log) failed.
 ///
 /// An error that refuses a record leaves the log as it was. After [`Poisoned`](Error::Poisoned) and
-/// [`Panicked`](Error::Panicked) nothing is acknowledged until the log is opened again.
+/// [`Panicked`](Error::Panicked) no further record is acknowledged until the log is opened again.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -5,7 +5,7 @@
 pub(super) const SLOTS: [u64; 2] = [0, 4096];
 /// The offset of the ring in the storage.
 pub(super) const DATA: u64 = 8192;
-/// The length of a superblock: one sector, so that it never tears.
+/// The length of a superblock: one sector, which disks write completely or not at all.
 pub(super) const SUPERBLOCK: usize = 512;
 /// The length of a batch's header.
 pub(super) const HEADER: usize = DIGEST + 8;

@@ -19,10 +19,11 @@
 //! # Properties
 //! - **One leader at a time**: a thread that waits for its own ticket. The group has no thread of
 //!   its own, so nothing runs when no thread waits.
-//! - **Order**: tickets become durable in the order in which they were given, all up to one at
-//!   once.
+//! - **Order**: tickets become durable in the order in which they were given. A flush makes all
+//!   tickets up to some number durable at once.
 //! - **Failure** is final: once a closure has failed or panicked, no further ticket becomes
-//!   durable, and every waiter and later caller gets the reason.
+//!   durable. Every waiter and later caller gets the reason, unless it waits for a ticket that was
+//!   already durable.
 //! - **Fairness**: a waiter waits for the flush that is under way when it arrives, for a
 //!   rendezvous, and for its own flush. It never waits for a third flush.
 //! - **Cost**: joining locks the mutex once. Waiting locks it once more, or not at all if the

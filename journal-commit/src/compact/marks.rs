@@ -36,7 +36,8 @@ impl Marks {
         self.end
     }
 
-    /// Records that a batch has become durable, and ends here.
+    /// Records that the next batch has become durable. `position` and `record` are those of the
+    /// batch after it.
     pub(super) fn advance(&mut self, position: u64, record: u64) {
         let latest = self.marks.back().map_or(0, |mark| mark.position);
         if self.end.position > latest && self.end.position - latest >= self.apart {
@@ -66,8 +67,8 @@ impl Marks {
 mod tests {
     use super::*;
 
-    /// With any number of batches there are few marks. None lies behind the record it was asked
-    /// for, nor too far before it.
+    /// With any number of batches there are few marks. The mark for a record does not lie behind
+    /// it, nor too far before it.
     #[test]
     fn marks_are_few_and_near() {
         const RING: u64 = 1 << 20;

@@ -93,7 +93,7 @@ impl<'a, S: Storage> Records<'a, S> {
             return Error::Truncated { lsn, first };
         }
         Error::Corrupt {
-            what: "a batch that was there is not",
+            what: "a batch that was there is missing",
             at: self.log.ring.place(self.position),
             lsn,
         }

@@ -36,7 +36,8 @@ pub struct Recovery {
     pub next: Lsn,
     /// Whether the log had been [closed](super::Log::close), or is new.
     pub was_closed: bool,
-    /// Whether recovery found, and left out, a batch whose commit was interrupted.
+    /// Whether recovery left out a batch whose header is sound but whose records are not, as an
+    /// interrupted commit leaves it. False if the header did not reach the medium either.
     pub was_torn: bool,
     /// The damage at which [`Log::salvage`](super::Log::salvage) cut the log off.
     pub damage: Option<Error>,
@@ -163,7 +164,7 @@ impl Scan {
     }
 }
 
-/// Returns why the batches should not end at `position`, if so: cases 7 and 8.
+/// Returns the damage if the log cannot end at `position`: cases 7 and 8.
 fn damage<S: Storage>(
     ring: &Ring<S>,
     superblock: &Superblock,
@@ -175,7 +176,7 @@ fn damage<S: Storage>(
     if superblock.closed || !has_successor(ring, superblock, position)? {
         return Ok(None);
     }
-    Ok(Some("a batch is missing that a later one follows"))
+    Ok(Some("a batch is missing, although a later one is present"))
 }
 
 /// Case 8: returns whether a header of the last epoch lies in the free part of the ring, after

@@ -55,7 +55,7 @@ impl<S: Storage> Ring<S> {
         }
     }
 
-    /// Returns the bytes that a batch takes whose header and records have `bytes`.
+    /// Returns the bytes that a batch takes if its header and records have `bytes`.
     pub(super) fn size(&self, bytes: u64) -> u64 {
         bytes.next_multiple_of(self.block)
     }

@@ -47,8 +47,8 @@ impl Descriptor {
             flags |= TAG_SAME_UUID;
         }
         put32(&mut self.block, self.at, tag.home as u32);
-        // Where flags have 16 bits, the half before them is a checksum of a kind that is never
-        // written: zero.
+        // Where flags have 16 bits, the 16 bits before them are for a checksum of a kind that this
+        // crate never writes, so they are zero.
         self.flags = self.at + 4;
         put32(&mut self.block, self.flags, flags);
         if format.wide || format.checksums == Checksums::Third {
@@ -180,7 +180,8 @@ pub(crate) fn commit_seconds(block: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Returns the checksum of the third kind for a tag: of its block as it is in the log.
+/// Returns the checksum of the third kind that a tag carries. `data` is the tag's block as it is in
+/// the log.
 pub(crate) fn data_checksum(format: &Format, tid: Tid, data: &[u8]) -> u32 {
     crc32c(crc32c(format.seed, &tid.0.to_be_bytes()), data)
 }

@@ -36,7 +36,7 @@ struct Shard {
 #[derive(Debug, Default)]
 struct Blocks {
     entries: HashMap<u64, Entry>,
-    /// Counts the contents put.
+    /// Counts the calls of `put`.
     version: u64,
 }
 
@@ -61,8 +61,8 @@ impl Buffers {
         &self.shards[(block % SHARDS) as usize]
     }
 
-    /// Returns the newest content, if it is newer than the block's home, and a number that every
-    /// change of the block changes.
+    /// Returns the newest content, if it is newer than the block's home, and a version number. Each
+    /// change of the block raises that number.
     pub(crate) fn newest(&self, block: u64) -> (Option<Content>, u64) {
         let blocks = self.shard(block).blocks.lock();
         let entry = blocks.entries.get(&block);

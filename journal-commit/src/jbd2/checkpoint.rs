@@ -1,7 +1,7 @@
 //! Writing committed blocks home, which frees the tail of the log.
 //!
 //! A checkpoint takes the oldest transactions: as many as free a quarter of the log, or the
-//! requested number of blocks. It then
+//! requested number of blocks if that is more. It then
 //!
 //! 1. writes the newest copy that these transactions have of each block,
 //! 2. flushes,

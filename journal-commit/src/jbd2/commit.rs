@@ -326,7 +326,7 @@ impl Steps<Failure> for CommitSteps<'_> {
     }
 
     fn write_commit_block(&self) -> Result<(), Failure> {
-        // Clone it: if this thread dies, another one writes it again.
+        // Clone it: if this thread dies after the write, another one writes it again.
         let commit_block = self.committing.commit_block.lock().clone();
         let (block, content) = commit_block.expect("in place before the last buffer (C3)");
         let blocks = &self.inner.blocks;

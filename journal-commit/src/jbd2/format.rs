@@ -27,7 +27,8 @@ pub(crate) const RO_COMPAT_AT: usize = INCOMPAT_AT + 4;
 pub(crate) const UUID_AT: usize = RO_COMPAT_AT + 4;
 pub(crate) const UUID_BYTES: usize = 16;
 pub(crate) const USERS_AT: usize = UUID_AT + UUID_BYTES;
-/// Follows the users, the copy's block, and two limits that no implementation uses.
+/// Before it lie the number of users, the block of the superblock's copy, and two limits that no
+/// implementation uses.
 pub(crate) const SUPER_CHECKSUM_KIND_AT: usize = USERS_AT + 16;
 pub(crate) const SUPER_CHECKSUM_AT: usize = 0xFC;
 pub(crate) const SUPER_BYTES: usize = 1024;

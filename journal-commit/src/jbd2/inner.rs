@@ -20,8 +20,8 @@
 //!   are overwritten only after the new tail is on the medium.
 //! - **J6** A failure wakes every sleeper, and each one finds it.
 //!
-//! Lock order: `checkpointing`, then `state`, then the small ones. No thread holds two of the small
-//! ones.
+//! Lock order: `checkpointing`, then `state`, then any other mutex. No thread holds two of these
+//! other mutexes.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -390,7 +390,7 @@ impl Replay<'_> {
     }
 
     /// Makes durable a transaction that may be in a cache only. A flush alone would not suffice:
-    /// Linux takes pages that it failed to write for clean.
+    /// Linux marks pages that it failed to write as clean.
     fn write_again(&self, last: &Found) -> std::io::Result<()> {
         let mut block = vec![0; self.format.block_bytes];
         let mut at = last.start;

@@ -6,13 +6,14 @@ const MEASURED: u32 = 16;
 const SKIPPED: u32 = 4;
 /// If no wait was due in the first part of a trial, another trial begins after this many due waits.
 const FIRST: u32 = 8;
-/// Waits, made or left out, between trials: after a trial that changed the way, and at most.
+/// The number of waits, made or left out, between two trials: the initial value, to which a trial
+/// that changes the way returns, and the maximum.
 const PATIENCE: [u32; 2] = [64, 4096];
 /// The factor by which that number grows when a trial confirms the one before.
 const LONGER: u32 = 4;
 /// The factor in commits per second that waiting must bring; less could be chance.
 const BETTER: f64 = 1.1;
-/// The factor in commits per second at which the other way needs no third part.
+/// If the other way brings more commits per second by this factor, the trial needs no third part.
 const CLEAR: f64 = 1.25;
 /// After this many measured flushes, the other way is given up if it brings less than this
 /// fraction.

@@ -19,10 +19,11 @@ use spanlock_sync::Mutex;
 
 use super::{Storage, check_bounds};
 
-/// Direct writes have offsets and lengths that are multiples of at least this.
+/// The offset and the length of a direct write are multiples of this, or of the device's sector if
+/// that is larger.
 const SECTOR: usize = 512;
-/// Alignment in memory of direct transfers, and in the file of direct reads. No device has larger
-/// sectors.
+/// Alignment in memory of direct transfers, and in the file of direct reads. Devices with larger
+/// sectors are not supported.
 const ALIGN: usize = 4096;
 /// The number of bytes zeroed at a time when a file is created.
 const ZEROS: usize = 1 << 20;
@@ -281,8 +282,8 @@ fn lock(file: &File) -> io::Result<()> {
 /// Allocates and zeroes a new file, and makes its length and its name durable.
 fn zero(path: &Path, file: &File, len: u64) -> io::Result<()> {
     if len > 0 {
-        // This finds a full disk before anything is written. Where the call is missing, writing
-        // must do.
+        // This finds a full disk before anything is written. Where the call is not supported, the
+        // writes below allocate.
         match fallocate(file, FallocateFlags::empty(), 0, len) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),

@@ -99,7 +99,7 @@ impl<P: Pmem> PmemStorage<P> {
         }
         let sector = (mark & MARKED) * SECTOR_BYTES;
         if mark & !MARKED != MARK || sector >= self.len {
-            let what = "the region's end has something else than a sector's copy";
+            let what = "the region's end has something other than a sector's copy";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let mut copy = [0; SECTOR_BYTES as usize];
@@ -117,8 +117,8 @@ impl<P: Pmem> PmemStorage<P> {
         self.region.persist(marked);
     }
 
-    /// Writes the part of `data`, which begins at `offset`, that lies in a sector. The caller holds
-    /// the sector's stripe and the spare.
+    /// Writes the part of `data` that lies in a sector, if `data` begins at `offset`. The caller
+    /// holds the sector's stripe and the spare.
     fn write_sector(&self, spare: u64, sector: u64, data: &[u8], offset: u64) {
         let mut now = [0; SECTOR_BYTES as usize];
         let at = sector * SECTOR_BYTES;

@@ -303,11 +303,11 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Hold<P, A> {
 
 impl<P: LockRef<Lock: RawRangeLockSplit>> Hold<P, Exclusive> {
     /// Locks `len` positions from the current end on, exclusively. Blocks while another
-    /// hold covers positions behind the end. Ordering: Acquire.
+    /// hold covers positions at or past the end. Ordering: Acquire.
     ///
-    /// `end` returns the current end, of a file or a log for instance. It is called at least twice:
-    /// once to find out what to hold, and once while everything from there on is held. The hold
-    /// starts at the result of the last call.
+    /// `end` returns the current end, of a file or a log for instance. An append that succeeds
+    /// calls it at least twice: once to find out what to hold, and once while everything from there
+    /// on is held. The hold starts at the result of the last call.
     ///
     /// No two appends get the same place if every thread follows this rule: a thread moves the end
     /// only *while it holds the position at the end*, and an append moves it at least to the end of

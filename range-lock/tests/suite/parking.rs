@@ -1,4 +1,5 @@
-//! The parking type is a parameter of every lock: wherever a thread waits, it parks by this type.
+//! The parking type is a parameter of every lock: a thread that waits without a deadline parks by
+//! this type.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, Ordering::*};

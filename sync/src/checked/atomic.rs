@@ -16,7 +16,8 @@ use loom::sync::atomic as inner;
 #[cfg(spanlock_shuttle)]
 use shuttle::sync::atomic as inner;
 
-/// Returns a load's ordering for the failing side of a compare-exchange.
+/// Returns the failure ordering of a compare-exchange without its Release part, which a load cannot
+/// have.
 fn as_load(order: Ordering) -> Ordering {
     match order {
         Ordering::Release => Ordering::Relaxed,
@@ -41,9 +42,8 @@ macro_rules! common {
             pub fn store(&self, value: $value, order: Ordering) {
                 let order = check::ordering(Location::caller(), Op::Store, order);
                 if cfg!(spanlock_shuttle) || check::rmw_loads() {
-                    // In this mode loads are read-modify-writes. Loom does not know that no store
-                    // can come between such a load and the store it read, so a plain store could be
-                    // lost.
+                    // In mode `RmwLoad` a load writes back the value that it read. Loom may order a
+                    // plain store in between, and the load would overwrite it.
                     let old = self.0.swap(value, order);
                     self.1.touch_value(old != value, true);
                 } else {

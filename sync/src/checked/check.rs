@@ -129,8 +129,8 @@ pub fn executions() -> usize {
 
 /// Notes that an operation of the model has finished.
 ///
-/// Shuttle can bound the number of steps (`MaxSteps::FailAfter`). This restarts its count, so that
-/// the bound is on how long *no* operation finishes.
+/// Shuttle can bound the number of steps (`MaxSteps::FailAfter`). This call restarts its count, so
+/// the bound applies to the steps between two finished operations.
 pub fn finished() {
     #[cfg(spanlock_shuttle)]
     {
@@ -141,8 +141,8 @@ pub fn finished() {
     }
 }
 
-/// Returns the most steps so far, of all threads together, between two [finished](finished)
-/// operations.
+/// Returns the largest number of steps so far between two [finished](finished) operations. Steps of
+/// all threads count.
 #[cfg(spanlock_shuttle)]
 pub fn longest() -> usize {
     LONGEST.load(Relaxed)
@@ -190,7 +190,16 @@ pub(crate) fn trace(what: &str) {
 }
 
 pub(crate) fn next_thread_index() -> usize {
-    1 + THREADS.fetch_add(1, Relaxed)
+    let index = 1 + THREADS.fetch_add(1, Relaxed);
+    // A reduced search of two threads leaves out executions of more.
+    if let Some(threads) = config().threads {
+        assert!(
+            index < threads,
+            "the program starts more threads than the {threads} that it states, main included: \
+             state them (`Program::threads`)"
+        );
+    }
+    index
 }
 
 /// Returns how many threads the model has.

@@ -3,9 +3,9 @@
 //!
 //! A *step* is what a thread does from one switch point to the next. The checkers switch before
 //! each operation of the facade, so a step is an operation and the thread's own code after it. The
-//! facade notes what the operation touches after the switch, when it is known: a compare-exchange
-//! that failed, or a store of the value that is already there, changes nothing and is noted as a
-//! read.
+//! facade notes what an operation touches once the operation is done, because only then its effect
+//! is known. A compare-exchange that failed, or a store of the value that was already there,
+//! changes nothing and is noted as a read.
 //!
 //! Under shuttle the search asks when a step has ended ([`take`]). Loom has a scheduler of its own,
 //! so under loom the search is told of each touch ([`watch`]).
@@ -139,14 +139,15 @@ fn touch(object: u64, access: Access, part: Part) {
     }
 }
 
-/// Notes a thread as an object that another waits for: for its start, and for its end.
+/// Notes an access to a thread as an object. The thread itself waits for its start, and a joining
+/// thread waits for its end.
 #[cfg(spanlock_shuttle)]
 pub(crate) fn touch_thread(index: usize, access: Access) {
     touch(NO_THREADS | index as u64, access, Part::Behind);
 }
 
-/// Notes that a thread begins, or continues after a yield: under loom, a step of its own before
-/// that of the next operation.
+/// Notes that a thread begins, or continues after a yield. Under loom this is a separate step,
+/// before the step of the next operation.
 #[cfg(spanlock_loom)]
 pub(crate) fn touch_start(index: usize) {
     let part = Part::Operation { reads: false };

@@ -1,8 +1,9 @@
 //! Detects the use of freed atomics.
 //!
 //! A slice of atomics is an object of its own: each use of one of the atomics reads it, and the
-//! free changes it. So a search tries both orders. Loom is told the same of a cell, and finds a use
-//! that does not happen before the free, in whichever order the two run.
+//! free changes it. So a search tries both orders. A cell stands for the slice in loom: a use reads
+//! the cell, and the free writes it. So loom detects a use that does not happen before the free, in
+//! whichever order the two run.
 //!
 //! Freed memory is kept until the next execution, so that its addresses are not reused. A later use
 //! fails the model.
@@ -71,7 +72,7 @@ pub(crate) fn free<T: 'static>(memory: Box<[T]>) {
 #[track_caller]
 pub(crate) fn used<T>(used: &T) {
     let address = core::ptr::from_ref(used).addr();
-    // A failure unwinds through guards, which use what they release.
+    // While a failed model unwinds, the guards that it drops may use freed words.
     if std::thread::panicking() {
         return;
     }

@@ -98,8 +98,8 @@ impl Queue {
         wakers
     }
 
-    /// Returns whether no waiter of another class can be at the head together with `entry`, which
-    /// is at the head.
+    /// Returns whether `entry`, a shared waiter at the head, is known to share the head with no
+    /// upgradable waiter. False for other classes.
     pub(super) fn is_alone(&self, entry: &Entry) -> bool {
         entry.class == Class::Shared && self.first_upgradable == NOBODY
     }

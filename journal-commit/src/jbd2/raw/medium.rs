@@ -30,8 +30,8 @@
 //! - **P4** An operation that is dropped (its thread panicked in the storage) has failed.
 //! - **P5** `has_failed` is set under the mutex, together with the failure, so a thread that sees
 //!   the flag finds the failure. A thread that misses it behaves as if it had checked earlier. If
-//!   it then goes to sleep, the failure wakes it, and it checks again after taking that wake's
-//!   mutex.
+//!   it then goes to sleep, the failure wakes it, and it checks again after taking the mutex of
+//!   the signal that woke it.
 
 use std::sync::Arc;
 

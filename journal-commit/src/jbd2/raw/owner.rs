@@ -31,8 +31,8 @@
 //! - **O3** A thread that sees `DONE` sees everything the owner did.
 //! - **O4** Dropping an ownership frees the right and wakes the waiters.
 //!
-//! An owner whose write fails also lets go. It has poisoned the journal before that, so the next
-//! owner finds the failure first.
+//! An owner whose write fails or panics also lets go. By then the write has poisoned the journal,
+//! so the next owner finds the failure and writes nothing.
 //!
 //! # Orderings
 //!
@@ -116,7 +116,7 @@ impl CommitRight {
 
 /// The one thread that writes the commit block.
 #[derive(Debug)]
-#[must_use = "dropping it gives the right away"]
+#[must_use = "dropping it frees the right for another thread"]
 pub struct Owner<'a> {
     right: &'a CommitRight,
 }

@@ -22,7 +22,8 @@
 //!   never spends a wake on a thread that has gone.
 //!
 //! # Not guaranteed
-//! Waiters wake in no particular order. A waiter may wake for no reason, so only its check decides.
+//! Woken waiters continue in no particular order. A waiter may wake for no reason, so only its
+//! check decides.
 
 use core::task::Waker;
 use std::time::Instant;

@@ -27,7 +27,8 @@
 //! - **C2** Only the owner acknowledges a transaction: after its last flush, once the medium has
 //!   settled.
 //! - **C4** The journal's thread needs no other thread. Helpers may never come, may leave at any
-//!   point, and may die.
+//!   point, and may die. A helper that dies in an operation fails the medium, and `complete` then
+//!   returns that failure.
 //!
 //! [`Steps`] decides what is written, and where.
 
@@ -48,8 +49,9 @@ pub trait Steps<F> {
     fn write(&self, buffer: u32) -> Result<(), F>;
     /// Makes everything written so far durable.
     fn flush(&self) -> Result<(), F>;
-    /// Writes the commit block, durably. Called only if the block is written apart. It is called
-    /// again, by another thread, if a thread died in it.
+    /// Writes the commit block, durably. Called only if the block is written apart. Another thread
+    /// calls it again if the owner dies after it has returned. If the owner dies in it, that fails
+    /// the medium, and no thread calls it again.
     fn write_commit_block(&self) -> Result<(), F>;
     /// Acknowledges the transaction, which became durable by `flushes` flushes and durable writes.
     fn committed(&self, flushes: u64);
@@ -127,8 +129,8 @@ impl Submission {
     }
 
     /// Completes a submission whose buffers are all published. Only the journal's thread calls it.
-    /// It writes the remaining buffers and returns when the transaction is acknowledged, which it
-    /// does itself if no other thread does (C4).
+    /// It writes the remaining buffers and returns when the transaction is acknowledged. If no
+    /// other thread seals and acknowledges the transaction, this one does (C4).
     pub fn complete<F: Clone>(&self, medium: &Medium<F>, steps: &impl Steps<F>) -> Result<(), F> {
         self.write_prepared(medium, steps)?;
         if self.total == 0 {

@@ -1,4 +1,4 @@
-//! Sites of injected bugs, and the one that is injected.
+//! Sites of injected bugs, and the bug that the configuration names.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -49,7 +49,7 @@ impl fmt::Display for Occasion {
     }
 }
 
-/// The occasions that are faults, in every execution that reaches them.
+/// The occasions at which a fault is injected, in every execution that reaches them.
 pub type FaultPlan = Vec<Occasion>;
 
 /// How many occasions of each kind a thread had.
@@ -60,7 +60,7 @@ struct State {
     injected: usize,
     /// Of each thread, in the current execution.
     counts: Vec<Counts>,
-    /// The maximum for each thread, over executions that had the whole plan.
+    /// The maximum for each thread, over the executions that reached every fault of the plan.
     most: Vec<Counts>,
     /// Faults in the current execution.
     here: usize,
@@ -101,8 +101,8 @@ pub fn injected() -> usize {
     state().injected
 }
 
-/// Returns the occasions of executions that had all faults of the plan, since it was
-/// [set](set_faults). The plan's own occasions are included.
+/// Returns the occasions of the executions that reached every fault of the plan, counted since the
+/// plan was [set](set_faults). The plan's own occasions are included.
 pub fn occasions() -> Vec<Occasion> {
     let state = state();
     let mut occasions = Vec::new();
@@ -146,7 +146,7 @@ pub(crate) fn fault(fault: Fault) -> bool {
     hit
 }
 
-/// Returns how this sleep ends at once, if the plan says that it does.
+/// Returns the result of this sleep if the plan ends it at once.
 pub(crate) fn injected_wakeup(has_deadline: bool) -> Option<Wakeup> {
     if fault(Fault::SpuriousWake) {
         return Some(Wakeup::Woken);

@@ -88,10 +88,10 @@ impl FromStr for Weakening {
         };
         let column = part("no column")?
             .parse()
-            .map_err(|_| wrong("the column is no number"))?;
+            .map_err(|_| wrong("the column is not a number"))?;
         let line = part("no line")?
             .parse()
-            .map_err(|_| wrong("the line is no number"))?;
+            .map_err(|_| wrong("the line is not a number"))?;
         let file = part("no file")?.to_owned();
         let mutation = match (mutation, op) {
             ("drop", Op::Fence | Op::Wake | Op::Flush) => Mutation::Drop,
@@ -101,7 +101,11 @@ impl FromStr for Weakening {
             ("Acquire", _) => Mutation::Order(Ordering::Acquire),
             ("Release", _) => Mutation::Order(Ordering::Release),
             ("AcqRel", _) => Mutation::Order(Ordering::AcqRel),
-            _ => return Err(wrong("the mutation is no ordering, and not `drop`")),
+            _ => {
+                return Err(wrong(
+                    "the mutation is none of Relaxed, Acquire, Release, AcqRel, drop",
+                ));
+            }
         };
         Ok(Weakening {
             file,

@@ -40,7 +40,8 @@ impl Flag {
     }
 
     fn set(&self, woken: bool) -> bool {
-        // AcqRel: as in the other worlds, a wake also keeps what earlier wakes have published.
+        // AcqRel: as with `Parker` in the other worlds, a wake also keeps what earlier wakes have
+        // published.
         let before = self.woken.swap(woken, AcqRel);
         self.object.touch_value(before != woken, true);
         before

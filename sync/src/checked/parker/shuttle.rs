@@ -1,6 +1,6 @@
 //! Shuttle: one permit of its semaphore, which blocks and unblocks in one step each.
 //!
-//! (A flag under a mutex would be five steps, and an exhaustive search multiplies by each.
+//! (A flag under a mutex would be five steps, and each step multiplies an exhaustive search.
 //! Shuttle's own `park` may wake spuriously as often as the scheduler likes, so no exhaustive
 //! search of it ends. Here spurious wakes come from the fault plan.)
 
