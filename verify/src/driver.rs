@@ -1,7 +1,7 @@
 //! The command: builds the models under each checker, runs each row in a process of its own, and
 //! judges.
 //!
-//! Not explored under a checker: this process only starts those that are.
+//! Not reached by models: this process only starts those that are.
 
 mod args;
 mod bugs;

@@ -136,12 +136,14 @@ impl Suite {
             if self.info.programs.iter().any(|other| other.name == *name) {
                 return Err(format!("suite `{suite}` has two programs called `{name}`"));
             }
-            if name.contains(['/', ' ', '\t']) || suite.contains(['/', ' ', '\t']) {
+            let is_bad = |name: &str| name.is_empty() || name.contains(['/', ' ', '\t']);
+            if is_bad(name) || is_bad(&suite) {
                 return Err(format!(
-                    "`{suite}/{name}`: no name may contain a slash, a space or a tab"
+                    "`{suite}/{name}`: a name is not empty, and has no slash, space or tab"
                 ));
             }
-            if matches!(program.body, Body::None) && !matches!(info.kind, Kind::Promela { .. }) {
+            let runs_code = !matches!(info.kind, Kind::Promela { .. });
+            if runs_code && (matches!(program.body, Body::None) || info.threads == 0) {
                 return Err(format!(
                     "`{suite}/{name}` (program {i} of its suite) has nothing to run: give it a \
                      scene with threads, or `run`"

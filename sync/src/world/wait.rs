@@ -103,7 +103,7 @@ impl Table {
         words: &Range<usize>,
         mut f: impl FnMut(&Mutex<Bucket>) -> u32,
     ) {
-        let mut visit = |bucket: usize| {
+        let visit = |bucket: usize| {
             // Relaxed: the caller knows of every waiter that still waits; others are forgotten
             // places.
             if OCCUPIED[bucket].load(Relaxed) != 0 {

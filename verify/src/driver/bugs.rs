@@ -110,13 +110,18 @@ pub(super) fn candidates<'a>(
     for (site, tasks) in &reached.bugs {
         errors.extend(unknown_programs(site, &programs));
         let of_suites: BTreeSet<&str> = tasks.iter().map(|it| &*it.job.program.suite).collect();
+        let reach = tasks.iter().map(|it| &it.job.program);
+        let reach: BTreeSet<_> = reach.map(|it| (&*it.suite, &*it.name)).collect();
         let mut is_judged = false;
         for (&suite, its) in &programs {
             let is_stated = |it: &String| it.split_once('/').is_some_and(|(its, _)| its == suite);
             if !of_suites.contains(suite) && !site.killed_by.iter().any(is_stated) {
                 continue;
             }
-            let right = its.iter().filter(|it| site.is_killed_by(suite, it));
+            // Only a program that comes to the bug can find it.
+            let is_right =
+                |it: &&&str| site.is_killed_by(suite, it) && reach.contains(&(suite, **it));
+            let right = its.iter().filter(is_right);
             let mut right = right.map(ToString::to_string).peekable();
             if right.peek().is_none() {
                 continue;

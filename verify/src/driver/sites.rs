@@ -14,7 +14,7 @@ const CALL: usize = 8;
 
 /// The start of a line by which a module exempts its file, and the files below it, from the search
 /// for orderings that no program reaches.
-const EXEMPT: &str = "//! Not explored under a checker:";
+const EXEMPT: &str = "//! Not reached by models:";
 
 /// A site of the facade: an atomic operation, a fence, a wake or a flush.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -64,8 +64,13 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     }
     let suites = suites(&models);
     let mut evidence = Evidence::default();
+    if tasks.is_empty() && args.partition.is_none() {
+        let why = "No row was run: record searches with `cargo verify --accept`, or add programs.";
+        evidence.errors.push(why.to_owned());
+    }
     if whole {
         evidence.tables = tables(&suites);
+        evidence.errors.extend(gone(&models, args.accept));
     }
     // One machine makes these for all partitions.
     if args.full && whole && args.partition.is_some() {
@@ -78,6 +83,21 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
         }
     }
     conclude(&rows, &evidence, &suites, outputs)
+}
+
+/// Returns what to say of recorded rows that no program has any more: a program that was removed or
+/// renamed by mistake must not go unnoticed.
+fn gone(models: &[Arc<Models>], accepted: bool) -> Vec<String> {
+    let planned: BTreeSet<String> = tasks(models, Unrecorded::Bounded)
+        .iter()
+        .map(|task| task.job.name())
+        .collect();
+    let recorded = models.iter().flat_map(|it| it.counts.rows());
+    let gone = recorded.filter(|row| !accepted && !planned.contains(*row));
+    gone.map(|row| {
+        format!("GONE: {row} is recorded, and no program has it: restore it, or `--accept`")
+    })
+    .collect()
 }
 
 /// Returns the rows that the arguments ask for, the place of each among those of all partitions,

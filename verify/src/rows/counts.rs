@@ -107,6 +107,11 @@ impl Counts {
         self.0.insert(row, count);
     }
 
+    /// Returns the recorded rows.
+    pub fn rows(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+
     /// Forgets the rows that are not among `rows`.
     pub fn keep(&mut self, rows: &BTreeSet<String>) {
         self.0.retain(|row, _| rows.contains(row));

@@ -11,6 +11,7 @@ use crate::info::{BugSite, Description, killed_by};
 use crate::mode::{Checker, Mode};
 use crate::plan::Job;
 use crate::rows::row::{EVENTS, FAILURE, Found};
+use crate::search::NOT_REPEATABLE;
 use crate::suite::Suite;
 use crate::trace;
 use crate::worlds::{self, Search, refuse};
@@ -157,6 +158,19 @@ pub(crate) fn report_panics(steps: Option<u64>) {
     }));
 }
 
+/// What loom says of a program that it cannot explore, and what to change.
+const ADVICE: [(&str, &str); 2] = [
+    (
+        "exceeded maximum number of branches",
+        "The program does not end, or is far too long: put `spanlock_sync::hint::pause` into loops \
+         that wait, sleep by `Parker`, or perform fewer operations.",
+    ),
+    (
+        "cannot access Loom execution state",
+        "A thread of std's uses the facade: start threads by `spanlock_sync::thread`.",
+    ),
+];
+
 fn tell(panic: &str, steps: Option<u64>) {
     for line in format!("execution {}: {panic}", check::executions()).lines() {
         eprintln!("{FAILURE}{line}");
@@ -168,6 +182,15 @@ fn tell(panic: &str, steps: Option<u64>) {
             "{FAILURE}no operation finished within {bound} steps: is a thread spinning? If an \
              operation takes longer than that, raise `Suite::step_bound`."
         );
+    }
+    let advice = ADVICE.iter().find(|(said, _)| panic.contains(said));
+    // Loom's own assertions fail where an execution does not repeat; what it finds, it says so.
+    let findings = ["deadlock", "Causality violation", "leaked"];
+    let is_found = || findings.iter().any(|it| panic.contains(it));
+    if let Some((_, advice)) = advice {
+        eprintln!("{FAILURE}{advice}");
+    } else if panic.contains("/src/rt/") && panic.contains("/loom-") && !is_found() {
+        eprintln!("{FAILURE}{NOT_REPEATABLE}.");
     }
     let faults: Vec<_> = check::faults().iter().map(ToString::to_string).collect();
     if !faults.is_empty() {
