@@ -8,7 +8,7 @@
 //!
 //! Do not use it in production: it keeps everything in memory, for ever.
 //!
-//! Not explored under a checker: the delay of a flush, which is real time.
+//! Not reached by models: the delay of a flush, which is real time.
 //!
 //! ```
 //! use spanlock_journal_commit::Storage;

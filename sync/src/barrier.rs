@@ -35,6 +35,9 @@
 //! |---|---|---|---|---|
 //! | L | the decrement that lowers the flag | Release | M | `srl-gate/try-leaves-no-trace` |
 //! | M | the load of the flag | Acquire | L | `srl-gate/try-leaves-no-trace` |
+//!
+//! Not reached by models: the fence of a process without `membarrier`, which `tests/barrier.rs`
+//! covers. (The other barriers are.)
 
 use crate::atomic::{AtomicU32, Ordering, Ordering::*, fence};
 use crate::world::barrier as world;

@@ -3,6 +3,8 @@
 //! These are the processor's own atomics in every world, because a checker cannot track mapped
 //! memory. A checker explores what threads do with *locks*. A simulated device above
 //! this crate explores what reaches a medium, and when.
+//!
+//! Not reached by models: `tests/mapped.rs` covers it.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

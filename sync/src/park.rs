@@ -1,4 +1,6 @@
 //! Ways of waiting, which locks take as a type parameter.
+//!
+//! Not reached by models: `tests/checked_spin.rs` explores [`Spin`] by itself.
 
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -28,7 +30,7 @@ use crate::hint;
 ///
 /// impl Wake for Flag {
 ///     fn wake(self: Arc<Self>) {
-///         self.0.store(true, Release);
+///         self.0.swap(true, Release);
 ///     }
 /// }
 ///
@@ -109,8 +111,9 @@ impl Wake for Flag {
 
     fn wake_by_ref(self: &Arc<Self>) {
         // Release: the woken thread sees what was done before; pairs with the Acquire in
-        // `try_park`.
-        self.0.store(true, Release);
+        // `try_park`. A swap, not a store: it continues the release sequence of an earlier wake,
+        // whose waker's actions the thread must see, too.
+        self.0.swap(true, Release);
     }
 }
 

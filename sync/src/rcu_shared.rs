@@ -33,6 +33,8 @@
 //!   the phase before it changed raise that one.
 //!
 //! Orderings: F to I as in `rcu.rs`, needed by `sync/tests/checked_rcu_shared.rs`.
+//!
+//! Not reached by models: `tests/checked_rcu_shared.rs` explores it by itself.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;

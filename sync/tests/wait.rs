@@ -202,13 +202,13 @@ fn an_entry_keeps_one_waker() {
     assert_eq!(Arc::strong_count(&wakes), 1);
 }
 
-/// An eviction ends all waiting at a range of words, and at a single word.
+/// An eviction ends all waiting at a range of words: at many, at one, and at two neighbours.
 #[test]
 fn eviction_ends_all_waiting() {
     let queue = WaitQueue::new();
     let words: Vec<_> = (0..1000).map(Word).collect();
     let [first, last] = [&words[100], &words[899]].map(|word| word.spot().word);
-    for evicted in [first..last + 1, first..first + 4] {
+    for evicted in [first..last + 1, first..first + 4, first..first + 8] {
         let mut waiters: Vec<_> = words
             .iter()
             .map(|word| Waiter::at(word.spot(), &queue))

@@ -1,9 +1,9 @@
 //! The command: builds the models under each checker, runs each row in a process of its own, and
 //! judges.
 //!
-//! Not explored under a checker: this process only starts those that are.
+//! Not reached by models: this process only starts those that are.
 
-pub mod args;
+mod args;
 mod bugs;
 mod build;
 mod circumstances;
@@ -22,7 +22,7 @@ mod process;
 mod replay;
 mod report;
 mod run;
-mod selection;
+mod sites;
 mod spin;
 mod table;
 mod verify;
@@ -30,32 +30,36 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use clap::Parser;
 
 use args::{Args, Subcommand};
-use replay::{Replay, replay};
 
-/// Runs the command. Its exit code is 0 if everything passes, and 1 if anything does not.
-///
-/// # Errors
-/// A wrong argument, a file that cannot be read or written, a build that fails.
-pub fn run(args: &Args) -> Result<ExitCode> {
-    match &args.command {
-        Some(Subcommand::Merge(args)) => return merge::merge(args),
-        Some(Subcommand::Mutants(args)) => return mutants::mutants(args),
-        Some(Subcommand::Bugs(args)) => return bugs::bugs(args),
-        Some(Subcommand::Pairs(args)) => return pairs::pairs(args),
-        Some(Subcommand::KnownBugs(args)) => return known_bugs::known_bugs(args),
-        None => {}
+/// Runs the command with this process's arguments. The exit code is 0 if everything passes, 1 if
+/// anything does not, and 2 if it cannot be run.
+pub fn main() -> ExitCode {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    // Cargo passes the subcommand's name on.
+    if words.get(1).is_some_and(|word| word == "verify") {
+        words.remove(1);
     }
-    match &args.replay {
-        Some(name) => replay(&Replay {
-            name,
-            scope: &args.scope,
-            target: workspace::MODELS,
-            change: &args.change,
-        }),
-        None => verify::verify(args),
+    run(&Args::parse_from(words)).unwrap_or_else(|error| {
+        eprintln!("cargo verify: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+fn run(args: &Args) -> Result<ExitCode> {
+    match (&args.command, &args.replay) {
+        (Some(Subcommand::Merge(args)), _) => merge::merge(args),
+        (Some(Subcommand::Mutants(args)), _) => mutants::mutants(args),
+        (Some(Subcommand::Bugs(args)), _) => bugs::bugs(args),
+        (Some(Subcommand::Pairs(args)), _) => pairs::pairs(args),
+        (Some(Subcommand::KnownBugs(args)), _) => known_bugs::known_bugs(args),
+        (None, Some(name)) => {
+            replay::replay(name, &args.common.scope, workspace::MODELS, &args.change)
+        }
+        (None, None) => verify::verify(args),
     }
 }
 
@@ -64,4 +68,22 @@ fn exit_code(success: bool) -> ExitCode {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
+}
+
+/// Keeps the items whose names contain one of `filter`, or all if it is empty. If no name contains
+/// a filter, the error is `missing`, in which `{}` stands for it.
+fn retain_meant<T>(
+    items: &mut Vec<T>,
+    filter: &[String],
+    name: impl Fn(&T) -> String,
+    missing: &str,
+) -> Result<()> {
+    for text in filter {
+        if !items.iter().any(|item| name(item).contains(text)) {
+            bail!("{}", missing.replace("{}", text));
+        }
+    }
+    let is_meant = |name: String| filter.iter().any(|text| name.contains(text));
+    items.retain(|item| filter.is_empty() || is_meant(name(item)));
+    Ok(())
 }

@@ -172,17 +172,13 @@ pub enum Kind {
     },
     /// Scenarios drawn at random, and each history judged.
     Sampled,
-    /// A Promela model.
-    Promela(Promela),
-}
-
-/// A Promela model of a protocol, for Spin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Promela {
-    /// The file, relative to its package's folder.
-    pub file: String,
-    /// Macros that each inject a bug, which Spin must find.
-    pub bugs: Vec<String>,
+    /// A Promela model of a protocol, for Spin.
+    Promela {
+        /// The file, relative to its package's folder.
+        file: String,
+        /// Macros that each inject a bug, which Spin must find.
+        bugs: Vec<String>,
+    },
 }
 
 /// The outcomes that a litmus program must show.

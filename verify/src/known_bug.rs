@@ -61,7 +61,8 @@ impl KnownBug {
     }
 
     fn suite(self) -> Suite {
-        let mut suite = Suite::known_bug(self.name, &self.source);
+        let mut suite = Suite::new(self.name).without_pairs();
+        suite.info.known_bug = Some(self.source);
         for [buggy, fixed] in self.programs {
             let (fails_in, found_by) = (self.found_in.clone(), self.unseen.clone());
             let form = info::Form::Buggy { fails_in, found_by };

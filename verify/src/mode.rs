@@ -26,17 +26,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Every mode, in the order of report columns.
-    pub const ALL: [Mode; 7] = [
-        Mode::Weak,
-        Mode::RmwLoad,
-        Mode::Dfs,
-        Mode::Random,
-        Mode::Pct,
-        Mode::Urw,
-        Mode::Ltl,
-    ];
-
     /// Returns the mode's name, as rows spell it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,11 +37,6 @@ impl Mode {
             Mode::Urw => "urw",
             Mode::Ltl => "ltl",
         }
-    }
-
-    /// Returns the mode of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
     /// Whether the mode draws schedules; its bound is then their number.

@@ -12,18 +12,17 @@
 //! - A program of two threads is also searched under every single fault, and in the full run under
 //!   every two.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::info::{Description, Injection, Kind, ProgramInfo};
 use crate::mode::{Checker, Mode};
-use crate::rows::counts::Counts;
+use crate::rows::counts::{Count, Counts};
 
 /// Preemptions of a search that is not made to its end.
-pub const PREEMPTIONS: u64 = 3;
+const PREEMPTIONS: u64 = 3;
 
 /// Preemptions of a costly search under faults.
-pub const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
+const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
 
 /// Random schedules of a program.
 const SCHEDULES: u64 = 20_000;
@@ -40,7 +39,7 @@ const SAMPLES_IN_FULL_RUN: u64 = 100_000;
 const TOO_COSTLY_UNDER_FAULTS: u64 = 5_000;
 
 /// One row to run.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Job {
     /// What runs.
     pub program: Arc<ProgramInfo>,
@@ -68,15 +67,6 @@ impl Job {
         };
         let long = if self.long { "/long" } else { "" };
         format!("{suite}/{program}/{checker}/{mode}{faults}{long}")
-    }
-
-    /// Returns the name of the long row that stands for it in the full run, if there is one.
-    pub fn long_name(&self) -> String {
-        let long = Job {
-            long: true,
-            ..self.clone()
-        };
-        long.name()
     }
 
     /// Whether one execution of each class is explored, of those that differ only in the order of
@@ -115,10 +105,8 @@ impl Job {
     pub fn step_bound(&self) -> Option<u64> {
         let program = &self.program;
         // An operation of a random program takes several ranges at once, or polls every request.
-        let at_once = match program.kind {
-            Kind::Drawn { .. } => 2,
-            _ => 1,
-        };
+        let is_drawn = matches!(program.kind, Kind::Drawn { .. });
+        let at_once = if is_drawn { 2 } else { 1 };
         let counts = self.mode.checker() == Checker::Shuttle;
         counts.then(|| at_once * program.step_bound * u64::from(program.threads))
     }
@@ -126,12 +114,6 @@ impl Job {
     /// Returns after how many rounds a spin loop is cut: the facade cuts them to none.
     pub fn spin_cap(&self) -> Option<u32> {
         (self.program.has_facade && self.program.expected.is_none()).then_some(0)
-    }
-}
-
-impl fmt::Debug for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name())
     }
 }
 
@@ -207,7 +189,7 @@ impl Planner<'_> {
                 jobs.push(self.row(Mode::Random, Some(SCHEDULES)));
                 jobs.push(self.long(Mode::Random, Some(SAMPLES_IN_FULL_RUN)));
             }
-            Kind::Promela(_) => jobs.push(self.row(Mode::Ltl, None)),
+            Kind::Promela { .. } => jobs.push(self.row(Mode::Ltl, None)),
             Kind::Once if self.program.is_searched() => self.searches(jobs),
             Kind::Once => {
                 let modes = [Mode::Random, Mode::Pct, Mode::Urw];
@@ -234,7 +216,9 @@ impl Planner<'_> {
                 None => Some(PREEMPTIONS),
             };
             jobs.push(self.row(mode, bound));
-            let is_long = is_exact && stated.is_none() && self.is_cut(&whole);
+            // The record says that the search takes too long for the normal run.
+            let is_cut = self.recorded(&whole).is_some_and(|it| it.bound.is_some());
+            let is_long = is_exact && stated.is_none() && is_cut;
             let three = !is_exact && program.whole_in_full_run && mode == Mode::Weak;
             if is_long || three {
                 jobs.push(self.long(mode, None));
@@ -248,32 +232,27 @@ impl Planner<'_> {
             return;
         }
         let is_bounded = !is_exact || program.bound(Mode::Dfs).is_some();
-        let long = self.long(Mode::Dfs, None);
-        let recorded = |job: &Job| self.counts.of(&job.name()).is_some();
-        let is_long = recorded(&long) && !recorded(&self.row(Mode::Dfs, None));
+        let (whole, long) = (self.row(Mode::Dfs, None), self.long(Mode::Dfs, None));
+        let is_long = self.recorded(&long).is_some() && self.recorded(&whole).is_none();
         if !is_bounded && !is_long {
-            jobs.push(self.row(Mode::Dfs, None));
+            jobs.push(whole);
             return;
         }
         let modes = [Mode::Random, Mode::Pct];
         jobs.extend(modes.map(|mode| self.row(mode, Some(SCHEDULES))));
-        if !is_bounded {
-            jobs.push(long);
-        }
+        jobs.extend((!is_bounded).then_some(long));
+    }
+
+    fn recorded(&self, job: &Job) -> Option<Count> {
+        self.counts.of(&job.name())
     }
 
     /// Returns the bound that the record has for a row; `few` if it has none.
     fn recorded_bound(&self, job: &Job, few: u64) -> Option<u64> {
-        match self.counts.of(&job.name()) {
+        match self.recorded(job) {
             Some(count) => count.bound,
             None => (self.unrecorded == Unrecorded::Bounded).then_some(few),
         }
-    }
-
-    /// Whether the record says that the search takes too long for the normal run.
-    fn is_cut(&self, whole: &Job) -> bool {
-        let recorded = self.counts.of(&whole.name());
-        recorded.is_some_and(|count| count.bound.is_some())
     }
 
     /// Adds the rows of a search under single and double faults.
@@ -291,21 +270,19 @@ impl Planner<'_> {
             jobs.push(row(2, few, true));
             return;
         }
-        let bound = |job: Job| {
-            let bound = match stated {
+        let bound = |mut job: Job| {
+            job.bound = match stated {
                 Some(_) => few,
                 None => self.recorded_bound(&job, PREEMPTIONS_UNDER_FAULTS),
             };
-            Job { bound, ..job }
+            job
         };
         let single = bound(row(1, None, false));
-        let executions = self.counts.of(&plain.name()).map(|count| count.executions);
-        let is_affordable = executions.is_some_and(|it| it <= TOO_COSTLY_UNDER_FAULTS);
+        let is_affordable = |count: Count| count.executions <= TOO_COSTLY_UNDER_FAULTS;
+        let is_affordable = self.recorded(plain).is_some_and(is_affordable);
         let has_long = single.bound.is_some() && !is_cut && is_affordable;
         jobs.push(single);
-        if has_long {
-            jobs.push(row(1, None, true));
-        }
+        jobs.extend(has_long.then(|| row(1, None, true)));
         jobs.push(bound(row(2, None, true)));
     }
 }

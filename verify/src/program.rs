@@ -6,9 +6,9 @@ use std::sync::Arc;
 use proptest::strategy::Strategy;
 use spanlock_sync::thread;
 
-use crate::info::{Bound, Expected, Fault, Form, Injection, Kind, ProgramInfo, Promela};
+use crate::info::{Bound, Expected, Fault, Form, Injection, Kind, ProgramInfo};
 use crate::mode::Mode;
-use crate::oracles::linearizability::{Model, SCHEDULES_OF_EACH, Scenario, Scenarios};
+use crate::oracles::linearizability::{Model, Scenario, Scenarios};
 use crate::trace::perform;
 use crate::worlds::{self, Search};
 
@@ -176,10 +176,10 @@ impl Program {
     /// Sets a Promela model, which Spin searches: a file of the package, relative to its folder,
     /// and the macros that each inject a bug into it.
     pub fn promela(mut self, file: &str, bugs: &[&str]) -> Self {
-        self.info.kind = Kind::Promela(Promela {
+        self.info.kind = Kind::Promela {
             file: file.to_owned(),
             bugs: bugs.iter().map(ToString::to_string).collect(),
-        });
+        };
         self
     }
 
@@ -212,34 +212,28 @@ impl Program {
     /// Runs generated scenarios of `model` instead of one program, and judges each history: see
     /// [`crate::oracles::linearizability`].
     pub fn linearizable<M: Model>(mut self, model: M, scenarios: Scenarios) -> Self {
-        let (threads, operations) = match scenarios {
-            Scenarios::All { in_full_run, .. } => (2, in_full_run),
-            Scenarios::Sampled {
-                threads,
-                operations,
-            } => (threads, operations),
-        };
-        self.info.kind = match scenarios {
+        let (threads, operations, kind) = match scenarios {
             Scenarios::All {
                 in_full_run,
                 schedules,
                 ..
-            } => Kind::Searched {
-                schedules_in_full_run: schedules.map(|schedules| {
-                    Scenario::count_of_two(&model, in_full_run) as u64 * schedules
-                }),
-            },
-            Scenarios::Sampled { .. } => Kind::Sampled,
+            } => {
+                let count = || Scenario::count_of_two(&model, in_full_run) as u64;
+                let schedules_in_full_run = schedules.map(|schedules| count() * schedules);
+                let kind = Kind::Searched {
+                    schedules_in_full_run,
+                };
+                (2, in_full_run, kind)
+            }
+            Scenarios::Sampled {
+                threads,
+                operations,
+            } => (threads, operations, Kind::Sampled),
         };
+        self.info.kind = kind;
         let model = Arc::new(model);
-        self.body = Body::Many(Arc::new(move |search| {
-            Some(worlds::scenarios(
-                search,
-                &model,
-                scenarios,
-                SCHEDULES_OF_EACH,
-            ))
-        }));
+        let explore = move |search: &Search| worlds::scenarios(search, &model, scenarios);
+        self.body = Body::Many(Arc::new(move |search| Some(explore(search))));
         self.threads(threads).operations(threads * operations)
     }
 
@@ -269,15 +263,6 @@ type Code<T> = Arc<dyn Fn(&T) + Send + Sync>;
 struct Thread<T> {
     performs: Vec<String>,
     code: Code<T>,
-}
-
-impl<T> Clone for Thread<T> {
-    fn clone(&self) -> Self {
-        Thread {
-            performs: self.performs.clone(),
-            code: self.code.clone(),
-        }
-    }
 }
 
 impl<T: Send + Sync + 'static> Scene<T> {
@@ -310,14 +295,9 @@ impl<T> Thread<T> {
 
 impl<T: Send + Sync + 'static> From<Scene<T>> for Program {
     fn from(scene: Scene<T>) -> Self {
-        let Scene {
-            program,
-            make,
-            threads,
-            at_end,
-        } = scene;
+        let threads: Arc<[Thread<T>]> = scene.threads.into();
         let performs: Vec<_> = threads.iter().map(|it| it.performs.clone()).collect();
-        let threads: Arc<[Thread<T>]> = threads.into();
+        let (make, at_end) = (scene.make, scene.at_end);
         let run = move || {
             let scene = Arc::new(make());
             let spawn = |i: usize| {
@@ -335,6 +315,6 @@ impl<T: Send + Sync + 'static> From<Scene<T>> for Program {
                 at_end(&scene);
             }
         };
-        program.performs(performs).run(run)
+        scene.program.performs(performs).run(run)
     }
 }

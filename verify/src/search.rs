@@ -10,6 +10,6 @@ pub(crate) mod reduction;
 
 /// What to tell when an execution does not repeat.
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
-const NOT_REPEATABLE: &str = "An execution must depend on the schedule alone: remove what depends \
+pub(crate) const NOT_REPEATABLE: &str = "An execution must depend on the schedule alone: remove what depends \
     on time, addresses, random numbers or the order of a hash map, and state that an earlier \
     execution left in a static";

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use crate::info::{Injection, Kind, NoPair, SuiteInfo};
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
-use crate::mode::Mode;
 use crate::program::{Body, Program};
 
 /// Steps of one thread that may pass before an operation is finished, unless the suite says
@@ -94,13 +92,6 @@ impl Suite {
         self
     }
 
-    /// Creates the suite of a known bug.
-    pub(crate) fn known_bug(name: impl Into<String>, source: &str) -> Self {
-        let mut suite = Suite::new(name).without_pairs();
-        suite.info.known_bug = Some(source.to_owned());
-        suite
-    }
-
     /// Sets how many steps of one thread may pass before an operation of the suite is finished,
     /// under shuttle: 40, unless set. Set it to two to five times the most that is seen (`longest`
     /// in a row's JSON). The bound of a row is this many for each of its threads.
@@ -145,12 +136,14 @@ impl Suite {
             if self.info.programs.iter().any(|other| other.name == *name) {
                 return Err(format!("suite `{suite}` has two programs called `{name}`"));
             }
-            if name.contains(['/', ' ', '\t']) || suite.contains(['/', ' ', '\t']) {
+            let is_bad = |name: &str| name.is_empty() || name.contains(['/', ' ', '\t']);
+            if is_bad(name) || is_bad(&suite) {
                 return Err(format!(
-                    "`{suite}/{name}`: no name may contain a slash, a space or a tab"
+                    "`{suite}/{name}`: a name is not empty, and has no slash, space or tab"
                 ));
             }
-            if matches!(program.body, Body::None) && !matches!(info.kind, Kind::Promela(_)) {
+            let runs_code = !matches!(info.kind, Kind::Promela { .. });
+            if runs_code && (matches!(program.body, Body::None) || info.threads == 0) {
                 return Err(format!(
                     "`{suite}/{name}` (program {i} of its suite) has nothing to run: give it a \
                      scene with threads, or `run`"
@@ -168,10 +161,4 @@ impl Suite {
         self.info.operations.dedup();
         Ok(self)
     }
-}
-
-/// Whether this build can run rows of the mode.
-#[cfg(any(spanlock_loom, spanlock_shuttle))]
-pub(crate) fn runs_here(mode: Mode) -> bool {
-    crate::mode::Checker::of_this_build() == Some(mode.checker())
 }

@@ -125,12 +125,9 @@ pub(crate) fn outcomes() -> Vec<String> {
 }
 
 fn text(events: &[(usize, String)]) -> String {
-    let events: Vec<_> = events
-        .iter()
-        .map(|(who, what)| match *who {
-            END => format!("end:{what}"),
-            who => format!("T{who}:{what}"),
-        })
-        .collect();
-    events.join(" ")
+    let text = |(thread, what): &(usize, String)| match *thread {
+        END => format!("end:{what}"),
+        thread => format!("T{thread}:{what}"),
+    };
+    Vec::from_iter(events.iter().map(text)).join(" ")
 }

@@ -4,14 +4,14 @@
 
 #[cfg(spanlock_loom)]
 mod loom;
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+#[cfg(not(spanlock_shuttle))]
 mod none;
 #[cfg(spanlock_shuttle)]
 mod shuttle;
 
 #[cfg(spanlock_loom)]
-pub(crate) use self::loom::{drawn, explore, scenarios};
-#[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
+pub(crate) use self::loom::explore;
+#[cfg(not(spanlock_shuttle))]
 pub(crate) use self::none::{drawn, scenarios};
 #[cfg(spanlock_shuttle)]
 pub(crate) use self::shuttle::{drawn, explore, scenarios};
@@ -40,15 +40,6 @@ pub(crate) struct Search {
     /// What is wrong on purpose, as `cargo verify --replay` takes it, each with a space before it.
     #[cfg_attr(spanlock_loom, allow(dead_code))]
     pub(crate) mutations: String,
-}
-
-/// What a search reports besides what its executions noted.
-#[derive(Default)]
-pub(crate) struct Explored {
-    /// Plans of faults, besides none.
-    pub(crate) plans: u64,
-    /// Scenarios and histories.
-    pub(crate) explained: Option<(u64, u64)>,
 }
 
 /// Begins an execution.

@@ -369,7 +369,7 @@ fn partitions_are_merged_and_reported() {
         &["not of one run", "commit", "0123456789ab"],
     );
     change(&|row| row.run.selection = "--quick".into());
-    says(2, &["merge", &a, &other], &["options", "--quick"]);
+    says(2, &["merge", &a, &other], &["selection", "--quick"]);
     change(&|row| row.run.partition = "5/2".into());
     says(
         2,

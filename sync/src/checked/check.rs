@@ -190,7 +190,16 @@ pub(crate) fn trace(what: &str) {
 }
 
 pub(crate) fn next_thread_index() -> usize {
-    1 + THREADS.fetch_add(1, Relaxed)
+    let index = 1 + THREADS.fetch_add(1, Relaxed);
+    // A reduced search of two threads leaves out executions of more.
+    if let Some(threads) = config().threads {
+        assert!(
+            index < threads,
+            "the program starts more threads than the {threads} that it states, main included: \
+             state them (`Program::threads`)"
+        );
+    }
+    index
 }
 
 /// Returns how many threads the model has.

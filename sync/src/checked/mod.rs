@@ -2,6 +2,8 @@
 //!
 //! It takes the place of the shipped `world`, item by item, and adds [`check`] and [`footprint`]
 //! for the code that runs the models.
+//!
+//! Not reached by models: this is what explores them.
 
 #[cfg(all(spanlock_loom, spanlock_shuttle))]
 compile_error!("spanlock_loom and spanlock_shuttle exclude each other: build for one of them");

@@ -103,7 +103,7 @@ impl Table {
         words: &Range<usize>,
         mut f: impl FnMut(&Mutex<Bucket>) -> u32,
     ) {
-        let mut visit = |bucket: usize| {
+        let visit = |bucket: usize| {
             // Relaxed: the caller knows of every waiter that still waits; others are forgotten
             // places.
             if OCCUPIED[bucket].load(Relaxed) != 0 {
@@ -112,8 +112,10 @@ impl Table {
                 OCCUPIED[bucket].fetch_sub(gone, Relaxed);
             }
         };
-        if words.len() <= size_of::<u64>() {
-            visit(bucket_of(words.start));
+        // Words lie at least this far apart.
+        const WORD: usize = size_of::<u32>();
+        if words.len() <= 2 * WORD {
+            words.clone().step_by(WORD).map(bucket_of).for_each(visit);
         } else {
             (0..BUCKETS).for_each(visit);
         }

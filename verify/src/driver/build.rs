@@ -28,9 +28,6 @@ pub(super) struct Built {
 
 impl Built {
     /// Finds the packages with a test target of this name, and builds none so far.
-    ///
-    /// # Errors
-    /// There are no such packages.
     pub(super) fn none_of(workspace: Workspace, target: &'static str) -> Result<Self> {
         Ok(Built {
             packages: workspace.packages(target)?,
@@ -41,20 +38,20 @@ impl Built {
     }
 
     /// Builds the binaries for these checkers, unless they are built.
-    ///
-    /// # Errors
-    /// Cargo is missing, or a build fails: with cargo's own words.
     pub(super) fn add(&mut self, checkers: impl IntoIterator<Item = Checker>) -> Result<()> {
         // One after the other: cargo uses all cores, and two builds at once are slower.
         for checker in checkers {
-            if checker.cfg().is_none() || self.binaries.contains_key(&checker) {
+            let Some(cfg) = checker
+                .cfg()
+                .filter(|_| !self.binaries.contains_key(&checker))
+            else {
                 continue;
-            }
+            };
             let name = checker.name();
             let progress = ProgressBar::new_spinner();
             progress.set_message(format!("building the {} under {name}", self.target));
             progress.enable_steady_tick(Duration::from_millis(100));
-            let built = self.build(checker);
+            let built = self.build(name, cfg);
             progress.finish_and_clear();
             let binaries =
                 built.with_context(|| format!("the {} do not build under {name}", self.target))?;
@@ -69,17 +66,8 @@ impl Built {
         Some(of_package)
     }
 
-    /// Returns the version of `checker` that the models are built with.
-    pub(super) fn version(&self, checker: Checker) -> String {
-        let version = self.workspace.version_of(checker.name());
-        version.unwrap_or_else(|| "unknown".to_owned())
-    }
-
-    fn build(&self, checker: Checker) -> Result<HashMap<PackageId, PathBuf>> {
-        let cfg = checker
-            .cfg()
-            .context("the checker does not run Rust code")?;
-        let folder = self.workspace.target.join("verify").join(checker.name());
+    fn build(&self, checker: &str, cfg: &str) -> Result<HashMap<PackageId, PathBuf>> {
+        let folder = self.workspace.target.join("verify").join(checker);
         let given = env::var("RUSTFLAGS").unwrap_or_default();
         let (profile, checks) = self.workspace.profile();
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -89,7 +77,10 @@ impl Built {
             .args(["--profile", profile])
             .args(["--message-format", "json-render-diagnostics"])
             .arg("--target-dir")
-            .arg(folder);
+            .arg(folder)
+            .env("RUSTFLAGS", format!("{given} --cfg {cfg}"))
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .envs(checks.iter().copied());
         for package in &self.packages {
             cargo.args(["--package", &package.name]);
             for feature in &package.features {
@@ -97,40 +88,28 @@ impl Built {
             }
         }
         let output = cargo
-            .env("RUSTFLAGS", format!("{given} --cfg {cfg}"))
-            .env_remove("CARGO_ENCODED_RUSTFLAGS")
-            .envs(checks.iter().copied())
             .output()
             .context("cannot run cargo: is Rust installed, and on the path?")?;
         if !output.status.success() {
             bail!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
         }
-        let binaries = executables(&output.stdout, self.target)?;
-        for package in &self.packages {
-            if !binaries.contains_key(&package.id) {
-                bail!(
-                    "cargo built no executable `{}` of {}",
-                    self.target,
-                    package.name
-                );
+        // Their place depends on settings, and an older binary at a guessed place would run
+        // unnoticed.
+        let mut binaries = HashMap::new();
+        for message in Message::parse_stream(&output.stdout[..]) {
+            if let Message::CompilerArtifact(artifact) = message?
+                && artifact.target.name == self.target
+                && artifact.target.is_test()
+                && let Some(executable) = artifact.executable
+            {
+                binaries.insert(artifact.package_id, executable.into());
             }
+        }
+        let mut packages = self.packages.iter();
+        if let Some(package) = packages.find(|it| !binaries.contains_key(&it.id)) {
+            let (target, name) = (self.target, &package.name);
+            bail!("cargo built no executable `{target}` of {name}");
         }
         Ok(binaries)
     }
-}
-
-/// Returns where cargo says that it put the binaries. Their place depends on settings, and an
-/// older binary at a guessed place would run unnoticed.
-fn executables(messages: &[u8], target: &str) -> Result<HashMap<PackageId, PathBuf>> {
-    let mut found = HashMap::new();
-    for message in Message::parse_stream(messages) {
-        if let Message::CompilerArtifact(artifact) = message?
-            && artifact.target.name == target
-            && artifact.target.is_test()
-            && let Some(executable) = artifact.executable
-        {
-            found.insert(artifact.package_id, executable.into());
-        }
-    }
-    Ok(found)
 }

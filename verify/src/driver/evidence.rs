@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use anyhow::Result;
 
 use super::build::Built;
-use super::kill::Reached;
+use super::kill::{self, Reached};
 use super::models::{Models, Plan};
 use super::{bugs, mutants};
 use crate::mode::Checker;
@@ -22,7 +22,7 @@ pub(super) const SHARED_BY_NONE: &str = "Mutants and injected bugs are in no par
 pub(super) struct Evidence {
     pub(super) tables: Vec<Table>,
     pub(super) mutants: Vec<mutants::Mutant>,
-    pub(super) bugs: Vec<bugs::Case>,
+    pub(super) bugs: Vec<bugs::Bug>,
     /// Remarks on the run that are no fault of it.
     pub(super) notes: Vec<String>,
     /// Parts that could not be judged: the run fails.
@@ -30,54 +30,31 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// Adds the mutants and the injected bugs, or why they could not be judged.
-    pub(super) fn make_wrong(&mut self, built: &mut Built, models: &[Arc<Models>], workers: usize) {
-        let plan = Plan::of(models);
-        let reached = built.add(Checker::OF_CODE);
-        let reached = match reached.and_then(|()| Reached::by(&plan, built, workers)) {
-            Ok(reached) => reached,
-            Err(error) => {
-                let what = "The mutants and the injected bugs could not be judged";
-                return self.errors.push(format!("{what}: {error:#}"));
-            }
+    /// Adds the mutants and the injected bugs.
+    pub(super) fn inject(
+        &mut self,
+        built: &mut Built,
+        models: &[Arc<Models>],
+        workers: usize,
+        run: &Circumstances,
+    ) -> Result<()> {
+        let run = Circumstances {
+            selection: String::new(),
+            ..run.clone()
         };
-        match mutants::matrix(built, &plan, &reached, &[], workers) {
-            Ok(mutants) => self.mutants = mutants,
-            Err(error) => (self.errors).push(format!("The mutants could not be judged: {error:#}")),
-        }
-        match bugs::all(built, &plan, &reached, workers) {
-            Ok((bugs, errors)) => {
-                self.bugs = bugs;
-                self.errors.extend(errors);
-            }
-            Err(error) => (self.errors).push(format!("The bugs could not be judged: {error:#}")),
-        }
+        let plan = Plan::of(models);
+        built.add(Checker::OF_CODE)?;
+        let reached = Reached::by(&plan, built, workers)?;
+        let mutants = mutants::candidates(built, &plan, &reached)?;
+        self.mutants = kill::judge(built, mutants, workers, &run)?;
+        let (bugs, errors) = bugs::candidates(built, &plan, &reached)?;
+        self.errors.extend(errors);
+        self.bugs = kill::judge(built, bugs, workers, &run)?;
+        Ok(())
     }
 
     /// Returns what has to be known of the run, errors first.
     pub(super) fn remarks(&self) -> impl Iterator<Item = &String> {
         self.errors.iter().chain(&self.notes)
     }
-}
-
-/// A mutant or a bug in JSON, with the run that judged it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Judged<T> {
-    #[serde(flatten)]
-    pub(super) what: T,
-    /// Its `selection` is the filters, and its `rows` how many these chose.
-    pub(super) run: Circumstances,
-}
-
-/// Adds to each the run, which then has their number.
-pub(super) fn judged<'a, T>(all: &'a [T], run: &Circumstances) -> Vec<Judged<&'a T>> {
-    let run = Circumstances {
-        rows: all.len(),
-        ..run.clone()
-    };
-    let with_run = |what| Judged {
-        what,
-        run: run.clone(),
-    };
-    all.iter().map(with_run).collect()
 }

@@ -8,6 +8,7 @@ use super::build::Built;
 use super::models::Task;
 use super::process::{End, Ended};
 use super::spin;
+use crate::info::Deviation;
 use crate::mode::{Checker, Mode};
 use crate::plan::Job;
 use crate::rows::row::{Agreement, Circumstances, Found, Row, Verdict};
@@ -18,33 +19,27 @@ pub(super) fn judge(
     ran: &[(Task, Ended)],
     numbers: &[usize],
     built: &Built,
-    circumstances: &Circumstances,
+    run: &Circumstances,
 ) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
-    for ((task, ended), &number) in ran.iter().zip(numbers) {
-        rows.push(Row {
-            number,
-            committed: task.recorded().map(|count| count.executions),
-            ..row(&task.job, ended, built, circumstances)
-        });
-    }
+    let ended = ran.iter().zip(numbers);
+    let rows = ended.map(|((task, ended), &number)| row(task, ended, number, built, run));
+    let mut rows: Vec<Row> = rows.collect();
     for (i, (task, _)) in ran.iter().enumerate() {
         if !is_compared(&task.job) {
             continue;
         }
-        let of = |mode: Mode| {
-            let at = ran
-                .iter()
-                .position(|(other, _)| is_beside(&other.job, &task.job, mode))?;
+        let of = |mode| {
+            let at = (ran.iter()).position(|(it, _)| is_beside(&it.job, &task.job, mode))?;
             ran[at].1.found().filter(|_| rows[at].verdict.passes())
         };
-        let found = (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs));
-        if let (Some(weak), Some(rmw_load), Some(dfs)) = found {
+        if let (Some(weak), Some(rmw_load), Some(dfs)) =
+            (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs))
+        {
             match disagreement(weak, rmw_load, dfs) {
                 None => rows[i].agrees = rows[i].verdict.passes(),
-                Some(failure) => {
+                failure => {
                     rows[i].verdict = Verdict::Failed;
-                    rows[i].failure = Some(failure);
+                    rows[i].failure = failure;
                 }
             }
         }
@@ -71,9 +66,7 @@ pub(super) fn beside(task: &Task, all: &[Task]) -> Vec<Task> {
     let modes = [Mode::Weak, Mode::RmwLoad].into_iter();
     let modes = modes.filter(|_| is_compared(&task.job));
     let of = |mode| {
-        let its = all
-            .iter()
-            .filter(move |it| is_beside(&it.job, &task.job, mode));
+        let its = (all.iter()).filter(move |it| is_beside(&it.job, &task.job, mode));
         let there = its.filter(|it| task.job.long || !it.job.long);
         there.max_by_key(|it| it.job.long).cloned()
     };
@@ -85,7 +78,7 @@ fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
     let loom = weak.outcomes.iter().chain(&rmw_load.outcomes);
     let loom: BTreeSet<&String> = loom.collect();
     let missing = dfs.outcomes.iter().filter(|it| !loom.contains(it));
-    let missing = list(missing.map(String::as_str));
+    let missing = Vec::from_iter(missing.map(String::as_str)).join(", ");
     (!missing.is_empty()).then(|| {
         format!(
             "neither mode of loom shows these outcomes of this search: {missing}\n  loom misses \
@@ -95,32 +88,35 @@ fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
     })
 }
 
-fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -> Row {
+fn row(task: &Task, ended: &Ended, number: usize, built: &Built, run: &Circumstances) -> Row {
+    let job = &task.job;
     let checker = job.mode.checker();
     let program = &job.program;
     let (verdict, failure) = verdict_on(job, ended);
-    let none = Found::default();
-    let found = ended.found().unwrap_or(&none);
+    let found = ended.found().cloned().unwrap_or_default();
+    let version = match checker {
+        Checker::Spin => spin::version().unwrap_or_else(|| "none".to_owned()),
+        _ => (built.workspace.version_of(checker.name())).unwrap_or_else(|| "unknown".to_owned()),
+    };
     let outcomes = found.outcomes.len() as u64;
+    let expected = program.expected.as_ref();
+    let deviation = expected.and_then(|expected| expected.deviations.get(&job.mode));
     Row {
         name: job.name(),
-        number: 0,
+        number,
         primitive: program.suite.clone(),
         property: program.name.clone(),
         claim: program.claim.clone(),
         checker: checker.name().to_owned(),
-        checker_version: match checker {
-            Checker::Spin => spin::version().unwrap_or_else(|| "none".to_owned()),
-            _ => built.version(checker),
-        },
+        checker_version: version,
         mode: job.mode.name().to_owned(),
         threads: program.threads,
         operations: program.operations,
         bound: job.bound,
         spin_cap: job.spin_cap(),
-        faults: faults(job, found),
+        faults: faults(job, found.plans),
         executions: found.executions,
-        committed: None,
+        committed: task.recorded().map(|count| count.executions),
         seconds: ended.elapsed.as_secs_f64(),
         search: job.search().to_owned(),
         step_bound: job.step_bound(),
@@ -131,12 +127,15 @@ fn row(job: &Job, ended: &Ended, built: &Built, circumstances: &Circumstances) -
         outcomes: found.explained.map_or(outcomes, |(_, histories)| histories),
         scenarios: found.explained.map(|(scenarios, _)| scenarios),
         outcome_hash: hash(&found.outcomes),
-        agreement: agreement(job),
+        agreement: expected.map(|_| match deviation {
+            Some(_) => Agreement::BlindSpot,
+            None => Agreement::Agrees,
+        }),
         agrees: false,
-        blind_spot: blind_spot(job),
+        blind_spot: deviation.map_or(job.mode.blind_spot().to_owned(), deviating),
         replay: format!("cargo verify --replay {}", job.name()),
         failure,
-        run: circumstances.clone(),
+        run: run.clone(),
     }
 }
 
@@ -146,32 +145,27 @@ fn hash(outcomes: &[String]) -> String {
 
 /// Returns the verdict on a row, and what went wrong if anything did.
 pub(super) fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
-    match &ended.end {
-        End::Found(found) => verdict::verdict(job, found),
-        End::Failed(status) => (Verdict::Failed, Some(failure(*status, &ended.stderr))),
-        End::Stopped => (Verdict::Truncated, Some(stopped(job, ended.elapsed))),
-        End::Skipped(why) => {
-            // A CI job that succeeds is not read.
-            let verdict = match std::env::var_os("CI") {
-                Some(_) => Verdict::Failed,
-                None => Verdict::Skipped,
-            };
-            (verdict, Some(why.clone()))
-        }
-        End::Broken(why) => (Verdict::Failed, Some(why.clone())),
-    }
+    let (verdict, why) = match &ended.end {
+        End::Found(found) => return verdict::verdict(job, found),
+        End::Failed(status) => (Verdict::Failed, failure(*status, &ended.stderr)),
+        End::Stopped => (Verdict::Truncated, stopped(job, ended.elapsed)),
+        // A CI job that succeeds is not read.
+        End::Skipped(why) if std::env::var_os("CI").is_none() => (Verdict::Skipped, why.clone()),
+        End::Skipped(why) | End::Broken(why) => (Verdict::Failed, why.clone()),
+    };
+    (verdict, Some(why))
 }
 
 fn stopped(job: &Job, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
     let head = format!("stopped after {seconds:.0} s: the search had not ended (--limit)");
-    match job.mode {
-        Mode::Weak | Mode::RmwLoad | Mode::Dfs => format!(
+    match job.mode.is_counted() {
+        true => format!(
             "{head}\n  If the program spins, call `spanlock_sync::hint::pause` in each round, so \
              that other threads run.\n  If it has too many executions, use fewer operations, or \
              state a bound on the program: `.bounded(3, \"why\")`."
         ),
-        _ => head,
+        false => head,
     }
 }
 
@@ -184,8 +178,7 @@ fn failure(status: ExitStatus, stderr: &str) -> String {
 }
 
 /// Returns the faults of every execution, or how many plans of them were run.
-fn faults(job: &Job, found: &Found) -> Vec<String> {
-    let plans = found.plans;
+fn faults(job: &Job, plans: u64) -> Vec<String> {
     match job.faults {
         0 => job.program.faults.iter().map(ToString::to_string).collect(),
         1 => vec![format!("all single ({plans} plans)")],
@@ -193,32 +186,15 @@ fn faults(job: &Job, found: &Found) -> Vec<String> {
     }
 }
 
-/// Returns how a mode is known to deviate from what is allowed, if the program says what is.
-fn agreement(job: &Job) -> Option<Agreement> {
-    let expected = job.program.expected.as_ref()?;
-    Some(match expected.deviations.contains_key(&job.mode) {
-        true => Agreement::BlindSpot,
-        false => Agreement::Agrees,
-    })
-}
-
-/// Returns what a row cannot see: what its mode cannot, or which outcomes of a litmus program.
-fn blind_spot(job: &Job) -> String {
-    let expected = job.program.expected.as_ref();
-    let Some(deviation) = expected.and_then(|expected| expected.deviations.get(&job.mode)) else {
-        return job.mode.blind_spot().to_owned();
-    };
-    let told = |what: &str, outcomes: &BTreeSet<String>| {
-        let outcomes = list(outcomes.iter().map(String::as_str));
-        (!outcomes.is_empty()).then(|| format!("{what} {outcomes}"))
-    };
-    let told = [
-        told("misses", &deviation.misses),
-        told("adds", &deviation.adds),
-    ];
-    told.into_iter().flatten().collect::<Vec<_>>().join("; ")
-}
-
-fn list<'a>(outcomes: impl Iterator<Item = &'a str>) -> String {
-    outcomes.collect::<Vec<_>>().join(", ")
+/// Says which outcomes of a litmus program the mode cannot see.
+fn deviating(deviation: &Deviation) -> String {
+    let both = [("misses", &deviation.misses), ("adds", &deviation.adds)];
+    let told = both
+        .into_iter()
+        .filter(|(_, outcomes)| !outcomes.is_empty());
+    let told = told.map(|(what, outcomes)| {
+        let outcomes: Vec<&str> = outcomes.iter().map(String::as_str).collect();
+        format!("{what} {}", outcomes.join(", "))
+    });
+    Vec::from_iter(told).join("; ")
 }

@@ -4,21 +4,21 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use comfy_table::{Cell, Color};
+use anyhow::Result;
+use comfy_table::Cell;
 use serde::Serialize;
 
 use super::args::{Change, KnownBugsArgs};
-use super::build::Built;
 use super::judge::verdict_on;
 use super::kill::kill;
-use super::models::{Task, describe, tasks};
+use super::models::{Task, models, tasks};
 use super::output::{json_at, write_json};
 use super::process::Ended;
-use super::replay::{Replay, replay};
+use super::replay::replay;
 use super::run::{Way, run_all};
-use super::workspace::{KNOWN_BUGS, Workspace};
-use super::{exit_code, pool, table};
+use super::table::{Column, colored, number};
+use super::workspace::KNOWN_BUGS;
+use super::{exit_code, pool, retain_meant, table};
 use crate::info::Form;
 use crate::plan::Unrecorded;
 use crate::rows::row::Verdict;
@@ -45,41 +45,33 @@ struct Line {
     not_found: Option<String>,
 }
 
+impl Line {
+    fn is_found(&self) -> bool {
+        self.form == "buggy" && self.verdict == Verdict::Failed
+    }
+}
+
 /// Runs the command: exit code 0 if every buggy form fails where it must, and every fixed form
 /// passes.
-///
-/// # Errors
-/// A filter that no bug's name contains, a file that cannot be written, a failed build.
 pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     let common = &args.common;
     if let Some(name) = &args.replay {
-        return replay(&Replay {
-            name,
-            scope: &common.scope,
-            target: KNOWN_BUGS,
-            change: &Change::default(),
-        });
+        return replay(name, &common.scope, KNOWN_BUGS, &Change::default());
     }
     let file = json_at(common.json.as_deref())?;
-    let mut built = Built::none_of(Workspace::find(&common.scope)?, KNOWN_BUGS)?;
-    let mut tasks = tasks(&describe(&mut built)?, Unrecorded::Whole);
+    let (mut built, models) = models(&common.scope, KNOWN_BUGS)?;
+    let mut tasks = tasks(&models, Unrecorded::Whole);
     tasks.retain(|task| {
         let job = &task.job;
         !job.long && job.faults == 0 && job.program.form.is_some()
     });
-    for text in &common.filter {
-        if !tasks
-            .iter()
-            .any(|task| task.job.program.suite.contains(text))
-        {
-            bail!("no known bug's name contains `{text}`");
-        }
-    }
-    let is_meant = |task: &Task| {
-        let mut filter = common.filter.iter();
-        common.filter.is_empty() || filter.any(|it| task.job.program.suite.contains(it))
-    };
-    tasks.retain(is_meant);
+    let missing = "no known bug's name contains `{}`";
+    retain_meant(
+        &mut tasks,
+        &common.filter,
+        |it| it.job.program.suite.clone(),
+        missing,
+    )?;
     built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
     let way = Way {
         workers: pool::workers(common.jobs),
@@ -88,7 +80,13 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     };
     let (mut lines, mut problems) = (Vec::new(), Vec::new());
     let ran = run_all(&tasks, &built, &way);
-    for forms in ran.chunk_by(|(a, _), (b, _)| is_same_form(a, b)) {
+    let form = |task: &Task| {
+        (
+            task.job.program.suite.clone(),
+            task.job.program.name.clone(),
+        )
+    };
+    for forms in ran.chunk_by(|(a, _), (b, _)| form(a) == form(b)) {
         judge(forms, &mut lines, &mut problems);
     }
     show(&lines, &problems);
@@ -96,17 +94,11 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     Ok(exit_code(problems.is_empty()))
 }
 
-fn is_same_form(a: &Task, b: &Task) -> bool {
-    let (a, b) = (&a.job.program, &b.job.program);
-    (&a.suite, &a.name) == (&b.suite, &b.name)
-}
-
 /// Judges the rows of one form: a buggy one has a line for the first mode that finds it, a fixed
 /// one a line for each mode.
 fn judge(ran: &[(Task, Ended)], lines: &mut Vec<Line>, problems: &mut Vec<String>) {
-    let mut of_form: Vec<Line> = Vec::new();
-    for (task, ended) in ran {
-        let line = line(task, ended);
+    let mut of_form: Vec<Line> = ran.iter().map(|(task, ended)| line(task, ended)).collect();
+    for ((task, _), line) in ran.iter().zip(&of_form) {
         let job = &task.job;
         let (name, verdict) = (job.name(), line.verdict.name());
         let must_fail = job.program.must_fail(job.mode);
@@ -119,31 +111,26 @@ fn judge(ran: &[(Task, Ended)], lines: &mut Vec<Line>, problems: &mut Vec<String
             let failure = line.failure.as_deref().unwrap_or_default();
             problems.push(format!("{verdict}: {name} must pass: {failure}"));
         }
-        of_form.push(line);
     }
-    if matches!(ran[0].0.job.program.form, Some(Form::Buggy { .. })) {
-        let failed = of_form.iter().position(|it| it.verdict == Verdict::Failed);
-        of_form = vec![of_form.swap_remove(failed.unwrap_or(0))];
+    if of_form[0].form == "buggy" {
+        let found = of_form.iter().position(Line::is_found);
+        of_form = vec![of_form.swap_remove(found.unwrap_or(0))];
     }
     lines.extend(of_form);
 }
 
 fn line(task: &Task, ended: &Ended) -> Line {
     let (job, program) = (&task.job, &task.job.program);
-    let suites = &task.models.description.suites;
-    let suite = suites.iter().find(|it| it.name == program.suite);
     let (verdict, failure) = verdict_on(job, ended);
     let found = ended.found().map_or(0, |found| found.executions);
-    let failed = kill(task, &ended.stderr).and_then(|kill| kill.execution);
+    let failed = kill(task, &ended.stderr).and_then(|kill| kill.executions);
     let (form, not_found) = match &program.form {
         Some(Form::Buggy { found_by, .. }) => ("buggy", found_by.clone()),
         _ => ("fixed", None),
     };
     Line {
         bug: program.suite.clone(),
-        source: suite
-            .and_then(|it| it.known_bug.clone())
-            .unwrap_or_default(),
+        source: task.suite().known_bug.clone().unwrap_or_default(),
         form,
         verdict,
         checker: job.mode.checker().name(),
@@ -156,29 +143,25 @@ fn line(task: &Task, ended: &Ended) -> Line {
 }
 
 fn show(lines: &[Line], problems: &[String]) {
-    let mut table = table::table(&["bug", "form", "verdict", "checker", "mode", "executions"]);
-    for line in lines {
-        let is_well = (line.verdict == Verdict::Failed) == (line.form == "buggy");
-        let color = if is_well { Color::Green } else { Color::Red };
-        table.add_row([
-            Cell::new(&line.bug),
-            Cell::new(line.form),
-            Cell::new(line.verdict.name()).fg(color),
-            Cell::new(line.checker),
-            Cell::new(line.mode),
-            table::number(line.executions),
-        ]);
-    }
-    println!("{table}");
+    let columns: &[Column<Line>] = &[
+        ("bug", |line| Cell::new(&line.bug)),
+        ("form", |line| Cell::new(line.form)),
+        ("verdict", |line| {
+            let is_well = (line.verdict == Verdict::Failed) == (line.form == "buggy");
+            colored(line.verdict.name(), is_well)
+        }),
+        ("checker", |line| Cell::new(line.checker)),
+        ("mode", |line| Cell::new(line.mode)),
+        ("executions", |line| number(line.executions)),
+    ];
+    println!("{}", table::of(columns, lines));
     for line in lines {
         if let Some(checker) = &line.not_found {
             println!("NOT FOUND HERE: {}: {checker}", line.bug);
         }
     }
     problems.iter().for_each(|problem| println!("{problem}"));
-    let found = lines
-        .iter()
-        .filter(|it| it.verdict == Verdict::Failed && it.form == "buggy");
+    let found = lines.iter().filter(|line| line.is_found()).count();
     let buggy = lines.iter().filter(|line| line.form == "buggy").count();
-    println!("{} of {buggy} known bugs found.", found.count());
+    println!("{found} of {buggy} known bugs found.");
 }

@@ -1,13 +1,14 @@
 //! The models of each package, as its binary describes them, and their rows.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::args::Scope;
 use super::build::Built;
-use super::workspace::Package;
+use super::workspace::{Package, Workspace};
 use crate::info::{Description, SuiteInfo};
 use crate::mode::{Checker, Mode};
 use crate::plan::{Job, Unrecorded, jobs};
@@ -16,20 +17,15 @@ use crate::rows::counts::{Count, Counts};
 /// The models of a package.
 #[derive(Debug)]
 pub(super) struct Models {
-    /// The package.
     pub(super) package: Arc<Package>,
-    /// Its suites.
     pub(super) description: Description,
-    /// Its record of searches.
     pub(super) counts: Counts,
 }
 
 /// A row to run, and the models that it is of.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    /// The models.
     pub(super) models: Arc<Models>,
-    /// The row.
     pub(super) job: Job,
 }
 
@@ -44,28 +40,30 @@ impl Task {
         self.models.counts.cost(&self.job)
     }
 
-    /// Returns a task of the same models.
-    pub(super) fn with(&self, job: Job) -> Task {
-        let models = self.models.clone();
-        Task { models, job }
+    /// Returns the suite that the row is of.
+    pub(super) fn suite(&self) -> &SuiteInfo {
+        let mut suites = self.models.description.suites.iter();
+        let suite = suites.find(|suite| suite.name == self.job.program.suite);
+        suite.expect("a row is of a suite of its models")
     }
 }
 
-/// Builds the models under loom, unless they are built, and asks each binary what it contains.
-///
-/// # Errors
-/// A build fails, a binary does not speak the protocol, a name is given twice, or a record is
-/// wrong.
+/// Builds a workspace's models under loom, and asks each binary what it contains.
+pub(super) fn models(scope: &Scope, target: &'static str) -> Result<(Built, Vec<Arc<Models>>)> {
+    let mut built = Built::none_of(Workspace::find(scope)?, target)?;
+    let models = describe(&mut built)?;
+    Ok((built, models))
+}
+
+/// Builds the models under loom, and asks each binary what it contains.
 pub(super) fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
     built.add([Checker::Loom])?;
     let mut all = Vec::new();
     for package in &built.packages {
-        let description = ask(built, package)?;
-        let counts = Counts::read(&package.folder).map_err(|why| anyhow!(why))?;
         all.push(Arc::new(Models {
             package: package.clone(),
-            description,
-            counts,
+            description: ask(built, package)?,
+            counts: Counts::read(&package.folder).map_err(|why| anyhow!(why))?,
         }));
     }
     check_names(&all)?;
@@ -73,9 +71,8 @@ pub(super) fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
 }
 
 fn ask(built: &Built, package: &Package) -> Result<Description> {
-    let binary = built
-        .binary(Checker::Loom, package)
-        .context("it is built")?;
+    let binary = built.binary(Checker::Loom, package);
+    let binary = binary.context("it is built")?;
     let output = Command::new(binary)
         .arg("--describe")
         .current_dir(&package.folder)
@@ -99,7 +96,7 @@ fn ask(built: &Built, package: &Package) -> Result<Description> {
     Ok(description)
 }
 
-/// Rows are told apart by their names, in the whole workspace.
+/// Rows are told apart by their names, in the whole workspace. A binary has looked at its own.
 fn check_names(all: &[Arc<Models>]) -> Result<()> {
     let mut suites: HashMap<&str, &str> = HashMap::new();
     for models in all {
@@ -112,16 +109,6 @@ fn check_names(all: &[Arc<Models>]) -> Result<()> {
                     suite.name
                 );
             }
-            let mut programs = BTreeSet::new();
-            for program in &suite.programs {
-                if !programs.insert(&program.name) {
-                    bail!(
-                        "{package}: two programs are called `{}/{}`: rename one",
-                        suite.name,
-                        program.name
-                    );
-                }
-            }
         }
     }
     Ok(())
@@ -132,11 +119,10 @@ pub(super) fn tasks(all: &[Arc<Models>], unrecorded: Unrecorded) -> Vec<Task> {
     let of = |models: &Arc<Models>| {
         let jobs = jobs(&models.description, &models.counts, unrecorded);
         let models = models.clone();
-        let task = move |job| Task {
+        jobs.into_iter().map(move |job| Task {
             models: models.clone(),
             job,
-        };
-        jobs.into_iter().map(task)
+        })
     };
     all.iter().flat_map(of).collect()
 }
@@ -147,9 +133,8 @@ pub(super) fn suites(all: &[Arc<Models>]) -> Vec<SuiteInfo> {
     suites.cloned().collect()
 }
 
-/// Every row that is not long, by name.
+/// Every row that is not long, the cheap ones first.
 pub(super) struct Plan {
-    /// The rows.
     pub(super) tasks: Vec<Task>,
     by_name: HashMap<String, usize>,
 }
@@ -159,6 +144,10 @@ impl Plan {
     pub(super) fn of(all: &[Arc<Models>]) -> Self {
         let mut tasks = tasks(all, Unrecorded::Bounded);
         tasks.retain(|task| !task.job.long);
+        tasks.sort_by_cached_key(|task| {
+            let program = &task.job.program;
+            (task.cost(), program.threads, program.operations)
+        });
         let names = tasks.iter().enumerate();
         let by_name = names.map(|(i, task)| (task.job.name(), i)).collect();
         Plan { tasks, by_name }
@@ -166,10 +155,8 @@ impl Plan {
 
     /// Returns the row of the same program under the same faults in another mode.
     pub(super) fn in_mode(&self, task: &Task, mode: Mode) -> Option<&Task> {
-        let job = Job {
-            mode,
-            ..task.job.clone()
-        };
+        let mut job = task.job.clone();
+        job.mode = mode;
         self.by_name.get(&job.name()).map(|&i| &self.tasks[i])
     }
 }

@@ -1,7 +1,7 @@
 //! Files that the command writes. A place is checked before a long run, so that the run is not in
 //! vain; a file appears whole or not at all.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -12,14 +12,12 @@ use tempfile::{Builder, NamedTempFile};
 /// A file to be written.
 #[derive(Debug)]
 pub(super) struct Output {
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 impl Output {
-    /// Checks that a file can be written at `path`, and changes nothing there.
-    ///
-    /// # Errors
-    /// It cannot. The error does not name the path.
+    /// Checks that a file can be written at `path`, and changes nothing there. The error does not
+    /// name the path.
     pub(super) fn check(path: &Path) -> io::Result<Self> {
         match fs::metadata(path) {
             Ok(there) if there.is_dir() => return Err(ErrorKind::IsADirectory.into()),
@@ -30,32 +28,21 @@ impl Output {
             Ok(there) if !there.is_file() => {}
             _ => drop(temporary(&followed(path))?),
         }
-        Ok(Output {
-            path: path.to_owned(),
-        })
+        let path = path.to_owned();
+        Ok(Output { path })
     }
 
-    /// Returns the path as it was given.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Writes `content`: beside the place and then renamed, or into what is no regular file.
-    ///
-    /// # Errors
-    /// It cannot be written. The error does not name the path.
+    /// Writes `content`: beside the place and then renamed, or into what is no regular file. The
+    /// error does not name the path.
     pub(super) fn write(&self, content: &[u8]) -> io::Result<()> {
-        let there = fs::metadata(&self.path);
-        if there.is_ok_and(|it| !it.is_file()) {
-            return OpenOptions::new()
-                .write(true)
-                .open(&self.path)?
-                .write_all(content);
+        if fs::metadata(&self.path).is_ok_and(|it| !it.is_file()) {
+            return fs::write(&self.path, content);
         }
         let path = followed(&self.path);
         let mut file = temporary(&path)?;
         file.write_all(content)?;
-        file.persist(&path).map(drop).map_err(|error| error.error)
+        file.persist(&path)?;
+        Ok(())
     }
 }
 
@@ -77,9 +64,6 @@ fn temporary(path: &Path) -> io::Result<NamedTempFile> {
 }
 
 /// Checks that `--json` can be written.
-///
-/// # Errors
-/// It cannot: which file, and why.
 pub(super) fn json_at(path: Option<&Path>) -> Result<Option<Output>> {
     let Some(path) = path else { return Ok(None) };
     let output = Output::check(path);
@@ -88,15 +72,11 @@ pub(super) fn json_at(path: Option<&Path>) -> Result<Option<Output>> {
 }
 
 /// Writes `rows` as JSON if a file is given, and says that `what` is written, and where.
-///
-/// # Errors
-/// It cannot be written.
 pub(super) fn write_json(file: Option<&Output>, what: &str, rows: &[impl Serialize]) -> Result<()> {
     let Some(file) = file else { return Ok(()) };
-    let mut text = serde_json::to_vec_pretty(rows)?;
-    text.push(b'\n');
-    let path = file.path().display();
-    let written = file.write(&text);
+    let text = serde_json::to_string_pretty(rows)? + "\n";
+    let path = file.path.display();
+    let written = file.write(text.as_bytes());
     written.with_context(|| format!("--json {path}: cannot write"))?;
     println!("{what} written to {path}.");
     Ok(())

@@ -9,14 +9,14 @@ use super::models::Task;
 
 /// The `index`-th of `count` parts, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partition {
+pub(super) struct Partition {
     index: usize,
     count: usize,
 }
 
 impl Partition {
     /// Everything in one part.
-    pub const WHOLE: Partition = Partition { index: 1, count: 1 };
+    pub(super) const WHOLE: Partition = Partition { index: 1, count: 1 };
 }
 
 impl FromStr for Partition {

@@ -27,11 +27,8 @@ const SETTINGS: [&str; 6] = [
 /// How a row ended.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// In which way.
     pub(super) end: End,
-    /// What its process wrote to standard error.
     pub(super) stderr: String,
-    /// How long it took.
     pub(super) elapsed: Duration,
 }
 
@@ -59,10 +56,15 @@ impl Ended {
         }
     }
 
-    /// Creates the end of a row that could not be run.
-    pub(super) fn broken(error: &anyhow::Error) -> Self {
+    /// Whether it was stopped at its time limit.
+    pub(super) fn is_stopped(&self) -> bool {
+        matches!(self.end, End::Stopped)
+    }
+
+    /// Returns the end of a row without a process.
+    pub(super) fn without_process(end: End) -> Self {
         Ended {
-            end: End::Broken(format!("{error:#}")),
+            end,
             stderr: String::new(),
             elapsed: Duration::ZERO,
         }
@@ -70,9 +72,6 @@ impl Ended {
 }
 
 /// Runs one row, with further arguments for the binary of models, for at most `limit`.
-///
-/// # Errors
-/// The process cannot be started or waited for.
 pub(super) fn explore(
     built: &Built,
     task: &Task,
@@ -80,13 +79,10 @@ pub(super) fn explore(
     limit: Option<Duration>,
 ) -> Result<Ended> {
     let (package, job) = (&task.models.package, &task.job);
-    if let Kind::Promela(model) = &job.program.kind {
-        let macros: Vec<&str> = more
-            .windows(2)
-            .filter(|it| it[0] == "--bug")
-            .map(|it| it[1])
-            .collect();
-        let file = package.folder.join(&model.file);
+    if let Kind::Promela { file, .. } = &job.program.kind {
+        let macros = more.windows(2).filter(|it| it[0] == "--bug");
+        let macros: Vec<&str> = macros.map(|it| it[1]).collect();
+        let file = package.folder.join(file);
         return spin::check(&file, &macros, more.contains(&"--trace"), limit);
     }
     let binary = built.binary(job.mode.checker(), package);
@@ -94,35 +90,41 @@ pub(super) fn explore(
     // Loom writes a file there before each execution. A disk would slow each of them down.
     let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let scratch = scratch.context("cannot create a temporary folder")?;
-    let bound = job.bound.map_or("none".to_owned(), |it| it.to_string());
     let mut command = Command::new(binary);
     command
         .current_dir(&package.folder)
-        .args(["--row", &job.name(), "--bound", &bound, "--scratch"])
+        .args(["--row", &job.name(), "--scratch"])
         .arg(scratch.path().join("scratch"))
         .args(more)
         // A backtrace of every panic costs more than the search.
         .env_remove("RUST_BACKTRACE");
+    match job.bound {
+        Some(bound) => command.args(["--bound", &bound.to_string()]),
+        None => command.arg("--unbounded"),
+    };
     for setting in SETTINGS {
         command.env_remove(setting);
     }
-    let exited = exited(command, limit)?;
-    let end = match exited.status {
-        None => End::Stopped,
-        Some(status) => match serde_json::from_str(exited.stdout.trim()) {
-            Ok(found) if status.success() => End::Found(found),
-            Err(why) if status.success() => End::Broken(format!(
-                "{}: the binary of models printed no finding ({why}): nothing else may print to \
-                 standard output",
-                package.name
-            )),
-            _ => End::Failed(status),
-        },
+    let Exited {
+        status,
+        stdout,
+        stderr,
+        elapsed,
+    } = exited(command, limit)?;
+    let end = match (status, serde_json::from_str(stdout.trim())) {
+        (None, _) => End::Stopped,
+        (Some(status), Ok(found)) if status.success() => End::Found(found),
+        (Some(status), Err(why)) if status.success() => End::Broken(format!(
+            "{}: the binary of models printed no finding ({why}): nothing else may print to \
+             standard output",
+            package.name
+        )),
+        (Some(status), _) => End::Failed(status),
     };
     Ok(Ended {
         end,
-        stderr: exited.stderr,
-        elapsed: exited.elapsed,
+        stderr,
+        elapsed,
     })
 }
 
@@ -132,7 +134,7 @@ pub(super) struct Exited {
     pub(super) status: Option<ExitStatus>,
     pub(super) stdout: String,
     pub(super) stderr: String,
-    elapsed: Duration,
+    pub(super) elapsed: Duration,
 }
 
 /// Runs a command for at most `limit`.

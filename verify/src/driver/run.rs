@@ -4,7 +4,7 @@
 //! time, and if that does not suffice it is run up to its default bound, which is then recorded.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,26 +47,21 @@ enum Fallback {
 /// Runs every row, the costly ones first. The answers are in the order of `tasks`; a task that was
 /// measured comes back as it ran.
 pub(super) fn run_all(tasks: &[Task], built: &Built, way: &Way) -> Vec<(Task, Ended)> {
-    let mut order: Vec<usize> = (0..tasks.len()).collect();
+    let mut order: Vec<(usize, &Task)> = tasks.iter().enumerate().collect();
     // So that none of those is left for the end.
-    order.sort_by_key(|&i| Reverse(tasks[i].cost()));
-    let in_order: Vec<&Task> = order.iter().map(|&i| &tasks[i]).collect();
+    order.sort_by_key(|(_, task)| Reverse(task.cost()));
     let fallbacks = match way.measures {
         true => fallbacks(tasks),
         false => HashMap::new(),
     };
-    let name = |task: &&Task| task.job.name();
-    let ran = at_the_same_time(&in_order, way.workers, "rows", name, |task| {
-        let ran = match fallbacks.get(&task.job.name()) {
-            Some(fallback) => measure(built, task, fallback, way.limit),
-            None => {
-                explore(built, task, &[], Some(way.limit)).map(|ended| ((*task).clone(), ended))
-            }
-        };
+    let name = |(_, task): &(usize, &Task)| task.job.name();
+    let mut ran = at_the_same_time(&order, way.workers, "rows", name, |&(i, task)| {
+        let ran = measure(built, task, fallbacks.get(&task.job.name()), way.limit);
         // The other rows' findings are worth keeping if one row cannot be run.
-        ran.unwrap_or_else(|error| ((*task).clone(), Ended::broken(&error)))
+        let broken = |error: anyhow::Error| End::Broken(format!("{error:#}"));
+        let broken = |error| (task.clone(), Ended::without_process(broken(error)));
+        (i, ran.unwrap_or_else(broken))
     });
-    let mut ran: Vec<_> = order.into_iter().zip(ran).collect();
     ran.sort_by_key(|&(i, _)| i);
     ran.into_iter().map(|(_, ran)| ran).collect()
 }
@@ -80,83 +75,78 @@ fn fallbacks(planned: &[Task]) -> HashMap<String, Fallback> {
     let open: Vec<&Task> = planned.iter().filter(is_open).collect();
     let mut models: Vec<Arc<Models>> = open.iter().map(|task| task.models.clone()).collect();
     models.dedup_by(|a, b| Arc::ptr_eq(a, b));
-    let bounded = tasks(&models, Unrecorded::Bounded).into_iter();
-    let bounded: HashMap<String, Task> = bounded.map(|it| (it.job.name(), it)).collect();
-    let mut fallbacks = HashMap::new();
-    for task in open {
+    let mut bounded = tasks(&models, Unrecorded::Bounded);
+    bounded.retain(|task| task.job.bound.is_some());
+    let mut bounded: HashMap<_, _> = bounded.into_iter().map(|it| (it.job.name(), it)).collect();
+    let fallback = |task: &Task| {
         let (job, name) = (&task.job, task.job.name());
-        let other = bounded.get(&name).filter(|it| it.job.bound.is_some());
-        let fallback = match other {
-            Some(other) => Fallback::Bounded(other.clone()),
-            None if job.mode == Mode::Dfs && !job.long && job.program.kind == Kind::Once => {
-                Fallback::Long
-            }
-            None => continue,
+        let may_be_long = job.mode == Mode::Dfs && !job.long && job.program.kind == Kind::Once;
+        let fallback = match bounded.remove(&name) {
+            Some(bounded) => Some(Fallback::Bounded(bounded)),
+            None => may_be_long.then_some(Fallback::Long),
         };
-        fallbacks.insert(name, fallback);
-    }
-    fallbacks
+        fallback.map(|fallback| (name, fallback))
+    };
+    open.into_iter().filter_map(fallback).collect()
 }
 
+/// Runs a row; if it has a fallback, for a trial first. Returns the task as it ran.
 fn measure(
     built: &Built,
     task: &Task,
-    fallback: &Fallback,
+    fallback: Option<&Fallback>,
     limit: Duration,
 ) -> Result<(Task, Ended)> {
-    let trial = if task.job.long { LONG_TRIAL } else { TRIAL };
-    let ended = explore(built, task, &[], Some(trial.min(limit)))?;
-    if !matches!(ended.end, End::Stopped) {
-        return Ok((task.clone(), ended));
-    }
+    let trial = match (fallback, task.job.long) {
+        (None, _) => limit,
+        (Some(_), true) => LONG_TRIAL.min(limit),
+        (Some(_), false) => TRIAL.min(limit),
+    };
+    let ended = explore(built, task, &[], Some(trial))?;
     match fallback {
-        Fallback::Bounded(bounded) => {
+        Some(Fallback::Bounded(bounded)) if ended.is_stopped() => {
             let ended = explore(built, bounded, &[], Some(limit))?;
             Ok((bounded.clone(), ended))
         }
-        Fallback::Long => {
+        Some(Fallback::Long) if ended.is_stopped() => {
             let ended = explore(built, task, &[], Some(LONG_TRIAL.min(limit)))?;
-            let long = Job {
-                long: true,
-                ..task.job.clone()
-            };
-            Ok((task.with(long), ended))
+            let mut long = task.clone();
+            long.job.long = true;
+            Ok((long, ended))
         }
+        _ => Ok((task.clone(), ended)),
     }
 }
 
 /// Records the executions of rows that drifted or were not recorded, and forgets rows that exist
 /// no more. Returns how many were recorded.
-///
-/// # Errors
-/// A record cannot be written.
-pub(super) fn accept(models: &[Arc<Models>], tasks: &[Task], rows: &mut [Row]) -> Result<usize> {
+pub(super) fn accept(
+    models: &[Arc<Models>],
+    ran: &[(Task, Ended)],
+    rows: &mut [Row],
+) -> Result<usize> {
     let mut accepted = 0;
     for models in models {
         let mut counts = models.counts.clone();
         let folder = &models.package.folder;
-        let mut of_package = 0;
-        for (task, row) in tasks.iter().zip(&mut *rows) {
-            let is_other = Arc::ptr_eq(&task.models, models) && is_news(task, row);
-            if !is_other {
-                continue;
+        let before = accepted;
+        for ((task, _), row) in ran.iter().zip(&mut *rows) {
+            if Arc::ptr_eq(&task.models, models) && is_news(task, row) {
+                let count = Count {
+                    bound: row.bound,
+                    executions: row.executions,
+                    millis: Some((row.seconds * 1_000.0) as u64),
+                };
+                counts.set(row.name.clone(), count);
+                row.committed = Some(row.executions);
+                accepted += 1;
             }
-            let count = Count {
-                bound: row.bound,
-                executions: row.executions,
-                millis: Some((row.seconds * 1_000.0) as u64),
-            };
-            counts.set(row.name.clone(), count);
-            row.committed = Some(row.executions);
-            of_package += 1;
         }
         let planned = jobs(&models.description, &counts, Unrecorded::Bounded);
-        let names: BTreeSet<String> = planned.iter().map(Job::name).collect();
-        counts.keep(&names);
-        if of_package > 0 || path(folder).exists() {
+        counts.keep(&planned.iter().map(Job::name).collect());
+        if accepted > before || path(folder).exists() {
             counts.write(folder).map_err(|why| anyhow!(why))?;
         }
-        accepted += of_package;
     }
     Ok(accepted)
 }

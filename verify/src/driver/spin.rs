@@ -23,42 +23,31 @@ pub(super) fn version() -> Option<String> {
 
 /// Searches every state of the model in `file` for at most `limit`, with `macros` defined: injected
 /// bugs. With `trace`, tells every step to a failure.
-///
-/// # Errors
-/// Spin or the C compiler cannot be run, or does not understand the model.
 pub(super) fn check(
     file: &Path,
     macros: &[&str],
     trace: bool,
     limit: Option<Duration>,
 ) -> Result<Ended> {
-    let start = Instant::now();
     if version().is_none() {
-        return Ok(Ended {
-            end: End::Skipped(MISSING.to_owned()),
-            stderr: String::new(),
-            elapsed: start.elapsed(),
-        });
+        return Ok(Ended::without_process(End::Skipped(MISSING.to_owned())));
     }
+    let start = Instant::now();
     let name = file.file_name().and_then(|it| it.to_str());
     let name = name.with_context(|| format!("{}: not the name of a file", file.display()))?;
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     // Spin writes its files where it runs.
     std::fs::copy(file, folder.path().join(name))
         .with_context(|| format!("cannot copy {}", file.display()))?;
-    let defines: Vec<_> = macros.iter().map(|name| format!("-D{name}")).collect();
-    let with = |head: &[&str], tail: &[&str]| -> Vec<String> {
-        let head = head.iter().map(ToString::to_string);
-        let tail = tail.iter().map(ToString::to_string);
-        head.chain(defines.iter().cloned()).chain(tail).collect()
+    let defines: Vec<String> = macros.iter().map(|name| format!("-D{name}")).collect();
+    let spin = |args: &[&str]| {
+        let mut spin = Command::new("spin");
+        run(folder.path(), spin.args(&defines).args(args).arg(name))
     };
-    run(folder.path(), "spin", &with(&["-a"], &[name]))?;
+    spin(&["-a"])?;
     // Weak fairness needs a bit for each thread and two more, in bytes.
-    run(
-        folder.path(),
-        "cc",
-        &["-w", "-O2", "-DNFAIR=2", "-o", "pan", "pan.c"].map(str::to_owned),
-    )?;
+    let cc = ["-w", "-O2", "-DNFAIR=2", "-o", "pan", "pan.c"];
+    run(folder.path(), Command::new("cc").args(cc))?;
     let mut pan = Command::new(folder.path().join("pan"));
     // Acceptance cycles under weak fairness, without the list of unreached code; the depth, and
     // the logarithm of the table's first size.
@@ -81,7 +70,7 @@ pub(super) fn check(
         }
         let _ = writeln!(stderr, "{FAILURE}{EVENTS}the steps of --replay");
         if trace {
-            let steps = run(folder.path(), "spin", &with(&[], &["-t", "-p", "-g", name]))?;
+            let steps = spin(&["-t", "-p", "-g"])?;
             stderr.push_str(&String::from_utf8_lossy(&steps.stdout));
         }
     }
@@ -105,13 +94,11 @@ fn judge(printed: &str) -> Option<Found> {
     })
 }
 
-fn run(folder: &Path, program: &str, args: &[String]) -> Result<Output> {
-    let output = Command::new(program)
-        .args(args)
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run {program}, which Promela models need"))?;
+fn run(folder: &Path, command: &mut Command) -> Result<Output> {
+    let output = command.current_dir(folder).stdin(Stdio::null()).output();
+    let program = command.get_program().display();
+    let output =
+        output.with_context(|| format!("cannot run {program}, which Promela models need"))?;
     if !output.status.success() {
         let said = [&output.stdout[..], &output.stderr[..]].concat();
         bail!("{program}: {}", String::from_utf8_lossy(&said).trim());

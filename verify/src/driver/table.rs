@@ -7,6 +7,10 @@ use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 use super::models::Task;
 use crate::rows::row::{Agreement, Row, Verdict};
 
+/// A column of a table: its head, and what it shows of an item.
+pub(super) type Column<T> = (&'static str, fn(&T) -> Cell);
+
+/// Returns a table without rows.
 pub(super) fn table(head: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
@@ -14,17 +18,15 @@ pub(super) fn table(head: &[&str]) -> Table {
     table
 }
 
-/// Returns a table of mutants or bugs, and whether each is well. The third cell is a verdict, the
-/// fifth a number.
-pub(super) fn fates(head: &[&str], fates: impl Iterator<Item = ([String; 6], bool)>) -> Table {
-    let mut table = table(head);
-    for (cells, is_well) in fates {
-        let color = if is_well { Color::Green } else { Color::Red };
-        table.add_row(cells.into_iter().enumerate().map(|(i, text)| match i {
-            2 => Cell::new(text).fg(color),
-            4 => number(text),
-            _ => Cell::new(text),
-        }));
+/// Returns a table with a row for each item.
+pub(super) fn of<'a, T: 'a>(
+    columns: &[Column<T>],
+    items: impl IntoIterator<Item = &'a T>,
+) -> Table {
+    let head: Vec<&str> = columns.iter().map(|column| column.0).collect();
+    let mut table = table(&head);
+    for item in items {
+        table.add_row(columns.iter().map(|column| column.1(item)));
     }
     table
 }
@@ -33,80 +35,61 @@ pub(super) fn number(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
+pub(super) fn number_or_none(number: Option<u64>) -> Cell {
+    self::number(number.map_or(String::new(), |number| number.to_string()))
+}
+
+/// Returns a verdict in green or in red.
+pub(super) fn colored(verdict: impl ToString, is_well: bool) -> Cell {
+    Cell::new(verdict).fg(if is_well { Color::Green } else { Color::Red })
+}
+
 /// Returns a row's bound and its unit.
-pub(super) fn bound(bound: Option<u64>, mode: &str) -> String {
+fn bound(bound: Option<u64>, mode: &str) -> Cell {
     let random = matches!(mode, "random" | "pct" | "urw");
-    match bound {
-        None => "none".to_owned(),
-        Some(n) if random => format!("{n} schedules"),
-        Some(n) => format!("{n} preemptions"),
-    }
+    let unit = if random { "schedules" } else { "preemptions" };
+    number(bound.map_or("none".to_owned(), |n| format!("{n} {unit}")))
 }
 
 /// Returns the rows that would run.
 pub(super) fn list(tasks: &[Task]) -> Table {
-    let mut table = table(&["row", "threads", "bound", "claim"]);
-    for Task { job, .. } in tasks {
-        table.add_row([
-            Cell::new(job.name()),
-            number(job.program.threads),
-            number(bound(job.bound, job.mode.name())),
-            Cell::new(&job.program.claim),
-        ]);
-    }
-    table
+    let columns: &[Column<Task>] = &[
+        ("row", |task| Cell::new(task.job.name())),
+        ("threads", |task| number(task.job.program.threads)),
+        ("bound", |task| bound(task.job.bound, task.job.mode.name())),
+        ("claim", |task| Cell::new(&task.job.program.claim)),
+    ];
+    of(columns, tasks)
 }
 
 /// Returns the rows of a run.
 pub(super) fn rows(rows: &[Row]) -> Table {
-    let head = [
-        "row",
-        "threads",
-        "bound",
-        "faults",
-        "executions",
-        "seconds",
-        "outcomes",
-        "progress",
-        "verdict",
+    let columns: &[Column<Row>] = &[
+        ("row", |row| Cell::new(&row.name)),
+        ("threads", |row| number(row.threads)),
+        ("bound", |row| bound(row.bound, &row.mode)),
+        ("faults", |row| Cell::new(row.faults.join(" "))),
+        ("executions", |row| number(row.executions)),
+        ("seconds", |row| number(format!("{:.2}", row.seconds))),
+        ("outcomes", |row| number(row.outcomes)),
+        ("progress", |row| Cell::new(progress(row))),
+        ("verdict", |row| colored(verdict(row), row.verdict.passes())),
     ];
-    let mut table = table(&head);
-    for row in rows {
-        let color = if row.verdict.passes() {
-            Color::Green
-        } else {
-            Color::Red
-        };
-        table.add_row([
-            Cell::new(&row.name),
-            number(row.threads),
-            number(bound(row.bound, &row.mode)),
-            Cell::new(row.faults.join(" ")),
-            number(row.executions),
-            number(format!("{:.2}", row.seconds)),
-            number(row.outcomes),
-            Cell::new(progress(row)),
-            Cell::new(verdict(row)).fg(color),
-        ]);
-    }
-    table
+    of(columns, rows)
 }
 
 /// Returns the most steps without a finished operation, and the most arrivals that overtook a
 /// waiter, each of its bound.
-pub(super) fn progress(row: &Row) -> String {
-    let steps = (row.longest.zip(row.step_bound)).map(|(n, bound)| format!("{n} of {bound} steps"));
-    let passes =
-        (row.overtaken.zip(row.overtakes)).map(|(n, bound)| format!("{n} of {bound} passes"));
-    [steps, passes]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(", ")
+fn progress(row: &Row) -> String {
+    let steps = row.longest.zip(row.step_bound);
+    let steps = steps.map(|(n, bound)| format!("{n} of {bound} steps"));
+    let passes = row.overtaken.zip(row.overtakes);
+    let passes = passes.map(|(n, bound)| format!("{n} of {bound} passes"));
+    Vec::from_iter(steps.into_iter().chain(passes)).join(", ")
 }
 
 /// Returns how a row ended, and whether its mode is known to deviate there.
-pub(super) fn verdict(row: &Row) -> String {
+fn verdict(row: &Row) -> String {
     let known = row.verdict.passes() && row.agreement == Some(Agreement::BlindSpot);
     let blind = if known { ", BLIND SPOT" } else { "" };
     format!("{}{blind}", row.verdict.name())
@@ -117,8 +100,7 @@ pub(super) fn failures(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in rows {
         if let Some(failure) = &row.failure {
-            let (verdict, name) = (row.verdict.name(), &row.name);
-            let _ = writeln!(text, "{verdict}: {name}: {}", row.claim);
+            let _ = writeln!(text, "{}: {}: {}", row.verdict.name(), row.name, row.claim);
             for line in failure.lines() {
                 let _ = writeln!(text, "  {line}");
             }
@@ -134,11 +116,11 @@ pub(super) fn drifts(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in rows.iter().filter(|row| row.drifts()) {
         let (name, executions) = (&row.name, row.executions);
-        let recorded = match row.committed {
-            Some(n) => format!("{n} executions are recorded"),
-            None => "no executions are recorded".to_owned(),
-        };
-        let _ = writeln!(text, "DRIFT: {name}: {recorded}, {executions} were found");
+        let recorded = row.committed.map_or("no".to_owned(), |n| n.to_string());
+        let _ = writeln!(
+            text,
+            "DRIFT: {name}: {recorded} executions are recorded, {executions} were found"
+        );
     }
     if !text.is_empty() {
         text.push_str(
@@ -153,25 +135,25 @@ pub(super) fn drifts(rows: &[Row]) -> String {
 
 /// Returns the run in a few sentences.
 pub(super) fn summary(rows: &[Row]) -> String {
-    let count = |verdict: Verdict| rows.iter().filter(|row| row.verdict == verdict).count();
-    let executions = rows.iter().map(|row| row.executions);
-    let executions = executions.fold(0, u64::saturating_add);
+    let count = |is: &dyn Fn(&Row) -> bool| rows.iter().filter(|row| is(row)).count();
+    let ended = |verdict| count(&|row| row.verdict == verdict);
     // Litmus rows are compared with exact outcomes, and only shuttle runs scenarios.
-    let searches = (rows.iter())
-        .filter(|row| row.mode == "dfs" && row.agreement.is_none() && row.scenarios.is_none());
-    let (agreeing, others): (Vec<_>, Vec<_>) = searches.partition(|row| row.agrees);
-    let (agreeing, not_compared) = (agreeing.len(), others.len());
+    let is_compared =
+        |row: &Row| row.mode == "dfs" && row.agreement.is_none() && row.scenarios.is_none();
+    let agreeing = count(&|row| is_compared(row) && row.agrees);
+    let executions = rows.iter().map(|row| row.executions);
     let mut text = format!(
-        "{} rows, {executions} executions: {} EXHAUSTED, {} BOUNDED, {} TRUNCATED, {} SKIPPED, {} \
-         FAILED. Programs whose outcomes under loom contain all of shuttle's exhaustive search: \
-         {agreeing}",
+        "{} rows, {} executions: {} EXHAUSTED, {} BOUNDED, {} TRUNCATED, {} SKIPPED, {} FAILED. \
+         Programs whose outcomes under loom contain all of shuttle's exhaustive search: {agreeing}",
         rows.len(),
-        count(Verdict::Exhausted),
-        count(Verdict::Bounded),
-        count(Verdict::Truncated),
-        count(Verdict::Skipped),
-        count(Verdict::Failed),
+        executions.fold(0, u64::saturating_add),
+        ended(Verdict::Exhausted),
+        ended(Verdict::Bounded),
+        ended(Verdict::Truncated),
+        ended(Verdict::Skipped),
+        ended(Verdict::Failed),
     );
+    let not_compared = count(&|row| is_compared(row) && !row.agrees);
     if not_compared > 0 {
         let _ = write!(
             text,
@@ -180,11 +162,8 @@ pub(super) fn summary(rows: &[Row]) -> String {
         );
     }
     text.push('.');
-    let count = |agreement| {
-        let rows = rows.iter();
-        rows.filter(|row| row.agreement == Some(agreement)).count()
-    };
-    let (agree, blind) = (count(Agreement::Agrees), count(Agreement::BlindSpot));
+    let agree = count(&|row| row.agreement == Some(Agreement::Agrees));
+    let blind = count(&|row| row.agreement == Some(Agreement::BlindSpot));
     if agree + blind > 0 {
         let _ = write!(
             text,

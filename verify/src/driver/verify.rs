@@ -1,7 +1,9 @@
 //! `cargo verify` without a subcommand: the rows. And what every run of rows ends with.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -9,14 +11,17 @@ use anyhow::{Result, bail};
 use super::args::Args;
 use super::build::Built;
 use super::evidence::{Evidence, SHARED_BY_NONE};
-use super::models::{describe, suites};
+use super::kill::{self, Judged};
+use super::models::{Models, Task, describe, suites, tasks};
 use super::output::{Output, json_at, write_json};
+use super::partition::{Partition, part};
 use super::run::{Way, accept, run_all};
-use super::selection::{Selection, select};
 use super::workspace::{MODELS, Workspace};
-use super::{bugs, exit_code, judge, mutants, pairs, pool, report, table};
-use crate::rows::pairs::tables;
-use crate::rows::row::Row;
+use super::{circumstances, exit_code, judge, pairs, pool, report, retain_meant, table};
+use crate::info::SuiteInfo;
+use crate::plan::{Job, Unrecorded};
+use crate::rows::pairs::{problems, tables};
+use crate::rows::row::{Circumstances, Row};
 
 /// Variables of a replay that would change what a row runs, unnoticed.
 const OF_A_REPLAY: [(&str, &str); 2] = [
@@ -25,138 +30,195 @@ const OF_A_REPLAY: [(&str, &str); 2] = [
 ];
 
 /// Runs the rows: exit code 0 if each passes and no pair of operations is without a program.
-///
-/// # Errors
-/// A wrong filter, a file that cannot be read or written, a build that fails.
 pub(super) fn verify(args: &Args) -> Result<ExitCode> {
-    let workspace = Workspace::find(&args.scope)?;
+    let workspace = Workspace::find(&args.common.scope)?;
     let mut built = Built::none_of(workspace, MODELS)?;
-    let outputs = match args.list {
-        true => Outputs::default(),
-        false => Outputs::of(args, &built.workspace)?,
-    };
+    if args.list {
+        let models = describe(&mut built)?;
+        let (tasks, ..) = select(args, &built, &models)?;
+        println!("{}", table::list(&tasks));
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Tables of some rows would name cells empty that other rows fill.
+    let whole = args.common.is_everything();
+    let outputs = outputs(args, &built.workspace)?;
     for (name, what) in OF_A_REPLAY {
-        if !args.list && std::env::var_os(name).is_some() {
+        if std::env::var_os(name).is_some() {
             bail!("{name} is set: a row would run {what}\n  unset it, or use it with --replay");
         }
     }
     let models = describe(&mut built)?;
-    let selection = select(args, &built.workspace, &models)?;
-    if args.list {
-        println!("{}", table::list(&selection.tasks));
-        return Ok(ExitCode::SUCCESS);
-    }
-    let Selection {
-        tasks,
-        numbers,
-        circumstances,
-    } = selection;
-    // Tables of some rows would name cells empty that other rows fill.
-    let whole = is_whole(args);
-    let mut evidence = Evidence::default();
-    if whole {
-        evidence.tables = tables(&suites(&models));
-    }
+    let (tasks, numbers, run) = select(args, &built, &models)?;
     built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
     let limit = args.limit.unwrap_or(if args.full { 5400 } else { 900 });
     let way = Way {
-        workers: pool::workers(args.jobs),
+        workers: pool::workers(args.common.jobs),
         limit: Duration::from_secs(limit),
         measures: args.accept,
     };
     let ran = run_all(&tasks, &built, &way);
-    let mut rows = judge::judge(&ran, &numbers, &built, &circumstances);
+    let mut rows = judge::judge(&ran, &numbers, &built, &run);
     if args.accept {
-        let tasks: Vec<_> = ran.into_iter().map(|(task, _)| task).collect();
-        let accepted = accept(&models, &tasks, &mut rows)?;
+        let accepted = accept(&models, &ran, &mut rows)?;
         println!("{accepted} searches recorded.");
     }
-    // One machine makes these for all partitions.
-    if args.full && whole && args.partition.is_none() {
-        evidence.make_wrong(&mut built, &models, way.workers);
-    } else if args.full && whole {
-        evidence.notes.push(SHARED_BY_NONE.to_owned());
+    let suites = suites(&models);
+    let mut evidence = Evidence::default();
+    if tasks.is_empty() && args.partition.is_none() {
+        let why = "No row was run: record searches with `cargo verify --accept`, or add programs.";
+        evidence.errors.push(why.to_owned());
     }
-    conclude(&rows, &evidence, &suites(&models), outputs)
+    if whole {
+        evidence.tables = tables(&suites);
+        evidence.errors.extend(gone(&models, args.accept));
+    }
+    // One machine makes these for all partitions.
+    if args.full && whole && args.partition.is_some() {
+        evidence.notes.push(SHARED_BY_NONE.to_owned());
+    } else if args.full && whole {
+        let injected = evidence.inject(&mut built, &models, way.workers, &run);
+        if let Err(why) = injected {
+            let what = "The mutants and the injected bugs could not be judged";
+            evidence.errors.push(format!("{what}: {why:#}"));
+        }
+    }
+    conclude(&rows, &evidence, &suites, outputs)
 }
 
-fn is_whole(args: &Args) -> bool {
-    args.filter.is_empty() && args.scope.package.is_empty()
+/// Returns what to say of recorded rows that no program has any more: a program that was removed or
+/// renamed by mistake must not go unnoticed.
+fn gone(models: &[Arc<Models>], accepted: bool) -> Vec<String> {
+    let planned: BTreeSet<String> = tasks(models, Unrecorded::Bounded)
+        .iter()
+        .map(|task| task.job.name())
+        .collect();
+    let recorded = models.iter().flat_map(|it| it.counts.rows());
+    let gone = recorded.filter(|row| !accepted && !planned.contains(*row));
+    gone.map(|row| {
+        format!("GONE: {row} is recorded, and no program has it: restore it, or `--accept`")
+    })
+    .collect()
+}
+
+/// Returns the rows that the arguments ask for, the place of each among those of all partitions,
+/// from 1, and the circumstances.
+fn select(
+    args: &Args,
+    built: &Built,
+    models: &[Arc<Models>],
+) -> Result<(Vec<Task>, Vec<usize>, Circumstances)> {
+    let unrecorded = match args.accept {
+        true => Unrecorded::Whole,
+        false => Unrecorded::Bounded,
+    };
+    let mut all = tasks(models, unrecorded);
+    if args.full {
+        let long = all.iter().map(|task| &task.job).filter(|job| job.long);
+        let long: BTreeSet<String> = long.map(Job::name).collect();
+        all.retain(|task| !long.contains(&format!("{}/long", task.job.name())));
+    } else {
+        all.retain(|task| !task.job.long);
+    }
+    all.retain(|task| !args.quick || task.models.counts.is_quick(&task.job));
+    let among = match (args.quick, args.full) {
+        (true, _) => " among the quick ones",
+        (_, true) => "",
+        _ => " among those that are not for --full alone",
+    };
+    let missing = format!(
+        "no row's name contains `{{}}`{among}\n  names look like SUITE/PROGRAM/loom/weak; `cargo \
+         verify --list` shows them all"
+    );
+    retain_meant(
+        &mut all,
+        &args.common.filter,
+        |task| task.job.name(),
+        &missing,
+    )?;
+    let options = [
+        ("--quick", args.quick),
+        ("--full", args.full),
+        ("--accept", args.accept),
+    ];
+    let options = options.into_iter().filter(|(_, is_given)| *is_given);
+    let options: Vec<&str> = options.map(|(name, _)| name).collect();
+    let partition = args.partition.unwrap_or(Partition::WHOLE);
+    let run = Circumstances {
+        rows: all.len(),
+        partition: partition.to_string(),
+        ..circumstances::now(&args.common, &options, &built.workspace)
+    };
+    let part = part(&all, partition);
+    let tasks = part.iter().map(|&i| all[i].clone()).collect();
+    Ok((tasks, part.iter().map(|i| i + 1).collect(), run))
 }
 
 /// Shows the rows and writes them, with what stands beside them; exit code 0 if all is well.
-///
-/// # Errors
-/// A file cannot be written.
 pub(super) fn conclude(
     rows: &[Row],
     evidence: &Evidence,
-    suites: &[crate::info::SuiteInfo],
+    suites: &[SuiteInfo],
     outputs: Outputs,
 ) -> Result<ExitCode> {
     println!("{}", table::rows(rows));
     print!("{}{}", table::failures(rows), table::drifts(rows));
     println!("{}", table::summary(rows));
-    if !evidence.mutants.is_empty() {
-        println!("{}", mutants::told(&evidence.mutants));
+    let Evidence { mutants, bugs, .. } = evidence;
+    if !mutants.is_empty() {
+        println!("{}", kill::summary(mutants));
     }
-    if !evidence.bugs.is_empty() {
-        println!("{}", bugs::told(&evidence.bugs));
+    if !bugs.is_empty() {
+        println!("{}", kill::summary(bugs));
     }
-    let mut problems = Vec::new();
+    let mut empty = Vec::new();
     if !evidence.tables.is_empty() {
         println!("{}", pairs::told(&evidence.tables));
-        problems = crate::rows::pairs::problems(suites);
+        empty = problems(suites);
     }
-    problems.iter().for_each(|problem| println!("{problem}"));
-    evidence.remarks().for_each(|remark| println!("{remark}"));
+    let remarks = empty.iter().chain(evidence.remarks());
+    remarks.for_each(|remark| println!("{remark}"));
     outputs.write(rows, evidence)?;
     let pass = rows.iter().all(|row| row.verdict.passes() && !row.drifts());
-    let killed = mutants::all_well(&evidence.mutants) && bugs::all_well(&evidence.bugs);
+    let killed = mutants.iter().all(Judged::is_well) && bugs.iter().all(Judged::is_well);
     Ok(exit_code(
-        pass && killed && problems.is_empty() && evidence.errors.is_empty(),
+        pass && killed && empty.is_empty() && evidence.errors.is_empty(),
     ))
 }
 
+fn outputs(args: &Args, workspace: &Workspace) -> Result<Outputs> {
+    let whole = args.full && args.partition.is_none() && args.common.is_everything();
+    let mut report = args.report.clone();
+    if report.is_none() && whole {
+        let folder = workspace.target.join("verify").join("report");
+        std::fs::create_dir_all(&folder)?;
+        report = Some(folder);
+    }
+    Outputs::new(args.common.json.as_deref(), report.as_deref())
+}
+
 /// Where the result goes, besides the terminal.
-#[derive(Default)]
 pub(super) struct Outputs {
     json: Option<Output>,
-    report: Option<PathBuf>,
+    report: Vec<Output>,
 }
 
 impl Outputs {
-    fn of(args: &Args, workspace: &Workspace) -> Result<Self> {
-        let whole = args.full && args.partition.is_none() && is_whole(args);
-        let mut report = args.report.clone();
-        if report.is_none() && whole {
-            let folder = workspace.target.join("verify").join("report");
-            std::fs::create_dir_all(&folder)?;
-            report = Some(folder);
-        }
-        Outputs::new(args.json.as_deref(), report)
-    }
-
     /// Checks that everything can be written, so that a run is not in vain.
-    ///
-    /// # Errors
-    /// Something cannot be.
-    pub(super) fn new(json: Option<&Path>, report: Option<PathBuf>) -> Result<Self> {
-        if let Some(folder) = &report {
-            if !folder.is_dir() {
-                bail!("--report {}: there is no such folder", folder.display());
-            }
-            report::check(folder)?;
+    pub(super) fn new(json: Option<&Path>, report: Option<&Path>) -> Result<Self> {
+        if let Some(folder) = report.filter(|folder| !folder.is_dir()) {
+            bail!("--report {}: there is no such folder", folder.display());
         }
-        let json = json_at(json)?;
-        Ok(Outputs { json, report })
+        Ok(Outputs {
+            json: json_at(json)?,
+            report: report.map_or(Ok(Vec::new()), report::files)?,
+        })
     }
 
     fn write(self, rows: &[Row], evidence: &Evidence) -> Result<()> {
         write_json(self.json.as_ref(), "Rows", rows)?;
-        match self.report {
-            Some(folder) => report::write(&folder, rows, evidence),
-            None => Ok(()),
+        match &self.report[..] {
+            [] => Ok(()),
+            files => report::write(files, rows, evidence),
         }
     }
 }

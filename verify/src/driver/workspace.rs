@@ -21,9 +21,7 @@ const PROFILE: &str = "checked";
 /// The workspace that the command works on.
 #[derive(Debug)]
 pub(super) struct Workspace {
-    /// The folder of its Cargo.toml.
     pub(super) root: PathBuf,
-    /// Its target folder.
     pub(super) target: PathBuf,
     metadata: Metadata,
     chosen: Vec<String>,
@@ -32,11 +30,8 @@ pub(super) struct Workspace {
 /// A package that has the test target asked for.
 #[derive(Debug)]
 pub(super) struct Package {
-    /// Cargo's identifier.
     pub(super) id: PackageId,
-    /// Its name.
     pub(super) name: String,
-    /// Its folder.
     pub(super) folder: PathBuf,
     /// Its sources, relative to the workspace's root, as the compiler names them: `lock/src/`.
     pub(super) sources: String,
@@ -46,9 +41,6 @@ pub(super) struct Package {
 
 impl Workspace {
     /// Asks cargo for the workspace.
-    ///
-    /// # Errors
-    /// There is no Cargo.toml, or it is wrong: with cargo's words.
     pub(super) fn find(scope: &Scope) -> Result<Self> {
         let mut command = MetadataCommand::new();
         if let Some(path) = &scope.manifest_path {
@@ -60,42 +52,29 @@ impl Workspace {
             }
             error => anyhow!("`cargo metadata`: {error}"),
         })?;
-        let workspace = Workspace {
+        let members = metadata.workspace_packages();
+        let names: Vec<&str> = members.iter().map(|it| it.name.as_str()).collect();
+        if let Some(name) = (scope.package.iter()).find(|it| !names.contains(&it.as_str())) {
+            bail!(
+                "--package {name}: the workspace has no such package\n  it has {}",
+                names.join(", ")
+            );
+        }
+        Ok(Workspace {
             root: metadata.workspace_root.clone().into(),
             target: metadata.target_directory.clone().into(),
             chosen: scope.package.clone(),
             metadata,
-        };
-        workspace.check_chosen()?;
-        Ok(workspace)
-    }
-
-    fn check_chosen(&self) -> Result<()> {
-        let members = self.metadata.workspace_packages();
-        for name in &self.chosen {
-            if !members.iter().any(|it| it.name == name.as_str()) {
-                let names: Vec<&str> = members.iter().map(|it| it.name.as_str()).collect();
-                bail!(
-                    "--package {name}: the workspace has no such package\n  it has {}",
-                    names.join(", ")
-                );
-            }
-        }
-        Ok(())
+        })
     }
 
     /// Returns the chosen packages with a test target of this name.
-    ///
-    /// # Errors
-    /// There are none.
     pub(super) fn packages(&self, target: &str) -> Result<Vec<Arc<Package>>> {
         let mut packages = Vec::new();
         for package in self.metadata.workspace_packages() {
-            let is_chosen =
-                self.chosen.is_empty() || self.chosen.iter().any(|it| package.name == it.as_str());
-            let mut targets = package.targets.iter();
-            let models = targets.find(|it| it.is_test() && it.name == target);
-            let Some(models) = models.filter(|_| is_chosen) else {
+            let is_chosen = self.chosen.is_empty() || self.chosen.contains(&package.name);
+            let mut targets = package.targets.iter().filter(|_| is_chosen);
+            let Some(models) = targets.find(|it| it.is_test() && it.name == target) else {
                 continue;
             };
             let manifest = package.manifest_path.as_std_path();
@@ -111,10 +90,17 @@ impl Workspace {
         }
         if packages.is_empty() {
             let whose = match &self.chosen[..] {
-                [] => format!("no package of {}", self.root.display()),
-                chosen => format!("no package of {}", chosen.join(", ")),
+                [] => self.root.display().to_string(),
+                chosen => chosen.join(", "),
             };
-            bail!("{}", no_target(&whose, target));
+            let main = target.replace("models", "main").replace('-', "_");
+            bail!(
+                "no package of {whose} has a test target `{target}`\n  add one to a package's \
+                 Cargo.toml, and write {target}/main.rs:\n\n    [[test]]\n    name = \
+                 \"{target}\"\n    path = \"{target}/main.rs\"\n    harness = false\n\n    // \
+                 {target}/main.rs\n    fn main() -> std::process::ExitCode {{\n        \
+                 spanlock_verify::{main}([/* ... */])\n    }}"
+            );
         }
         Ok(packages)
     }
@@ -139,18 +125,4 @@ impl Workspace {
         ];
         ("release", checks)
     }
-}
-
-fn no_target(whose: &str, target: &str) -> String {
-    let main = if target == KNOWN_BUGS {
-        "known_bugs"
-    } else {
-        "main"
-    };
-    format!(
-        "{whose} has a test target `{target}`\n  add one to a package's Cargo.toml, and write \
-         {target}/main.rs:\n\n    [[test]]\n    name = \"{target}\"\n    path = \
-         \"{target}/main.rs\"\n    harness = false\n\n    // {target}/main.rs\n    fn main() -> \
-         std::process::ExitCode {{\n        spanlock_verify::{main}([/* ... */])\n    }}"
-    )
 }

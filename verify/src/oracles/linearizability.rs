@@ -123,4 +123,5 @@ pub enum Scenarios {
 }
 
 /// Schedules of each scenario that is not searched.
+#[cfg(spanlock_shuttle)]
 pub(crate) const SCHEDULES_OF_EACH: u64 = 100;

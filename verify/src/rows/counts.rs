@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::info::Kind;
@@ -59,26 +60,23 @@ impl Counts {
         let path = path(folder);
         match fs::read_to_string(&path) {
             Ok(text) => Counts::parse(&text).map_err(|why| format!("{}:{why}", path.display())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Counts::default()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Counts::default()),
             Err(error) => Err(format!("{}: {error}", path.display())),
         }
     }
 
     fn parse(text: &str) -> Result<Self, String> {
         let mut counts = BTreeMap::new();
-        for (i, line) in text.lines().enumerate() {
-            if line.starts_with('#') || line.is_empty() {
-                continue;
-            }
-            let Some((row, count)) = entry(line) else {
-                return Err(format!(
-                    "{}: expected a row, a bound or `-`, executions, and milliseconds or `-`, \
-                     separated by tabs: `{line}`",
-                    i + 1
-                ));
-            };
+        let lines = (1..).zip(text.lines());
+        for (i, line) in lines.filter(|(_, it)| !it.starts_with('#') && !it.is_empty()) {
+            let (row, count) = entry(line).ok_or_else(|| {
+                format!(
+                    "{i}: expected a row, a bound or `-`, executions, and milliseconds or `-`, \
+                     separated by tabs: `{line}`"
+                )
+            })?;
             if counts.insert(row.to_owned(), count).is_some() {
-                return Err(format!("{}: `{row}` is recorded twice", i + 1));
+                return Err(format!("{i}: `{row}` is recorded twice"));
             }
         }
         Ok(Counts(counts))
@@ -109,25 +107,23 @@ impl Counts {
         self.0.insert(row, count);
     }
 
+    /// Returns the recorded rows.
+    pub fn rows(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+
     /// Forgets the rows that are not among `rows`.
     pub fn keep(&mut self, rows: &BTreeSet<String>) {
         self.0.retain(|row, _| rows.contains(row));
     }
 
-    /// Adds another package's record.
-    pub fn extend(&mut self, other: Counts) {
-        self.0.extend(other.0);
-    }
-
     /// Estimates the work of a row; one that is not recorded comes first, since it may be long.
     pub fn cost(&self, job: &Job) -> u64 {
-        let drawn = job.bound.filter(|_| job.mode.is_random());
-        match job.program.kind {
-            Kind::Drawn { .. } => DRAWN,
-            _ => {
-                let recorded = || self.of(&job.name()).map(|count| count.executions);
-                drawn.or_else(recorded).unwrap_or(u64::MAX)
-            }
+        let recorded = || self.of(&job.name()).map(|count| count.executions);
+        match (&job.program.kind, job.bound) {
+            (Kind::Drawn { .. }, _) => DRAWN,
+            (_, Some(schedules)) if job.mode.is_random() => schedules,
+            _ => recorded().unwrap_or(u64::MAX),
         }
     }
 
@@ -136,22 +132,16 @@ impl Counts {
     pub fn is_quick(&self, job: &Job) -> bool {
         let is_search = !job.long && job.mode.is_counted();
         let is_cut = job.program.threads == 2 && job.bound.is_some();
-        let is_short = || {
-            self.of(&job.name())
-                .is_some_and(|it| it.executions <= QUICK)
-        };
-        is_search && !is_cut && is_short()
+        let is_short = |count: Count| count.executions <= QUICK;
+        is_search && !is_cut && self.of(&job.name()).is_some_and(is_short)
     }
 }
 
 fn entry(line: &str) -> Option<(&str, Count)> {
-    let mut fields = line.split('\t');
-    let (row, bound, executions, millis) = (
-        fields.next()?,
-        fields.next()?,
-        fields.next()?,
-        fields.next()?,
-    );
+    let fields: Vec<&str> = line.split('\t').collect();
+    let &[row, bound, executions, millis] = &fields[..] else {
+        return None;
+    };
     let or_none = |field: &str| match field {
         "-" => Some(None),
         number => number.parse().ok().map(Some),
@@ -161,7 +151,7 @@ fn entry(line: &str) -> Option<(&str, Count)> {
         executions: executions.parse().ok()?,
         millis: or_none(millis)?,
     };
-    fields.next().is_none().then_some((row, count))
+    Some((row, count))
 }
 
 #[cfg(test)]
@@ -172,14 +162,13 @@ mod tests {
     fn a_line_is_a_row_a_bound_executions_and_milliseconds() {
         let text = "# head\na/b/loom/weak\t-\t7\t12\na/b/loom/rmw-load\t3\t9\t-\n";
         let counts = Counts::parse(text).expect("well-formed");
-        let weak = Count {
-            bound: None,
-            executions: 7,
-            millis: Some(12),
+        let of = |row| {
+            counts
+                .of(row)
+                .map(|it| (it.bound, it.executions, it.millis))
         };
-        assert_eq!(counts.of("a/b/loom/weak"), Some(weak));
-        let bounded = counts.of("a/b/loom/rmw-load").expect("recorded");
-        assert_eq!((bounded.bound, bounded.millis), (Some(3), None));
+        assert_eq!(of("a/b/loom/weak"), Some((None, 7, Some(12))));
+        assert_eq!(of("a/b/loom/rmw-load"), Some((Some(3), 9, None)));
         for wrong in [
             "a\t1",
             "a\t-\tmany\t-",

@@ -74,26 +74,27 @@ pub fn tables(suites: &[SuiteInfo]) -> Vec<Table> {
         let parts = parts.filter(|it| it.part_of.as_deref() == Some(&*suite.name));
         for program in suite.programs.iter().filter(|it| it.is_searched()) {
             for pair in pairs_of(program) {
-                let of_it = models.entry((&suite.name, pair)).or_default();
-                of_it.push(program.name.clone());
+                let its = models.entry((&suite.name, pair)).or_default();
+                its.push(program.name.clone());
                 for part in parts.clone() {
-                    let of_part = models.entry((&part.name, pair)).or_default();
-                    of_part.push(format!("{}/{}", suite.name, program.name));
+                    let its = models.entry((&part.name, pair)).or_default();
+                    its.push(format!("{}/{}", suite.name, program.name));
                 }
             }
         }
     }
     let table = |suite: &SuiteInfo| {
-        let cell = |(first, second): Pair| Cell {
-            primitive: suite.name.clone(),
-            first: first.to_owned(),
-            second: second.to_owned(),
-            models: (models.get(&(&*suite.name, (first, second))))
-                .cloned()
-                .unwrap_or_default(),
-            reason: (suite.no_pairs.iter())
-                .find(|it| ordered(&it.first, &it.second) == (first, second))
-                .map(|it| it.why.clone()),
+        let cell = |pair: Pair| {
+            let mut reasons = suite.no_pairs.iter();
+            let reason = reasons.find(|it| ordered(&it.first, &it.second) == pair);
+            let models = models.get(&(&*suite.name, pair)).cloned();
+            Cell {
+                primitive: suite.name.clone(),
+                first: pair.0.to_owned(),
+                second: pair.1.to_owned(),
+                models: models.unwrap_or_default(),
+                reason: reason.map(|it| it.why.clone()),
+            }
         };
         Table {
             primitive: suite.name.clone(),
@@ -116,12 +117,7 @@ impl Cell {
     /// Returns what is wrong with the cell and what to do, unless it names programs, or has a
     /// reason not to.
     pub fn problem(&self) -> Option<String> {
-        let Cell {
-            primitive,
-            first,
-            second,
-            ..
-        } = self;
+        let (primitive, first, second) = (&self.primitive, &self.first, &self.second);
         match (&self.models[..], &self.reason) {
             ([], None) => Some(format!(
                 "EMPTY CELL: {primitive}: {first} × {second}: no searched program performs them in \

@@ -20,15 +20,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Its name in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Verdict::Exhausted => "EXHAUSTED",
-            Verdict::Bounded => "BOUNDED",
-            Verdict::Truncated => "TRUNCATED",
-            Verdict::Skipped => "SKIPPED",
-            Verdict::Failed => "FAILED",
-        }
+    /// Returns its name in tables.
+    pub fn name(self) -> String {
+        format!("{self:?}").to_uppercase()
     }
 
     /// Whether it lets the command succeed.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::row::{EVENTS, FAILURE, Found, Overtaking, Verdict};
-use crate::mode::Mode;
+use crate::mode::{Checker, Mode};
 use crate::plan::Job;
 use crate::trace::performed_by;
 
@@ -19,7 +19,7 @@ pub fn verdict(job: &Job, found: &Found) -> (Verdict, Option<String>) {
 
 fn problem(job: &Job, found: &Found) -> Option<String> {
     let program = &job.program;
-    let runs_code = job.mode.checker().cfg().is_some();
+    let runs_code = job.mode.checker() != Checker::Spin;
     if runs_code && program.has_facade && program.threads > 1 && !found.uses_facade {
         return Some(
             "no thread used the facade: what runs here is not explored.\n  Let the code under test \
@@ -32,55 +32,43 @@ fn problem(job: &Job, found: &Found) -> Option<String> {
         return Some("no execution comes to the program's fault: it shows nothing".to_owned());
     }
     // Loom's weak mode misses readers that look, then enter, while the writer enqueues.
-    let sees_all = job.mode != Mode::Weak;
-    let loose = || found.overtaking.filter(|_| sees_all).and_then(loose);
+    let overtaking = found.overtaking.filter(|_| job.mode != Mode::Weak);
     unperformed(job, found)
-        .or_else(loose)
+        .or_else(|| overtaking.and_then(loose))
         .or_else(|| unexpected(job, found))
 }
 
 /// Returns what is wrong with a bound on overtaking that is kept, if anything is.
 fn loose(seen: Overtaking) -> Option<String> {
-    let Overtaking {
-        bound,
-        most,
-        refused,
-    } = seen;
+    let (bound, most) = (seen.bound, seen.most);
     if most < bound {
         return Some(format!(
             "at most {most} arrivals overtake a waiter, and the stated bound is {bound}: state \
              the lowest one"
         ));
     }
-    (!refused).then(|| {
+    (!seen.refused).then(|| {
         format!("no arrival that tried to overtake was refused: is {bound} really a bound?")
     })
 }
 
 /// Returns an operation that a thread is said to perform and performs in no execution.
 fn unperformed(job: &Job, found: &Found) -> Option<String> {
-    for (thread, operations) in job.program.performs.iter().enumerate() {
-        for operation in operations {
-            let performed = performed_by(thread, operation);
-            if !found.performed.contains(&performed) {
-                return Some(format!(
-                    "thread {thread} never performs `{operation}`, which the table of pairs \
-                     counts on"
-                ));
-            }
-        }
-    }
-    None
+    let threads = job.program.performs.iter().enumerate();
+    let mut all = threads.flat_map(|(thread, its)| its.iter().map(move |it| (thread, it)));
+    let (thread, operation) =
+        all.find(|&(thread, it)| !found.performed.contains(&performed_by(thread, it)))?;
+    Some(format!(
+        "thread {thread} never performs `{operation}`, which the table of pairs counts on"
+    ))
 }
 
 /// Returns what is wrong with the outcomes of a litmus program, if anything is.
 fn unexpected(job: &Job, found: &Found) -> Option<String> {
-    let expected = job.program.expected.as_ref()?;
-    let wanted = expected.shown_by(job.mode);
+    let wanted = job.program.expected.as_ref()?.shown_by(job.mode);
     let seen: BTreeSet<&str> = found.outcomes.iter().map(String::as_str).collect();
-    let list = |set: Vec<&str>| set.join(", ");
-    let missing = list(wanted.difference(&seen).copied().collect());
-    let surplus = list(seen.difference(&wanted).copied().collect());
+    let less = |a: &BTreeSet<&str>, b| Vec::from_iter(a.difference(b).copied()).join(", ");
+    let (missing, surplus) = (less(&wanted, &seen), less(&seen, &wanted));
     (wanted != seen).then(|| {
         format!(
             "not the known outcomes: missing [{missing}], not expected [{surplus}]; has the \

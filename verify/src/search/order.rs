@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+#[cfg(spanlock_shuttle)]
+use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
+
 /// More threads than any program has.
 pub const THREADS: usize = 8;
 
@@ -58,8 +61,8 @@ impl<S> Watched<S> {
 }
 
 #[cfg(spanlock_shuttle)]
-impl<S: shuttle::scheduler::Scheduler> shuttle::scheduler::Scheduler for Watched<S> {
-    fn new_execution(&mut self) -> Option<shuttle::scheduler::Schedule> {
+impl<S: Scheduler> Scheduler for Watched<S> {
+    fn new_execution(&mut self) -> Option<Schedule> {
         if std::mem::replace(&mut self.begun, true) && !(self.watch)(&self.steps) {
             return None;
         }
@@ -69,10 +72,10 @@ impl<S: shuttle::scheduler::Scheduler> shuttle::scheduler::Scheduler for Watched
 
     fn next_task(
         &mut self,
-        runnable: &[&shuttle::scheduler::Task],
-        current: Option<shuttle::scheduler::TaskId>,
+        runnable: &[&Task],
+        current: Option<TaskId>,
         yields: bool,
-    ) -> Option<shuttle::scheduler::TaskId> {
+    ) -> Option<TaskId> {
         let task = self.scheduler.next_task(runnable, current, yields)?;
         let thread = usize::from(task);
         let mut clock = self.steps.last().map_or([0; THREADS], |step| step.clock);

@@ -2,27 +2,26 @@
 
 use std::sync::Arc;
 
-use proptest::strategy::Strategy;
 use spanlock_sync::check;
 
-use super::{Explored, Search, execute, refuse};
+use super::{Search, execute, refuse};
 use crate::info::{Fault, FaultKind};
 use crate::mode::Mode;
-use crate::oracles::linearizability::{Model, Scenarios};
 use crate::program::Body;
+use crate::rows::row::Found;
 use crate::search::faults::every_plan;
 use crate::search::pruning;
 
 /// Branches of an execution, at the most: loom's own default is too few for a whole journal.
 const BRANCHES: usize = 10_000;
 
-/// Explores the row.
-pub(crate) fn explore(search: &Search, body: &Body) -> Explored {
+/// Explores the row. Returns how many plans of faults there were.
+pub(crate) fn explore(search: &Search, body: &Body) -> Found {
     let Body::Once(run) = body else {
         refuse("random programs and scenarios run under shuttle, Promela models under Spin");
     };
     let job = &search.job;
-    let mut explored = Explored::default();
+    let mut explored = Found::default();
     if job.faults > 0 {
         explored.plans = every_plan(job.faults, |plan| one(search, plan, run.clone()));
     } else {
@@ -70,17 +69,4 @@ fn one(search: &Search, plan: &[check::Occasion], run: Arc<dyn Fn() + Send + Syn
         }
         execute(|| run());
     });
-}
-
-pub(crate) fn drawn<S: Strategy>(
-    _: &Search,
-    _: &Arc<impl Fn() -> S>,
-    _: &Arc<impl Fn(&S::Value) -> u64>,
-    _: u64,
-) {
-    refuse("random programs run under shuttle");
-}
-
-pub(crate) fn scenarios<M: Model>(_: &Search, _: &Arc<M>, _: Scenarios, _: u64) -> (u64, u64) {
-    refuse("scenarios run under shuttle");
 }

@@ -7,24 +7,26 @@ use std::sync::{Arc, OnceLock};
 use proptest::prelude::Rng as _;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, UrwRandomScheduler};
+use shuttle::scheduler::{
+    DfsScheduler, PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler,
+};
 
-use super::{Explored, SCENARIO, SEED, Search, execute, refuse};
+use super::{SCENARIO, SEED, Search, execute, refuse};
 use crate::mode::Mode;
 use crate::oracles::linearizability::run::{self, Subject};
-use crate::oracles::linearizability::{Model, Scenario, Scenarios};
+use crate::oracles::linearizability::{Model, SCHEDULES_OF_EACH, Scenario, Scenarios};
 use crate::plan::Job;
 use crate::program::Body;
-use crate::rows::row::FAILURE;
-use crate::runner::report_panics;
+use crate::rows::row::{FAILURE, Found};
+use crate::runner::row::report_panics;
 use crate::search::reduction::Reduced;
 
 /// Random programs of one round of proptest.
 const CASES: u32 = 16;
 
-/// Explores the row.
-pub(crate) fn explore(search: &Search, body: &Body) -> Explored {
-    let mut explored = Explored::default();
+/// Explores the row. Returns how many scenarios and histories there were.
+pub(crate) fn explore(search: &Search, body: &Body) -> Found {
+    let mut explored = Found::default();
     match body {
         Body::Once(run) => {
             let run = run.clone();
@@ -45,24 +47,17 @@ fn schedules(search: &Search, job: &Job, silent: bool, body: impl Fn() + Send + 
     }
     let schedules = job.bound.map(|bound| bound as usize);
     let some = schedules.unwrap_or(10_000);
-    match job.mode {
-        Mode::Dfs if search.is_plain || !job.is_reduced() => {
-            shuttle::Runner::new(DfsScheduler::new(schedules, false), config).run(body)
+    let scheduler: Box<dyn Scheduler + Send> = match job.mode {
+        Mode::Dfs if job.is_reduced() && !search.is_plain => {
+            shuttle::Runner::new(Reduced::new(), config).run(body);
+            return;
         }
-        Mode::Dfs => shuttle::Runner::new(Reduced::new(), config).run(body),
-        Mode::Random => {
-            let scheduler = RandomScheduler::new_from_seed(1, some);
-            shuttle::Runner::new(scheduler, config).run(body)
-        }
-        Mode::Urw => {
-            let scheduler = UrwRandomScheduler::new_from_seed(1, some);
-            shuttle::Runner::new(scheduler, config).run(body)
-        }
-        _ => {
-            let scheduler = PctScheduler::new_from_seed(1, 3, some);
-            shuttle::Runner::new(scheduler, config).run(body)
-        }
+        Mode::Dfs => Box::new(DfsScheduler::new(schedules, false)),
+        Mode::Random => Box::new(RandomScheduler::new_from_seed(1, some)),
+        Mode::Urw => Box::new(UrwRandomScheduler::new_from_seed(1, some)),
+        _ => Box::new(PctScheduler::new_from_seed(1, 3, some)),
     };
+    shuttle::Runner::new(scheduler, config).run(body);
 }
 
 fn steps(search: &Search) -> usize {
@@ -150,42 +145,42 @@ pub(crate) fn scenarios<M: Model>(
     search: &Search,
     model: &Arc<M>,
     scenarios: Scenarios,
-    of_each: u64,
 ) -> (u64, u64) {
     let job = &search.job;
     let subject = Subject {
         model: model.clone(),
         steps: steps(search) as u64,
-        schedules: job.bound.map(|_| of_each as usize),
+        schedules: job.bound.map(|_| SCHEDULES_OF_EACH as usize),
     };
     let model = &**model;
     let seed = seed();
-    let result = if let Ok(text) = std::env::var(SCENARIO) {
-        let given = Scenario::parse(model, &text);
-        let given = given.unwrap_or_else(|why| refuse(&format!("{SCENARIO}='{text}': {why}")));
-        run::all(&subject, std::iter::once(given))
-    } else {
-        match scenarios {
-            Scenarios::Sampled {
-                threads,
-                operations,
-            } => {
+    let chosen: Box<dyn Iterator<Item = Scenario<M::Op>>> =
+        match (std::env::var(SCENARIO), scenarios) {
+            (Ok(text), _) => {
+                let given = Scenario::parse(model, &text);
+                let given =
+                    given.unwrap_or_else(|why| refuse(&format!("{SCENARIO}='{text}': {why}")));
+                Box::new(std::iter::once(given))
+            }
+            (
+                _,
+                Scenarios::Sampled {
+                    threads,
+                    operations,
+                },
+            ) => {
                 let mut source = runner(seed, 1).new_rng();
-                let how_many = (job.bound.unwrap_or(of_each) / of_each) as usize;
+                let how_many = job.bound.map_or(1, |bound| bound / SCHEDULES_OF_EACH) as usize;
                 let size = (threads, operations);
                 let drawn = Scenario::drawn(model, size, how_many, || source.next_u64());
-                run::all(&subject, drawn.into_iter())
+                Box::new(drawn.into_iter())
             }
-            Scenarios::All {
-                operations,
-                in_full_run,
-                ..
-            } => {
-                let most = if job.long { in_full_run } else { operations };
-                run::all(&subject, Scenario::of_two(model, most))
+            (_, Scenarios::All { in_full_run, .. }) if job.long => {
+                Box::new(Scenario::of_two(model, in_full_run))
             }
-        }
-    };
+            (_, Scenarios::All { operations, .. }) => Box::new(Scenario::of_two(model, operations)),
+        };
+    let result = run::all(&subject, chosen);
     report_panics(search.steps);
     result.unwrap_or_else(|(scenario, why)| {
         panic!(

@@ -1,9 +1,7 @@
-use std::{process::ExitCode, sync::Arc};
-
 use spanlock_sync::thread;
 use spanlock_verify::{Program, Scene, Suite, note, perform};
 use spsc::Ring;
-
+use std::{process::ExitCode, sync::Arc};
 fn push<T>(ring: &Ring<T>, value: T) {
     // SAFETY, here and in `pop`: one thread of each program pushes, and one pops.
     note(format!("push {}", unsafe { ring.push(value) }.is_ok()));

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use shuttle::scheduler::RandomScheduler;
 use spanlock_sync::thread;
 
-use super::history::{History, Recorder};
-use super::judge::{Unexplained, judge};
+use super::history::Recorder;
+use super::judge::judge;
 use super::scenario::Scenario;
 use super::{Model, table};
 use crate::search::order::{Watch, Watched};
@@ -34,24 +34,19 @@ pub struct Subject<M> {
 /// The smallest that fails, and how it does.
 pub fn all<M: Model>(
     subject: &Subject<M>,
-    scenarios: impl Iterator<Item = Scenario<M::Op>>,
+    mut scenarios: impl Iterator<Item = Scenario<M::Op>>,
 ) -> Result<(u64, u64), (Scenario<M::Op>, String)> {
     // A failure is told when it is small.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let (mut count, mut histories) = (0, 0);
-    let mut result = Ok(());
-    for scenario in scenarios {
+    let result = scenarios.try_fold((0, 0), |(count, histories), scenario| {
         match search(subject, &scenario) {
-            Ok(more) => (count, histories) = (count + 1, histories + more),
-            Err(why) => {
-                result = Err(reduced(subject, scenario, why));
-                break;
-            }
+            Ok(more) => Ok((count + 1, histories + more)),
+            Err(why) => Err(reduced(subject, scenario, why)),
         }
-    }
+    });
     std::panic::set_hook(hook);
-    result.map(|()| (count, histories))
+    result
 }
 
 /// Leaves out what it can while the scenario still fails.
@@ -75,40 +70,29 @@ fn reduced<M: Model>(
     }
 }
 
-/// What a search has seen.
-struct Seen<Op, Answer> {
-    histories: HashSet<History<Op, Answer>>,
-    wrong: Option<(History<Op, Answer>, Unexplained)>,
-}
-
 /// Searches all executions of a scenario; returns how many histories there are.
 ///
 /// # Errors
 /// What was wrong with one.
 fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<u64, String> {
-    let seen = Rc::new(RefCell::new(Seen {
-        histories: HashSet::new(),
-        wrong: None,
-    }));
+    // The histories so far, and the one that has no explanation.
+    let seen = Rc::new(RefCell::new((HashSet::new(), None)));
     let recorder = Recorder::default();
     let (watched, model, record) = (seen.clone(), subject.model.clone(), recorder.clone());
-    let watch = move |steps: &[_]| {
+    let watch: Watch = Box::new(move |steps| {
         let history = record.history(steps);
-        let mut seen = watched.borrow_mut();
-        if !seen.histories.insert(history.clone()) {
-            return true;
+        let (histories, wrong) = &mut *watched.borrow_mut();
+        if histories.insert(history.clone()) {
+            *wrong = judge(&history, &*model).err().map(|it| (history, it));
         }
-        let wrong = judge(&history, &*model).err();
-        seen.wrong = wrong.map(|wrong| (history, wrong));
-        seen.wrong.is_none()
-    };
+        wrong.is_none()
+    });
     let mut config = shuttle::Config::new();
     config.max_steps = shuttle::MaxSteps::FailAfter(subject.steps as usize);
     config.failure_persistence = shuttle::FailurePersistence::None;
     let threads: Arc<[_]> = scenario.0.clone().into();
     let (model, record) = (subject.model.clone(), recorder.clone());
     let body = move || execution(&model, &threads, &record);
-    let watch: Watch = Box::new(watch);
     let run = || match subject.schedules {
         None => shuttle::Runner::new(Reduced::watched(watch), config).run(body),
         Some(schedules) => {
@@ -117,18 +101,15 @@ fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<
         }
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-        let why = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("a panic");
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let why = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        let why = why.unwrap_or("a panic");
         let told = table::unfinished(&recorder.so_far());
         return Err(format!("{told}{why}\n"));
     }
-    let seen = seen.borrow();
-    match &seen.wrong {
-        Some((history, wrong)) => Err(table::table(&*subject.model, history, wrong)),
-        None => Ok(seen.histories.len() as u64),
+    match &*seen.borrow() {
+        (_, Some((history, wrong))) => Err(table::table(&*subject.model, history, wrong)),
+        (histories, None) => Ok(histories.len() as u64),
     }
 }
 

@@ -69,10 +69,8 @@ impl<Op: Copy> Scenario<Op> {
         // The first is the thread that does nothing.
         let pairs = (1..each.len()).flat_map(|i| (0..=i).map(move |j| (i, j)));
         pairs.map(move |(i, j)| {
-            let threads = match each[j].is_empty() {
-                true => vec![each[i].clone()],
-                false => vec![each[i].clone(), each[j].clone()],
-            };
+            let mut threads = vec![each[i].clone(), each[j].clone()];
+            threads.retain(|thread| !thread.is_empty());
             Scenario(threads)
         })
     }
@@ -113,11 +111,7 @@ impl<Op: Copy> Scenario<Op> {
 
 impl<Op: fmt::Display> fmt::Display for Scenario<Op> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, thread) in self.0.iter().enumerate() {
-            f.write_str(if i > 0 { " | " } else { "" })?;
-            let ops: Vec<_> = thread.iter().map(Op::to_string).collect();
-            f.write_str(&ops.join(" "))?;
-        }
-        Ok(())
+        let thread = |ops: &Vec<Op>| Vec::from_iter(ops.iter().map(Op::to_string)).join(" ");
+        f.write_str(&Vec::from_iter(self.0.iter().map(thread)).join(" | "))
     }
 }

@@ -72,20 +72,14 @@ fn answered(op: impl Display, answer: impl Display) -> String {
 }
 
 fn head(threads: usize) -> String {
-    let mut told = String::new();
-    for thread in 0..threads {
-        let _ = write!(told, "{:<COLUMN$}", format!("T{thread}"));
-    }
-    told
+    let columns = (0..threads).map(|thread| format!("{:<COLUMN$}", format!("T{thread}")));
+    columns.collect()
 }
 
 fn line(told: &mut String, threads: usize, thread: usize, text: &str, held: &str) {
-    let mut line = String::new();
-    for column in 0..threads {
-        let text = if column == thread { text } else { "" };
-        let _ = write!(line, "{text:<COLUMN$}");
-    }
-    *told += (line + held).trim_end();
+    let text_in = |column| if column == thread { text } else { "" };
+    let columns = (0..threads).map(|column| format!("{:<COLUMN$}", text_in(column)));
+    *told += (columns.collect::<String>() + held).trim_end();
     told.push('\n');
 }
 
@@ -105,18 +99,12 @@ fn held<M: Model>(model: &M, states: &BTreeSet<M::State>) -> String {
 }
 
 fn why<M: Model>(model: &M, before: &BTreeSet<M::State>, explained: usize) -> String {
-    let mut told = format!("the {explained} events before have explanations; after them:\n");
-    let each: BTreeSet<(String, String)> = before
-        .iter()
-        .map(|state| (model.state_text(state), model.open_text(state)))
-        .collect();
-    for (held, open) in each {
-        let _ = writeln!(
-            told,
-            "  held: {}; called, without effect so far: {}",
-            or_nothing(held),
-            or_nothing(open)
-        );
-    }
-    told
+    let state = |state: &M::State| {
+        let (held, open) = (model.state_text(state), model.open_text(state));
+        let (held, open) = (or_nothing(held), or_nothing(open));
+        format!("  held: {held}; called, without effect so far: {open}\n")
+    };
+    let each: BTreeSet<String> = before.iter().map(state).collect();
+    let head = format!("the {explained} events before have explanations; after them:\n");
+    head + &String::from_iter(each)
 }

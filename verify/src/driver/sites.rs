@@ -1,29 +1,29 @@
 //! Sites of the facade, as binaries of models report them, and what the source says there.
 
-use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use walkdir::WalkDir;
 
-use crate::driver::build::Built;
+use super::build::Built;
 
 /// Lines that a call may go on for, from where it is reported to its last ordering.
 const CALL: usize = 8;
 
 /// The start of a line by which a module exempts its file, and the files below it, from the search
 /// for orderings that no program reaches.
-const EXEMPT: &str = "//! Not explored under a checker:";
+const EXEMPT: &str = "//! Not reached by models:";
 
 /// A site of the facade: an atomic operation, a fence, a wake or a flush.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::driver) struct Site {
-    pub(in crate::driver) file: String,
+pub(super) struct Site {
+    pub(super) file: String,
     line: usize,
     /// `file:line:column:operation`
-    pub(in crate::driver) place: String,
+    pub(super) place: String,
+    operation: String,
     /// As written there; empty for a wake or a flush.
     ordering: String,
 }
@@ -34,30 +34,28 @@ impl FromStr for Site {
     /// Parses what a model reports: `file:line:column:operation=Ordering`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (place, ordering) = text.rsplit_once('=').ok_or(())?;
-        let mut parts = place.rsplitn(4, ':').skip(2);
-        let line = parts.next().and_then(|line| line.parse().ok()).ok_or(())?;
-        let file = parts.next().ok_or(())?.to_owned();
+        let parts: Vec<&str> = place.rsplitn(4, ':').collect();
+        let &[operation, _, line, file] = &parts[..] else {
+            return Err(());
+        };
         Ok(Site {
-            file,
-            line,
+            file: file.to_owned(),
+            line: line.parse().map_err(|_| ())?,
             place: place.to_owned(),
+            operation: operation.to_owned(),
             ordering: ordering.to_owned(),
         })
     }
 }
 
 impl Site {
-    fn operation(&self) -> &str {
-        self.place.rsplit(':').next().unwrap_or_default()
-    }
-
-    pub(in crate::driver) fn is_wake(&self) -> bool {
-        self.operation() == "wake"
+    pub(super) fn is_wake(&self) -> bool {
+        self.operation == "wake"
     }
 
     /// Returns everything weaker by one step, and its omission.
-    pub(in crate::driver) fn mutations(&self) -> &'static [&'static str] {
-        match (self.operation(), &*self.ordering) {
+    pub(super) fn mutations(&self) -> &'static [&'static str] {
+        match (&*self.operation, &*self.ordering) {
             ("wake" | "flush", _) => &["drop"],
             ("fence", "SeqCst") => &["drop", "AcqRel"],
             ("fence", "AcqRel") => &["drop", "Acquire", "Release"],
@@ -71,23 +69,12 @@ impl Site {
         }
     }
 
-    /// Returns the argument of `--weaken`.
-    pub(in crate::driver) fn mutant(&self, mutation: &str) -> String {
-        format!("{}={mutation}", self.place)
-    }
-
     /// Returns `Acquire->Relaxed`, or `drop`.
-    pub(in crate::driver) fn change(&self, mutation: &str) -> String {
+    pub(super) fn change(&self, mutation: &str) -> String {
         match mutation {
             "drop" => mutation.to_owned(),
             weaker => format!("{}->{weaker}", self.ordering),
         }
-    }
-}
-
-impl fmt::Display for Site {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.place)
     }
 }
 
@@ -97,11 +84,7 @@ fn source(file: &Path) -> Result<String> {
 
 /// Returns why no program can kill this mutant, if the source says so above the site: above its
 /// statement, or in it.
-pub(in crate::driver) fn reason(
-    root: &Path,
-    site: &Site,
-    mutation: &str,
-) -> Result<Option<String>> {
+pub(super) fn reason(root: &Path, site: &Site, mutation: &str) -> Result<Option<String>> {
     let text = source(&root.join(&site.file))?;
     Ok(reason_in(&text, site.line, mutation))
 }
@@ -111,16 +94,13 @@ fn reason_in(text: &str, line: usize, mutation: &str) -> Option<String> {
     let above: Vec<&str> = text.lines().take(line.saturating_sub(1)).collect();
     let earlier = above.iter().rposition(|line| ends_statement(line));
     let above = &above[earlier.map_or(0, |at| at + 1)..];
-    let said = |line: &&str| line.trim().strip_prefix("// ").map(str::to_owned);
-    let first =
-        (above.iter()).rposition(|line| said(line).is_some_and(|said| said.starts_with(&start)))?;
+    let said = |line: &&'_ str| line.trim().strip_prefix("// ").map(str::to_owned);
+    let is_first = |line: &&str| said(line).is_some_and(|said| said.starts_with(&start));
+    let first = above.iter().rposition(is_first)?;
     let mut lines = above[first..].iter().map_while(said);
-    let mut reason = lines.next()?[start.len()..].to_owned();
-    for more in lines.take_while(|line| !line.starts_with("equivalent(")) {
-        reason.push(' ');
-        reason.push_str(&more);
-    }
-    Some(reason)
+    let mut reason = vec![lines.next()?[start.len()..].to_owned()];
+    reason.extend(lines.take_while(|line| !line.starts_with("equivalent(")));
+    Some(reason.join(" "))
 }
 
 /// Whether the next line begins another statement, or another arm of a match.
@@ -132,76 +112,70 @@ fn ends_statement(line: &str) -> bool {
 
 /// Returns the places in the packages' sources that name an ordering other than Relaxed, with none
 /// of `sites` near.
-pub(in crate::driver) fn unreached<'a>(
+pub(super) fn unreached<'a>(
     built: &Built,
     sites: impl Iterator<Item = &'a Site> + Clone,
 ) -> Result<Vec<String>> {
-    let root = &built.workspace.root;
     let mut missed = Vec::new();
-    for package in &built.packages {
-        for file in sources(&root.join(&package.sources))? {
-            let name = file.strip_prefix(root).unwrap_or(&file);
-            for line in ordered_lines(&source(&file)?) {
-                let near = |site: &Site| {
-                    Path::new(&site.file) == name && (site.line..site.line + CALL).contains(&line)
-                };
-                if !sites.clone().any(near) {
-                    missed.push(format!("{}:{line}", name.display()));
-                }
+    for (file, text) in sources(built)? {
+        for line in ordered_lines(&text) {
+            let near =
+                |site: &Site| site.file == file && (site.line..site.line + CALL).contains(&line);
+            if !sites.clone().any(near) {
+                missed.push(format!("{file}:{line}"));
             }
         }
     }
     Ok(missed)
 }
 
-/// Returns the files below `folder` that are explored under a checker.
-pub(in crate::driver) fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
-    let files = WalkDir::new(folder).sort_by_file_name();
-    let files = files.into_iter().filter_map(Result::ok);
-    let files: Vec<PathBuf> = files.map(walkdir::DirEntry::into_path).collect();
-    let mut exempt = Vec::new();
-    for file in files.iter().filter(|file| is_rust(file)) {
-        if source(file)?.lines().any(|line| line.starts_with(EXEMPT)) {
-            exempt.push(file.clone());
-            // Files below `a.rs` lie in `a/`, and those below `a/mod.rs` beside it.
-            let is_mod = file.ends_with("mod.rs") || file.ends_with("lib.rs");
-            exempt.push(match file.parent() {
-                Some(folder) if is_mod => folder.to_owned(),
-                _ => file.with_extension(""),
-            });
+/// Returns the sources of all packages that are explored under a checker, each with its path as the
+/// compiler names it.
+pub(super) fn sources(built: &Built) -> Result<Vec<(String, String)>> {
+    let root = &built.workspace.root;
+    let mut sources = Vec::new();
+    for package in &built.packages {
+        let files = WalkDir::new(root.join(&package.sources)).sort_by_file_name();
+        let files = files.into_iter().filter_entry(|it| {
+            let is_test = matches!(it.file_name().to_str(), Some("tests" | "tests.rs"));
+            !is_test && !is_exempt(it.path())
+        });
+        for file in files.filter_map(Result::ok) {
+            let path = file.path();
+            if path.extension().is_some_and(|it| it == "rs") {
+                let name = path.strip_prefix(root).unwrap_or(path).display();
+                sources.push((name.to_string(), source(path)?));
+            }
         }
     }
-    let is_test = |file: &Path| {
-        let below = file.strip_prefix(folder).unwrap_or(file);
-        below
-            .components()
-            .any(|it| matches!(it.as_os_str().to_str(), Some("tests" | "tests.rs")))
-    };
-    let is_exempt = |file: &Path| exempt.iter().any(|it| file.starts_with(it)) || is_test(file);
-    let explored = files
-        .into_iter()
-        .filter(|file| is_rust(file) && !is_exempt(file));
-    Ok(explored.collect())
+    Ok(sources)
 }
 
-fn is_rust(file: &Path) -> bool {
-    file.extension().is_some_and(|it| it == "rs")
+/// Whether a file exempts itself. A folder is exempt by the file of its module.
+fn is_exempt(path: &Path) -> bool {
+    let modules = [
+        path.with_extension("rs"),
+        path.join("mod.rs"),
+        path.join("lib.rs"),
+    ];
+    let texts = modules
+        .iter()
+        .filter_map(|file| fs::read_to_string(file).ok());
+    let mut lines = texts.map(|text| text.lines().any(|line| line.starts_with(EXEMPT)));
+    lines.any(|is_exempt| is_exempt)
 }
 
 /// Returns the numbers of the lines whose code names such an ordering, outside tests.
 fn ordered_lines(text: &str) -> Vec<usize> {
-    // Every other part lies between quotes.
-    let names = |line: &str| {
-        let unquoted = line.split('"').step_by(2);
-        let mut words =
-            unquoted.flat_map(|it| it.split(|c: char| !c.is_alphanumeric() && c != '_'));
-        words.any(|word| matches!(word, "Acquire" | "Release" | "AcqRel" | "SeqCst"))
-    };
+    let is_ordering = |word| matches!(word, "Acquire" | "Release" | "AcqRel" | "SeqCst");
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();
-    let mut lines = text.lines().enumerate();
-    while let Some((i, line)) = lines.next() {
+    let mut lines = (1..).zip(text.lines());
+    while let Some((number, line)) = lines.next() {
         let code = line.split("//").next().unwrap_or_default();
         let start = code.trim_start();
+        // Every other part lies between quotes.
+        let mut unquoted = code.split('"').step_by(2);
         if start.starts_with("#[cfg(test)]") || start.starts_with("#[cfg(all(test") {
             let indent = &code[..code.len() - start.len()];
             let ends = |line: &str| {
@@ -209,8 +183,10 @@ fn ordered_lines(text: &str) -> Vec<usize> {
                 rest.starts_with('}') || (line.ends_with(';') && !rest.starts_with(' '))
             };
             lines.find(|(_, line)| ends(line));
-        } else if names(code) && !start.starts_with("use ") {
-            found.push(i + 1);
+        } else if !start.starts_with("use ")
+            && unquoted.any(|code| code.split(|c| !is_name(c)).any(is_ordering))
+        {
+            found.push(number);
         }
     }
     found
@@ -224,7 +200,6 @@ mod tests {
     fn a_site_has_weaker_mutations() {
         let site: Site = "ring/src/slot.rs:89:19:rmw=AcqRel".parse().expect("a site");
         assert_eq!(site.mutations(), ["Acquire", "Release"]);
-        assert_eq!(site.mutant("Acquire"), "ring/src/slot.rs:89:19:rmw=Acquire");
         assert_eq!(site.change("Acquire"), "AcqRel->Acquire");
         let wake: Site = "a.rs:1:2:wake=".parse().expect("a site");
         assert_eq!((wake.mutations(), wake.is_wake()), (&["drop"][..], true));
@@ -234,32 +209,19 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_stands_above_its_site() {
-        let text = "fn f() {\n    // Acquire [A].\n    // equivalent(Relaxed): no thread\n    // writes.\n    // equivalent(drop): it is.\n    x.load(Acquire);\n}\n";
-        assert_eq!(
-            reason_in(text, 6, "Relaxed").as_deref(),
-            Some("no thread writes.")
-        );
-        assert_eq!(reason_in(text, 6, "drop").as_deref(), Some("it is."));
-        assert_eq!(reason_in(text, 6, "Acquire"), None);
-        // Not what stands below.
-        assert_eq!(reason_in(text, 2, "Relaxed"), None);
-    }
-
-    #[test]
-    fn a_reason_belongs_to_one_statement() {
+    fn a_reason_belongs_to_one_statement_and_mutation() {
         let text = "\
 fn f() {
-    // equivalent(Relaxed): of the first.
+    // equivalent(Relaxed): of
+    // the first.
+    // equivalent(drop): it is.
     let one = x.load(Acquire); // why
     let two = x
         .load(Acquire);
-    // Both orderings.
     // equivalent(Relaxed): of the exchange.
     let three = x.compare_exchange(
         y.load(Acquire),
         AcqRel,
-        Acquire,
     );
 
     match z {
@@ -270,9 +232,11 @@ fn f() {
 }
 ";
         let of = |line| reason_in(text, line, "Relaxed");
-        assert_eq!(of(3).as_deref(), Some("of the first."));
-        assert_eq!((of(4), of(5)), (None, None));
-        for line in 8..12 {
+        assert_eq!(of(5).as_deref(), Some("of the first."));
+        assert_eq!(reason_in(text, 5, "drop").as_deref(), Some("it is."));
+        assert_eq!(reason_in(text, 5, "Acquire"), None);
+        assert_eq!((of(2), of(6), of(7)), (None, None, None));
+        for line in 9..12 {
             assert_eq!(of(line).as_deref(), Some("of the exchange."), "{line}");
         }
         assert_eq!(of(16).as_deref(), Some("of the arm."));
