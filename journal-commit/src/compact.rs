@@ -404,7 +404,7 @@ impl<S: Storage> Log<S> {
     /// Commits all appended records and notes that the log ends there. Opening it then detects any
     /// damage and needs no search.
     ///
-    /// Dropping a log instead loses the records that no thread waited for, as a crash does.
+    /// Dropping a log instead loses the records after the last committed one, as a crash does.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Panicked`].

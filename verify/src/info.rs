@@ -276,7 +276,7 @@ impl BugSite {
     }
 }
 
-/// Splits `killed_by` as it is written at the site: `wakeup, srl-gate/exclusion`.
+/// Splits `killed_by` as it is written at the site: `wakeup, ring/exchange`.
 pub fn killed_by(text: &str) -> Vec<String> {
     let parts = text.split(',').map(str::trim);
     parts

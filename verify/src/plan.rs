@@ -55,7 +55,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns the row's name: `srl-array/exclusion/loom/weak`, with `/single-faults` or
+    /// Returns the row's name: `ring/exchange/loom/weak`, with `/single-faults` or
     /// `/double-faults` and `/long` behind it where they apply.
     pub fn name(&self) -> String {
         let (suite, program) = (&self.program.suite, &self.program.name);

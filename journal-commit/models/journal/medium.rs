@@ -28,7 +28,7 @@ pub(crate) fn suite() -> Suite {
         ))
         .program(program(
             "settle-each",
-            "two threads that flush wait for each other's operations, not in a circle, and both \
+            "two threads that flush wait for each other's operations, not in a cycle, and both \
              acknowledge",
             [flush, flush],
             || {

@@ -7,8 +7,8 @@
 //!
 //! ```text
 //! # row                                   bound  executions  ms
-//! srl-array/exclusion/loom/weak           -      105         12
-//! srl-array/batch-across/loom/rmw-load    3      91234       20500
+//! ring/exchange/loom/weak                 -      105         12
+//! ring/refill/loom/rmw-load               3      91234       20500
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};

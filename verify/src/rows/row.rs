@@ -137,7 +137,7 @@ impl Row {
 /// When, where and of which sources a run was made: the same in all its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Circumstances {
-    /// The options that chose the rows: `--full`, `--filter srl`; empty: all but the long rows.
+    /// The options that chose the rows: `--full`, `--filter ring`; empty: all but the long rows.
     pub selection: String,
     /// How many rows they chose, in all partitions.
     pub rows: usize,

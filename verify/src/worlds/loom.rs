@@ -12,7 +12,7 @@ use crate::rows::row::Found;
 use crate::search::faults::every_plan;
 use crate::search::pruning;
 
-/// Branches of an execution, at the most: loom's own default is too few for a whole journal.
+/// Branches of an execution, at the most: loom's own default is too few for long programs.
 const BRANCHES: usize = 10_000;
 
 /// Explores the row. Returns how many plans of faults there were.
