@@ -10,10 +10,12 @@
 //!   groups need, 1 for each 256 pages of the file). Counting the live groups takes a walk over the
 //!   index. The third bound limits that cost, and so does a second rule: the walk is repeated only
 //!   after the log has grown by an eighth. On a full volume, a log is also compacted earlier if
-//!   that frees the slots that the append needs.
+//!   that frees the slots that the append needs. A removal compacts the directory's log by the
+//!   same bounds.
 //! - **Cost**: proportional to the live groups. Writes to the same file wait meanwhile; readers do
 //!   not. The cost is amortized over the appends that made the garbage: at most one live slot is
-//!   copied for three slots appended.
+//!   copied for three slots appended. (On a full volume this does not hold: an early compaction
+//!   may free as few as [`LEAST_GAIN`] slots.)
 //! - **Space**: while a compaction runs, the live groups exist twice. It may use the whole reserve
 //!   and frees more than it takes.
 //!

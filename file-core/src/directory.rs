@@ -14,7 +14,8 @@
 //!
 //! # Invariants
 //! - **D1** Whenever the mutex is free, `files` agrees with the committed groups of the directory's
-//!   log.
+//!   log. There is one exception. If the region panics while a mark is erased, `files` keeps the
+//!   file, whose group may be gone. That file's log is then poisoned, so no write to it succeeds.
 //! - **D2** Each file's `slot` is the position of its group's mark, as of the log's epoch `epoch`.
 //!   A compaction writes the groups in the order of `files`, which cannot change meanwhile. So the
 //!   new slot numbers follow from the lengths of the names.

@@ -20,7 +20,8 @@
 //!
 //! # Cost
 //! Overwriting one page streams that page and writes one log slot. It takes two fences, two short
-//! critical sections of the allocator and one of the log, and no heap allocation.
+//! critical sections of the allocator and one of the log. It allocates no heap memory, unless the
+//! allocator's map of free extents needs a node, or the log needs a page.
 
 use core::fmt;
 
@@ -102,7 +103,7 @@ impl<P: Pmem, L: RawRangeLock> File<P, L> {
     /// `buf.len()` only if the read reaches the end of the file, and 0 past the end. The rest of
     /// `buf` is unchanged.
     ///
-    /// Blocks while other threads write the same bytes.
+    /// Blocks while other threads write any of the same 4 KiB pages.
     ///
     /// # Errors
     /// [`Error::Lock`].

@@ -10,7 +10,7 @@
 //! entries, and garbage collection.
 //!
 //! # Properties
-//! - **Cost** of an append of one slot: two short critical sections of a few instructions, one line
+//! - **Cost** of an append of one slot: one critical section of a few instructions, one line
 //!   written, and *two fences* for data and log together ([`Reservation::commit`]). Every 63 slots,
 //!   adding a page costs one page write and two more fences.
 //! - **Progress**: an append blocks for the mutex. The mutex is held across fences only while a
@@ -46,13 +46,15 @@
 //! - **L2** The link to every page of `pages` is durable before the mutex is released. So a mark on
 //!   a page cannot be durable before the page is reachable.
 //! - **L3** `flight` counts the existing reservations, plus [`WAITED_FOR`] while a compaction
-//!   waits. It grows only under the mutex and only while `quiescing` is not set.
+//!   waits. Reservations are added only under the mutex and only while `quiescing` is not set.
 //! - **L4** A reservation ends only after its owner has updated index and size. So once `quiescing`
-//!   is set and `flight` has drained to zero, the index agrees exactly with the committed groups.
+//!   is set and `flight` has drained of reservations, the index agrees exactly with the committed
+//!   groups.
 //! - **L5** The region may panic if its medium fails. Memory and medium may then disagree about
-//!   this log, so the log is *poisoned* and accepts no more appends. The flag is set before the
-//!   first store to a page of the chain and cleared after the last fence. It is also set when a
-//!   reservation is dropped before its owner has [ended](Reservation::end) it.
+//!   this log, so the log is *poisoned* and accepts no more appends. Adding pages and compacting
+//!   set the flag before their first store and clear it after their last fence. The flag is also
+//!   set when a reservation is dropped before its owner has [ended](Reservation::end) it. (A panic
+//!   while a mark is erased poisons the removed file's log instead: see `directory.rs`.)
 //!
 //! # Orderings
 //!
@@ -62,9 +64,9 @@
 //! | G | `Log::quiesce`: load, Acquire | F | |
 //!
 //! The wakeup needs no ordering, because `WAITED_FOR` and the count share one word. There are two
-//! cases for the subtraction that reaches zero. If it sees the bit, it takes the mutex and
-//! notifies. Otherwise it precedes the bit in the word's modification order, so the waiter's later
-//! check reads zero.
+//! cases for the subtraction that ends the last reservation. If it sees the bit, its thread takes
+//! the mutex and notifies. Otherwise it precedes the bit in the word's modification order, so the
+//! waiter's later check finds no reservation.
 //!
 //! No model covers these pairs yet: the file core is tested, not modelled.
 //!

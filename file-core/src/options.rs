@@ -79,8 +79,8 @@ pub struct RecoveryReport {
 
 /// A snapshot of a volume's counters.
 ///
-/// Each value is exact on its own. Together they describe one instant only if no thread writes
-/// meanwhile.
+/// The values are exact and describe one instant only if no thread changes the volume meanwhile.
+/// The numbers of free pages are sums, so a concurrent change can make each of them inexact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -11,14 +11,16 @@
 //! counts. Groups may cross a page boundary, so the slots of a chain are read as one sequence.
 //!
 //! # What is trusted
-//! Nothing. Each pointer is sealed, lies in range, and claims its page, so no chain can meet
-//! another or itself. Each group's checksum covers its position. Each record must be valid. The
-//! first violation ends the recovery with [`Error::Corrupt`]. Recovery writes nothing, except that
-//! it repairs a damaged superblock before it starts. So a volume that opens is as this crate wrote
-//! it, or differs only in meaningless bytes.
+//! Recovery trusts no metadata. Each pointer is sealed, lies in range, and claims its page, so no
+//! chain can meet another or itself. Each group's checksum covers its position. Each record must be
+//! valid. The first violation ends the recovery with [`Error::Corrupt`]. Recovery writes nothing,
+//! except that it repairs a damaged superblock before it starts. So the metadata of a volume that
+//! opens is as this crate wrote it, or differs only in meaningless bytes. `docs/format.md` lists
+//! the damage that checksums miss. Recovery does not read data pages.
 //!
 //! # Cost
-//! Time: every log is read once. Memory: the largest log, and one bit per page.
+//! Time: every log is read once. Memory, besides the rebuilt state: the largest log, and one bit
+//! per page.
 
 #[cfg(test)]
 mod tests;

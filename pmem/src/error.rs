@@ -98,8 +98,8 @@ pub enum PmemError {
         path: PathBuf,
     },
 
-    /// The file system has no room. Nothing was left behind; a file that was to grow has its old
-    /// length.
+    /// The file system has no room. A file that was to be created is removed again, and a file that
+    /// was to grow has its old length. Opening a file with holes may have filled some of them.
     #[error(
         "{path}: no space for {needed} more bytes: free some, or request less",
         path = path.display()

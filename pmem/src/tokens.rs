@@ -1,6 +1,6 @@
 //! The typestates on the way to a publication: [`Written`], [`Flushed`], [`Durable`].
 //!
-//! A region makes these three proofs, each is used once, and the compiler checks that. `Written`
+//! A region makes these three proofs. The compiler checks that each is used at most once. `Written`
 //! carries the range of bytes it names; the others carry nothing. `region.rs` has the invariants
 //! PM-I1…PM-I5 that they stand for.
 //!

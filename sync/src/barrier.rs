@@ -22,8 +22,8 @@
 //!
 //! # Flags
 //! Usually the light side checks a count of the threads on the heavy side: a [`Flag`]. A flag knows
-//! whether the light side has to fence. With `membarrier` it need not, and takes one load and
-//! nothing else.
+//! whether the light side has to fence. With `membarrier` it does not have to, and the check is a
+//! single load.
 //!
 //! | | light side | | heavy side |
 //! |---|---|---|---|

@@ -93,8 +93,8 @@ pub type DefaultPark = Spin;
 ///
 /// It needs nothing of a system, so it is the [`DefaultPark`] without std. It burns the core,
 /// perhaps the very one that the holder needs; on a single core without preemption it waits for
-/// ever. A kernel uses a [`Park`] of its own instead. Each wait allocates the flag, since a
-/// [`Waker`] may outlive it.
+/// ever. A kernel uses a [`Park`] of its own instead. Each wait allocates a flag, because a
+/// [`Waker`] may outlive the wait.
 #[derive(Debug)]
 pub struct Spin {
     woken: Arc<Flag>,

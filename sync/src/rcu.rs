@@ -2,8 +2,8 @@
 //!
 //! # The problem
 //! A node of a tree must not be freed while a lock-free walk may still reference it. The usual
-//! remedy is an epoch that each walk announces by a fenced store, as in crossbeam-epoch. That costs
-//! 4 ns, where the lock at the end of the walk costs 2.4 ns. Where memory is freed rarely, the
+//! remedy is an epoch that each walk announces by a fenced store, as in crossbeam-epoch. That store
+//! costs 4 ns, but the lock at the end of the walk only 2.4 ns. Where memory is freed rarely, the
 //! thread that frees it should pay. So a reader announces itself by a plain store, and the
 //! asymmetric barrier lets the freeing thread see every announcement. This is the user-space
 //! read-copy-update of Desnoyers et al. (DOI 10.1109/TPDS.2011.159, its flavour with `membarrier`),
@@ -28,9 +28,9 @@
 //! # Invariants
 //! - **RCU-I1** A thread's counter is odd exactly while the thread is in a read-side critical
 //!   section. Only that thread changes it.
-//! - **RCU-I2** When `synchronize` returns, every critical section has ended that could have found
-//!   the unlinked memory. By the two barriers, either `synchronize` saw the reader's counter odd
-//!   and waited, or the reader sees that the memory is unlinked.
+//! - **RCU-I2** When `synchronize` returns, no critical section can still reference memory that was
+//!   unlinked before the call. By the two barriers, either `synchronize` saw the reader's counter
+//!   odd and waited, or the reader sees that the memory is unlinked.
 //!
 //! # Remembering
 //! Each step of a walk is a dependent load. So a thread can [`remember`](ReadGuard::remember) where
@@ -39,11 +39,11 @@
 //! Remembered memory counts only if it carries the stamp that the critical section has read.
 //!
 //! - **RCU-I3** Recalled memory is as safe to use as memory found by a walk in this critical
-//!   section. It was remembered under the same stamp, by a critical section that could not find
-//!   memory unlinked before that stamp was made. If the memory is unlinked later, the
-//!   `synchronize` after that stores a new stamp. This critical section has loaded the old one. So,
-//!   by the two barriers, `synchronize` sees its counter odd and waits for it, as for any reader
-//!   that may have found the memory.
+//!   section. A critical section remembered it under the same stamp, so the memory was not unlinked
+//!   before that stamp was made. If the memory is unlinked later, the `synchronize` that follows
+//!   stores a new stamp. This critical section has loaded the old one. So, by the two barriers,
+//!   `synchronize` sees its counter odd and waits for it, as for any reader that may have found the
+//!   memory.
 //!
 //! # Orderings
 //!
@@ -130,11 +130,11 @@ impl Rcu {
         }
     }
 
-    /// Waits until every critical section has ended that could have found memory which was
-    /// unlinked before this call.
+    /// Waits until no critical section can still reference memory that was unlinked before this
+    /// call.
     ///
-    /// Never call it inside a critical section, as shipped not even in one of another `Rcu`: it
-    /// would wait for itself.
+    /// Never call it inside a critical section: it would wait for itself. As shipped, this includes
+    /// critical sections of other `Rcu`s.
     pub fn synchronize(&self) {
         // Release [P→Q]: a reader that sees the new stamp sees the memory unlinked.
         self.stamp.store(world::new_stamp(), Release);

@@ -24,10 +24,10 @@
 //! # Invariants
 //! - **SRCU-I1** A counter is the number of critical sections that began in its phase and have not
 //!   ended.
-//! - **SRCU-I2** When `synchronize` returns, every critical section has ended that could have found
-//!   memory unlinked before the call. By the two barriers, either the reader sees that the memory
-//!   is unlinked, or the reader raised a counter before both checks. In the second case, each
-//!   counter has been 0 at some moment since, so the reader has left.
+//! - **SRCU-I2** When `synchronize` returns, no critical section can still reference memory that
+//!   was unlinked before the call. By the two barriers, either the reader sees that the memory is
+//!   unlinked, or the reader raised a counter before both checks. In the second case, each counter
+//!   has been 0 at some moment since, so the reader has left.
 //! - **SRCU-I3** Later critical sections do not delay `synchronize` for ever. They raise the
 //!   counter of the phase, and `synchronize` waits for the other one. Only readers that had loaded
 //!   the phase before it changed raise that one.
@@ -90,8 +90,8 @@ impl Rcu {
         }
     }
 
-    /// Waits until every critical section has ended that could have found memory which was unlinked
-    /// before this call.
+    /// Waits until no critical section can still reference memory that was unlinked before this
+    /// call.
     ///
     /// Never call it inside a critical section of this `Rcu`: it would wait for itself.
     pub fn synchronize(&self) {

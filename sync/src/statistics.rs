@@ -8,10 +8,10 @@ pub use on::Statistics;
 ///
 /// With it they take four cache lines, two for the acquisitions and two for the rest, so that they
 /// share no line with each other or with the lock's own words. Counting an acquisition is a
-/// read-modify-write on a line that all threads share. For a lock that one thread at a time
-/// acquires it costs some nanoseconds. Threads that shared no line before (readers of different
-/// slots, writers of different segments) contend for this one. So it is for measurements, not for
-/// production on many cores.
+/// read-modify-write on a line that all threads share. That costs some nanoseconds if only one
+/// thread at a time acquires the lock. Threads that shared no line before (readers of different
+/// slots, writers of different segments) contend for this one. So the feature is for measurements,
+/// not for production on many cores.
 ///
 /// They are the processor's own atomics in every world, so a checker does not track them.
 #[derive(Debug, Default)]
@@ -65,10 +65,10 @@ mod on {
     use core::ops::AddAssign;
     use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// What has happened to a lock since it was made.
+    /// The counts of a lock's events since it was made.
     ///
-    /// A snapshot: the numbers are read one after the other, so they need not be of one moment.
-    /// Each counter wraps at 2⁶⁴.
+    /// A snapshot: the numbers are read one after the other, so they may belong to different
+    /// moments. Each counter wraps at 2⁶⁴.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Statistics {

@@ -55,7 +55,9 @@
 //! A wake may be spurious, and addresses may be reused: a late wake for a freed lock can reach a
 //! waiter of a new lock at the same address. Waiters recheck after each sleep. A place that was
 //! forgotten keeps its entry, and blocks the waiters behind it, until the owner of the word
-//! [evicts](WaitQueue::evict) it.
+//! [evicts](WaitQueue::evict) it or drops the lock.
+//!
+//! If a waker panics during an eviction, waiters behind it in the list are evicted but not woken.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -212,7 +214,7 @@ impl<P> WaitQueue<P> {
     }
 
     /// Issues a light barrier (D), then returns whether there may be a waiter for any word of this
-    /// handle. To be called after a change.
+    /// handle. Call it after a change.
     #[inline]
     #[track_caller]
     pub fn is_any_occupied(&self) -> bool {

@@ -19,7 +19,7 @@ pub(crate) mod rcu;
 pub(crate) mod thread;
 pub(crate) mod wait;
 
-/// What the root of the crate re-exports.
+/// Items that the root of the crate re-exports.
 pub(crate) mod public {
     pub use alloc::sync::Arc;
 

@@ -46,7 +46,7 @@ impl Scene {
     fn free(&self) {
         self.linked.store(false, Relaxed);
         self.rcu.synchronize();
-        // SAFETY: all critical sections have ended that found it.
+        // SAFETY: every critical section that found it has ended.
         self.memory.with_mut(|memory| unsafe { *memory = 0 });
     }
 }

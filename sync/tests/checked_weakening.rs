@@ -16,7 +16,7 @@ struct Message {
     text: UnsafeCell<u32>,
 }
 
-// SAFETY: `text` is written before `flag` is set, and read after that was seen.
+// SAFETY: `text` is written before `flag` is set, and read only by a thread that saw it set.
 unsafe impl Sync for Message {}
 // SAFETY: it is two numbers.
 unsafe impl Send for Message {}

@@ -112,7 +112,7 @@ fn threads_come_and_go() {
     rcu.synchronize();
 }
 
-/// What a thread remembers counts until the next `synchronize`, and for the same `Rcu` only.
+/// A thread recalls an entry until the next `synchronize`, and for the same `Rcu` only.
 #[cfg(feature = "std")]
 #[test]
 fn memory_is_recalled_until_the_next_synchronize() {

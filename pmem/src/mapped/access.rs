@@ -17,9 +17,9 @@ use crate::region::Pmem;
 use crate::tokens::{Durable, Flushed, Written};
 
 // SAFETY: for one thread, flushes write back every line of a token, at once or by the next fence
-// (PM-I2, PM-I3). What then survives is what `durability` says. An aligned 8-byte store is atomic
-// to threads and to the medium. Where more than a killed process is to be survived, opening writes
-// back what it finds. Every access is checked against the length.
+// (PM-I2, PM-I3). `durability` names the failures that those bytes survive. An aligned 8-byte store
+// is atomic to threads and to the medium. If `durability` promises more than surviving a killed
+// process, opening writes back the contents it finds. Every access is checked against the length.
 unsafe impl Pmem for MappedFile {
     #[inline]
     fn len(&self) -> u64 {

@@ -55,8 +55,8 @@ pub(crate) use sites::{drop_flush, drop_wake, fence_ordering, ordering};
 /// How atomic loads are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// As written. Stock loom then misses executions in which a store races with a load that
-    /// precedes a store of the same thread.
+    /// As written. Stock loom then misses executions: if a thread loads a word and then stores to
+    /// it, another thread's racing load may never read that store.
     #[default]
     Weak,
     /// A load is a read-modify-write that changes nothing, and a store is a swap. This restores
@@ -90,12 +90,12 @@ static FINISHED: AtomicUsize = AtomicUsize::new(0);
 #[cfg(spanlock_shuttle)]
 static LONGEST: AtomicUsize = AtomicUsize::new(0);
 
-/// What a thread did in one step of an execution.
+/// One step of an execution: an action of a thread.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The thread's [index](crate::thread::index).
     pub thread: usize,
-    /// What it did.
+    /// The action.
     pub what: String,
     /// Where, as `file:line`; empty for a [`remark`].
     pub place: String,
@@ -191,7 +191,7 @@ pub(crate) fn trace(what: &str) {
 
 pub(crate) fn next_thread_index() -> usize {
     let index = 1 + THREADS.fetch_add(1, Relaxed);
-    // A reduced search of two threads leaves out executions of more.
+    // A search that is reduced for this many threads would miss executions of further threads.
     if let Some(threads) = config().threads {
         assert!(
             index < threads,

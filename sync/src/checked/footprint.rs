@@ -50,8 +50,8 @@ pub struct Touch {
 /// step whose objects the facade does not know writes it.
 pub const EVERYTHING: u64 = u64::MAX;
 
-/// Returns whether the order of two steps that touch these matters: both touch some object, and at
-/// least one of them changes it.
+/// Returns whether the order of two steps matters, given the touches of each. It does if both touch
+/// some object and at least one of them changes it.
 pub fn dependent(one: &[Touch], other: &[Touch]) -> bool {
     let clash = |a: &Touch, b: &Touch| {
         a.object == b.object && (a.access != Access::Read || b.access != Access::Read)

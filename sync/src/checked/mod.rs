@@ -34,7 +34,7 @@ pub(crate) mod rcu;
 pub(crate) mod thread;
 pub(crate) mod wait;
 
-/// What the root of the crate re-exports.
+/// Items that the root of the crate re-exports.
 pub(crate) mod public {
     /// loom's `Arc` under loom, where a leak fails the model.
     #[cfg(spanlock_loom)]

@@ -20,8 +20,8 @@ unsafe impl Send for Counters {}
 
 /// Returns a new stamp.
 ///
-/// Uses std's atomic, because the checkers do not track statics. So this is no step of a search.
-/// The search misses nothing by that, because as shipped it orders nothing either.
+/// Uses std's atomic, because the checkers do not track statics. So drawing a stamp is not a step
+/// of the search. The search misses nothing, because the shipped counter orders nothing either.
 pub(crate) fn new_stamp() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     // Relaxed: only the number's uniqueness matters.

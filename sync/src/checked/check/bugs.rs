@@ -10,7 +10,7 @@ use super::{config, locked, step};
 pub struct BugSite {
     /// The bug's name: `no-recheck`. Several sites can have the same name.
     pub name: &'static str,
-    /// What is done wrong.
+    /// The mistake that the code makes here.
     pub what: &'static str,
     /// Properties, at least one of which must fail: comma-separated, each `property` or
     /// `suite/property`.
