@@ -166,8 +166,8 @@ pub enum Error {
         /// [`MAX_WRITE_BYTES`](crate::MAX_WRITE_BYTES).
         max: u64,
     },
-    /// An earlier operation on the same log panicked midway because the region failed. Its effect
-    /// may or may not be on the medium. Reads still work.
+    /// An earlier operation on the same log, or the removal of this file, panicked midway because
+    /// the region failed. Its effect may or may not be on the medium. Reads still work.
     #[error(
         "an earlier operation on inode {inode} panicked midway: reopen the volume to recover it"
     )]

@@ -290,7 +290,8 @@ impl MappedFile {
             WriteBack::Msync => self.write_back_with(|| self.mapping.sync(range))?,
             WriteBack::PageCache => {}
         }
-        // SAFETY: PM-I2: this thread has just begun, or ended, the write-back of every line.
+        // SAFETY: PM-I2: this thread has just begun, or ended, the write-back of every line. With
+        // `PageCache` there is none, and `durability` claims no more than the page cache keeps.
         Ok(unsafe { Flushed::new() })
     }
 

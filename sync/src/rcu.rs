@@ -82,6 +82,9 @@ pub struct Rcu {
 /// An RCU read-side critical section, which ends when this is dropped. Critical sections may be
 /// nested: then they all end when the outermost guard is dropped. As shipped, that may be the guard
 /// of another [`Rcu`], because all share the thread's counter.
+///
+/// Never keep a guard in a thread local. It could be dropped after the ending thread has returned
+/// its counter, while another thread already uses that counter (RCU-I1).
 #[derive(Debug)]
 #[must_use = "dropping the guard at once ends the critical section"]
 pub struct ReadGuard<'a> {
