@@ -56,8 +56,6 @@
 //! waiter of a new lock at the same address. Waiters recheck after each sleep. A place that was
 //! forgotten keeps its entry, and blocks the waiters behind it, until the owner of the word
 //! [evicts](WaitQueue::evict) it or drops the lock.
-//!
-//! If a waker panics during an eviction, waiters behind it in the list are evicted but not woken.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -383,15 +381,14 @@ impl<P> WaitQueue<P> {
     /// Ends all waiting at words whose addresses lie in `words`, because their memory is about to
     /// be freed.
     ///
-    /// A waiter that still waits there is woken, and finds its place [gone](Self::is_at_head). A
-    /// place that was forgotten leaves nothing behind for the next owner of the address.
+    /// A waiter that still waits there is woken, even if the waker of another panics, and finds its
+    /// place [gone](Self::is_at_head). A place that was forgotten leaves nothing behind for the next
+    /// owner of the address.
     pub fn evict(&self, words: Range<usize>) {
         let gone = self
             .handle
             .retire(|queue| words.contains(&queue.spot.word), &words);
-        for entry in gone {
-            entry.listener.wake_by_ref();
-        }
+        for_each_surely(gone.into_iter(), |entry| entry.listener.wake_by_ref());
     }
 
     fn lock(&self, spot: Spot) -> MutexGuard<'_, Bucket> {

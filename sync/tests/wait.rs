@@ -227,6 +227,29 @@ fn eviction_ends_all_waiting() {
     }
 }
 
+/// An eviction wakes the other waiters even if one waker panics.
+#[test]
+fn a_waker_that_panics_keeps_no_evicted_waiter_asleep() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let spot = word.spot();
+    let listener = Listener::new(&Waker::from(Arc::new(Panics)));
+    let place = queue.join(spot, Exclusive, &listener);
+    let waiting = Waiter::at(spot, &queue);
+    let evict = || queue.evict(spot.word..spot.word + 4);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(evict)).is_err());
+    assert_eq!(waiting.wakes(), 1);
+    assert!(!queue.has_waiters(spot));
+    // Both places are gone: leaving them does nothing.
+    queue.leave(place, true).wake();
+    waiting.leave(&queue, true);
+}
+
 /// A waker may run an executor that takes the same locks, so it must not run under the table's
 /// lock.
 #[test]
