@@ -166,7 +166,7 @@ impl Program {
         self.injection(Injection::None)
     }
 
-    /// As a form of a known bug, with `-suffix` behind its name.
+    /// Returns the program as a form of a known bug, with `-suffix` behind its name.
     pub(crate) fn in_form(mut self, suffix: &str, form: Form) -> Self {
         self.info.name = format!("{}-{suffix}", self.info.name);
         self.info.form = Some(form);

@@ -1,4 +1,4 @@
-//! Runs Promela models by Spin: translates one to C, compiles that, and searches every state for
+//! Runs Promela models with Spin: translates one to C, compiles that, and searches every state for
 //! claims of the form *eventually*.
 
 use std::fmt::Write;

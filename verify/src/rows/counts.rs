@@ -117,7 +117,7 @@ impl Counts {
         self.0.retain(|row, _| rows.contains(row));
     }
 
-    /// Estimates the work of a row; one that is not recorded comes first, since it may be long.
+    /// Estimates the work of a row. One that is not recorded counts as the costliest.
     pub fn cost(&self, job: &Job) -> u64 {
         let recorded = || self.of(&job.name()).map(|count| count.executions);
         match (&job.program.kind, job.bound) {

@@ -1,4 +1,4 @@
-//! A history without explanation, for people: a column a thread, a line an event.
+//! A history without explanation as a table: one column per thread, one line per event.
 
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
@@ -90,8 +90,7 @@ fn or_nothing(text: String) -> String {
     }
 }
 
-/// Tells the states. Operations that were called may take effect later; the states before that come
-/// first, and are told alone.
+/// Describes the possible states, before open operations take further effect.
 fn held<M: Model>(model: &M, states: &BTreeSet<M::State>) -> String {
     let each: BTreeSet<String> = states.iter().map(|it| model.state_text(it)).collect();
     let each: Vec<String> = each.into_iter().map(or_nothing).collect();
