@@ -437,7 +437,7 @@ impl<'a> World<'a> {
     fn grant(&mut self) -> TestCaseResult {
         for i in 0..self.all.len() {
             let me = &self.all[i];
-            // Every holder blocks, wherever it stands; a waiter blocks only if it came first.
+            // Every holder blocks, whatever its position; a waiter blocks only if it came first.
             let blocks = |(j, other): (usize, &Entry<'_>)| {
                 let before = other.granted || j < i;
                 let (other, me) = ((other.span, other.access), (me.span, me.access));

@@ -3,7 +3,7 @@
 //! Each thread plays several owners. Results that no single thread can predict are watched from
 //! inside the holds:
 //!
-//! - **Exclusion**: a count for each gap says who holds it. The count never exceeds what is held:
+//! - **Exclusion**: a count for each gap says how it is held. The count never exceeds what is held:
 //!   it is raised after locking and lowered before unlocking. A hold that changes its access stays
 //!   counted throughout, so a writer in between is detected.
 //! - **Visibility**: the data of each gap is written only under exclusive holds, without other

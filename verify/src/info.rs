@@ -211,7 +211,7 @@ impl Expected {
     }
 }
 
-/// One fault in every execution: the `nth` of its kind, from 0, that `thread` comes to.
+/// One fault in every execution: the `nth` of its kind, from 0, that `thread` reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// What is injected.

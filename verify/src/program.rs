@@ -116,7 +116,7 @@ impl Program {
     }
 
     /// Adds a fault that belongs to the program: it runs with it in loom's modes, and fails if no
-    /// execution comes to it.
+    /// execution reaches it.
     pub fn fault(mut self, fault: Fault) -> Self {
         self.info.faults.push(fault);
         self

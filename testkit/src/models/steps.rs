@@ -39,7 +39,7 @@ pub(super) enum Step {
     Append,
     /// Releases the last hold, which must exist.
     Unlock,
-    /// Writes once more under the last hold, which finds a thread that was let in beside it.
+    /// Writes once more under the last hold, which detects a thread that was wrongly let in.
     WriteAgain,
     Downgrade,
     TryUpgrade,

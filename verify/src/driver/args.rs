@@ -96,7 +96,7 @@ pub(super) struct Change {
     pub(super) plain: bool,
 }
 
-/// What else the command does.
+/// The other commands.
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum Subcommand {
     /// Join the JSON of all partitions of a run, and judge it as a whole

@@ -77,7 +77,7 @@ pub(super) trait Change: Clone + Serialize + Sync + 'static {
     /// The last column of the table of fates.
     const LAST: Column<Self>;
 
-    /// Returns its name, which `--filter` looks at.
+    /// Returns its name, to which `--filter` applies.
     fn name(&self) -> String;
 
     /// Returns the arguments that make a binary of models change the code.

@@ -151,7 +151,7 @@ pub(super) fn accept(
     Ok(accepted)
 }
 
-/// Whether a row found something else than its record says.
+/// Whether a row differs from its record.
 fn is_news(task: &Task, row: &Row) -> bool {
     let has_bound = task.recorded().is_some_and(|it| it.bound != row.bound);
     let is_counted = task.job.mode.is_counted() && row.verdict.passes();

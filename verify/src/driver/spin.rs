@@ -22,7 +22,7 @@ pub(super) fn version() -> Option<String> {
 }
 
 /// Searches every state of the model in `file` for at most `limit`, with `macros` defined: injected
-/// bugs. With `trace`, tells every step to a failure.
+/// bugs. With `trace`, reports every step to a failure.
 pub(super) fn check(
     file: &Path,
     macros: &[&str],

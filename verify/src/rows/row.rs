@@ -72,7 +72,7 @@ pub struct Row {
     pub bound: Option<u64>,
     /// Rounds after which the facade cuts a spin loop; none: a litmus row, or code without it.
     pub spin_cap: Option<u32>,
-    /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread comes to.
+    /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread reaches.
     /// Or the plans that were run, each as a search of its own: `all single (7 plans)`.
     pub faults: Vec<String>,
     /// Executions explored; states, by Spin.
@@ -201,8 +201,8 @@ pub struct Overtaking {
 /// The exit status of that process if it does not accept its arguments.
 pub const REFUSES: i32 = 2;
 
-/// The start of its lines on standard error that tell what failed.
+/// The start of the process's lines on standard error that report a failure.
 pub const FAILURE: &str = "failure: ";
 
-/// How the last of them goes on: with what the threads saw until then.
+/// How the last of those lines continues: with what the threads saw until then.
 pub const EVENTS: &str = "seen until then: ";

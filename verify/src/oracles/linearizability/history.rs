@@ -84,7 +84,7 @@ impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
         note(Some(answer));
     }
 
-    /// Returns the calls and answers so far, for an execution that did not come to its end.
+    /// Returns the calls and answers so far, for an execution that did not end.
     pub fn so_far(&self) -> Vec<Note<Op, Answer>> {
         self.notes().clone()
     }

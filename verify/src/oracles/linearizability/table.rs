@@ -10,8 +10,8 @@ use super::judge::{Unexplained, closed, step};
 /// Width of a thread's column.
 const COLUMN: usize = 28;
 
-/// Tells the order of events that has no explanation, with the states that are possible after each,
-/// then what is wrong.
+/// Shows the order of events that has no explanation, with the states that are possible after each,
+/// and then what is wrong.
 pub fn table<M: Model>(
     model: &M,
     history: &History<M::Op, M::Answer>,
@@ -47,7 +47,7 @@ pub fn table<M: Model>(
     told
 }
 
-/// Tells the calls and answers of an execution that did not come to its end, as they came.
+/// Lists the calls and answers of an execution that did not end, in their order.
 pub fn unfinished<Op: Copy + Display, Answer: Copy + Display>(
     notes: &[Note<Op, Answer>],
 ) -> String {
