@@ -67,8 +67,7 @@ pub fn case_01_a_cancelled_reader_lets_nobody_in(lock: &Driven) {
     assert_free(lock);
 }
 
-/// The other half: a request that is cancelled unblocks later requests that waited for it, and no
-/// others.
+/// The converse: a cancelled request unblocks the later requests that waited for it, and no others.
 pub fn case_01_a_cancelled_waiter_unblocks_later_arrivals_only(lock: &Driven) {
     if lock.wait.is_none() {
         return;
@@ -169,7 +168,7 @@ pub fn case_06_an_upgrade_does_not_wait_for_itself(lock: &Driven) {
     assert_free(lock);
 }
 
-/// RocksDB: nor does an upgrade wait for requests that wait for it.
+/// RocksDB, continued: an upgrade does not wait for requests that wait for it either.
 pub fn case_06_an_upgrade_does_not_wait_for_its_waiters(lock: &Driven) {
     if lock.upgrade.is_none() || lock.wait.is_none() {
         return;
@@ -211,8 +210,8 @@ pub fn case_06_a_failed_upgrade_leaves_no_trace(lock: &Driven) {
     }
 }
 
-/// The crate range-lock: zero-sized elements divided by zero; an empty range at the end, or a
-/// length that overflows, panicked.
+/// The crate range-lock: zero-sized elements caused a division by zero. An empty range at the end,
+/// or an overflowing length, panicked.
 pub fn case_09_the_smallest_and_the_largest_ranges(lock: &Driven) {
     let (raw, capacity) = (&lock.raw, lock.raw.capacity());
     let unit = raw.granularity().min(4096);

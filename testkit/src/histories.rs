@@ -11,7 +11,7 @@ use crate::op::{self, Op};
 use crate::sequential::{self, Order};
 use crate::{Driven, threads};
 
-/// The number of effective operations for each lock and kind of history, unless [`HOW_MANY`] is
+/// The number of operations for each lock and kind of history, unless [`HOW_MANY`] is
 /// set.
 const OPERATIONS: u64 = 1_000_000;
 
@@ -21,7 +21,7 @@ pub const HOW_MANY: &str = "SPANLOCK_OPERATIONS";
 /// The maximum length of a single-threaded history.
 const STEPS: usize = 256;
 
-/// The number of threads of a history (a few times more than cores), and the operations of each.
+/// The number of threads of a history, and the maximum number of operations of each.
 const THREADS: core::ops::RangeInclusive<usize> = 2..=6;
 const STEPS_EACH: usize = 400;
 

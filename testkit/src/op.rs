@@ -14,7 +14,7 @@ use spanlock_range_lock::{Access, Span};
 use crate::Driven;
 use crate::owner::span;
 
-/// A range, given by its start and length in points, and an access.
+/// A range, given by its first point and the number of further gaps that it covers, and an access.
 #[derive(Clone, Copy)]
 pub struct Extent {
     start: u8,
@@ -29,7 +29,7 @@ impl fmt::Debug for Extent {
     }
 }
 
-/// Picks one of the suitable items, in the order in which they were created.
+/// Picks one of the suitable items by its position, modulo their number.
 #[derive(Clone, Copy)]
 pub struct Pick(u8);
 
@@ -67,7 +67,7 @@ pub enum Op {
     Poll(Pick),
     /// Gives up a request.
     Cancel(Pick),
-    /// Waits for a range for a limited time: this many polls, or until a deadline.
+    /// Waits for a range for a limited time: this many polls, with short sleeps on real threads.
     Within(Extent, u8),
     /// Downgrades a hold to a read.
     Downgrade(Pick),
@@ -89,7 +89,7 @@ pub enum Op {
 pub type Program = Vec<Vec<Op>>;
 
 /// The parts of an operation, taken from the bytes of one number. Drawing one number per operation
-/// is many times as fast as choosing between generators, and a smaller number is a simpler
+/// is many times as fast as choosing between generators. Shrinking the number simplifies the
 /// operation.
 struct Parts([u8; 8]);
 
@@ -117,7 +117,7 @@ impl Parts {
 /// Builds an operation from its parts.
 type Read = fn(&Parts) -> Op;
 
-/// Returns the operations that `lock` supports, each as often as it is to be drawn.
+/// Returns the operations that `lock` supports, each repeated according to its weight.
 fn repertoire(lock: &Driven) -> Vec<Read> {
     let ops: [(bool, usize, Read); 15] = [
         (true, 6, |p| Op::Try(p.extent(0))),
@@ -209,7 +209,8 @@ impl Points {
         span(self.0[start]..self.0[end])
     }
 
-    /// Returns an empty or reversed range, or one past the capacity of the lock.
+    /// Returns an empty or reversed range, or one past the capacity of the lock. If the capacity is
+    /// `u64::MAX`, which no range exceeds, it may return a valid range instead.
     pub fn odd(&self, extent: Extent) -> core::ops::Range<u64> {
         let start = self.0[usize::from(extent.start) % self.0.len()];
         let end = self.0[usize::from(extent.more) % self.0.len()];

@@ -1,7 +1,7 @@
 //! The two things that a logical owner has: a hold, or a request that is polled by hand.
 //!
-//! Both are safe to use, because only this module makes them. Neither releases or cancels when it
-//! is dropped: then it is like a forgotten guard.
+//! Both are safe to use, because only this module makes them. Dropping one neither releases nor
+//! cancels, as if a guard were forgotten.
 
 use core::any::Any;
 use core::fmt;
@@ -251,7 +251,7 @@ impl<'a> Asked<'a> {
         self.poll_with(&Waker::from(self.wakes.clone()))
     }
 
-    /// Polls with a waker of the caller. Returns the hold, if it is granted.
+    /// Polls with the caller's waker. Returns the hold, if it is granted.
     ///
     /// # Errors
     /// As for [`spanlock_range_lock::RawRangeLock::lock`].
@@ -283,7 +283,7 @@ impl<'a> Asked<'a> {
         self.access
     }
 
-    /// Returns how often the request has been woken in all.
+    /// Returns how often the request has been woken.
     pub fn wakes(&self) -> usize {
         self.wakes.0.load(Relaxed)
     }

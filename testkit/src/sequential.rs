@@ -45,7 +45,7 @@ enum State<'a> {
 struct Entry<'a> {
     span: Span,
     access: Access,
-    /// Whether it holds the span, even if it has not been polled since.
+    /// Whether the span is granted. Under [`Order::Arrival`], the request may not know it yet.
     granted: bool,
     state: State<'a>,
 }
@@ -61,7 +61,7 @@ impl Entry<'_> {
 enum Verdict {
     Succeeds,
     Fails,
-    /// Undecided: the result depends on whether the lock prefers waiters.
+    /// Undecided: the contract lets the lock prefer waiters, or refuse readers beyond its room.
     Open,
 }
 
@@ -74,7 +74,8 @@ struct World<'a> {
     done: u64,
 }
 
-/// Runs a history on a fresh lock to its end. Returns how many of its operations had an effect.
+/// Runs a history on a fresh lock to its end. Returns how many operations ran. An operation that
+/// the limit on owners forbids does not count; one without a hold or request to act on does.
 ///
 /// # Errors
 /// The first result that differs from the list's.
@@ -232,7 +233,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A request with a deadline, with no time between its polls.
+    /// Requests a range, polls `looks` times without a pause, and then gives up.
     fn within(&mut self, extent: Extent, looks: u8) -> TestCaseResult {
         let (span, access) = (self.points.span(extent), extent.access);
         let verdict = self.verdict(span, access, None);
@@ -249,8 +250,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// An invalid range is an error that gives the reason; an empty one holds nothing, whatever is
-    /// held.
+    /// Checks that an invalid range is refused with its reason, and that an empty range succeeds
+    /// whatever is held.
     fn odd(&mut self, extent: Extent) -> TestCaseResult {
         let range = self.points.odd(extent);
         let (start, end) = (range.start, range.end);
@@ -436,7 +437,7 @@ impl<'a> World<'a> {
     fn grant(&mut self) -> TestCaseResult {
         for i in 0..self.all.len() {
             let me = &self.all[i];
-            // Every holder blocks, wherever it stands; a waiter blocks only if it came first.
+            // Every holder blocks, whatever its position; a waiter blocks only if it came first.
             let blocks = |(j, other): (usize, &Entry<'_>)| {
                 let before = other.granted || j < i;
                 let (other, me) = ((other.span, other.access), (me.span, me.access));

@@ -3,11 +3,11 @@
 //! Each thread plays several owners. Results that no single thread can predict are watched from
 //! inside the holds:
 //!
-//! - **Exclusion**: a count for each gap says who holds it. The count never exceeds what is held:
+//! - **Exclusion**: a count for each gap says how it is held. The count never exceeds what is held:
 //!   it is raised after locking and lowered before unlocking. A hold that changes its access stays
 //!   counted throughout, so a writer in between is detected.
 //! - **Visibility**: the data of each gap is written only under exclusive holds, without other
-//!   synchronization, and read twice under shared ones. In the end it is the number of writes.
+//!   synchronization, and read twice under shared ones. At the end its sum is the number of writes.
 //! - **No lost wakeup, no cycle**: the history ends.
 //!
 //! A history must end whatever the lock's order. So before a thread blocks, it releases everything,
@@ -144,11 +144,12 @@ impl Scene {
 }
 
 /// Runs a program, each list in a thread of its own, until all threads have finished. Returns how
-/// many operations had an effect.
+/// many operations ran. [`Op::Odd`] does not count; an operation without a hold or request to act
+/// on does.
 ///
 /// # Errors
-/// The first violation of the contract. A lost wakeup is not reported as an error: the program does
-/// not end.
+/// The first violation of the contract. On real threads a lost wakeup is not reported: the program
+/// does not end.
 pub fn run(lock: Driven, program: &Program) -> Result<u64, String> {
     let scene = Arc::new(Scene::new(lock));
     let threads: Vec<_> = program
@@ -321,7 +322,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Polls a few times, asleep between the polls if there is a clock.
+    /// Polls a few times, and sleeps between the polls unless a checker runs the threads.
     fn within(&mut self, mut asked: Asked<'a>, looks: u8) -> Option<Hold<'a>> {
         for look in 0..looks {
             let polled = asked.poll_with(self.parker.waker());
@@ -349,7 +350,7 @@ impl<'a> Worker<'a> {
             return;
         };
         let (scene, hold) = (self.scene, &mut self.holds[i]);
-        // Lower the count before the hold: a writer that gets in in between finds it counted.
+        // First the count: a writer that is let in during the downgrade then finds the reader.
         scene.recount(hold.span(), hold.access(), Access::Read);
         hold.downgrade();
         self.written += scene.touch(hold, false);

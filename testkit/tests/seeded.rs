@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-/// A lock with exclusion but without ordering: on many processors no test would fail.
+/// A lock with exclusion but without ordering. On strongly ordered processors no test would fail.
 struct Unordered {
     held: AtomicBool,
     data: UnsafeCell<u64>,

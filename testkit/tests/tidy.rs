@@ -27,7 +27,7 @@ fn project() -> &'static Path {
     project.expect("the project")
 }
 
-/// Each document of the project, with its path.
+/// Returns each document of the project, with its path.
 fn documents() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     files(project(), "md", &mut found);
@@ -53,7 +53,7 @@ fn links_lead_somewhere() {
                 "" => path.clone(),
                 file => path.parent().expect("in a folder").join(file),
             };
-            assert!(target.exists(), "{}: {link}", path.display());
+            assert!(target.exists(), "{}: no file: {link}", path.display());
             if heading.is_empty() {
                 continue;
             }
@@ -68,7 +68,7 @@ fn links_lead_somewhere() {
             };
             assert!(
                 headings.any(|h| slug(h) == heading),
-                "{}: {link}",
+                "{}: no heading: {link}",
                 path.display()
             );
         }
@@ -88,7 +88,7 @@ fn tests_that_documents_name_exist() {
                 .chars()
                 .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
             if is_name && name.matches('_').count() >= 3 {
-                assert!(code.contains(name), "{}: {name}", path.display());
+                assert!(code.contains(name), "{}: no test {name}", path.display());
             }
         }
     }
@@ -103,7 +103,7 @@ fn files_that_documents_name_exist() {
         let names = text.split('`').skip(1).step_by(2);
         for name in names.filter(|name| name.ends_with(".rs") && !name.contains(' ')) {
             let there = found.iter().any(|file| file.ends_with(name));
-            assert!(there, "{}: {name}", path.display());
+            assert!(there, "{}: no file {name}", path.display());
         }
     }
 }

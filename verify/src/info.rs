@@ -34,7 +34,7 @@ pub struct SuiteInfo {
     pub part_of: Option<String>,
     /// Whether a table of pairs is derived.
     pub has_pairs: bool,
-    /// The published bug that the suite re-creates, if it does: where it is told.
+    /// The address of the published bug that the suite re-creates, if it does.
     pub known_bug: Option<String>,
 }
 
@@ -76,7 +76,7 @@ pub struct ProgramInfo {
     pub whole_in_full_run: bool,
     /// Steps of one thread that may pass before an operation is finished, under shuttle.
     pub step_bound: u64,
-    /// Whether its code stands on the facade, which tells what each step touches.
+    /// Whether its code uses the facade, which tells what each step touches.
     pub has_facade: bool,
     /// Which form of a known bug it is.
     pub form: Option<Form>,
@@ -126,7 +126,7 @@ pub enum Form {
     Fixed,
 }
 
-/// A bound on preemptions that stands on its program.
+/// A bound on preemptions that a program states.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
     /// The mode it is for; none: for every mode.
@@ -211,7 +211,7 @@ impl Expected {
     }
 }
 
-/// One fault in every execution: the `nth` of its kind, from 0, that `thread` comes to.
+/// One fault in every execution: the `nth` of its kind, from 0, that `thread` reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// What is injected.
@@ -260,14 +260,14 @@ pub struct BugSite {
     pub name: String,
     /// What is done wrong.
     pub what: String,
-    /// The properties of which one must fail: `property`, or `suite/property`.
+    /// The programs, at least one of which must fail: `property`, or `suite/property`.
     pub killed_by: Vec<String>,
     /// `file:line`.
     pub place: String,
 }
 
 impl BugSite {
-    /// Whether a program of this suite and name has to find it, beside others.
+    /// Whether `killed_by` lists the program of this suite and name.
     pub fn is_killed_by(&self, suite: &str, program: &str) -> bool {
         self.killed_by.iter().any(|it| match it.split_once('/') {
             Some((its, property)) => its == suite && property == program,

@@ -1,5 +1,5 @@
-//! Published bugs of other projects, re-created: a checker that finds nothing new has to find what
-//! is old.
+//! Published bugs of other projects, re-created. If a checker finds no new bug, finding these shows
+//! that it works.
 
 use std::process::ExitCode;
 
@@ -28,7 +28,7 @@ pub struct KnownBug {
 }
 
 impl KnownBug {
-    /// Creates an entry. `source` is the address where the bug is told.
+    /// Creates an entry. `source` is the address where the bug is described.
     pub fn new(name: &str, source: &str) -> Self {
         KnownBug {
             name: name.to_owned(),

@@ -12,8 +12,7 @@ pub enum Mode {
     Weak,
     /// Loom, with each load executed as a read-modify-write.
     RmwLoad,
-    /// Shuttle: every schedule, one of each class that differs only in the order of independent
-    /// steps.
+    /// Shuttle: one of each class of schedules that differ only in the order of independent steps.
     Dfs,
     /// Shuttle: random schedules.
     Random,

@@ -6,7 +6,7 @@
 //! - A program of at most two threads is searched in loom's two modes and by shuttle, to its end.
 //!   Where the record says that this took too long, the normal run goes up to the recorded bound on
 //!   preemptions, and the full run has the search without bound as a row that ends in `/long`.
-//! - A search that is not recorded is bounded, until `cargo verify --accept` has measured it.
+//! - A search by loom that is not recorded is bounded until `cargo verify --accept` measures it.
 //! - A program of three threads is searched up to three preemptions under loom, and run under
 //!   random schedules by shuttle. One of more threads has random schedules alone.
 //! - A program of two threads is also searched under every single fault, and in the full run under
@@ -34,8 +34,8 @@ const SCHEDULES_IN_FULL_RUN: u64 = 1_000_000;
 /// Schedules of a row of sampled scenarios in the full run.
 const SAMPLES_IN_FULL_RUN: u64 = 100_000;
 
-/// A search under single faults is a plan each: of more executions than this without faults, it is
-/// not made without bound.
+/// Each single fault needs a search of its own. A program of more executions than this is not
+/// searched under single faults without bound.
 const TOO_COSTLY_UNDER_FAULTS: u64 = 5_000;
 
 /// One row to run.
@@ -49,8 +49,8 @@ pub struct Job {
     pub bound: Option<u64>,
     /// Every plan of at most this many faults is a search of its own; 0: the program as it is.
     pub faults: usize,
-    /// Whether it is part of the full run only. It stands there for the row of the same name
-    /// without `/long`, if there is one.
+    /// Whether it is part of the full run only. There it replaces the row of the same name without
+    /// `/long`, if there is one.
     pub long: bool,
 }
 
@@ -100,8 +100,8 @@ impl Job {
     /// Returns how many steps of all threads together may lie between two finished operations:
     /// more, and no thread makes progress. None if the checker does not count steps.
     ///
-    /// While no operation finishes, each thread makes the steps of one, and repeats some that met
-    /// another thread's. So the bound is in proportion to the threads.
+    /// While no operation finishes, each thread makes the steps of one operation, and repeats some
+    /// after a conflict. So the bound is proportional to the number of threads.
     pub fn step_bound(&self) -> Option<u64> {
         let program = &self.program;
         // An operation of a random program takes several ranges at once, or polls every request.
@@ -111,7 +111,7 @@ impl Job {
         counts.then(|| at_once * program.step_bound * u64::from(program.threads))
     }
 
-    /// Returns after how many rounds a spin loop is cut: the facade cuts them to none.
+    /// Returns after how many rounds the facade cuts a spin loop; none for litmus, or without it.
     pub fn spin_cap(&self) -> Option<u32> {
         (self.program.has_facade && self.program.expected.is_none()).then_some(0)
     }

@@ -116,7 +116,7 @@ impl Program {
     }
 
     /// Adds a fault that belongs to the program: it runs with it in loom's modes, and fails if no
-    /// execution comes to it.
+    /// execution reaches it.
     pub fn fault(mut self, fault: Fault) -> Self {
         self.info.faults.push(fault);
         self
@@ -166,7 +166,7 @@ impl Program {
         self.injection(Injection::None)
     }
 
-    /// As a form of a known bug, with `-suffix` behind its name.
+    /// Returns the program as a form of a known bug, with `-suffix` behind its name.
     pub(crate) fn in_form(mut self, suffix: &str, form: Form) -> Self {
         self.info.name = format!("{}-{suffix}", self.info.name);
         self.info.form = Some(form);

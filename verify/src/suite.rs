@@ -79,8 +79,8 @@ impl Suite {
         self
     }
 
-    /// Says that another suite's primitive consists of this one and adds no step: its programs
-    /// cover this suite's pairs too.
+    /// Says that another suite's primitive contains this one and adds no step: its programs cover
+    /// this suite's pairs too.
     pub fn part_of(mut self, whole: &str) -> Self {
         self.info.part_of = Some(whole.to_owned());
         self

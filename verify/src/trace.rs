@@ -8,7 +8,7 @@
 //! one system thread, one at a time, so the order of notes is the order of the execution, and
 //! noting adds no scheduling point.
 
-// Without a checker nothing is executed, and so nothing is asked for what was noted.
+// Without a checker no program runs, and nothing reads the notes.
 #![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Forgets the events of the execution before.
+/// Forgets the events of the previous execution.
 pub(crate) fn begin() {
     lock(&EVENTS).clear();
 }
@@ -52,7 +52,7 @@ pub fn note_as(thread: usize, what: impl Into<String>) {
     lock(&EVENTS).push((thread, what));
 }
 
-/// Notes what is so when all threads have ended.
+/// Notes what holds when all threads have ended.
 pub fn note_at_end(what: impl Into<String>) {
     let what = what.into();
     remark(0, &what);

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use crate::plan::Job;
 
-/// The variable that draws other random programs and scenarios than usual: any number.
+/// The variable with the seed of random programs and scenarios: any number.
 pub const SEED: &str = "SPANLOCK_SEED";
 
 /// The variable that names the one scenario to run instead of a row's.
@@ -37,7 +37,7 @@ pub(crate) struct Search {
     /// A file to write to; without it loom's weak mode leaves nothing out.
     #[cfg_attr(spanlock_shuttle, allow(dead_code))]
     pub(crate) scratch: Option<PathBuf>,
-    /// What is wrong on purpose, as `cargo verify --replay` takes it, each with a space before it.
+    /// The arguments of `cargo verify --replay` that change the code, each after a space.
     #[cfg_attr(spanlock_loom, allow(dead_code))]
     pub(crate) mutations: String,
 }

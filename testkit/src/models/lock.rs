@@ -19,7 +19,7 @@ use crate::Driven;
 struct Model {
     property: &'static str,
     claim: &'static str,
-    /// Whether it makes sense only for locks under which disjoint ranges do not block.
+    /// Whether it makes sense only for locks whose disjoint ranges do not block each other.
     granular: bool,
     /// The steps of each thread, the main thread first.
     threads: &'static [&'static [Step]],

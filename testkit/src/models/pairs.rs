@@ -1,7 +1,7 @@
 //! A program for each pair of operations that no other program performs in different threads.
 //!
-//! Two threads perform one operation each, on ranges that overlap. If the two operations would
-//! exclude each other, the ranges are adjacent instead, if the lock distinguishes positions. Each
+//! Two threads perform one operation each, on ranges that overlap. Operations that would exclude
+//! each other get adjacent ranges instead, if the lock distinguishes positions. Each
 //! thread performs as few steps as its operation needs. The main thread acquires the hold that it
 //! changes before the other thread begins. The operations that the other thread performs on the way
 //! count too.
@@ -163,7 +163,7 @@ fn program(primitive: &Arc<Primitive>, (a, b): Pair) -> Program {
     // If the steps are only an acquisition and its release, the program is about these two.
     let changes = !matches!(mine, [Lock(..), Unlock]);
     let (first, mine) = mine.split_at(taken.filter(|_| changes).unwrap_or(0));
-    // Other programs show a lock whose memory grows. Here that would prolong the longest searches.
+    // Other programs cover the growth of memory. Here it would prolong the longest searches.
     let has_grown = [a, b].contains(&"batch") || b == "reclaim";
     let leaf = has_grown.then_some(LEAF);
     let first: Vec<_> = leaf.into_iter().flatten().chain(first).collect();

@@ -28,15 +28,24 @@ pub fn check(file: &str, bugs: &[&str]) {
             mirrored += 1;
         }
     }
-    assert!(mirrored >= 8, "{file}: it mirrors {mirrored} functions");
+    assert!(
+        mirrored >= 8,
+        "{file}: its head names only {mirrored} functions"
+    );
     for bug in bugs {
         let is_told = text.contains(&format!(" *   {bug} "));
         let is_used = text.contains(&format!("def {bug}\n"));
         let is_used = is_used || text.contains(&format!("defined({bug})"));
-        assert!(is_told && is_used, "{file}: {bug}");
+        assert!(
+            is_told && is_used,
+            "{file}: `{bug}` is not described or not used"
+        );
     }
     for switch in text.split("#ifdef ").skip(1) {
         let name = switch.split_whitespace().next().expect("a macro");
-        assert!(bugs.contains(&name), "{file}: {name} is not in the program");
+        assert!(
+            bugs.contains(&name),
+            "{file}: the program does not list the bug `{name}`"
+        );
     }
 }

@@ -39,7 +39,7 @@ pub(super) enum Step {
     Append,
     /// Releases the last hold, which must exist.
     Unlock,
-    /// Writes once more under the last hold, which finds a thread that was let in beside it.
+    /// Writes once more under the last hold, which detects a thread that was wrongly let in.
     WriteAgain,
     Downgrade,
     TryUpgrade,
@@ -62,8 +62,8 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Returns the operations that the step performs in some execution. A request that is granted
-    /// at its first poll is not cancelled, and one that fails is not released.
+    /// Returns the operations that the step performs in some execution, though not in every one: a
+    /// request granted at its first poll is not cancelled, and a failed try releases nothing.
     fn operations(&self) -> Vec<&'static str> {
         match self {
             Lock(_, access) => vec![acquire(*access)],
@@ -105,9 +105,9 @@ const END_OF_FILE: u64 = 2;
 struct Scene {
     lock: Driven,
     data: Data,
-    /// Whether a request of the main thread is waiting. This is an atomic of the facade. So a
-    /// thread that reads `true` comes after the request, and the lock's bound on overtaking applies
-    /// to it.
+    /// Whether a request of the main thread is waiting. This is an atomic of the facade, so that
+    /// the checker knows that a thread which reads `true` comes after the request. The lock's bound
+    /// on overtaking applies to that thread.
     waits: AtomicBool,
     /// How many readers may overtake it.
     overtakes: u32,
@@ -255,7 +255,7 @@ impl<'a> Worker<'a> {
             Request(range, access) => {
                 self.request = Some(Asked::new(lock, span(range.clone()), *access));
                 self.poll();
-                // Relaxed: a checker runs its threads on one system thread.
+                // Relaxed: it publishes nothing. Later tries must find the request by themselves.
                 self.scene.waits.store(self.request.is_some(), Relaxed);
             }
             Await => {
@@ -296,7 +296,7 @@ impl<'a> Worker<'a> {
         let scene = self.scene;
         let wait = scene.lock.wait.as_ref();
         let wait = wait.expect("a lock with this capability");
-        // Far away: under a checker a deadline passes by plan.
+        // An hour away: under a checker, a deadline passes only by the fault plan.
         let deadline = Instant::now() + Duration::from_secs(3600);
         let taken = wait.lock_until(span(range.clone()), access, deadline, &mut || {
             self.touch(span(range.clone()), access);
@@ -313,7 +313,7 @@ impl<'a> Worker<'a> {
         let scene = self.scene;
         let split = scene.lock.split.as_ref();
         let split = split.expect("a lock with this capability");
-        // Relaxed, both: the hold orders them. A load without it may be early, and is repeated.
+        // Relaxed, both: the hold orders them. The lock repeats a load made without the hold.
         let end = || scene.end.load(Relaxed);
         let hold = split.append(1, end).expect("there is room");
         perform("append");
@@ -342,7 +342,7 @@ impl<'a> Worker<'a> {
         self.holds.push((hold, sum));
     }
 
-    /// Writes if it may; returns the sum of the data then.
+    /// Writes if the access allows it, and returns the sum of the data afterwards.
     fn touch(&mut self, held: Span, access: Access) -> u32 {
         let (data, range) = (&self.scene.data, held.range());
         if access == Write {
@@ -354,7 +354,7 @@ impl<'a> Worker<'a> {
         sum
     }
 
-    /// Takes the last hold from the list. No other thread has written under it.
+    /// Takes the last hold from the list, and asserts that no other thread has written under it.
     fn last(&mut self) -> (Hold<'a>, u32) {
         let (hold, seen) = self.holds.pop().expect("the program holds something here");
         let sum = self.scene.data.sum(&hold.span().range());

@@ -1,4 +1,4 @@
-//! Programs of three and more threads on one state word, the building block of the locks.
+//! Programs of three or more threads on one state word, the building block of the locks.
 
 use std::sync::Arc;
 

@@ -33,9 +33,10 @@ pub(super) const LOAD_THEN_STORE: &BlindSpot = &BlindSpot {
            not try the other order (loom issues 166 and 392).",
     consequence: "A contended acquisition of a word reads it, then executes a compare-exchange. \
                   `rmw-load` has no loads, and `dfs` has no such reduction, so both show these \
-                  interleavings. Therefore every program of two threads runs in all three modes, \
-                  except those of a whole journal and those with faults of their own. A `dfs` row \
-                  fails if it shows an outcome that loom's two modes together do not.",
+                  interleavings. Therefore the full run has every program of two threads in all \
+                  three modes, except those of a whole journal and those with faults of their \
+                  own. A `dfs` row fails if it shows an outcome that loom's two modes together do \
+                  not.",
 };
 
 pub(super) const STALE_READS: &BlindSpot = &BlindSpot {

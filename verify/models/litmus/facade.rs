@@ -61,7 +61,7 @@ fn past_the_facade(model: Model) -> Model {
     }
 }
 
-/// The second program of which stock loom misses outcomes, with loops like those of a lock.
+/// A second program whose outcomes stock loom misses, with loops like those of a lock.
 fn increments_seen_halfway() -> Model {
     let litmus = Litmus {
         name: "increments-seen-halfway",

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // A build of all targets under a checker builds this too, and runs it never.
+    // A build of all targets under a checker builds this too, and never runs it.
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     return ExitCode::from(2);
     #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]

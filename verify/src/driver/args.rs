@@ -20,7 +20,7 @@ pub(super) struct Args {
     pub(super) command: Option<Subcommand>,
     #[command(flatten)]
     pub(super) common: Common,
-    /// Only searches of at most 300 executions, without those of two threads that a bound cuts
+    /// Only searches of at most 300 executions; of two threads, only those without a bound
     #[arg(long)]
     pub(super) quick: bool,
     /// Also the long rows, the mutants and the injected bugs; writes a report
@@ -96,7 +96,7 @@ pub(super) struct Change {
     pub(super) plain: bool,
 }
 
-/// What else the command does.
+/// The other commands.
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum Subcommand {
     /// Join the JSON of all partitions of a run, and judge it as a whole
@@ -105,7 +105,7 @@ pub(super) enum Subcommand {
     Mutants(InjectArgs),
     /// Inject each bug that the code under test names, one at a time: the right model must fail
     Bugs(InjectArgs),
-    /// Show, for each two operations of a primitive, the models in which different threads
+    /// Show, for each pair of operations of a primitive, the models in which different threads
     /// perform them; run nothing
     Pairs(Common),
     /// Find known bugs of other projects again: each buggy form must fail, each fixed form pass

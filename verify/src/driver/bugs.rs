@@ -1,10 +1,10 @@
 //! `cargo verify bugs`: injects each bug that the code under test names, one at a time and at run
 //! time. The right program must fail.
 //!
-//! A bug is named where it fires, with the properties of which one must find it. It is judged in
-//! each suite that reaches it and has such a program. It goes through these programs, the cheap
-//! ones first, until one fails. If none does it goes through the suite's other programs too: a
-//! failure of one of those is no success, but says where to look.
+//! A bug is named where it fires, with a list of programs, at least one of which must find it. It
+//! is judged in each suite that reaches it and has such a program. These programs run, the cheap
+//! ones first, until one fails. If none does, the suite's other programs run too: a failure of one
+//! of those is no success, but says where to look.
 //!
 //! The macros of a Promela model that each inject a bug are judged too.
 
@@ -33,7 +33,7 @@ pub(super) struct Injected {
     what: String,
     /// The suite that has to find it.
     primitive: String,
-    /// The properties of which one must find it.
+    /// The programs, at least one of which must find it.
     expected: BTreeSet<String>,
     /// What the failing program said.
     failure: Option<String>,
@@ -118,7 +118,7 @@ pub(super) fn candidates<'a>(
             if !of_suites.contains(suite) && !site.killed_by.iter().any(is_stated) {
                 continue;
             }
-            // Only a program that comes to the bug can find it.
+            // Only a program that reaches the bug can find it.
             let is_right =
                 |it: &&&str| site.is_killed_by(suite, it) && reach.contains(&(suite, **it));
             let right = its.iter().filter(is_right);
@@ -156,7 +156,7 @@ pub(super) fn candidates<'a>(
     Ok((candidates.chain(of_promela(plan)).collect(), errors))
 }
 
-/// Returns what to say of `killed_by` where it names a program that does not exist.
+/// Returns an error for each program in `killed_by` that does not exist.
 fn unknown_programs<'a>(
     site: &'a BugSite,
     programs: &'a BTreeMap<&str, BTreeSet<&str>>,
@@ -174,7 +174,7 @@ fn unknown_programs<'a>(
     })
 }
 
-/// Returns what to say of bugs in the sources that no program reaches.
+/// Returns an error for each bug in the sources that no program reaches.
 fn unreached(built: &Built, reached: &Reached) -> Result<Vec<String>> {
     const SITE: &str = "injected_bug!(";
     let mut errors = Vec::new();
@@ -227,7 +227,7 @@ fn candidate(plan: &Plan, change: Injected) -> Candidate<'_, Injected> {
     let is_right = |task: &Task| change.expected.contains(&task.job.program.name);
     let in_weak = of_suite.clone().filter(|task| task.job.mode == Mode::Weak);
     let (models, others): (Vec<_>, Vec<_>) = in_weak.partition(|it| is_right(it));
-    // A program that only shuttle runs: its searches and random schedules as they are.
+    // Programs that only shuttle runs: all their rows, with their own bounds.
     let weak: BTreeSet<&str> = models.iter().map(|it| &*it.job.program.name).collect();
     let of_shuttle = of_suite.filter(|task| {
         let is_weak = weak.contains(&*task.job.program.name);

@@ -1,5 +1,5 @@
-//! Builds the models once for each checker, in a target folder of its own: the checkers' cfgs
-//! would otherwise rebuild everything each time a build goes without them.
+//! Builds the models once for each checker, in a target folder of its own. In a shared folder,
+//! every switch between a checker's cfg and another build would rebuild everything.
 
 use std::collections::HashMap;
 use std::env;
@@ -18,7 +18,7 @@ use crate::mode::Checker;
 /// The binaries of models, built so far.
 #[derive(Debug)]
 pub(super) struct Built {
-    /// The workspace that they are of.
+    /// Their workspace.
     pub(super) workspace: Workspace,
     /// The packages that have them.
     pub(super) packages: Vec<Arc<Package>>,
@@ -27,7 +27,7 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// Finds the packages with a test target of this name, and builds none so far.
+    /// Finds the packages with a test target of this name, and builds nothing yet.
     pub(super) fn none_of(workspace: Workspace, target: &'static str) -> Result<Self> {
         Ok(Built {
             packages: workspace.packages(target)?,
@@ -93,7 +93,7 @@ impl Built {
         if !output.status.success() {
             bail!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
         }
-        // Their place depends on settings, and an older binary at a guessed place would run
+        // The binaries' paths depend on settings: at a guessed path, an older binary could run
         // unnoticed.
         let mut binaries = HashMap::new();
         for message in Message::parse_stream(&output.stdout[..]) {

@@ -9,7 +9,7 @@ use super::partition::Partition;
 use super::workspace::Workspace;
 use crate::rows::row::Circumstances;
 
-/// Returns those of a run that begins now, in one part. How many rows it has is not yet known.
+/// Returns the circumstances of an undivided run that begins now. Its `rows` are not yet known.
 pub(super) fn now(common: &Common, options: &[&str], workspace: &Workspace) -> Circumstances {
     let mut words: Vec<String> = options.iter().map(ToString::to_string).collect();
     let filters = common.filter.iter().map(|text| format!("--filter {text}"));

@@ -1,4 +1,4 @@
-//! What stands beside the rows: pairs of operations, mutants, injected bugs.
+//! Results besides the rows: pairs of operations, mutants, injected bugs.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use crate::mode::Checker;
 use crate::rows::pairs::Table;
 use crate::rows::row::Circumstances;
 
-/// What partitions together lack.
+/// The note for a partition, which has neither mutants nor injected bugs.
 pub(super) const SHARED_BY_NONE: &str = "Mutants and injected bugs are in no partition: run `cargo \
     verify mutants --json` and `cargo verify bugs --json` once, on one machine, and give the files \
     to `merge`.";
 
-/// What was looked at besides the rows. A part that is empty was not.
+/// Results besides the rows. An empty field was not examined.
 #[derive(Default)]
 pub(super) struct Evidence {
     pub(super) tables: Vec<Table>,
     pub(super) mutants: Vec<mutants::Mutant>,
     pub(super) bugs: Vec<bugs::Bug>,
-    /// Remarks on the run that are no fault of it.
+    /// Remarks that do not fail the run.
     pub(super) notes: Vec<String>,
     /// Parts that could not be judged: the run fails.
     pub(super) errors: Vec<String>,
@@ -53,7 +53,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// Returns what has to be known of the run, errors first.
+    /// Returns all remarks on the run, errors first.
     pub(super) fn remarks(&self) -> impl Iterator<Item = &String> {
         self.errors.iter().chain(&self.notes)
     }

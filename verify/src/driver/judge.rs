@@ -61,7 +61,7 @@ fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
         && other.program.suite == job.program.suite
 }
 
-/// Returns the rows that a row is compared with, of `all`: long ones only for a long row.
+/// Returns the rows of `all` that a row is compared with: long ones only if it is long itself.
 pub(super) fn beside(task: &Task, all: &[Task]) -> Vec<Task> {
     let modes = [Mode::Weak, Mode::RmwLoad].into_iter();
     let modes = modes.filter(|_| is_compared(&task.job));
@@ -149,7 +149,7 @@ pub(super) fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) 
         End::Found(found) => return verdict::verdict(job, found),
         End::Failed(status) => (Verdict::Failed, failure(*status, &ended.stderr)),
         End::Stopped => (Verdict::Truncated, stopped(job, ended.elapsed)),
-        // A CI job that succeeds is not read.
+        // The log of a CI job that succeeds is not read, so there a skipped row is a failure.
         End::Skipped(why) if std::env::var_os("CI").is_none() => (Verdict::Skipped, why.clone()),
         End::Skipped(why) | End::Broken(why) => (Verdict::Failed, why.clone()),
     };
@@ -169,7 +169,7 @@ fn stopped(job: &Job, elapsed: Duration) -> String {
     }
 }
 
-/// Returns what the process of a row says that failed.
+/// Returns the failure that a row's process reports.
 fn failure(status: ExitStatus, stderr: &str) -> String {
     match &verdict::told(stderr)[..] {
         [] => format!("{status}: {}", stderr.trim()),

@@ -28,10 +28,10 @@ use crate::rows::verdict::told;
 /// Preemptions of the first searches for a failure.
 const FEW: &str = "2";
 
-/// Executions of a row that is searched as it is.
+/// Rows of at most this many executions are also searched with their own bounds.
 const AFFORDABLE: u64 = 20_000;
 
-/// A search that is busy for longer has found no failure.
+/// A search is stopped after this time, and then has found no failure.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A row to search, and whether with few preemptions.
@@ -41,7 +41,7 @@ pub(super) type Search<'a> = (&'a Task, bool);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum Fate {
-    /// A program failed that is there to find it.
+    /// A program that is there to find it failed.
     Killed,
     /// Only another program failed.
     #[serde(rename = "WRONG MODEL")]
@@ -77,7 +77,7 @@ pub(super) trait Change: Clone + Serialize + Sync + 'static {
     /// The last column of the table of fates.
     const LAST: Column<Self>;
 
-    /// Returns its name, which `--filter` looks at.
+    /// Returns its name, to which `--filter` applies.
     fn name(&self) -> String;
 
     /// Returns the arguments that make a binary of models change the code.
@@ -91,7 +91,7 @@ pub(super) trait Change: Clone + Serialize + Sync + 'static {
         false
     }
 
-    /// Says what is wrong, if the fate is: `model` failed.
+    /// Describes a fate that is not well. `model` is the program that failed, if one did.
     fn problem(&self, fate: &str, model: Option<&str>) -> String;
 }
 
@@ -126,7 +126,7 @@ pub(super) struct Judged<T> {
     pub(super) verdict: Fate,
     #[serde(flatten)]
     kill: Kill,
-    /// The run that judged it. Its `selection` is the filters, and its `rows` how many these chose.
+    /// The run that judged it. `selection` holds the filters, and `rows` counts what they chose.
     pub(super) run: Circumstances,
 }
 
@@ -263,7 +263,7 @@ pub(super) struct Reached<'a> {
 impl<'a> Reached<'a> {
     /// Runs every program under loom, with few preemptions, and asks what it reaches.
     pub(super) fn by(plan: &'a Plan, built: &Built, workers: usize) -> Result<Self> {
-        // One and three threads show sooner what double faults show.
+        // Programs of one or three threads reach sooner what double faults reach.
         let is_asked = |task: &&Task| task.job.mode == Mode::Weak && task.job.faults < 2;
         let tasks: Vec<&Task> = plan.tasks.iter().filter(is_asked).collect();
         let name = |task: &&Task| task.job.name();
@@ -301,8 +301,8 @@ impl<'a> Reached<'a> {
     }
 }
 
-/// Returns searches of `models` in both modes of loom with few preemptions, and then those in
-/// `modes` that are affordable, as they are.
+/// Returns searches of `models` in both modes of loom with few preemptions, and then the
+/// affordable ones in `modes` with their own bounds.
 pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> Vec<Search<'a>> {
     let in_mode = |mode| models.iter().filter_map(move |it| plan.in_mode(it, mode));
     let short = [Mode::Weak, Mode::RmwLoad].into_iter().flat_map(in_mode);

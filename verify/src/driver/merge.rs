@@ -21,7 +21,7 @@ use super::workspace::{MODELS, Workspace};
 use crate::rows::pairs::tables;
 use crate::rows::row::{Circumstances, Row};
 
-/// A run, and a file that is of it.
+/// A run's circumstances, and a file that it wrote.
 type Run<'a> = (&'a Circumstances, &'a Path);
 
 /// Runs the command: exit code 0 if the run passes as a whole.
@@ -32,8 +32,8 @@ pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
     let ours = circumstances::commit(&workspace);
     if run.commit != ours {
         bail!(
-            "the rows are of commit {}, and this is {ours}: its pairs of operations would stand \
-             beside them\n  check that commit out, and merge there",
+            "the rows are of commit {}, but this checkout is {ours}, whose pairs of operations the \
+             report would show\n  check that commit out, and merge there",
             run.commit
         );
     }
@@ -73,7 +73,7 @@ fn read<T: DeserializeOwned>(path: &Path, command: &str) -> Result<Vec<T>> {
     })
 }
 
-/// Returns all mutants, or all bugs, from a file: of the same sources as the rows.
+/// Reads all mutants, or all bugs, and checks that they are of the same sources as the rows.
 fn judged<T: DeserializeOwned>(path: &Path, command: &str, rows: Run) -> Result<Vec<Judged<T>>> {
     let all: Vec<Judged<T>> = read(path, command)?;
     for Judged { run, .. } in &all {
@@ -82,7 +82,7 @@ fn judged<T: DeserializeOwned>(path: &Path, command: &str, rows: Run) -> Result<
     let asked = all.first().map_or(1, |judged| judged.run.rows);
     if asked != all.len() || all.iter().any(|it| !it.run.selection.is_empty()) {
         bail!(
-            "{}: {} of {asked} are there: write it by `{command}`, with no filter",
+            "{}: it has {} of {asked} rows: write it with `{command}`, without a filter",
             path.display(),
             all.len()
         );
@@ -123,7 +123,7 @@ fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     let Some(first) = rows.first() else {
         bail!("there are no rows in these files");
     };
-    // Their numbers differ, and lie between 1 and that.
+    // The numbers are distinct, and lie between 1 and `rows`.
     if rows.len() < first.run.rows {
         let parts: BTreeSet<&str> = rows.iter().map(|row| &*row.run.partition).collect();
         bail!(
@@ -136,14 +136,14 @@ fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Checks that two runs have the same of these fields.
+/// Checks that two runs agree in these fields.
 fn same((one, its): Run, (other, path): Run, fields: &[&str]) -> Result<()> {
     let (one, other) = (serde_json::to_value(one)?, serde_json::to_value(other)?);
     for field in fields {
         let (one, other) = (&one[field], &other[field]);
         if one != other {
             let (its, path) = (its.display(), path.display());
-            bail!("not of one run: {field} {one} in {its} and {other} in {path}");
+            bail!("not of one run: {field} is {one} in {its}, and {other} in {path}");
         }
     }
     Ok(())

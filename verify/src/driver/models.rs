@@ -22,7 +22,7 @@ pub(super) struct Models {
     pub(super) counts: Counts,
 }
 
-/// A row to run, and the models that it is of.
+/// A row to run, and its package's models.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) models: Arc<Models>,
@@ -40,7 +40,7 @@ impl Task {
         self.models.counts.cost(&self.job)
     }
 
-    /// Returns the suite that the row is of.
+    /// Returns the row's suite.
     pub(super) fn suite(&self) -> &SuiteInfo {
         let mut suites = self.models.description.suites.iter();
         let suite = suites.find(|suite| suite.name == self.job.program.suite);
@@ -96,7 +96,7 @@ fn ask(built: &Built, package: &Package) -> Result<Description> {
     Ok(description)
 }
 
-/// Rows are told apart by their names, in the whole workspace. A binary has looked at its own.
+/// Checks that suite names differ in the whole workspace. Each binary has checked its own.
 fn check_names(all: &[Arc<Models>]) -> Result<()> {
     let mut suites: HashMap<&str, &str> = HashMap::new();
     for models in all {

@@ -1,10 +1,10 @@
 //! `cargo verify mutants`: weakens each ordering, and omits each fence, wake and flush, one at a
 //! time and at run time. A program must fail.
 //!
-//! The sites are found by running: every program under loom, with few preemptions. A mutant then
-//! goes through the programs that reach its site, the cheap ones first, until one fails: first with
-//! few preemptions too, then through those of up to 20,000 executions as they are. A wake whose
-//! absence loom cannot show also goes through shuttle's searches.
+//! Running every program under loom with few preemptions finds the sites. The programs that reach a
+//! site then run with its mutant, the cheap ones first, until one fails. They run first with few
+//! preemptions. Then those of up to 20,000 executions run with their own bounds, and for an omitted
+//! wake under shuttle too.
 //!
 //! A mutant that survives shows that a program is missing, or that an ordering is stronger than
 //! needed. Or it is equivalent, and the source says so above the site's statement:

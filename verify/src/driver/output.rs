@@ -32,8 +32,8 @@ impl Output {
         Ok(Output { path })
     }
 
-    /// Writes `content`: beside the place and then renamed, or into what is no regular file. The
-    /// error does not name the path.
+    /// Writes `content` to a temporary file that replaces the old one, or into what is no regular
+    /// file. The error does not name the path.
     pub(super) fn write(&self, content: &[u8]) -> io::Result<()> {
         if fs::metadata(&self.path).is_ok_and(|it| !it.is_file()) {
             return fs::write(&self.path, content);
@@ -46,7 +46,7 @@ impl Output {
     }
 }
 
-/// Returns the file behind links, so that a link stays one.
+/// Returns the file behind links, so that a link is not replaced.
 fn followed(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -57,7 +57,7 @@ fn temporary(path: &Path) -> io::Result<NamedTempFile> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // As any new file: the umask takes from this.
+        // As for any new file: the umask removes bits from this.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     builder.tempfile_in(folder.unwrap_or(Path::new(".")))

@@ -1,4 +1,4 @@
-//! Works through many items at the same time, and shows how far it is.
+//! Works through many items at the same time, and shows the progress.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -23,7 +23,7 @@ pub(super) fn at_the_same_time<T: Sync, R: Send>(
     let template = format!("{{elapsed:>5}} {{bar:30}} {{pos}}/{{len}} {what}  {{wide_msg}}");
     bar.set_style(ProgressStyle::with_template(&template).expect("the template is right"));
     bar.enable_steady_tick(Duration::from_millis(200));
-    // What runs, and when a line was last printed where no bar is seen, as in the log of a CI job.
+    // The running items, and when a line was last printed (in a CI log, which shows no bar).
     let shown = Mutex::new((BTreeSet::new(), Instant::now()));
     let show = |change: &dyn Fn(&mut BTreeSet<String>)| {
         let (running, told) = &mut *shown.lock().expect("workers do not panic");

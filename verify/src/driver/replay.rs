@@ -12,8 +12,8 @@ use crate::info::Kind;
 use crate::plan::Unrecorded;
 use crate::rows::row::{Found, REFUSES};
 
-/// Runs the row of this name, of the test target `target`, in the foreground and prints what it
-/// prints; then the rows that it is compared with.
+/// Runs the row of this name, of the test target `target`, and prints its output. Then runs the
+/// rows that it is compared with.
 pub(super) fn replay(
     name: &str,
     scope: &Scope,
@@ -69,7 +69,7 @@ pub(super) fn replay(
     Ok(exit_code(rows.iter().all(|row| row.verdict.passes())))
 }
 
-/// A change that no execution reaches would show nothing.
+/// Checks that some execution reaches the change: otherwise the replay shows nothing.
 fn check_reached(name: &str, found: &Found, change: &Change) -> Result<()> {
     let weaken = (change.weaken.as_ref()).map(|site| (format!("--weaken {site}"), found.weakened));
     let bug = (change.bug.as_ref()).map(|bug| (format!("--bug {bug}"), found.bug_fired));

@@ -78,7 +78,7 @@ fn circumstances(rows: &[Row]) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns what each mode cannot see. The blind spot of a litmus row that deviates is its own.
+/// Returns what each mode cannot see. A litmus row that deviates has a blind spot of its own.
 fn blind_spots(rows: &[Row]) -> BTreeMap<String, &str> {
     let of_the_mode = |row: &&Row| row.agreement != Some(Agreement::BlindSpot);
     let spot = |row: &'_ Row| format!("{}, {}", row.checker, row.mode);

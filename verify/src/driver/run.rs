@@ -1,7 +1,7 @@
 //! Runs rows, and records what they found.
 //!
-//! A search that is not recorded is measured when it is to be: it is tried to its end for a short
-//! time, and if that does not suffice it is run up to its default bound, which is then recorded.
+//! `--accept` measures a search that is not recorded. The search gets a short time to finish. If it
+//! does not, it runs with its default bound, or becomes a long row. The result is recorded.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::plan::{Job, Unrecorded, jobs};
 use crate::rows::counts::{Count, path};
 use crate::rows::row::Row;
 
-/// How long a search that is not recorded is tried to its end.
+/// How long a search that is not recorded may take to finish without a bound.
 const TRIAL: Duration = Duration::from_secs(20);
 
 /// The same for a search of the full run.
@@ -118,8 +118,8 @@ fn measure(
     }
 }
 
-/// Records the executions of rows that drifted or were not recorded, and forgets rows that exist
-/// no more. Returns how many were recorded.
+/// Records the executions of rows that drifted or were not recorded, and forgets rows that no
+/// longer exist. Returns how many were recorded.
 pub(super) fn accept(
     models: &[Arc<Models>],
     ran: &[(Task, Ended)],
@@ -151,7 +151,7 @@ pub(super) fn accept(
     Ok(accepted)
 }
 
-/// Whether a row found something else than its record says.
+/// Whether a row differs from its record.
 fn is_news(task: &Task, row: &Row) -> bool {
     let has_bound = task.recorded().is_some_and(|it| it.bound != row.bound);
     let is_counted = task.job.mode.is_counted() && row.verdict.passes();

@@ -9,7 +9,7 @@ use walkdir::WalkDir;
 
 use super::build::Built;
 
-/// Lines that a call may go on for, from where it is reported to its last ordering.
+/// The most lines from where a call is reported to its last ordering.
 const CALL: usize = 8;
 
 /// The start of a line by which a module exempts its file, and the files below it, from the search
@@ -53,7 +53,7 @@ impl Site {
         self.operation == "wake"
     }
 
-    /// Returns everything weaker by one step, and its omission.
+    /// Returns the orderings that are one step weaker, and `drop` where the site can be omitted.
     pub(super) fn mutations(&self) -> &'static [&'static str] {
         match (&*self.operation, &*self.ordering) {
             ("wake" | "flush", _) => &["drop"],

@@ -1,4 +1,4 @@
-//! Runs Promela models by Spin: translates one to C, compiles that, and searches every state for
+//! Runs Promela models with Spin: translates one to C, compiles that, and searches every state for
 //! claims of the form *eventually*.
 
 use std::fmt::Write;
@@ -22,7 +22,7 @@ pub(super) fn version() -> Option<String> {
 }
 
 /// Searches every state of the model in `file` for at most `limit`, with `macros` defined: injected
-/// bugs. With `trace`, tells every step to a failure.
+/// bugs. With `trace`, reports every step to a failure.
 pub(super) fn check(
     file: &Path,
     macros: &[&str],

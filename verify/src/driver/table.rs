@@ -79,7 +79,7 @@ pub(super) fn rows(rows: &[Row]) -> Table {
 }
 
 /// Returns the most steps without a finished operation, and the most arrivals that overtook a
-/// waiter, each of its bound.
+/// waiter, each with its bound.
 fn progress(row: &Row) -> String {
     let steps = row.longest.zip(row.step_bound);
     let steps = steps.map(|(n, bound)| format!("{n} of {bound} steps"));

@@ -29,7 +29,7 @@ const OF_A_REPLAY: [(&str, &str); 2] = [
     ("SPANLOCK_SEED", "what that seed draws, and not say so"),
 ];
 
-/// Runs the rows: exit code 0 if each passes and no pair of operations is without a program.
+/// Runs the rows: exit code 0 if each passes as recorded, and nothing else is wrong.
 pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     let workspace = Workspace::find(&args.common.scope)?;
     let mut built = Built::none_of(workspace, MODELS)?;
@@ -85,8 +85,8 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     conclude(&rows, &evidence, &suites, outputs)
 }
 
-/// Returns what to say of recorded rows that no program has any more: a program that was removed or
-/// renamed by mistake must not go unnoticed.
+/// Returns an error for each recorded row that no program has any more: a program that was removed
+/// or renamed by mistake must not go unnoticed.
 fn gone(models: &[Arc<Models>], accepted: bool) -> Vec<String> {
     let planned: BTreeSet<String> = tasks(models, Unrecorded::Bounded)
         .iter()
@@ -100,8 +100,8 @@ fn gone(models: &[Arc<Models>], accepted: bool) -> Vec<String> {
     .collect()
 }
 
-/// Returns the rows that the arguments ask for, the place of each among those of all partitions,
-/// from 1, and the circumstances.
+/// Returns the rows that the arguments ask for, the number of each among the rows of all
+/// partitions, and the circumstances of the run.
 fn select(
     args: &Args,
     built: &Built,
@@ -153,7 +153,7 @@ fn select(
     Ok((tasks, part.iter().map(|i| i + 1).collect(), run))
 }
 
-/// Shows the rows and writes them, with what stands beside them; exit code 0 if all is well.
+/// Prints and writes the rows and the other results: exit code 0 if all is well.
 pub(super) fn conclude(
     rows: &[Row],
     evidence: &Evidence,

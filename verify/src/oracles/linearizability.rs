@@ -10,7 +10,7 @@
 //! effect in several steps, which [`Model::effects`] lists. A blocking request, for example, stands
 //! in the way of others from its call until it is granted.
 //!
-//! A scenario that fails is reduced to a smallest one, and told as a table.
+//! A scenario that fails is reduced to a smallest one, and shown as a table.
 
 pub mod history;
 pub mod judge;
@@ -43,7 +43,7 @@ pub trait Model: Send + Sync + 'static {
     /// Creates a fresh object, in every execution.
     fn object(&self) -> Self::Object;
 
-    /// Does what a thread is to do. Calls [`Recorder::record`] around each operation, and
+    /// Performs the operations of a thread. Calls [`Recorder::record`] around each operation, and
     /// [`finished`](crate::finished) behind it.
     fn work(
         &self,
@@ -76,10 +76,10 @@ pub trait Model: Send + Sync + 'static {
     /// Returns the state after `thread` has its answer; none if its operation has not taken effect.
     fn answer(&self, state: &Self::State, thread: usize) -> Option<Self::State>;
 
-    /// Tells a state for people, for example who holds what; empty: nothing.
+    /// Describes a state, for example by its holds. Empty if there is nothing to tell.
     fn state_text(&self, state: &Self::State) -> String;
 
-    /// Tells for people what has been called without effect so far; empty: nothing.
+    /// Describes the operations that have been called without effect so far. Empty if none.
     fn open_text(&self, state: &Self::State) -> String;
 
     /// Says why no state explains this answer.
@@ -102,9 +102,9 @@ pub trait Model: Send + Sync + 'static {
 /// How many scenarios a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenarios {
-    /// Every scenario of at most two threads, each searched: of at most `operations` operations a
-    /// thread, and `in_full_run` in the full run. Where those are too many to be searched, each has
-    /// `schedules` random schedules there.
+    /// Every scenario of at most two threads, with at most `operations` operations a thread, or
+    /// `in_full_run` in the full run. Each is searched, except in the full run if `schedules` is
+    /// set: then each has random schedules.
     All {
         /// Operations a thread in the normal run.
         operations: usize,

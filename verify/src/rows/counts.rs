@@ -2,7 +2,7 @@
 //!
 //! A search is deterministic: the same code, program and checker have the same executions. The
 //! record holds each row's bound, executions and milliseconds. A run that finds another number has
-//! drifted and fails until it is accepted. The record also tells what is quick, what is long, and
+//! drifted and fails until it is accepted. The record also decides what is quick, what is long, and
 //! how to share the work: no list of costly programs is kept by hand.
 //!
 //! ```text
@@ -117,7 +117,7 @@ impl Counts {
         self.0.retain(|row, _| rows.contains(row));
     }
 
-    /// Estimates the work of a row; one that is not recorded comes first, since it may be long.
+    /// Estimates the work of a row. One that is not recorded counts as the costliest.
     pub fn cost(&self, job: &Job) -> u64 {
         let recorded = || self.of(&job.name()).map(|count| count.executions);
         match (&job.program.kind, job.bound) {

@@ -70,9 +70,9 @@ pub struct Row {
     pub operations: u32,
     /// Preemption bound (loom), or schedules (random, pct, urw); none: no bound.
     pub bound: Option<u64>,
-    /// Rounds after which a spin loop is cut; none: there is no spin loop.
+    /// Rounds after which the facade cuts a spin loop; none: a litmus row, or code without it.
     pub spin_cap: Option<u32>,
-    /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread comes to.
+    /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread reaches.
     /// Or the plans that were run, each as a search of its own: `all single (7 plans)`.
     pub faults: Vec<String>,
     /// Executions explored; states, by Spin.
@@ -190,19 +190,19 @@ pub struct Found {
 /// How many later arrivals overtook a waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overtaking {
-    /// As many as may.
+    /// The stated bound.
     pub bound: u32,
     /// The most that did, in any execution.
     pub most: u32,
-    /// Whether an arrival tried to and could not: else nothing is known of the bound.
+    /// Whether an arrival tried to and could not. If none did, the bound was not tested.
     pub refused: bool,
 }
 
 /// The exit status of that process if it does not accept its arguments.
 pub const REFUSES: i32 = 2;
 
-/// The start of its lines on standard error that tell what failed.
+/// The start of the process's lines on standard error that report a failure.
 pub const FAILURE: &str = "failure: ";
 
-/// How the last of them goes on: with what the threads saw until then.
+/// How the last of those lines continues: with what the threads saw until then.
 pub const EVENTS: &str = "seen until then: ";

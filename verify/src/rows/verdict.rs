@@ -38,7 +38,7 @@ fn problem(job: &Job, found: &Found) -> Option<String> {
         .or_else(|| unexpected(job, found))
 }
 
-/// Returns what is wrong with a bound on overtaking that is kept, if anything is.
+/// Returns what is wrong with a bound on overtaking that no execution exceeded, if anything is.
 fn loose(seen: Overtaking) -> Option<String> {
     let (bound, most) = (seen.bound, seen.most);
     if most < bound {
@@ -77,7 +77,7 @@ fn unexpected(job: &Job, found: &Found) -> Option<String> {
     })
 }
 
-/// Returns what a row's process says that failed, from its standard error.
+/// Returns the failure that a row's process reports on standard error.
 pub fn told(stderr: &str) -> Vec<&str> {
     let lines = stderr.lines();
     let mut told: Vec<_> = lines.filter_map(|it| it.strip_prefix(FAILURE)).collect();

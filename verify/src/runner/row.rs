@@ -149,7 +149,7 @@ fn bug(site: &check::BugSite) -> BugSite {
     }
 }
 
-/// What fails, and how it came to that, goes to standard error. Further panics are the checker's
+/// Reports the first panic, and what led to it, on standard error. Further panics are the checker's
 /// unwinding of the first.
 pub(crate) fn report_panics(steps: Option<u64>) {
     let first = std::sync::Once::new();
@@ -184,7 +184,7 @@ fn tell(panic: &str, steps: Option<u64>) {
         );
     }
     let advice = ADVICE.iter().find(|(said, _)| panic.contains(said));
-    // Loom's own assertions fail where an execution does not repeat; what it finds, it says so.
+    // Loom's own assertions fail where an execution does not repeat. These words mark a finding.
     let findings = ["deadlock", "Causality violation", "leaked"];
     let is_found = || findings.iter().any(|it| panic.contains(it));
     if let Some((_, advice)) = advice {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 #[cfg(spanlock_shuttle)]
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-/// More threads than any program has.
+/// At least as many threads as any program has.
 pub const THREADS: usize = 8;
 
 /// For each thread the number of its last step that comes before; all of its earlier steps do, too.

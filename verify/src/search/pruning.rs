@@ -234,7 +234,7 @@ impl Search {
         }
         assert!(
             step.done.iter().all(|done| done.thread != thread),
-            "T{thread} again at step {}: loom does not search as it is taken to",
+            "T{thread} again at step {}: loom does not search as this module assumes",
             self.at
         );
         let asleep = self.asleep.iter().find(|done| done.thread == thread);

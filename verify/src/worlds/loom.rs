@@ -46,7 +46,7 @@ fn occasion(fault: &Fault) -> check::Occasion {
 fn one(search: &Search, plan: &[check::Occasion], run: Arc<dyn Fn() + Send + Sync>) {
     let job = &search.job;
     let mut builder = loom::model::Builder::new();
-    // Stated here, not taken from the environment: a search that is cut off there ends green.
+    // Stated here: a search that the environment cuts off would pass.
     builder.max_duration = None;
     builder.max_permutations = None;
     builder.max_branches = BRANCHES;

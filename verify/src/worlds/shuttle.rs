@@ -38,7 +38,7 @@ pub(crate) fn explore(search: &Search, body: &Body) -> Found {
     explored
 }
 
-/// Runs `body` under the schedules of a row; `silent`: a failure is not told.
+/// Runs `body` under the schedules of a row; `silent`: a failure is not printed.
 fn schedules(search: &Search, job: &Job, silent: bool, body: impl Fn() + Send + Sync + 'static) {
     let mut config = shuttle::Config::new();
     config.max_steps = shuttle::MaxSteps::FailAfter(steps(search));
@@ -87,8 +87,7 @@ fn runner(seed: u64, cases: u32) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::XorShift, &bytes))
 }
 
-/// Runs random programs until `operations` have been performed. One that fails is reduced, and
-/// told.
+/// Runs random programs until `operations` have been performed. Reduces and reports one that fails.
 pub(crate) fn drawn<S, M, R>(search: &Search, strategy: &Arc<M>, run: &Arc<R>, operations: u64)
 where
     S: Strategy + Send + Sync + 'static,

@@ -196,7 +196,7 @@ impl State {
         }
     }
 
-    /// Changes the last hold to `to`, where it is held: at once, or unit by unit.
+    /// Reduces the last hold to those of its units that `to` has, at once or unit by unit.
     fn reduce(&self, thread: usize, op: Op, to: Units, rules: Rules, next: &mut Vec<State>) {
         let Some(last) = self.last(thread) else {
             return;

@@ -4,8 +4,8 @@
 //! Of two events of different threads, a history keeps only whether one *must* come before the
 //! other. An execution stands for its class: every execution that results from exchanging
 //! neighbouring steps that are independent. Their answers are the same, but other operations
-//! overlap. So a call does not come after another only because the search happened to run it later:
-//! it may come at any time between its thread's last step before it and first step within it.
+//! overlap. So a call has no fixed position: it may come at any time between its thread's last step
+//! before it and first step within it, whenever the search happened to run it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -63,7 +63,7 @@ impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the execution before.
+    /// Forgets the previous execution.
     pub fn begin(&self) {
         self.notes().clear();
     }
@@ -84,7 +84,7 @@ impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
         note(Some(answer));
     }
 
-    /// Returns the calls and answers so far, for an execution that did not come to its end.
+    /// Returns the calls and answers so far, for an execution that did not end.
     pub fn so_far(&self) -> Vec<Note<Op, Answer>> {
         self.notes().clone()
     }

@@ -21,7 +21,7 @@ use crate::worlds;
 pub struct Subject<M> {
     /// The model.
     pub model: Arc<M>,
-    /// Random schedules of each scenario, drawn from seed 1 on; none: all that differ.
+    /// Random schedules of each scenario, drawn from seed 1 on; none: a search.
     pub schedules: Option<usize>,
     /// The most steps of all threads between two finished operations.
     pub steps: u64,
@@ -36,7 +36,7 @@ pub fn all<M: Model>(
     subject: &Subject<M>,
     mut scenarios: impl Iterator<Item = Scenario<M::Op>>,
 ) -> Result<(u64, u64), (Scenario<M::Op>, String)> {
-    // A failure is told when it is small.
+    // Only the reduced failure is reported.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let result = scenarios.try_fold((0, 0), |(count, histories), scenario| {

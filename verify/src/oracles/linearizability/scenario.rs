@@ -82,8 +82,8 @@ impl<Op: Copy> Scenario<Op> {
         (each - 1) * each / 2 + (each - 1)
     }
 
-    /// Draws different scenarios of full size by `number`: `how_many`, or a twentieth of all that
-    /// there are, if those are fewer.
+    /// Draws distinct scenarios of full size, with random numbers from `number`: `how_many`, or a
+    /// twentieth of all possible draws if that is fewer.
     pub fn drawn<M: Model<Op = Op>>(
         model: &M,
         (threads, operations): (usize, usize),

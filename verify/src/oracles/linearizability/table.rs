@@ -1,4 +1,4 @@
-//! A history without explanation, for people: a column a thread, a line an event.
+//! A history without explanation as a table: one column per thread, one line per event.
 
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
@@ -10,8 +10,8 @@ use super::judge::{Unexplained, closed, step};
 /// Width of a thread's column.
 const COLUMN: usize = 28;
 
-/// Tells the order of events that has no explanation, with the states that are possible after each,
-/// then what is wrong.
+/// Shows the order of events that has no explanation, with the states that are possible after each,
+/// and then what is wrong.
 pub fn table<M: Model>(
     model: &M,
     history: &History<M::Op, M::Answer>,
@@ -47,7 +47,7 @@ pub fn table<M: Model>(
     told
 }
 
-/// Tells the calls and answers of an execution that did not come to its end, as they came.
+/// Lists the calls and answers of an execution that did not end, in their order.
 pub fn unfinished<Op: Copy + Display, Answer: Copy + Display>(
     notes: &[Note<Op, Answer>],
 ) -> String {
@@ -90,8 +90,7 @@ fn or_nothing(text: String) -> String {
     }
 }
 
-/// Tells the states. Operations that were called may take effect later; the states before that come
-/// first, and are told alone.
+/// Describes the possible states, before open operations take further effect.
 fn held<M: Model>(model: &M, states: &BTreeSet<M::State>) -> String {
     let each: BTreeSet<String> = states.iter().map(|it| model.state_text(it)).collect();
     let each: Vec<String> = each.into_iter().map(or_nothing).collect();
