@@ -146,10 +146,17 @@ pub(crate) fn scenarios<M: Model>(
     scenarios: Scenarios,
 ) -> (u64, u64) {
     let job = &search.job;
+    let of_each = match scenarios {
+        Scenarios::All {
+            schedules: Some(schedules),
+            ..
+        } => schedules,
+        _ => SCHEDULES_OF_EACH,
+    };
     let subject = Subject {
         model: model.clone(),
         steps: steps(search) as u64,
-        schedules: job.bound.map(|_| SCHEDULES_OF_EACH as usize),
+        schedules: job.bound.map(|_| of_each as usize),
     };
     let model = &**model;
     let seed = seed();
