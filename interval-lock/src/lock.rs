@@ -17,7 +17,8 @@
 //! - **Exactness**: two requests conflict if they share a position and their accesses conflict.
 //!   Nothing else blocks. Positions go up to `u64::MAX`.
 //! - **Fairness**: conflicting requests are served first come, first served. A waiter is never
-//!   overtaken by a later request that conflicts with it: bounded overtaking, with bound 0.
+//!   overtaken by a later request that conflicts with it: bounded overtaking, with bound 0. (An
+//!   upgrade of a hold is not a later request.)
 //! - **Progress**: requests wait only for earlier ones in a total order, so they cannot wait in a
 //!   cycle, and the first one in the order is always granted.
 //! - **Cost**: without conflicts, taking a range locks the mutex once, and so does releasing it.
@@ -79,10 +80,10 @@
 //! C.
 //!
 //! # Orderings
-//! The lock has no atomics of its own. A conflicting hold ends under the mutex. Later, also under
-//! the mutex, the next one is granted, and its owner learns of the grant. So what was done under
-//! that hold happens-before what is done under this one. A woken waiter locks the mutex once more
-//! before it returns, also because a wake may be spurious.
+//! The lock has no atomics of its own. A hold ends under the mutex. Later, also under the mutex, a
+//! conflicting hold is granted, and its owner learns of the grant. So what was done under the
+//! earlier hold happens-before what is done under the later one. A woken waiter locks the mutex
+//! once more before it returns, also because a wake may be spurious.
 //!
 //! # Not guaranteed
 //! - Recursion: a thread that requests a range in conflict with its own hold deadlocks. A reader
@@ -103,9 +104,11 @@
 //! | disjoint, any | `disjoint` |
 //! | try, any | `visibility`, `try-leaves-no-trace` |
 //!
-//! All other behaviour is decided within one critical section of the mutex, so plain tests cover
-//! it. `src/requests/tests.rs` computes every count anew after each of thousands of random changes,
-//! and `tests/histories.rs` compares a million steps with a list.
+//! Further rows cover cancelling, deadlines, downgrades, upgrades, shrinks, splits and batches; the
+//! rows `pair-…` run two of these operations at a time. The order and the counts change only within
+//! a critical section of the mutex, so plain tests cover them: `src/requests/tests.rs` computes
+//! every count anew after each of thousands of random changes, and `tests/histories.rs` compares a
+//! million steps with a list.
 //!
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
@@ -193,7 +196,7 @@ impl<P> IntervalLock<P> {
         }
     }
 
-    /// Returns the number of holders and waiters.
+    /// Returns the number of holders and waiters. Each range of a batch counts as one.
     ///
     /// Like the methods below, it returns a snapshot, which other threads may change at any time.
     pub fn len(&self) -> usize {
@@ -205,14 +208,15 @@ impl<P> IntervalLock<P> {
         self.len() == 0
     }
 
-    /// Returns the number of waiters, upgrades included. A snapshot.
+    /// Returns the number of waiters, upgrades included. Each range of a waiting batch counts as
+    /// one. A snapshot.
     pub fn waiting(&self) -> usize {
         self.core.requests().waiting()
     }
 
     /// Returns whether a request for `span` would have to wait. A snapshot.
     ///
-    /// The answer takes every request into account that began before this call and has not ended.
+    /// The answer takes into account every request that began before this call and has not ended.
     pub fn would_block(&self, span: Span, access: Access) -> bool {
         !self.core.requests().admits(span, access)
     }
@@ -335,8 +339,8 @@ impl<P: Park> IntervalLock<P> {
     pub(crate) const WAIT: Wait = Core::wait::<P>;
 }
 
-/// These are neither generic nor inlined. Their results fit in a register, so the code around the
-/// calls stays small.
+/// None of these is inlined, and only `wait` is generic. Their results fit in a register, so the
+/// code around the calls stays small.
 impl Core {
     fn take(&self, span: Span, access: Access, wait: Wait) -> Index {
         let mut requests = self.requests.lock();

@@ -26,7 +26,8 @@
 //!   over its nodes. A change to a request changes exactly the counts of those for which it becomes
 //!   a blocker or ceases to be one ([`Requests::settle`]).
 //! - **IL-I2** A request is `Held` exactly if its count is 0. So no two holds conflict: one of them
-//!   would come first and block the other. Nor does a hold conflict with an upgrade.
+//!   would come first and block the other. Nor does a hold conflict with the upgradable hold that a
+//!   waiting upgrade keeps.
 //! - **IL-I3** A grant moves a request forward in the order, past no request that conflicts with
 //!   it: those before it would block it. So a grant changes no count.
 //! - **IL-I4** Blockers come before the requests that they block, so requests cannot wait in a

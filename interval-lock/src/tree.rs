@@ -18,16 +18,16 @@
 //!
 //! The *index* of a span is the number of its slot, in a vector. Spans move between leaves, but
 //! slots stay. A slot names its leaf, and each node names its parent. So a span is removed without
-//! a search, and the next overlap is found without a stack, while the caller changes the values in
-//! the slots. Nodes are in a vector too. So there is no unsafe code, and no allocation once the
-//! vectors have reached their largest size.
+//! a search. The next overlap is found without a stack, so the caller may change values between two
+//! steps of a search. Nodes are in a vector too. So there is no unsafe code, and no allocation once
+//! the vectors have reached their largest size.
 //!
 //! # Invariants
 //! - **IL-T1** In order, spans ascend by their starts. Of spans with the same start, the one that
 //!   was inserted later comes later.
 //! - **IL-T2** All leaves have the same depth. Every node but the root has at least [`FEWEST`]
-//!   entries, and an inner root has two. So a tree of *n* spans has at most 1 + log₇ *n* levels and
-//!   1 + *n* / 6 nodes.
+//!   entries, and an inner root at least two. So a tree of *n* spans has at most 1 + log₇ *n*
+//!   levels and 1 + *n* / 6 nodes.
 //! - **IL-T3** An inner entry ends where the furthest span below it ends. It starts at or before
 //!   all spans below it, and not before any span that comes earlier in the order.
 //! - **IL-T4** Links are mutual: a slot names the leaf that contains it, and a node names the
@@ -456,7 +456,7 @@ impl<T: Default> Tree<T> {
         let new = Node::new(level);
         let node = self.free_node;
         if node == NIL {
-            // No allocation (IL-T6), and fewer nodes than slots.
+            // No allocation (IL-T6). The index fits, since IL-T2 bounds the number of nodes.
             self.nodes.push(new);
             return self.nodes.len() as Index - 1;
         }

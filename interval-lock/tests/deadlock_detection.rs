@@ -1,5 +1,5 @@
-//! Deadlock detection knows this lock's identity, and checks the order of its locks. It forgets the
-//! lock when the lock is dropped.
+//! Deadlock detection identifies each interval lock, and checks the order in which threads lock
+//! them. It forgets a lock when the lock is dropped.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

@@ -59,7 +59,7 @@ fn a_request_is_granted_before_it_is_polled_again() {
     let hold = Taken::lock(&lock, 0..10, Write);
     let mut asked = Asked::waiting(&lock, 0..10, Write);
     hold.release();
-    // It is granted, so other requests wait for it. Cancelled, it wakes them.
+    // It is granted, so other requests wait for it. When it is cancelled, it wakes them.
     assert!(lock.try_read(0..10).is_err());
     let mut behind = Asked::waiting(&lock, 3..4, Upgradable);
     asked.cancel();

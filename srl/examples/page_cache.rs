@@ -1,7 +1,8 @@
 //! A page cache under a range lock: a hold of a page's range protects the page. Threads read and
 //! write pages of one file while a reclaimer evicts pages and a truncate cuts the file in half.
-//! Pages have no reference counts. A page is read under a shared hold of its range, and written or
-//! removed under an exclusive one. So a page that is in use cannot change or be removed.
+//! A page is read under a shared hold of its range, and written or removed under an exclusive one.
+//! So no page changes or is removed while a thread reads it. No reference count decides this: the
+//! `Arc` around a page only keeps its memory valid.
 //!
 //! ```text
 //! cargo run -p spanlock-srl --example page_cache

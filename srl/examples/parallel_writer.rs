@@ -64,8 +64,8 @@ impl Volume {
 
     /// Copies a block to its backup.
     ///
-    /// One call locks both ranges. Locked one after the other, two movers in opposite directions
-    /// could deadlock.
+    /// One call locks both ranges. If threads locked them one after the other, in opposite orders,
+    /// they could deadlock.
     fn back_up(&self, block: u64) -> Result<()> {
         let both = [(home(block), Access::Read), (backup(block), Access::Write)];
         let holds = self.lock.lock_all(both)?;

@@ -18,7 +18,7 @@ pub(crate) fn suite() -> Suite {
     );
     let lock = super::of_segments(lock, MAX_READERS);
     let lock = lock.schedules_of_scenarios(super::SCHEDULES_OF_SCENARIOS);
-    // The way down, and the leaves on it, make an operation longer.
+    // The descent to a leaf makes an operation longer.
     models::range_lock(super::bounded_batches(lock), programs()).step_bound(160)
 }
 

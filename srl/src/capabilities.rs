@@ -184,9 +184,9 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
 impl<S: SegmentStore, P: Park> spanlock_range_lock::RawRangeLockStatistics for Srl<S, P> {
     /// Returns the lock's statistics.
     ///
-    /// A small request counts a wait at each segment that it finds taken, and one more if a wide
-    /// request stops it. A wide request counts a wait for earlier wide requests, and one at each
-    /// segment that a small request holds.
+    /// A small request counts a wait at each segment at whose queue it waits, and one more if it
+    /// waits at the gate. A wide request counts a wait for earlier entries, and one at each segment
+    /// at whose queue it waits.
     fn statistics(&self) -> spanlock_range_lock::Statistics {
         let mut all = self.words.queue.counters().snapshot();
         all.waits += self.gate.entries().statistics().waits;

@@ -8,15 +8,16 @@
 //! # How
 //! A **wide** request takes no words. It enters itself into an interval tree
 //! ([`spanlock_interval_lock`]), where wide requests wait for each other, first come, first
-//! served. The gate is *closed* while a wide request has an entry. Once the entry is granted, the
-//! request *scans* the words of its range with plain loads. It waits at each word that is held in
-//! conflict.
+//! served. The gate is *closed* from before a wide request asks for its entry until it gives that
+//! entry up. Once the entry is granted, the request *scans* the words of its range with plain
+//! loads. It waits at each word that is held in conflict.
 //!
 //! A **small** request takes its words, then checks the gate. As a rule the gate is open, and the
-//! request is done. If the gate is closed, the request asks the interval tree whether an entry
-//! conflicts. If none does, it is done too. Otherwise it backs off: it releases its words and
-//! enters itself into the tree, behind the other entries. When that entry is granted, it takes its
-//! words and leaves the tree. Its hold is then in the words, like that of any small request.
+//! request is done: it has *passed the gate* with these words. If the gate is closed, the request
+//! asks the interval tree whether an entry conflicts. If none does, the request has passed the gate
+//! too. Otherwise it backs off: it releases its words and enters itself into the tree, behind the
+//! other entries. When that entry is granted, it takes its words and leaves the tree. Its hold is
+//! then in the words, like that of any small request.
 //!
 //! | | small request | | wide request |
 //! |---|---|---|---|
@@ -25,17 +26,18 @@
 //! | 3 | checks the gate, and the entries if it is closed | 3 | scans the words |
 //!
 //! # Invariants
-//! - **G-I1** The gate is closed while a wide request has an entry.
+//! - **G-I1** The gate is closed from before a wide request asks for its entry until it gives that
+//!   entry up. It is opened just before the entry is removed.
 //! - **G-I2** Of a small and a wide request that conflict, at least one sees the other. Each
 //!   writes, passes a barrier, and reads what the other wrote. Either the scan sees the words taken
 //!   and waits for them; or the small request sees the gate closed, hence the entry, and backs off.
 //! - **G-I3** So no small hold conflicts with a wide one. The wide request is granted after its
-//!   scan, and every small request that takes a conflicting word after the scan has passed it backs
-//!   off.
+//!   scan. Every small request that takes a conflicting word after the scan of that word backs off.
 //! - **G-I4** No requests wait in a cycle. A small request waits for an entry only while it holds
 //!   no words, and for words only in ascending order. A wide request waits for an entry only while
-//!   it holds nothing. After that it waits only for holders of words. Each of these has passed the
-//!   gate, or will back off from it, or waits at a higher word.
+//!   it holds nothing. After that it waits only at words, in ascending order, for holders and for
+//!   waiters ahead of it. Each holder has passed the gate, or will back off from it, or waits at a
+//!   higher word.
 //! - **G-I5** No request starves. Later small requests that conflict with a wide one back off, so
 //!   they cannot overtake it. A small request that has backed off has an entry, so later wide
 //!   requests cannot overtake it.

@@ -3,8 +3,8 @@
 //! # The problem
 //! With one lock per file, writers of different pages wait for each other. With a tree of ranges
 //! under one mutex, even readers wait ([SRL] §II-B, §III-C). So the file is cut into segments of
-//! equal size, each with a reader-writer state of its own. A request touches the states of its
-//! segments and nothing else ([SRL] §IV).
+//! equal size, each with a reader-writer state of its own. In the paper, a request touches the
+//! states of its segments and nothing else ([SRL] §IV).
 //!
 //! The lock has four parts:
 //!
@@ -18,10 +18,10 @@
 //! # Properties
 //! - **Granularity**: two requests conflict if they touch a common segment and one of them writes,
 //!   even if their ranges do not overlap.
-//! - **Cost**: without contention, a request takes each word with one read-modify-write. Releasing
-//!   a word costs a reader another one, and a writer a plain store. A **wide** request, for more
-//!   segments than [`wide_above`](Srl::wide_above), costs a system call and one plain load per word
-//!   instead.
+//! - **Cost**: without contention, a request takes each word with one read-modify-write. A writer
+//!   that holds a whole word releases it by a plain store; any other release takes another
+//!   read-modify-write. A **wide** request, for more segments than [`wide_above`](Srl::wide_above),
+//!   costs a system call and one plain load per word instead.
 //! - **Allocation**: after construction, a small request that does not wait allocates nothing,
 //!   except missing nodes in a tree.
 //! - **Fairness**: each segment's queue is first come, first served, and at most [`MAX_PASSES`]
@@ -38,8 +38,8 @@
 //!   holds.
 //! - **S-I2** A request takes states in ascending order and waits for one at a time. So a request
 //!   that waits at segment *i* waits for holders of *i*, or for waiters ahead of it in that queue.
-//!   Those hold only segments up to *i*, and wait, if at all, at *i* or after it. So there is no
-//!   cycle.
+//!   A holder of *i* waits, if at all, at a later segment. A waiter ahead holds only earlier ones,
+//!   and waits at *i*. So there is no cycle.
 //! - **S-I3** A failed try has released what it took.
 //! - **S-I4** A token is either the address of the first segment's word or the entry of a wide
 //!   request. Its two lowest bits tell which ([`crate::token`]).
@@ -151,8 +151,8 @@ impl<W: Word> Srl<Tree<W>> {
     ///
     /// # Errors
     /// - [`SegmentError::Coverage`] if the levels do not cover the capacity.
-    /// - [`SegmentError::Level`] if a leaf has fewer segments than a word has states. In the packed
-    ///   form, leaves need 4 bits.
+    /// - [`SegmentError::Level`] if a leaf has fewer segments than one word holds. In the packed
+    ///   form, leaves need at least 4 bits.
     /// - [`SegmentError::Memory`] if there is no memory for the root.
     pub fn with_shape(capacity: u64, shape: &Shape) -> Result<Self, SegmentError> {
         Ok(Self::with_store(Tree::new(capacity, shape)?))
@@ -168,8 +168,10 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
     /// Frees all leaves in which no range is held, and the nodes above them; returns the bytes
     /// freed.
     ///
-    /// Holds and waiters are not disturbed. Small requests near a freed leaf may wait for some
-    /// microseconds. A wide hold keeps the memory of everything that it covers.
+    /// Holds are not disturbed. A waiter keeps its place while its segment is held; one that has
+    /// just been woken may have to queue again. Small requests near a freed leaf may wait for some
+    /// microseconds. A wide hold keeps the memory of everything that it covers, and of some nodes
+    /// beside it.
     ///
     /// Blocks while another thread shrinks this lock, and until every thread that is just taking a
     /// range has left its read-side critical section. So it must not be called from a [`Waker`].
@@ -267,7 +269,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLock for Srl<S, P> {
         Some(&self.id)
     }
 
-    // `always`: a call would return its result in memory, which costs more than the common case.
+    // `always`: a call would return its result in memory. That alone would cost more than an
+    // uncontended request.
     #[inline(always)]
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
         let token = match self.take_one_word(span, access) {
@@ -342,9 +345,9 @@ enum Refusal<G> {
 
 /// The fast path: an uncontended request for one word.
 ///
-/// It is small enough to be inlined, and calls no function until it has failed or succeeded. A call
-/// before the read-modify-write would have to save registers. The read-modify-write would then wait
-/// for those stores, which costs more than everything else here.
+/// It is small enough to be inlined. Unless it has to look up a leaf, it calls no function until it
+/// has failed or succeeded. A call before the read-modify-write would have to save registers. The
+/// read-modify-write would then wait for those stores, which costs more than everything else here.
 impl<S: SegmentStore, P: Park> Srl<S, P> {
     #[inline(always)]
     fn take_one_word(

@@ -47,8 +47,9 @@
 //!
 //! # Models
 //! In `verify/`, rows `packed-word/…` check the word alone, since the gate around it would hide its
-//! orderings. Rows `srl-packed/…` check the lock. `full-lane` checks that a lane with six readers
-//! makes a seventh wait, and that a reader that leaves or downgrades admits the right waiters.
+//! orderings. Rows `srl-packed/…` check the lock. `full-lane` and `full-lane-downgrade` check that
+//! a lane with six readers makes a seventh wait, and that a reader that leaves or downgrades admits
+//! the right waiters.
 
 use spanlock_range_lock::Access;
 use spanlock_range_lock::words::Word;
@@ -138,7 +139,7 @@ const fn conflicting(word: u64, access: Access) -> u64 {
     let conflicting = match access {
         // A count of seven means a writer (K-I2).
         Access::Read => word & (word >> 1) & (word >> 2),
-        // A writer sets that bit too.
+        // A writer sets bit U too.
         Access::Upgradable => word >> 3,
         // Every reader is counted, and a writer sets all bits.
         Access::Write => word | word >> 1 | word >> 2,

@@ -43,9 +43,9 @@ pub enum SegmentError {
         level: usize,
         /// The bits it has.
         bits: u32,
-        /// The bits it needs at least: 1, or in leaves enough to number the states of a word.
+        /// The least number of bits it can have. In a leaf, its segments must fill a word.
         least: u32,
-        /// The bits it can have at most.
+        /// The greatest number of bits it can have.
         most: u32,
     },
     /// The levels of a tree do not cover the capacity.

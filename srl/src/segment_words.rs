@@ -31,7 +31,7 @@ pub(crate) struct SegmentWords<S, P = DefaultPark> {
 pub(crate) enum Advance {
     /// It holds every segment. If it started with the first, this is the address of its first word.
     All(usize),
-    /// It holds this many segments, the first ones.
+    /// It holds only the first segments, this many of them.
     Taken(u64),
     /// A wide request stopped it. It holds nothing.
     Stopped,

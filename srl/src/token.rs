@@ -1,7 +1,7 @@
 //! Tokens: how a hold finds its words, or its entry, again.
 //!
 //! The two lowest bits of a token tell its kind (S-I4 of [`crate::lock`]). A word's address ends
-//! in two zero bits, so the kind fits below it.
+//! in two zero bits, so the kind takes their place.
 //!
 //! ```text
 //!   63                                   2 1 0

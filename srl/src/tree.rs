@@ -4,9 +4,10 @@
 //! # The problem
 //! An array of words is as long as the largest file may become. A radix tree over segment numbers
 //! has words only for segments that have been used ([SRL] §IV-A, Algorithm 1). The paper's tree
-//! has a pointer to each word, 8 bytes for 4, and keeps its nodes until the file is closed. Here a
-//! leaf *is* its words, side by side. Nodes are freed while the file is open:
-//! [`shrink`](crate::Srl::shrink), or [`shrink_range`](crate::Srl::shrink_range) after a truncate.
+//! has a pointer of 8 bytes to each word of 4 bytes, and keeps its nodes until the file is closed.
+//! Here a leaf *is* its words, side by side. Nodes are freed while the file is open, by
+//! [`shrink`](crate::Srl::shrink), or by [`shrink_range`](crate::Srl::shrink_range) after a
+//! truncate.
 //!
 //! # Picture
 //!
@@ -24,8 +25,9 @@
 //! the capacity needs.
 //!
 //! # Properties
-//! - **Cost**: on top of what the words cost, one dependent load per level; or a single load for a
-//!   leaf that the thread has visited lately. Releasing looks nothing up for the hold's first leaf.
+//! - **Cost**: on top of what the words cost, one dependent load per level. With std, a thread
+//!   remembers a few leaves in which it requested a single word, and finds them again without a
+//!   descent. Releasing looks nothing up for the hold's first leaf.
 //! - **Progress**: finding a word is wait-free. Creating a node is lock-free except for the
 //!   allocator. A thread that shrinks the tree waits for other threads. It delays only the requests
 //!   that the closed gate stops, by about two system calls per node.
@@ -33,11 +35,11 @@
 //!   8 per slot. [`memory_usage`](crate::Srl::memory_usage) returns the sum.
 //!
 //! # Shrinking
-//! Before a word's memory is freed, three things must be certain: no thread holds the word, no
-//! thread is about to take it, and no thread still has a reference to it. The first two are what a
-//! wide request makes certain ([`crate::gate`]). The third is what RCU provides
-//! ([`spanlock_sync::rcu`]). So to free children of a node, the thread acts like a wide request
-//! for the node's whole span, except that it never waits for a hold. It
+//! Before a word's memory is freed, three things must be certain. No thread holds the word, none is
+//! about to take it, and none still has a reference to it. The first two are what a wide request
+//! makes certain ([`crate::gate`]). The third is what RCU provides ([`spanlock_sync::rcu`]). So to
+//! free children of a node, the thread acts like a wide request for the node's whole span, except
+//! that it never waits for a hold. It
 //!
 //! 1. closes the gate and tries to take an exclusive entry for the span. If the try fails, the
 //!    node keeps its children;
@@ -45,7 +47,7 @@
 //!    an inner node is vacant if every slot is null;
 //! 3. unlinks the vacant children;
 //! 4. synchronizes: waits for every read-side critical section that began before;
-//! 5. releases the entry, opens the gate, and frees the unlinked nodes with everything that was
+//! 5. opens the gate, releases the entry, and frees the unlinked nodes with everything that was
 //!    linked below them meanwhile.
 //!
 //! Children come before their parents, so one walk shrinks an idle tree to its root. Only one
@@ -61,13 +63,13 @@
 //!   words, or it has as many slots as the bits of its level say.
 //! - **N-I2** Any thread may change a slot from null to a node, by compare-exchange. Only the one
 //!   thread that shrinks changes a slot from a node to null, while it has the exclusive entry for
-//!   the span. So a segment has one word at a time, except while that entry exists. During that
-//!   time, no request that takes the old or the new word passes the gate.
-//! - **N-I3** A node that contains holds is not freed. A hold has passed the gate. If it did so
-//!   before the gate was closed, the scan sees its word taken (G-I2). If later, the gate stopped
-//!   it, or it came after the gate had been opened and found no unlinked node. (A small request
-//!   with an entry of its own does not ask the gate; but then the thread that shrinks gets no entry
-//!   for the span.) The nodes above have a slot that is not null, so they are not freed either.
+//!   the span. So a segment has one word at a time, except from that change until the gate is
+//!   opened. During that time, no request that takes the old or the new word passes the gate.
+//! - **N-I3** A node that contains holds is not freed. Either the scan sees the hold's word taken,
+//!   or the request found the gate closed and the entry in place, and backed off (G-I2). After the
+//!   gate has been opened, no request finds an unlinked node. (A small request with an entry of its
+//!   own does not ask the gate; but then the thread that shrinks gets no entry for the span.) The
+//!   nodes above have a slot that is not null, so they are not freed either.
 //! - **N-I4** A node found in a read-side critical section stays until that section ends. Unlinked
 //!   nodes are freed after all critical sections that began before have ended (RCU-I2). A later one
 //!   finds neither an unlinked node nor anything below it. Nodes below an unlinked node are freed
@@ -77,12 +79,13 @@
 //!   It released it by address, since the path down may lead elsewhere by then.
 //!
 //! # Waiters in a leaf that is freed
-//! A waiter sleeps on an *address*. It holds no word there. Either it waits for a word that is
-//! held, and then the leaf stays (N-I3). Or that word has just been released, and the waiter is
-//! awake or about to be. When it rechecks, it descends the tree again and sees that its word is
-//! now elsewhere. It leaves the old queue, which wakes the next waiter there, and starts again as
-//! an arrival ([`Progress`](spanlock_range_lock::words::Progress)). So each time its leaf is freed,
-//! [`MAX_PASSES`](spanlock_range_lock::words::MAX_PASSES) more arrivals may overtake it.
+//! A waiter sleeps on an *address*. If a word of that leaf is held, the leaf stays (N-I3). If none
+//! is, the waiter's word has been released, and the head of its queue is awake or about to be. When
+//! the head rechecks, it descends the tree again and sees that its word is now elsewhere. It leaves
+//! the old queue, which wakes the next waiter there, and starts again as an arrival
+//! ([`Progress`](spanlock_range_lock::words::Progress)). Before the leaf's memory is freed, all
+//! waiters that are still queued there are evicted and woken. So each time its leaf is freed,
+//! [`MAX_PASSES`](spanlock_range_lock::words::MAX_PASSES) more arrivals may overtake a waiter.
 //!
 //! # Orderings
 //!
@@ -95,7 +98,8 @@
 //! [`spanlock_sync::rcu`], for J to M see [`crate::gate`].
 //!
 //! # Not guaranteed
-//! Wide holds keep all nodes that overlap their span, whether their words are in use or not.
+//! That unused memory near a wide hold is freed: a node that overlaps the hold keeps all of its
+//! children.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
@@ -346,7 +350,7 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
         Ok(unsafe { self.piece_of(leaf, first, end) })
     }
 
-    /// Looks up each node of leaves once, instead of each leaf.
+    /// Descends once to each parent of leaves, instead of once to each leaf.
     fn first_busy<'s>(
         &'s self,
         guard: &'s ReadGuard<'_>,

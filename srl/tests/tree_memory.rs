@@ -43,7 +43,7 @@ static ALLOCATOR: Counting = Counting;
 fn memory_usage_is_what_was_allocated() {
     const LARGEST: u64 = 3 << 39;
     let touched = || (0..LARGEST).step_by(97 << 30);
-    // Allocates what is allocated once a process or thread, such as the thread's counter.
+    // Triggers the allocations that happen once per process or thread, such as a thread's counter.
     let warm = SrlTree::new(LARGEST).unwrap();
     drop((
         warm.write(0..1).unwrap(),

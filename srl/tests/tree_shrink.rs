@@ -60,7 +60,7 @@ fn holds_keep_their_leaves_and_no_others() {
         lock.read(a..a + 1).unwrap(),
         lock.write(b..b + 1).unwrap(),
         lock.upgradable_read(c..c + 1).unwrap(),
-        // Across the boundary of two leaves.
+        // All of leaf 199.
         lock.write(d..d + LEAF).unwrap(),
     );
     lock.shrink();
@@ -221,7 +221,7 @@ impl<'a> Task<'a> {
 }
 
 /// A word is released and its first waiter is woken. Before that waiter rechecks, the leaf is
-/// freed. It and the waiters behind it start again as arrivals.
+/// freed. That waiter and those behind it start again as arrivals.
 #[test]
 fn woken_waiters_start_again_when_their_leaf_is_freed() {
     for cancel in [false, true] {

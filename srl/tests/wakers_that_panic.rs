@@ -48,7 +48,8 @@ fn gate() -> SrlArray {
     lock.wide_above(1)
 }
 
-/// A request that has its words releases its entry, which wakes the next one. It releases it once.
+/// A request that has its words releases its entry, which wakes the next one. The entry is not
+/// released again when the request is dropped.
 #[test]
 fn an_entry_is_released_once_despite_the_panic() {
     let lock = gate();

@@ -7,11 +7,11 @@
  * that counted it. Those whose count becomes zero are granted, and woken after the mutex is
  * unlocked.
  *
- * N threads request and release ranges, each time for one of three ranges (two disjoint ones, and
- * both together), for reading or for writing, and stop at some time or never. Thread 1 may cancel
- * while it waits. A critical section of the mutex is one step. `order` has all requests in the
- * order of their numbers, so that numbers need not grow for ever. The two halves are symmetric, so
- * thread 0 requests the first or both. Upgrades and batches are left out.
+ * N threads request and release ranges, for reading or for writing, and stop at some time or never.
+ * There are three ranges: two disjoint ones, and both together. Thread 1 may cancel while it waits.
+ * A critical section of the mutex is one step. `order` has all requests in the order of their
+ * numbers, so that numbers need not grow for ever. The two halves are symmetric, so thread 0
+ * requests the first or both. Upgrades and batches are left out.
  *
  * | here | mirrors |
  * |---|---|

@@ -163,10 +163,10 @@ impl Shape {
     /// The first `working_set` positions of the file are in use. The tree has pointers of 8 bytes
     /// down to the segments, and a word of 4 bytes for each segment.
     ///
-    /// Equation 2 as printed has one level more in its exponent than Figure 11. By that, a file
-    /// would have 2ᴵ times as many pointers to words as it has words. Here a level has only
-    /// as many nodes as the working set needs, at least one. The tree then overtakes the array at
-    /// 512 GB, as §VI-B says. Unlike in the paper, levels may differ in their bits.
+    /// Equation 2 as printed has one level more in its exponent than Figure 11. A file would then
+    /// have 2ᴵ times as many pointers to words as it has words. Here a level has only as many nodes
+    /// as the working set needs, at least one. From 512 GB on, the tree then takes more memory than
+    /// the array, as §VI-B says. Unlike in the paper, levels may differ in their bits.
     ///
     /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
     pub fn paper_memory(&self, working_set: u64) -> u64 {

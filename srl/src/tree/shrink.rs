@@ -70,7 +70,7 @@ impl<W: Word> Tree<W> {
     ) -> usize {
         let mut freed = 0;
         for (first, slot) in node.slots_of(segments) {
-            // SAFETY: only this thread unlinks nodes, and has not been here yet.
+            // SAFETY: only this thread unlinks nodes, and it has not unlinked this one.
             if let Some(child) = unsafe { self.inner(node.depth, first, slot.load()) } {
                 freed += self.shrink_below(gate, queue, child, segments);
             }
