@@ -107,8 +107,8 @@
 //! Further rows cover cancelling, deadlines, downgrades, upgrades, shrinks, splits and batches; the
 //! rows `pair-…` run two of these operations at a time. The order and the counts change only within
 //! a critical section of the mutex, so plain tests cover them: `src/requests/tests.rs` computes
-//! every count anew after each of thousands of random changes, and `tests/histories.rs` compares a
-//! million steps with a list.
+//! every count anew after each of thousands of random changes, and `tests/histories.rs` compares
+//! random steps with a list.
 //!
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The second command runs the tests that every lock must pass, through the one line in
-//! `tests/raw_lock.rs`: a million random operations compared with a list of holds, a million on
-//! real threads, and the bugs that other locks had.
+//! `tests/raw_lock.rs`: random operations compared with a list of holds, random operations on real
+//! threads, and the bugs that other locks had.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! A million operations compared with a list of holds, and the published bugs: the suite of every
+//! Random operations compared with a list of holds, and the published bugs: the suite of every
 //! lock.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]

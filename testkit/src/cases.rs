@@ -374,12 +374,12 @@ macro_rules! suite {
             }
 
             #[test]
-            fn a_million_operations_agree_with_a_list_of_holds() {
+            fn random_operations_agree_with_a_list_of_holds() {
                 $crate::histories::of_one_thread(lock, $order);
             }
 
             #[test]
-            fn a_million_operations_of_real_threads() {
+            fn random_operations_of_real_threads() {
                 $crate::histories::of_real_threads(lock);
             }
 
