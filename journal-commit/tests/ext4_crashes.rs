@@ -269,16 +269,26 @@ fn all_cuts(run: &Run, mount: bool, tally: &mut Tally) {
     }
 }
 
+/// Returns how many times the usual number of rounds to run: `.ci/full` runs more.
+fn more() -> u8 {
+    let given = std::env::var("SPANLOCK_CRASH_ROUNDS").ok();
+    given.map_or(1, |given| {
+        given
+            .parse()
+            .expect("SPANLOCK_CRASH_ROUNDS is a small number")
+    })
+}
+
 fn crash_images_of(flushes: Flushes) -> Tally {
     let mut tally = Tally::default();
     let mount = kernel_mounts();
     for (way, block_bytes, rounds) in [
-        (CommitWay::Serial, 1024, 8),
-        (CommitWay::Coalesced, 1024, 30),
-        (CommitWay::Cooperative, 1024, 8),
-        (CommitWay::Cooperative, 4096, 6),
+        (CommitWay::Serial, 1024, 5),
+        (CommitWay::Coalesced, 1024, 18),
+        (CommitWay::Cooperative, 1024, 5),
+        (CommitWay::Cooperative, 4096, 4),
     ] {
-        let run = Run::new(flushes, way, block_bytes, rounds);
+        let run = Run::new(flushes, way, block_bytes, rounds * more());
         all_cuts(&run, mount, &mut tally);
         println!("{flushes:?}, {way:?}, blocks of {block_bytes}: so far {tally:?}");
     }

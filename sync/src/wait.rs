@@ -381,9 +381,9 @@ impl<P> WaitQueue<P> {
     /// Ends all waiting at words whose addresses lie in `words`, because their memory is about to
     /// be freed.
     ///
-    /// A waiter that still waits there is woken, even if the waker of another panics, and finds its
-    /// place [gone](Self::is_at_head). A place that was forgotten leaves nothing behind for the next
-    /// owner of the address.
+    /// A waiter that still waits there is woken, even if the waker of another panics. It finds its
+    /// place [gone](Self::is_at_head). A place that was forgotten leaves nothing behind for the
+    /// next owner of the address.
     pub fn evict(&self, words: Range<usize>) {
         let gone = self
             .handle
