@@ -118,8 +118,8 @@ pub fn case_02_a_try_in_a_free_gap_succeeds(lock: &Driven) {
     assert_free(lock);
 }
 
-/// OpenZFS: shrinking a held range did not wake the waiters that it unblocked. In a second bug,
-/// shrinking read flags without holding the lock and spun for hours.
+/// OpenZFS: shrinking a held range did not wake the waiters that it unblocked. In a second bug, the
+/// code read flags without holding the lock and spun for hours.
 pub fn case_04_a_shrink_wakes_the_waiters_outside_the_kept_part(lock: &Driven) {
     if lock.split.is_none() || !is_granular(lock) {
         return;
@@ -322,8 +322,8 @@ pub fn case_13_a_writer_gets_in_among_readers_that_overlap(lock: &Driven) {
 }
 
 /// SPDK: code continued although it had failed to acquire the lock. Here a failed request returns
-/// an error and no hold, and only a hold gives access to the data. The compiler warns about an
-/// ignored hold or error:
+/// an error and no hold, and only a hold gives access to the data. The compiler warns if a caller
+/// ignores the hold or the error:
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]

@@ -67,7 +67,7 @@ impl Driven {
         let start = span.start() / unit * unit;
         let end = span.end().checked_next_multiple_of(unit);
         let rounded = Span::new(start..end.unwrap_or(u64::MAX)).ok().flatten();
-        rounded.expect("it contains a span that is not empty")
+        rounded.expect("the rounded span contains `span`")
     }
 
     /// Returns whether two spans share a unit. Conflicting accesses to such spans block each other.

@@ -15,8 +15,8 @@ use crate::{Driven, threads};
 /// test`. `.ci/full` runs a million.
 const OPERATIONS: u64 = 200_000;
 
-/// The environment variable that sets the number of operations, for example to fewer under a slow
-/// sanitizer.
+/// The environment variable that overrides the number of operations. Slow sanitizers set a smaller
+/// one.
 pub const HOW_MANY: &str = "SPANLOCK_OPERATIONS";
 
 /// The maximum length of a single-threaded history.
@@ -60,7 +60,7 @@ pub fn runner(seed: u64, cases: u32) -> TestRunner {
     };
     let mut bytes = [0x5A; 16];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    // Use the cheap generator: each choice between strategies creates a new one.
+    // Use the cheap generator: each choice between strategies creates a new generator.
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::XorShift, &bytes))
 }
 

@@ -93,8 +93,8 @@ impl Primitive {
         self
     }
 
-    /// Declares that the lock acquires and releases a range piece by piece. A request that holds
-    /// only some of its pieces already blocks tries, and a release frees one unit at a time.
+    /// Declares that the lock acquires and releases a range piece by piece. Even a request that
+    /// holds only some of its pieces blocks tries, and a release frees one unit at a time.
     pub fn pieces(mut self) -> Self {
         self.pieces = true;
         self
@@ -115,7 +115,7 @@ impl Primitive {
     }
 
     /// Bounds the search of the program `property` in one mode to a number of preemptions. `reason`
-    /// says why the search is not unbounded.
+    /// says why the search needs a bound.
     pub fn bounded_in(
         mut self,
         property: &'static str,
@@ -218,7 +218,7 @@ const OPERATIONS: [&str; 17] = [
     // Acquires several ranges in one call.
     "batch",
     "try-batch",
-    // Acquires a range at the end of a file, wherever that end is when the range is locked.
+    // Acquires a range that starts at the current end of a file.
     "append",
     // Frees memory.
     "reclaim",

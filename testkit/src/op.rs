@@ -1,8 +1,8 @@
 //! The operations of random histories.
 //!
-//! An operation refers to ranges and holds by small numbers, modulo the number of those that exist.
-//! So every list of operations is meaningful for every lock, and stays meaningful when operations
-//! are removed. Shrinking a failing history depends on this.
+//! An operation refers to points and holds by small numbers, each taken modulo the number of points
+//! or holds that exist. So every list of operations is meaningful for every lock, and stays
+//! meaningful when operations are removed. Shrinking a failing history depends on this.
 //!
 //! Ranges start and end at numbered **points**. A **gap** is the range between two neighbouring
 //! points.
@@ -33,7 +33,7 @@ impl fmt::Debug for Extent {
     }
 }
 
-/// Selects one of the suitable items by its position among them, modulo their number.
+/// Selects an item by its position among the suitable items, modulo their number.
 #[derive(Clone, Copy)]
 pub struct Pick(u8);
 
@@ -52,16 +52,16 @@ impl Pick {
     }
 }
 
-/// An operation of an owner. An operation that needs a capability is drawn only for locks that have
-/// it.
+/// An operation of an owner. An operation is drawn only for locks with the capability that it
+/// needs.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     /// Tries to lock a range.
     Try(Extent),
     /// Locks a range, blocking.
     Lock(Extent),
-    /// Requests a range that the lock must refuse, reversed or past the capacity, or an empty
-    /// range.
+    /// Requests an empty range, or a range that the lock must refuse because it is reversed or ends
+    /// past the capacity.
     Odd(Extent),
     /// Releases a hold.
     Unlock(Pick),
@@ -105,7 +105,7 @@ impl Parts {
 
     fn extent(&self, nth: usize) -> Extent {
         let [start, shape] = [self.0[2 + 2 * nth], self.0[3 + 2 * nth]];
-        // Mostly short ranges, so that many fit beside each other.
+        // Most ranges are short, so that many of them are disjoint.
         let more = if shape < 224 { shape / 3 % 5 } else { shape };
         Extent {
             start,

@@ -25,13 +25,13 @@ use crate::owner::{Asked, Hold};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Conflicting requests are granted first come, first served. A release grants the requests
-    /// that it unblocks, and each of them returns its hold at its next poll.
+    /// that it unblocks, and the next poll of each request returns its hold.
     Arrival,
     /// Any order that respects the lock's bound on overtaking.
     Bounded,
 }
 
-/// The maximum number of owners, each with a hold or a request, at a time.
+/// The maximum number of owners at a time. Each owner has one hold or one request.
 const CROWD: usize = 16;
 
 /// The maximum number of polls and releases that the end of a history may take.
@@ -60,7 +60,7 @@ impl Entry<'_> {
     }
 }
 
-/// The result of an attempt that the contract requires.
+/// The result that the contract requires of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Succeeds,
@@ -216,8 +216,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Locks a span. Calls the blocking function only if it must succeed, because nothing could
-    /// unblock this thread.
+    /// Locks a span. If the blocking call might block, begins a request or tries instead, because
+    /// no other thread could unblock this one.
     fn lock(&mut self, extent: Extent) -> TestCaseResult {
         let (span, access) = (self.points.span(extent), extent.access);
         if self.verdict(span, access, None) == Verdict::Succeeds {

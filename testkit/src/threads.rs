@@ -1,12 +1,12 @@
 //! Random histories on several threads: real threads, or a checker's threads through the facade.
 //!
 //! Each thread plays several owners of holds and requests. A thread cannot predict its results, so
-//! all threads check these properties while they hold ranges:
+//! the test checks these properties instead:
 //!
 //! - **Exclusion**: each gap between neighbouring points has a count of its holders. Threads raise
-//!   the count after locking and lower it before unlocking, so it never exceeds the actual number
-//!   of holders. A hold stays counted while it changes its access. So a writer that is granted the
-//!   range during the change is detected.
+//!   the count after locking and lower it before unlocking, so the count never exceeds the actual
+//!   number of holders. A hold stays counted while its access changes. So the test detects a writer
+//!   that is granted the range meanwhile.
 //! - **Visibility**: each gap has data without any synchronization of its own. Threads write the
 //!   data under exclusive holds only, and read it twice under shared holds. At the end, the sum of
 //!   the data must equal the number of writes.
@@ -145,9 +145,9 @@ impl Scene {
     }
 }
 
-/// Runs each list of a program in its own thread until all threads have finished. Returns how many
-/// operations ran. [`Op::Odd`] is skipped and not counted. An operation that finds no hold or
-/// request to act on is counted.
+/// Runs each of the program's lists of operations in its own thread, and waits for all threads.
+/// Returns how many operations ran. [`Op::Odd`] is skipped and not counted. An operation that finds
+/// no hold or request to act on is counted.
 ///
 /// # Errors
 /// The first violation of the contract. On real threads, a lost wakeup is not reported: the program

@@ -35,7 +35,7 @@ struct Broken {
     calls: AtomicU64,
 }
 
-/// The token of a hold that does not exist.
+/// The token of a hold that the inner lock does not know.
 const UNCOUNTED: usize = usize::MAX;
 
 impl Broken {
@@ -66,7 +66,7 @@ unsafe impl RawRangeLock for Broken {
 
     unsafe fn unlock(&self, span: Span, access: Access, token: Token) {
         if token.into_word() != UNCOUNTED {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees the same requirements.
             unsafe { self.lock.unlock(span, access, token) }
         }
     }
@@ -85,13 +85,13 @@ unsafe impl RawRangeLockWait for Broken {
     ) -> Poll<Result<Token, RangeError>> {
         let lost = self.sometimes(Wrong::LosesWakes);
         let waker = if lost { Waker::noop() } else { waker };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the same requirements.
         unsafe { self.lock.poll_lock(span, access, request, waker) }
     }
 
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut IntervalRequest) {
         if !self.sometimes(Wrong::KeepsCancelled) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees the same requirements.
             unsafe { self.lock.cancel(span, access, request) }
         }
     }
@@ -104,11 +104,11 @@ unsafe impl RawRangeLockSplit for Broken {
             return token;
         }
         if self.sometimes(Wrong::ReleasesTooMuch) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees the same requirements.
             unsafe { self.lock.unlock(span, access, token) };
             return Token::new(UNCOUNTED);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the same requirements.
         unsafe { self.lock.shrink(span, access, token, keep) }
     }
 
@@ -116,7 +116,7 @@ unsafe impl RawRangeLockSplit for Broken {
         if token.into_word() == UNCOUNTED {
             return (token, token);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the same requirements.
         unsafe { self.lock.split(span, access, token, at) }
     }
 }

@@ -140,7 +140,7 @@ fn found(lock: Primitive) -> (String, String) {
     told(run::all(&subject, Scenario::of_two(&*subject.model, 2)))
 }
 
-/// Runs a scenario that must fail. Returns it, reduced, and how it fails.
+/// Runs a scenario that must fail. Returns the reduced scenario, and how it fails.
 fn found_in(subject: &Subject<RangeLock>, scenario: &str) -> (String, String) {
     told(all(subject, scenario))
 }

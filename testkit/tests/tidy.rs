@@ -39,8 +39,8 @@ fn documents() -> Vec<(PathBuf, String)> {
     found.into_iter().map(read).collect()
 }
 
-/// Every link within the project leads to an existing file and, if it names one, to an existing
-/// heading.
+/// Every link from a document to a file of the project leads to an existing file. If the link names
+/// a heading, that heading exists.
 #[test]
 fn links_lead_somewhere() {
     for (path, text) in documents() {

@@ -29,7 +29,7 @@ struct Model {
 const MODELS: &[Model] = &[
     Model {
         property: "downgrade-writer",
-        claim: "no writer is granted during a downgrade: the thread still reads its own write",
+        claim: "no writer is admitted during a downgrade: the thread still reads its own write",
         has: |it| it.downgrade,
         granular: false,
         first: &[],

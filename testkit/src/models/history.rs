@@ -24,7 +24,7 @@ pub fn program(primitive: &Primitive) -> Program {
     };
     Program::new(
         "history",
-        "threads that perform random operations never hold a range in conflict, and all finish",
+        "threads with random operations never hold conflicting ranges at once, and all finish",
     )
     .drawn(1 + *THREADS.end(), strategy, run)
 }

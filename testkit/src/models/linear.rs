@@ -28,7 +28,7 @@ use crate::owner::{Asked, Hold, span};
 pub enum Answer {
     /// The operation succeeded.
     Done,
-    /// A conflicting hold or request made it fail.
+    /// The operation failed because of a conflicting hold or request.
     Busy,
 }
 

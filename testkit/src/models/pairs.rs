@@ -5,8 +5,8 @@
 //! other, and the lock distinguishes positions, the ranges are adjacent instead.
 //!
 //! If the main thread's operation changes a hold, the thread acquires that hold before the other
-//! thread begins. The other thread acquires and releases its hold concurrently, so its program
-//! covers the pairs with these operations too.
+//! thread begins. The other thread acquires and releases its hold concurrently, so the program also
+//! covers pairs with these two operations.
 //!
 //! These programs are generated from a lock's capabilities and its other programs, so every pair is
 //! covered.
@@ -166,7 +166,8 @@ fn covered_by(program: &Program) -> impl Iterator<Item = Pair> + use<> {
 fn program(primitive: &Arc<Primitive>, (a, b): Pair) -> Program {
     let (mine, (claim, other)) = (smallest(a), other(primitive, (a, b)));
     let taken = mine.iter().position(|step| !matches!(step, Lock(..)));
-    // If the steps only acquire and release, the pair is about acquiring, so no step runs first.
+    // If the steps only acquire and release, the acquisition belongs to the pair and must not run
+    // in advance.
     let changes = !matches!(mine, [Lock(..), Unlock]);
     let (first, mine) = mine.split_at(taken.filter(|_| changes).unwrap_or(0));
     // Let the lock allocate first: otherwise the longest searches would take even longer. Other
@@ -175,8 +176,8 @@ fn program(primitive: &Arc<Primitive>, (a, b): Pair) -> Program {
     let leaf = has_grown.then_some(LEAF);
     let first: Vec<_> = leaf.into_iter().flatten().chain(first).collect();
     let threads = [mine, other];
-    // Under a checker, a deadline passes only by fault injection, so these programs need more of
-    // it.
+    // Under a checker, a deadline passes only by fault injection. So pairs with a deadline always
+    // run under it, and the other pairs only in the full run.
     let injection = match [a, b].contains(&"deadline") {
         true => Injection::Few,
         false => Injection::Rare,

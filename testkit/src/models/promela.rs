@@ -1,4 +1,4 @@
-//! Checks that a Promela model still mirrors the code that it names.
+//! Checks that the functions which a Promela model mirrors still exist.
 
 use std::fs;
 use std::path::Path;

@@ -46,7 +46,7 @@ pub(super) enum Step {
     TryUpgrade,
     Upgrade,
     Shrink(Range<u64>),
-    /// Splits the last hold in two. The upper part is the last hold afterwards.
+    /// Splits the last hold in two. The upper part becomes the last hold.
     Split(u64),
     /// Begins a request, and polls it once.
     Request(Range<u64>, Access),
@@ -56,7 +56,7 @@ pub(super) enum Step {
     Cancel,
     /// Tries to read. If the main thread is waiting to write, a try that succeeds overtakes it.
     Overtake(Range<u64>),
-    /// Waits for the other threads to finish; for the main thread only.
+    /// Waits for the other threads to finish. Only the main thread performs this step.
     Join,
     /// Frees memory.
     Reclaim,
@@ -111,7 +111,7 @@ struct Scene {
     /// request, so the lock's bound on overtaking applies to that thread. The atomic is the
     /// facade's, so that the checker knows this order.
     waits: AtomicBool,
-    /// How many readers may overtake that request.
+    /// How many readers may overtake the waiting request.
     overtakes: u32,
     /// The end of the file that [`Append`] extends.
     end: AtomicU64,
@@ -180,7 +180,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Returns how much this thread, and those that it waited for, added to the data.
+    /// Performs the steps. Returns how much this thread and the threads that it waited for added to
+    /// the data.
     fn work(mut self, steps: &'static [Step]) -> u32 {
         for step in steps {
             self.step(step);
@@ -395,7 +396,7 @@ impl<'a> Worker<'a> {
     }
 
     fn overtake(&mut self, range: &Range<u64>) {
-        // Load before the try: a try that begins before the request does not overtake it.
+        // Load before the try: a try that begins before the request does not overtake the request.
         let waits = self.scene.waits.load(Acquire);
         let tried = Hold::try_lock(&self.scene.lock, span(range.clone()), Read);
         perform("try");

@@ -14,7 +14,7 @@ use spanlock_verify::{Program, note_as, perform};
 pub fn programs<W: Word + Send + Sync + 'static>(make: fn() -> W) -> Vec<Program> {
     let crowd = |name, threads: usize| {
         let claim =
-            "readers and writers never hold a lane in conflict, see earlier writes, and finish";
+            "threads that lock a word as readers and writers all finish, and leave the word free";
         Program::new(name, claim)
             .threads(threads)
             .operations(2 * threads)
@@ -59,7 +59,7 @@ impl<W: Word> Guarded<W> {
             // SAFETY: lane 0 is held exclusively.
             self.cell.with_mut(|cell| unsafe { *cell += 1 });
         } else {
-            // SAFETY: this thread holds lane 0, so no writer does.
+            // SAFETY: this thread holds lane 0, so no writer holds it.
             let seen = self.cell.with(|cell| unsafe { *cell });
             note_as(me, format!("{seen}"));
         }

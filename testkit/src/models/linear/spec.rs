@@ -4,15 +4,15 @@
 //! operation. So an operation may affect others at several points between its call and its answer:
 //!
 //! - **A request** blocks tries from its call until the lock grants it; then it becomes a hold. A
-//!   cancelled request blocks tries until its call answers. (The contract: a try acquires its span
-//!   "unless a conflicting hold or request stands in the way".)
+//!   cancelled request blocks tries until its call answers. (The contract says that a try acquires
+//!   its span "unless a conflicting hold or request stands in the way".)
 //! - **A grant** happens at one point, at which no hold conflicts with the request. The same is
 //!   true of an upgrade that succeeds.
 //! - **A try fails** only if it is blocked at some point. It can be blocked by a conflicting hold,
 //!   even of its own thread, by another thread's request, or by the maximum number of readers.
 //! - **An upgrade fails** only if another hold covers part of its range at some point. Another
-//!   thread's request does not make it fail, with one exception: a request that is cancelled may
-//!   have been granted, and thus have been a hold, before its thread cancelled it.
+//!   thread's request does not make the upgrade fail, with one exception: the lock may have granted
+//!   a cancelled request before its cancellation. Until the cancellation, that request was a hold.
 //! - **A release**, a downgrade or a shrink takes effect at one point.
 //!
 //! Three rules differ for a lock that acquires ranges piece by piece ([`Rules::pieces`]):
@@ -229,8 +229,8 @@ impl State {
     }
 
     /// Returns whether a hold, another thread's request, or the maximum number of readers blocks a
-    /// request of `thread` for `units`. If `upgraded` is given, the request upgrades that hold, and
-    /// only requests that may be holds count.
+    /// request of `thread` for `units`. If `upgraded` is given, the request upgrades that hold. In
+    /// this case, another thread's request counts only if it may hold units.
     fn is_blocked(
         &self,
         thread: usize,

@@ -1,5 +1,5 @@
-//! Tests of the specification. It must explain correct histories. For every other history, the
-//! tests state the first event that has no explanation.
+//! Tests of the specification. The specification must explain every correct history. For each
+//! incorrect history, the tests state the first event that has no explanation.
 
 use std::sync::Arc;
 
@@ -259,7 +259,7 @@ fn a_downgrade_lets_readers_in_and_no_writer() {
     right(&ALL, &downgraded(attempt(Write, High), Busy));
     wrong(&ALL, &downgraded(attempt(Read, High), Busy), 5);
     wrong(&ALL, &downgraded(attempt(Write, High), Done), 5);
-    // A writer does not get in during the downgrade either.
+    // No writer is granted the range during the downgrade either.
     let mut events = one_by_one(&[(0, lock(Write, Both), Done)]);
     events.push(calls(0, Downgrade, Done));
     events.extend(one_by_one(&[
