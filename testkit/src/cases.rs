@@ -1,8 +1,8 @@
-//! Published bugs of other range locks, each as a test of every lock with the capabilities in
-//! question. `docs/cases.md` says where the remaining bugs are tested.
+//! Regression tests for published bugs of other projects. `docs/cases.md` says where the remaining
+//! bugs are tested.
 //!
-//! A case returns at once if it does not apply: the lock lacks the capability, or it is a
-//! whole-range lock.
+//! A case runs for every lock. It returns at once if the lock lacks a capability that the case
+//! needs, or if the case needs disjoint ranges and the lock is a whole-range lock.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use spanlock_range_lock::{
 use crate::Driven;
 use crate::owner::{Asked, Hold, span};
 
-/// Returns a span of units, so that borders of spans are borders of what the lock blocks.
+/// Converts a range of units to a span. A unit is the lock's granularity, or 4096 positions if that
+/// is less.
 fn units(lock: &Driven, range: Range<u64>) -> Span {
     let unit = lock.raw.granularity().min(4096);
     span(range.start * unit..range.end * unit)
@@ -45,11 +46,12 @@ fn waits(asked: &mut Asked<'_>) -> bool {
 fn assert_free(lock: &Driven) {
     let everything = span(0..lock.raw.capacity());
     let all = Hold::try_lock(lock, everything, Write);
-    all.expect("nobody holds, and nobody waits").release();
+    all.expect("no hold and no waiter is left").release();
 }
 
-/// Linux range lock patches, 2019: cancelling a waiting reader decremented the counts of all
-/// requests that overlapped it. So another reader was granted beside the writer.
+/// Linux range lock patches, 2019: cancelling a waiting reader decremented the counts of blocking
+/// ranges in all requests that overlapped it. Another reader was then granted while the writer
+/// still held the range.
 pub fn case_01_a_cancelled_reader_lets_nobody_in(lock: &Driven) {
     if lock.wait.is_none() {
         return;
@@ -67,7 +69,7 @@ pub fn case_01_a_cancelled_reader_lets_nobody_in(lock: &Driven) {
     assert_free(lock);
 }
 
-/// The converse: a cancelled request unblocks the later requests that waited for it, and no others.
+/// The converse: cancelling a request unblocks only the later requests that waited for it.
 pub fn case_01_a_cancelled_waiter_unblocks_later_arrivals_only(lock: &Driven) {
     if lock.wait.is_none() {
         return;
@@ -79,10 +81,10 @@ pub fn case_01_a_cancelled_waiter_unblocks_later_arrivals_only(lock: &Driven) {
     let passed = behind.poll().expect("a valid range");
     given_up.cancel();
     match passed {
-        // It may overtake, if the lock bounds overtaking.
+        // A lock with bounded overtaking may let the reader overtake the waiting writer.
         Some(passed) => passed.release(),
         None if is_granular(lock) => granted(&mut behind).release(),
-        // Here it waits for the first writer as well.
+        // In a whole-range lock, the reader waits for the first writer as well.
         None => behind.cancel(),
     }
     assert!(waits(&mut before), "granted while a reader holds");
@@ -91,7 +93,8 @@ pub fn case_01_a_cancelled_waiter_unblocks_later_arrivals_only(lock: &Driven) {
     assert_free(lock);
 }
 
-/// The same patches: a try was compared with the hull of all held ranges.
+/// The same patches: a try in a free gap failed, because it was compared with the hull of all held
+/// ranges.
 pub fn case_02_a_try_in_a_free_gap_succeeds(lock: &Driven) {
     if !is_granular(lock) {
         return;
@@ -105,7 +108,7 @@ pub fn case_02_a_try_in_a_free_gap_succeeds(lock: &Driven) {
         for gap in [1..3, 4..7, 8..9, 5..6] {
             take(lock, gap, access).release();
         }
-        // One unit more on either side is too much.
+        // Each of these ranges also covers a held unit.
         for wide in [0..3, 1..4, 3..5, 4..8] {
             let tried = Hold::try_lock(lock, units(lock, wide), access);
             assert!(matches!(tried, Err(TryLockError::WouldBlock)));
@@ -115,8 +118,8 @@ pub fn case_02_a_try_in_a_free_gap_succeeds(lock: &Driven) {
     assert_free(lock);
 }
 
-/// OpenZFS: reducing a held range did not wake the waiters it unblocked, or read flags without the
-/// lock and spun for hours.
+/// OpenZFS: shrinking a held range did not wake the waiters that it unblocked. In a second bug, the
+/// code read flags without holding the lock and spun for hours.
 pub fn case_04_a_shrink_wakes_the_waiters_outside_the_kept_part(lock: &Driven) {
     if lock.split.is_none() || !is_granular(lock) {
         return;
@@ -129,7 +132,7 @@ pub fn case_04_a_shrink_wakes_the_waiters_outside_the_kept_part(lock: &Driven) {
         };
         let (low, high) = (reader(0..2), reader(4..6));
         hold.shrink(units(lock, 2..6));
-        // The assertion is that these threads finish, although the kept part is still held.
+        // The readers must finish while the kept part is still held.
         low.join().expect("a reader of the released part");
         hold.shrink(units(lock, 2..4));
         high.join().expect("a reader of the released part");
@@ -148,14 +151,15 @@ pub fn case_04_a_shrink_wakes_the_waiters_outside_the_kept_part(lock: &Driven) {
     assert_free(lock);
 }
 
-/// RocksDB: the upgrader was in its own list of conflicts, and looped for ever after a timeout.
+/// RocksDB: a thread that upgraded a hold counted that hold as a conflict, and looped for ever
+/// after a timeout.
 pub fn case_06_an_upgrade_does_not_wait_for_itself(lock: &Driven) {
     if lock.upgrade.is_none() {
         return;
     }
     for access in [Read, Upgradable] {
         let mut hold = take(lock, 1..3, access);
-        assert!(hold.try_upgrade(), "nobody else holds");
+        assert!(hold.try_upgrade(), "no other hold exists");
         assert!(Hold::try_lock(lock, units(lock, 2..3), Read).is_err());
         hold.release();
     }
@@ -168,14 +172,14 @@ pub fn case_06_an_upgrade_does_not_wait_for_itself(lock: &Driven) {
     assert_free(lock);
 }
 
-/// RocksDB, continued: an upgrade does not wait for requests that wait for it either.
+/// RocksDB, continued: an upgrade must not wait for requests that wait for the hold being upgraded.
 pub fn case_06_an_upgrade_does_not_wait_for_its_waiters(lock: &Driven) {
     if lock.upgrade.is_none() || lock.wait.is_none() {
         return;
     }
     let mut hold = take(lock, 0..2, Upgradable);
     let mut writer = Asked::waiting(lock, units(lock, 0..2), Write);
-    assert!(hold.try_upgrade(), "nobody else holds");
+    assert!(hold.try_upgrade(), "no other hold exists");
     assert!(waits(&mut writer), "granted while a writer holds");
     hold.release();
     granted(&mut writer).release();
@@ -189,7 +193,7 @@ pub fn case_06_an_upgrade_does_not_wait_for_its_waiters(lock: &Driven) {
     assert_free(lock);
 }
 
-/// RocksDB: a failed upgrade left the lock as if the upgrade were still going on.
+/// RocksDB: after a failed upgrade, the lock still recorded the upgrade as pending.
 pub fn case_06_a_failed_upgrade_leaves_no_trace(lock: &Driven) {
     if lock.upgrade.is_none() {
         return;
@@ -200,18 +204,18 @@ pub fn case_06_a_failed_upgrade_leaves_no_trace(lock: &Driven) {
         for _ in 0..1000 {
             assert!(!hold.try_upgrade(), "another reader holds");
             assert_eq!(hold.access(), access);
-            // Readers still get in.
+            // The failed upgrade does not block readers.
             take(lock, 0..4, Read).release();
         }
         other.release();
-        assert!(hold.try_upgrade(), "the reader has gone");
+        assert!(hold.try_upgrade(), "the other reader has released");
         hold.release();
         assert_free(lock);
     }
 }
 
-/// The crate range-lock: zero-sized elements caused a division by zero. An empty range at the end,
-/// or an overflowing length, panicked.
+/// The crate `range-lock`: zero-sized elements caused a division by zero. An empty range at the end
+/// panicked, and so did a length that overflowed.
 pub fn case_09_the_smallest_and_the_largest_ranges(lock: &Driven) {
     let (raw, capacity) = (&lock.raw, lock.raw.capacity());
     let unit = raw.granularity().min(4096);
@@ -257,7 +261,7 @@ pub fn case_09_zero_sized_elements(lock: &Driven) {
     );
 }
 
-/// range-mutex: each poll of a future added another waiter.
+/// The crate `range-mutex`: each poll of a future added another waiter.
 pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
     if lock.wait.is_none() {
         return;
@@ -267,8 +271,12 @@ pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
     for _ in 0..1_000_000 {
         assert!(waits(&mut asked), "granted while a writer holds");
     }
-    assert!(asked.wakers() <= 1, "{} wakers are kept", asked.wakers());
-    // Once it is cancelled, the request leaves neither a waker nor a place in the queue.
+    assert!(
+        asked.wakers() <= 1,
+        "the lock keeps {} wakers",
+        asked.wakers()
+    );
+    // After its cancellation, the request must not block the reader behind it in the queue.
     let mut behind = Asked::waiting(lock, units(lock, 0..2), Read);
     asked.cancel();
     hold.release();
@@ -276,7 +284,8 @@ pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
     assert_free(lock);
 }
 
-/// The same crate: a leaked guard keeps its range locked, and breaks nothing else.
+/// The same crate mishandled leaked guards. A leaked guard must keep its range locked and affect no
+/// other range.
 pub fn case_10_leaked_holds_keep_their_ranges_and_nothing_else(lock: &Driven) {
     core::mem::forget(lock.raw.write(units(lock, 2..3).range()).expect("in range"));
     core::mem::forget(lock.raw.try_read(units(lock, 6..7).range()));
@@ -289,7 +298,8 @@ pub fn case_10_leaked_holds_keep_their_ranges_and_nothing_else(lock: &Driven) {
     }
 }
 
-/// [SRL] as published prefers readers: a writer starves while readers overlap in time.
+/// The segment range lock as published in [SRL] prefers readers: a writer starves as long as some
+/// reader always holds the range.
 ///
 /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 pub fn case_13_a_writer_gets_in_among_readers_that_overlap(lock: &Driven) {
@@ -311,9 +321,9 @@ pub fn case_13_a_writer_gets_in_among_readers_that_overlap(lock: &Driven) {
     }
 }
 
-/// SPDK: code went on after a lock had failed. Here a failure is a value without a hold, so a
-/// refused request gives no access to the data. Neither a hold nor an error can be dropped
-/// unnoticed:
+/// SPDK: code continued although it had failed to acquire the lock. Here a failed request returns
+/// an error and no hold, and only a hold gives access to the data. The compiler warns if a caller
+/// ignores the hold or the error:
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
@@ -334,7 +344,7 @@ pub fn case_14_a_refused_request_does_nothing(lock: &Driven) {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..500 {
-                    // Only a hold leads to the data.
+                    // Only a thread with a hold accesses the data.
                     match Hold::try_lock(lock, units(lock, 0..2), Write) {
                         Ok(hold) => {
                             // Relaxed: the lock must provide the ordering.
@@ -352,8 +362,9 @@ pub fn case_14_a_refused_request_does_nothing(lock: &Driven) {
     assert_free(lock);
 }
 
-/// Defines every case, and the histories, as tests of one lock: its name, its
-/// [`Order`](crate::Order), and an expression that makes a [`Driven`] covering at least 64 units.
+/// Defines every case and the random histories as tests of one lock. The arguments are a name for
+/// the test module, the lock's [`Order`](crate::Order), and an expression that creates a
+/// [`Driven`]. The lock must cover at least 64 units.
 ///
 /// ```
 /// mod tests {

@@ -1,4 +1,4 @@
-//! A lock with its capabilities, chosen at run time.
+//! A lock and its capabilities as trait objects, so that the same tests run every lock.
 
 use core::any::Any;
 use core::ops::Range;
@@ -12,15 +12,17 @@ use spanlock_range_lock::{
     RawRangeLockWait, Shared, Span, TimedLockError, Token, Upgradable,
 };
 
-/// A lock under test: one trait object for the lock, and one more for each capability that it has.
+/// A lock under test: one trait object for the lock, and one for each of its capabilities.
 ///
-/// [`driven!`](crate::driven!) makes one. The references are std's `Arc` even under a checker: the
-/// tests are about the lock, and a checker's own `Arc` would multiply the executions.
+/// [`driven!`](crate::driven!) creates it. The `Arc`s are std's even under a checker. The checker's
+/// own `Arc` would multiply the executions without testing more of the lock.
 #[derive(Clone)]
 #[allow(missing_docs)]
 pub struct Driven {
     pub raw: Arc<dyn RawRangeLock>,
-    /// The number of readers that a unit has room for, including an upgradable one.
+    /// The maximum number of readers that hold a unit at once, counting an upgradable one. A
+    /// **unit** is the smallest range that the lock distinguishes; its size is the lock's
+    /// granularity.
     pub readers: usize,
     pub wait: Option<Arc<dyn ErasedWait>>,
     pub downgrade: Option<Arc<dyn RawRangeLockDowngrade>>,
@@ -28,8 +30,8 @@ pub struct Driven {
     pub upgrade_wait: Option<Arc<dyn RawRangeLockUpgradeWait>>,
     pub split: Option<Arc<dyn RawRangeLockSplit>>,
     pub batch: Option<Arc<dyn RawRangeLockBatch>>,
-    /// Frees unused memory and returns the number of bytes. Not part of any trait, and so not one
-    /// of the words of [`driven!`](crate::driven!).
+    /// Frees unused memory and returns the number of bytes freed. [`driven!`](crate::driven!)
+    /// cannot set this function, because it belongs to no trait.
     pub reclaim: Option<Arc<dyn Fn() -> usize + Send + Sync>>,
 }
 
@@ -49,8 +51,8 @@ impl Driven {
         }
     }
 
-    /// Returns the same lock, with room for this many readers in a unit, including an upgradable
-    /// one.
+    /// Returns the same lock with a maximum number of readers that hold a unit at once, counting an
+    /// upgradable one.
     pub fn with_readers(self, readers: u32) -> Self {
         Driven {
             readers: readers as usize,
@@ -58,22 +60,23 @@ impl Driven {
         }
     }
 
-    /// Returns the span that `span` blocks: itself, rounded outwards to the lock's granularity.
+    /// Returns the span that a hold of `span` blocks: `span` rounded outwards to the lock's
+    /// granularity.
     pub fn rounded(&self, span: Span) -> Span {
         let unit = self.raw.granularity();
         let start = span.start() / unit * unit;
         let end = span.end().checked_next_multiple_of(unit);
         let rounded = Span::new(start..end.unwrap_or(u64::MAX)).ok().flatten();
-        rounded.expect("it contains a span that is not empty")
+        rounded.expect("the rounded span contains `span`")
     }
 
-    /// Returns whether two spans block each other if their accesses conflict.
+    /// Returns whether two spans share a unit. Conflicting accesses to such spans block each other.
     pub fn meet(&self, a: Span, b: Span) -> bool {
         self.rounded(a).overlaps(self.rounded(b))
     }
 
-    /// Returns whether the spans form a batch: in ascending order, and no two of them touch a
-    /// common unit.
+    /// Returns whether the spans form a valid batch: they are in ascending order, and no two of
+    /// them share a unit.
     pub fn is_batch(&self, batch: &[(Span, Access)]) -> bool {
         let spans = batch.iter().map(|&(span, _)| self.rounded(span));
         spans.is_sorted_by(|before, next| before.end() <= next.start())
@@ -85,8 +88,8 @@ impl Driven {
     }
 }
 
-/// Makes a [`Driven`] of a lock and the capabilities named: any of `wait`, `downgrade`, `upgrade`,
-/// `upgrade_wait`, `split`, `batch`.
+/// Creates a [`Driven`] from a lock and a list of its capabilities: any of `wait`, `downgrade`,
+/// `upgrade`, `upgrade_wait`, `split`, `batch`.
 ///
 /// ```
 /// use spanlock_range_lock::RwCounter;
@@ -116,7 +119,8 @@ pub trait ErasedWait: Send + Sync {
     /// Like [`RawRangeLockWait::poll_lock`].
     ///
     /// # Safety
-    /// As there; `request` comes from [`request`](Self::request) of this lock.
+    /// The requirements of [`RawRangeLockWait::poll_lock`]. `request` was created by
+    /// [`Self::request`] of this lock.
     unsafe fn poll(
         &self,
         span: Span,
@@ -128,11 +132,12 @@ pub trait ErasedWait: Send + Sync {
     /// Like [`RawRangeLockWait::cancel`].
     ///
     /// # Safety
-    /// As there; `request` comes from [`request`](Self::request) of this lock.
+    /// The requirements of [`RawRangeLockWait::cancel`]. `request` was created by [`Self::request`]
+    /// of this lock.
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut dyn Any);
 
-    /// Locks a span like [`spanlock_range_lock::Hold::try_lock_until`], calls `under` while it is
-    /// held, and unlocks it. Returns whether it was locked in time.
+    /// Locks a span like [`spanlock_range_lock::Hold::try_lock_until`], calls `under` while the
+    /// span is held, and unlocks the span. Returns whether the span was locked before the deadline.
     ///
     /// # Errors
     /// As for [`RawRangeLock::lock`].
@@ -158,13 +163,13 @@ impl<L: RawRangeLockWait<Request: 'static>> ErasedWait for L {
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
         let request = request.downcast_mut().expect("a request of this lock");
-        // SAFETY: the caller's promise, word for word.
+        // SAFETY: the caller guarantees the same requirements.
         unsafe { self.poll_lock(span, access, request, waker) }
     }
 
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut dyn Any) {
         let request = request.downcast_mut().expect("a request of this lock");
-        // SAFETY: the caller's promise, word for word.
+        // SAFETY: the caller guarantees the same requirements.
         unsafe { RawRangeLockWait::cancel(self, span, access, request) }
     }
 
@@ -184,7 +189,8 @@ impl<L: RawRangeLockWait<Request: 'static>> ErasedWait for L {
     }
 }
 
-/// Locks a range by `deadline`, calls `under` while it is held, and unlocks it.
+/// Locks a range before `deadline`, calls `under` while the range is held, and unlocks the range.
+/// Returns whether the range was locked in time.
 fn under_guard<L: RawRangeLockWait, A: Mode>(
     lock: &L,
     range: Range<u64>,

@@ -11,11 +11,12 @@ use crate::op::{self, Op};
 use crate::sequential::{self, Order};
 use crate::{Driven, threads};
 
-/// The number of operations for each lock and kind of history, unless [`HOW_MANY`] is set: few
-/// enough for `cargo test`. `.ci/full` runs a million.
+/// The default number of operations for each lock and kind of history, small enough for `cargo
+/// test`. `.ci/full` runs a million.
 const OPERATIONS: u64 = 200_000;
 
-/// The environment variable for another number of operations, such as fewer under a slow sanitizer.
+/// The environment variable that overrides the number of operations. Slow sanitizers set a smaller
+/// one.
 pub const HOW_MANY: &str = "SPANLOCK_OPERATIONS";
 
 /// The maximum length of a single-threaded history.
@@ -25,10 +26,11 @@ const STEPS: usize = 256;
 const THREADS: core::ops::RangeInclusive<usize> = 2..=6;
 const STEPS_EACH: usize = 400;
 
-/// How often a smaller history of several threads is run again, to see whether it fails too.
+/// How many times each smaller history runs after a failure on real threads, because it may fail
+/// only sometimes.
 const AGAIN: usize = 20;
 
-/// The environment variable for another seed: any number.
+/// The environment variable that sets the seed, a number.
 pub const SEED: &str = "SPANLOCK_SEED";
 
 /// Returns the seed of this run.
@@ -45,8 +47,8 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     })
 }
 
-/// Returns a runner that draws the same histories for the same seed. It shrinks a failing history,
-/// and the caller reports it.
+/// Returns a runner that draws the same histories for the same seed. The runner shrinks a failing
+/// history, and the caller reports the result.
 pub fn runner(seed: u64, cases: u32) -> TestRunner {
     let config = Config {
         cases,
@@ -58,12 +60,12 @@ pub fn runner(seed: u64, cases: u32) -> TestRunner {
     };
     let mut bytes = [0x5A; 16];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    // The cheap generator, because each choice between strategies creates a new one.
+    // Use the cheap generator: each choice between strategies creates a new generator.
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::XorShift, &bytes))
 }
 
-/// Runs cases until enough operations have been done. `run` returns how many operations it did;
-/// `test` is the name used in a failure.
+/// Draws and runs histories until enough operations have run. `run` returns how many operations a
+/// history ran. `test` names the test in a failure message.
 fn many<S: Strategy>(
     test: &str,
     strategy: &S,
@@ -76,13 +78,14 @@ fn many<S: Strategy>(
         if done.get() >= operations {
             break;
         }
-        // A runner counts its cases over all its runs, so each round needs a new one.
+        // A runner's limit on cases applies to all its runs together, so each round needs a new
+        // runner.
         let result = runner(seed.wrapping_add(round << 32), 64).run(strategy, |history| {
             done.set(done.get() + run.borrow_mut()(&history)?);
             Ok(())
         });
         if let Err(error) = result {
-            panic!("{test}, round {round}: {error}\nagain with {SEED}={seed}");
+            panic!("{test}, round {round}: {error}\nto repeat: {SEED}={seed}");
         }
     }
 }
@@ -100,7 +103,8 @@ pub fn of_real_threads(make: impl Fn() -> Driven) {
     let strategy = op::program(&make(), THREADS, STEPS_EACH);
     let mut has_failed = false;
     many("real threads", &strategy, |program| {
-        // A history that failed once may fail only sometimes.
+        // After the first failure, proptest runs smaller histories, and these may fail only
+        // sometimes.
         let mut done = 0;
         for _ in 0..if has_failed { AGAIN } else { 1 } {
             done += threads::run(make(), program).map_err(|wrong| {

@@ -1,17 +1,19 @@
-//! The properties that the checkers verify for every range lock, written once for all of them.
+//! The properties that the checkers verify for every range lock. Each is written once and runs for
+//! every lock.
 //!
-//! A [`Primitive`] describes a lock, and [`range_lock`] makes a suite for it: the [crate
-//! documentation](crate#models) has an example.
+//! A [`Primitive`] describes a lock, and [`range_lock`] creates a suite of programs for it. A
+//! **program** is a small concurrent test that a checker runs under many or all schedules. The
+//! [crate documentation](crate#models) has an example.
 //!
-//! - [`lock`]: properties of each lock, whatever its capabilities.
-//! - [`capabilities`]: changes of a hold, requests that wait without a thread, several ranges at
-//!   once.
-//! - [`pairs`]: a program for each pair of operations that no other program performs in different
-//!   threads.
+//! - [`lock`]: properties that need no optional capability.
+//! - [`capabilities`]: properties of optional capabilities, such as changing a hold, polling a
+//!   request, or locking several ranges in one call.
+//! - [`pairs`]: a program for each pair of operations that no other program performs in two
+//!   different threads.
 //! - [`history`]: random programs.
 //! - [`linear`]: linearizability of generated scenarios.
-//! - [`words`]: the state words that locks are made of.
-//! - [`promela`]: whether a Promela model still mirrors the code.
+//! - [`words`]: properties of single state words, from which locks are built.
+//! - [`promela`]: a check that a Promela model names only functions that still exist.
 
 pub mod capabilities;
 pub mod data;
@@ -30,8 +32,7 @@ use spanlock_verify::{Mode, Program, Suite};
 
 use crate::Driven;
 
-/// The capabilities of a lock besides acquiring and releasing. The fields have the names of those
-/// of [`Driven`].
+/// The optional capabilities of a lock. The fields have the same names as in [`Driven`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Capabilities {
@@ -41,11 +42,11 @@ pub struct Capabilities {
     pub upgrade_wait: bool,
     pub split: bool,
     pub batch: bool,
-    /// Whether it frees memory on request.
+    /// Whether the lock frees unused memory on request.
     pub reclaim: bool,
 }
 
-/// A lock to model. [`primitive!`](crate::primitive!) makes one.
+/// A description of the lock to model, which [`primitive!`](crate::primitive!) creates.
 #[derive(Clone)]
 pub struct Primitive {
     name: &'static str,
@@ -59,7 +60,7 @@ pub struct Primitive {
     schedules_of_scenarios: Option<u64>,
 }
 
-/// A bound on preemptions of one program in one mode, and its reason.
+/// The maximum number of preemptions of one program in one mode, and the reason for this bound.
 #[derive(Clone, Copy)]
 struct StatedBound {
     property: &'static str,
@@ -85,35 +86,36 @@ impl Primitive {
         }
     }
 
-    /// Declares that disjoint ranges never block each other: the lock's units are single positions.
-    /// Otherwise all positions are one unit.
+    /// Declares that disjoint ranges never block each other: each position is a unit of its own. By
+    /// default, all positions together are one unit.
     pub fn granular(mut self) -> Self {
         self.granular = true;
         self
     }
 
-    /// Declares that the lock acquires a range piece by piece. Then a request that holds only some
-    /// of its pieces blocks tries, and a release takes effect one unit at a time.
+    /// Declares that the lock acquires and releases a range piece by piece. Even a request that
+    /// holds only some of its pieces blocks tries, and a release frees one unit at a time.
     pub fn pieces(mut self) -> Self {
         self.pieces = true;
         self
     }
 
-    /// Sets how many readers have room at a position under a checker. Unless set, any number has
-    /// room.
+    /// Sets the maximum number of readers that hold a position at once under a checker. By default,
+    /// there is no maximum.
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers;
         self
     }
 
-    /// Sets how many later arrivals may overtake a waiter. Unless set, overtaking is not modelled.
+    /// Sets how many later arrivals may overtake a waiter. By default, no program checks
+    /// overtaking.
     pub fn overtakes(mut self, overtakes: u32) -> Self {
         self.overtakes = Some(overtakes);
         self
     }
 
-    /// Bounds the search of one program in one mode to a number of preemptions, because of
-    /// `reason`.
+    /// Bounds the search of the program `property` in one mode to a number of preemptions. `reason`
+    /// says why the search needs a bound.
     pub fn bounded_in(
         mut self,
         property: &'static str,
@@ -130,15 +132,14 @@ impl Primitive {
         self
     }
 
-    /// Declares that the full run has too many scenarios to search. Each runs under this many
-    /// random schedules instead.
+    /// Declares that searching every linearizability scenario of the full run would take too long.
+    /// Each of these scenarios runs under this many random schedules instead.
     pub fn schedules_of_scenarios(mut self, schedules: u64) -> Self {
         self.schedules_of_scenarios = Some(schedules);
         self
     }
 
-    /// Returns the operations of the lock: those of every lock, and those that its capabilities
-    /// add.
+    /// Returns the operations that every lock has and those that this lock's capabilities add.
     pub fn operations(&self) -> Vec<&'static str> {
         let it = self.capabilities;
         let operations = OPERATIONS.iter().copied();
@@ -148,7 +149,7 @@ impl Primitive {
             "try-upgrade" => it.upgrade,
             "upgrade" => it.upgrade_wait,
             "shrink" | "append" => it.split,
-            // A lock of one unit cannot be cut anywhere.
+            // A lock with a single unit has no position at which to split a hold.
             "split" => it.split && self.granular,
             "batch" | "try-batch" => it.batch,
             "reclaim" => it.reclaim,
@@ -157,7 +158,7 @@ impl Primitive {
         operations.filter(is_there).collect()
     }
 
-    /// Returns `program` with the bounds that are stated for it.
+    /// Returns `program` with the bounds that [`bounded_in`](Self::bounded_in) set for it.
     fn bounded(&self, program: Program) -> Program {
         let name = program.info().name.clone();
         let bounds = self.bounds.iter().filter(|it| it.property == name);
@@ -167,9 +168,9 @@ impl Primitive {
     }
 }
 
-/// Creates a [`Primitive`]: its name, how to make the lock, and its capabilities, as for
-/// [`driven!`](crate::driven!); then `reclaim:` and the function that frees memory, if there is
-/// one.
+/// Creates a [`Primitive`] from a name, an expression that creates the lock, and a list of
+/// capabilities as for [`driven!`](crate::driven!). If the lock frees memory on request, the
+/// function that does so follows after `; reclaim:`.
 #[macro_export]
 macro_rules! primitive {
     ($name:literal, $lock:expr; $($capability:ident),* $(; $reclaim:ident: $free:path)?) => {
@@ -194,36 +195,36 @@ macro_rules! primitive {
     };
 }
 
-/// The operations of range locks. The name of a pair lists its two operations in this order.
+/// The operations of range locks. A pair's name gives its two operations in this order.
 const OPERATIONS: [&str; 17] = [
     "acquire-shared",
     "acquire-upgradable",
     "acquire-exclusive",
-    // Acquires what is free at once.
+    // Acquires a range if it is free.
     "try",
-    // Waits until a deadline.
+    // Waits for a range until a deadline.
     "deadline",
-    // Begins a request, and is granted it later.
+    // Polls a request until it is granted.
     "poll",
-    // Abandons a request.
+    // Cancels a request.
     "cancel",
     "release",
     "downgrade",
     "try-upgrade",
-    // Upgrades, and waits for the readers to leave.
+    // Upgrades a hold after waiting for the readers to release.
     "upgrade",
     "shrink",
     "split",
     // Acquires several ranges in one call.
     "batch",
     "try-batch",
-    // Acquires a range whose place is chosen under the lock.
+    // Acquires a range that starts at the current end of a file.
     "append",
     // Frees memory.
     "reclaim",
 ];
 
-/// Returns the name of a blocking acquisition.
+/// Returns the name of the operation that blocks until it has acquired a range with `access`.
 pub fn acquire(access: Access) -> &'static str {
     match access {
         Access::Read => "acquire-shared",

@@ -1,8 +1,11 @@
-//! The language of histories.
+//! The operations of random histories.
 //!
-//! An operation refers to ranges and holds by small numbers, taken modulo what exists. So every
-//! list of operations is meaningful for every lock, and stays meaningful when operations are
-//! removed. Shrinking a failure depends on this.
+//! An operation refers to points and holds by small numbers, each taken modulo the number of points
+//! or holds that exist. So every list of operations is meaningful for every lock, and stays
+//! meaningful when operations are removed. Shrinking a failing history depends on this.
+//!
+//! Ranges start and end at numbered **points**. A **gap** is the range between two neighbouring
+//! points.
 
 use core::fmt;
 use std::sync::Arc;
@@ -14,7 +17,8 @@ use spanlock_range_lock::{Access, Span};
 use crate::Driven;
 use crate::owner::span;
 
-/// A range, given by its first point and the number of further gaps that it covers, and an access.
+/// A range and an access. The range covers the gap after the point `start`, and `more` gaps after
+/// that one.
 #[derive(Clone, Copy)]
 pub struct Extent {
     start: u8,
@@ -29,7 +33,7 @@ impl fmt::Debug for Extent {
     }
 }
 
-/// Picks one of the suitable items by its position, modulo their number.
+/// Selects an item by its position among the suitable items, modulo their number.
 #[derive(Clone, Copy)]
 pub struct Pick(u8);
 
@@ -48,16 +52,16 @@ impl Pick {
     }
 }
 
-/// An operation of an owner. An operation that needs a capability is drawn only for locks that have
-/// it.
+/// An operation of an owner. An operation is drawn only for locks with the capability that it
+/// needs.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     /// Tries to lock a range.
     Try(Extent),
     /// Locks a range, blocking.
     Lock(Extent),
-    /// Requests a range that is refused because it is reversed or past the capacity, or one that is
-    /// empty and holds nothing.
+    /// Requests an empty range, or a range that the lock must refuse because it is reversed or ends
+    /// past the capacity.
     Odd(Extent),
     /// Releases a hold.
     Unlock(Pick),
@@ -65,9 +69,10 @@ pub enum Op {
     Ask(Extent),
     /// Polls a request.
     Poll(Pick),
-    /// Gives up a request.
+    /// Cancels a request.
     Cancel(Pick),
-    /// Waits for a range for a limited time: this many polls, with short sleeps on real threads.
+    /// Requests a range, polls at most this many times, and cancels if no poll granted it. Real
+    /// threads sleep briefly between polls.
     Within(Extent, u8),
     /// Downgrades a hold to a read.
     Downgrade(Pick),
@@ -89,7 +94,7 @@ pub enum Op {
 pub type Program = Vec<Vec<Op>>;
 
 /// The parts of an operation, taken from the bytes of one number. Drawing one number per operation
-/// is many times as fast as choosing between generators. Shrinking the number simplifies the
+/// is many times faster than choosing between generators. Shrinking the number simplifies the
 /// operation.
 struct Parts([u8; 8]);
 
@@ -100,7 +105,7 @@ impl Parts {
 
     fn extent(&self, nth: usize) -> Extent {
         let [start, shape] = [self.0[2 + 2 * nth], self.0[3 + 2 * nth]];
-        // Mostly short ranges, so that many fit beside each other.
+        // Most ranges are short, so that many of them are disjoint.
         let more = if shape < 224 { shape / 3 % 5 } else { shape };
         Extent {
             start,
@@ -169,8 +174,8 @@ pub fn program(
     vec(vec(op(lock), 1..=operations), threads)
 }
 
-/// The points where ranges of a history may start and end: around the borders of the lock's units,
-/// at both ends of its capacity.
+/// The points where the ranges of a history may start and end. They lie around the borders of the
+/// first and the last units that the lock covers.
 #[derive(Clone, Debug)]
 pub struct Points(Vec<u64>);
 
@@ -209,8 +214,8 @@ impl Points {
         span(self.0[start]..self.0[end])
     }
 
-    /// Returns an empty or reversed range, or one past the capacity of the lock. If the capacity is
-    /// `u64::MAX`, which no range exceeds, it may return a valid range instead.
+    /// Returns an empty range, a reversed range, or a range that ends past the lock's capacity. If
+    /// the capacity is `u64::MAX`, no range can end past it, and the result may be a valid range.
     pub fn odd(&self, extent: Extent) -> core::ops::Range<u64> {
         let start = self.0[usize::from(extent.start) % self.0.len()];
         let end = self.0[usize::from(extent.more) % self.0.len()];
@@ -222,7 +227,7 @@ impl Points {
         }
     }
 
-    /// Returns the part of `whole` that two numbers stand for.
+    /// Returns the part of `whole` that the numbers `a` and `b` select.
     pub fn part(&self, whole: Span, a: u8, b: u8) -> Span {
         let gaps = self.gaps_of(whole);
         let start = gaps.start + usize::from(a) % gaps.len();
@@ -230,8 +235,8 @@ impl Points {
         span(self.0[start]..self.0[end])
     }
 
-    /// Returns the position that the number `at` picks to cut `whole`: a multiple of `unit`, if
-    /// there is one within.
+    /// Returns the position that the number `at` selects for splitting `whole`. The position is a
+    /// point strictly within `whole` and a multiple of `unit`; `None` if there is no such point.
     pub fn cut(&self, whole: Span, at: u8, unit: u64) -> Option<u64> {
         let gaps = self.gaps_of(whole);
         let cuts = &self.0[gaps.start + 1..gaps.end];
@@ -239,8 +244,8 @@ impl Points {
         Some(cuts[i])
     }
 
-    /// Returns the batch that three extents stand for: in ascending order, without those that touch
-    /// a unit of an earlier one.
+    /// Returns the batch that three extents stand for, in ascending order. An extent that shares a
+    /// unit with an earlier one is left out.
     pub fn batch(&self, lock: &Driven, extents: [Extent; 3]) -> Vec<(Span, Access)> {
         let mut all = extents.map(|extent| (self.span(extent), extent.access));
         all.sort_by_key(|(span, _)| (span.start(), span.end()));

@@ -1,7 +1,8 @@
-//! The two things that a logical owner has: a hold, or a request that is polled by hand.
+//! The holds and requests of a simulated owner. One thread can play many owners, because it polls
+//! their requests explicitly.
 //!
-//! Both are safe to use, because only this module makes them. Dropping one neither releases nor
-//! cancels, as if a guard were forgotten.
+//! Both types are safe to use, because only this module creates their values. Dropping a [`Hold`]
+//! does not release its span, and dropping an [`Asked`] does not cancel its request.
 
 use core::any::Any;
 use core::fmt;
@@ -14,12 +15,12 @@ use spanlock_range_lock::{Access, RangeError, Span, Token, TryLockError};
 
 use crate::Driven;
 
-/// Returns the span of a range that is in order and not empty.
+/// Converts a range, which must be in order and not empty, to a span.
 pub fn span(range: core::ops::Range<u64>) -> Span {
     Span::new(range).expect("in order").expect("not empty")
 }
 
-/// A hold that is changed and released explicitly.
+/// A hold, which its owner changes and releases explicitly.
 pub struct Hold<'a> {
     lock: &'a Driven,
     span: Span,
@@ -33,8 +34,8 @@ impl fmt::Debug for Hold<'_> {
     }
 }
 
-// SAFETY of all calls below: a `Hold` is made when a span has just been acquired, is consumed when
-// the hold ends, and has the token that its last change returned.
+// SAFETY of all calls below: a `Hold` is created when its span has been acquired, and consumed when
+// the span is released. Its token is the one that the last change returned.
 impl<'a> Hold<'a> {
     /// Locks a span, blocking.
     ///
@@ -54,10 +55,11 @@ impl<'a> Hold<'a> {
         Ok(Hold::of(lock, span, access, token))
     }
 
-    /// Locks several spans, blocking. Only for locks with this capability.
+    /// Locks several spans, blocking. Requires the capability `batch`.
     ///
     /// # Panics
-    /// Panics if the spans are not in order, or two of them touch a common unit.
+    /// Panics if the spans are not in order, if two of them share a unit, or if the lock lacks the
+    /// capability.
     ///
     /// # Errors
     /// As for [`spanlock_range_lock::RawRangeLockBatch::lock_batch`].
@@ -65,12 +67,12 @@ impl<'a> Hold<'a> {
         let mut tokens = Vec::new();
         let capability = lock.batch.as_ref().expect("a lock with this capability");
         assert!(lock.is_batch(batch), "{batch:?}");
-        // SAFETY: checked just now.
+        // SAFETY: the assertion above.
         unsafe { capability.lock_batch(batch, &mut tokens) }?;
         Ok(Hold::each(lock, batch, tokens))
     }
 
-    /// Locks several spans if that is possible at once. Only for locks with this capability.
+    /// Locks several spans if that is possible at once. Requires the capability `batch`.
     ///
     /// # Panics
     /// As for [`lock_all`](Self::lock_all).
@@ -84,7 +86,7 @@ impl<'a> Hold<'a> {
         let mut tokens = Vec::new();
         let capability = lock.batch.as_ref().expect("a lock with this capability");
         assert!(lock.is_batch(batch), "{batch:?}");
-        // SAFETY: checked just now.
+        // SAFETY: the assertion above.
         unsafe { capability.try_lock_batch(batch, &mut tokens) }?;
         Ok(Hold::each(lock, batch, tokens))
     }
@@ -118,29 +120,30 @@ impl<'a> Hold<'a> {
 
     /// Releases the hold.
     pub fn release(self) {
-        // SAFETY: above.
+        // SAFETY: the comment above this `impl`.
         unsafe { self.lock.raw.unlock(self.span, self.access, self.token) }
     }
 
-    /// Downgrades the hold to a read. Only for locks with this capability, and not for reads.
+    /// Downgrades the hold to a read. Requires the capability `downgrade`, and a hold that is not a
+    /// read.
     pub fn downgrade(&mut self) {
         let capability = self.lock.downgrade.as_ref();
         let capability = capability.expect("a lock with this capability");
-        // SAFETY: above.
+        // SAFETY: the comment above this `impl`.
         self.token =
             unsafe { capability.downgrade(self.span, self.access, Access::Read, self.token) };
         self.access = Access::Read;
     }
 
-    /// Upgrades the hold to a write if that is possible at once. Only for locks with this
-    /// capability, and not for writes.
+    /// Upgrades the hold to a write if that is possible at once, and returns whether it was.
+    /// Requires the capability `upgrade`, and a hold that is not a write.
     pub fn try_upgrade(&mut self) -> bool {
         let capability = self
             .lock
             .upgrade
             .as_ref()
             .expect("a lock with this capability");
-        // SAFETY: above.
+        // SAFETY: the comment above this `impl`.
         let upgraded = unsafe { capability.try_upgrade(self.span, self.access, self.token) };
         let worked = upgraded.is_ok();
         let (Ok(token) | Err(token)) = upgraded;
@@ -151,18 +154,18 @@ impl<'a> Hold<'a> {
         worked
     }
 
-    /// Upgrades the hold to a write, blocking. Only for locks with this capability, and for
-    /// upgradable holds.
+    /// Upgrades the hold to a write, blocking. Requires the capability `upgrade_wait` and an
+    /// upgradable hold.
     pub fn upgrade(&mut self) {
         assert_eq!(self.access, Access::Upgradable);
         let capability = self.lock.upgrade_wait.as_ref();
         let capability = capability.expect("a lock with this capability");
-        // SAFETY: above.
+        // SAFETY: the comment above this `impl`.
         self.token = unsafe { capability.upgrade(self.span, self.token) };
         self.access = Access::Write;
     }
 
-    /// Shrinks the hold. Only for locks with this capability.
+    /// Shrinks the hold to `keep`. Requires the capability `split`.
     pub fn shrink(&mut self, keep: Span) {
         assert!(self.span.start() <= keep.start() && keep.end() <= self.span.end());
         let capability = self
@@ -170,13 +173,14 @@ impl<'a> Hold<'a> {
             .split
             .as_ref()
             .expect("a lock with this capability");
-        // SAFETY: above.
+        // SAFETY: the comment above this `impl`.
         self.token = unsafe { capability.shrink(self.span, self.access, self.token, keep) };
         self.span = keep;
     }
 
-    /// Splits the hold, and returns the upper part. Only for locks with this capability. `at` must
-    /// be valid for [`RawRangeLockSplit::split`](spanlock_range_lock::RawRangeLockSplit::split).
+    /// Splits the hold at `at`, and returns the upper part. Requires the capability `split` and a
+    /// position that is valid for
+    /// [`RawRangeLockSplit::split`](spanlock_range_lock::RawRangeLockSplit::split).
     pub fn split(&mut self, at: u64) -> Hold<'a> {
         let (low, high) = (span(self.span.start()..at), span(at..self.span.end()));
         let capability = self
@@ -184,14 +188,14 @@ impl<'a> Hold<'a> {
             .split
             .as_ref()
             .expect("a lock with this capability");
-        // SAFETY: above.
+        // SAFETY: the comment above this `impl`.
         let tokens = unsafe { capability.split(self.span, self.access, self.token, at) };
         (self.span, self.token) = (low, tokens.0);
         Hold::of(self.lock, high, self.access, tokens.1)
     }
 }
 
-/// Counts its wakeups.
+/// A waker that counts its wakeups.
 #[derive(Debug, Default)]
 pub struct Wakes(AtomicUsize);
 
@@ -202,7 +206,7 @@ impl Wake for Wakes {
     }
 }
 
-/// A request of a lock with the capability to wait, and a counting waker.
+/// A request to a lock with the capability `wait`, and a waker that counts the request's wakeups.
 pub struct Asked<'a> {
     lock: &'a Driven,
     span: Span,
@@ -234,15 +238,18 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Returns a request that was polled once, and must wait.
+    /// Polls a new request once, and returns it.
+    ///
+    /// # Panics
+    /// Panics if the poll grants the request.
     pub fn waiting(lock: &'a Driven, span: Span, access: Access) -> Self {
         let mut asked = Asked::new(lock, span, access);
         let polled = asked.poll().expect("a valid span");
-        assert!(polled.is_none(), "{access:?} {span:?} is granted at once");
+        assert!(polled.is_none(), "{access:?} {span:?} was granted at once");
         asked
     }
 
-    /// Polls with the counting waker. Returns the hold, if it is granted.
+    /// Polls with the counting waker. Returns the hold if the request is granted.
     ///
     /// # Errors
     /// As for [`spanlock_range_lock::RawRangeLock::lock`].
@@ -251,7 +258,7 @@ impl<'a> Asked<'a> {
         self.poll_with(&Waker::from(self.wakes.clone()))
     }
 
-    /// Polls with the caller's waker. Returns the hold, if it is granted.
+    /// Polls with the caller's waker. Returns the hold if the request is granted.
     ///
     /// # Errors
     /// As for [`spanlock_range_lock::RawRangeLock::lock`].
@@ -266,7 +273,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Gives up the request.
+    /// Cancels the request.
     pub fn cancel(mut self) {
         let wait = self.lock.wait.as_ref().expect("checked by `new`");
         // SAFETY: as in `poll_with`.

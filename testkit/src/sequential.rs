@@ -1,14 +1,17 @@
-//! Histories of one thread that plays many owners. Each result is compared with the simplest
-//! possible lock: a list.
+//! Random histories on one thread, which plays many owners of holds and requests. The test compares
+//! each result with the simplest possible lock: a list of holds and requests.
 //!
-//! Where the contract decides a result, the lock must give that result. A try in a free gap
-//! succeeds, a try in conflict with a hold fails, and a change of a hold does what it says. A
-//! granted request conflicts with no hold. A waiting request is never forgotten: once nothing is in
-//! its way, it has been woken. While requests are blocked by nothing but other requests, at least
-//! one of them has been woken.
+//! The lock must return every result that the contract determines:
 //!
-//! For a lock that is first come, first served ([`Order::Arrival`]), the list predicts more. It
-//! knows which requests each operation grants, and checks that exactly those are woken, once each.
+//! - A try in a free gap succeeds, and a try that conflicts with a hold fails.
+//! - A downgrade, upgrade, shrink or split changes the hold as documented.
+//! - A granted request conflicts with no hold.
+//! - The lock has woken each waiting request that nothing blocks.
+//! - If waiting requests block only each other, the lock has woken at least one of them.
+//!
+//! A lock that serves requests first come, first served ([`Order::Arrival`]) is checked more
+//! strictly. The list predicts which requests each operation grants. The lock must wake each of
+//! them once, and no others.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -21,31 +24,32 @@ use crate::owner::{Asked, Hold};
 /// The order in which a lock grants conflicting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// First come, first served among conflicting requests. A release grants at once, and the
-    /// request learns of it at its next poll.
+    /// Conflicting requests are granted first come, first served. A release grants the requests
+    /// that it unblocks, and the next poll of each request returns its hold.
     Arrival,
-    /// Any order within the lock's bound on overtaking.
+    /// Any order that respects the lock's bound on overtaking.
     Bounded,
 }
 
-/// The maximum number of owners at once.
+/// The maximum number of owners at a time. Each owner has one hold or one request.
 const CROWD: usize = 16;
 
-/// The maximum number of polls within which a history must end.
+/// The maximum number of polls and releases that the end of a history may take.
 const PATIENCE: usize = 10_000;
 
 #[derive(Debug)]
 enum State<'a> {
     Held(Hold<'a>),
-    /// Not granted, or granted but not yet polled.
+    /// A request that waits, or that was granted after its last poll.
     Asked(Asked<'a>),
 }
 
-/// An owner as the list knows it.
+/// An entry of the list: one owner.
 struct Entry<'a> {
     span: Span,
     access: Access,
-    /// Whether the span is granted. Under [`Order::Arrival`], the request may not know it yet.
+    /// Whether the list considers the span held. Under [`Order::Arrival`], a granted request may
+    /// not have been polled yet.
     granted: bool,
     state: State<'a>,
 }
@@ -56,12 +60,13 @@ impl Entry<'_> {
     }
 }
 
-/// The result of an attempt according to the contract.
+/// The result that the contract requires of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Succeeds,
     Fails,
-    /// Undecided: the contract lets the lock prefer waiters, or refuse readers beyond its room.
+    /// The contract allows both results: the lock may prefer a waiter, or refuse a reader because a
+    /// unit has its maximum number of readers.
     Open,
 }
 
@@ -74,11 +79,12 @@ struct World<'a> {
     done: u64,
 }
 
-/// Runs a history on a fresh lock to its end. Returns how many operations ran. An operation that
-/// the limit on owners forbids does not count; one without a hold or request to act on does.
+/// Runs a history on an unused lock, and returns how many operations ran. An operation that would
+/// exceed the limit on owners is skipped and not counted. An operation that finds no hold or
+/// request to act on is counted.
 ///
 /// # Errors
-/// The first result that differs from the list's.
+/// The first result or wakeup that differs from the list's prediction.
 pub fn run(lock: &Driven, order: Order, history: &[Op]) -> Result<u64, TestCaseError> {
     let mut world = World {
         lock,
@@ -88,7 +94,8 @@ pub fn run(lock: &Driven, order: Order, history: &[Op]) -> Result<u64, TestCaseE
         done: 0,
     };
     let result = world.live(history);
-    // A request must not outlive its lock, because another lock may get its address.
+    // Cancel all requests that are left: they must not outlive their lock, because a later lock may
+    // be allocated at the same address.
     for entry in world.all {
         if let State::Asked(asked) = entry.state {
             asked.cancel();
@@ -133,8 +140,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Predicts the result of an attempt to lock `span`. `me` is the entry that attempts it, if
-    /// there is one.
+    /// Predicts the result of an attempt to lock `span`. `me` is the index of the entry that makes
+    /// the attempt, if it is already in the list.
     fn verdict(&self, span: Span, access: Access, me: Option<usize>) -> Verdict {
         let others = || (self.all.iter().enumerate()).filter(|&(i, _)| Some(i) != me);
         let conflicts = |entry: &Entry<'_>| {
@@ -156,8 +163,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns whether some unit of a reader's span may be full: it may have as many readers,
-    /// including upgradable ones, as the lock has room for.
+    /// Returns whether a reader of `span` may find a unit with the maximum number of readers,
+    /// counting upgradable ones.
     fn is_crowded(&self, span: Span, access: Access, me: Option<usize>) -> bool {
         let others = (self.all.iter().enumerate()).filter(|&(i, _)| Some(i) != me);
         let readers = others.filter(|(_, entry)| {
@@ -209,7 +216,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Locks, blocking only if the attempt must succeed.
+    /// Locks a span. If the blocking call might block, begins a request or tries instead, because
+    /// no other thread could unblock this one.
     fn lock(&mut self, extent: Extent) -> TestCaseResult {
         let (span, access) = (self.points.span(extent), extent.access);
         if self.verdict(span, access, None) == Verdict::Succeeds {
@@ -233,7 +241,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Requests a range, polls `looks` times without a pause, and then gives up.
+    /// Requests a range, polls at most `looks` times without a pause, and then cancels.
     fn within(&mut self, extent: Extent, looks: u8) -> TestCaseResult {
         let (span, access) = (self.points.span(extent), extent.access);
         let verdict = self.verdict(span, access, None);
@@ -250,8 +258,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Checks that an invalid range is refused with its reason, and that an empty range succeeds
-    /// whatever is held.
+    /// Checks that the lock refuses an invalid range with the right error, and accepts an empty
+    /// range whatever is held.
     fn odd(&mut self, extent: Extent) -> TestCaseResult {
         let range = self.points.odd(extent);
         let (start, end) = (range.start, range.end);
@@ -349,13 +357,14 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Returns the hold that is picked among the suitable ones.
+    /// Returns the index and the access of the hold that `pick` selects among those with a suitable
+    /// access.
     fn held(&mut self, pick: Pick, suitable: impl Fn(Access) -> bool) -> Option<(usize, Access)> {
         let i = pick.among(&self.all, |e| e.is_held() && suitable(e.access))?;
         Some((i, self.all[i].access))
     }
 
-    /// Changes the hold at `i`, and the entry with it.
+    /// Changes the hold at `i`, and updates its entry.
     fn change<T>(&mut self, i: usize, change: impl FnOnce(&mut Hold<'a>) -> T) -> T {
         let entry = &mut self.all[i];
         let State::Held(hold) = &mut entry.state else {
@@ -417,14 +426,15 @@ impl<'a> World<'a> {
             let unit = self.lock.raw.granularity();
             if let Some(at) = self.points.cut(self.all[i].span, at, unit) {
                 let high = self.change(i, |hold| hold.split(at));
-                // Its position in the list does not matter, because it is a hold.
+                // The order of the list matters for requests only, so the new hold can go last.
                 self.push(State::Held(high));
             }
         }
         Ok(())
     }
 
-    /// Checks, after each operation, which requests are granted and which must have been woken.
+    /// Checks the wakeups after each operation. Under [`Order::Arrival`], first updates which
+    /// requests are granted.
     fn settle(&mut self) -> TestCaseResult {
         match self.order {
             Order::Arrival => self.grant(),
@@ -432,12 +442,13 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Grants in the order of arrival, and checks that exactly the granted requests have been
-    /// woken.
+    /// Grants requests in the order of arrival. Checks that the lock has woken each granted request
+    /// once, and no other request.
     fn grant(&mut self) -> TestCaseResult {
         for i in 0..self.all.len() {
             let me = &self.all[i];
-            // Every holder blocks, whatever its position; a waiter blocks only if it came first.
+            // A holder blocks requests at any position in the list; a waiter blocks only later
+            // ones.
             let blocks = |(j, other): (usize, &Entry<'_>)| {
                 let before = other.granted || j < i;
                 let (other, me) = ((other.span, other.access), (me.span, me.access));
@@ -462,7 +473,7 @@ impl<'a> World<'a> {
             let verdict = self.verdict(entry.span, entry.access, Some(i));
             prop_assert!(
                 verdict != Verdict::Succeeds || asked.is_woken(),
-                "nothing is in the way of {:?}, yet it was not woken",
+                "nothing blocks {:?}, yet it was not woken",
                 asked
             );
             anybody = true;
@@ -472,13 +483,12 @@ impl<'a> World<'a> {
         }
         prop_assert!(
             !anybody || awake || held_up,
-            "requests wait only for each other, and none has been woken"
+            "requests block only each other, yet none has been woken"
         );
         Ok(())
     }
 
-    /// Releases every hold, and lets every waiter get its range and release it, until no owner is
-    /// left.
+    /// Releases every hold and polls every woken request, until no owner is left.
     fn end(&mut self) -> TestCaseResult {
         for _ in 0..PATIENCE {
             let ready = |entry: &Entry<'_>| match &entry.state {
@@ -498,7 +508,7 @@ impl<'a> World<'a> {
             self.settle()?;
         }
         let left: Vec<_> = self.all.iter().map(|entry| &entry.state).collect();
-        prop_assert!(left.is_empty(), "never granted: {:?}", left);
+        prop_assert!(left.is_empty(), "holds or requests are left: {:?}", left);
         let everything = crate::owner::span(0..self.lock.raw.capacity());
         let all = Hold::try_lock(self.lock, everything, Access::Write);
         prop_assert!(
@@ -511,5 +521,5 @@ impl<'a> World<'a> {
 }
 
 fn refused(error: RangeError) -> TestCaseError {
-    TestCaseError::fail(format!("a valid range is refused: {error}"))
+    TestCaseError::fail(format!("the lock refused a valid range: {error}"))
 }

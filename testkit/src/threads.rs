@@ -1,18 +1,20 @@
-//! Histories of several threads: real ones, or a checker's through the facade.
+//! Random histories on several threads: real threads, or a checker's threads through the facade.
 //!
-//! Each thread plays several owners. Results that no single thread can predict are watched from
-//! inside the holds:
+//! Each thread plays several owners of holds and requests. A thread cannot predict its results, so
+//! the test checks these properties instead:
 //!
-//! - **Exclusion**: a count for each gap says how it is held. The count never exceeds what is held:
-//!   it is raised after locking and lowered before unlocking. A hold that changes its access stays
-//!   counted throughout, so a writer in between is detected.
-//! - **Visibility**: the data of each gap is written only under exclusive holds, without other
-//!   synchronization, and read twice under shared ones. At the end its sum is the number of writes.
-//! - **No lost wakeup, no cycle**: the history ends.
+//! - **Exclusion**: each gap between neighbouring points has a count of its holders. Threads raise
+//!   the count after locking and lower it before unlocking, so the count never exceeds the actual
+//!   number of holders. A hold stays counted while its access changes. So the test detects a writer
+//!   that is granted the range meanwhile.
+//! - **Visibility**: each gap has data without any synchronization of its own. Threads write the
+//!   data under exclusive holds only, and read it twice under shared holds. At the end, the sum of
+//!   the data must equal the number of writes.
+//! - **No lost wakeup and no deadlock**: the history ends.
 //!
-//! A history must end whatever the lock's order. So before a thread blocks, it releases everything,
-//! except that an upgrade keeps its own hold. A thread may try, poll and wait briefly while it
-//! holds something.
+//! A history must end in whatever order the lock grants requests. So a thread releases everything
+//! before it blocks; only a blocking upgrade keeps the hold that it upgrades. A thread may hold
+//! ranges during a try, a poll or a wait that gives up.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -41,20 +43,20 @@ fn weight(access: Access) -> u64 {
     }
 }
 
-/// The state shared by all threads of a history. It uses std's atomics even under a checker: they
-/// only watch, and add no step to the executions.
+/// The state shared by all threads of a history. Its atomics are std's even under a checker: they
+/// only observe the lock, and must not add steps to the executions.
 struct Scene {
     lock: Driven,
     points: Points,
-    /// The holders of each gap between points.
+    /// The count of holders of each gap.
     inside: Vec<AtomicU64>,
     data: Vec<UnsafeCell<u64>>,
-    /// The first violation; after it, all threads finish.
+    /// The first violation. All threads stop after it.
     wrong: Mutex<Option<String>>,
     stop: AtomicBool,
 }
 
-// SAFETY: the data is accessed under holds only. Whether they suffice is what the test checks.
+// SAFETY: threads access the data only under holds. The test checks that the accesses do not race.
 unsafe impl Sync for Scene {}
 // SAFETY: the cells hold plain numbers.
 unsafe impl Send for Scene {}
@@ -77,7 +79,7 @@ impl Scene {
         if !right {
             let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
             wrong.get_or_insert_with(what);
-            // Relaxed: a hint.
+            // Relaxed: the flag is only a hint.
             self.stop.store(true, Relaxed);
         }
     }
@@ -85,7 +87,7 @@ impl Scene {
     fn enter(&self, hold: &Hold<'_>) {
         let access = hold.access();
         for gap in self.points.gaps_of(hold.span()) {
-            // Relaxed, here and below: the lock must provide the ordering.
+            // Relaxed, here and in `recount`: the lock under test must provide the ordering.
             let before = self.inside[gap].fetch_add(weight(access), Relaxed);
             let right = match access {
                 Access::Read => before < WRITER,
@@ -93,7 +95,7 @@ impl Scene {
                 Access::Write => before == 0,
             };
             self.expect(right, || {
-                format!("{hold:?} was granted beside holders {before:#x} at gap {gap}")
+                format!("{hold:?} was granted while gap {gap} had holders {before:#x}")
             });
         }
     }
@@ -105,14 +107,14 @@ impl Scene {
         }
     }
 
-    /// Changes the counted access of a hold in one step, so that it is counted throughout.
+    /// Changes the counted access of a hold in one step, so that the hold stays counted throughout.
     fn recount(&self, span: Span, from: Access, to: Access) {
         for gap in self.points.gaps_of(span) {
             let change = weight(to).wrapping_sub(weight(from));
             let before = self.inside[gap].fetch_add(change, Relaxed);
             let right = to != Access::Write || before == weight(from);
             self.expect(right, || {
-                format!("{span:?} was upgraded beside holders {before:#x} at gap {gap}")
+                format!("{span:?} was upgraded while gap {gap} had holders {before:#x}")
             });
         }
     }
@@ -122,7 +124,7 @@ impl Scene {
         let mut written = 0;
         for gap in self.points.gaps_of(hold.span()) {
             let data = self.data[gap].get();
-            // SAFETY: the gap is held with an access that allows this.
+            // SAFETY: the hold covers the gap with the access needed.
             unsafe {
                 if hold.access() == Access::Write {
                     data.write_volatile(data.read_volatile() + 1);
@@ -143,13 +145,13 @@ impl Scene {
     }
 }
 
-/// Runs a program, each list in a thread of its own, until all threads have finished. Returns how
-/// many operations ran. [`Op::Odd`] does not count; an operation without a hold or request to act
-/// on does.
+/// Runs each of the program's lists of operations in its own thread, and waits for all threads.
+/// Returns how many operations ran. [`Op::Odd`] is skipped and not counted. An operation that finds
+/// no hold or request to act on is counted.
 ///
 /// # Errors
-/// The first violation of the contract. On real threads a lost wakeup is not reported: the program
-/// does not end.
+/// The first violation of the contract. On real threads, a lost wakeup is not reported: the program
+/// hangs.
 pub fn run(lock: Driven, program: &Program) -> Result<u64, String> {
     let scene = Arc::new(Scene::new(lock));
     let threads: Vec<_> = program
@@ -188,7 +190,8 @@ pub fn run(lock: Driven, program: &Program) -> Result<u64, String> {
     wrong.take().map_or(Ok(done), Err)
 }
 
-/// Tells the checker, which bounds the steps of each operation, that an operation has finished.
+/// Tells the checker that an operation has finished. The checker bounds the steps of each
+/// operation.
 fn finished() {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::finished();
@@ -307,7 +310,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Releases everything, so that no thread waits for this one any more.
+    /// Releases every hold and cancels every request, so that no thread waits for this one.
     fn let_go(&mut self) {
         while !(self.holds.is_empty() && self.asked.is_empty()) {
             self.release_one();
@@ -322,7 +325,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Polls a few times, and sleeps between the polls unless a checker runs the threads.
+    /// Polls at most `looks` times. After each poll, sleeps, or yields under a checker.
     fn within(&mut self, mut asked: Asked<'a>, looks: u8) -> Option<Hold<'a>> {
         for look in 0..looks {
             let polled = asked.poll_with(self.parker.waker());
@@ -330,7 +333,7 @@ impl<'a> Worker<'a> {
                 return Some(hold);
             }
             if cfg!(any(spanlock_loom, spanlock_shuttle)) {
-                // Under a checker, no deadline passes except by fault injection.
+                // Under a checker, a deadline passes only by fault injection.
                 thread::yield_now();
             } else {
                 let deadline = Instant::now() + Duration::from_micros(10 << look);
@@ -350,7 +353,8 @@ impl<'a> Worker<'a> {
             return;
         };
         let (scene, hold) = (self.scene, &mut self.holds[i]);
-        // First the count: a writer that is let in during the downgrade then finds the reader.
+        // Change the count first, so that a writer granted during the downgrade finds the reader
+        // counted.
         scene.recount(hold.span(), hold.access(), Access::Read);
         hold.downgrade();
         self.written += scene.touch(hold, false);
@@ -409,7 +413,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Releases every hold, and waits for every request, in whatever order they are granted.
+    /// Releases every hold and waits for every request, in whatever order the lock grants them.
     fn end(&mut self) {
         loop {
             while !self.holds.is_empty() {

@@ -1,4 +1,4 @@
-//! The histories detect incorrect locks, and shrink the failures.
+//! Random histories detect incorrect locks, and the failures are shrunk.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -13,13 +13,13 @@ use spanlock_range_lock::{
 };
 use spanlock_testkit::{Driven, Order, driven, histories};
 
-/// The bug of a lock.
+/// The bug of the lock under test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wrong {
     Nothing,
     /// Every fifth try fails in a free gap.
     FailsInAGap,
-    /// Some readers get in without being counted.
+    /// Some tries to read succeed without acquiring anything.
     AdmitsReaders,
     /// Some requests register a waker that does nothing.
     LosesWakes,
@@ -35,7 +35,7 @@ struct Broken {
     calls: AtomicU64,
 }
 
-/// The token of a hold that does not exist.
+/// The token of a hold that the inner lock does not know.
 const UNCOUNTED: usize = usize::MAX;
 
 impl Broken {
@@ -44,7 +44,7 @@ impl Broken {
     }
 }
 
-// SAFETY: none of this is safe. The histories must detect it.
+// SAFETY: deliberately violated. The histories must detect the violation.
 unsafe impl RawRangeLock for Broken {
     fn capacity(&self) -> u64 {
         self.lock.capacity()
@@ -66,7 +66,7 @@ unsafe impl RawRangeLock for Broken {
 
     unsafe fn unlock(&self, span: Span, access: Access, token: Token) {
         if token.into_word() != UNCOUNTED {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees the same requirements.
             unsafe { self.lock.unlock(span, access, token) }
         }
     }
@@ -85,13 +85,13 @@ unsafe impl RawRangeLockWait for Broken {
     ) -> Poll<Result<Token, RangeError>> {
         let lost = self.sometimes(Wrong::LosesWakes);
         let waker = if lost { Waker::noop() } else { waker };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the same requirements.
         unsafe { self.lock.poll_lock(span, access, request, waker) }
     }
 
     unsafe fn cancel(&self, span: Span, access: Access, request: &mut IntervalRequest) {
         if !self.sometimes(Wrong::KeepsCancelled) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees the same requirements.
             unsafe { self.lock.cancel(span, access, request) }
         }
     }
@@ -104,11 +104,11 @@ unsafe impl RawRangeLockSplit for Broken {
             return token;
         }
         if self.sometimes(Wrong::ReleasesTooMuch) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees the same requirements.
             unsafe { self.lock.unlock(span, access, token) };
             return Token::new(UNCOUNTED);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the same requirements.
         unsafe { self.lock.shrink(span, access, token, keep) }
     }
 
@@ -116,7 +116,7 @@ unsafe impl RawRangeLockSplit for Broken {
         if token.into_word() == UNCOUNTED {
             return (token, token);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the same requirements.
         unsafe { self.lock.split(span, access, token, at) }
     }
 }
@@ -126,10 +126,10 @@ fn broken(wrong: Wrong) -> Driven {
     driven!(Broken { lock, wrong, calls }; wait)
 }
 
-/// Returns the failure message of a test of an incorrect lock.
+/// Runs a test that must fail, and returns its failure message.
 fn told(test: impl FnOnce()) -> String {
-    let failed = catch_unwind(AssertUnwindSafe(test)).expect_err("nothing was found");
-    *failed.downcast::<String>().expect("a failure in words")
+    let failed = catch_unwind(AssertUnwindSafe(test)).expect_err("the test found no bug");
+    *failed.downcast::<String>().expect("a failure message")
 }
 
 /// Returns the number of operations in the smallest history.
@@ -158,7 +158,7 @@ fn one_thread_finds_each_bug_and_shrinks_it_to_few_operations() {
     ] {
         for order in [Order::Arrival, Order::Bounded] {
             let told = told(|| histories::of_one_thread(|| broken(wrong), order));
-            // The bug occurs every fifth time, so the smallest history still has several
+            // The bug occurs on every fifth call, so even the smallest history has several
             // operations.
             let operations = operations(&told);
             assert!(

@@ -1,4 +1,5 @@
-//! Scenarios detect incorrect locks, and are reduced to the smallest one that shows the bug.
+//! Generated scenarios detect incorrect locks. Each failing scenario is reduced to a small one that
+//! still fails.
 
 #![cfg(spanlock_shuttle)]
 
@@ -16,18 +17,18 @@ use spanlock_testkit::primitive;
 use spanlock_verify::oracles::linearizability::Scenario;
 use spanlock_verify::oracles::linearizability::run::{self, Subject};
 
-/// Waits for the other tests: a checker keeps its state in statics.
+/// Waits until no other test runs, because a checker keeps its state in statics.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The bug of a lock.
+/// The bug of the lock under test.
 #[derive(Clone, Copy, PartialEq)]
 enum Bug {
     /// A writer acquires only the first position of its range.
     AcquiresTooLittle,
-    /// Two tries at the same time both fail.
+    /// Two concurrent tries both fail.
     FailsBoth,
     /// A downgrade releases the range and acquires it again.
     ReleasesToDowngrade,
@@ -65,7 +66,7 @@ impl Wrong {
     }
 }
 
-// SAFETY: the lock is wrong on purpose. Nothing is accessed under it.
+// SAFETY: deliberately violated. The tests access no data under this lock.
 unsafe impl RawRangeLock for Wrong {
     fn capacity(&self) -> u64 {
         self.lock.capacity()
@@ -104,7 +105,7 @@ unsafe impl RawRangeLock for Wrong {
             self.has_read.store(1, SeqCst);
         }
         if self.bug != Bug::LosesReleases || access != Access::Write {
-            // SAFETY: the caller's promise, word for word.
+            // SAFETY: the caller guarantees the same requirements.
             unsafe { self.lock.unlock(self.taken(span, access), access, token) };
         }
     }
@@ -113,13 +114,13 @@ unsafe impl RawRangeLock for Wrong {
 // SAFETY: as above.
 unsafe impl RawRangeLockDowngrade for Wrong {
     unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
-        // SAFETY: the caller's promise, word for word.
+        // SAFETY: the caller guarantees the same requirements.
         unsafe { self.lock.unlock(span, from, token) };
         self.lock.lock(span, to).expect("in range")
     }
 }
 
-/// Returns the subject of a lock that should behave like `SrlArray`.
+/// Returns the test subject for a lock that should behave like `SrlArray`.
 fn subject(lock: Primitive) -> Subject<RangeLock> {
     of(lock.granular().pieces().readers(3))
 }
@@ -132,14 +133,14 @@ fn of(lock: Primitive) -> Subject<RangeLock> {
     }
 }
 
-/// Returns the reduction of the first failing scenario of two threads and two operations each, and
-/// how it fails.
+/// Runs all scenarios of two threads with at most two operations each. Returns the first failing
+/// scenario, reduced, and how it fails.
 fn found(lock: Primitive) -> (String, String) {
     let subject = subject(lock);
     told(run::all(&subject, Scenario::of_two(&*subject.model, 2)))
 }
 
-/// Returns the reduction of a failing scenario, and how it fails.
+/// Runs a scenario that must fail. Returns the reduced scenario, and how it fails.
 fn found_in(subject: &Subject<RangeLock>, scenario: &str) -> (String, String) {
     told(all(subject, scenario))
 }
@@ -168,7 +169,7 @@ fn finds_a_writer_that_acquires_too_little() {
 fn finds_tries_that_fail_only_because_of_each_other() {
     let _alone = alone();
     let lock = primitive!("lock", Wrong::new(Bug::FailsBoth); downgrade);
-    // Only a lock that acquires ranges piece by piece may do so.
+    // Only a lock that acquires ranges piece by piece may let both tries fail.
     let mut subject = of(lock.granular().readers(3));
     for schedules in [None, Some(1_000)] {
         subject.schedules = schedules;

@@ -1,7 +1,7 @@
-//! Bugs that a sanitizer must report. `.ci/sanitize` runs these tests to show that it would report
-//! such bugs in a lock.
+//! Bugs that a sanitizer must report. `.ci/sanitize` runs these tests to show that the sanitizers
+//! would report such bugs in a lock.
 //!
-//! Without a sanitizer they usually pass, which is why sanitizers are needed.
+//! Without a sanitizer, these tests usually pass.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-/// A lock with exclusion but without ordering. On strongly ordered processors no test would fail.
+/// A lock that excludes threads but orders no memory accesses. On a strongly ordered processor, no
+/// ordinary test of the lock would fail.
 struct Unordered {
     held: AtomicBool,
     data: UnsafeCell<u64>,
 }
 
-// SAFETY: none of this is safe: there is no happens-before between two holds of the lock.
+// SAFETY: deliberately violated: one hold of the lock does not happen-before the next.
 unsafe impl Sync for Unordered {}
 
 #[test]
@@ -34,7 +35,7 @@ fn a_lock_without_orderings() {
                     thread::yield_now();
                 }
                 let data = lock.data.get();
-                // SAFETY: none; this is the race.
+                // SAFETY: deliberately violated: this access is the race.
                 unsafe { data.write_volatile(data.read_volatile() + 1) };
                 lock.held.store(false, Relaxed);
             }
@@ -49,8 +50,8 @@ fn a_lock_without_orderings() {
 #[ignore = "a use after free, for AddressSanitizer"]
 fn a_node_freed_too_early() {
     let node = Box::into_raw(Box::new(7_u64));
-    // SAFETY: made just now.
+    // SAFETY: `into_raw` has just returned the pointer.
     drop(unsafe { Box::from_raw(node) });
-    // SAFETY: none; this is the use after free.
+    // SAFETY: deliberately violated: this access is the use after free.
     assert_eq!(unsafe { node.read_volatile() }, 7);
 }

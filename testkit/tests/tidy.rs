@@ -7,7 +7,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     files(folder, "rs", found);
 }
 
-/// Finds all files of a kind, except hidden files and build outputs.
+/// Finds all files with the extension `kind`, except in hidden folders and build outputs.
 fn files(folder: &Path, kind: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of this project") {
         let entry = entry.expect("readable");
@@ -39,7 +39,8 @@ fn documents() -> Vec<(PathBuf, String)> {
     found.into_iter().map(read).collect()
 }
 
-/// A link to a file of the project leads to an existing file, and to an existing heading.
+/// Every link from a document to a file of the project leads to an existing file. If the link names
+/// a heading, that heading exists.
 #[test]
 fn links_lead_somewhere() {
     for (path, text) in documents() {
@@ -108,14 +109,14 @@ fn files_that_documents_name_exist() {
     }
 }
 
-/// Returns whether a crate has models. Such a crate takes atomics, threads and mutexes from the
-/// facade alone.
+/// Returns whether a crate has models. Such a crate takes atomics, threads and mutexes only from
+/// the facade.
 fn has_models(folder: &Path) -> bool {
     folder.join("models/main.rs").is_file()
 }
 
-/// Code that is model-checked is the same source under std and under the checkers, because it knows
-/// only the facade.
+/// Model-checked code uses only the facade, so the same source runs under std and under the
+/// checkers.
 #[test]
 fn modelled_code_knows_only_the_facade() {
     const FORBIDDEN: &[&str] = &[
@@ -156,7 +157,11 @@ fn modelled_code_knows_only_the_facade() {
         }
     }
     assert!(crates >= 4, "found only {crates} crates with models");
-    assert!(wrong.is_empty(), "past the facade:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "not through the facade:\n{}",
+        wrong.join("\n")
+    );
 }
 
 /// Returns whether a file has only tests, or says that no checker explores it.

@@ -1,5 +1,5 @@
-//! The capabilities of a range lock: changes of a hold, requests that wait without a thread,
-//! several ranges at once.
+//! Properties of a lock's optional capabilities: changing a hold, polling a request, and locking
+//! several ranges in one call.
 //!
 //! As in [`super::lock`], each property is written once for every lock that has the capability.
 //! `steps.rs` defines the steps.
@@ -12,15 +12,15 @@ use spanlock_verify::Program;
 use super::steps::{Step, Step::*, performs, workers};
 use super::{Capabilities, Primitive};
 
-/// A property of locks with some capability.
+/// A property of locks with a given capability, and the steps that check it.
 struct Model {
     property: &'static str,
     claim: &'static str,
-    /// The capability.
+    /// Returns whether a lock has the capability.
     has: fn(&Capabilities) -> bool,
     /// As in [`super::lock`].
     granular: bool,
-    /// The main thread's steps before the others begin.
+    /// The steps that the main thread performs before the others begin.
     first: &'static [&'static Step],
     /// The steps of each thread, the main thread first.
     threads: &'static [&'static [Step]],
@@ -29,7 +29,7 @@ struct Model {
 const MODELS: &[Model] = &[
     Model {
         property: "downgrade-writer",
-        claim: "no writer gets in during a downgrade: the thread reads what it wrote",
+        claim: "no writer is admitted during a downgrade: the thread still reads its own write",
         has: |it| it.downgrade,
         granular: false,
         first: &[],
@@ -40,7 +40,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "downgrade-reader",
-        claim: "a downgrade wakes readers, which see the writes while the first thread still reads",
+        claim: "a downgrade wakes readers: they see the writes while the downgraded hold lasts",
         has: |it| it.downgrade,
         granular: false,
         first: &[],
@@ -85,7 +85,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "upgrade-waits",
-        claim: "an upgrade is granted when the readers have released, and excludes later ones",
+        claim: "an upgrade is granted when the readers have released, and excludes later readers",
         has: |it| it.upgrade_wait,
         granular: false,
         first: &[],
@@ -107,7 +107,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "cancel",
-        claim: "a cancelled request leaves no trace, whether or not it was granted meanwhile",
+        claim: "a cancelled request leaves no trace, even if it was granted beforehand",
         has: |it| it.wait,
         granular: false,
         first: &[],
@@ -126,7 +126,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "cancel-reader",
-        claim: "a waiting reader that cancels lets no other reader in while the writer holds",
+        claim: "cancelling a waiting reader does not admit another reader while the writer holds",
         has: |it| it.wait,
         granular: false,
         first: &[],
@@ -143,7 +143,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "cancel-writer",
-        claim: "a waiting writer that cancels lets in the reader that it alone blocked",
+        claim: "cancelling a waiting writer admits a reader that only this writer blocked",
         has: |it| it.wait,
         granular: false,
         first: &[],
@@ -154,7 +154,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "shrink-wakes",
-        claim: "a shrink wakes the waiters for the part that it releases, while the rest is held",
+        claim: "a shrink wakes the waiters for the released part while the kept part stays held",
         has: |it| it.split,
         granular: true,
         first: &[&Lock(0..2, Write)],
@@ -162,7 +162,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "shrink-keeps",
-        claim: "a shrink holds the part that it keeps throughout: no waiter for it is granted",
+        claim: "a shrink holds the kept part throughout: no waiter for that part is granted",
         has: |it| it.split,
         granular: true,
         first: &[&Lock(0..2, Write)],
@@ -170,7 +170,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "split-wakes",
-        claim: "the release of one part of a split hold wakes its waiters, while the other is held",
+        claim: "releasing one part of a split hold wakes its waiters while the other stays held",
         has: |it| it.split,
         granular: true,
         first: &[&Lock(0..2, Write)],
@@ -181,7 +181,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "split-keeps",
-        claim: "the release of one part of a split hold grants no waiter for the other part",
+        claim: "releasing one part of a split hold grants no waiter for the other part",
         has: |it| it.split,
         granular: true,
         first: &[&Lock(0..2, Write)],
@@ -189,7 +189,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "batch",
-        claim: "a batch waits for each of its ranges that is held, and then holds all of them",
+        claim: "a batch waits for those of its ranges that others hold, and then holds all ranges",
         has: |it| it.batch,
         granular: true,
         first: &[&Lock(1..2, Read)],
@@ -200,10 +200,10 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "batch-across",
-        claim: "a request for a range across those of a batch never deadlocks with the batch",
+        claim: "a request that spans several ranges of a batch never deadlocks with the batch",
         has: |it| it.batch,
         granular: true,
-        // A lock whose memory grows has grown when the threads begin.
+        // Lets the lock allocate its memory before the threads begin.
         first: &[&Lock(0..2, Write), &Unlock],
         threads: &[
             &[LockAll(&[(0..1, Write), (1..2, Write)]), Unlock, Unlock],
@@ -223,16 +223,17 @@ const MODELS: &[Model] = &[
     },
 ];
 
-/// A writer waits while the main thread reads, and another thread reads as often as the lock lets
-/// it. The lock states the bound.
+/// Returns the model of bounded overtaking. The main thread holds a read and requests a write,
+/// which has to wait. Meanwhile the other thread tries to read twice, and at most `bound` of its
+/// tries may overtake the writer.
 const fn overtaking(bound: u32) -> Model {
     Model {
         property: "bounded-overtaking",
         claim: match bound {
-            0 => "no reader overtakes a waiting writer, though a reader holds all the time",
+            0 => "no reader overtakes a waiting writer, even while another reader holds",
             _ => {
-                "at most 32 readers (1 under a checker) overtake a waiting writer, though a reader \
-                 holds all the time"
+                "at most 32 readers (1 under a checker) overtake a waiting writer, even while \
+                 another reader holds"
             }
         },
         has: |it| it.wait,

@@ -1,14 +1,14 @@
-//! Data that a lock protects, one value a position.
+//! The data that a lock protects: one value for each position.
 
 use std::ops::Range;
 
 use spanlock_sync::cell::UnsafeCell;
 
-/// A value for each of four positions, in cells that loom watches: two accesses that race fail the
-/// program.
+/// One value for each of four positions. Loom watches the cells, so a data race fails the program.
 pub struct Data([UnsafeCell<u32>; 4]);
 
-// SAFETY: each cell is accessed under a hold of its position only. Loom checks that holds suffice.
+// SAFETY: threads access a cell only while they hold its position. Loom checks that no accesses
+// race.
 unsafe impl Sync for Data {}
 // SAFETY: the cells hold plain numbers.
 unsafe impl Send for Data {}

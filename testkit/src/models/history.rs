@@ -1,21 +1,20 @@
-//! A million random operations of each lock, on a checker's threads: random programs, each run
-//! under random schedules.
+//! Random programs for each lock, a million operations in all. Each program runs on a checker's
+//! threads under random schedules.
 //!
-//! The operations, and what each thread asserts, are those of [`crate::op`] and
-//! [`crate::threads`].
+//! [`crate::op`] defines the operations, and [`crate::threads`] what each thread asserts.
 
 use spanlock_verify::Program;
 
 use super::Primitive;
 use crate::{op, threads};
 
-/// Threads of a program besides the main thread, which only waits for them.
+/// The number of threads of a program, besides the main thread, which only waits for them.
 const THREADS: core::ops::RangeInclusive<usize> = 2..=3;
 
-/// Operations of each thread, at most.
+/// The maximum number of operations of each thread.
 const OPERATIONS: usize = 12;
 
-/// Returns the program of random programs.
+/// Returns the program that draws random programs and runs them.
 pub fn program(primitive: &Primitive) -> Program {
     let make = primitive.make;
     let strategy = move || op::program(&make(), THREADS, OPERATIONS);
@@ -25,7 +24,7 @@ pub fn program(primitive: &Primitive) -> Program {
     };
     Program::new(
         "history",
-        "threads of random operations exclude each other, share, and end",
+        "threads with random operations never hold conflicting ranges at once, and all finish",
     )
     .drawn(1 + *THREADS.end(), strategy, run)
 }

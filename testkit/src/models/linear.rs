@@ -1,7 +1,9 @@
-//! Linearizability of generated scenarios: all of two threads, and a sample of those with more
-//! operations and of three threads.
+//! Linearizability of generated scenarios. A **scenario** gives each of two or three threads a list
+//! of operations. The checker runs every small scenario of two threads, and random samples of
+//! larger scenarios.
 //!
-//! [`scenario`]: the operations of the threads. [`spec`]: the answers that the contract allows.
+//! [`scenario`] defines and generates the operations. [`spec`] specifies the answers that the
+//! contract allows.
 
 pub mod scenario;
 pub mod spec;
@@ -26,7 +28,7 @@ use crate::owner::{Asked, Hold, span};
 pub enum Answer {
     /// The operation succeeded.
     Done,
-    /// A conflicting hold or request made it fail.
+    /// The operation failed because of a conflicting hold or request.
     Busy,
 }
 
@@ -39,7 +41,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// A range lock, as a model of scenarios.
+/// The [`Model`] of a range lock: its operations, and its specification.
 pub struct RangeLock {
     primitive: Arc<Primitive>,
     alphabet: Alphabet,
@@ -63,7 +65,7 @@ impl RangeLock {
     }
 }
 
-/// Returns the programs of a lock's scenarios.
+/// Returns the programs that run a lock's scenarios.
 pub fn programs(primitive: &Arc<Primitive>) -> [Program; 3] {
     let program = |name, claim, alphabet, scenarios| {
         let model = RangeLock::new(primitive.clone(), alphabet);
@@ -79,8 +81,8 @@ pub fn programs(primitive: &Arc<Primitive>) -> [Program; 3] {
         operations,
     };
     let (of_core, of_all) = (
-        "a list of holds explains what callers see of locks, tries, releases and downgrades",
-        "a list of holds explains what callers see of all operations, in random scenarios",
+        "a list of holds explains every result of locks, tries, releases and downgrades",
+        "a list of holds explains every result in random scenarios with all operations",
     );
     [
         program("linearizable", of_core, Alphabet::Core, core),
@@ -111,7 +113,7 @@ impl Model for RangeLock {
         }
     }
 
-    /// Acquires the whole lock at once.
+    /// Tries to acquire the whole lock, which the specification says must succeed.
     fn at_end(&self, lock: &Driven, recorder: &Recorder<Op, Answer>) {
         let everything = Op::Take(Way::Try, Write, Place::Both);
         let mut holds = Vec::new();
@@ -168,7 +170,8 @@ impl Model for RangeLock {
     }
 }
 
-/// Performs an operation and records it, unless it acts on a place that was not granted.
+/// Performs an operation and records it. Skips an operation on a place that the thread failed to
+/// acquire.
 fn perform<'a>(
     me: usize,
     op: Op,

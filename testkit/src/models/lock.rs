@@ -1,8 +1,8 @@
-//! The properties of a range lock, each written once for every lock.
+//! The properties that need no optional capability. Each is written once and runs for every lock.
 //!
-//! A program has two or three threads, the main thread among them. Each thread carries out a list
-//! of steps; it notes what it saw, and asserts. The checker finds threads that wait for ever: a
-//! deadlock fails the program.
+//! A program has two to eight threads, including the main thread. Each thread performs a list of
+//! steps, records the data that it reads, and asserts that every result is allowed. A deadlock also
+//! fails the program, so the checker finds threads that wait for ever.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::data::Data;
 use super::{Primitive, acquire};
 use crate::Driven;
 
-/// A property: what each thread does, and what that shows.
+/// A property, and the steps that the threads perform to check it.
 struct Model {
     property: &'static str,
     claim: &'static str,
-    /// Whether it makes sense only for locks whose disjoint ranges do not block each other.
+    /// Whether the property applies only to locks whose disjoint ranges never block each other.
     granular: bool,
     /// The steps of each thread, the main thread first.
     threads: &'static [&'static [Step]],
@@ -42,13 +42,13 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "exclusion-write-read",
-        claim: "a reader of several segments and a writer of one of them exclude each other",
+        claim: "a reader of two positions and a writer of one of them exclude each other",
         granular: true,
         threads: &[&[Read(0..2)], &[Write(1..2)]],
     },
     Model {
         property: "visibility",
-        claim: "each conflicting hold sees everything that was done under an earlier one",
+        claim: "each hold sees every write made under earlier conflicting holds",
         granular: false,
         threads: &[&[Write(0..1), TryRead(0..1)], &[Write(0..1)]],
     },
@@ -72,19 +72,19 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "deadlock",
-        claim: "overlapping requests for several segments never deadlock",
+        claim: "two writers of the same positions never deadlock",
         granular: false,
         threads: &[&[Write(0..2)], &[Write(0..2)]],
     },
     Model {
         property: "deadlock-read-write",
-        claim: "readers acquire several segments in the same order as writers",
+        claim: "a reader and a writer of the same positions never deadlock",
         granular: true,
         threads: &[&[Write(0..2)], &[Read(0..2)]],
     },
     Model {
         property: "try-leaves-no-trace",
-        claim: "a try acquires its whole range or nothing, and afterwards the whole lock is free",
+        claim: "a try acquires its whole range or nothing, and the lock is free at the end",
         granular: false,
         threads: &[&[TryWrite(0..2)], &[TryRead(1..2), TryWrite(1..2)]],
     },
@@ -96,7 +96,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "last-reader-wakes",
-        claim: "a writer is granted after two readers have released",
+        claim: "a waiting writer is woken when the last of two readers releases",
         granular: false,
         threads: &[&[Write(0..1)], &[Read(0..1)], &[Read(0..1)]],
     },
@@ -114,28 +114,29 @@ const MODELS: &[Model] = &[
     },
     Model {
         property: "crowd-4",
-        claim: "four threads with requests of all kinds exclude, share, see writes, and end",
+        claim: "four threads with mixed requests all finish, and leave the lock free",
         granular: false,
         threads: CROWD.split_at(4).0,
     },
     Model {
         property: "crowd-6",
-        claim: "six threads with requests of all kinds exclude, share, see writes, and end",
+        claim: "six threads with mixed requests all finish, and leave the lock free",
         granular: false,
         threads: CROWD.split_at(6).0,
     },
     Model {
         property: "crowd-8",
-        claim: "eight threads with requests of all kinds exclude, share, see writes, and end",
+        claim: "eight threads with mixed requests all finish, and leave the lock free",
         granular: false,
         threads: CROWD,
     },
 ];
 
-/// The program of three threads that the full run searches without bound.
+/// The only program of three threads that the full run searches without a bound on preemptions.
 const WHOLE_IN_FULL_RUN: &str = "tries-3";
 
-/// Too many threads for a complete search: these programs run under random schedules.
+/// The steps of the crowd programs. These have too many threads for a complete search, so they run
+/// under random schedules.
 const CROWD: &[&[Step]] = &[
     &[Write(0..2), Read(1..4)],
     &[Read(1..3), Write(2..3)],
@@ -166,7 +167,8 @@ pub fn programs(primitive: &Arc<Primitive>) -> Vec<Program> {
 
 use Step::*;
 
-/// A step of a thread: acquires a range, accesses the data of every position, and releases it.
+/// A step of a thread: acquires a range, accesses the data of its positions, and releases the
+/// range.
 #[derive(Debug)]
 enum Step {
     /// Blocks for a shared hold.
@@ -177,9 +179,9 @@ enum Step {
     TryRead(Range<u64>),
     /// Tries for an exclusive hold.
     TryWrite(Range<u64>),
-    /// As `TryRead`, and it must succeed.
+    /// Tries for a shared hold, and must succeed.
     MustTryRead(Range<u64>),
-    /// As `TryWrite`, and it must succeed.
+    /// Tries for an exclusive hold, and must succeed.
     MustTryWrite(Range<u64>),
 }
 
@@ -194,7 +196,7 @@ impl Step {
     }
 }
 
-/// Returns what each thread performs.
+/// Returns the operations that each thread performs.
 fn performs(threads: &[&[Step]]) -> Vec<Vec<&'static str>> {
     let of = |steps: &&[Step]| {
         let operations = steps.iter().map(Step::operation);
@@ -203,8 +205,8 @@ fn performs(threads: &[&[Step]]) -> Vec<Vec<&'static str>> {
     threads.iter().map(of).collect()
 }
 
-/// Runs each worker's steps in a thread of its own, the main thread being the first. At the end
-/// there is neither a hold nor a waiter, and the data is the sum of the writes.
+/// Runs each list of steps in its own thread, and the first list in the main thread. Asserts at the
+/// end that the whole lock is free and that no write was lost.
 fn workers(make: fn() -> Driven, threads: &'static [&'static [Step]]) {
     let lock = make();
     let data = Arc::new(Data::new());
@@ -229,7 +231,7 @@ fn workers(make: fn() -> Driven, threads: &'static [&'static [Step]]) {
     drop(everything);
 }
 
-/// Runs one worker's steps; returns how much it added to the data.
+/// Runs the steps of thread `me`, and returns how much they added to the data.
 fn work(me: usize, steps: &[Step], lock: &Driven, data: &Data) -> u32 {
     let mut added = 0;
     for step in steps {

@@ -1,13 +1,15 @@
-//! A program for each pair of operations that no other program performs in different threads.
+//! A program for each pair of operations that no other program performs in two different threads.
 //!
-//! Two threads perform one operation each, on ranges that overlap. Operations that would exclude
-//! each other get adjacent ranges instead, if the lock distinguishes positions. Each
-//! thread performs as few steps as its operation needs. The main thread acquires the hold that it
-//! changes before the other thread begins. The operations that the other thread performs on the way
-//! count too.
+//! Each of two threads performs one operation of the pair, with as few steps as that operation
+//! needs. The ranges of the two threads overlap. If the operations need holds that exclude each
+//! other, and the lock distinguishes positions, the ranges are adjacent instead.
 //!
-//! So the list of these programs follows a lock's capabilities and its other programs, and every
-//! pair is covered.
+//! If the main thread's operation changes a hold, the thread acquires that hold before the other
+//! thread begins. The other thread acquires and releases its hold concurrently, so the program also
+//! covers pairs with these two operations.
+//!
+//! These programs are generated from a lock's capabilities and its other programs, so every pair is
+//! covered.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,8 +21,9 @@ use spanlock_verify::{Injection, Program};
 use super::steps::{Step, Step::*, performs, workers};
 use super::{OPERATIONS, Primitive};
 
-/// The order in which pairs of operations get their programs. Operations that perform others on the
-/// way come first.
+/// The order in which pairs of operations get their programs. Operations that need others come
+/// first, because their programs cover more pairs: a split, for example, also acquires and
+/// releases.
 const ORDER: [&str; 17] = [
     "split",
     "upgrade",
@@ -48,14 +51,14 @@ fn place(operation: &str) -> Option<usize> {
     OPERATIONS.iter().position(|it| *it == operation)
 }
 
-/// Returns the pair of two operations of range locks.
+/// Returns the pair of two operations, or `None` if one of them is not in [`OPERATIONS`].
 fn pair(a: &str, b: &str) -> Option<Pair> {
     let (a, b) = (place(a)?, place(b)?);
     Some((OPERATIONS[a.min(b)], OPERATIONS[a.max(b)]))
 }
 
-/// Returns the fewest steps that perform an operation. Ranges begin at position 2, where appends
-/// do: see [`super::steps`].
+/// Returns the shortest list of steps that performs an operation. Ranges begin at position 2, where
+/// appends begin too (see [`super::steps`]).
 fn smallest(operation: &str) -> &'static [Step] {
     match operation {
         "acquire-shared" => &[Lock(2..3, Read), Unlock],
@@ -70,7 +73,7 @@ fn smallest(operation: &str) -> &'static [Step] {
         "upgrade" => &[Lock(2..3, Upgradable), Upgrade, Unlock],
         "shrink" => &[Lock(2..4, Write), Shrink(3..4), Unlock],
         "split" => &[Lock(2..4, Read), Split(3), Unlock, Unlock],
-        // One range: other programs show that several are acquired at once or not at all.
+        // One range suffices: other programs show that a batch acquires all of its ranges or none.
         "batch" => &[LockAll(&[(2..3, Write)]), Unlock],
         "try-batch" => &[TryAll(&[(2..3, Write)])],
         "append" => &[Append],
@@ -89,7 +92,8 @@ fn needs(operation: &str) -> Option<Access> {
     }
 }
 
-/// Returns the fewest steps that perform an operation on a hold, on other positions.
+/// Returns the shortest list of steps that changes a hold by `operation`, on positions before those
+/// of [`smallest`].
 fn elsewhere(operation: &str) -> &'static [Step] {
     match operation {
         "split" => &[Lock(0..2, Read), Split(1), Unlock, Unlock],
@@ -101,35 +105,37 @@ fn elsewhere(operation: &str) -> &'static [Step] {
     }
 }
 
-/// Returns the claim of a pair's program, and what the other thread does.
+/// Returns the claim of a pair's program, and the other thread's steps.
 ///
-/// Two operations on holds that exclude each other never run at the same time on common positions.
-/// So the second one gets adjacent positions, where the lock distinguishes positions: there the
-/// two meet in what the holds share, a word or a tree.
+/// Two operations whose holds exclude each other never run concurrently on the same positions. So
+/// the second operation gets adjacent positions if the lock distinguishes positions. The two
+/// operations then still contend for shared internal state, such as a word or a tree.
 fn other(primitive: &Primitive, (a, b): Pair) -> (&'static str, &'static [Step]) {
     let excluding = (needs(a).zip(needs(b))).is_some_and(|(a, b)| a.conflicts_with(b));
     match (excluding, primitive.granular) {
         (false, _) => (
-            "the two, at the same time, exclude each other where they conflict, and leave no trace",
+            "run concurrently, the two operations exclude each other where they conflict, and \
+             leave no trace",
             smallest(b),
         ),
         (true, true) => (
-            "the two, at the same time on adjacent ranges, neither affect each other nor leave a \
-             trace",
+            "run concurrently on adjacent ranges, the two operations do not affect each other, and \
+             leave no trace",
             elsewhere(b),
         ),
         (true, false) => (
-            "the two need holds that exclude each other: the later one sees what the earlier one \
-             did, and neither leaves a trace",
+            "the two operations need holds that exclude each other: the later one sees the writes \
+             of the earlier one, and neither leaves a trace",
             smallest(b),
         ),
     }
 }
 
-/// Makes the lock allocate memory: for `reclaim` to free, or for a batch to use.
+/// Makes the lock allocate memory that `reclaim` can free or a batch can use.
 const LEAF: &[Step] = &[Lock(2..3, Write), Unlock];
 
-/// Returns a program for each pair of the primitive's operations that none of `others` has.
+/// Returns a program for each pair of the primitive's operations that no searched program of
+/// `others` covers.
 pub fn programs(primitive: &Arc<Primitive>, others: &[Program]) -> Vec<Program> {
     let mut programs: Vec<Program> = Vec::new();
     let searched = others.iter().filter(|it| it.info().is_searched());
@@ -160,15 +166,18 @@ fn covered_by(program: &Program) -> impl Iterator<Item = Pair> + use<> {
 fn program(primitive: &Arc<Primitive>, (a, b): Pair) -> Program {
     let (mine, (claim, other)) = (smallest(a), other(primitive, (a, b)));
     let taken = mine.iter().position(|step| !matches!(step, Lock(..)));
-    // If the steps are only an acquisition and its release, the program is about these two.
+    // If the steps only acquire and release, the acquisition belongs to the pair and must not run
+    // in advance.
     let changes = !matches!(mine, [Lock(..), Unlock]);
     let (first, mine) = mine.split_at(taken.filter(|_| changes).unwrap_or(0));
-    // Other programs cover the growth of memory. Here it would prolong the longest searches.
+    // Let the lock allocate first: otherwise the longest searches would take even longer. Other
+    // programs cover allocation.
     let has_grown = [a, b].contains(&"batch") || b == "reclaim";
     let leaf = has_grown.then_some(LEAF);
     let first: Vec<_> = leaf.into_iter().flatten().chain(first).collect();
     let threads = [mine, other];
-    // Only these programs have deadlines, which pass under fault injection.
+    // Under a checker, a deadline passes only by fault injection. So pairs with a deadline always
+    // run under it, and the other pairs only in the full run.
     let injection = match [a, b].contains(&"deadline") {
         true => Injection::Few,
         false => Injection::Rare,

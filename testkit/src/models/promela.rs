@@ -1,15 +1,16 @@
-//! Checks that a Promela model still mirrors the code that it names.
+//! Checks that the functions which a Promela model mirrors still exist.
 
 use std::fs;
 use std::path::Path;
 
-/// Checks the head of a Promela model of the package in whose folder the process runs. Each
-/// function that the model mirrors must exist in the file that it names, relative to the workspace.
-/// The model's macros must be `bugs`.
+/// Checks the header comment of `file`, a Promela model in the folder of the running package. The
+/// header names the functions that the model mirrors, each with its source file relative to the
+/// workspace. Each function must exist in its file. `bugs` must list exactly the macros of the
+/// model, and the header must describe each of them.
 ///
 /// # Panics
-/// Panics if a function is missing, if the model mirrors fewer than eight functions, or if its
-/// macros are not `bugs`.
+/// Panics if a function is missing, if the header names fewer than eight functions, or if `bugs`
+/// does not match the model's macros.
 pub fn check(file: &str, bugs: &[&str]) {
     let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
     let mut mirrored = 0;
@@ -30,7 +31,7 @@ pub fn check(file: &str, bugs: &[&str]) {
     }
     assert!(
         mirrored >= 8,
-        "{file}: its head names only {mirrored} functions"
+        "{file}: the header names only {mirrored} functions"
     );
     for bug in bugs {
         let is_told = text.contains(&format!(" *   {bug} "));

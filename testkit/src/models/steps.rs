@@ -1,9 +1,9 @@
-//! The steps that a program's threads perform on a lock. They work on every lock, through the
-//! capabilities that it has.
+//! The steps that a program's threads perform. A step runs on every lock that has the capability it
+//! needs.
 //!
-//! A thread keeps its holds in a list, and a step acts on the last of them. The thread reads a
-//! hold's data when it acquires the hold. Each later step asserts that no other thread has written
-//! there since.
+//! A thread keeps its holds in a list, and a step acts on the last of them. The thread reads the
+//! data of a range when it acquires the range. Each later step on the hold asserts that no other
+//! thread has written that data since.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,44 +26,46 @@ use Step::*;
 pub(super) enum Step {
     /// Blocks for a hold.
     Lock(Range<u64>, Access),
-    /// Blocks for several.
+    /// Blocks for several holds.
     LockAll(&'static [(Range<u64>, Access)]),
-    /// Tries for a hold, and releases it.
+    /// Tries for a hold, and releases it if the try succeeded.
     Try(Range<u64>, Access),
-    /// Tries for several, and releases them.
+    /// Tries for several holds, and releases them if the try succeeded.
     TryAll(&'static [(Range<u64>, Access)]),
-    /// Waits for a hold until a deadline, which passes if the fault plan says so, and releases it.
+    /// Waits for a hold until a deadline, and releases it. Fault injection decides whether the
+    /// deadline passes.
     LockUntil(Range<u64>, Access),
-    /// Acquires one position at the end of a file, moves the end behind it, and releases the
+    /// Acquires one position at the end of a file, moves the end past it, and releases the
     /// position.
     Append,
     /// Releases the last hold, which must exist.
     Unlock,
-    /// Writes once more under the last hold, which detects a thread that was wrongly let in.
+    /// Writes again under the last hold, to detect a thread that was wrongly granted the range.
     WriteAgain,
     Downgrade,
     TryUpgrade,
     Upgrade,
     Shrink(Range<u64>),
-    /// Splits the last hold in two. The upper part is the last hold afterwards.
+    /// Splits the last hold in two. The upper part becomes the last hold.
     Split(u64),
     /// Begins a request, and polls it once.
     Request(Range<u64>, Access),
     /// Polls the request until it is granted.
     Await,
-    /// Abandons the request. If it was granted at its first poll, releases the hold.
+    /// Cancels the request. If its first poll granted it, releases the hold instead.
     Cancel,
-    /// Tries to read, which overtakes the main thread's writer if it waits.
+    /// Tries to read. If the main thread is waiting to write, a try that succeeds overtakes it.
     Overtake(Range<u64>),
-    /// The main thread waits for the others to end.
+    /// Waits for the other threads to finish. Only the main thread performs this step.
     Join,
     /// Frees memory.
     Reclaim,
 }
 
 impl Step {
-    /// Returns the operations that the step performs in some execution, though not in every one: a
-    /// request granted at its first poll is not cancelled, and a failed try releases nothing.
+    /// Returns the operations that the step performs in at least one execution. For example, a
+    /// request is cancelled only if its first poll did not grant it, and a try releases only if it
+    /// succeeded.
     fn operations(&self) -> Vec<&'static str> {
         match self {
             Lock(_, access) => vec![acquire(*access)],
@@ -81,7 +83,7 @@ impl Step {
             Await => vec!["poll"],
             Cancel => vec!["cancel"],
             Reclaim => vec!["reclaim"],
-            // Later steps perform what a request leads to.
+            // A request counts as an operation of the later step that awaits or cancels it.
             Request(..) | WriteAgain | Join => Vec::new(),
         }
     }
@@ -97,27 +99,27 @@ pub(super) fn performs(threads: &[&[Step]]) -> Vec<Vec<&'static str>> {
     threads.iter().map(of).collect()
 }
 
-/// The end of the file that [`Append`] writes to. Two appends have room behind it in a lock of four
-/// positions.
+/// The initial end of the file that [`Append`] extends. A lock of four positions has room for two
+/// appends.
 const END_OF_FILE: u64 = 2;
 
 /// The state that the threads of an execution share.
 struct Scene {
     lock: Driven,
     data: Data,
-    /// Whether a request of the main thread is waiting. This is an atomic of the facade, so that
-    /// the checker knows that a thread which reads `true` comes after the request. The lock's bound
-    /// on overtaking applies to that thread.
+    /// Whether a request of the main thread is waiting. A thread that reads `true` came after the
+    /// request, so the lock's bound on overtaking applies to that thread. The atomic is the
+    /// facade's, so that the checker knows this order.
     waits: AtomicBool,
-    /// How many readers may overtake it.
+    /// How many readers may overtake the waiting request.
     overtakes: u32,
-    /// The end of the file that is appended to.
+    /// The end of the file that [`Append`] extends.
     end: AtomicU64,
 }
 
-/// Runs each worker's steps in a thread of its own, the main thread being the first. At the end
-/// there is neither a hold nor a waiter, and the data is the sum of the writes. The main thread
-/// does `first` before the others begin.
+/// Runs each list of steps in its own thread, and the first list in the main thread. The main
+/// thread performs the steps in `first` before the others begin. Asserts at the end that the whole
+/// lock is free and that no write was lost.
 pub(super) fn workers(primitive: &Primitive, first: &[&'static Step], threads: &[&'static [Step]]) {
     let scene = Arc::new(Scene {
         lock: (primitive.make)(),
@@ -149,7 +151,7 @@ pub(super) fn workers(primitive: &Primitive, first: &[&'static Step], threads: &
     everything.release();
 }
 
-/// One thread.
+/// The state of one thread.
 struct Worker<'a> {
     me: usize,
     scene: &'a Scene,
@@ -157,7 +159,7 @@ struct Worker<'a> {
     /// The holds, each with the sum of the data that was last read under it.
     holds: Vec<(Hold<'a>, u32)>,
     request: Option<Asked<'a>>,
-    /// How much it added to the data.
+    /// How much the thread added to the data.
     written: u32,
     passes: u32,
     /// In the main thread: waits for the others, and returns how much they added.
@@ -178,7 +180,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Returns how much this thread, and those that it waited for, added to the data.
+    /// Performs the steps. Returns how much this thread and the threads that it waited for added to
+    /// the data.
     fn work(mut self, steps: &'static [Step]) -> u32 {
         for step in steps {
             self.step(step);
@@ -255,7 +258,8 @@ impl<'a> Worker<'a> {
             Request(range, access) => {
                 self.request = Some(Asked::new(lock, span(range.clone()), *access));
                 self.poll();
-                // Relaxed: it publishes nothing. Later tries must find the request by themselves.
+                // Relaxed: the flag publishes nothing. Later tries must find the request in the
+                // lock.
                 self.scene.waits.store(self.request.is_some(), Relaxed);
             }
             Await => {
@@ -296,7 +300,7 @@ impl<'a> Worker<'a> {
         let scene = self.scene;
         let wait = scene.lock.wait.as_ref();
         let wait = wait.expect("a lock with this capability");
-        // An hour away: under a checker, a deadline passes only by the fault plan.
+        // An hour ahead: under a checker, a deadline passes only by fault injection.
         let deadline = Instant::now() + Duration::from_secs(3600);
         let taken = wait.lock_until(span(range.clone()), access, deadline, &mut || {
             self.touch(span(range.clone()), access);
@@ -308,12 +312,14 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Moves the end under the hold, so that no two appends have the same place.
+    /// Appends one position. Moves the end under the hold, so that no two appends get the same
+    /// position.
     fn append(&mut self) {
         let scene = self.scene;
         let split = scene.lock.split.as_ref();
         let split = split.expect("a lock with this capability");
-        // Relaxed, both: the hold orders them. The lock repeats a load made without the hold.
+        // Relaxed, for this load and the store below: the hold orders them. `append` calls `end`
+        // once without the hold, and again under it.
         let end = || scene.end.load(Relaxed);
         let hold = split.append(1, end).expect("there is room");
         perform("append");
@@ -342,7 +348,7 @@ impl<'a> Worker<'a> {
         self.holds.push((hold, sum));
     }
 
-    /// Writes if the access allows it, and returns the sum of the data afterwards.
+    /// Writes if the access is exclusive. Returns the sum of the data afterwards.
     fn touch(&mut self, held: Span, access: Access) -> u32 {
         let (data, range) = (&self.scene.data, held.range());
         if access == Write {
@@ -354,7 +360,8 @@ impl<'a> Worker<'a> {
         sum
     }
 
-    /// Takes the last hold from the list, and asserts that no other thread has written under it.
+    /// Takes the last hold from the list, and asserts that no other thread has written to its
+    /// range.
     fn last(&mut self) -> (Hold<'a>, u32) {
         let (hold, seen) = self.holds.pop().expect("the program holds something here");
         let sum = self.scene.data.sum(&hold.span().range());
@@ -376,7 +383,10 @@ impl<'a> Worker<'a> {
         if hold.span() == before.0 {
             let sum = self.scene.data.sum(&hold.span().range());
             let me = self.me;
-            assert_eq!(sum, seen, "T{me}: another thread wrote before {hold:?}");
+            assert_eq!(
+                sum, seen,
+                "T{me}: another thread wrote during the change to {hold:?}"
+            );
         }
         let sum = match (before.1, hold.access()) {
             (from, Write) if from != Write => self.touch(hold.span(), Write),
@@ -386,7 +396,7 @@ impl<'a> Worker<'a> {
     }
 
     fn overtake(&mut self, range: &Range<u64>) {
-        // Loaded before the try: a read that begins before the request does not overtake it.
+        // Load before the try: a try that begins before the request does not overtake the request.
         let waits = self.scene.waits.load(Acquire);
         let tried = Hold::try_lock(&self.scene.lock, span(range.clone()), Read);
         perform("try");

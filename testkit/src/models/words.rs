@@ -1,4 +1,5 @@
-//! Programs of three or more threads on one state word, the building block of the locks.
+//! Programs of three or more threads on one state word. A word consists of **lanes**, each of which
+//! is a reader-writer lock; range locks are built from words.
 
 use std::sync::Arc;
 
@@ -9,11 +10,11 @@ use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
 use spanlock_verify::{Program, note_as, perform};
 
-/// Returns the programs of a word, which `make` creates.
+/// Returns the programs for the words that `make` creates.
 pub fn programs<W: Word + Send + Sync + 'static>(make: fn() -> W) -> Vec<Program> {
     let crowd = |name, threads: usize| {
         let claim =
-            "threads that lock a word as readers and writers exclude, share, see writes, and end";
+            "threads that lock a word as readers and writers all finish, and leave the word free";
         Program::new(name, claim)
             .threads(threads)
             .operations(2 * threads)
@@ -42,7 +43,7 @@ struct Guarded<W> {
     cell: UnsafeCell<u32>,
 }
 
-// SAFETY: the cell is accessed under a hold of lane 0. Loom checks that this suffices.
+// SAFETY: threads access the cell only while they hold lane 0. Loom checks that no accesses race.
 unsafe impl<W: Sync> Sync for Guarded<W> {}
 // SAFETY: the cell holds a plain number.
 unsafe impl<W: Send> Send for Guarded<W> {}
@@ -52,13 +53,13 @@ impl<W: Word> Guarded<W> {
         Run::new(&self.word, 0, end)
     }
 
-    /// Accesses the cell and releases the hold.
+    /// Accesses the cell, and releases the lanes `0..end`, which the caller holds.
     fn use_and_unlock(&self, me: usize, end: u32, access: Access) {
         if access == Write {
-            // SAFETY: held exclusively.
+            // SAFETY: lane 0 is held exclusively.
             self.cell.with_mut(|cell| unsafe { *cell += 1 });
         } else {
-            // SAFETY: held, so no writer holds it.
+            // SAFETY: this thread holds lane 0, so no writer holds it.
             let seen = self.cell.with(|cell| unsafe { *cell });
             note_as(me, format!("{seen}"));
         }
@@ -68,7 +69,7 @@ impl<W: Word> Guarded<W> {
     }
 }
 
-/// Runs `work` in `count` threads, the main thread being the first, each with its number.
+/// Runs `work` in `count` threads, including the main thread, and passes each thread its number.
 fn threads(count: usize, work: impl Fn(usize) + Send + Sync + 'static) {
     let work = Arc::new(work);
     let start = |me: usize| {

@@ -1,8 +1,8 @@
-//! The operations of a scenario's threads, and every possible thread up to a size.
+//! The operations of a scenario's threads, and the generation of all threads up to a given length.
 //!
-//! An operation either acquires a place or acts on the last place that its thread acquired. If that
-//! acquisition failed, the operation does nothing. At its end a thread releases its remaining
-//! holds, the last one first.
+//! A **place** is a range of one or two positions. An operation either acquires a place or acts on
+//! the place that its thread acquired last. If that acquisition failed, the operation does nothing.
+//! At its end, a thread releases its remaining holds, the last one first.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,18 +11,18 @@ use spanlock_range_lock::Access::{self, Read, Upgradable, Write};
 
 use crate::models::Primitive;
 
-/// How a place is acquired.
+/// How an operation acquires a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Way {
-    /// Blocks until it is held.
+    /// Blocks until the place is acquired.
     Lock,
-    /// Acquires it at once or not at all.
+    /// Acquires the place at once or not at all.
     Try,
-    /// Begins a request, polls it once, and cancels it if it was not granted.
+    /// Begins a request, polls it once, and cancels it if the poll did not grant it.
     Brief,
 }
 
-/// One of two positions, or both. The two positions are the only places that do not overlap.
+/// One of two positions, or both. Only the two single positions are disjoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// `0..1`
@@ -37,7 +37,7 @@ impl Place {
     /// Every place.
     pub const ALL: [Place; 3] = [Place::Low, Place::High, Place::Both];
 
-    /// Returns its range.
+    /// Returns the range of the place.
     pub const fn range(self) -> core::ops::Range<u64> {
         match self {
             Place::Low => 0..1,
@@ -52,13 +52,13 @@ impl Place {
 pub enum Op {
     /// Acquires a place.
     Take(Way, Access, Place),
-    /// Releases the last place.
+    /// Releases the last hold.
     Release,
     /// Downgrades the last hold to a shared one.
     Downgrade,
     /// Upgrades the last hold to an exclusive one, if that is possible at once.
     TryUpgrade,
-    /// Blocks until the last hold is an exclusive one.
+    /// Blocks until the last hold is upgraded to an exclusive one.
     Upgrade,
     /// Shrinks the last hold to this place.
     Shrink(Place),
@@ -111,18 +111,18 @@ fn all_ops() -> Vec<Op> {
     ops
 }
 
-/// Which operations the threads of a scenario perform.
+/// The operations that the threads of a scenario may perform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alphabet {
-    /// So few that all scenarios can be searched: shared and exclusive locks and tries of two
-    /// overlapping places, releases and downgrades.
+    /// Few enough operations to search every scenario: shared and exclusive locks and tries of two
+    /// overlapping places, releases, and downgrades.
     Core,
-    /// All that the lock has.
+    /// Every operation that the lock has.
     All,
 }
 
 impl Alphabet {
-    /// Returns its operations, of those that `primitive` has.
+    /// Returns the operations of this alphabet that `primitive` has.
     pub fn ops(self, primitive: &Primitive) -> Vec<Op> {
         let places: &[Place] = match primitive.granular {
             false => &[Place::Low],
@@ -158,14 +158,14 @@ impl Alphabet {
 /// The operations of one thread, in order.
 pub type Thread = Vec<Op>;
 
-/// Returns whether no scenario with this thread can deadlock, and each of its operations has an
-/// effect in some execution.
+/// Returns whether a thread is well-formed: scenarios of such threads never deadlock, and each of
+/// the thread's operations has an effect in some execution.
 ///
-/// A thread blocks for a place only while it can hold nothing, and for an upgrade only while it can
-/// hold nothing else. So a thread waits only for threads that do not wait, or for one that
-/// upgrades. An upgrading thread waits only for readers, and those do not wait.
+/// A thread may block for a place only if it cannot hold anything, and for an upgrade only if it
+/// cannot have another hold. So a waiting thread holds nothing, unless it upgrades. An upgrading
+/// thread waits only for threads with shared holds, and those threads do not wait.
 pub fn is_well_formed(thread: &[Op]) -> bool {
-    // For each possible hold: its possible accesses, and its place.
+    // The possible accesses and the place of each hold that the thread may have.
     let mut holds: Vec<(Vec<Access>, Place)> = Vec::new();
     for op in thread {
         let alone = holds.len() == 1;
@@ -203,8 +203,8 @@ pub fn is_well_formed(thread: &[Op]) -> bool {
     true
 }
 
-/// Returns every well-formed thread of at most `most` operations, the shorter ones first. None ends
-/// in a release, since a thread releases everything at its end.
+/// Returns every well-formed thread of at most `most` operations, the shorter ones first. No thread
+/// ends in a release, because every thread releases its holds at its end.
 pub fn threads(ops: &[Op], most: usize) -> Vec<Thread> {
     let mut of_length = vec![Thread::new()];
     let mut all = of_length.clone();

@@ -1,25 +1,26 @@
 //! The sequential specification: a list of holds, and the operations that may change it.
 //!
-//! Most operations of a range lock take time, and other callers can observe them half-done. So an
-//! operation need not take effect at a single point between its call and its answer:
+//! Most operations of a range lock take time, and other callers can observe an unfinished
+//! operation. So an operation may affect others at several points between its call and its answer:
 //!
-//! - **A request** blocks tries from its call until it is granted, when it becomes a hold. A
-//!   request that is cancelled blocks tries until its call answers. (The contract: a try acquires
+//! - **A request** blocks tries from its call until the lock grants it; then it becomes a hold. A
+//!   cancelled request blocks tries until its call answers. (The contract says that a try acquires
 //!   its span "unless a conflicting hold or request stands in the way".)
-//! - **A grant** happens at one point, at which no hold conflicts; so does an upgrade.
-//! - **A try that fails** has a point at which something blocked it: a conflicting hold, its own
-//!   thread's included, or another thread's request; or as many readers as have room.
-//! - **An upgrade that fails** has a point at which another thread held part of its range. Requests
-//!   do not count, with one exception: a cancelled request may have been granted before its thread
-//!   cancelled it, and was a hold then.
-//! - **A release**, a downgrade or a shrink has a point at which it takes effect.
+//! - **A grant** happens at one point, at which no hold conflicts with the request. The same is
+//!   true of an upgrade that succeeds.
+//! - **A try fails** only if it is blocked at some point. It can be blocked by a conflicting hold,
+//!   even of its own thread, by another thread's request, or by the maximum number of readers.
+//! - **An upgrade fails** only if another hold covers part of its range at some point. Another
+//!   thread's request does not make the upgrade fail, with one exception: the lock may have granted
+//!   a cancelled request before its cancellation. Until the cancellation, that request was a hold.
+//! - **A release**, a downgrade or a shrink takes effect at one point.
 //!
-//! Three things hold only for a lock that acquires ranges piece by piece ([`Rules::pieces`]):
+//! Three rules differ for a lock that acquires ranges piece by piece ([`Rules::pieces`]):
 //!
-//! - A release takes effect one unit at a time.
-//! - A request that is not granted may hold units, so an upgrade can fail because of it.
-//! - A try that will fail blocks others while it lasts. "Two tries at the same time may both fail",
-//!   says `srl/src/lock.rs`.
+//! - A release, a downgrade or a shrink takes effect one unit at a time.
+//! - A request that has not been granted may hold units, so it can make an upgrade fail.
+//! - A try or an upgrade that will fail blocks others until it answers. "Two tries at the same time
+//!   may both fail", says `srl/src/lock.rs`.
 
 use std::fmt;
 
@@ -32,21 +33,22 @@ use super::scenario::{Op, Place, Way};
 /// The parts of the contract that depend on the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Whether units are positions. Otherwise each place is the whole lock.
+    /// Whether each position is a unit. Otherwise every place is the whole lock.
     pub granular: bool,
-    /// Whether it acquires a range piece by piece. If it is not granular, its units are slots: a
-    /// reader holds the slot of its thread, an upgradable reader or a writer all slots.
+    /// Whether the lock acquires a range piece by piece. If such a lock is not granular, its units
+    /// are slots: a reader holds its own thread's slot, and an upgradable reader or a writer holds
+    /// all slots.
     pub pieces: bool,
-    /// How many readers have room in a unit.
+    /// The maximum number of readers that hold a unit at once.
     pub readers: usize,
 }
 
 const UNITS: usize = 2;
 
-/// How each unit is held or requested.
+/// The access with which each unit is held or requested, if it is.
 type Units = [Option<Access>; UNITS];
 
-/// A hold: how it holds each unit.
+/// A thread's hold, with its access to each unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Hold {
     thread: usize,
@@ -66,16 +68,16 @@ impl Hold {
 enum Doing {
     #[default]
     Nothing,
-    /// It has called, and the call has not taken full effect.
+    /// The thread has called an operation that has not taken full effect.
     Called(Op, Answer),
-    /// The call has taken effect, and has not answered.
+    /// The operation has taken full effect and has not answered.
     Settled(Op, Answer),
 }
 
 /// The state of the specification at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct State {
-    /// By thread, and those of a thread in the order in which it acquired them.
+    /// Sorted by thread, and each thread's holds in the order of acquisition.
     holds: Vec<Hold>,
     doing: [Doing; THREADS],
 }
@@ -102,14 +104,15 @@ impl Rules {
 }
 
 impl State {
-    /// Returns the state after a call of `thread`.
+    /// Returns the state after `thread` has called `op`, which will answer `answer`.
     pub fn call(&self, thread: usize, op: Op, answer: Answer) -> State {
         let mut next = self.clone();
         next.doing[thread] = Doing::Called(op, answer);
         next
     }
 
-    /// Returns the state after the answer of `thread`; none if its call has not taken effect.
+    /// Returns the state after `thread` has received its answer, or `None` if its operation has not
+    /// taken full effect.
     pub fn answer(&self, thread: usize) -> Option<State> {
         if !matches!(self.doing[thread], Doing::Settled(..)) {
             return None;
@@ -123,7 +126,8 @@ impl State {
         self.holds.iter().rposition(|hold| hold.thread == thread)
     }
 
-    /// Returns each state that can follow when one called operation takes effect.
+    /// Returns each state that can follow when one called operation takes effect, in full or in
+    /// part.
     pub fn effects(&self, rules: Rules) -> Vec<State> {
         let mut next = Vec::new();
         for thread in 0..THREADS {
@@ -196,7 +200,8 @@ impl State {
         }
     }
 
-    /// Reduces the last hold to those of its units that `to` has, at once or unit by unit.
+    /// Reduces the thread's last hold to the units and accesses in `to`, all at once or one unit at
+    /// a time.
     fn reduce(&self, thread: usize, op: Op, to: Units, rules: Rules, next: &mut Vec<State>) {
         let Some(last) = self.last(thread) else {
             return;
@@ -223,8 +228,9 @@ impl State {
         }
     }
 
-    /// Returns whether a hold, or a request that counts, blocks a request of `thread` for `units`.
-    /// With `upgraded`, the request is an upgrade of that hold.
+    /// Returns whether a hold, another thread's request, or the maximum number of readers blocks a
+    /// request of `thread` for `units`. If `upgraded` is given, the request upgrades that hold. In
+    /// this case, another thread's request counts only if it may hold units.
     fn is_blocked(
         &self,
         thread: usize,
@@ -248,8 +254,8 @@ impl State {
         all.iter().any(|hold| hold.conflicts(units)) || (0..UNITS).any(is_full)
     }
 
-    /// Returns whether a thread has a request that it will cancel. The request may be granted
-    /// without the thread noticing.
+    /// Returns whether a thread has a request that it will cancel. The lock may grant the request
+    /// before the thread cancels it.
     fn will_cancel(&self, thread: usize) -> bool {
         let (Doing::Called(op, answer) | Doing::Settled(op, answer)) = self.doing[thread] else {
             return false;
@@ -257,7 +263,7 @@ impl State {
         matches!(op, Op::Take(Way::Brief, ..)) && answer == Answer::Busy
     }
 
-    /// Returns the request of a thread, as long as it blocks others.
+    /// Returns the thread's request if it blocks others, as the hold that the thread requests.
     fn request(&self, thread: usize, rules: Rules) -> Option<Hold> {
         let (op, fails) = match self.doing[thread] {
             Doing::Called(op, answer) => (op, answer == Answer::Busy),
@@ -279,13 +285,13 @@ impl State {
         Some(Hold { thread, units })
     }
 
-    /// Describes each hold and its thread. Empty if there are no holds.
+    /// Describes each hold and its thread. The text is empty if there are no holds.
     pub fn held(&self) -> String {
         let holds = self.holds.iter().map(Hold::to_string);
         holds.collect::<Vec<_>>().join(", ")
     }
 
-    /// Lists the operations that have been called and have not taken full effect.
+    /// Lists the operations that have been called but have not taken full effect.
     pub fn open(&self) -> String {
         let open = (0..THREADS).filter_map(|thread| match self.doing[thread] {
             Doing::Called(op, _) => Some(format!("T{thread} {op}")),

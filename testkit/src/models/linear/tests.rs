@@ -1,5 +1,5 @@
-//! Histories that the specification explains, and histories that it does not: each with the first
-//! event that has no explanation.
+//! Tests of the specification. The specification must explain every correct history. For each
+//! incorrect history, the tests state the first event that has no explanation.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ struct Rules {
     pieces: bool,
 }
 
-/// As the interval tree.
+/// The rules of the interval tree.
 const EXACT: Rules = rules(true, false);
-/// As locks of segments.
+/// The rules of segment locks.
 const SEGMENTS: Rules = rules(true, true);
-/// As the counter.
+/// The rules of the reader-writer counter.
 const WHOLE: Rules = rules(false, false);
-/// As the distributed lock.
+/// The rules of the distributed reader-writer lock.
 const SLOTS: Rules = rules(false, true);
 const ALL: [Rules; 4] = [EXACT, SEGMENTS, WHOLE, SLOTS];
 
@@ -40,7 +40,7 @@ const fn rules(granular: bool, pieces: bool) -> Rules {
     Rules { granular, pieces }
 }
 
-/// A lock with every capability. It is described, and never run.
+/// Describes a lock with every capability. The tests never run this lock.
 fn lock_of(rules: Rules) -> Primitive {
     let lock = primitive!(
         "lock", RwCounter::new();
@@ -76,7 +76,7 @@ fn returns(thread: usize, op: Op, answer: Answer) -> (usize, Ends) {
     (thread, End::Return(op, answer))
 }
 
-/// Returns the calls and answers of operations that do not overlap.
+/// Returns the calls and answers of operations that run one after another.
 fn one_by_one(ops: &[(usize, Op, Answer)]) -> Vec<(usize, Ends)> {
     let ends = |&(thread, op, answer): &(usize, Op, Answer)| {
         [calls(thread, op, answer), returns(thread, op, answer)]
@@ -105,7 +105,7 @@ fn wrong(rules: &[Rules], events: &[(usize, Ends)], at: usize) {
 }
 
 #[test]
-fn a_conflicting_lock_is_granted_after_the_release_only() {
+fn a_conflicting_lock_is_granted_only_after_the_release() {
     let (first, second) = (lock(Write, Both), lock(Write, High));
     right(
         &ALL,
@@ -151,14 +151,14 @@ fn a_try_fails_only_if_something_blocks_it() {
         &one_by_one(&[(0, lock(Read, Low), Done), (1, attempt(Read, Both), Busy)]),
         3,
     );
-    // A released hold blocks nothing any more.
+    // A released hold blocks nothing.
     let late = [
         (0, lock(Write, Low), Done),
         (0, Release, Done),
         (1, attempt(Write, Low), Busy),
     ];
     wrong(&ALL, &one_by_one(&late), 5);
-    // A cancelled request blocks nothing when it has answered.
+    // A cancelled request blocks nothing after its call has returned.
     let gone = [
         (0, lock(Read, Low), Done),
         (1, brief(Write, Low), Busy),
@@ -178,7 +178,7 @@ fn a_request_blocks_tries_until_it_is_granted() {
     ]));
     events.push(returns(1, write, Done));
     right(&ALL, &events);
-    // A request for another place does not.
+    // A request for a disjoint place does not block the try.
     let elsewhere = lock(Write, High);
     for event in &mut events[2..] {
         if let (1, End::Call(op, _) | End::Return(op, _)) = event {
@@ -203,7 +203,7 @@ fn two_tries_may_both_fail_if_pieces_are_acquired() {
     right(&[SEGMENTS, SLOTS], &both(Busy, Busy));
     right(&ALL, &both(Done, Busy));
     right(&ALL, &both(Busy, Done));
-    // A request that is cancelled blocks others in every lock.
+    // In every lock, a request blocks others until it has been cancelled.
     let (cancelled, fails) = (brief(Write, Low), attempt(Read, Low));
     let mut events = one_by_one(&[(0, lock(Read, Low), Done)]);
     events.push(calls(1, cancelled, Busy));
@@ -233,7 +233,8 @@ fn a_release_takes_effect_at_once_or_piece_by_piece() {
     events.push(returns(0, Release, Done));
     right(&[SEGMENTS], &events);
     wrong(&[EXACT], &events, 6);
-    // Readers of a distributed lock: the first slot is free, the second not yet.
+    // In a distributed lock, a reader needs one slot. The release has freed the first slot, but not
+    // yet the second.
     let mut events = one_by_one(&[(0, lock(Write, Both), Done)]);
     events.push(calls(0, Release, Done));
     events.extend(one_by_one(&[
@@ -258,7 +259,7 @@ fn a_downgrade_lets_readers_in_and_no_writer() {
     right(&ALL, &downgraded(attempt(Write, High), Busy));
     wrong(&ALL, &downgraded(attempt(Read, High), Busy), 5);
     wrong(&ALL, &downgraded(attempt(Write, High), Done), 5);
-    // A writer does not get in during the downgrade either.
+    // No writer is granted the range during the downgrade either.
     let mut events = one_by_one(&[(0, lock(Write, Both), Done)]);
     events.push(calls(0, Downgrade, Done));
     events.extend(one_by_one(&[
@@ -282,7 +283,7 @@ fn an_upgrade_fails_only_because_of_a_hold() {
     wrong(&ALL, &upgraded(lock(Read, Low), Done), 5);
     right(&[EXACT, SEGMENTS], &upgraded(lock(Read, High), Done));
     wrong(&[EXACT, SEGMENTS], &upgraded(lock(Read, High), Busy), 5);
-    // A waiter holds nothing; but where pieces are acquired, it may hold one.
+    // A waiter holds nothing, unless the lock acquires pieces: then the waiter may hold a piece.
     let mut events = one_by_one(&[(0, lock(Read, Low), Done)]);
     events.push(calls(1, lock(Write, Both), Done));
     events.extend(one_by_one(&[(0, TryUpgrade, Busy), (0, Release, Done)]));
@@ -313,7 +314,7 @@ fn a_waiting_upgrade_blocks_readers() {
     ]));
     events.push(returns(0, Upgrade, Done));
     right(&[EXACT], &events);
-    // It is granted only when the reader has released.
+    // The upgrade is granted only after the reader has released.
     events.retain(|&(thread, end)| {
         thread != 1 || !matches!(end, End::Call(Release, _) | End::Return(Release, _))
     });
@@ -321,7 +322,7 @@ fn a_waiting_upgrade_blocks_readers() {
 }
 
 #[test]
-fn a_shrink_holds_what_it_keeps() {
+fn a_shrink_releases_only_the_other_part() {
     let shrunk = |next: Op, answer| {
         one_by_one(&[
             (0, lock(Write, Both), Done),
@@ -335,8 +336,9 @@ fn a_shrink_holds_what_it_keeps() {
     wrong(&[EXACT, SEGMENTS], &shrunk(lock(Read, Both), Done), 5);
 }
 
-/// A writer that releases, and a try that fails. The order of their steps decides whether the call
-/// can come after the release.
+/// Returns a history of a writer that releases and another thread's try that fails. The flag says
+/// whether the try must return before the release returns. Otherwise the try may also begin after
+/// the release.
 fn open_order(try_returns_before_release: bool) -> History<Op, Answer> {
     let event = |end, after| Event { end, after };
     let write = lock(Write, Low);
@@ -370,7 +372,7 @@ fn every_order_that_the_steps_allow_needs_an_explanation() {
 }
 
 #[test]
-fn the_table_tells_the_order_the_holds_and_the_reason() {
+fn the_table_shows_the_order_the_holds_and_the_reason() {
     let history = open_order(false);
     let found = judge(&history, &model(EXACT)).expect_err("as above");
     let expected = "\
