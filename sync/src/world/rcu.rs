@@ -9,8 +9,8 @@ use crate::rcu::Memory;
 /// The number of entries that a thread remembers.
 const MEMORIES: usize = 16;
 
-/// A thread's counter, alone on two cache lines. Never freed: when its thread ends, another takes
-/// it over.
+/// A thread's counter, alone on two cache lines. Never freed: when its thread ends, another thread
+/// takes the counter over.
 #[repr(align(128))]
 struct Counter(AtomicUsize);
 
@@ -76,8 +76,8 @@ impl Counters {
     }
 
     pub(crate) fn for_each(&self, f: impl FnMut(&AtomicUsize)) {
-        // A thread that registers later is in no critical section that matters: it begins its walk
-        // after the barrier G.
+        // No critical section of a thread that registers later matters: its walk begins after the
+        // barrier G.
         let all = REGISTRY.lock().all.clone();
         all.into_iter().map(|counter| &counter.0).for_each(f);
     }
@@ -93,7 +93,8 @@ fn register() -> &'static AtomicUsize {
     });
     drop(registry);
     MINE.set(Some(counter));
-    // A thread that is being torn down cannot keep it here, and so never returns the counter.
+    // A thread that is ending may have lost this thread local already. Then it never returns the
+    // counter.
     let _ = RETURNED_AT_THE_END.try_with(|kept| kept.set(Some(Returned(counter))));
     &counter.0
 }
