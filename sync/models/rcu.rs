@@ -42,8 +42,8 @@ pub(crate) fn suite() -> Suite {
         .program(
             Program::new(
                 "recall-each",
-                "a thread does not recall memory that it remembered and has freed since, and no other \
-                 thread still uses that memory",
+                "a thread does not recall memory that it remembered and has freed since, and no \
+                 other thread still uses that memory",
             )
             .scene(Shared::new)
             .thread(["enter", "recall", "leave", "synchronize"], |shared| {
