@@ -1,4 +1,5 @@
-//! Two barriers that order a store before a later load, where only the rare side bears the cost.
+//! Asymmetric barriers: both order a store before a later load, but only the rare side bears the
+//! cost.
 //!
 //! # The problem
 //! Each of two threads stores to its own word and then loads the other thread's word. At least one
@@ -78,7 +79,8 @@ impl Default for Flag {
 }
 
 impl Flag {
-    /// Raises the flag once more. The caller issues [`heavy`] before it checks for the change.
+    /// Raises the flag, once for each call. The caller issues [`heavy`] before it checks for the
+    /// change.
     #[inline]
     pub fn raise(&self) {
         // Relaxed: the heavy barrier orders the increment before the check.

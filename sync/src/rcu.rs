@@ -39,8 +39,8 @@
 //! [`remember`](ReadGuard::remember) the memory that a walk found, and
 //! [`recall`](ReadGuard::recall) it in a later critical section, until the next `synchronize`. Each
 //! [`Rcu`] has a *stamp*: a number that no other `Rcu` has, and that `synchronize` replaces. A
-//! thread stores the stamp with the memory that it remembers. It may recall the memory only while
-//! its critical section has read the same stamp.
+//! thread stores the stamp with the memory that it remembers. A later critical section may recall
+//! the memory only if it has read the same stamp.
 //!
 //! - **RCU-I3** Recalled memory is as safe to use as memory found by a walk in this critical
 //!   section. A critical section remembered it under the same stamp, so the memory was not unlinked
@@ -89,8 +89,8 @@ pub struct Rcu {
 /// be nested: then they all end when the outermost guard is dropped. As shipped, the outermost
 /// guard may belong to another [`Rcu`], because all `Rcu`s share the thread's counter.
 ///
-/// Never keep a guard in a thread local. A thread that ends returns its counter for reuse. If the
-/// guard were dropped after that, it could change the counter of another thread (RCU-I1).
+/// Never keep a guard in a thread local. When a thread ends, it returns its counter for reuse. If
+/// the guard were dropped after that, it could change the counter of another thread (RCU-I1).
 #[derive(Debug)]
 #[must_use = "dropping the guard at once ends the critical section"]
 pub struct ReadGuard<'a> {

@@ -26,15 +26,16 @@
 //!   ended.
 //! - **SRCU-I2** When `synchronize` returns, no critical section can still reference memory that
 //!   was unlinked before the call. Because of the two barriers, either the reader sees that the
-//!   memory is unlinked, or the reader raised a counter before `synchronize` checks either counter.
-//!   In the second case, each counter has been 0 at some moment since, so the reader has left.
+//!   memory is unlinked, or the reader raised a counter before `synchronize` checked either
+//!   counter. In the second case, each counter has been 0 at some moment since, so the reader has
+//!   left.
 //! - **SRCU-I3** Later critical sections do not delay `synchronize` for ever. New readers raise the
 //!   counter of the current phase, while `synchronize` waits for the other counter. Only a reader
 //!   that loaded the phase before it changed still raises that other counter.
 //!
 //! Orderings: F to I as in `rcu.rs`, needed by `sync/tests/checked_rcu_shared.rs`.
 //!
-//! Not reached by models: `tests/checked_rcu_shared.rs` explores it by itself.
+//! Not reached by models: `tests/checked_rcu_shared.rs` explores this module under loom.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -53,9 +54,9 @@ pub struct Rcu {
     synchronizing: Mutex<()>,
 }
 
-/// An RCU read-side critical section, which ends when this is dropped. Critical sections may be
-/// nested. With std, they all end when the outermost guard is dropped, so callers must not rely on
-/// an inner one after that.
+/// An RCU read-side critical section, which ends when this guard is dropped. Critical sections may
+/// be nested. With std, they all end when the outermost guard is dropped, so callers must not rely
+/// on an inner one after that.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once ends the critical section"]
 pub struct ReadGuard<'a> {

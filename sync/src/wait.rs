@@ -2,8 +2,8 @@
 //!
 //! # The problem
 //! A lock word has 32 or 64 bits and no room for a queue, and there may be millions of words. So
-//! waiters queue in a table outside the words, keyed by the lock and the word's address. A futex
-//! works alike, with four differences:
+//! waiters queue in a table outside the words, keyed by the lock and the word's address. There are
+//! four differences from a futex:
 //!
 //! - The order of the queue matters to the caller. A waiter is **at the head** if no earlier waiter
 //!   would exclude it. Only waiters at the head compete for the word. All others sleep.
@@ -57,7 +57,7 @@
 //! waiter of a new lock at the same address. Waiters recheck after each sleep. A [`Place`] is
 //! **forgotten** if it is dropped or leaked without [leaving](WaitQueue::leave). Its entry stays in
 //! the queue, and blocks the waiters behind it, until the owner of the word
-//! [evicts](WaitQueue::evict) it or drops the lock.
+//! [evicts](WaitQueue::evict) the address or drops the lock.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -78,12 +78,12 @@ use bucket::{Bucket, Entry, NOBODY, Queue};
 
 pub(crate) mod bucket;
 
-/// The queues of a lock's waiters. `P` is how threads sleep.
+/// The queues of a lock's waiters. `P` decides how threads sleep.
 ///
 /// As shipped (built without a checker), this is a handle to the one table of the process. Under a
 /// checker, each `WaitQueue` has a table of its own.
 ///
-/// As shipped, it takes eight bytes, and with the feature `statistics` also the counters.
+/// As shipped, it takes eight bytes. The feature `statistics` adds the counters.
 pub struct WaitQueue<P = DefaultPark> {
     handle: Handle,
     counters: Counters,
@@ -355,8 +355,8 @@ impl<P> WaitQueue<P> {
         }
     }
 
-    /// Leaves the queue. If `wake_next` is true, returns the wakers of the waiters behind the
-    /// leaving one that are now at the head: the first of each class.
+    /// Leaves the queue. If `wake_next` is true, the result holds the wakers of the waiters behind
+    /// this one that are now at the head, one for each class.
     ///
     /// A waiter that has acquired the lane exclusively need not wake the next waiter: its release
     /// will.

@@ -36,7 +36,7 @@ fn a_weak_exchange_fails_by_plan() {
             failed.text
         );
     }
-    // A plan that no execution reaches proves nothing. The count tells.
+    // A plan that no execution reaches proves nothing. The count shows that it was not reached.
     assert_eq!(model.must_pass("weak-cas@0.3").injected, 0);
     assert_eq!(
         model.must_pass("spurious-wake@0.0 time-out@0.0").injected,

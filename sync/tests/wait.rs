@@ -47,7 +47,7 @@ impl Word {
     }
 }
 
-/// A place in a queue, with the waker that a wake of it calls.
+/// A place in a queue, its listener, and the count of its wakes.
 struct Waiter(Arc<Wakes>, Listener, Place);
 
 impl Waiter {
@@ -137,7 +137,7 @@ fn lanes_and_addresses_have_queues_of_their_own() {
     }
 }
 
-/// A wake calls the waker that was passed last, at the head and behind it.
+/// A wake calls the waker that was passed last, for a waiter at the head and for one behind it.
 #[test]
 fn a_waiter_can_change_its_waker() {
     let (queue, word) = (WaitQueue::new(), Word(0));
@@ -251,8 +251,8 @@ fn eviction_wakes_every_waiter_even_if_a_waker_panics() {
     waiting.leave(&queue, true);
 }
 
-/// A waker may run an executor that takes the same locks, so it must not run under the table's
-/// lock.
+/// A waker may run an executor that takes the same locks, so no waker may be called under the
+/// table's lock.
 #[test]
 fn a_waker_can_use_the_queue() {
     struct Reenters(Spot, AtomicU32);
@@ -367,7 +367,7 @@ fn locks_at_one_address_have_queues_of_their_own() {
     assert!(old.has_waiters(word.spot()));
 }
 
-/// A lock that is dropped removes the places that were forgotten in its queues.
+/// A lock that is dropped removes the entries of places that were dropped without leaving.
 #[test]
 fn a_dropped_lock_leaves_no_entry_in_the_table() {
     let (queue, word) = (WaitQueue::new(), Word(0));

@@ -36,7 +36,7 @@ pub fn is_flush_left_out() -> bool {
 }
 
 /// Returns whether the model leaves out the wake that the caller is about to issue.
-/// [`WaitQueue`](crate::wait::WaitQueue) asks this before its own wakes, too.
+/// [`WaitQueue`](crate::wait::WaitQueue) calls this before its own wakes, too.
 #[inline]
 #[track_caller]
 pub fn is_wake_left_out() -> bool {

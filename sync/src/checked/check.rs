@@ -2,15 +2,15 @@
 //! [site](Site) of the facade is weakened, and which bug is injected. Exists only under a checker.
 //!
 //! This module can check any crate whose code uses the facade. A checker's *search* runs the model
-//! many times; each run is an *execution*. A process runs one model:
+//! many times; each run is an *execution*. A process runs one model, which calls:
 //!
 //! 1. [`configure`] once, before the first execution;
 //! 2. optionally [`set_faults`] before a search: a [plan](FaultPlan) of spurious failures, spurious
 //!    wakes and timeouts;
 //! 3. [`begin_execution`] at the start of every execution, and optionally [`finished`] after each
 //!    operation of the model;
-//! 4. after the search, the queries of what was reached: [`executions`], [`sites`], [`bugs`],
-//!    [`occasions`].
+//! 4. after the search, the functions that return what was reached: [`executions`], [`sites`],
+//!    [`bugs`], [`occasions`].
 //!
 //! ```
 //! use spanlock_sync::atomic::{AtomicU32, Ordering::*};

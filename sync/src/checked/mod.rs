@@ -3,7 +3,7 @@
 //! It replaces the shipped `world`, item by item, and adds [`check`] and [`footprint`] for the code
 //! that runs the models.
 //!
-//! Not reached by models: this code is what runs the models.
+//! Not reached by models: models run on top of this code.
 
 #[cfg(all(spanlock_loom, spanlock_shuttle))]
 compile_error!("spanlock_loom and spanlock_shuttle exclude each other: set only one of them");

@@ -102,8 +102,7 @@ impl Queue {
         wakers
     }
 
-    /// Returns whether `entry`, a shared waiter at the head, is known to be at the head without an
-    /// upgradable waiter. False for other classes.
+    /// Returns whether `entry`, a waiter at the head, is shared and no upgradable waiter is queued.
     pub(super) fn is_alone(&self, entry: &Entry) -> bool {
         entry.class == Class::Shared && self.first_upgradable == NOBODY
     }
@@ -113,12 +112,13 @@ impl Queue {
 pub(crate) struct Bucket {
     pub(super) queues: Vec<Queue>,
     pub(super) next_id: u64,
-    /// The buffers of retired queues, so that a waiter need not allocate each time.
+    /// The buffers of removed queues, so that a waiter need not allocate each time.
     pub(super) spare: Vec<VecDeque<Entry>>,
 }
 
-/// A bucket keeps this many empty buffers, each for at most this many entries.
+/// How many empty buffers a bucket keeps.
 const SPARE: usize = 4;
+/// The largest capacity of a buffer that a bucket keeps, in entries.
 const SPARE_ENTRIES: usize = 64;
 
 impl Bucket {

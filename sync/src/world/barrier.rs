@@ -87,7 +87,7 @@ mod membarrier {
 
     #[cold]
     pub(crate) fn heavy() {
-        // The calling thread's own barrier.
+        // A full barrier for the calling thread itself.
         fence(SeqCst);
         if register() == REGISTERED && !membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
             // The light sides no longer fence, so every lock of this process would be unsound.

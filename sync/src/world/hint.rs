@@ -16,8 +16,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The number of rounds. Each round pauses twice as often as the one before, so there are 2⁶ −
-    /// 1 = 63 pauses: 1 to 3 µs on x86.
+    /// The number of rounds. Each round pauses twice as often as the one before, so there are 63
+    /// pauses in all: 1 to 3 µs on x86.
     const ROUNDS: u32 = 6;
 
     /// Returns a spin that has not begun.

@@ -84,17 +84,17 @@ impl Table {
     /// Out of line, because a thread calls it only when some word of its lock has a waiter.
     #[cold]
     pub(crate) fn is_occupied(&self, word: usize) -> bool {
-        // Relaxed: for the same reasons as the handle's own count.
+        // Relaxed: ordered in the same way as the handle's count (see `wait.rs`).
         OCCUPIED[bucket_of(word)].load(Relaxed) != 0
     }
 
     pub(crate) fn raise(&self, word: usize) {
-        // Relaxed: for the same reasons as the handle's own count.
+        // Relaxed: ordered in the same way as the handle's count (see `wait.rs`).
         OCCUPIED[bucket_of(word)].fetch_add(1, Relaxed);
     }
 
     pub(crate) fn lower(&self, word: usize, by: u32) {
-        // Relaxed: for the same reasons as the handle's own count.
+        // Relaxed: ordered in the same way as the handle's count (see `wait.rs`).
         OCCUPIED[bucket_of(word)].fetch_sub(by, Relaxed);
     }
 
