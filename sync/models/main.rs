@@ -1,7 +1,7 @@
-//! The models of the parts of the facade that locks are built from.
+//! The models of RCU. (Models of other parts of the facade are in the crates of the locks.)
 //!
-//! Empty without a checker: `spanlock-verify` enables the feature `std` of this crate, which its
-//! tests without `std` must not have.
+//! Does nothing without a checker. `spanlock-verify` enables the feature `std` of this crate, and
+//! the tests without `std` must not have it. So it is a dependency only under a checker.
 
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 mod rcu;

@@ -23,7 +23,7 @@ pub(crate) fn suite() -> Suite {
         .program(
             Program::new(
                 "recall",
-                "no reader recalls, in a later critical section, memory that was freed since",
+                "no reader recalls memory that was freed after the reader remembered it",
             )
             .scene(Shared::new)
             .thread(["synchronize"], |shared| shared.free(Relaxed))
@@ -32,8 +32,8 @@ pub(crate) fn suite() -> Suite {
         .program(
             Program::new(
                 "grace-each",
-                "two threads that each free what the other walks over wait for each other's \
-                 critical sections, without a deadlock",
+                "two threads, each of which frees memory that the other walks over, wait for each \
+                 other's critical sections without a deadlock",
             )
             .scene(|| (Rcu::new(), [Linked::new(), Linked::new()]))
             .thread(["enter", "leave", "synchronize"], |shared| work(0, shared))
@@ -42,8 +42,8 @@ pub(crate) fn suite() -> Suite {
         .program(
             Program::new(
                 "recall-each",
-                "a thread that frees the memory it remembers does not recall it afterwards, and no \
-                 other thread still uses memory that it recalled",
+                "a thread does not recall memory that it remembered and has freed since, and no \
+                 other thread still uses that memory",
             )
             .scene(Shared::new)
             .thread(["enter", "recall", "leave", "synchronize"], |shared| {
@@ -61,14 +61,14 @@ pub(crate) fn suite() -> Suite {
 
 const GRACE: &str = "after `synchronize`, no reader references memory that was unlinked before it";
 
-/// As `grace`, with several readers.
+/// Returns the program `grace` with `count` readers.
 fn readers(name: &str, count: usize) -> Scene<Shared> {
     let scene = Program::new(name, GRACE).scene(Shared::new);
     let scene = scene.thread(["synchronize"], |shared| shared.free(Release));
     (0..count).fold(scene, |scene, _| scene.thread(WALK, Shared::walk))
 }
 
-/// Memory, its link, and its readers.
+/// The memory, its link, and the [`Rcu`] of its readers.
 struct Shared {
     rcu: Rcu,
     linked: Linked,
@@ -91,13 +91,13 @@ impl Shared {
         self.walk_again();
     }
 
-    /// Uses the memory in a critical section if an earlier one found it, or this one finds it.
+    /// Uses the memory in a critical section, if it is recalled or still linked.
     fn walk_again(&self) {
         let guard = self.rcu.enter();
         finished();
         let recalled = guard.recall(0).is_some();
         finished();
-        // Relaxed: the stamp and the barriers must suffice.
+        // Relaxed: the stamp and the barriers alone must order this load.
         if recalled || self.linked.is_linked.load(Relaxed) {
             guard.remember(0, NonNull::dangling());
             self.linked.memory.use_it();
@@ -156,7 +156,7 @@ impl Linked {
     }
 }
 
-/// Reading it stands for using it, writing it for freeing it.
+/// A read stands for a use of the memory, and a write for its free.
 struct Memory(UnsafeCell<u32>);
 
 // SAFETY: loom checks that no two threads access it at once.

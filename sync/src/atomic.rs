@@ -1,4 +1,4 @@
-//! Atomics: the processor's own as shipped, the checker's under a checker.
+//! Atomics: `core`'s as shipped (built without a checker), the checker's own under loom or shuttle.
 
 use alloc::boxed::Box;
 
@@ -7,13 +7,14 @@ pub use core::sync::atomic::Ordering;
 use crate::world::atomic as world;
 pub use crate::world::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 
-/// Types for which all zero bytes are a valid value, except under a checker.
+/// Types for which, as shipped, zeroed memory is a valid value.
 ///
 /// # Safety
-/// As shipped (not under a checker), memory of all zero bytes is a valid value of the type, and
-/// dropping the type does nothing.
+/// As shipped, zeroed memory must be a valid value of the type, and dropping a value must do
+/// nothing.
 pub unsafe trait Zeroed: Sized {
-    /// Returns that value; under a checker, one that behaves like it.
+    /// Returns the value that zeroed memory has. Under a checker, returns a value that behaves like
+    /// it.
     fn zeroed() -> Self;
 }
 
@@ -31,8 +32,8 @@ unsafe impl Zeroed for AtomicU64 {
     }
 }
 
-/// Allocates `len` zeroed values. A large slice comes untouched from the system: a page of it takes
-/// memory only once it is used.
+/// Allocates `len` zeroed values. As shipped, each page of a large slice takes memory only once the
+/// page is used.
 ///
 /// Returns `None` if there is not enough memory, or if no slice can be that long.
 pub fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
@@ -41,8 +42,8 @@ pub fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
 
 /// Frees a slice that [`zeroed_slice`] allocated.
 ///
-/// Under a checker, the model fails if a thread uses an atomic of the slice after the free. It also
-/// fails if an earlier use does not happen-before the free.
+/// Under a checker, the model fails if a thread uses an atomic of the slice after the free. Under
+/// loom, it also fails if an earlier use does not happen-before the free.
 pub fn free_slice<T: 'static>(slice: Box<[T]>) {
     world::free_slice(slice);
 }

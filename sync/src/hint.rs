@@ -3,10 +3,10 @@
 use crate::world::hint as world;
 pub use crate::world::hint::Backoff;
 
-/// Pauses in a loop that waits for a step of another thread. As shipped, it is the processor's spin
-/// hint.
+/// Pauses once in a loop that waits for another thread. As shipped (built without a checker), this
+/// is the processor's spin hint.
 ///
-/// Under a checker it is a yield, which tells the checker that this thread has nothing to do.
+/// Under a checker, this is a yield, which tells the checker that this thread has nothing to do.
 #[inline]
 pub fn pause() {
     world::pause();
@@ -14,8 +14,9 @@ pub fn pause() {
 
 /// Returns `normal` as shipped, `checked` under a checker.
 ///
-/// For bounds whose size does not matter to an algorithm but multiplies its executions: how many
-/// times a waiter may be overtaken, how many slots a table has. Never for an ordering or a step.
+/// Use it for a bound whose value does not affect correctness but multiplies the executions that a
+/// checker explores. Examples: how many times a waiter may be overtaken, how many slots a table
+/// has. Never use it to choose an ordering or a step of an algorithm.
 #[inline]
 pub const fn scaled(normal: u32, checked: u32) -> u32 {
     if world::IS_CHECKED { checked } else { normal }

@@ -1,8 +1,8 @@
 //! Atomic access to 8 bytes of mapped memory.
 //!
-//! These are the processor's own atomics in every world, because a checker cannot track mapped
-//! memory. A checker explores what threads do with *locks*. A simulated device above
-//! this crate explores what reaches a medium, and when.
+//! These functions use the processor's atomics even under a checker, because a checker cannot track
+//! mapped memory. So a checker explores only what threads do with locks. A simulated device, in
+//! another crate, explores which writes reach a medium, and when.
 //!
 //! Not reached by models: `tests/mapped.rs` covers it.
 
@@ -18,7 +18,7 @@ pub unsafe fn store_release(at: *mut u64, value: u64) {
     // SAFETY: the caller promises what `AtomicU64::from_ptr` asks: aligned, valid, atomic access
     // only.
     let word = unsafe { AtomicU64::from_ptr(at) };
-    // Release: what was written before is visible to a thread whose `load_acquire` reads `value`.
+    // Release: earlier writes are visible to a thread whose `load_acquire` reads `value`.
     word.store(value, Ordering::Release);
 }
 

@@ -1,6 +1,6 @@
-//! Ways of waiting, which locks take as a type parameter.
+//! [`Park`]: how a thread waits for a lock.
 //!
-//! Not reached by models: `tests/checked_spin.rs` explores [`Spin`] by itself.
+//! Not reached by models: `tests/checked_spin.rs` explores [`Spin`] under loom.
 
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -9,11 +9,11 @@ use core::task::Waker;
 use crate::atomic::{AtomicBool, Ordering::*};
 use crate::hint;
 
-/// A way of waiting: a place where the calling thread sleeps until a waker wakes it. Locks take it
-/// as a type parameter, which is [`DefaultPark`] by default.
+/// A place where the calling thread sleeps until a [`Waker`] wakes it. A lock has a type parameter
+/// `P: Park`, which decides how its threads wait; the default is [`DefaultPark`].
 ///
-/// Without std, implement it with the means of the kernel or runtime: a task that is descheduled,
-/// `wfe`, `hlt`.
+/// Without std, implement it with what the kernel or runtime offers: descheduling the task, `wfe`,
+/// or `hlt`.
 ///
 /// ```
 /// use std::cell::OnceCell;
@@ -22,7 +22,7 @@ use crate::hint;
 /// use std::task::{Wake, Waker};
 /// use spanlock_sync::Park;
 ///
-/// /// Yields the core until the flag is up.
+/// /// Yields the core until the flag is set.
 /// struct Yield { woken: Arc<Flag>, waker: Waker }
 ///
 /// #[derive(Default)]
@@ -65,19 +65,19 @@ use crate::hint;
 pub trait Park: Sized + 'static {
     /// Calls `f` with the calling thread's place.
     ///
-    /// The place may hold a wake from an earlier use: the first sleep may end at once, as any sleep
-    /// may.
+    /// The place may still hold a wake from an earlier use, so the first sleep may end at once.
+    /// (Any sleep may end spuriously.)
     fn with<R>(f: impl FnOnce(&Self) -> R) -> R;
 
-    /// Returns the waker of the thread that sleeps here. One wake that comes before the sleep is
-    /// kept.
+    /// Returns the waker of the thread that sleeps here. If the waker is called before the sleep,
+    /// one wake is kept.
     fn waker(&self) -> &Waker;
 
-    /// Sleeps until woken. May end spuriously: recheck the condition.
+    /// Sleeps until woken. The sleep may also end spuriously, so the caller rechecks its condition.
     fn park(&self);
 
-    /// Consumes a wake if one has come, and returns whether it did. Never sleeps; spinning code
-    /// calls it.
+    /// Consumes the wake that was kept, and returns whether there was one. Never sleeps, so
+    /// spinning code can call it.
     fn try_park(&self) -> bool;
 }
 
@@ -91,10 +91,10 @@ pub type DefaultPark = Spin;
 /// Waits without sleeping: checks a flag until it is set, with a [`pause`](crate::hint::pause)
 /// between two checks.
 ///
-/// It needs nothing of a system, so it is the [`DefaultPark`] without std. It burns the core,
-/// perhaps the very one that the holder needs; on a single core without preemption it waits for
-/// ever. A kernel uses a [`Park`] of its own instead. Each wait allocates a flag, because a
-/// [`Waker`] may outlive the wait.
+/// It needs no operating system, so it is the [`DefaultPark`] without std. It burns its core, even
+/// if the lock's holder needs that core. On a single core without preemption, it waits for ever. So
+/// a kernel implements a [`Park`] of its own. Each wait allocates a flag, because a [`Waker`] may
+/// outlive the wait.
 #[derive(Debug)]
 pub struct Spin {
     woken: Arc<Flag>,
@@ -110,9 +110,9 @@ impl Wake for Flag {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Release: the woken thread sees what was done before; pairs with the Acquire in
-        // `try_park`. A swap, not a store: it continues the release sequence of an earlier wake,
-        // whose waker's actions the thread must see, too.
+        // Release: pairs with the Acquire in `try_park`, so the woken thread sees what happened
+        // before the wake. A swap, because a store would end the release sequence of an earlier
+        // wake. The thread must also see what happened before that wake.
         self.0.swap(true, Release);
     }
 }
@@ -135,8 +135,8 @@ impl Park for Spin {
     }
 
     fn try_park(&self) -> bool {
-        // Relaxed: a check before the cache line is requested exclusively. Acquire: pairs with the
-        // Release in `wake_by_ref`.
+        // Relaxed: the load only avoids requesting the cache line exclusively in vain. Acquire:
+        // pairs with the Release in `wake_by_ref`.
         self.woken.0.load(Relaxed) && self.woken.0.swap(false, Acquire)
     }
 }

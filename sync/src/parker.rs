@@ -18,7 +18,7 @@ pub enum Wakeup {
 /// A place for one thread to sleep. One wake that comes before the sleep is kept, so no wake is
 /// lost between the check of a condition and the sleep.
 ///
-/// The thread is woken by an ordinary [`Waker`], so that a queue serves threads and futures alike.
+/// An ordinary [`Waker`] wakes the thread, so one queue can hold both threads and futures.
 #[derive(Debug)]
 pub struct Parker {
     inner: world::Inner,
@@ -52,9 +52,10 @@ impl Parker {
     }
 
     /// Sleeps until woken, or until `deadline` if there is one. The thread first yields its core a
-    /// few times: if the wake is near, that is cheaper than a sleep.
+    /// few times: if the wake comes soon, yielding is cheaper than a sleep.
     ///
-    /// Under a checker no clock runs: a deadline passes exactly when the fault plan says so.
+    /// Under a checker no clock runs: a deadline passes exactly when the model's fault plan says
+    /// so.
     pub fn park_until(&self, deadline: Option<Instant>) -> Wakeup {
         world::park(&self.inner, deadline)
     }

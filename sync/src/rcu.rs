@@ -1,12 +1,14 @@
-//! Read-copy-update: lock-free readers, and a wait for all of them before memory is freed.
+//! Read-copy-update (RCU): readers take no lock, and a thread waits for them before it frees
+//! memory.
 //!
 //! # The problem
-//! A node of a tree must not be freed while a lock-free walk may still reference it. The usual
-//! remedy is an epoch that each walk announces by a fenced store, as in crossbeam-epoch. That store
-//! costs 4 ns, but the lock at the end of the walk only 2.4 ns. Where memory is freed rarely, the
-//! thread that frees it should pay. So a reader announces itself by a plain store, and the
-//! asymmetric barrier lets the freeing thread see every announcement. This is the user-space
-//! read-copy-update of Desnoyers et al. (DOI 10.1109/TPDS.2011.159, its flavour with `membarrier`),
+//! A *walk* is a lock-free traversal of a tree. A node must not be freed while a walk may still
+//! reference it. The usual remedy is epoch-based reclamation, as in crossbeam-epoch: each walk
+//! announces its epoch by a fenced store. That store costs 4 ns, while the lock at the end of the
+//! walk costs only 2.4 ns. If memory is freed rarely, the thread that frees it should bear the
+//! cost. So here a reader announces itself by a plain store, and the [asymmetric
+//! barrier](crate::barrier) ensures that the freeing thread sees every announcement. This is the
+//! user-space RCU of Desnoyers et al. (DOI 10.1109/TPDS.2011.159, the variant with `membarrier`),
 //! with one counter per thread and no phases.
 //!
 //! # Protocol
@@ -29,21 +31,23 @@
 //! - **RCU-I1** A thread's counter is odd exactly while the thread is in a read-side critical
 //!   section. Only that thread changes it.
 //! - **RCU-I2** When `synchronize` returns, no critical section can still reference memory that was
-//!   unlinked before the call. By the two barriers, either `synchronize` saw the reader's counter
-//!   odd and waited, or the reader sees that the memory is unlinked.
+//!   unlinked before the call. Because of the two barriers, either `synchronize` saw the reader's
+//!   counter odd and waited, or the reader sees that the memory is unlinked.
 //!
 //! # Remembering
-//! Each step of a walk is a dependent load. So a thread can [`remember`](ReadGuard::remember) where
-//! a walk led, and [`recall`](ReadGuard::recall) it in a later critical section, until the next
-//! `synchronize`. Each [`Rcu`] has a *stamp*, which no other has and which `synchronize` renews.
-//! Remembered memory counts only if it carries the stamp that the critical section has read.
+//! A walk is slow, because each of its steps is a dependent load. So a thread can
+//! [`remember`](ReadGuard::remember) the memory that a walk found, and
+//! [`recall`](ReadGuard::recall) it in a later critical section, until the next `synchronize`. Each
+//! [`Rcu`] has a *stamp*: a number that no other `Rcu` has, and that `synchronize` replaces. A
+//! thread stores the stamp with the memory that it remembers. A later critical section may recall
+//! the memory only if it has read the same stamp.
 //!
 //! - **RCU-I3** Recalled memory is as safe to use as memory found by a walk in this critical
 //!   section. A critical section remembered it under the same stamp, so the memory was not unlinked
 //!   before that stamp was made. If the memory is unlinked later, the `synchronize` that follows
-//!   stores a new stamp. This critical section has loaded the old one. So, by the two barriers,
-//!   `synchronize` sees its counter odd and waits for it, as for any reader that may have found the
-//!   memory.
+//!   stores a new stamp. This critical section has loaded the old stamp. So, because of the two
+//!   barriers, `synchronize` sees the reader's counter odd. It waits for this critical section, as
+//!   for any reader that may have found the memory.
 //!
 //! # Orderings
 //!
@@ -58,9 +62,10 @@
 //! | Q | the load of the stamp in `enter` | Acquire | P | `rcu/recall` |
 //!
 //! # Not guaranteed
-//! `synchronize` may take long: a reader may lose its core inside a critical section. A critical
-//! section must not wait for anything that waits for `synchronize`, so no thread blocks inside one.
-//! As shipped, this holds for the `synchronize` of any [`Rcu`], because all share the counters.
+//! `synchronize` may take long, because a reader may be preempted inside its critical section. A
+//! thread in a critical section must not wait for another thread that may be in `synchronize`. So a
+//! thread should never block inside a critical section. As shipped (built without a checker), this
+//! rule covers the `synchronize` of every [`Rcu`], because all `Rcu`s share the counters.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -72,19 +77,20 @@ use crate::{barrier, injected_bug, thread};
 
 /// A set of readers, for which a thread can wait before it frees memory.
 ///
-/// As shipped, a handle to the counters of the process's threads; under a checker it has its own.
+/// As shipped, all `Rcu`s share one counter per thread of the process. Under a checker, each `Rcu`
+/// has counters of its own.
 #[derive(Debug)]
 pub struct Rcu {
     counters: world::Counters,
     stamp: AtomicU64,
 }
 
-/// An RCU read-side critical section, which ends when this is dropped. Critical sections may be
-/// nested: then they all end when the outermost guard is dropped. As shipped, that may be the guard
-/// of another [`Rcu`], because all share the thread's counter.
+/// An RCU read-side critical section, which ends when this guard is dropped. Critical sections may
+/// be nested: then they all end when the outermost guard is dropped. As shipped, the outermost
+/// guard may belong to another [`Rcu`], because all `Rcu`s share the thread's counter.
 ///
-/// Never keep a guard in a thread local. It could be dropped after the ending thread has returned
-/// its counter, while another thread already uses that counter (RCU-I1).
+/// Never keep a guard in a thread local. When a thread ends, it returns its counter for reuse. If
+/// the guard were dropped after that, it could change the counter of another thread (RCU-I1).
 #[derive(Debug)]
 #[must_use = "dropping the guard at once ends the critical section"]
 pub struct ReadGuard<'a> {
@@ -117,8 +123,8 @@ impl Rcu {
         let count = counter.load(Relaxed);
         let outermost = count & 1 == 0;
         if outermost {
-            // Release [R→I]: `synchronize` may read this store instead of the one that ended the
-            // critical section before. (The barrier F orders it before the walk.)
+            // Release [R→I]: `synchronize` may read this store instead of the store that ended the
+            // previous critical section. (The barrier F orders this store before the walk.)
             counter.store(count.wrapping_add(1), Release);
             // Light [F→G].
             barrier::light();
@@ -126,7 +132,7 @@ impl Rcu {
         ReadGuard {
             rcu: self,
             counter: outermost.then_some(counter),
-            // Acquire [Q→P]: under this guard, no memory is found that was unlinked before the
+            // Acquire [Q→P]: a walk under this guard finds no memory that was unlinked before the
             // stamp was made.
             stamp: self.stamp.load(Acquire),
             not_send: PhantomData,
@@ -139,7 +145,7 @@ impl Rcu {
     /// Never call it inside a critical section: it would wait for itself. As shipped, this includes
     /// critical sections of other `Rcu`s.
     pub fn synchronize(&self) {
-        // Release [P→Q]: a reader that sees the new stamp sees the memory unlinked.
+        // Release [P→Q]: a reader that sees the new stamp sees that the memory is unlinked.
         self.stamp.store(world::new_stamp(), Release);
         // Heavy [G→F].
         barrier::heavy();
@@ -151,7 +157,8 @@ impl Rcu {
             return;
         }
         self.counters.for_each(|counter| {
-            // Acquire [I→H], both: the critical section happens before what follows.
+            // Acquire [I→H], both loads: the critical section happens before what follows
+            // `synchronize`.
             let before = counter.load(Acquire);
             while before & 1 == 1 && counter.load(Acquire) == before {
                 thread::yield_now();
@@ -161,10 +168,11 @@ impl Rcu {
 }
 
 impl ReadGuard<'_> {
-    /// Returns the memory that this thread [remembers](Self::remember) for `key`. It may be used
-    /// in this critical section as if it had been found here.
+    /// Returns the memory that this thread [remembers](Self::remember) for `key`. The memory may be
+    /// used as if a walk in this critical section had found it.
     ///
-    /// Returns `None` if the thread has forgotten it, or if memory may have been unlinked since.
+    /// Returns `None` if the thread has no entry for `key`, or if `synchronize` has replaced the
+    /// stamp since.
     #[inline]
     pub fn recall(&self, key: u64) -> Option<NonNull<()>> {
         let known = self.rcu.counters.memory(key);
@@ -176,10 +184,10 @@ impl ReadGuard<'_> {
         }
     }
 
-    /// Remembers memory for later critical sections of this thread. The memory was found linked,
-    /// allocated or recalled under this guard. Memory from an outer critical section does not
-    /// qualify: it may have been unlinked before the stamp of this guard was made. A thread
-    /// remembers only a few entries, for all `Rcu`s together.
+    /// Remembers memory for later critical sections of this thread. The caller must have found the
+    /// memory linked, allocated it, or recalled it under this guard. Memory from an outer critical
+    /// section does not qualify: it may have been unlinked before the stamp of this guard was made.
+    /// As shipped, a thread remembers only a few entries, which all `Rcu`s share.
     #[inline]
     pub fn remember(&self, key: u64, memory: NonNull<()>) {
         let known = self.rcu.counters.memory(key);
@@ -193,7 +201,7 @@ impl Drop for ReadGuard<'_> {
         if let Some(counter) = self.counter {
             // Relaxed: only this thread changes it.
             let count = counter.load(Relaxed);
-            // Release [H→I]: the critical section happens before its end is seen.
+            // Release [H→I]: the critical section happens before the load that sees its end.
             counter.store(count.wrapping_add(1), Release);
         }
     }

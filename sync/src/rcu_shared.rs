@@ -1,9 +1,9 @@
-//! Read-copy-update without thread-local storage. Without std, this is the module `rcu`.
+//! Read-copy-update (RCU) without thread-local storage. Without std, this is the module `rcu`.
 //!
 //! # How it works
-//! All threads share two counters, and a *phase* says which of them a new reader raises, as in
-//! Linux's sleepable read-copy-update (SRCU). A critical section costs two read-modify-writes on a
-//! shared cache line. Each [`Rcu`] has counters of its own.
+//! All threads share two counters, as in Linux's sleepable read-copy-update (SRCU). A *phase* says
+//! which of them a new reader raises. A critical section costs two read-modify-writes on a shared
+//! cache line. Each [`Rcu`] has counters of its own.
 //!
 //! # Protocol
 //!
@@ -25,16 +25,17 @@
 //! - **SRCU-I1** A counter is the number of critical sections that began in its phase and have not
 //!   ended.
 //! - **SRCU-I2** When `synchronize` returns, no critical section can still reference memory that
-//!   was unlinked before the call. By the two barriers, either the reader sees that the memory is
-//!   unlinked, or the reader raised a counter before both checks. In the second case, each counter
-//!   has been 0 at some moment since, so the reader has left.
-//! - **SRCU-I3** Later critical sections do not delay `synchronize` for ever. They raise the
-//!   counter of the phase, and `synchronize` waits for the other one. Only readers that had loaded
-//!   the phase before it changed raise that one.
+//!   was unlinked before the call. Because of the two barriers, either the reader sees that the
+//!   memory is unlinked, or the reader raised a counter before `synchronize` checked either
+//!   counter. In the second case, each counter has been 0 at some moment since, so the reader has
+//!   left.
+//! - **SRCU-I3** Later critical sections do not delay `synchronize` for ever. New readers raise the
+//!   counter of the current phase, while `synchronize` waits for the other counter. Only a reader
+//!   that loaded the phase before it changed still raises that other counter.
 //!
 //! Orderings: F to I as in `rcu.rs`, needed by `sync/tests/checked_rcu_shared.rs`.
 //!
-//! Not reached by models: `tests/checked_rcu_shared.rs` explores it by itself.
+//! Not reached by models: `tests/checked_rcu_shared.rs` explores this module under loom.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -48,19 +49,19 @@ pub struct Rcu {
     /// Its lowest bit says which counter new readers raise.
     phase: AtomicUsize,
     inside: [AtomicUsize; 2],
-    /// Held during `synchronize`. Two threads that change the phase in turn could delay each other
-    /// for long.
+    /// Held during `synchronize`. Without it, two threads that change the phase alternately could
+    /// delay each other for long.
     synchronizing: Mutex<()>,
 }
 
-/// An RCU read-side critical section, which ends when this is dropped. Critical sections may be
-/// nested. Callers rely on them only until the outermost guard is dropped, because with std they
-/// all end there.
+/// An RCU read-side critical section, which ends when this guard is dropped. Critical sections may
+/// be nested. With std, they all end when the outermost guard is dropped, so callers must not rely
+/// on an inner one after that.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once ends the critical section"]
 pub struct ReadGuard<'a> {
     counter: &'a AtomicUsize,
-    /// As with std, where the critical section ends in the thread that began it.
+    /// Not `Send`, as with std: the critical section ends in the thread that began it.
     not_send: PhantomData<*const ()>,
 }
 
@@ -78,9 +79,9 @@ impl Rcu {
     /// Begins a read-side critical section.
     #[inline]
     pub fn enter(&self) -> ReadGuard<'_> {
-        // Relaxed: SRCU-I2 does not depend on which counter it is.
+        // Relaxed: SRCU-I2 holds whichever counter the reader raises.
         let counter = &self.inside[self.phase.load(Relaxed) & 1];
-        // Relaxed: the barrier F orders it.
+        // Relaxed: the barrier F orders this increment before the walk.
         counter.fetch_add(1, Relaxed);
         // Light [F→G].
         barrier::light();
@@ -98,7 +99,7 @@ impl Rcu {
         let _alone = self.synchronizing.lock();
         // Heavy [G→F].
         barrier::heavy();
-        // Relaxed: changed under the mutex alone.
+        // Relaxed: only the holder of the mutex changes the phase.
         let phase = self.phase.load(Relaxed);
         self.wait_for(phase.wrapping_add(1));
         // Relaxed: SRCU-I3 needs only that readers see the new phase eventually.
@@ -107,7 +108,7 @@ impl Rcu {
     }
 
     fn wait_for(&self, phase: usize) {
-        // Acquire [I→H]: the critical sections happen before what follows.
+        // Acquire [I→H]: the critical sections happen before what follows `synchronize`.
         while self.inside[phase & 1].load(Acquire) != 0 {
             hint::pause();
         }
@@ -115,13 +116,14 @@ impl Rcu {
 }
 
 impl ReadGuard<'_> {
-    /// Returns `None`. (With std, the memory that this thread remembers for `key`.)
+    /// Returns `None`. (With std, returns the memory that this thread remembers for `key`.)
     #[inline]
     pub fn recall(&self, _key: u64) -> Option<NonNull<()>> {
         None
     }
 
-    /// Remembers nothing. (With std, the memory for later critical sections of this thread.)
+    /// Remembers nothing. (With std, remembers the memory for later critical sections of this
+    /// thread.)
     #[inline]
     pub fn remember(&self, _key: u64, _memory: NonNull<()>) {}
 }
@@ -129,7 +131,7 @@ impl ReadGuard<'_> {
 impl Drop for ReadGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release [H→I]: the critical section happens before its end is seen.
+        // Release [H→I]: the critical section happens before the load that sees its end.
         self.counter.fetch_sub(1, Release);
     }
 }

@@ -1,19 +1,19 @@
-//! Counters of what has happened to a lock, with the feature `statistics`. Without it they have no
-//! size and no code.
+//! Counters of the events of a lock, with the feature `statistics`. Without the feature, they take
+//! no space and generate no code.
 
 #[cfg(feature = "statistics")]
 pub use on::Statistics;
 
-/// Counters of a lock. Without the feature `statistics` they have no size.
+/// Counters of the events of a lock. Without the feature `statistics`, they take no space.
 ///
-/// With it they take four cache lines, two for the acquisitions and two for the rest, so that they
-/// share no line with each other or with the lock's own words. Counting an acquisition is a
-/// read-modify-write on a line that all threads share. That costs some nanoseconds if only one
-/// thread at a time acquires the lock. Threads that shared no line before (readers of different
-/// slots, writers of different segments) contend for this one. So the feature is for measurements,
-/// not for production on many cores.
+/// With the feature, they take four cache lines: two for the acquisitions and two for the other
+/// counts. So the two groups share no line with each other or with the lock's own words. Counting
+/// an acquisition is a read-modify-write on a line that all threads share. That costs some
+/// nanoseconds if only one thread at a time acquires the lock. Threads that shared no line before
+/// (readers of different slots, writers of different segments) now contend for this one. So the
+/// feature is for measurements, not for production on many cores.
 ///
-/// They are the processor's own atomics in every world, so a checker does not track them.
+/// The counters are the processor's atomics even under a checker, so no checker tracks them.
 #[derive(Debug, Default)]
 pub struct Counters {
     #[cfg(feature = "statistics")]
@@ -22,7 +22,7 @@ pub struct Counters {
 
 #[cfg(feature = "statistics")]
 impl Counters {
-    /// Counts `holds` granted holds.
+    /// Counts `holds` more holds (granted requests).
     #[inline]
     pub fn acquisitions(&self, holds: usize) {
         self.counts.acquisitions(holds);
@@ -33,7 +33,7 @@ impl Counters {
         self.counts.waits();
     }
 
-    /// Counts an arrival that passed a waiter.
+    /// Counts a later request that overtook a waiter.
     pub fn overtakes(&self) {
         self.counts.overtakes();
     }
@@ -72,13 +72,14 @@ mod on {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Statistics {
-        /// Granted holds: by blocking calls, tries, deadlines and futures, and each span of a
-        /// batch. A hold that is upgraded, downgraded or split stays the same hold.
+        /// How many holds were granted: to blocking calls, tries, calls with a deadline, and
+        /// futures. Each span of a batch counts as a hold. Upgrading, downgrading or splitting a
+        /// hold does not count again.
         pub acquisitions: u64,
-        /// How often a request began to wait: it found the range held and joined a queue. (A thread
-        /// spins first.) A request of several words or segments may do so at each.
+        /// How often a request found the range held and joined a queue. (A thread spins before it
+        /// joins.) A request for several words or segments may join a queue at each of them.
         pub waits: u64,
-        /// How often a later arrival passed a waiter.
+        /// How often a later request overtook a waiter.
         pub overtakes: u64,
     }
 
@@ -105,7 +106,7 @@ mod on {
         }
     }
 
-    /// Alone on two cache lines: x86 fetches lines in pairs.
+    /// A value alone on two cache lines, because x86 fetches lines in pairs.
     #[derive(Debug, Default)]
     #[repr(align(128))]
     struct Apart<T>(T);
@@ -113,14 +114,15 @@ mod on {
     #[derive(Debug, Default)]
     pub(super) struct Counts {
         acquisitions: Apart<AtomicU64>,
-        /// Waits and overtakes: a thread that waits has lost more time than a shared line costs.
+        /// Waits and overtakes. They share lines with each other, because a thread that waits loses
+        /// far more time than a shared line costs.
         others: Apart<[AtomicU64; 2]>,
     }
 
     const WAITS: usize = 0;
     const OVERTAKES: usize = 1;
 
-    // Relaxed, all: the counts order nothing.
+    // Relaxed, everywhere below: the counts order nothing.
     impl Counts {
         #[inline]
         pub(super) fn acquisitions(&self, holds: usize) {

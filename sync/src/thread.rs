@@ -4,12 +4,14 @@ use crate::world::thread as world;
 pub use crate::world::thread::{JoinHandle, ThreadId, id};
 
 /// Returns the number of the calling thread. Threads that live at the same time have different
-/// ones.
+/// numbers.
 ///
-/// As shipped, threads get the numbers 0, 1, 2… in the order of their first calls, and no number is
-/// used again. Under a checker the numbers begin anew in each execution, and main has 0.
+/// As shipped (built without a checker), threads get the numbers 0, 1, 2… in the order of their
+/// first calls, and no number is used again. Under a checker the numbers begin anew in each
+/// execution, and main has 0.
 ///
-/// For spreading threads over slots, never for identity: a thread that is torn down may see 0.
+/// Use it to spread threads over slots, never as an identity: a thread that is ending and has lost
+/// its thread locals may see 0.
 #[inline]
 pub fn index() -> usize {
     world::index()
@@ -17,8 +19,8 @@ pub fn index() -> usize {
 
 /// Returns how many cores this process may use, at least 1; under a checker, 2.
 ///
-/// The cores are counted at the first call only, because counting takes system calls. Making a lock
-/// may call this, and a file system may make a lock for each file that it opens.
+/// Only the first call counts the cores, because counting takes system calls. A lock's constructor
+/// may call this function, and a file system may create a lock for each file that it opens.
 pub fn cores() -> usize {
     world::cores()
 }

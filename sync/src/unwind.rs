@@ -1,8 +1,8 @@
 //! Steps that run even if the step before them panics.
 //!
-//! A waker is foreign code and may panic. A release must still complete its other steps then:
-//! release other holds, and wake other waiters. If a later step panics as well, the process aborts,
-//! as for any panic during unwinding.
+//! A waker is foreign code and may panic. Even then, the release of a lock must complete its other
+//! steps: it releases other holds, and wakes other waiters. If a later step panics as well, the
+//! process aborts, as for any panic during unwinding.
 
 /// Calls `f` for every item. If a call panics, the later items are still visited.
 #[inline]

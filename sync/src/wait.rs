@@ -2,13 +2,13 @@
 //!
 //! # The problem
 //! A lock word has 32 or 64 bits and no room for a queue, and there may be millions of words. So
-//! waiters queue in a table outside, keyed by the lock and the word's address, like those of a
-//! futex. There are four differences:
+//! waiters queue in a table outside the words, keyed by the lock and the word's address. There are
+//! four differences from a futex:
 //!
-//! - The order of the queue matters to the caller. Only a waiter **at the head** competes for the
-//!   word: a waiter that no earlier waiter would exclude. All others sleep.
+//! - The order of the queue matters to the caller. A waiter is **at the head** if no earlier waiter
+//!   would exclude it. Only waiters at the head compete for the word. All others sleep.
 //! - A waiter is a [`Waker`]: a thread's ([`Park`](crate::Park)) or a future's.
-//! - A word may hold the states of several things, its *lanes*. Each lane has a queue of its own.
+//! - A word may hold several independent states, its *lanes*. Each lane has a queue of its own.
 //! - A thread that changes a word learns from a counter outside the word whether there are waiters.
 //!   So the word needs no bit for that, and the change may be a plain store.
 //!
@@ -16,7 +16,7 @@
 //!
 //! | | waiter | | thread that changes the word |
 //! |---|---|---|---|
-//! | 1 | [`join`]: enters the queue, which is occupied now | 1 | changes the word |
+//! | 1 | [`join`]: enters the queue, which then counts as occupied | 1 | changes the word |
 //! | 2 | (in `join`) [`heavy`] barrier | 2 | (in [`is_occupied`]) [`light`] barrier |
 //! | 3 | checks the word; sleeps if it must wait | 3 | if the queue is occupied, wakes its head |
 //!
@@ -25,37 +25,39 @@
 //! [`heavy`]: crate::barrier::heavy
 //! [`light`]: crate::barrier::light
 //!
-//! An arrival that finds the queue occupied may still [pass](WaitQueue::pass) the waiters that it
-//! conflicts with, a limited number of times for each.
+//! An **arrival** is a request that has not joined a queue. If it finds the queue occupied, it may
+//! still acquire the word before the waiters that it conflicts with: it [passes](WaitQueue::pass)
+//! them. The number of passes is limited.
 //!
 //! # Invariants
 //! - **Q-I1** The queues of a word count as occupied while a waiter is in one of them. (They may
 //!   also count as occupied without a waiter, because words share counters.)
-//! - **Q-I2** No wake is lost. Both sides store, pass a barrier, and load what the other stored. So
-//!   either the waiter's check sees the change, or the changing thread sees the queue occupied and
-//!   [wakes](WaitQueue::wake) its head, whose [`Park`](crate::Park) keeps the wake until it sleeps.
-//!   Of several waiters at the head with the same [`Class`], only the first is woken. It wakes the
-//!   next when it [leaves](WaitQueue::leave).
+//! - **Q-I2** No wake is lost. Each side stores, issues a barrier, and loads what the other side
+//!   stored. So either the waiter's check sees the change, or the changing thread sees that the
+//!   queue is occupied, and [wakes](WaitQueue::wake) its head. A wake that comes before the sleep
+//!   is kept by [`Park`](crate::Park). If several waiters of one [`Class`] are at the head, only
+//!   the first is woken. It wakes the next when it [leaves](WaitQueue::leave).
 //! - **Q-I3** A waiter at the head stays there until it leaves or is evicted.
-//! - **Q-I4** Arrivals pass the first waiter that they conflict with at most `patience` times. Each
-//!   such pass is counted at that waiter, under the table's lock. An arrival that does not find the
-//!   queue occupied came before the waiter, and is not counted. Arrivals that conflict with no
-//!   waiter pass freely.
-//! - **Q-I5** No foreign code runs under the table's lock: wakers are kept behind a reference count
-//!   of ours, and are woken, cloned and dropped outside.
+//! - **Q-I4** A pass counts only for the first waiter that conflicts with the arrival. It is
+//!   counted under the table's lock. At most `patience` passes count for a waiter. An arrival that
+//!   does not find the queue occupied came before the waiter, and is not counted. Arrivals that
+//!   conflict with no waiter pass freely.
+//! - **Q-I5** No foreign code runs under the table's lock. The table keeps each waker in an `Arc`.
+//!   Wakers are cloned, called and dropped only outside the lock.
 //!
 //! # Orderings
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | D | between a change and the load | light barrier | E | `wait-and-wake`, `wakeup` |
+//! | D | in `is_any_occupied`, before the load | light barrier | E | `wait-and-wake`, `wakeup` |
 //! | E | in `join`, before the first check | heavy barrier | D | `wait-and-wake`, `wakeup` |
 //!
 //! # Not guaranteed
 //! A wake may be spurious, and addresses may be reused: a late wake for a freed lock can reach a
-//! waiter of a new lock at the same address. Waiters recheck after each sleep. A place that was
-//! forgotten keeps its entry, and blocks the waiters behind it, until the owner of the word
-//! [evicts](WaitQueue::evict) it or drops the lock.
+//! waiter of a new lock at the same address. Waiters recheck after each sleep. A [`Place`] is
+//! **forgotten** if it is dropped or leaked without [leaving](WaitQueue::leave). Its entry stays in
+//! the queue, and blocks the waiters behind it, until the owner of the word
+//! [evicts](WaitQueue::evict) the address or drops the lock.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -76,17 +78,19 @@ use bucket::{Bucket, Entry, NOBODY, Queue};
 
 pub(crate) mod bucket;
 
-/// The queues of a lock's waiters. As shipped, a handle to the process's one table; under a
-/// checker, a table of its own. `P` is how threads sleep.
+/// The queues of a lock's waiters. `P` decides how threads sleep.
 ///
-/// Takes eight bytes, and with the feature `statistics` also counters.
+/// As shipped (built without a checker), this is a handle to the one table of the process. Under a
+/// checker, each `WaitQueue` has a table of its own.
+///
+/// As shipped, it takes eight bytes. The feature `statistics` adds the counters.
 pub struct WaitQueue<P = DefaultPark> {
     handle: Handle,
     counters: Counters,
     parking: PhantomData<fn() -> P>,
 }
 
-/// A lane of the word at an address, for which a waiter waits.
+/// The lane for which a waiter waits, and the address of its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
     /// The word's address.
@@ -98,15 +102,15 @@ pub struct Spot {
 /// The set of holders that a waiter will exclude once it has acquired the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Exclusive ones only.
+    /// Excludes exclusive holders only.
     Shared,
-    /// Exclusive and other upgradable ones.
+    /// Excludes exclusive holders and other upgradable holders.
     Upgradable,
-    /// All others.
+    /// Excludes all other holders.
     Exclusive,
 }
 
-/// A [`Waker`] that has been cloned already, so that a queue never has to.
+/// A [`Waker`] in an `Arc`, so that a queue can keep it without running foreign code.
 #[derive(Clone, Debug)]
 pub struct Listener(Arc<Waker>);
 
@@ -123,16 +127,19 @@ impl Listener {
 }
 
 /// A waiter's place in the queue of a [`Spot`]. If it is dropped without
-/// [leaving](WaitQueue::leave), it blocks all waiters behind it that it would exclude.
+/// [leaving](WaitQueue::leave), its waiter stays queued, and blocks all later waiters that it would
+/// exclude.
 #[derive(Debug)]
-#[must_use = "a waiter that never leaves blocks those behind it"]
+#[must_use = "a waiter that never leaves blocks the waiters behind it"]
 pub struct Place {
     spot: Spot,
     id: u64,
-    /// Known to be at the head. Stays true (Q-I3) as long as no waiter is evicted.
+    /// Whether the waiter is known to be at the head. Once true, it stays true as long as no waiter
+    /// is evicted (Q-I3).
     at_head: bool,
+    /// The number of evictions when `at_head` was determined.
     evictions: usize,
-    /// The listener that the entry has.
+    /// The address of the listener in the queue's entry.
     listener: *const Waker,
 }
 
@@ -160,14 +167,14 @@ impl Wakers {
         self.0.iter().all(Option::is_none)
     }
 
-    /// Calls the wakers: the second one even if the first one panics.
+    /// Calls the wakers. Calls the second even if the first panics.
     pub fn wake(self) {
         for_each_surely(self.0.into_iter().flatten(), |waker| waker.wake_by_ref());
     }
 }
 
 impl WaitQueue {
-    /// Returns an empty queue, for threads that wait in the [default](DefaultPark) way.
+    /// Returns an empty queue, whose threads wait in the [default](DefaultPark) way.
     pub fn new() -> Self {
         Self::default()
     }
@@ -185,7 +192,7 @@ impl<P> Default for WaitQueue<P> {
 }
 
 impl<P> WaitQueue<P> {
-    /// Returns the same queue, for threads that wait by `Q`.
+    /// Returns the same queue, whose threads now wait with `Q`.
     pub fn with_parking<Q>(self) -> WaitQueue<Q> {
         WaitQueue {
             handle: self.handle,
@@ -203,8 +210,8 @@ impl<P> WaitQueue<P> {
 
     /// Returns whether there may be a waiter for a lane of the word at this address.
     ///
-    /// After a change, false means that every waiter of the word sees the change. True may be due
-    /// to a waiter of another word.
+    /// If this returns false after a change, every waiter of the word sees the change. If it
+    /// returns true, the waiter may be one of another word.
     #[inline]
     #[track_caller]
     pub fn is_occupied(&self, word: usize) -> bool {
@@ -212,38 +219,38 @@ impl<P> WaitQueue<P> {
     }
 
     /// Issues a light barrier (D), then returns whether there may be a waiter for any word of this
-    /// handle. Call it after a change.
+    /// handle. Call it after changing a word.
     #[inline]
     #[track_caller]
     pub fn is_any_occupied(&self) -> bool {
-        // Light [D→E]. Relaxed: the table's lock orders what is found there.
+        // Light [D→E]. Relaxed: the table's lock orders the entries that are found there.
         self.handle.waiters.is_raised(Relaxed)
     }
 
-    /// Returns whether there may be a waiter for any word of this handle. To be called before a
-    /// word is acquired: an arrival that reads false came before the waiter.
+    /// Returns whether there may be a waiter for any word of this handle. Call it before acquiring
+    /// a word: an arrival that reads false came before the waiter (Q-I4).
     #[inline]
     pub fn may_be_occupied(&self) -> bool {
         self.handle.waiters.may_be_raised()
     }
 
-    /// Like [`is_occupied`](Self::is_occupied), but without the barrier and the first check. To be
-    /// called after [`is_any_occupied`](Self::is_any_occupied) or
+    /// Like [`is_occupied`](Self::is_occupied), but checks this word only, and issues no barrier.
+    /// Call it after [`is_any_occupied`](Self::is_any_occupied) or
     /// [`may_be_occupied`](Self::may_be_occupied) has returned true.
     #[inline]
     pub fn is_this_occupied(&self, word: usize) -> bool {
         self.handle.table.is_occupied(word)
     }
 
-    /// Returns whether a waiter waits for `spot`: a snapshot, for statistics and models, which
-    /// locks the table.
+    /// Returns whether a waiter waits for `spot`. The call locks the table, and its result is a
+    /// snapshot. It is meant for statistics and models.
     pub fn has_waiters(&self, spot: Spot) -> bool {
         let bucket = self.lock(spot);
         bucket.at(self.handle.number.get(), spot).is_some()
     }
 
-    /// Joins the queue of `spot` and issues the heavy barrier (E). The caller checks the word after
-    /// this.
+    /// Joins the queue of `spot` and issues the heavy barrier (E). The caller must check the word
+    /// after this call.
     #[track_caller]
     pub fn join(&self, spot: Spot, class: Class, listener: &Listener) -> Place {
         self.counters.waits();
@@ -259,7 +266,8 @@ impl<P> WaitQueue<P> {
             passes: 0,
             listener: listener.0.clone(),
         });
-        // The barrier E below orders both; the bucket's lock orders them with other waiters (Q-I1).
+        // The barrier E below orders both increments before the caller's check. The bucket's lock
+        // orders them with the changes of other waiters (Q-I1).
         self.handle.waiters.raise();
         self.handle.table.raise(spot.word);
         drop(bucket);
@@ -274,8 +282,10 @@ impl<P> WaitQueue<P> {
         }
     }
 
-    /// Returns whether `place` is at the head, and so may acquire the lane. `None` means that it
-    /// was [evicted](Self::evict) and waits no more. From now on, `listener` is woken for it.
+    /// Returns whether the waiter is at the head, and so may acquire the lane. From now on, a wake
+    /// of this waiter calls `listener`.
+    ///
+    /// Returns `None` if the waiter was [evicted](Self::evict) and no longer waits.
     pub fn is_at_head(&self, place: &mut Place, listener: &Listener) -> Option<bool> {
         let shown = Arc::as_ptr(&listener.0);
         if place.at_head && (place.evictions, place.listener) == (world::evictions(), shown) {
@@ -298,10 +308,10 @@ impl<P> WaitQueue<P> {
     /// Lets an arrival of this class acquire lanes of the word before the waiters it conflicts
     /// with.
     ///
-    /// Calls `take` with the end of the lanes that the arrival may acquire: the first lane whose
-    /// first conflicting waiter has already been passed `patience` times. `take` returns the end of
-    /// the lanes that it acquired, and so does this function. In each of these lanes, one more pass
-    /// is counted at the first conflicting waiter.
+    /// Calls `take` with the end of the lanes that the arrival may acquire. This is the first lane
+    /// whose first conflicting waiter has already been passed `patience` times, or else the end of
+    /// `lanes`. `take` returns the end of the lanes that it acquired. In each acquired lane, one
+    /// more pass counts for the first conflicting waiter. Returns what `take` returned.
     pub fn pass(
         &self,
         word: usize,
@@ -328,8 +338,8 @@ impl<P> WaitQueue<P> {
         end
     }
 
-    /// Wakes the head of the queue of `spot`: the first waiter there of each class. They stay
-    /// queued.
+    /// Wakes the head of the queue of `spot`: the first waiter of each class that is at the head.
+    /// The woken waiters stay queued.
     #[cold]
     #[track_caller]
     pub fn wake(&self, spot: Spot) {
@@ -345,10 +355,11 @@ impl<P> WaitQueue<P> {
         }
     }
 
-    /// Leaves the queue. If `wake_next`, returns the wakers of the waiters behind it that are at
-    /// the head now.
+    /// Leaves the queue. If `wake_next` is true, the result holds the wakers of the waiters behind
+    /// this one that are now at the head, one for each class.
     ///
-    /// A waiter that has acquired the lane exclusively need not wake the next: its release will.
+    /// A waiter that has acquired the lane exclusively need not wake the next waiter: its release
+    /// will.
     #[track_caller]
     pub fn leave(&self, place: Place, wake_next: bool) -> Wakers {
         let wake_next = wake_next && !is_wake_left_out();
@@ -369,8 +380,8 @@ impl<P> WaitQueue<P> {
         if queue.entries.is_empty() {
             bucket.retire(at_queue);
         }
-        // The decrement need not be visible at once: a thread that misses it searches the queue in
-        // vain.
+        // The decrement need not be visible at once: a thread that misses it only searches the
+        // queue in vain.
         self.handle.waiters.lower();
         self.handle.table.lower(place.spot.word, 1);
         drop(bucket);
@@ -381,9 +392,9 @@ impl<P> WaitQueue<P> {
     /// Ends all waiting at words whose addresses lie in `words`, because their memory is about to
     /// be freed.
     ///
-    /// A waiter that still waits there is woken, even if the waker of another panics. It finds its
-    /// place [gone](Self::is_at_head). A place that was forgotten leaves nothing behind for the
-    /// next owner of the address.
+    /// Wakes every waiter that still waits there, even if the waker of another panics.
+    /// [`is_at_head`](Self::is_at_head) then returns `None` to the waiter. The entries of forgotten
+    /// places are removed, too, so the next owner of the address does not meet them.
     pub fn evict(&self, words: Range<usize>) {
         let gone = self
             .handle
@@ -399,18 +410,19 @@ impl<P> WaitQueue<P> {
 /// The part of a [`WaitQueue`] that does not depend on how threads sleep.
 #[derive(Default)]
 struct Handle {
-    /// How many waiters queue at the words of this handle. A thread that acquires a word checks
-    /// this before the bucket, because it lies next to what the thread has just read. Hashing the
-    /// address to find the bucket would take as long as the rest of the acquisition.
+    /// How many waiters queue at the words of this handle. A thread that changes a word checks this
+    /// count before the bucket's count. This count lies in the lock, next to data that the thread
+    /// has just read. Hashing the address to find the bucket would take as long as the rest of the
+    /// operation.
     waiters: Flag,
-    /// The number of the lock.
+    /// The number that distinguishes this lock from others.
     number: world::Number,
     table: world::Table,
 }
 
 impl Handle {
-    /// Removes the waiters from those queues of this handle for which `gone` holds. The words of
-    /// these queues lie in `words`.
+    /// Removes the queues of this handle for which `gone` returns true, and returns their entries.
+    /// The caller ensures that the words of these queues lie in `words`.
     fn retire(&self, gone: impl Fn(&Queue) -> bool, words: &Range<usize>) -> Vec<Entry> {
         let mut all = Vec::new();
         if !self.waiters.may_be_raised() {
@@ -433,7 +445,7 @@ impl Handle {
 }
 
 impl Drop for Handle {
-    /// Removes forgotten places; no other waiter can be left.
+    /// Removes the entries of forgotten places. No other waiter can be left.
     fn drop(&mut self) {
         if world::OUTLIVES_LOCKS {
             drop(self.retire(|_| true, &(0..usize::MAX)));

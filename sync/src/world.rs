@@ -1,7 +1,8 @@
-//! The shipped world: the processor's atomics, std's threads and mutexes.
+//! The implementation that ships: the processor's atomics, std's threads and mutexes.
 //!
-//! Under a checker, `checked/` takes the place of this module. Both have every item that locks use,
-//! so the code above does not know in which world it runs.
+//! Under a checker, `checked/` replaces this module. Both modules have every item that locks use,
+//! so the code that uses them does not know which of the two it runs on. Each of the two is a
+//! *world*.
 //!
 //! Not reached by models: the table in the README names the test that covers each item.
 

@@ -47,7 +47,8 @@ fn slices_are_zero_and_writable() {
 
 #[test]
 fn a_slice_that_is_too_long_is_none() {
-    // More bytes than fit into a `usize`, than a slice may have, and than there are addresses.
+    // These lengths need more bytes than fit into a `usize`, than a slice may have, or than there
+    // are addresses.
     for len in [
         usize::MAX,
         usize::MAX / 4,

@@ -1,4 +1,4 @@
-//! The asymmetric barrier, on the processor at hand.
+//! The asymmetric barrier, on the processor that runs the test.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -49,7 +49,8 @@ fn one_side_sees_the_store_of_the_other() {
     }
 }
 
-/// With std on Linux, `membarrier` is used. Elsewhere the flag tells the light side to fence.
+/// With std on Linux, the flag relies on `membarrier`. Elsewhere, the flag makes the light side
+/// fence.
 #[test]
 fn a_flag_is_raised_until_all_have_lowered_it() {
     let flag = Flag::default();

@@ -7,7 +7,7 @@ use spanlock_sync::cell::UnsafeCell;
 #[test]
 fn a_cell_returns_what_was_written() {
     let cell = UnsafeCell::new(vec![1]);
-    // SAFETY: one thread, and no access within an access.
+    // SAFETY: only this thread accesses the cell, and the accesses are not nested.
     cell.with_mut(|value| unsafe { (*value).push(2) });
     // SAFETY: as above.
     assert_eq!(cell.with(|value| unsafe { (*value).clone() }), [1, 2]);

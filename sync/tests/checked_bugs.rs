@@ -24,7 +24,7 @@ fn a_bug_is_injected_when_the_configuration_names_it() {
     assert_eq!(model.must_pass("").bug_fired, 0);
     let failed = model.must_fail("bug:no-recheck");
     assert!(failed.text.contains("it is injected"), "{}", failed.text);
-    // Another bug is not injected here, and the count shows it.
+    // A bug of another name is not injected here, as the count shows.
     assert_eq!(model.must_pass("bug:no-aging").bug_fired, 0);
 }
 
@@ -70,6 +70,6 @@ fn a_use_of_freed_memory_is_detected() {
     model.must_pass("");
     let text = model.must_fail("bug:node-freed-too-early").text;
     assert!(text.contains("memory is used that was freed"), "{text}");
-    // The failure names the place.
+    // The failure names the file of the use.
     assert!(text.contains("checked_bugs.rs"), "{text}");
 }

@@ -36,7 +36,7 @@ fn a_weak_exchange_fails_by_plan() {
             failed.text
         );
     }
-    // A plan that is never reached proves nothing, and the count shows it.
+    // A plan that no execution reaches proves nothing. The count shows that it was not reached.
     assert_eq!(model.must_pass("weak-cas@0.3").injected, 0);
     assert_eq!(
         model.must_pass("spurious-wake@0.0 time-out@0.0").injected,
@@ -78,7 +78,8 @@ fn two_threads_with_weak_exchanges() {
     assert_eq!(word.load(Relaxed), 2);
 }
 
-/// Each thread has occasions of its own, and a fault leads to new ones.
+/// Each thread has occasions (points at which a fault is possible) of its own, and a fault leads to
+/// new occasions.
 #[test]
 fn occasions_are_those_of_executions_with_the_whole_plan() {
     let model = Model::new(
@@ -110,7 +111,7 @@ fn sleeps() {
 #[test]
 fn a_deadline_passes_by_plan() {
     let model = Model::new("a_deadline_passes_by_plan", file!(), sleeps);
-    // No clock runs: a deadline of now has not passed.
+    // No clock runs, so a deadline of now does not pass by itself.
     assert_eq!(model.must_pass("").injected, 0);
     let failed = model.must_fail("time-out@0.0");
     assert!(failed.text.contains("TimedOut"), "{}", failed.text);

@@ -1,5 +1,5 @@
-//! The mode `RmwLoad` restores executions that loom misses when loads run as written, and loses
-//! others.
+//! The mode `RmwLoad` restores executions that loom misses when loads run as written, but loses
+//! other executions.
 
 #![cfg(any(spanlock_loom, spanlock_shuttle))]
 
@@ -9,8 +9,8 @@ use checked::Model;
 use spanlock_sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 use spanlock_sync::{Arc, thread};
 
-/// Main loads; the other thread loads, then stores. Fails, rightly, in the execution in which main
-/// sees the store.
+/// Main loads; the other thread loads, then stores. The model fails in an execution in which main
+/// sees the store, and a complete search has such an execution.
 fn a_load_before_the_store() {
     let word = Arc::new(AtomicU32::new(0));
     let other = word.clone();
@@ -23,7 +23,8 @@ fn a_load_before_the_store() {
     assert_eq!(seen, 0, "main saw the store");
 }
 
-/// Two threads count in compare-exchange loops. Fails in the execution in which main sees 1.
+/// Two threads count in compare-exchange loops. The model fails in an execution in which main sees
+/// 1.
 fn two_loops_of_exchanges() {
     let word = Arc::new(AtomicU32::new(0));
     let threads = [0; 2].map(|_| {
@@ -49,7 +50,7 @@ fn rmw_loads_restore_what_loom_misses() {
         file!(),
         a_load_before_the_store,
     );
-    // This is tokio-rs/loom #166 and #392. Once loom fails here, this mode can be deleted.
+    // This is tokio-rs/loom #166 and #392. Once loom fails here, the mode `RmwLoad` can be deleted.
     if cfg!(spanlock_loom) {
         model.must_pass("");
     } else {
@@ -59,9 +60,9 @@ fn rmw_loads_restore_what_loom_misses() {
 }
 
 #[test]
-fn rmw_loads_restore_it_for_exchanges() {
+fn rmw_loads_restore_racing_exchanges() {
     let model = Model::new(
-        "rmw_loads_restore_it_for_exchanges",
+        "rmw_loads_restore_racing_exchanges",
         file!(),
         two_loops_of_exchanges,
     );
@@ -73,7 +74,7 @@ fn rmw_loads_restore_it_for_exchanges() {
     model.must_fail("rmw-load");
 }
 
-/// Fails in an execution in which a load returns a stale value.
+/// The model fails in an execution in which a load returns a stale value.
 fn a_stale_read() {
     let words = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
     let other = words.clone();

@@ -1,5 +1,5 @@
-//! RCU without std, where all threads share two counters: no memory is freed while a reader walks
-//! over it. Orderings F to I of `rcu_shared.rs`.
+//! RCU without std, where all threads share two counters: no memory is freed while a reader may
+//! reference it. Covers the orderings F to I of `rcu_shared.rs`.
 //!
 //! For loom only: shuttle's exhaustive search never ends where a thread waits in a loop.
 
@@ -15,7 +15,7 @@ use spanlock_sync::{Arc, cell::UnsafeCell, thread};
 struct Scene {
     rcu: Rcu,
     linked: AtomicBool,
-    /// Read while it is linked; written by the thread that has unlinked it.
+    /// Read while the memory is linked; written by the thread that has unlinked it.
     memory: UnsafeCell<u32>,
 }
 
@@ -46,7 +46,7 @@ impl Scene {
     fn free(&self) {
         self.linked.store(false, Relaxed);
         self.rcu.synchronize();
-        // SAFETY: every critical section that found it has ended.
+        // SAFETY: every critical section that found the memory has ended.
         self.memory.with_mut(|memory| unsafe { *memory = 0 });
     }
 }
@@ -63,7 +63,8 @@ fn a_walk() {
     walker.join().unwrap();
 }
 
-/// Another `synchronize` changes the phase between a reader's load of it and its increment.
+/// Another `synchronize` may change the phase after a reader has loaded the phase and before the
+/// reader raises a counter.
 fn a_walk_between_two_synchronizes() {
     let scene = Scene::new();
     let other = scene.clone();

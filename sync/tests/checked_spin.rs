@@ -1,4 +1,5 @@
-//! The way of waiting without std: a spinning waiter sees what happened before the wake.
+//! `Spin`, the default way of waiting without std: a spinning waiter sees what happened before the
+//! wake.
 //!
 //! For loom only: shuttle's exhaustive search never ends where a thread waits in a loop.
 
@@ -27,7 +28,7 @@ fn a_wake() {
             waker.wake();
         });
         place.park();
-        // SAFETY: woken.
+        // SAFETY: the wake came after the write.
         assert_eq!(shared.0.with(|value| unsafe { *value }), 1);
         assert!(!place.try_park(), "the wake is consumed");
         thread.join().unwrap();

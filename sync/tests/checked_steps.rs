@@ -51,7 +51,7 @@ fn an_operation_that_takes_too_long_fails() {
     assert!(failed.text.contains(TOLD), "{}", failed.text);
 }
 
-/// Another thread sets the word, and main calls `wait` until it has.
+/// Another thread sets the word, and main calls `wait` to wait for that.
 fn wait_for_another(wait: impl Fn(&AtomicU32, &Parker)) {
     let word = Arc::new(AtomicU32::new(0));
     Parker::with(|parker| {

@@ -41,7 +41,7 @@ fn message_passing() {
     thread.join().unwrap();
 }
 
-/// Only loom detects it: shuttle takes every ordering as SeqCst.
+/// Only loom detects a weakened ordering: shuttle treats every ordering as SeqCst.
 #[test]
 #[cfg(spanlock_loom)]
 fn a_weakened_ordering_fails() {
@@ -63,21 +63,21 @@ fn a_weakened_ordering_fails() {
 }
 
 #[test]
-fn a_weakening_that_names_nothing_is_counted() {
+fn a_weakening_of_an_unreached_site_has_no_effect() {
     let model = Model::new(
-        "a_weakening_that_names_nothing_is_counted",
+        "a_weakening_of_an_unreached_site_has_no_effect",
         file!(),
         message_passing,
     );
     let (site, _) = &model.must_pass("").sites[0];
     for elsewhere in [
         "nowhere.rs:1:1:store=Relaxed".to_owned(),
-        // The right place, another operation.
+        // The right place, but another operation.
         format!("{}rmw=Relaxed", site.trim_end_matches("store")),
     ] {
         assert_eq!(model.must_pass(&format!("weaken:{elsewhere}")).weakened, 0);
     }
-    // No weaker than the ordering that is written: reached, without effect.
+    // This is no weaker than the ordering in the source: the site is reached, and nothing changes.
     assert!(model.must_pass(&format!("weaken:{site}=Release")).weakened > 0);
 }
 
@@ -146,7 +146,7 @@ struct Counter {
     value: UnsafeCell<u32>,
 }
 
-// SAFETY: `value` is touched under the mutex only.
+// SAFETY: `value` is accessed only while the mutex is held.
 unsafe impl Sync for Counter {}
 // SAFETY: it is two numbers and a queue.
 unsafe impl Send for Counter {}
@@ -248,14 +248,14 @@ fn every_ordering_of_the_documented_mutex_is_needed() {
     }
 }
 
-/// A sleep may end spuriously: a waiter rechecks.
+/// A sleep may end spuriously, so a waiter rechecks the word.
 #[test]
 fn spurious_wakes_do_no_harm() {
     let model = Model::new("spurious_wakes_do_no_harm", file!(), two_count);
-    // Main may have to sleep again.
+    // After a spurious wake, main may have to sleep again.
     let once = model.must_pass("spurious-wake@0.0");
     assert!(once.injected > 0, "no execution sleeps");
-    // If the second one were never reached, these would be the same executions.
+    // If no execution reached the second fault, both plans would inject equally many faults.
     let twice = model.must_pass("spurious-wake@0.0 spurious-wake@0.1");
     assert!(twice.injected > once.injected, "no execution has both");
 }

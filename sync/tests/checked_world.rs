@@ -1,4 +1,4 @@
-//! The facade under a checker: numbers of threads, cells, mutexes, bounds.
+//! The facade under a checker: the numbers of threads, cells, mutexes, and scaled bounds.
 
 #![cfg(any(spanlock_loom, spanlock_shuttle))]
 
@@ -32,7 +32,7 @@ fn threads_are_numbered_from_main_on() {
 
 struct Racy(UnsafeCell<u32>);
 
-// SAFETY: none: loom has to find the race.
+// SAFETY: none. The race is deliberate, and loom has to find it.
 unsafe impl Sync for Racy {}
 // SAFETY: it is a number.
 unsafe impl Send for Racy {}
@@ -40,7 +40,7 @@ unsafe impl Send for Racy {}
 fn a_race() {
     let cell = Arc::new(Racy(UnsafeCell::new(0)));
     let other = cell.clone();
-    // SAFETY: none: nothing orders this write and the read below.
+    // SAFETY: none. Nothing orders this write and the read below.
     let thread = thread::spawn(move || other.0.with_mut(|value| unsafe { *value = 1 }));
     // SAFETY: none, as above.
     cell.0.with(|value| unsafe { *value });

@@ -4,7 +4,7 @@
 
 use spanlock_sync::injected_bug;
 
-/// Evaluated at compile time, so no code is left of it.
+/// Evaluated at compile time, so it generates no code.
 const INJECTED: bool = injected_bug!("some-bug", "something is done wrong", killed_by = "wakeup");
 
 #[test]

@@ -9,7 +9,8 @@ fn a_store_publishes_earlier_writes() {
     /// Stands for a mapped file.
     #[repr(align(64))]
     struct Region(UnsafeCell<[u64; 8]>);
-    // SAFETY: only `mapped` accesses word 0; word 0 says which thread accesses word 1.
+    // SAFETY: only the functions of `mapped` access word 0. Word 0 says which thread may access
+    // word 1.
     unsafe impl Sync for Region {}
 
     let region = &Region(UnsafeCell::new([0; 8]));

@@ -1,4 +1,4 @@
-//! Every way of waiting keeps one wake, and ends the sleep of another thread.
+//! Every implementation of `Park` keeps one wake, and its waker ends the sleep of another thread.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

@@ -71,7 +71,7 @@ fn each_thread_has_a_parker_of_its_own() {
             scope.spawn(|| Parker::with(|other| other.waker().wake_by_ref()));
         });
         assert_eq!(mine.park_until(Some(Instant::now())), Wakeup::TimedOut);
-        // A thread has the same parker for each use, even for nested ones.
+        // A thread has the same parker for each use, even for nested uses.
         Parker::with(|again| again.waker().wake_by_ref());
         assert_eq!(mine.park_until(None), Wakeup::Woken);
     });
@@ -105,7 +105,8 @@ fn a_thread_that_is_torn_down_can_still_sleep() {
     }
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {
-        // Made before the parker's thread local. The system chooses which destructor runs first.
+        // This thread local is made before the parker's. The system chooses which destructor runs
+        // first.
         LAST.with(|last| last.borrow_mut().push(Sleeps(send)));
         Parker::with(|_| {});
     })

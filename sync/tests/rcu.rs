@@ -99,7 +99,8 @@ fn no_reader_reads_memory_that_was_freed_after_synchronize() {
     drop(unsafe { Box::from_raw(link.swap(ptr::null_mut(), SeqCst)) });
 }
 
-/// When a thread ends, another takes its counter over, and `synchronize` does not wait for it.
+/// When a thread ends, another thread takes over its counter. `synchronize` does not wait for a
+/// thread that has ended.
 #[test]
 fn threads_come_and_go() {
     let rcu = Rcu::new();

@@ -1,4 +1,4 @@
-//! Wait queues, as shipped: order, lanes, passes, wakes, and the table they lie in.
+//! Wait queues, as shipped: order, lanes, passes, wakes, and the table that holds the queues.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -47,7 +47,7 @@ impl Word {
     }
 }
 
-/// A place in a queue, with the waker that is called for it.
+/// A place in a queue, its listener, and the count of its wakes.
 struct Waiter(Arc<Wakes>, Listener, Place);
 
 impl Waiter {
@@ -137,7 +137,7 @@ fn lanes_and_addresses_have_queues_of_their_own() {
     }
 }
 
-/// A wake calls the waker that was passed last, at the head and behind it.
+/// A wake calls the waker that was passed last, for a waiter at the head and for one behind it.
 #[test]
 fn a_waiter_can_change_its_waker() {
     let (queue, word) = (WaitQueue::new(), Word(0));
@@ -154,7 +154,7 @@ fn a_waiter_can_change_its_waker() {
     second.leave(&queue, true);
 }
 
-/// Each head is passed `PATIENCE` times at most, lane by lane.
+/// In each lane, at most `PATIENCE` arrivals pass the head.
 #[test]
 fn passes_are_counted_for_each_head() {
     const PATIENCE: u32 = 3;
@@ -170,7 +170,7 @@ fn passes_are_counted_for_each_head() {
         4,
         "the head of lane 4 has been passed often enough"
     );
-    assert_eq!(pass(5..16), 16, "the others have no heads");
+    assert_eq!(pass(5..16), 16, "the other lanes have no waiters");
     // An arrival that acquires fewer lanes passes fewer waiters.
     first.leave(&queue, false);
     for _ in 0..2 * PATIENCE {
@@ -187,7 +187,7 @@ fn passes_are_counted_for_each_head() {
     assert_eq!(pass(4..5), 5);
 }
 
-/// The entry keeps one clone of the waker; the place keeps none.
+/// The entry shares the listener's clone of the waker, and the place keeps no clone.
 #[test]
 fn an_entry_keeps_one_waker() {
     let (queue, word) = (WaitQueue::new(), Word(0));
@@ -196,13 +196,14 @@ fn an_entry_keeps_one_waker() {
     assert_eq!(
         Arc::strong_count(&wakes),
         3,
-        "two of the test, one of the listener"
+        "two in the test, one in the listener"
     );
     waiting.leave(&queue, true);
     assert_eq!(Arc::strong_count(&wakes), 1);
 }
 
-/// An eviction ends all waiting at a range of words: at many, at one, and at two neighbours.
+/// An eviction ends all waiting at a range of words: at many words, at one, and at two adjacent
+/// words.
 #[test]
 fn eviction_ends_all_waiting() {
     let queue = WaitQueue::new();
@@ -229,7 +230,7 @@ fn eviction_ends_all_waiting() {
 
 /// An eviction wakes the other waiters even if one waker panics.
 #[test]
-fn a_waker_that_panics_keeps_no_evicted_waiter_asleep() {
+fn eviction_wakes_every_waiter_even_if_a_waker_panics() {
     struct Panics;
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {
@@ -250,8 +251,8 @@ fn a_waker_that_panics_keeps_no_evicted_waiter_asleep() {
     waiting.leave(&queue, true);
 }
 
-/// A waker may run an executor that takes the same locks, so it must not run under the table's
-/// lock.
+/// A waker may run an executor that takes the same locks, so no waker may be called under the
+/// table's lock.
 #[test]
 fn a_waker_can_use_the_queue() {
     struct Reenters(Spot, AtomicU32);
@@ -274,7 +275,7 @@ fn a_waker_can_use_the_queue() {
     assert_eq!(wakes.1.load(SeqCst), 2);
 }
 
-/// The changing thread only stores to the word.
+/// The thread that changes the word needs no read-modify-write: it only stores.
 #[test]
 fn a_store_and_a_wake_end_the_wait() {
     let queue = WaitQueue::new();
@@ -322,10 +323,14 @@ fn waiters_that_do_not_conflict_are_at_the_head_together() {
         "the first of each class"
     );
     waiters.remove(1).leave(&queue, true);
-    assert_eq!(wakes(&waiters), [1, 0, 1, 0, 0], "and each wakes the next");
+    assert_eq!(
+        wakes(&waiters),
+        [1, 0, 1, 0, 0],
+        "the waiter that leaves wakes the next of its class"
+    );
     waiters.remove(0).leave(&queue, true);
     assert_eq!(wakes(&waiters), [1, 2, 0, 0]);
-    // The writer gives up: the reader behind it has no waiter before it.
+    // The writer gives up, so no waiter is left before the reader behind it.
     waiters.remove(2).leave(&queue, true);
     assert_eq!(wakes(&waiters), [1, 2, 1]);
     assert!(waiters.iter_mut().all(|it| it.is_at_head(&queue)));
@@ -362,7 +367,7 @@ fn locks_at_one_address_have_queues_of_their_own() {
     assert!(old.has_waiters(word.spot()));
 }
 
-/// A lock that is dropped removes the places that were forgotten in its queues.
+/// A lock that is dropped removes the entries of places that were dropped without leaving.
 #[test]
 fn a_dropped_lock_leaves_no_entry_in_the_table() {
     let (queue, word) = (WaitQueue::new(), Word(0));
@@ -370,7 +375,11 @@ fn a_dropped_lock_leaves_no_entry_in_the_table() {
     let listener = Listener::new(&waker);
     let _forgotten = queue.join(word.spot(), Exclusive, &listener);
     drop((waker, listener));
-    assert_eq!(Arc::strong_count(&wakes), 2, "one in the entry");
+    assert_eq!(
+        Arc::strong_count(&wakes),
+        2,
+        "one in the test, one in the entry"
+    );
     drop(queue);
     assert_eq!(Arc::strong_count(&wakes), 1);
 }

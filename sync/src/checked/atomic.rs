@@ -1,9 +1,13 @@
 //! The checker's atomics as newtypes that know their call sites.
 //!
-//! The newtypes change three things only. The ordering of one site may be weakened, loads and
-//! stores may be read-modify-writes ([`crate::check::Mode`]), and a weak compare-exchange may fail
-//! by plan. (Under shuttle a store is a swap, so that [`crate::footprint`] knows whether it changed
-//! the value. There it makes no other difference.)
+//! The newtypes change only three things:
+//!
+//! - The configuration may weaken the ordering of one call site.
+//! - Loads and stores may run as read-modify-writes ([`crate::check::Mode`]).
+//! - A weak compare-exchange fails if the fault plan says so.
+//!
+//! Under shuttle a store always runs as a swap, so that [`crate::footprint`] knows whether the
+//! store changed the value. There the swap makes no other difference.
 
 use core::panic::Location;
 
@@ -43,7 +47,8 @@ macro_rules! common {
                 let order = check::ordering(Location::caller(), Op::Store, order);
                 if cfg!(spanlock_shuttle) || check::rmw_loads() {
                     // In mode `RmwLoad` a load writes back the value that it read. Loom may order a
-                    // plain store in between, and the load would overwrite it.
+                    // plain store between the read and the write-back, which would then overwrite
+                    // the store.
                     let old = self.0.swap(value, order);
                     self.1.touch_value(old != value, true);
                 } else {
@@ -84,7 +89,7 @@ macro_rules! common {
                 let success = check::ordering(Location::caller(), Op::Rmw, success);
                 let failure = check::ordering(Location::caller(), Op::Failure, failure);
                 if check::fault(Fault::WeakCas) {
-                    // A load as written, in mode `RmwLoad` too.
+                    // This load runs as written, even in mode `RmwLoad`.
                     let found = self.0.load(as_load(failure));
                     self.1.touch_value(false, true);
                     return Err(found);
@@ -179,8 +184,8 @@ impl<T> AtomicPtr<T> {
     pub fn load(&self, order: Ordering) -> *mut T {
         let order = check::ordering(Location::caller(), Op::Load, order);
         let value = if check::rmw_loads() {
-            // Exchanges null for null, or fails. Either way it reads the newest value and
-            // changes nothing.
+            // Exchanges null for null, or fails. Either way, it reads the newest value and changes
+            // nothing.
             let null = core::ptr::null_mut();
             match self.0.compare_exchange(null, null, order, order) {
                 Ok(pointer) | Err(pointer) => pointer,
@@ -193,7 +198,7 @@ impl<T> AtomicPtr<T> {
     }
 }
 
-/// [`core::sync::atomic::fence`], of the checker.
+/// The checker's [`core::sync::atomic::fence`].
 #[track_caller]
 pub fn fence(order: Ordering) {
     if let Some(order) = check::fence_ordering(Location::caller(), order) {
@@ -204,7 +209,7 @@ pub fn fence(order: Ordering) {
     }
 }
 
-/// A checker's atomics are objects of its own, so they cannot be made of zero bytes.
+/// Constructs each value, because a checker's atomics cannot be made from zeroed memory.
 pub(crate) fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
     let mut values = Vec::new();
     values.try_reserve_exact(len).ok()?;

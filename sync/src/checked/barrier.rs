@@ -1,9 +1,11 @@
-//! Fences under loom. Nothing under shuttle, which takes every ordering as SeqCst.
+//! The barriers are fences under loom. Under shuttle they do nothing, because shuttle treats every
+//! ordering as SeqCst.
 
 #[cfg(spanlock_loom)]
 use crate::atomic::{Ordering::SeqCst, fence};
 
-/// Returns false: under loom [`before_flag`] always fences, at a site that a mutation can drop.
+/// Returns false: under loom, [`before_flag`] always fences, at a site where a mutation can drop
+/// the fence.
 pub(crate) fn flags_fence() -> bool {
     false
 }

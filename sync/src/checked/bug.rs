@@ -4,16 +4,16 @@ use core::panic::Location;
 
 use crate::check;
 
-/// Returns whether the caller must do something wrong: true if the model's
-/// [configuration](crate::check::Config) names this bug.
+/// Returns whether the model's [configuration](crate::check::Config) names this bug. If so, the
+/// caller does something wrong on purpose.
 ///
 /// `injected_bug!("name", "what is done wrong", killed_by = "a-property, suite/property")` stands
-/// beside the line that it breaks. Several sites may share a name; they are injected together.
-/// `killed_by` lists properties; at least one of them must fail. A bare property counts in every
-/// suite that reaches the site.
+/// beside the line that it breaks. Sites that share a name are injected together. `killed_by` lists
+/// properties; at least one of them must fail when the bug is injected. A bare `property` counts in
+/// every suite that reaches the site, `suite/property` in that suite only.
 ///
-/// As shipped the macro is the constant `false`. Under a checker each site that is reached is in
-/// the list of [`check::bugs`].
+/// As shipped, the macro is the constant `false`. Under a checker, [`check::bugs`] lists each site
+/// that was reached.
 #[macro_export]
 macro_rules! injected_bug {
     ($name:literal, $what:literal, killed_by = $killed_by:literal $(,)?) => {{
@@ -28,15 +28,15 @@ macro_rules! injected_bug {
     }};
 }
 
-/// Returns whether the model leaves out the flush, or the durability of the write, that the caller
-/// is about to make.
+/// Returns whether the model leaves out the flush that the caller is about to issue, or the
+/// durability of the write that it is about to make.
 #[track_caller]
 pub fn is_flush_left_out() -> bool {
     check::drop_flush(Location::caller())
 }
 
-/// Returns whether the model leaves out the wake that the caller is about to make, as it can leave
-/// out those of a [`WaitQueue`](crate::wait::WaitQueue).
+/// Returns whether the model leaves out the wake that the caller is about to issue.
+/// [`WaitQueue`](crate::wait::WaitQueue) calls this before its own wakes, too.
 #[inline]
 #[track_caller]
 pub fn is_wake_left_out() -> bool {

@@ -1,4 +1,5 @@
-//! The checker's cell: loom detects races on it, and footprints record its accesses.
+//! The checker's cell: loom detects races on it, and [footprints](crate::footprint) record its
+//! accesses.
 
 use crate::footprint::{Access, Object};
 

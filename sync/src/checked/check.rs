@@ -1,15 +1,16 @@
-//! The configuration of a model: how loads are executed, which faults happen, which site is
-//! weakened, and which bug is injected. Exists under a checker only.
+//! The configuration of a model: how loads are executed, which faults happen, which call
+//! [site](Site) of the facade is weakened, and which bug is injected. Exists only under a checker.
 //!
-//! Any crate whose code goes through this facade can be checked in this way. A process runs one
-//! model:
+//! This module can check any crate whose code uses the facade. A checker's *search* runs the model
+//! many times; each run is an *execution*. A process runs one model, which calls:
 //!
 //! 1. [`configure`] once, before the first execution;
 //! 2. optionally [`set_faults`] before a search: a [plan](FaultPlan) of spurious failures, spurious
 //!    wakes and timeouts;
 //! 3. [`begin_execution`] at the start of every execution, and optionally [`finished`] after each
 //!    operation of the model;
-//! 4. after the search, ask what was reached: [`executions`], [`sites`], [`bugs`], [`occasions`].
+//! 4. after the search, the functions that return what was reached: [`executions`], [`sites`],
+//!    [`bugs`], [`occasions`].
 //!
 //! ```
 //! use spanlock_sync::atomic::{AtomicU32, Ordering::*};
@@ -55,13 +56,13 @@ pub(crate) use sites::{drop_flush, drop_wake, fence_ordering, ordering};
 /// How atomic loads are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// As written. Stock loom then misses executions: if a thread loads a word and then stores to
-    /// it, another thread's racing load may never read that store.
+    /// Loads and stores run as written. Stock loom then misses executions: if a thread loads a word
+    /// and then stores to it, another thread's racing load may never read that store.
     #[default]
     Weak,
-    /// A load is a read-modify-write that changes nothing, and a store is a swap. This restores
-    /// those executions, and loses stale reads and broken release sequences. So a model runs in
-    /// both modes.
+    /// A load is a read-modify-write that changes nothing, and a store is a swap. This restores the
+    /// executions that [`Weak`](Mode::Weak) misses, but loses stale reads and broken release
+    /// sequences. So a model runs in both modes.
     RmwLoad,
 }
 
@@ -74,10 +75,10 @@ pub struct Config {
     pub weaken: Option<Weakening>,
     /// The name of the [bug](crate::injected_bug) to inject, if any.
     pub bug: Option<String>,
-    /// Whether to keep what each thread does, for [`steps`].
+    /// Whether to record the actions of each thread, for [`steps`].
     pub trace: bool,
     /// How many threads the model has, main included; 4 by default. An [`Rcu`](crate::rcu::Rcu) has
-    /// a counter for each.
+    /// a counter for each thread.
     pub threads: Option<usize>,
 }
 
@@ -110,7 +111,7 @@ pub fn configure(config: Config) -> Result<(), Config> {
     CONFIG.set(config)
 }
 
-/// Starts an execution: the counts of occasions and the numbers of threads begin anew.
+/// Starts an execution: the counts of [occasions](Occasion) and the numbers of threads begin anew.
 pub fn begin_execution() {
     faults::begin_execution();
     THREADS.store(0, Relaxed);
@@ -129,8 +130,8 @@ pub fn executions() -> usize {
 
 /// Notes that an operation of the model has finished.
 ///
-/// Shuttle can bound the number of steps (`MaxSteps::FailAfter`). This call restarts its count, so
-/// the bound applies to the steps between two finished operations.
+/// Shuttle can bound the number of steps (`MaxSteps::FailAfter`). This call restarts shuttle's
+/// count, so the bound applies to the steps between two finished operations.
 pub fn finished() {
     #[cfg(spanlock_shuttle)]
     {
@@ -148,8 +149,8 @@ pub fn longest() -> usize {
     LONGEST.load(Relaxed)
 }
 
-/// Returns what the threads did in the execution so far, in order. Empty unless the configuration
-/// asks for a [trace](Config::trace).
+/// Returns the actions of all threads in the execution so far, in order. Empty unless the
+/// configuration asks for a [trace](Config::trace).
 pub fn steps() -> Vec<Step> {
     locked(&STEPS).clone()
 }
@@ -177,7 +178,7 @@ fn config() -> &'static Config {
     CONFIG.get_or_init(Config::default)
 }
 
-/// Adds an action of the calling thread that has no [site](Site) to the [`steps`].
+/// Adds an action of the calling thread to the [`steps`]: one that has no [site](Site).
 #[track_caller]
 pub(crate) fn trace(what: &str) {
     // While a failure unwinds, the checker may have no current thread.
@@ -191,12 +192,12 @@ pub(crate) fn trace(what: &str) {
 
 pub(crate) fn next_thread_index() -> usize {
     let index = 1 + THREADS.fetch_add(1, Relaxed);
-    // A search that is reduced for this many threads would miss executions of further threads.
+    // The search skips executions on the assumption that there are no further threads.
     if let Some(threads) = config().threads {
         assert!(
             index < threads,
-            "the program starts more threads than the {threads} that it states, main included: \
-             state them (`Program::threads`)"
+            "the program starts more than the {threads} threads that it declares, main included: \
+             declare all of them with `Program::threads`"
         );
     }
     index

@@ -1,21 +1,22 @@
-//! Records what each step of an execution touches, so that a search need not try both orders of
-//! steps that touch different objects.
+//! Records the **footprint** of each step of an execution: the objects that the step touches. A
+//! search need not try both orders of two steps that touch different objects.
 //!
-//! A *step* is what a thread does from one switch point to the next. The checkers switch before
-//! each operation of the facade, so a step is an operation and the thread's own code after it. The
-//! facade notes what an operation touches once the operation is done, because only then its effect
-//! is known. A compare-exchange that failed changes nothing and is noted as a read. So is a write
-//! of the value that was already there, where the facade can tell. Under loom it cannot tell for a
-//! plain store or for a `fetch_…`, and notes a write.
+//! A *step* is everything that a thread does from one switch point to the next. The checkers switch
+//! before each operation of the facade, so a step is an operation and the thread's own code after
+//! it. The facade records what an operation touches after the operation, because its effect is
+//! known only then. A compare-exchange that failed changes nothing and is recorded as a read.
+//! Writing the value that is already there is also recorded as a read, where the facade can tell.
+//! Under loom, it cannot tell for a plain store or for a `fetch_…`, and records a write.
 //!
-//! Under shuttle the search asks when a step has ended ([`take`]). Loom has a scheduler of its own,
-//! so under loom the search is told of each touch ([`watch`]).
+//! Under shuttle, the search calls [`take`] when a step has ended. Loom has a scheduler of its own,
+//! so under loom the facade reports each touch to the search ([`watch`]).
 //!
-//! Objects are numbered by the thread that made them and by how many it had made before. So an
-//! object has the same number in all executions that begin alike, which addresses do not guarantee.
+//! The number of an object consists of the thread that made it and of how many objects that thread
+//! had made before. So an object has the same number in all executions that begin alike. Addresses
+//! would not guarantee that.
 //!
-//! Everything here is plain std state of the one system thread on which the checker runs all
-//! threads.
+//! A checker runs all threads of a model on one system thread. So the state here is kept in plain
+//! thread locals of that thread.
 
 use std::cell::{Cell, RefCell};
 
@@ -31,7 +32,7 @@ pub enum Access {
     /// Continues after another thread's [`Wake`](Access::Wake). This thread could take no step
     /// before.
     Wait,
-    /// Locks it. It is a mutex, and the step is possible only while it is unlocked.
+    /// Locks it. The object is a mutex, and the step is possible only while the mutex is unlocked.
     Lock,
     /// Unlocks it.
     Unlock,
@@ -40,9 +41,9 @@ pub enum Access {
 /// An object that a step touches, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Touch {
-    /// Its number.
+    /// The object's number.
     pub object: u64,
-    /// How it is accessed.
+    /// How the step accesses the object.
     pub access: Access,
 }
 
@@ -50,8 +51,8 @@ pub struct Touch {
 /// step whose objects the facade does not know writes it.
 pub const EVERYTHING: u64 = u64::MAX;
 
-/// Returns whether the order of two steps matters, given the touches of each. It does if both touch
-/// some object and at least one of them changes it.
+/// Returns whether the order of two steps matters, given the touches of each. The order matters if
+/// both steps touch the same object and at least one of them does more than read it.
 pub fn dependent(one: &[Touch], other: &[Touch]) -> bool {
     let clash = |a: &Touch, b: &Touch| {
         a.object == b.object && (a.access != Access::Read || b.access != Access::Read)
@@ -59,29 +60,31 @@ pub fn dependent(one: &[Touch], other: &[Touch]) -> bool {
     one.iter().any(|a| other.iter().any(|b| clash(a, b)))
 }
 
-/// The part of its step in which a touch happens.
+/// The part of a step in which a touch happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The operation, with which the step begins.
     Operation {
-        /// Whether loom chooses among values to be read.
+        /// Whether the operation reads a value that loom chooses.
         reads: bool,
     },
-    /// In the code after it.
+    /// The thread's own code after the operation.
     Behind,
     /// The thread's last operation, after which the checker runs its own code until the exit.
     End,
-    /// The exit, after that code.
+    /// The thread's exit, after the checker's own code.
     Exit,
 }
 
-/// A function that is told of each touch: the thread's index, what it touches, and as which part.
+/// A function that the facade calls at each touch, with the thread's index, the touch, and the part
+/// of the step.
 pub type Watch = fn(usize, Touch, Part);
 
-/// A bit in the numbers of objects that no thread makes.
+/// The bit that is set in the numbers of objects that no thread made.
 const NO_THREADS: u64 = 1 << 63;
-/// The order in which threads are numbered.
+/// The object that stands for the order in which threads are numbered.
 const NUMBERING: u64 = NO_THREADS | (1 << 32);
+/// The object that stands for the order of sequentially consistent fences.
 const ORDER: u64 = NUMBERING + 1;
 
 thread_local! {
@@ -110,8 +113,8 @@ pub fn take() -> Vec<Touch> {
     TOUCHED.take()
 }
 
-/// Returns the mutex, if any, that a thread announced since the last call. The thread locks it
-/// after its switch.
+/// Returns the mutex, if any, whose locking a thread has announced since the last call. The thread
+/// locks the mutex after its switch.
 pub fn take_locking() -> Option<u64> {
     LOCKING.take()
 }
@@ -122,7 +125,7 @@ pub(crate) fn operations() -> u64 {
     OPERATIONS.get()
 }
 
-/// Starts the numbers anew.
+/// Makes the numbers of objects begin anew.
 pub(crate) fn begin_execution() {
     MADE.with_borrow_mut(Vec::clear);
 }
@@ -162,21 +165,22 @@ pub(crate) fn touch_end(index: usize) {
     touch(NO_THREADS | index as u64, Access::Wake, Part::End);
 }
 
-/// Notes that the checker has finished the end of a thread, except for switching to another.
+/// Notes that the checker has completed the end of a thread, except for the switch to another
+/// thread.
 #[cfg(spanlock_loom)]
 pub(crate) fn touch_exit(index: usize) {
     touch(NO_THREADS | index as u64, Access::Wake, Part::Exit);
 }
 
-/// Notes that a thread is given its number: the order of numbering matters.
+/// Notes that a thread receives its number. The order in which threads receive numbers matters.
 #[cfg(spanlock_shuttle)]
 pub(crate) fn touch_numbering() {
     touch(NUMBERING, Access::Write, Part::Behind);
 }
 
-/// Notes a place in the order of all sequentially consistent fences: in loom, each fence
-/// synchronizes with those before it. (Locks and unlocks of different mutexes do not, as the litmus
-/// program `mutex-store-buffering` shows.)
+/// Notes a sequentially consistent fence. In loom, each such fence synchronizes with all earlier
+/// ones, so the order of two fences matters. (Locks and unlocks of different mutexes do not
+/// synchronize, as the litmus program `mutex-store-buffering` shows.)
 pub(crate) fn touch_order() {
     if cfg!(spanlock_loom) {
         touch(ORDER, Access::Write, Part::Behind);
@@ -207,14 +211,14 @@ impl Object {
         })
     }
 
-    /// Notes that the operation of the current step touches it. To be called after the checker's
-    /// operation, which begins with the switch.
+    /// Notes that the operation of the current step touches the object. Call this after the
+    /// checker's operation, because that begins with the switch.
     #[inline]
     pub(crate) fn touch(&self, access: Access) {
         touch(self.0, access, Part::Operation { reads: false });
     }
 
-    /// As [`touch`](Self::touch), for an atomic operation that may have changed the value.
+    /// Like [`touch`](Self::touch), for an atomic operation that may have changed the value.
     #[inline]
     #[track_caller]
     pub(crate) fn touch_value(&self, changed: bool, reads: bool) {
@@ -223,13 +227,13 @@ impl Object {
         super::freed::used(self);
     }
 
-    /// Notes that the code after the operation of the current step touches it.
+    /// Notes that the code after the operation of the current step touches the object.
     #[inline]
     pub(crate) fn touch_behind(&self, access: Access) {
         touch(self.0, access, Part::Behind);
     }
 
-    /// Announces before a switch that the operation after it locks this.
+    /// Announces, before a switch, that the operation after the switch locks the object.
     pub(crate) fn about_to_lock(&self) {
         if RECORDING.get() {
             LOCKING.set(Some(self.0));

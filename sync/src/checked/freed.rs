@@ -1,14 +1,14 @@
 //! Detects the use of freed atomics.
 //!
-//! A cell stands for each slice of atomics. A use of one of the atomics reads the cell, and the
-//! free writes it. So a search tries both orders of a use and the free. Loom also detects, in
-//! either order, a use that does not happen-before the free.
+//! Each slice of atomics has a cell. A use of one of the atomics reads the cell, and the free of
+//! the slice writes the cell. So a search tries both orders of a use and the free. Loom also
+//! detects, in either order, a use that does not happen-before the free.
 //!
-//! Freed memory is kept until the next execution, so that its addresses are not reused. A later use
-//! fails the model.
+//! Freed memory is kept until the next execution, so that its addresses are not reused. A use after
+//! the free fails the model.
 //!
-//! Everything here is plain std state of the one system thread on which the checker runs all
-//! threads.
+//! A checker runs all threads of a model on one system thread. So the state here is kept in a plain
+//! thread local of that thread.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -18,9 +18,9 @@ use crate::cell::UnsafeCell;
 
 struct Memory {
     addresses: Range<usize>,
-    /// Stands for the memory in footprints, and in loom.
+    /// Stands for the memory in [footprints](crate::footprint), and in loom.
     cell: UnsafeCell<()>,
-    /// The memory itself, once it was freed.
+    /// The memory itself, once it has been freed.
     freed: Option<Box<dyn Any>>,
 }
 
@@ -28,7 +28,7 @@ thread_local! {
     static MEMORY: RefCell<Vec<Memory>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Drops what the last execution has freed, and forgets what it had allocated.
+/// Drops the memory that the last execution freed, and forgets all slices of that execution.
 pub(crate) fn begin_execution() {
     drop(MEMORY.take());
 }
@@ -38,7 +38,7 @@ fn addresses<T>(memory: &[T]) -> Range<usize> {
     start.addr()..end.addr()
 }
 
-/// Notes memory that may be freed.
+/// Records a slice that may be freed later.
 pub(crate) fn made<T>(memory: &[T]) {
     let memory = Memory {
         addresses: addresses(memory),
@@ -53,10 +53,10 @@ pub(crate) fn made<T>(memory: &[T]) {
     });
 }
 
-/// Keeps freed memory.
+/// Records that a slice is freed, and keeps its memory.
 ///
 /// # Panics
-/// If the memory was not noted by [`made`].
+/// If the slice was not recorded by [`made`].
 pub(crate) fn free<T: 'static>(memory: Box<[T]>) {
     let addresses = addresses(&memory);
     MEMORY.with_borrow_mut(|all| {

@@ -1,12 +1,12 @@
-//! The checkers' world: everything that exists for loom and shuttle only.
+//! The implementation under a checker: everything that exists for loom and shuttle only.
 //!
-//! It takes the place of the shipped `world`, item by item, and adds [`check`] and [`footprint`]
-//! for the code that runs the models.
+//! It replaces the shipped `world`, item by item, and adds [`check`] and [`footprint`] for the code
+//! that runs the models.
 //!
-//! Not reached by models: this is what explores them.
+//! Not reached by models: models run on top of this code.
 
 #[cfg(all(spanlock_loom, spanlock_shuttle))]
-compile_error!("spanlock_loom and spanlock_shuttle exclude each other: build for one of them");
+compile_error!("spanlock_loom and spanlock_shuttle exclude each other: set only one of them");
 #[cfg(not(feature = "std"))]
 compile_error!("the checkers need the feature `std` of spanlock-sync");
 #[cfg(all(spanlock_loom, not(feature = "loom")))]

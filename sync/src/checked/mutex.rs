@@ -1,4 +1,5 @@
-//! The checker's mutex and condition variable, which note what they do in the footprints.
+//! The checker's mutex and condition variable. They record what they do in the
+//! [footprints](crate::footprint).
 
 use core::ops::{Deref, DerefMut};
 
@@ -11,8 +12,8 @@ use crate::footprint::{self, Access, Object};
 
 /// A lock around data, for short critical sections.
 ///
-/// A panic while it is held does not poison it. Callers keep their data valid at every step, or
-/// repair it by a guard of their own.
+/// A panic while the mutex is held does not poison it. So callers keep their data valid at every
+/// step, or repair it with a guard of their own.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(inner::Mutex<T>, Object);
 
@@ -38,13 +39,13 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Access to the data of a [`Mutex`], which is locked until this is dropped.
+/// Access to the data of a [`Mutex`], which stays locked until this guard is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once unlocks the mutex"]
 pub struct MutexGuard<'a, T>(inner::MutexGuard<'a, T>, Locked<'a>);
 
-/// Notes in the footprints that a mutex was locked. Its drop, which follows that of the guard,
-/// notes that the mutex was unlocked.
+/// Notes in the footprints that a mutex was locked. It is dropped after the guard, and notes then
+/// that the mutex was unlocked.
 #[derive(Debug)]
 struct Locked<'a>(&'a Object);
 
@@ -81,8 +82,8 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 
 /// A condition variable for one [`Mutex`].
 ///
-/// For slow paths of code that already holds a mutex. Locks wait by [`crate::wait`] instead: stock
-/// loom reports false deadlocks when a model mixes both on one word.
+/// For slow paths of code that already holds a mutex. Locks wait with [`crate::wait`] instead:
+/// stock loom reports false deadlocks when a model mixes both on one word.
 #[derive(Debug, Default)]
 pub struct Condvar(inner::Condvar);
 
@@ -92,8 +93,8 @@ impl Condvar {
         Condvar(inner::Condvar::new())
     }
 
-    /// Unlocks, sleeps until notified, and locks again. May return spuriously: recheck the
-    /// condition.
+    /// Unlocks the mutex, sleeps until notified, and locks the mutex again. May return spuriously,
+    /// so the caller rechecks its condition.
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         footprint::touch_unknown();

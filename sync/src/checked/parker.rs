@@ -11,7 +11,7 @@ pub(crate) use inner::{Inner, pair, try_park};
 use crate::check;
 use crate::{Parker, Wakeup};
 
-/// A fresh parker for each use, so that no wake is left over from an earlier one.
+/// Makes a fresh parker for each use, so that no wake is left over from an earlier use.
 pub(crate) fn with<R>(f: impl FnOnce(&Parker) -> R) -> R {
     f(&Parker::new())
 }

@@ -1,4 +1,4 @@
-//! The counters of one `Rcu`: each `Rcu` has its own, one for each thread of the model.
+//! The counters of one `Rcu`, one for each thread of the model. `Rcu`s share no counters.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,13 +9,13 @@ use crate::{check, thread};
 #[derive(Debug)]
 pub(crate) struct Counters {
     counters: Box<[AtomicUsize]>,
-    /// A thread remembers one entry.
+    /// The one entry that each thread remembers.
     memories: Box<[Memory]>,
 }
 
 // SAFETY: a thread touches only its own memory.
 unsafe impl Sync for Counters {}
-// SAFETY: a memory is a mere number here; only the reader uses it as an address.
+// SAFETY: the pointer in an entry is only stored here. Only the caller of `recall` uses it.
 unsafe impl Send for Counters {}
 
 /// Returns a new stamp.

@@ -1,4 +1,4 @@
-//! The checker's threads: their starts and ends are in the footprints.
+//! The checker's threads. [Footprints](crate::footprint) record their starts and ends.
 
 use core::cell::Cell;
 
@@ -30,7 +30,7 @@ pub(crate) fn cores() -> usize {
     2
 }
 
-/// Dropped after loom has told the joining thread that this one has ended.
+/// Dropped after loom has told the joining thread that this thread has ended.
 #[cfg(spanlock_loom)]
 struct Exit(usize);
 
@@ -64,7 +64,7 @@ pub(crate) fn yield_now() {
 #[cfg(spanlock_shuttle)]
 pub(crate) use shuttle::thread::yield_now;
 
-/// [`std::thread::JoinHandle`], of the checker.
+/// The checker's [`std::thread::JoinHandle`].
 #[cfg(spanlock_shuttle)]
 #[derive(Debug)]
 pub struct JoinHandle<T> {
@@ -90,7 +90,7 @@ pub(crate) fn spawn<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -
     use crate::footprint::{Access, touch_numbering, touch_thread};
 
     let index = crate::check::next_thread_index();
-    // The index was drawn in the step before; the checker draws its own number in this one.
+    // The previous step drew the index. In this step, the checker draws its own number.
     touch_numbering();
     let inner = shuttle::thread::spawn(move || {
         touch_thread(index, Access::Wait);

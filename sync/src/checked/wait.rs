@@ -16,7 +16,7 @@ pub(crate) fn evictions() -> usize {
 
 pub(crate) fn note_evictions(_count: usize) {}
 
-/// One number for every lock: each has a table of its own.
+/// The number is the same for every lock, because each lock has a table of its own.
 #[derive(Default)]
 pub(crate) struct Number;
 
@@ -30,7 +30,8 @@ impl Number {
     }
 }
 
-/// One bucket for every address, as if all hashes collided. So the handle's own count suffices.
+/// One bucket for every address, as if all hashes collided. So the handle's own count also says
+/// whether the bucket is occupied.
 pub(crate) struct Table {
     bucket: Mutex<Bucket>,
 }

@@ -1,4 +1,5 @@
-//! The queues themselves, under a lock: which waiters are queued, and which are at the head.
+//! The queues themselves, which a bucket's lock protects: which waiters are queued, and which are
+//! at the head.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -15,17 +16,20 @@ pub(crate) struct Entry {
     pub(super) listener: Arc<Waker>,
 }
 
-/// No waiter: later than every id.
+/// The id that stands for no waiter: greater than the id of any waiter.
 pub(super) const NOBODY: u64 = u64::MAX;
 
-/// The queue of a spot, in order of arrival: ids ascend.
+/// The queue of a spot, in order of arrival. So ids ascend.
 pub(crate) struct Queue {
-    /// The number of the lock whose queue it is. The address does not suffice: a lock may move, and
-    /// leave a forgotten place at an address that another lock then takes.
+    /// The number of the lock that owns this queue. The address does not suffice: a lock may move
+    /// and leave the entry of a forgotten place behind, and then another lock may take its old
+    /// address.
     pub(super) lock: u32,
     pub(super) spot: Spot,
     pub(super) entries: VecDeque<Entry>,
+    /// The id of the first upgradable waiter, or [`NOBODY`].
     pub(super) first_upgradable: u64,
+    /// The id of the first exclusive waiter, or [`NOBODY`].
     pub(super) first_exclusive: u64,
 }
 
@@ -40,7 +44,7 @@ impl Queue {
     }
 
     pub(super) fn is_at_head(&self, entry: &Entry) -> bool {
-        // The first one that conflicts with it may be itself.
+        // The first waiter that conflicts with the entry may be the entry itself.
         self.first_against(entry.class) >= entry.id
     }
 
@@ -75,7 +79,7 @@ impl Queue {
         Some(gone)
     }
 
-    /// Returns the wakers of the waiters at the head, from a position on: the first of each class.
+    /// Returns the wakers of the first waiter of each class at the head, from position `from` on.
     pub(super) fn wakers(&self, from: usize) -> Wakers {
         let mut wakers = Wakers::default();
         let mut listed = None;
@@ -98,23 +102,23 @@ impl Queue {
         wakers
     }
 
-    /// Returns whether `entry`, a shared waiter at the head, is known to share the head with no
-    /// upgradable waiter. False for other classes.
+    /// Returns whether `entry`, a waiter at the head, is shared and no upgradable waiter is queued.
     pub(super) fn is_alone(&self, entry: &Entry) -> bool {
         entry.class == Class::Shared && self.first_upgradable == NOBODY
     }
 }
 
-/// Queues that share a lock.
+/// The queues whose words hash to the same value. One mutex protects them.
 pub(crate) struct Bucket {
     pub(super) queues: Vec<Queue>,
     pub(super) next_id: u64,
-    /// The buffers of retired queues, so that a waiter need not allocate each time.
+    /// The buffers of removed queues, so that a waiter need not allocate each time.
     pub(super) spare: Vec<VecDeque<Entry>>,
 }
 
-/// A bucket keeps this many empty buffers, each for at most this many entries.
+/// How many empty buffers a bucket keeps.
 const SPARE: usize = 4;
+/// The largest capacity of a buffer that a bucket keeps, in entries.
 const SPARE_ENTRIES: usize = 64;
 
 impl Bucket {
@@ -171,7 +175,7 @@ impl Bucket {
         }
     }
 
-    /// Removes the queues for which `gone` holds, and returns their waiters.
+    /// Removes the queues for which `gone` returns true, and returns their entries.
     pub(super) fn retire_all(&mut self, gone: impl Fn(&Queue) -> bool) -> Vec<Entry> {
         let mut entries = Vec::new();
         self.queues.retain_mut(|queue| {

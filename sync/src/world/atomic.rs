@@ -18,8 +18,8 @@ pub(crate) fn zeroed_slice<T: Zeroed>(len: usize) -> Option<Box<[T]>> {
         return None;
     }
     let slice = core::ptr::slice_from_raw_parts_mut(first, len);
-    // SAFETY: the global allocator returned `first` for the layout of `[T; len]`, which is what a
-    // `Box<[T]>` needs, and zero bytes are valid values of `T` (`Zeroed`).
+    // SAFETY: the global allocator returned `first` for the layout of `[T; len]`, as a `Box<[T]>`
+    // requires, and zero bytes are valid values of `T` (`Zeroed`).
     Some(unsafe { Box::from_raw(slice) })
 }
 

@@ -43,7 +43,7 @@ mod membarrier {
     #[inline]
     pub(crate) fn light() {
         // Relaxed: the state changes once, from UNKNOWN. A thread that still reads UNKNOWN fences,
-        // which is always right, if slow.
+        // which is always correct, but slower.
         if STATE.load(Relaxed) == REGISTERED {
             compiler_fence(SeqCst);
         } else {
@@ -87,10 +87,10 @@ mod membarrier {
 
     #[cold]
     pub(crate) fn heavy() {
-        // The calling thread's own barrier.
+        // A full barrier for the calling thread itself.
         fence(SeqCst);
         if register() == REGISTERED && !membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
-            // The light sides no longer fence, so no lock of this process could be relied upon.
+            // The light sides no longer fence, so every lock of this process would be unsound.
             panic!(
                 "membarrier failed after it had been registered; was a seccomp filter installed \
                  meanwhile? Install it before the first lock is made, or let it allow membarrier"

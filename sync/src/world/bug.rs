@@ -1,8 +1,9 @@
-//! The hooks by which a checker breaks the code. Here they are constants, so that nothing of them
-//! is left in shipped code.
+//! The hooks through which a checker breaks code on purpose. Here they are constants, so the
+//! compiler removes them from shipped code.
 
-/// Injects a bug where a model asks for it: `if injected_bug!("name", "what is done wrong",
-/// killed_by = "a-property, another") { … }`. As shipped, the constant `false`.
+/// Returns whether a model injects the bug of this name: `if injected_bug!("name", "what is done
+/// wrong", killed_by = "a-property, another") { … }`. As shipped, the macro is the constant
+/// `false`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! injected_bug {
@@ -11,14 +12,15 @@ macro_rules! injected_bug {
     };
 }
 
-/// Returns whether a model leaves out the flush, or the durability of the write, that the caller is
-/// about to make. Never as shipped.
+/// Returns whether a model leaves out the flush that the caller is about to issue, or the
+/// durability of the write that it is about to make. As shipped, always false.
 #[inline(always)]
 pub const fn is_flush_left_out() -> bool {
     false
 }
 
-/// Returns whether a model leaves out the wake that the caller is about to make. Never as shipped.
+/// Returns whether a model leaves out the wake that the caller is about to issue. As shipped,
+/// always false.
 #[inline(always)]
 pub const fn is_wake_left_out() -> bool {
     false

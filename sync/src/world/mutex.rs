@@ -9,11 +9,11 @@ use std::sync as inner;
 
 /// A lock around data, for short critical sections.
 ///
-/// Without std it spins: a waiting thread burns its core, and a handler that interrupts the holder
-/// and takes the mutex spins for ever.
+/// Without std, a waiting thread spins and burns its core. A handler that interrupts the holder and
+/// locks the mutex spins for ever.
 ///
-/// A panic while it is held does not poison it. Callers keep their data valid at every step, or
-/// repair it by a guard of their own.
+/// A panic while the mutex is held does not poison it. So callers keep their data valid at every
+/// step, or repair it with a guard of their own.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(inner::Mutex<T>);
 
@@ -43,7 +43,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Access to the data of a [`Mutex`], which is locked until this is dropped.
+/// Access to the data of a [`Mutex`], which stays locked until this guard is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once unlocks the mutex"]
 pub struct MutexGuard<'a, T>(inner::MutexGuard<'a, T>);
@@ -65,8 +65,8 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 
 /// A condition variable for one [`Mutex`].
 ///
-/// For slow paths of code that already holds a mutex. Locks wait by [`crate::wait`] instead: stock
-/// loom reports false deadlocks when a model mixes both on one word.
+/// For slow paths of code that already holds a mutex. Locks wait with [`crate::wait`] instead:
+/// stock loom reports false deadlocks when a model mixes both on one word.
 #[cfg(feature = "std")]
 #[derive(Debug, Default)]
 pub struct Condvar(inner::Condvar);
@@ -78,8 +78,8 @@ impl Condvar {
         Condvar(inner::Condvar::new())
     }
 
-    /// Unlocks, sleeps until notified, and locks again. May return spuriously: recheck the
-    /// condition.
+    /// Unlocks the mutex, sleeps until notified, and locks the mutex again. May return spuriously,
+    /// so the caller rechecks its condition.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let guard = self.0.wait(guard.0);
         MutexGuard(guard.unwrap_or_else(|poisoned| poisoned.into_inner()))

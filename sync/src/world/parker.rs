@@ -11,9 +11,9 @@ pub(crate) type Inner = parking::Parker;
 /// How often a waiter yields its core before it sleeps: about ten microseconds if no other thread
 /// takes the core.
 ///
-/// Waking an idle core takes longer, above all on virtual machines. Where threads hand a lock over
-/// in turn, one slow wake causes the next: the next waiter has fallen asleep by then. A thread that
-/// yields keeps no runnable thread from its core.
+/// Waking an idle core takes longer than that, above all on virtual machines. When threads hand a
+/// lock from one to the next, one slow wake causes another, because the next waiter has fallen
+/// asleep by then. Yielding does not keep other runnable threads off the core.
 const YIELDS: u32 = 16;
 
 thread_local! {
@@ -30,7 +30,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&Parker) -> R) -> R {
     let call = |parker: &Parker| f.take().map(|f| f(parker));
     match CURRENT.try_with(call) {
         Ok(Some(result)) => result,
-        // The thread is being torn down and has lost its parker; a fresh one serves as well.
+        // The thread is ending and its parker is already destroyed; a fresh parker serves as well.
         _ => f.take().expect("not called yet")(&Parker::new()),
     }
 }

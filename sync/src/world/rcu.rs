@@ -9,8 +9,8 @@ use crate::rcu::Memory;
 /// The number of entries that a thread remembers.
 const MEMORIES: usize = 16;
 
-/// A thread's counter, alone on two cache lines. Never freed: when its thread ends, another takes
-/// it over.
+/// A thread's counter, alone on two cache lines. Never freed: when its thread ends, another thread
+/// takes the counter over.
 #[repr(align(128))]
 struct Counter(AtomicUsize);
 
@@ -25,7 +25,7 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
 });
 
 thread_local! {
-    /// Without a destructor, so that reading it needs no check whether it is alive.
+    /// This thread local has no destructor, so a read need not check whether it still exists.
     static MINE: Cell<Option<&'static Counter>> = const { Cell::new(None) };
     static MEMORY: [Memory; MEMORIES] = const { [const { Cell::new((0, 0, None)) }; MEMORIES] };
     static RETURNED_AT_THE_END: Cell<Option<Returned>> = const { Cell::new(None) };
@@ -64,7 +64,7 @@ impl Counters {
         }
     }
 
-    /// Returns where this thread remembers what it found for `key`.
+    /// Returns the entry in which this thread remembers memory for `key`.
     #[inline]
     pub(crate) fn memory(&self, key: u64) -> &Memory {
         MEMORY.with(|all| {
@@ -76,8 +76,8 @@ impl Counters {
     }
 
     pub(crate) fn for_each(&self, f: impl FnMut(&AtomicUsize)) {
-        // A thread that registers later is in no critical section that matters: it begins its walk
-        // after the barrier G.
+        // A thread that registers later begins its walk after the barrier G (see `rcu.rs`), so its
+        // critical section does not matter.
         let all = REGISTRY.lock().all.clone();
         all.into_iter().map(|counter| &counter.0).for_each(f);
     }
@@ -93,7 +93,8 @@ fn register() -> &'static AtomicUsize {
     });
     drop(registry);
     MINE.set(Some(counter));
-    // A thread that is being torn down cannot keep it here, and so never returns the counter.
+    // A thread that is ending may have lost this thread local already. Then it never returns the
+    // counter.
     let _ = RETURNED_AT_THE_END.try_with(|kept| kept.set(Some(Returned(counter))));
     &counter.0
 }

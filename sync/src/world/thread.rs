@@ -15,7 +15,7 @@ thread_local! {
 }
 
 pub(crate) fn index() -> usize {
-    // A thread that is being torn down has lost its locals. Any number is correct, so 0 is.
+    // A thread that is ending may have lost its thread locals. Any number is correct; use 0.
     INDEX.try_with(|index| *index).unwrap_or(0)
 }
 

@@ -8,19 +8,20 @@ use crate::wait::bucket::Bucket;
 
 pub use super::bug::is_wake_left_out;
 
-/// The table outlives the locks, so each lock removes the forgotten places of its waiters.
+/// The table outlives the locks, so a lock that is dropped removes the entries of forgotten places.
 pub(crate) const OUTLIVES_LOCKS: bool = true;
 
 const BUCKETS: usize = 256;
 
-/// Two cache lines apart: x86 fetches lines in pairs.
+/// A bucket that shares no pair of cache lines with another, because x86 fetches lines in pairs.
 #[repr(align(128))]
 struct Padded(Mutex<Bucket>);
 
 static TABLE: [Padded; BUCKETS] = [const { Padded(Mutex::new(Bucket::new())) }; BUCKETS];
 
-/// How many waiters each bucket has. Kept apart from the buckets, and close together: a thread that
-/// knows of a waiter at some word of its lock reads one of these counters. They are rarely written.
+/// How many waiters each bucket has. A thread reads one of these counters when some word of its
+/// lock has a waiter. The counters are rarely written, so they lie close together, apart from the
+/// buckets.
 static OCCUPIED: [AtomicU32; BUCKETS] = [const { AtomicU32::new(0) }; BUCKETS];
 
 /// How many waiters were evicted.
@@ -32,18 +33,18 @@ pub(crate) fn evictions() -> usize {
 }
 
 pub(crate) fn note_evictions(count: usize) {
-    // Relaxed: the wakes that follow order it.
+    // Relaxed: the wakes that follow order the increment.
     EVICTIONS.fetch_add(count, Relaxed);
 }
 
-/// Distinguishes locks that have had waiters; 0 in a lock that never had one.
+/// A number that distinguishes locks. It is 0 until the lock has its first waiter.
 #[derive(Default)]
 pub(crate) struct Number(AtomicU32);
 
 impl Number {
     pub(crate) fn get(&self) -> u32 {
-        // Relaxed: a thread that searches for a lock's waiters holds their bucket's lock, as they
-        // did when they joined.
+        // Relaxed: each waiter reads the number before it locks the bucket to join. A thread that
+        // finds the waiter there has locked the same bucket since.
         self.0.load(Relaxed)
     }
 
@@ -54,7 +55,7 @@ impl Number {
             return known;
         }
         // Relaxed: only the number's uniqueness matters. After 2³² locks with waiters, numbers
-        // repeat; then only a forgotten place could be mistaken for one of another lock.
+        // repeat. Even then, only a forgotten place could be mistaken for a place of another lock.
         let new = LAST.fetch_add(1, Relaxed).wrapping_add(1).max(1);
         // Relaxed, both: as in `get`.
         match self.0.compare_exchange(0, new, Relaxed, Relaxed) {
@@ -66,7 +67,8 @@ impl Number {
 
 #[inline]
 fn bucket_of(word: usize) -> usize {
-    // Fibonacci hashing: words are 4 or 8 bytes apart, and the product's high bits are mixed.
+    // Fibonacci hashing. Words are at least 4 bytes apart, so the two lowest bits are left out. The
+    // high bits of the product are well mixed.
     let hash = (word as u64 >> 2).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (hash >> 56) as usize
 }
@@ -79,20 +81,20 @@ impl Table {
         &TABLE[bucket_of(word)].0
     }
 
-    /// Out of line: the caller knows of a waiter for some word of its lock.
+    /// Out of line, because a thread calls it only when some word of its lock has a waiter.
     #[cold]
     pub(crate) fn is_occupied(&self, word: usize) -> bool {
-        // Relaxed: as the handle's own count.
+        // Relaxed: ordered in the same way as the handle's count (see `wait.rs`).
         OCCUPIED[bucket_of(word)].load(Relaxed) != 0
     }
 
     pub(crate) fn raise(&self, word: usize) {
-        // Relaxed: as the handle's own count.
+        // Relaxed: ordered in the same way as the handle's count (see `wait.rs`).
         OCCUPIED[bucket_of(word)].fetch_add(1, Relaxed);
     }
 
     pub(crate) fn lower(&self, word: usize, by: u32) {
-        // Relaxed: as the handle's own count.
+        // Relaxed: ordered in the same way as the handle's count (see `wait.rs`).
         OCCUPIED[bucket_of(word)].fetch_sub(by, Relaxed);
     }
 
@@ -104,8 +106,8 @@ impl Table {
         mut f: impl FnMut(&Mutex<Bucket>) -> u32,
     ) {
         let visit = |bucket: usize| {
-            // Relaxed: the caller knows of every waiter that still waits; others are forgotten
-            // places.
+            // Relaxed: the caller knows of every waiter that still waits. All other entries are
+            // those of forgotten places.
             if OCCUPIED[bucket].load(Relaxed) != 0 {
                 let gone = f(&TABLE[bucket].0);
                 // Relaxed: as in `lower`.

@@ -1,5 +1,5 @@
 //! Models of the facade itself. A process runs one model in one configuration
-//! ([`spanlock_sync::check`]), so each test starts its own program again, once for each
+//! ([`spanlock_sync::check`]). So each test starts its own executable again, once for each
 //! configuration.
 
 use std::env;
@@ -18,7 +18,8 @@ pub(crate) struct Outcome {
     pub(crate) executions: usize,
     pub(crate) weakened: usize,
     pub(crate) injected: usize,
-    /// The occasions of executions with the whole plan.
+    /// The occasions (points at which a fault is possible), in executions that reached the whole
+    /// fault plan.
     pub(crate) occasions: Vec<String>,
     pub(crate) bug_fired: usize,
     /// Every site of an injected bug: `file:line name (killed by): what`.
@@ -29,7 +30,7 @@ pub(crate) struct Outcome {
     pub(crate) text: String,
 }
 
-/// A model, by the name of the test that contains it.
+/// A model, identified by the name of the test that contains it.
 pub(crate) struct Model {
     test: &'static str,
 }
@@ -70,7 +71,7 @@ impl Model {
         Model { test }
     }
 
-    /// Runs the model in a process of its own. Settings, split by spaces: `rmw-load`,
+    /// Runs the model in a process of its own. The settings are separated by spaces: `rmw-load`,
     /// `weaken:SITE=ORDERING`, `bug:NAME`, `weak-cas@T.N`, `spurious-wake@T.N`, `time-out@T.N`;
     /// under shuttle `steps:N`, the bound on steps between two finished operations.
     pub(crate) fn run(&self, settings: &str) -> Outcome {

@@ -12,8 +12,8 @@ pub struct BugSite {
     pub name: &'static str,
     /// The mistake that the code makes here.
     pub what: &'static str,
-    /// Properties, at least one of which must fail: comma-separated, each `property` or
-    /// `suite/property`.
+    /// A comma-separated list of properties, each `property` or `suite/property`. At least one of
+    /// them must fail when the bug is injected.
     pub killed_by: &'static str,
     /// The file, as the compiler names it.
     pub file: &'static str,
@@ -33,7 +33,7 @@ pub fn bugs() -> Vec<BugSite> {
 }
 
 /// Returns how often the configured bug was injected. 0 after a search means that no execution
-/// reaches one of its sites.
+/// reaches a site of the bug.
 pub fn bug_fired() -> usize {
     FIRED.load(Relaxed)
 }

@@ -1,8 +1,8 @@
-//! Fault injection by plan, and the occasions on which a fault is possible.
+//! Fault injection by plan, and the *occasions*: the points at which a fault is possible.
 //!
 //! An occasion is identified by its thread and by how many occasions of its kind that thread had
-//! before. So it is the same in all executions that differ only in the order of independent steps,
-//! and a search need not try both orders of two occasions.
+//! before. So an occasion is the same in all executions that differ only in the order of
+//! independent steps. A search therefore need not try both orders of two occasions.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Every kind.
+    /// Every kind of fault.
     pub const ALL: [Fault; 3] = [Fault::WeakCas, Fault::SpuriousWake, Fault::TimeOut];
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Occasion {
     }
 }
 
-/// The occasions at which a fault is injected, in every execution that reaches them.
+/// The occasions at which faults are injected, in every execution that reaches them.
 pub type FaultPlan = Vec<Occasion>;
 
 /// How many occasions of each kind a thread had.
@@ -58,11 +58,11 @@ type Counts = [u32; Fault::ALL.len()];
 struct State {
     plan: FaultPlan,
     injected: usize,
-    /// Of each thread, in the current execution.
+    /// The counts of each thread, in the current execution.
     counts: Vec<Counts>,
-    /// The maximum for each thread, over the executions that reached every fault of the plan.
+    /// The maximum counts of each thread, over the executions that reached every fault of the plan.
     most: Vec<Counts>,
-    /// Faults in the current execution.
+    /// The number of faults injected in the current execution.
     here: usize,
 }
 
@@ -96,7 +96,7 @@ pub fn faults() -> FaultPlan {
 }
 
 /// Returns how many faults were injected since the plan was [set](set_faults). 0 after a search
-/// means that no execution reaches its occasions.
+/// means that no execution reaches an occasion of the plan.
 pub fn injected() -> usize {
     state().injected
 }

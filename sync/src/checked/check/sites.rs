@@ -1,4 +1,4 @@
-//! Call sites of the facade, and the one that is weakened.
+//! Call sites of the facade, and the site that is weakened.
 
 use std::panic::Location;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ pub enum Op {
     Flush,
 }
 
-/// A place in the source that calls the facade, as reached in the executions so far.
+/// A place in the source that calls the facade, and that an execution has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Site {
     /// The file, as the compiler names it.
@@ -36,16 +36,16 @@ pub struct Site {
     pub line: u32,
     /// The column, from 1; distinguishes two calls in one line.
     pub column: u32,
-    /// Its operation.
+    /// The operation that it calls.
     pub op: Op,
-    /// The name of its ordering; empty for a wake or a flush.
+    /// The name of the operation's ordering; empty for a wake or a flush.
     pub ordering: &'static str,
 }
 
 /// The change to the operation at one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// Uses this ordering.
+    /// Uses this ordering instead of the one in the source.
     Order(Ordering),
     /// Leaves the fence, the wake or the flush out.
     Drop,
@@ -82,7 +82,7 @@ impl FromStr for Weakening {
             "flush" => Op::Flush,
             _ => {
                 return Err(wrong(
-                    "the operation is none of load, store, rmw, failure, fence, wake, flush",
+                    "the operation must be load, store, rmw, failure, fence, wake or flush",
                 ));
             }
         };
@@ -96,14 +96,14 @@ impl FromStr for Weakening {
         let mutation = match (mutation, op) {
             ("drop", Op::Fence | Op::Wake | Op::Flush) => Mutation::Drop,
             ("drop", _) => return Err(wrong("only a fence, a wake or a flush can be dropped")),
-            (_, Op::Wake | Op::Flush) => return Err(wrong("a wake and a flush have no ordering")),
+            (_, Op::Wake | Op::Flush) => return Err(wrong("a wake or a flush has no ordering")),
             ("Relaxed", _) => Mutation::Order(Ordering::Relaxed),
             ("Acquire", _) => Mutation::Order(Ordering::Acquire),
             ("Release", _) => Mutation::Order(Ordering::Release),
             ("AcqRel", _) => Mutation::Order(Ordering::AcqRel),
             _ => {
                 return Err(wrong(
-                    "the mutation is none of Relaxed, Acquire, Release, AcqRel, drop",
+                    "the mutation must be Relaxed, Acquire, Release, AcqRel or drop",
                 ));
             }
         };
@@ -133,7 +133,7 @@ pub fn weakened() -> usize {
     WEAKENED.load(Relaxed)
 }
 
-/// Notes the site, and returns its mutation if it is the one to weaken.
+/// Records the site, and returns its mutation if the configuration weakens this site.
 fn visit(at: &'static Location<'static>, op: Op, ordering: &'static str) -> Option<Mutation> {
     let site = Site {
         file: at.file(),

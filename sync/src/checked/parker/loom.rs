@@ -1,8 +1,8 @@
-//! Loom: a flag, and a mutex that is locked while the flag is down. A thread that sleeps locks the
-//! mutex once more.
+//! A parker for loom: a flag, and a mutex that is locked while the flag is not set. A thread sleeps
+//! by locking the mutex once more, until a wake sets the flag and unlocks the mutex.
 //!
-//! (A flag under a mutex, with a condition variable, would be five steps instead of three, and the
-//! sleep would be in their midst.)
+//! (A flag under a mutex, with a condition variable, would take five steps instead of three, with
+//! the sleep in the middle.)
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
@@ -17,7 +17,8 @@ use crate::{Mutex, MutexGuard};
 pub(crate) struct Flag {
     woken: AtomicBool,
     object: Object,
-    /// The guard of `gate` while the flag is down. In std's mutex, so it is no step of its own.
+    /// The guard of `gate` while the flag is not set. It lies in std's mutex, so that an access is
+    /// not a step of the search.
     shut: StdMutex<Option<MutexGuard<'static, ()>>>,
     // Dropped after `shut`, and never moved.
     gate: Box<Mutex<()>>,
@@ -34,14 +35,14 @@ impl Flag {
     /// Waits until the gate is open, and shuts it.
     fn shut(&self) {
         let gate: *const Mutex<()> = &*self.gate;
-        // SAFETY: the gate is dropped after the guard, and its box keeps it where it is.
+        // SAFETY: the gate is dropped after the guard, and its box keeps its address.
         let guard = unsafe { &*gate }.lock();
         *self.shut.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
     }
 
     fn set(&self, woken: bool) -> bool {
-        // AcqRel: as with `Parker` in the other worlds, a wake also passes on what earlier wakes
-        // have published.
+        // AcqRel: a wake also publishes what happened before earlier wakes, as `Parker` does as
+        // shipped and under shuttle.
         let before = self.woken.swap(woken, AcqRel);
         self.object.touch_value(before != woken, true);
         before
@@ -87,6 +88,7 @@ pub(crate) fn try_park(parker: &Inner) -> bool {
 
 pub(super) fn park(parker: &Inner) {
     parker.shut();
-    // Only now: a wake that comes between the two finds the flag up, and leaves the gate shut.
+    // Only after the gate is shut: a wake that comes in between finds the flag set, and leaves the
+    // gate shut.
     parker.set(false);
 }

@@ -1,8 +1,9 @@
-//! Shuttle: one permit of its semaphore, which blocks and unblocks in one step each.
+//! A parker for shuttle: one permit of shuttle's semaphore. Blocking and unblocking take one step
+//! each.
 //!
-//! (A flag under a mutex would be five steps, and each step multiplies an exhaustive search.
-//! Shuttle's own `park` may wake spuriously as often as the scheduler likes, so no exhaustive
-//! search of it ends. Here spurious wakes come from the fault plan.)
+//! (A flag under a mutex would take five steps, and each step multiplies an exhaustive search.
+//! Shuttle's own `park` may wake spuriously any number of times, so an exhaustive search would
+//! never end. Here spurious wakes come from the fault plan.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,10 +16,10 @@ use crate::footprint::{Access, Object};
 #[derive(Debug)]
 pub(crate) struct Permit {
     semaphore: BatchSemaphore,
-    /// Whether a permit is there or on its way, so that further wakes change nothing. std's atomic,
-    /// so it is no step of its own.
+    /// Whether a permit is available, or is about to be released. In both cases, further wakes
+    /// change nothing. This is std's atomic, so that an access is not a step of the search.
     given: AtomicBool,
-    /// The semaphore and the flag together.
+    /// Stands for the semaphore and the flag together in [footprints](crate::footprint).
     object: Object,
 }
 
