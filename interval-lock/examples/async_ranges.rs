@@ -1,7 +1,7 @@
 //! Range locks in `async` code: many tasks, a timeout, a cancelled request, and an upgrade.
 //!
 //! The futures work in any runtime; this example uses tokio. A task that waits for a range blocks
-//! no thread. Dropping a future cancels its request, so the runtime's timeouts work as they are.
+//! no thread. Dropping a future cancels its request, so the timeouts of any runtime work.
 //!
 //! ```text
 //! cargo run -p spanlock-interval-lock --example async_ranges

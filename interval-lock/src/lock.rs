@@ -2,9 +2,9 @@
 //! that block it.
 //!
 //! # The problem
-//! With one lock per file, writers of different parts wait for each other. With one lock per
-//! fixed-size segment, the size of the file must be known, ranges are rounded to segments, and a
-//! wide range costs one acquisition per segment.
+//! With one lock per file, writers of different parts wait for each other. A segment lock, with one
+//! lock per fixed-size segment, must know the size of the file. It rounds ranges to segments, and
+//! acquires every segment of a wide range.
 //!
 //! The range lock patches for Linux keep the *exact* ranges of all requests in an interval tree,
 //! protected by one mutex. [F2FS] §3.2 puts that lock into F2FS, and [SRL] §III into NOVA. An
@@ -12,13 +12,13 @@
 //! It waits outside the mutex, and is granted when its count falls to 0. A request that leaves
 //! decrements the counts of the requests that counted it.
 //!
-//! This lock does the same, but with an exact definition of the count (IL-I1 in
-//! [`crate::requests`]). So one procedure updates the counts after a release, a cancellation, a
-//! downgrade, an upgrade, a shrink or a split.
+//! This lock works the same way, but defines the count exactly (IL-I1 in [`crate::requests`]). So
+//! one procedure updates the counts after a release, a cancellation, a downgrade, an upgrade, a
+//! shrink or a split.
 //!
 //! # Properties
 //! - **Exactness**: two requests conflict if they share a position and their accesses conflict.
-//!   Nothing else blocks. Positions go up to `u64::MAX`.
+//!   Requests that do not conflict never block each other. Positions go up to `u64::MAX`.
 //! - **Fairness**: conflicting requests are served first come, first served. A later request never
 //!   overtakes a waiter that it conflicts with. An upgrade may precede waiters, because it already
 //!   holds its range.
@@ -27,16 +27,17 @@
 //! - **Cost**: without conflicts, taking a range locks the mutex once, and so does releasing it.
 //!   Each takes O(log *n*) steps with *n* requests in the tree. Checking *k* overlapping requests
 //!   takes O(log *n* + *k*) steps if their starts are adjacent in the tree, and up to O(log *n*)
-//!   for each otherwise. The length of a range does not matter. A request that waits locks the
-//!   mutex once more after it is woken. All threads contend for the one mutex, which is why [SRL]
-//!   §III-C developed segment locks.
+//!   for each otherwise. The length of a range does not matter. A thread that waits locks the mutex
+//!   once more after it is woken. All threads contend for the one mutex, which is why [SRL] §III-C
+//!   developed segment locks.
 //! - **Waiting**: a thread spins for about a microsecond on a cache line of its own, yields its
 //!   core a few times, then sleeps. A release unlocks the mutex, and then wakes exactly the waiters
 //!   that it has granted.
 //! - **Allocation**: the tree and its list of wakers grow when needed and never shrink. A release
 //!   allocates only if it wakes more than eight waiters.
-//! - **Memory**: about 100 bytes for each request, and 16 more if it waits, for the largest number
-//!   of requests that existed at once. No memory before the first request.
+//! - **Memory**: about 100 bytes for each request, and 16 more if it waits. The lock keeps memory
+//!   for the largest number of requests that existed at once. [`IntervalLock::new`] allocates
+//!   nothing.
 //!
 //! # States
 //! A request is in the tree until it is released or cancelled. All transitions happen under the
@@ -54,7 +55,7 @@
 //! | stage | the request | its count |
 //! |---|---|---|
 //! | `Held` | holds its span with its access | 0 |
-//! | `Upgrading` | holds its span as `Upgradable`, and counts the readers of the span | > 0 |
+//! | `Upgrading` | holds its span as `Upgradable`, and counts the readers in the span | > 0 |
 //! | `Waiting` | holds nothing, and counts the conflicting requests before it | > 0 |
 //!
 //! A *batch* is one request for several spans. It has one count, and is granted as a whole.
@@ -98,7 +99,7 @@
 //! - Freeing memory before the lock is dropped.
 //!
 //! # Models
-//! The rows `interval-tree/…` of `cargo verify`:
+//! `cargo verify` checks these properties, in the rows `interval-tree/…`:
 //!
 //! | pair of operations | properties |
 //! |---|---|

@@ -31,8 +31,8 @@
 //! - **IL-I2** A request is `Held` if and only if its count is 0. So no two holds conflict: the
 //!   first in the order would block the other. A hold does not conflict with the upgradable hold of
 //!   a waiting upgrade either.
-//! - **IL-I3** A grant moves a request forward in the order. The request passes no conflicting
-//!   request, because each of those would still block it. So a grant changes no count.
+//! - **IL-I3** A grant moves a request forward in the order. It never moves the request past a
+//!   conflicting one, because that one would still block it. So a grant changes no count.
 //! - **IL-I4** A blocker comes before the requests that it blocks. So requests cannot wait in a
 //!   cycle, and the first request in the order is granted.
 //! - **IL-I5** `waiting` is the number of nodes that are not `Held`. While it is 0, no request
@@ -225,7 +225,7 @@ impl Requests {
         self.claim(index).stage == Stage::Held
     }
 
-    /// Returns whether there are no waiters, so that no request counts another (IL-I5).
+    /// Returns whether there are no waiters. If there are none, no request counts another (IL-I5).
     #[inline]
     pub(crate) fn has_no_waiters(&self) -> bool {
         self.waiting == 0
@@ -436,7 +436,7 @@ impl Requests {
     /// Restores IL-I1 and IL-I2 after `new` has replaced the request `old`.
     ///
     /// Updates the counts of all other requests, and grants each request whose count reaches 0. The
-    /// spans of `new` must lie within that of `old`.
+    /// spans of `new` must lie within the span of `old`.
     fn settle(&mut self, old: &Stake, new: &[Stake], wakes: &mut Wakes) {
         if self.waiting == 0 {
             return;

@@ -62,8 +62,8 @@ mod node;
 
 /// The least number of entries in a node that is not the root.
 ///
-/// It is less than half of the capacity. So a removal right after a split does not merge the nodes
-/// again.
+/// It is less than half of the capacity, so that a removal right after a split does not merge the
+/// two nodes again.
 const FEWEST: usize = 7;
 
 /// A set of spans, each with a value of type `T`.
@@ -433,7 +433,7 @@ impl<T: Default> Tree<T> {
         }
     }
 
-    /// Returns a slot that is in no leaf yet.
+    /// Returns the index of a slot that no leaf refers to yet.
     #[inline]
     fn allocate(&mut self) -> Index {
         let index = self.free_slot;
@@ -485,7 +485,7 @@ impl<T: Default> Tree<T> {
     }
 }
 
-/// Returns whether the injected bug is active: then a search does not stop at the end of its range.
+/// Returns whether the injected bug is active that lets searches run past the end of their range.
 fn ignores_ends() -> bool {
     injected_bug!(
         "no-end-stop",

@@ -1,4 +1,4 @@
-//! Batches: each is one request in the order, and is held as a whole or not at all.
+//! Batches: each batch is one request, and is granted as a whole.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

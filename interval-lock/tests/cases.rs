@@ -1,5 +1,5 @@
-//! Tests for known bugs of other range locks, with holds and requests of this lock. `histories.rs`
-//! has the tests for known bugs that run for every lock.
+//! Tests for known bugs of other range locks: appends and leaks. `histories.rs` has the tests for
+//! the other known bugs.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -30,7 +30,7 @@ fn appends_get_places_of_their_own() {
                 let append = |i| {
                     let len = 1 + (me + i) % 7;
                     let tail = Taken::lock(lock, end.load(Relaxed)..u64::MAX, Write);
-                    // A thread moves the end only while it holds the end. So it is stable here.
+                    // Only a thread that holds the end's position moves the end. This one does.
                     let start = end.load(Relaxed);
                     let mine = tail.shrink(start..u64::MAX);
                     end.store(start + len, Relaxed);

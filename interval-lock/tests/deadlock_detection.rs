@@ -1,5 +1,5 @@
-//! Deadlock detection: a thread that would wait for itself panics, and so does one that takes two
-//! locks in the opposite order. A dropped lock no longer counts.
+//! Deadlock detection: a thread that would wait for itself panics, and so does a thread that takes
+//! two locks in the opposite order. A lock is forgotten when it is dropped.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

@@ -74,7 +74,7 @@ fn a_request_can_be_reused_after_ready_and_after_cancel() {
     let mut asked = Asked::new(&lock, 0..10, Write);
     asked.cancel();
     let first = asked.poll().expect("nothing blocks it");
-    // `Ready` has separated the hold from the request, so a cancel does not release it.
+    // After `Ready`, the request no longer owns the hold. So a cancel does not release the hold.
     asked.cancel();
     assert_eq!(lock.len(), 1);
     assert!(asked.poll().is_none());

@@ -107,8 +107,8 @@ fn method(path: &Path) -> io::Result<Method> {
     Ok(Method::InPlace)
 }
 
-/// Returns whether `place` names the file `found`. The canonical path of `/proc/self/fd/1` does not
-/// if that file has been deleted.
+/// Returns whether `place`, a canonical path, names the file `found`. The canonical path of
+/// `/proc/self/fd/1` names another file, or none, if standard output is a deleted file.
 fn is_same_file(place: &Path, found: &Metadata) -> bool {
     fs::symlink_metadata(place).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
 }

@@ -7,8 +7,8 @@
  * that counted it. It grants each request whose count becomes zero, and wakes its thread after the
  * mutex is unlocked.
  *
- * N threads request and release ranges, for reading or for writing. Each may stop after any request
- * or go on for ever. There are three ranges: two disjoint halves, and both together. Thread 1 may
+ * N threads request and release ranges, for reading or for writing. Each stops after some request
+ * or goes on for ever. There are three ranges: two disjoint halves, and both together. Thread 1 may
  * cancel while it waits. A critical section of the mutex is one step. The model has no numbers,
  * which would grow for ever: `order` lists the threads in the order of their requests. The two
  * halves are symmetric, so thread 0 requests only the first half or both. Upgrades and batches are
@@ -48,7 +48,7 @@ byte range[N];
 bool writes[N];
 byte count[N];
 
-/* Threads with a request, in the order of their numbers. */
+/* The threads that have a request, in the order of the requests; `requests` is their number. */
 byte order[N];
 byte requests;
 

@@ -10,7 +10,7 @@ pub(crate) type Index = u32;
 /// Marks the end of a list. It is never the index of a span or a node.
 pub(super) const NIL: Index = Index::MAX;
 
-/// The maximum number of entries in a node. They take 6 cache lines.
+/// The maximum number of entries in a node. Sixteen entries take 6 cache lines.
 pub(super) const CAPACITY: usize = 16;
 
 /// In a leaf, a span and its slot. In an inner node, a child and the span that covers it.

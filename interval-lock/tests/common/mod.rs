@@ -1,4 +1,4 @@
-//! Requests that are polled by hand, so that a test decides when each request is polled.
+//! Requests that the tests poll by hand, without an executor.
 
 #![allow(dead_code)]
 
