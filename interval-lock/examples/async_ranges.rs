@@ -1,6 +1,7 @@
-//! Byte-range locks in `async` code: many tasks, a timeout, a cancelled request, and an upgrade.
+//! Range locks in `async` code: many tasks, a timeout, a cancelled request, and an upgrade.
+//!
 //! The futures work in any runtime; this example uses tokio. A task that waits for a range blocks
-//! no thread. Dropping a future cancels its request, so timeouts need nothing else.
+//! no thread. Dropping a future cancels its request, so the timeouts of any runtime work.
 //!
 //! ```text
 //! cargo run -p spanlock-interval-lock --example async_ranges
@@ -20,7 +21,7 @@ use tokio::time::timeout;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Runs a thousand tasks on two threads; each adds one to some counters.
+/// Runs a thousand tasks on two threads. Each task increments a hundred counters.
 ///
 /// An owned guard can move into a task, and can be held across an `await`.
 async fn many_tasks() -> Result<()> {
@@ -39,8 +40,7 @@ async fn many_tasks() -> Result<()> {
                     break;
                 }
             }
-            // Other tasks run on this thread now. Those that wait for this range do not block the
-            // thread.
+            // Let other tasks run on this thread. Tasks that wait for this range do not block it.
             yield_now().await;
             mine[51..].iter_mut().for_each(|byte| *byte += 1);
             Ok::<_, RangeError>(())
@@ -55,9 +55,9 @@ async fn many_tasks() -> Result<()> {
     Ok(())
 }
 
-/// Lets a request time out. The runtime's timeout drops the future, and that cancels the request.
+/// Lets a request time out. The runtime's timeout drops the future, which cancels the request.
 ///
-/// Threads have `try_write_for` and `try_write_until` instead.
+/// Code that is not `async` calls `try_write_for` or `try_write_until` instead.
 async fn a_timeout() -> Result<()> {
     let lock = IntervalLock::new();
     let reader = lock.read(0..100)?;
@@ -87,13 +87,14 @@ async fn a_dropped_future() -> Result<()> {
     writer.abort();
     let second = second.await??;
     assert_eq!(lock.try_write(0..1).err(), Some(TryLockError::WouldBlock));
-    println!("the writer was aborted; {second:?} goes on beside {first:?}");
+    println!("the writer was aborted, so {second:?} was granted beside {first:?}");
     Ok(())
 }
 
 /// Reads first, and writes only if it must.
 ///
-/// `try_upgrade` never waits. To wait, the task moves the hold to a thread that may block.
+/// `try_upgrade` never waits. To wait for an upgrade, the task moves the hold to a thread that may
+/// block.
 async fn an_upgrade() -> Result<()> {
     let lock = Arc::new(IntervalLock::new());
     let reader = lock.read(0..100)?;
@@ -102,7 +103,7 @@ async fn an_upgrade() -> Result<()> {
         unreachable!("a reader overlaps the range");
     };
     let upgrade = spawn_blocking(move || looking.upgrade());
-    // As soon as the upgrade waits, new readers are kept out.
+    // New reads fail as soon as the upgrade waits.
     while lock.try_read(20..30).is_ok() {
         yield_now().await;
     }
@@ -114,7 +115,7 @@ async fn an_upgrade() -> Result<()> {
     Ok(())
 }
 
-/// Returns once this many requests wait.
+/// Returns once at least `waiting` requests wait.
 async fn waits_for(lock: &IntervalLock, waiting: usize) {
     while lock.waiting() < waiting {
         yield_now().await;

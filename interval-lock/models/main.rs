@@ -6,7 +6,7 @@ use spanlock_interval_lock::IntervalLock;
 use spanlock_testkit::{models, primitive};
 use spanlock_verify::Program;
 
-/// The ticket protocol.
+/// The Promela model of the ticket protocol, which decides the order of grants.
 const PROMELA: &str = "models/promela/ticket.pml";
 const BUGS: &[&str] = &[
     "NO_RECHECK",
@@ -26,12 +26,12 @@ fn main() -> ExitCode {
     spanlock_verify::main([suite.check("promela", || models::promela::check(PROMELA, BUGS))])
 }
 
-/// The protocol with threads that run for ever.
+/// Checks the protocol with threads that may run for ever.
 fn granted() -> Program {
     Program::new(
         "granted",
-        "every request is granted in its turn, whatever the other threads do for ever, if no \
-         thread stops",
+        "every request is granted in its turn, even if other threads request ranges for ever, \
+         provided that every thread keeps running until its operation is complete",
     )
     .threads(3)
     .promela(PROMELA, BUGS)

@@ -13,9 +13,9 @@ use spanlock_sync::Park;
 use crate::lock::{IntervalLock, finish, index, token};
 use crate::requests::{Requests, Wakes};
 
-// SAFETY: the hold stays in the tree and only its access changes, so no writer comes in between
-// (IL-I2). Every later hold of part of it is granted later under the mutex, including the readers
-// that this call admits.
+// SAFETY: the hold stays in the tree and only its access changes, so no writer is granted in
+// between (IL-I2). Every later hold that conflicts with the old one is granted under the mutex
+// after this change. That includes the readers that this call admits.
 unsafe impl<P: Park> RawRangeLockDowngrade for IntervalLock<P> {
     unsafe fn downgrade(&self, _span: Span, _from: Access, to: Access, token: Token) -> Token {
         let mut wakes = Wakes::default();
@@ -26,8 +26,8 @@ unsafe impl<P: Park> RawRangeLockDowngrade for IntervalLock<P> {
     }
 }
 
-// SAFETY: the hold stays in the tree, with an access that conflicts with every writer, so none
-// comes in between (IL-I2). A failed try changes nothing.
+// SAFETY: the hold stays in the tree and conflicts with every writer, so no writer is granted in
+// between (IL-I2). A failed try changes nothing.
 unsafe impl<P: Park> RawRangeLockUpgrade for IntervalLock<P> {
     unsafe fn try_upgrade(&self, _span: Span, _from: Access, token: Token) -> Result<Token, Token> {
         let upgraded = self.core.requests().try_upgrade(index(token));
@@ -35,8 +35,8 @@ unsafe impl<P: Park> RawRangeLockUpgrade for IntervalLock<P> {
     }
 }
 
-// SAFETY: as above. While it waits it is in the tree as `Upgrading`, and no conflicting grant
-// overtakes it (IL-I3).
+// SAFETY: as above. A waiting upgrade stays in the tree as `Upgrading`, and no grant of a
+// conflicting request overtakes it (IL-I3).
 unsafe impl<P: Park> RawRangeLockUpgradeWait for IntervalLock<P> {
     unsafe fn upgrade(&self, _span: Span, token: Token) -> Token {
         let mut requests = self.core.requests();
@@ -69,15 +69,15 @@ unsafe impl<P: Park> RawRangeLockSplit for IntervalLock<P> {
     }
 }
 
-// SAFETY: a batch enters the tree in one critical section of the mutex, and is one request there.
-// It is held as a whole, or waits as a whole for requests before it (IL-I2, IL-I4).
+// SAFETY: a batch enters the tree in one critical section of the mutex. Either all its spans are
+// held at once, or it is one request that waits as a whole for requests before it (IL-I2, IL-I4).
 unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
     unsafe fn lock_batch(
         &self,
         batch: &[(Span, Access)],
         tokens: &mut Vec<Token>,
     ) -> Result<(), RangeError> {
-        // Reserve first: if this panics, no hold has been taken that would lose its token.
+        // Reserve before any hold is taken: if this panicked later, holds would lose their tokens.
         tokens.reserve(batch.len());
         let mut requests = self.core.requests();
         if !hold_all(&mut requests, batch, tokens) {
@@ -108,7 +108,7 @@ unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
     }
 }
 
-/// Takes every span, if no span is blocked; returns whether it did.
+/// Takes every span if none is blocked. Returns whether it took them.
 fn hold_all(requests: &mut Requests, batch: &[(Span, Access)], tokens: &mut Vec<Token>) -> bool {
     let free = (batch.iter()).all(|&(span, access)| requests.admits(span, access));
     if free {
@@ -122,7 +122,7 @@ fn hold_all(requests: &mut Requests, batch: &[(Span, Access)], tokens: &mut Vec<
 impl<P: Park> spanlock_range_lock::RawRangeLockStatistics for IntervalLock<P> {
     /// Returns the lock's statistics.
     ///
-    /// No waiter is ever overtaken. An upgrade that has to wait counts as a wait.
+    /// The number of overtakes is always 0. An upgrade that has to wait counts as a wait.
     fn statistics(&self) -> spanlock_range_lock::Statistics {
         self.core.counters.snapshot()
     }

@@ -10,8 +10,8 @@ mod tree;
 
 pub use lock::{IntervalLock, IntervalRequest};
 
-// The parts of the contract that users of the locks need, so that one dependency is enough. The
-// whole contract is `range_lock`.
+// The items of `spanlock-range-lock` that users of this lock need, so that they need not depend on
+// that crate too. `range_lock` is the whole crate.
 #[doc(no_inline)]
 pub use spanlock_range_lock as range_lock;
 #[cfg(feature = "std")]

@@ -2,40 +2,46 @@
 //! that block it.
 //!
 //! # The problem
-//! With one lock per file, writers of different parts wait for each other. A lock per segment needs
-//! to know the size of the file, rounds ranges, and pays for each segment of a wide range.
+//! With one lock per file, writers of different parts wait for each other. A segment lock, with one
+//! lock per fixed-size segment, must know the size of the file. It rounds ranges to segments, and
+//! acquires every segment of a wide range.
 //!
-//! The range lock of the Linux patches keeps the *exact* ranges of all requests in an interval
-//! tree, under one short mutex. [F2FS] §3.2 puts it into F2FS, and [SRL] §III into NOVA. A request
-//! counts the conflicting requests that are there before it (the patches' `num_blockings`), waits
-//! outside the mutex, and is granted when its count is 0. A request that leaves lowers the counts
-//! of the requests that counted it. This lock does the same. Here the count has an exact
-//! definition, so that cancelling, downgrading, upgrading, shrinking and splitting are all the same
-//! step.
+//! The range lock patches for Linux keep the *exact* ranges of all requests in an interval tree,
+//! protected by one mutex. [F2FS] §3.2 puts that lock into F2FS, and [SRL] §III into NOVA. An
+//! arriving request counts the conflicting requests in the tree (`num_blockings` in the patches).
+//! It waits outside the mutex, and is granted when its count falls to 0. A request that leaves
+//! decrements the counts of the requests that counted it.
+//!
+//! This lock works the same way, but defines the count exactly (IL-I1 in [`crate::requests`]). So
+//! one procedure updates the counts after a release, a cancellation, a downgrade, an upgrade, a
+//! shrink or a split.
 //!
 //! # Properties
 //! - **Exactness**: two requests conflict if they share a position and their accesses conflict.
-//!   Nothing else blocks. Positions go up to `u64::MAX`.
-//! - **Fairness**: conflicting requests are served first come, first served. A waiter is never
-//!   overtaken by a later request that conflicts with it: bounded overtaking, with bound 0. (An
-//!   upgrade of a hold is not a later request.)
-//! - **Progress**: requests wait only for earlier ones in a total order, so they cannot wait in a
-//!   cycle, and the first one in the order is always granted.
+//!   Requests that do not conflict never block each other. Positions go up to `u64::MAX`.
+//! - **Fairness**: conflicting requests are served first come, first served. A later request never
+//!   overtakes a waiter that it conflicts with. An upgrade may precede waiters, because it already
+//!   holds its range.
+//! - **Progress**: a request waits only for requests that come before it in a total order. So
+//!   requests cannot wait in a cycle, and the first request in the order is always granted.
 //! - **Cost**: without conflicts, taking a range locks the mutex once, and so does releasing it.
-//!   Each takes O(log *n*) steps with *n* requests. Checking the *k* requests that overlap takes
-//!   O(log *n* + *k*), or O(log *n*) each if they lie apart in the order of starts. A request that
-//!   waited locks the mutex once more. The length of a range costs nothing. But all threads contend
-//!   for one mutex, which is why [SRL] §III-C developed segment locks.
+//!   Each takes O(log *n*) steps with *n* requests in the tree. Checking *k* overlapping requests
+//!   takes O(log *n* + *k*) steps if their starts are adjacent in the tree, and up to O(log *n*)
+//!   for each otherwise. The length of a range does not matter. A thread that waits locks the mutex
+//!   once more after it is woken. All threads contend for the one mutex, which is why [SRL] §III-C
+//!   developed segment locks.
 //! - **Waiting**: a thread spins for about a microsecond on a cache line of its own, yields its
-//!   core a few times, then sleeps. A release wakes exactly the waiters that it grants, after it
-//!   has unlocked the mutex.
-//! - **Allocation**: none once the tree has reached its largest size. A release allocates nothing
-//!   for its first eight wakes.
-//! - **Memory**: about 100 bytes per request, plus 16 per waiting one, for the largest number that
-//!   ever existed at once. No memory before the first request.
+//!   core a few times, then sleeps. A release unlocks the mutex, and then wakes exactly the waiters
+//!   that it has granted.
+//! - **Allocation**: the tree and its list of wakers grow when needed and never shrink. A release
+//!   allocates only if it wakes more than eight waiters.
+//! - **Memory**: about 100 bytes for each request, and 16 more if it waits. The lock keeps memory
+//!   for the largest number of requests that existed at once. [`IntervalLock::new`] allocates
+//!   nothing.
 //!
 //! # States
-//! A request is in the tree from its arrival to its end. All transitions happen under the mutex.
+//! A request is in the tree until it is released or cancelled. All transitions happen under the
+//! mutex.
 //!
 //! ```text
 //!              blocked                all blockers have left
@@ -49,23 +55,22 @@
 //! | stage | the request | its count |
 //! |---|---|---|
 //! | `Held` | holds its span with its access | 0 |
-//! | `Upgrading` | holds its span as `Upgradable`, and counts the readers there | > 0 |
+//! | `Upgrading` | holds its span as `Upgradable`, and counts the readers in the span | > 0 |
 //! | `Waiting` | holds nothing, and counts the conflicting requests before it | > 0 |
 //!
-//! A batch of several spans is one request. It has one count for all its spans, and is granted as a
-//! whole.
+//! A *batch* is one request for several spans. It has one count, and is granted as a whole.
 //!
-//! "Before" refers to a total order: by stage, as in this table, then by arrival. `requests.rs`
-//! says what follows from it and why cancelling is exact (IL-I1 to IL-I7). `tree.rs` says how
-//! overlaps are found (IL-T1 to IL-T6).
+//! "Before" refers to a total order of requests: first by stage, in the order of this table, then
+//! by arrival. `requests.rs` defines the counts and shows that they stay exact (IL-I1 to IL-I7).
+//! `tree.rs` finds overlapping requests (IL-T1 to IL-T6).
 //!
 //! ```text
 //!               0    5    10   15   20   25     stage    count
 //!   A  write    ├─────────┤                     Held     0
 //!   B  read               ├─────────┤           Held     0
-//!   C  write         ├─────────┤                Waiting  2   for A and B
-//!   D  read                    ├─────────┤      Held     0   B reads; C ends where D starts
-//!   E  read               ├────┤                Waiting  1   for C: B reads, but C was first
+//!   C  write         ├─────────┤                Waiting  2   blocked by A and B
+//!   D  read                    ├─────────┤      Held     0   B reads too; C ends where D starts
+//!   E  read               ├────┤                Waiting  1   blocked by C, which came first
 //!
 //!   the tree, ordered by starts: all five requests fit into one leaf
 //!
@@ -74,27 +79,27 @@
 //!          └─────────┴─────────┴──────────┴──────────┴──────────┘
 //! ```
 //!
-//! If C is cancelled, E is granted, because it counted C. No other request counted C, so nothing
-//! else changes. If E is cancelled, nothing changes at all. A try to write 25..30, or to read
-//! 20..30, succeeds whatever lies around it. A try to read 12..13 fails, because it would overtake
-//! C.
+//! If C is cancelled, the count of E falls to 0, so E is granted. No other request counted C, so
+//! nothing else changes. If E is cancelled, no count changes. `try_write(25..30)` and
+//! `try_read(20..30)` succeed, because they conflict with no request. `try_read(12..13)` fails,
+//! because it would overtake C.
 //!
 //! # Orderings
-//! The lock has no atomics of its own. A hold ends under the mutex. Later, also under the mutex, a
-//! conflicting hold is granted, and its owner learns of the grant. So what was done under the
-//! earlier hold happens-before what is done under the later one. A woken waiter locks the mutex
-//! once more before it returns, also because a wake may be spurious.
+//! The lock has no atomics of its own; its mutex orders all holds. A hold ends under the mutex. A
+//! conflicting hold is granted later under the same mutex, and its thread locks the mutex before it
+//! returns. So everything done under the earlier hold happens-before everything done under the
+//! later one. A woken waiter checks under the mutex whether it was granted, because a wake may be
+//! spurious.
 //!
 //! # Not guaranteed
-//! - Recursion: a thread that requests a range in conflict with its own hold deadlocks. A reader
-//!   that reads again can deadlock with a writer that waits for its first hold.
-//! - Tries that never block: a try may wait for the mutex, as every operation may.
-//! - An order among waiters that do not conflict. An upgrade precedes all waiters, because it
-//!   already holds its range.
+//! - Recursion: a thread that requests a range that conflicts with its own hold deadlocks. Even a
+//!   second read can deadlock: it waits behind a writer that waits for the first read to end.
+//! - Tries that never block: a try does not wait for ranges, but may wait for the mutex.
+//! - An order among waiters that do not conflict.
 //! - Freeing memory before the lock is dropped.
 //!
 //! # Models
-//! In `verify/`, rows `interval-tree/…`:
+//! `cargo verify` checks these properties, in the rows `interval-tree/…`:
 //!
 //! | pair of operations | properties |
 //! |---|---|
@@ -104,11 +109,12 @@
 //! | disjoint, any | `disjoint` |
 //! | try, any | `visibility`, `try-leaves-no-trace` |
 //!
-//! Further rows cover cancelling, deadlines, downgrades, upgrades, shrinks, splits and batches; the
-//! rows `pair-…` run two of these operations at a time. The order and the counts change only within
-//! a critical section of the mutex, so plain tests cover them: `src/requests/tests.rs` computes
-//! every count anew after each of thousands of random changes, and `tests/histories.rs` compares
-//! random steps with a list.
+//! Further rows cover cancelling, deadlines, downgrades, upgrades, shrinks, splits and batches. The
+//! rows `pair-…` run two of these operations at a time.
+//!
+//! The order and the counts change only within a critical section of the mutex, so plain tests
+//! cover them. `src/requests/tests.rs` recomputes every count after each of thousands of random
+//! changes. `tests/histories.rs` compares random steps with a list.
 //!
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
@@ -129,14 +135,15 @@ use crate::tree::Index;
 
 /// A range lock for exact ranges, served first come, first served.
 ///
-/// It keeps holds and requests in an interval tree under one short mutex. `P` is how waiters sleep.
+/// An interval tree, protected by one mutex, contains holds and waiting requests. `P` determines
+/// how waiters sleep.
 ///
 /// ```
 /// use spanlock_interval_lock::{IntervalLock, RangeLockExt};
 ///
 /// let lock = IntervalLock::new();
 /// let header = lock.write(0..100)?;
-/// let rest = lock.write(100..u64::MAX)?; // no position in common: does not wait
+/// let rest = lock.write(100..u64::MAX)?; // disjoint from 0..100, so it does not wait
 /// assert!(lock.try_read(99..101).is_err());
 /// drop(header);
 /// assert!(lock.try_read(99..100).is_ok());
@@ -162,7 +169,7 @@ pub(crate) struct Core {
 /// A request for a range of an [`IntervalLock`] that has not been granted yet.
 #[derive(Debug, Default)]
 pub struct IntervalRequest {
-    /// Its place in the tree, once it has one.
+    /// The index of its node, once it is in the tree.
     place: Option<Index>,
 }
 
@@ -172,9 +179,9 @@ impl IntervalLock {
         Self::with_capacity(0)
     }
 
-    /// Creates a lock with memory for this many requests at once, holders and waiters.
+    /// Creates a lock with memory for this number of holders and waiters together.
     ///
-    /// Up to that number it never allocates, except for the wakers of the first waiters.
+    /// Up to that number, the lock allocates only to store wakers.
     pub fn with_capacity(requests: usize) -> Self {
         IntervalLock {
             core: Core {
@@ -188,7 +195,7 @@ impl IntervalLock {
 }
 
 impl<P> IntervalLock<P> {
-    /// Returns the same lock, in which waiters sleep through `Q`.
+    /// Returns this lock with `Q` as the way in which waiters sleep.
     pub fn with_parking<Q: Park>(self) -> IntervalLock<Q> {
         IntervalLock {
             core: self.core,
@@ -198,37 +205,39 @@ impl<P> IntervalLock<P> {
 
     /// Returns the number of holders and waiters. Each range of a batch counts as one.
     ///
-    /// Like the methods below, it returns a snapshot, which other threads may change at any time.
+    /// The result is a snapshot: other threads may change the number at any time.
     pub fn len(&self) -> usize {
         self.core.requests().len()
     }
 
-    /// Returns whether there are no holders and no waiters. A snapshot.
+    /// Returns whether there are no holders and no waiters. The result is a snapshot.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the number of waiters, upgrades included. Each range of a waiting batch counts as
-    /// one. A snapshot.
+    /// Returns the number of waiters, including upgrades. Each range of a waiting batch counts as
+    /// one. The result is a snapshot.
     pub fn waiting(&self) -> usize {
         self.core.requests().waiting()
     }
 
-    /// Returns whether a request for `span` would have to wait. A snapshot.
+    /// Returns whether a request for `span` would have to wait. The result is a snapshot.
     ///
     /// The answer takes into account every request that began before this call and has not ended.
     pub fn would_block(&self, span: Span, access: Access) -> bool {
         !self.core.requests().admits(span, access)
     }
 
-    /// Returns all holds, in the order of their starts. A snapshot.
-    /// A waiting upgrade holds its span as [`Access::Upgradable`].
+    /// Returns all holds, in the order of their starts. The result is a snapshot.
+    ///
+    /// The hold of a waiting upgrade is listed as [`Access::Upgradable`].
     pub fn held_ranges(&self) -> Vec<(Span, Access)> {
         self.core.requests().holds().collect()
     }
 
-    /// Returns all waiting requests, in the order of their starts. A snapshot.
-    /// A waiting upgrade waits for [`Access::Write`].
+    /// Returns all waiting requests, in the order of their starts. The result is a snapshot.
+    ///
+    /// A waiting upgrade is listed as [`Access::Write`].
     pub fn waiting_ranges(&self) -> Vec<(Span, Access)> {
         self.core.requests().waits().collect()
     }
@@ -266,9 +275,9 @@ pub(crate) fn index(token: Token) -> Index {
     token.into_word() as Index
 }
 
-// SAFETY: 1: IL-I2. 2: a conflicting hold is granted under the mutex, after the hold before it
-// ended under the mutex ("Orderings"). 3, 4: requests know no owner, and the token leads back to
-// them.
+// SAFETY: 1: IL-I2. 2: the earlier hold ends under the mutex, and a conflicting hold is granted
+// under the mutex later ("Orderings"). 3, 4: a hold records no thread, and stays in the tree until
+// its token, the index of its node, is passed to `unlock`.
 unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
     #[inline]
     fn capacity(&self) -> u64 {
@@ -302,8 +311,8 @@ unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
     }
 }
 
-// SAFETY: `Ready` is returned for a request that is `Held`, as above. A forgotten request stays in
-// the tree.
+// SAFETY: `Ready` is returned only for a request that is `Held`, with the guarantees above. A
+// forgotten request stays in the tree.
 unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
     type Request = IntervalRequest;
 
@@ -325,22 +334,24 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
                 killed_by = "cancel, cancel-writer"
             )
         {
-            // Whether it was granted meanwhile or not, only requests that counted it change.
+            // The request may have been granted meanwhile. In both cases, only the requests that
+            // counted it change.
             self.core.leave(self.core.requests(), index);
         }
     }
 }
 
-/// Blocks until the waiting request at the index, which has no waker yet, is granted.
+/// A function that blocks until the waiting request at the index is granted. The request must not
+/// have a waker yet.
 pub(crate) type Wait = fn(&Core, MutexGuard<'_, Requests>, Index);
 
 impl<P: Park> IntervalLock<P> {
-    /// The function by which waiters sleep, for code that is not generic.
+    /// The function that makes waiters sleep, for code that is not generic over `P`.
     pub(crate) const WAIT: Wait = Core::wait::<P>;
 }
 
-/// None of these is inlined, and only `wait` is generic. Their results fit in a register, so the
-/// code around the calls stays small.
+/// These functions are not inlined, and only `wait` is generic. Their results fit in a register, so
+/// the code around the calls stays small.
 impl Core {
     fn take(&self, span: Span, access: Access, wait: Wait) -> Index {
         let mut requests = self.requests.lock();
@@ -404,7 +415,7 @@ impl Core {
                 self.counters.acquisitions(1);
                 return Poll::Ready(token(index));
             }
-            // Record its place before the waker runs any code.
+            // Record the index first: the waker's code below may panic.
             request.place = Some(index);
             if requests.will_wake(index, waker) {
                 return Poll::Pending;
@@ -416,7 +427,7 @@ impl Core {
                 return Poll::Pending;
             }
             // Wakers are foreign code, so they are cloned, dropped and woken outside the mutex. The
-            // next round checks again.
+            // next iteration checks the request again.
             drop(requests);
             clone = Some(waker.clone());
         }
@@ -434,7 +445,8 @@ impl Core {
                 drop(requests);
                 requests = self.requests();
             }
-            // Set under the mutex: a later grant finds this waker, so no wake is lost.
+            // The mutex has been locked since the request was queued. So a grant finds this waker,
+            // and no wake is lost.
             requests.set_waker(index, parker.waker().clone());
             drop(requests);
             let mut spin = Backoff::new();
@@ -446,7 +458,7 @@ impl Core {
                 } else {
                     parker.park();
                 }
-                // Check, since the parker may have kept a wake from an earlier use.
+                // The parker may have kept a wake from an earlier use, so check the request.
                 if self.requests().is_held(index) {
                     return;
                 }
@@ -455,7 +467,7 @@ impl Core {
     }
 }
 
-/// Unlocks the mutex, then wakes.
+/// Unlocks the mutex, then wakes the granted waiters.
 #[track_caller]
 pub(crate) fn finish(requests: MutexGuard<'_, Requests>, wakes: Wakes) {
     drop(requests);

@@ -1,48 +1,52 @@
-//! The state of the lock, without its waiting: the holds, the waiting requests, and their counts.
+//! The state of the lock: holds, waiting requests, and the counts that decide when each waiting
+//! request is granted. How threads wait is in [`crate::lock`].
 //!
 //! # The order
-//! Requests have a total *order*: by stage, then by number. Requests are numbered in order of
+//! Requests have a total *order*: first by stage, then by number. Numbers ascend in order of
 //! arrival.
 //!
-//! | stage | the request | counted by |
+//! | stage | the request | requests that count it |
 //! |---|---|---|
 //! | `Held` | holds its span with its access | conflicting upgrades and waiters |
-//! | `Upgrading` | holds its span as `Upgradable`, waits for readers | conflicting waiters |
+//! | `Upgrading` | holds its span as `Upgradable`; waits for readers | conflicting waiters |
 //! | `Waiting` | holds nothing yet | later waiters that conflict |
 //!
-//! The access of an `Upgrading` request is `Write`.
+//! An `Upgrading` request is stored with the access that it waits for, `Write`.
 //!
-//! One request **blocks** another if it comes before it in this order, they overlap, and their
-//! accesses conflict.
+//! A request A **blocks** a request B if A comes before B in this order, their spans overlap, and
+//! their accesses conflict.
 //!
-//! A **batch** is one request for several disjoint spans. It has a node for each span, all with one
-//! number, and they are granted together. The nodes are linked in a ring. One of them, the
-//! *leader*, has the count and the waker for all. If each node were granted on its own, a batch
-//! could hold one span and wait for another behind an upgrade that waits for the first. Once
-//! granted, the nodes are holds like any other.
+//! A **batch** is one request for several disjoint spans. It has one node in the tree for each
+//! span. The nodes share one number, are linked in a ring, and are granted together. One of them,
+//! the *leader*, stores the count and the waker of the batch. Once granted, the nodes are
+//! independent holds.
+//!
+//! If the nodes were granted one by one, a batch could deadlock with an upgrade: the batch would
+//! hold one span and wait for the upgrade at another, while the upgrade waits for the first span.
 //!
 //! # Invariants
-//! - **IL-I1** The count of a request is the number of requests that block it; for a batch, the sum
-//!   over its nodes. A change to a request changes exactly the counts of those for which it becomes
-//!   a blocker or ceases to be one ([`Requests::settle`]).
-//! - **IL-I2** A request is `Held` exactly if its count is 0. So no two holds conflict: one of them
-//!   would come first and block the other. Nor does a hold conflict with the upgradable hold that a
-//!   waiting upgrade keeps.
-//! - **IL-I3** A grant moves a request forward in the order, past no request that conflicts with
-//!   it: those before it would block it. So a grant changes no count.
-//! - **IL-I4** Blockers come before the requests that they block, so requests cannot wait in a
+//! - **IL-I1** The count of a request is the number of nodes that block it. The count of a batch is
+//!   the sum over its nodes. When a request changes, [`Requests::settle`] updates exactly the
+//!   counts of the requests that it starts or stops blocking.
+//! - **IL-I2** A request is `Held` if and only if its count is 0. So no two holds conflict: the
+//!   first in the order would block the other. A hold does not conflict with the upgradable hold of
+//!   a waiting upgrade either.
+//! - **IL-I3** A grant moves a request forward in the order. It never moves the request past a
+//!   conflicting one, because that one would still block it. So a grant changes no count.
+//! - **IL-I4** A blocker comes before the requests that it blocks. So requests cannot wait in a
 //!   cycle, and the first request in the order is granted.
 //! - **IL-I5** `waiting` is the number of nodes that are not `Held`. While it is 0, no request
 //!   counts any other.
-//! - **IL-I6** Only a request that is not `Held` has a waker. The grant takes it out, and the
-//!   caller wakes it.
-//! - **IL-I7** The nodes of a waiting request name its leader and form a ring. Links of a hold have
-//!   no meaning.
+//! - **IL-I6** Only a request that is not `Held` has a waker. A grant removes the waker from the
+//!   list, and the caller wakes it.
+//! - **IL-I7** Each node of a waiting request stores the index of its leader, and its link to the
+//!   next node of the ring. In a hold, both are meaningless.
 //!
-//! IL-I1 makes cancelling exact. A cancelled waiter is subtracted from the counts of the requests
-//! that it blocks: by the order, later arrivals that conflict with it. Two waiting readers do not
-//! conflict, so neither ever counted the other. The kernel patch of 2019 decremented the counts of
-//! all requests that overlapped; with this definition, that mistake cannot be made.
+//! IL-I1 makes cancelling exact. Cancelling a waiter decrements only the counts of the requests
+//! that it blocks: later arrivals that conflict with it. Two waiting readers do not conflict, so
+//! cancelling one does not change the count of the other. The Linux range lock patches of 2019
+//! decremented the counts of all overlapping requests. The definition of the count excludes that
+//! bug.
 
 use alloc::vec::Vec;
 use core::task::Waker;
@@ -61,23 +65,23 @@ pub(crate) enum Stage {
     Waiting,
 }
 
-/// The value of a node of the tree.
+/// The data of a node: of a whole request, or of one span of a batch.
 #[derive(Clone, Copy)]
 struct Claim {
     /// Unique, except that the nodes of a batch share one.
     number: u64,
     access: Access,
     stage: Stage,
-    /// IL-I1, in the leader.
+    /// The count of the request, if this node is the leader (IL-I1).
     count: u32,
-    /// IL-I7.
+    /// The node that stores the count and the waker (IL-I7).
     leader: Index,
-    /// IL-I7.
+    /// The next node of the ring (IL-I7).
     next: Index,
 }
 
 impl Claim {
-    /// Creates a claim with a count of 0, without links.
+    /// Creates a claim with a count of 0 and without links.
     #[inline]
     fn new(access: Access, stage: Stage, number: u64) -> Self {
         Claim {
@@ -97,7 +101,7 @@ impl Default for Claim {
     }
 }
 
-/// The part of a request that other requests see.
+/// The part of a node that decides which nodes it blocks, and which block it.
 #[derive(Clone, Copy)]
 struct Stake {
     span: Span,
@@ -106,7 +110,7 @@ struct Stake {
 }
 
 impl Stake {
-    /// Returns whether this request blocks `other`.
+    /// Returns whether this node blocks `other`.
     #[inline]
     fn blocks(&self, other: &Stake) -> bool {
         self.order < other.order
@@ -118,7 +122,7 @@ impl Stake {
 /// All requests of a lock: holders and waiters.
 pub(crate) struct Requests {
     tree: Tree<Claim>,
-    /// Indexed by node; long enough for the highest index that ever waited.
+    /// The waker of each waiting request, at the index of its leader. Grows as needed.
     wakers: Vec<Option<Waker>>,
     next_number: u64,
     waiting: usize,
@@ -147,7 +151,7 @@ impl Requests {
         })
     }
 
-    /// Adds a hold, if [nothing blocks it](Self::admits).
+    /// Adds a hold if [no request blocks it](Self::admits); returns its index.
     #[inline]
     pub(crate) fn try_hold(&mut self, span: Span, access: Access) -> Option<Index> {
         if self.tree.len() == 0 {
@@ -181,7 +185,7 @@ impl Requests {
         self.add(span, access, Stage::Held, number)
     }
 
-    /// Adds a request that waits for all that conflict with it; there is at least one.
+    /// Adds a waiting request; returns its index. At least one request must conflict with it.
     pub(crate) fn queue(&mut self, span: Span, access: Access) -> Index {
         let count = self.conflicts(span, access);
         debug_assert!(count > 0, "an unblocked request must be added as a hold");
@@ -192,10 +196,10 @@ impl Requests {
         index
     }
 
-    /// Adds a batch that waits for all requests that conflict with any of its spans.
+    /// Adds a waiting batch. At least one of its spans must be [blocked](Self::admits).
     ///
-    /// At least one span is not [admitted](Self::admits). Passes the nodes to `tell`, in the order
-    /// of the batch; the first is the leader.
+    /// Passes the index of each node to `tell`, in the order of the batch. The first node is the
+    /// leader.
     pub(crate) fn queue_all(&mut self, batch: &[(Span, Access)], mut tell: impl FnMut(Index)) {
         let number = self.new_number();
         // The leader, and the last node of the ring so far.
@@ -212,7 +216,7 @@ impl Requests {
             self.waiting += 1;
             tell(index);
         }
-        // The ring closes at the leader, even if that is the only node: it names itself.
+        // The last node links to the leader. A single node links to itself.
         debug_assert!(ring.is_some_and(|(leader, _)| self.claim(leader).count > 0));
     }
 
@@ -221,7 +225,7 @@ impl Requests {
         self.claim(index).stage == Stage::Held
     }
 
-    /// Returns whether there are no waiters, so that no request counts another (IL-I5).
+    /// Returns whether there are no waiters. If there are none, no request counts another (IL-I5).
     #[inline]
     pub(crate) fn has_no_waiters(&self) -> bool {
         self.waiting == 0
@@ -245,7 +249,7 @@ impl Requests {
                 "a cancelled reader is subtracted from the counts of requests that never counted it",
                 killed_by = "cancel-reader"
             ) {
-                // As if every request behind it had counted it.
+                // Pretend that every later request that overlaps had counted this one.
                 old.access = Access::Write;
             }
         }
@@ -286,9 +290,10 @@ impl Requests {
         alone
     }
 
-    /// Makes an upgradable hold exclusive, or makes it wait until its readers have left.
+    /// Makes an upgradable hold exclusive if no other hold overlaps it. Otherwise, makes it wait
+    /// until the readers have left.
     ///
-    /// Returns true if it need not wait.
+    /// Returns whether the hold is exclusive already.
     pub(crate) fn upgrade(&mut self, index: Index) -> bool {
         let readers = self.other_holders(index);
         if readers == 0 {
@@ -357,8 +362,8 @@ impl Requests {
         self.tree.memory_usage() + self.wakers.capacity() * size_of::<Option<Waker>>()
     }
 
-    /// Returns the number of requests that block a new one. It comes last, so every conflict blocks
-    /// it.
+    /// Returns the number of nodes that block a new request. A new request comes last in the order,
+    /// so every conflicting node blocks it.
     fn conflicts(&self, span: Span, access: Access) -> u32 {
         let conflicts = |&index: &Index| self.claim(index).access.conflicts_with(access);
         self.overlaps(span).filter(conflicts).count() as u32
@@ -367,7 +372,7 @@ impl Requests {
     #[inline]
     fn new_number(&mut self) -> u64 {
         let number = self.next_number;
-        // At one per nanosecond, the numbers last for five centuries.
+        // At one request per nanosecond, 64 bits last for five centuries.
         self.next_number += 1;
         number
     }
@@ -378,7 +383,7 @@ impl Requests {
         index
     }
 
-    /// Makes the node at `index` a request of one.
+    /// Makes the node at `index` a request with a single node.
     fn lead_itself(&mut self, index: Index, count: u32) {
         let claim = self.tree.value_mut(index);
         claim.count = count;
@@ -409,13 +414,13 @@ impl Requests {
         self.overlaps(self.tree.span(me)).filter(holds).count() as u32
     }
 
-    /// Gives a hold exclusive access, at `stage`.
+    /// Changes the access of a hold to `Write`, and sets its stage and count.
     fn make_exclusive(&mut self, index: Index, stage: Stage, count: u32) {
         let old = self.stake(index);
         let access = Access::Write;
         let claim = self.tree.value_mut(index);
         (claim.access, claim.stage) = (access, stage);
-        // It is a request of its own now, even if it was taken in a batch.
+        // From now on the hold is a request of its own, even if it was part of a batch.
         self.lead_itself(index, count);
         let order = (stage, old.order.1);
         self.settle_quietly(
@@ -428,10 +433,10 @@ impl Requests {
         );
     }
 
-    /// Restores IL-I1 and IL-I2 after the request `old` has become the requests `new`.
+    /// Restores IL-I1 and IL-I2 after `new` has replaced the request `old`.
     ///
-    /// Corrects the counts of the others, and grants those that reach 0. No part of `new` lies
-    /// outside of `old`.
+    /// Updates the counts of all other requests, and grants each request whose count reaches 0. The
+    /// spans of `new` must lie within the span of `old`.
     fn settle(&mut self, old: &Stake, new: &[Stake], wakes: &mut Wakes) {
         if self.waiting == 0 {
             return;
@@ -457,7 +462,7 @@ impl Requests {
         }
     }
 
-    /// Grants a request, with all nodes of its ring.
+    /// Grants all nodes of a request.
     fn grant(&mut self, leader: Index, wakes: &mut Wakes) {
         let mut index = leader;
         loop {
@@ -472,21 +477,18 @@ impl Requests {
         wakes.push(self.take_waker(leader));
     }
 
-    /// Does what [`settle`](Self::settle) does, for a change that unblocks no request.
+    /// Like [`settle`](Self::settle), for a change that unblocks no request.
     fn settle_quietly(&mut self, old: &Stake, new: &[Stake]) {
         let mut wakes = Wakes::default();
         self.settle(old, new, &mut wakes);
-        debug_assert_eq!(
-            wakes.len, 0,
-            "a change that blocks more must not grant a request"
-        );
+        debug_assert_eq!(wakes.len, 0, "this change must not unblock a request");
     }
 }
 
-/// The number of wakers that are kept without allocating.
+/// The number of wakers that [`Wakes`] stores without allocating.
 const FEW: usize = 8;
 
-/// The wakers to wake and to drop once the mutex is unlocked, because they are foreign code.
+/// The wakers to wake or drop once the mutex is unlocked. Both run foreign code.
 #[derive(Default)]
 pub(crate) struct Wakes {
     few: [Option<Waker>; FEW],
@@ -505,7 +507,7 @@ impl Wakes {
         self.len += 1;
     }
 
-    /// Wakes all, in the order of their spans, even after one of them panics.
+    /// Wakes all waiters, in the order of their grants, even if one of the wakers panics.
     #[track_caller]
     pub(crate) fn wake(self) {
         if self.len > 0 && wait::is_wake_left_out() {

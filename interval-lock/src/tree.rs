@@ -1,11 +1,14 @@
-//! An interval tree: spans in order of their starts, and for each subtree the span that covers it.
+//! An interval tree: a B-tree of spans, ordered by their starts. For each subtree, it stores the
+//! span that covers the subtree.
 //!
 //! # Why a B-tree
-//! Any balanced tree finds the overlaps of a span if it orders spans by their starts and knows the
-//! furthest end in each subtree. With thousands of spans, a descent of a binary tree is a dozen
-//! dependent loads, and as many branches that the processor cannot predict. In this B-tree it is
-//! four nodes, each scanned sequentially. All spans are in the leaves. The entry of an inner node
-//! has what the entry of a leaf has: a start, an end, and what it refers to.
+//! A balanced tree can find all spans that overlap a given one if it orders spans by their starts
+//! and knows the furthest end in each subtree. With thousands of spans, a descent of a binary tree
+//! takes a dozen dependent loads, and as many branches that the processor cannot predict. A descent
+//! of this B-tree visits four nodes and scans each sequentially.
+//!
+//! All spans are in the leaves. Every entry has a start, an end and a reference. The entry of a
+//! leaf refers to a slot, the entry of an inner node to a child.
 //!
 //! ```text
 //!                           ┌──────────────┬──────────────┐
@@ -16,30 +19,34 @@
 //!             └───────────┴──────────┘          └───────────┴───────────┘
 //! ```
 //!
-//! The *index* of a span is the number of its slot, in a vector. Spans move between leaves, but
-//! slots stay. A slot names its leaf, and each node names its parent. So a span is removed without
-//! a search. The next overlap is found without a stack, so the caller may change values between two
-//! steps of a search. Nodes are in a vector too. So there is no unsafe code, and no allocation once
-//! the vectors have reached their largest size.
+//! Each span has a *slot* in a vector. The number of the slot is the *index* of the span. Spans
+//! move between leaves, but keep their slots. A slot stores its leaf, and each node stores its
+//! parent, so removing a span needs no search. A search keeps no stack, so the caller may change
+//! values between two steps of a search. Nodes are in a vector too. So the tree needs no unsafe
+//! code, and does not allocate once the vectors have reached their largest size.
 //!
 //! # Invariants
-//! - **IL-T1** In order, spans ascend by their starts. Of spans with the same start, the one that
+//! - **IL-T1** Spans are ordered by their starts. Of two spans with the same start, the one that
 //!   was inserted later comes later.
 //! - **IL-T2** All leaves have the same depth. Every node but the root has at least [`FEWEST`]
 //!   entries, and an inner root at least two. So a tree of *n* spans has at most 1 + log₇ *n*
 //!   levels and 1 + *n* / 6 nodes.
-//! - **IL-T3** An inner entry ends where the furthest span below it ends. It starts at or before
-//!   all spans below it, and not before any span that comes earlier in the order.
-//! - **IL-T4** Links are mutual: a slot names the leaf that contains it, and a node names the
+//! - **IL-T3** The end of an inner entry is the furthest end of all spans below it. Its start is at
+//!   or before the starts of those spans. It is at or after the starts of all spans that come
+//!   earlier in the order.
+//! - **IL-T4** Links are mutual: a slot stores the leaf that refers to it, and a node stores the
 //!   parent that refers to it. The root's parent has no meaning.
-//! - **IL-T5** Every slot is either in the tree or in the list of free slots, and so is every node.
-//! - **IL-T6** There is capacity for as many nodes as the capacity of slots can need (IL-T2).
+//! - **IL-T5** Every slot is either in the tree or in the list of free slots. Every node is either
+//!   in the tree or in the list of free nodes.
+//! - **IL-T6** The vector of nodes has capacity for all the nodes that a full vector of slots can
+//!   need (IL-T2).
 //!
 //! # Cost
-//! An insertion is one descent, O(log *n*), which also tells whether anything overlaps. A removal
-//! needs no descent. Both go up only as far as the tree changes. Finding all *k* overlaps of a span
-//! takes O(log *n* + *k*) if they are neighbours in the order, as disjoint spans are. In the worst
-//! case it takes O(log *n*) each.
+//! An insertion takes one descent, O(log *n*). The same descent can show that no span overlaps the
+//! new one. A removal needs no descent. Both update ancestors only as far up as entries change.
+//! Finding all *k* overlaps of a span takes O(log *n* + *k*) steps if they are neighbours in the
+//! order, which is the case if the stored spans are disjoint. In the worst case, each overlap takes
+//! O(log *n*).
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -55,7 +62,8 @@ mod node;
 
 /// The least number of entries in a node that is not the root.
 ///
-/// Less than half of the capacity, so that a node that was just split is not merged again at once.
+/// It is less than half of the capacity, so that a removal right after a split does not merge the
+/// two nodes again.
 const FEWEST: usize = 7;
 
 /// A set of spans, each with a value of type `T`.
@@ -71,23 +79,23 @@ pub(crate) struct Tree<T> {
     len: u32,
 }
 
-/// The data of a span that stays in place when the span moves to another leaf.
+/// The data of a span that does not move when the span moves to another leaf.
 struct Slot<T> {
     value: T,
     leaf: Index,
 }
 
-/// The place where a span belongs.
+/// The place in a leaf where a new span belongs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gap {
     leaf: Index,
     at: u8,
-    /// True only if no span overlaps this one. May be false although none does.
+    /// If true, no span overlaps the new one. If false, there may or may not be an overlap.
     pub(crate) free: bool,
 }
 
 impl<T: Default> Tree<T> {
-    /// Creates a tree that has room for `capacity` spans before it allocates.
+    /// Creates a tree with memory for `capacity` spans.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         let mut tree = Tree {
             nodes: Vec::new(),
@@ -108,18 +116,18 @@ impl<T: Default> Tree<T> {
         self.len as usize
     }
 
-    /// Returns the size of the vectors in bytes, with their unused capacity.
+    /// Returns the size of the vectors in bytes, including unused capacity.
     pub(crate) fn memory_usage(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>() + self.slots.capacity() * size_of::<Slot<T>>()
     }
 
-    /// Returns the span at `index`, which is in the tree.
+    /// Returns the span at `index`, which must be in the tree.
     pub(crate) fn span(&self, index: Index) -> Span {
         let (leaf, at) = self.place(index);
         self.node(leaf).entries()[at].span
     }
 
-    /// Returns the value of the span at `index`, which is in the tree.
+    /// Returns the value of the span at `index`, which must be in the tree.
     #[inline]
     pub(crate) fn value(&self, index: Index) -> &T {
         &self.slots[index as usize].value
@@ -131,7 +139,7 @@ impl<T: Default> Tree<T> {
         &mut self.slots[index as usize].value
     }
 
-    /// Returns the first span, in order, that overlaps `span`.
+    /// Returns the index of the first span that overlaps `span`.
     pub(crate) fn first_overlap(&self, span: Span) -> Option<Index> {
         if self.len == 0 {
             return None;
@@ -139,26 +147,27 @@ impl<T: Default> Tree<T> {
         self.overlap_from(self.root, 0, span)
     }
 
-    /// Returns the first span after `index`, in order, that overlaps `span`.
+    /// Returns the index of the first span after the one at `index` that overlaps `span`.
     pub(crate) fn next_overlap(&self, index: Index, span: Span) -> Option<Index> {
         let (leaf, at) = self.place(index);
         self.overlap_from(leaf, at + 1, span)
     }
 
-    /// Returns the first overlap in or after the entry `at` of a node.
+    /// Returns the index of the first overlap, starting from the entry `at` of `node`.
     fn overlap_from(&self, mut node: Index, mut at: usize, span: Span) -> Option<Index> {
         loop {
             let entries = self.node(node).entries();
             let late = |entry: &Entry| entry.span.end() > span.start();
             if let Some(entry) = entries[at..].iter().find(|&entry| late(entry)) {
-                // If the first that ends late enough starts too late, all later ones do too.
+                // This is the first entry that ends late enough. If it starts too late, so do all
+                // later entries.
                 if !entry.span.overlaps(span) && !ignores_ends() {
                     return None;
                 }
                 if self.node(node).is_leaf() {
                     return Some(entry.to);
                 }
-                // A span below it ends late enough (IL-T3).
+                // Some span below this entry ends late enough (IL-T3).
                 (node, at) = (entry.to, 0);
             } else if node == self.root {
                 return None;
@@ -185,7 +194,7 @@ impl<T: Default> Tree<T> {
             let later = node.entries().get(before);
             gap.free &= furthest <= span.start();
             gap.free &= later.is_none_or(|it| it.span.start() >= span.end() && !ignores_ends());
-            // A span that starts before all entries belongs to the first one.
+            // A span that starts before all entries belongs below the first one.
             let last = node.entries()[before.saturating_sub(1)];
             if node.is_leaf() {
                 gap.free &= !last.span.overlaps(span);
@@ -196,13 +205,15 @@ impl<T: Default> Tree<T> {
         }
     }
 
-    /// Inserts a span in a gap found since the last change; returns its index.
+    /// Inserts a span at `gap`; returns its index. The tree must not have changed since
+    /// [`gap`](Self::gap) returned.
     ///
-    /// Its value is unspecified until the caller sets it. Passing a value would store it in small
-    /// pieces and load it in large ones, which costs more than everything else.
+    /// The value of the span is unspecified until the caller sets it. A value passed as an argument
+    /// would be stored in small pieces and loaded in large ones. The processor would stall for
+    /// longer than the whole insertion takes.
     ///
     /// # Panics
-    /// At 2³² − 1 spans, which take more than 400 GiB.
+    /// If the tree already has 2³² − 1 spans, which take more than 400 GiB.
     pub(crate) fn insert(&mut self, gap: Gap, span: Span) -> Index {
         let index = self.allocate();
         self.attach(gap, Entry { span, to: index });
@@ -211,7 +222,7 @@ impl<T: Default> Tree<T> {
 
     /// Inserts a span into an empty tree; see [`insert`](Self::insert).
     ///
-    /// Most locks have at most one hold at a time, which should not pay for a tree.
+    /// Most locks have at most one hold at a time. This fast path spares them the search.
     #[inline]
     pub(crate) fn insert_first(&mut self, span: Span) -> Index {
         debug_assert_eq!(self.len, 0);
@@ -223,7 +234,7 @@ impl<T: Default> Tree<T> {
         index
     }
 
-    /// Removes the span at `index`, which is in the tree.
+    /// Removes the span at `index`, which must be in the tree.
     #[inline]
     pub(crate) fn remove(&mut self, index: Index) {
         if self.len == 1 {
@@ -270,7 +281,7 @@ impl<T: Default> Tree<T> {
         self.narrow(leaf, gone.span.end());
     }
 
-    /// Returns the leaf of the span at `index`, and its place in the leaf.
+    /// Returns the leaf of the span at `index`, and the place of its entry there.
     #[inline]
     fn place(&self, index: Index) -> (Index, usize) {
         let leaf = self.slots[index as usize].leaf;
@@ -287,7 +298,7 @@ impl<T: Default> Tree<T> {
         &mut self.nodes[node as usize]
     }
 
-    /// Restores IL-T3 above `node`, to which `span` was added.
+    /// Restores IL-T3 above `node` after `span` was added to it.
     fn widen(&mut self, mut node: Index, span: Span) {
         while node != self.root {
             let parent = self.node(node).parent;
@@ -319,7 +330,8 @@ impl<T: Default> Tree<T> {
         self.lower_root();
     }
 
-    /// Updates the entry at `at` in `parent` from its child; returns whether its end has changed.
+    /// Recomputes the span of the entry at `at` in `parent` from the child; returns whether the end
+    /// of the span has changed.
     #[inline]
     fn summarize(&mut self, parent: Index, at: usize) -> bool {
         let child = self.node(parent).entries()[at].to;
@@ -330,7 +342,8 @@ impl<T: Default> Tree<T> {
         changed
     }
 
-    /// Splits a full node, so that an entry can be inserted at `at`; returns the new place of `at`.
+    /// Splits a full node, so that an entry can be inserted at `at`. Returns the node and the place
+    /// where that entry now belongs.
     #[cold]
     fn split(&mut self, node: Index, at: usize) -> (Index, usize) {
         if node == self.root {
@@ -341,8 +354,8 @@ impl<T: Default> Tree<T> {
         if self.node(parent).is_full() {
             (parent, place) = self.split(parent, place);
         }
-        // An insertion at either end is often followed by more at the same end. So leave the other
-        // node well filled.
+        // An insertion at one end is often followed by more at the same end. So cut near that end,
+        // to leave the other node well filled.
         let cut = match at {
             0 => FEWEST - 1,
             CAPACITY => CAPACITY - (FEWEST - 1),
@@ -363,7 +376,7 @@ impl<T: Default> Tree<T> {
 
     /// Refills the child at `at` in `parent`, which has too few entries.
     ///
-    /// It takes entries from a neighbour, or is merged with it.
+    /// The child takes entries from a neighbour, or is merged with it.
     #[cold]
     fn refill(&mut self, parent: Index, at: usize) {
         let at = at.saturating_sub(1);
@@ -385,7 +398,7 @@ impl<T: Default> Tree<T> {
         self.summarize(parent, at);
     }
 
-    /// Adds a root above the root.
+    /// Adds a new root above the current one.
     fn raise_root(&mut self) {
         let old = self.root;
         self.root = self.allocate_node(self.node(old).level + 1);
@@ -420,7 +433,7 @@ impl<T: Default> Tree<T> {
         }
     }
 
-    /// Returns a slot that is in no leaf yet.
+    /// Returns the index of a slot that no leaf refers to yet.
     #[inline]
     fn allocate(&mut self) -> Index {
         let index = self.free_slot;
@@ -443,7 +456,7 @@ impl<T: Default> Tree<T> {
         index
     }
 
-    /// Restores IL-T6, and creates the first root.
+    /// Restores IL-T6, and creates the root if there is none.
     fn make_room(&mut self) {
         let most = 1 + self.slots.capacity() / (FEWEST - 1);
         self.nodes.reserve_exact(most - self.nodes.len());
@@ -456,7 +469,8 @@ impl<T: Default> Tree<T> {
         let new = Node::new(level);
         let node = self.free_node;
         if node == NIL {
-            // No allocation (IL-T6). The index fits, since IL-T2 bounds the number of nodes.
+            // This does not allocate (IL-T6). The index fits, since IL-T2 bounds the number of
+            // nodes.
             self.nodes.push(new);
             return self.nodes.len() as Index - 1;
         }
@@ -471,7 +485,7 @@ impl<T: Default> Tree<T> {
     }
 }
 
-/// Returns whether a model asks for searches that do not stop at the end of their range.
+/// Returns whether the injected bug is active that lets searches run past the end of their range.
 fn ignores_ends() -> bool {
     injected_bug!(
         "no-end-stop",

@@ -1,4 +1,4 @@
-//! Batches: each is one request in the order, and is held as a whole or not at all.
+//! Batches: each batch is one request, and is granted as a whole.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -34,7 +34,7 @@ fn a_batch_that_waits_holds_nothing_and_keeps_its_place() {
         });
         until_waiting(&lock, 3);
         assert_eq!(lock.held_ranges().len(), 2);
-        // Later requests wait behind each of its spans, and nowhere else.
+        // Later requests wait only where they overlap a span of the batch.
         drop(lock.try_read(30..35).unwrap());
         drop(lock.try_write(5..10).unwrap());
         let mut behind = [3..4, 35..36, 15..50].map(|range| Asked::waiting(&lock, range, Write));
@@ -54,7 +54,7 @@ fn a_batch_that_waits_holds_nothing_and_keeps_its_place() {
     assert!(lock.is_empty());
 }
 
-/// If a batch took its free spans at once, it would read 0..4 and wait for 5..10. The upgrade would
+/// If a batch took its free spans at once, it would hold 0..4 and wait for 5..10. The upgrade would
 /// then wait for the batch, and the batch for the upgrade.
 #[test]
 fn a_batch_and_an_upgrade_do_not_deadlock() {
@@ -75,7 +75,7 @@ fn a_batch_and_an_upgrade_do_not_deadlock() {
     }
 }
 
-/// The spans of a granted batch are ordinary holds: each blocks and unblocks on its own.
+/// The spans of a granted batch are independent holds: each blocks and unblocks its own waiters.
 #[test]
 fn each_span_of_a_batch_unblocks_its_own_waiters() {
     let lock = IntervalLock::new();
@@ -96,7 +96,7 @@ fn each_span_of_a_batch_unblocks_its_own_waiters() {
     assert!(lock.is_empty());
 }
 
-/// Requests of every kind at once, some of which are cancelled.
+/// Six threads make requests of every kind at once. Some of these time out.
 #[test]
 fn batches_run_beside_requests_of_every_kind() {
     let lock = std::sync::Arc::new(IntervalLock::new());

@@ -37,7 +37,7 @@ fn a_downgrade_admits_readers_but_no_writer() {
     reader.release();
     hold.release();
     assert_eq!(writer.wakes(), 0);
-    // The upgradable hold still blocks the writer, and still does as a reader.
+    // The upgradable hold still blocks the writer, and does so after its downgrade too.
     let upgradable = upgradable.downgrade();
     assert_eq!(writer.wakes(), 0);
     upgradable.release();
@@ -82,7 +82,7 @@ fn an_upgrade_waits_for_readers_and_keeps_new_ones_out() {
             ]
         );
         assert_eq!(ranges(lock.waiting_ranges()), [(2, 10, Write)]);
-        // New readers wait behind the upgrade where they overlap it, and only there.
+        // New readers wait behind the upgrade only if they overlap it.
         assert!(lock.try_read(9..10).is_err());
         drop(lock.try_read(0..2).unwrap());
         let mut reader = Asked::waiting(&lock, 9..11, Read);
@@ -93,7 +93,7 @@ fn an_upgrade_waits_for_readers_and_keeps_new_ones_out() {
         second.release();
         let hold = upgrade.join().unwrap();
         assert!(reader.poll().is_none());
-        // A waiting writer is blocked by the exclusive hold, as it was by the upgradable one.
+        // The upgraded hold also blocks a new writer.
         let mut writer = Asked::waiting(&lock, 0..3, Write);
         hold.release();
         assert_eq!((reader.wakes(), writer.wakes()), (1, 1));
@@ -104,8 +104,8 @@ fn an_upgrade_waits_for_readers_and_keeps_new_ones_out() {
     assert!(lock.is_empty());
 }
 
-/// A reader arrives before the upgrade and waits for a writer elsewhere. It holds nothing, so the
-/// upgrade precedes it.
+/// A reader arrives before the upgrade and waits for a writer elsewhere in its range. The reader
+/// holds nothing yet, so the upgrade precedes it.
 #[test]
 fn an_upgrade_precedes_waiters_that_arrived_earlier() {
     let lock = IntervalLock::new();
@@ -153,7 +153,7 @@ fn two_readers_cannot_both_upgrade() {
 }
 
 #[test]
-fn a_shrink_wakes_waiters_outside_of_what_is_kept() {
+fn a_shrink_wakes_waiters_outside_the_kept_part() {
     let lock = IntervalLock::new();
     let hold = Taken::lock(&lock, 10..40, Write);
     let mut low = Asked::waiting(&lock, 0..15, Read);
@@ -161,7 +161,7 @@ fn a_shrink_wakes_waiters_outside_of_what_is_kept() {
     let mut high = Asked::waiting(&lock, 30..50, Write);
     let mut across = Asked::waiting(&lock, 14..20, Read);
     let mut behind = Asked::waiting(&lock, 49..60, Read);
-    // Shrinks at the start, at the end, not at all, and to one position.
+    // Shrink at the start, at the end, not at all, and to one position.
     let hold = hold.shrink(15..40);
     let wakes = [&low, &middle, &high, &across, &behind].map(Asked::wakes);
     assert_eq!(wakes, [1, 0, 0, 0, 0]);
@@ -201,7 +201,7 @@ fn the_parts_of_a_split_hold_are_independent() {
         assert_eq!(wakes([&left, &both, &right, &last]), [1, 0, 0, 0]);
         middle.release();
         assert_eq!(wakes([&left, &both, &right, &last]), [1, 1, 1, 0]);
-        // A part has the capabilities of a hold.
+        // A part can be downgraded and shrunk like any hold.
         let high = match access {
             Read => high,
             _ => high.downgrade(),

@@ -1,4 +1,5 @@
-//! Known bugs of other range locks that concern this lock only. For the others see `histories.rs`.
+//! Tests for known bugs of other range locks: appends and leaks. `histories.rs` has the tests for
+//! the other known bugs.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -13,9 +14,9 @@ use spanlock_interval_lock::IntervalLock;
 use spanlock_range_lock::Access::Write;
 use spanlock_range_lock::RangeLockExt;
 
-/// In ZFS the end of a file was read before the range was locked, and two appends got the same
-/// place. So an append locks from the end that it read to infinity, rereads the end, and keeps only
-/// what it needs.
+/// In OpenZFS, an append read the end of the file before it locked the range, so two appends got
+/// the same place. Here, an append locks everything from the end that it has read. Then it reads
+/// the end again, and keeps only the range that it needs.
 #[test]
 fn appends_get_places_of_their_own() {
     const THREADS: u64 = 8;
@@ -29,11 +30,11 @@ fn appends_get_places_of_their_own() {
                 let append = |i| {
                     let len = 1 + (me + i) % 7;
                     let tail = Taken::lock(lock, end.load(Relaxed)..u64::MAX, Write);
-                    // Only the holder of this position moves the end past it.
+                    // Only a thread that holds the end's position moves the end. This one does.
                     let start = end.load(Relaxed);
                     let mine = tail.shrink(start..u64::MAX);
                     end.store(start + len, Relaxed);
-                    // From here on other threads may append.
+                    // From here on, other threads may append.
                     let mine = mine.shrink(start..start + len);
                     if i % 16 == 0 {
                         thread::yield_now();

@@ -8,7 +8,7 @@
 mod shared;
 
 mod suite {
-    //! The suite, with this lock's own bound on overtaking: none.
+    //! The shared suite, with a stricter test of fairness: no try overtakes a waiting writer.
 
     pub(crate) use crate::shared::*;
 
@@ -26,7 +26,7 @@ mod suite {
                 let in_the_way = lock.read(kind.units(0..1)).unwrap();
                 std::thread::scope(|scope| {
                     scope.spawn(|| drop(lock.write(kind.units(0..1)).unwrap()));
-                    // The writer waits now, as this lock can tell.
+                    // This lock can tell when the writer waits.
                     while lock.waiting() == 0 {
                         std::thread::yield_now();
                     }

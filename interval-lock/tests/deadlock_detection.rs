@@ -1,5 +1,5 @@
-//! Deadlock detection identifies each interval lock, and checks the order in which threads lock
-//! them. It forgets a lock when the lock is dropped.
+//! Deadlock detection: a thread that would wait for itself panics, and so does a thread that takes
+//! two locks in the opposite order. A lock is forgotten when it is dropped.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

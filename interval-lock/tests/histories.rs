@@ -1,6 +1,6 @@
 //! Random operations compared with a list of holds, and known bugs of other range locks.
 //!
-//! This is the suite of `spanlock-testkit` that every lock passes.
+//! `spanlock-testkit` contains this suite; every lock of the project runs it.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

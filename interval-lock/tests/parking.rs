@@ -1,4 +1,4 @@
-//! The interval tree, with a user-defined way to sleep.
+//! The interval lock with a user-defined way to sleep.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -34,7 +34,6 @@ fn an_upgrade_waits_with_user_defined_parking() {
     assert!(lock.is_empty());
 }
 
-/// Holds survive `with_parking`.
 #[test]
 fn holds_survive_a_change_of_parking() {
     let lock = IntervalLock::new();

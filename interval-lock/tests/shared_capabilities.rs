@@ -1,5 +1,5 @@
-//! The capabilities, tested with the suite of the `spanlock-range-lock` crate that every lock
-//! passes.
+//! Tests of the capabilities. `spanlock-range-lock` contains this suite; every lock of the project
+//! runs it.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

@@ -12,11 +12,11 @@ use std::thread;
 use spanlock_interval_lock::IntervalLock;
 use spanlock_range_lock::{Access, RangeLockExt, RawRangeLockStatistics};
 
-// No waiter is overtaken.
+// The last argument is the bound on overtakes.
 statistics!(interval_tree, IntervalLock, |_| IntervalLock::new(), 1, 0);
 
-/// A batch counts one wait, and one acquisition per span. An upgrade counts a wait, but no
-/// acquisition.
+/// A waiting batch counts as one wait, and as one acquisition for each span. A waiting upgrade
+/// counts as a wait, but not as an acquisition.
 #[test]
 fn waiting_batches_and_upgrades_are_counted() {
     let lock = &IntervalLock::new();

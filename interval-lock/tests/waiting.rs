@@ -19,7 +19,7 @@ use spanlock_sync::{Park, Parker, Wakeup};
 fn conflicting_requests_are_served_in_order_of_arrival() {
     let lock = IntervalLock::new();
     let hold = Taken::lock(&lock, 0..100, Write);
-    // Chains of overlapping ranges, whose starts are in mixed order.
+    // Each range overlaps all others. The starts are not in order of arrival.
     let mut asked: Vec<_> = (0..20_u64)
         .map(|i| Asked::waiting(&lock, i * 7 % 20..i * 7 % 20 + 30, Write))
         .collect();
@@ -59,7 +59,7 @@ fn a_request_is_granted_before_it_is_polled_again() {
     let hold = Taken::lock(&lock, 0..10, Write);
     let mut asked = Asked::waiting(&lock, 0..10, Write);
     hold.release();
-    // It is granted, so other requests wait for it. When it is cancelled, it wakes them.
+    // The release has granted the request, so later requests wait for it. A cancel wakes them.
     assert!(lock.try_read(0..10).is_err());
     let mut behind = Asked::waiting(&lock, 3..4, Upgradable);
     asked.cancel();
@@ -74,7 +74,7 @@ fn a_request_can_be_reused_after_ready_and_after_cancel() {
     let mut asked = Asked::new(&lock, 0..10, Write);
     asked.cancel();
     let first = asked.poll().expect("nothing blocks it");
-    // The request does not own the hold any more.
+    // After `Ready`, the request no longer owns the hold. So a cancel does not release the hold.
     asked.cancel();
     assert_eq!(lock.len(), 1);
     assert!(asked.poll().is_none());
@@ -111,7 +111,7 @@ fn only_the_last_waker_is_woken() {
     assert!(lock.is_empty());
 }
 
-/// A waker uses the lock at once, in the thread that wakes it.
+/// The waker takes and releases a range of the lock inside `wake`.
 #[test]
 fn a_waker_may_use_the_lock() {
     struct Greedy {
@@ -128,7 +128,7 @@ fn a_waker_may_use_the_lock() {
             let Poll::Ready(Ok(token)) = poll else {
                 panic!("woken before its turn");
             };
-            // SAFETY: held just now.
+            // SAFETY: `poll_lock` has just returned this hold.
             unsafe { self.lock.unlock(span(0..10), Write, token) };
             self.took.set(()).expect("woken once");
         }
@@ -191,7 +191,7 @@ fn threads_and_polled_requests_wait_in_one_order() {
     }
 }
 
-/// A thread's parker may keep a wake that was meant for something else.
+/// A thread's parker may keep a wake that was not meant for this request.
 #[test]
 fn a_spurious_wake_grants_nothing() {
     let lock = IntervalLock::new();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-/// The longest chain of symbolic links that is followed; Linux has the same limit.
+/// The maximum number of symbolic links to follow. Linux has the same limit.
 const MAX_LINKS: usize = 40;
 
 /// The destination of a command's result.
@@ -19,10 +19,10 @@ pub struct ResultFile {
 /// How a result is written to its destination.
 #[derive(Debug)]
 enum Method {
-    /// Written to a temporary file that is renamed to this path. The mode is that of the file it
-    /// replaces, if any.
+    /// Write a temporary file, then rename it to this path. If it replaces a file, it gets that
+    /// file's mode.
     Rename(PathBuf, Option<u32>),
-    /// Written into the existing file, pipe or device.
+    /// Write into the existing file, pipe or device.
     InPlace,
 }
 
@@ -31,8 +31,8 @@ impl ResultFile {
     /// Changes nothing and does not open an existing file.
     ///
     /// # Errors
-    /// The error of the operating system, or one that describes what exists at the path. The
-    /// message does not contain the path.
+    /// An error of the operating system, or an error saying that the path is a folder or a socket.
+    /// The message does not contain the path.
     pub fn check(path: &Path) -> io::Result<Self> {
         match method(path)? {
             Method::Rename(place, None) => drop(tempfile::tempfile_in(folder_of(&place))?),
@@ -48,12 +48,13 @@ impl ResultFile {
         &self.path
     }
 
-    /// Writes `content` to the path, replacing previous content. The path is examined again first.
-    /// Blocks while the disk is written; for a pipe, until a reader has read the content.
+    /// Examines the path again, and writes `content` to it. Replaces previous content.
+    ///
+    /// Blocks until the operating system has accepted the content. A pipe accepts all of it only
+    /// after a reader has opened the pipe.
     ///
     /// # Errors
-    /// The error of the operating system, or one that describes what exists at the path. The
-    /// message does not contain the path.
+    /// As for [`check`](Self::check).
     pub fn write(&self, content: &[u8]) -> io::Result<()> {
         if let Method::Rename(place, mode) = method(&self.path)?
             && write_by_renaming(&place, mode, content)?
@@ -63,7 +64,7 @@ impl ResultFile {
         write_in_place(&self.path, content)
     }
 
-    /// Returns whether `path` leads to the same file, which need not exist.
+    /// Returns whether `path` leads to the same file as this path. The file need not exist.
     pub fn is_at(&self, path: &Path) -> bool {
         match (fs::metadata(&self.path), fs::metadata(path)) {
             (Ok(mine), Ok(other)) => (mine.dev(), mine.ino()) == (other.dev(), other.ino()),
@@ -106,13 +107,13 @@ fn method(path: &Path) -> io::Result<Method> {
     Ok(Method::InPlace)
 }
 
-/// Returns whether `place` still names the file `found`. It does not for `/proc/self/fd/1` if that
-/// file has been deleted.
+/// Returns whether `place`, a canonical path, names the file `found`. The canonical path of
+/// `/proc/self/fd/1` names another file, or none, if standard output is a deleted file.
 fn is_same_file(place: &Path, found: &Metadata) -> bool {
     fs::symlink_metadata(place).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
 }
 
-/// Resolves a `path` whose target does not exist: follows links and canonicalizes the folder.
+/// Resolves a `path` whose target does not exist: follows links, then canonicalizes the folder.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -130,8 +131,8 @@ fn folder_of(path: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// Writes a temporary file and renames it. Returns `false` if the folder refuses either step. A
-/// full disk is an error and leaves the previous file unchanged.
+/// Writes a temporary file and renames it to `place`. Returns `false` if the file cannot be created
+/// or cannot be renamed. A full disk is an error, and leaves the previous file unchanged.
 fn write_by_renaming(place: &Path, mode: Option<u32>, content: &[u8]) -> io::Result<bool> {
     let mut named = tempfile::Builder::new();
     // The kernel clears the umask's bits, as for every new file.
@@ -226,7 +227,7 @@ mod tests {
         fs::create_dir(at("below")).unwrap();
         symlink("below/second", at("first")).unwrap();
         symlink("target", at("below/second")).unwrap();
-        // First the target does not exist, then it does.
+        // The target does not exist the first time, and exists the second time.
         for _ in 0..2 {
             write(&at("first")).unwrap();
             assert!(at("first").is_symlink() && at("below/second").is_symlink());
@@ -286,7 +287,7 @@ mod tests {
     #[test]
     fn an_unwritable_file_is_an_error() {
         if rustix::process::geteuid().is_root() {
-            return; // Root may write every file; `benches/tests/cli.rs` tests as another user.
+            return; // Root may write every file. `benches/tests/cli.rs` runs as another user.
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

@@ -30,10 +30,10 @@ pub use spanlock_range_lock::{RwDistributed, TimedLockError};
 #[cfg(feature = "srl")]
 pub use spanlock_srl::{SegmentError, Shape, SrlArray, SrlPacked, SrlTree, SrlTreePacked};
 
-/// A slice of `T` behind a lock of exact ranges: disjoint ranges never block each other.
+/// A slice of `T`, protected by a lock of exact ranges. Disjoint ranges never block each other.
 ///
-/// This is [`range_lock::RangeLock`] with an [`IntervalLock`], so every method of that type is
-/// here. `RangeLock::new` takes the elements:
+/// This is [`range_lock::RangeLock`] with an [`IntervalLock`], and has every method of that type.
+/// `RangeLock::new` takes the elements:
 ///
 /// ```
 /// use spanlock::RangeLock;
@@ -46,5 +46,5 @@ pub use spanlock_srl::{SegmentError, Shape, SrlArray, SrlPacked, SrlTree, SrlTre
 /// # Ok::<(), spanlock::RangeError>(())
 /// ```
 ///
-/// For elements behind another lock, call [`range_lock::RangeLock::with_lock`].
+/// To protect elements with another lock, call [`range_lock::RangeLock::with_lock`].
 pub type RangeLock<T> = range_lock::RangeLock<T, IntervalLock>;

@@ -1,5 +1,5 @@
 //! The table in `README.md` says what each lock can do. This test derives the table from the traits
-//! and methods that the locks have, and fails where the README says something else.
+//! and methods that the locks have, and compares it with the README.
 
 use core::fmt::Write;
 use core::marker::PhantomData;
@@ -14,8 +14,8 @@ use spanlock::{
     SrlTree, SrlTreePacked, UpgradableHold,
 };
 
-/// Returns whether a type implements a trait. An inherent constant takes precedence over a trait's,
-/// and exists only where its bound holds.
+/// Returns whether a type implements a trait. If it does, `Probe` has an inherent constant `FOUND`,
+/// which takes precedence over the constant of `Otherwise`.
 macro_rules! implements {
     ($lock:ty: $trait:path) => {{
         #[allow(dead_code)]
@@ -33,10 +33,10 @@ macro_rules! implements {
     }};
 }
 
-/// The result of a method that a lock does not have.
+/// The result of calling a method that a lock does not have.
 struct Missing;
 
-/// Tells whether a method was found.
+/// Whether a method was found, according to the type of its result.
 trait Outcome {
     const FOUND: bool = true;
 }
@@ -49,7 +49,7 @@ fn found<R: Outcome>(_: R) -> bool {
     R::FOUND
 }
 
-/// An inherent method of the lock takes precedence over this one.
+/// A method that some locks have. The lock's inherent method takes precedence over this one.
 trait MayReclaim {
     fn shrink_range(&self, _: Range<u64>) -> Missing {
         Missing
@@ -57,8 +57,8 @@ trait MayReclaim {
 }
 impl<L: RawRangeLock> MayReclaim for L {}
 
-/// Methods that no lock has yet. Once the locks have one, the call below is ambiguous and does not
-/// compile: probe its capability trait instead, as the other rows do.
+/// Methods that no lock has yet. If a lock gets one of them, the call in `column!` becomes
+/// ambiguous and does not compile. Then probe the capability trait of the method, as other rows do.
 trait MissingFromLocks {
     fn lock_all_for(&self) -> Missing {
         Missing
@@ -69,8 +69,8 @@ trait MissingFromLocks {
 }
 impl<L: RangeLockExt> MissingFromLocks for L {}
 
-/// As [`MissingFromLocks`], for upgradable holds. An inherent method of the hold takes precedence
-/// and does not return `Missing`.
+/// Methods that no upgradable hold has yet. If holds get one of them, that inherent method takes
+/// precedence, and does not return `Missing`.
 trait MissingFromHolds {
     fn upgrade_for(&self) -> Missing {
         Missing
@@ -102,7 +102,7 @@ const ROWS: [&str; 15] = [
     "several ranges: `lock_all`, `try_lock_all`",
     "several ranges with a deadline",
     "several ranges as a future",
-    "returns memory while in use: `shrink_range`",
+    "frees memory while in use: `shrink_range`",
 ];
 
 macro_rules! column {
@@ -133,7 +133,7 @@ macro_rules! column {
     }};
 }
 
-/// The table as it has to be in `README.md`.
+/// Returns the table as it must appear in `README.md`.
 fn table() -> String {
     const CAPACITY: u64 = 1 << 20;
     let columns = [
@@ -153,7 +153,7 @@ fn table() -> String {
     text += "| granularity |";
     for column in &columns {
         text += match column.granularity {
-            u64::MAX => " everything |",
+            u64::MAX => " whole range |",
             1 => " exact |",
             _ => " segments |",
         };
@@ -177,12 +177,12 @@ fn the_readme_says_what_each_lock_can_do() {
     let table = table();
     assert!(
         readme.contains(&format!("\n\n{table}\n\n")),
-        "the table in spanlock/README.md is not what the locks can do; replace it by:\n\n{table}\n"
+        "the table in spanlock/README.md does not match the locks; replace it with:\n\n{table}\n"
     );
 }
 
 #[test]
-fn the_probe_tells_a_missing_trait() {
+fn the_probe_finds_implemented_traits_only() {
     assert!(implements!(u8: Copy));
     assert!(!implements!(String: Copy));
 }

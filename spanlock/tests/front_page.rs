@@ -15,6 +15,6 @@ fn the_front_page_shows_the_tested_example() {
     assert_eq!(
         first_rust_block("../README.md"),
         first_rust_block("README.md"),
-        "the first example of README.md and of spanlock/README.md differ: copy one over the other"
+        "the first examples of README.md and spanlock/README.md differ; make them equal"
     );
 }

@@ -23,7 +23,7 @@ fn adjacent_single_elements_are_disjoint() {
 }
 
 #[test]
-fn a_try_for_an_overlapping_range_fails() {
+fn trying_to_lock_an_overlapping_range_fails() {
     let lock = RangeLock::new(vec![0_u8; 100]);
     let _held = lock.write(10..20).unwrap();
     for range in [0..11, 19..30, 10..20, 12..13, 0..100] {
@@ -43,7 +43,7 @@ fn a_try_for_an_overlapping_range_fails() {
 }
 
 #[test]
-fn the_alias_is_the_type_that_owned_guards_take() {
+fn owned_guards_accept_the_type_alias() {
     let lock = Arc::new(RangeLock::new(vec![0_u8; 4]));
     let mut guard = OwnedRangeWriteGuard::lock(lock.clone(), 0..2).unwrap();
     guard.fill(7);
@@ -52,7 +52,7 @@ fn the_alias_is_the_type_that_owned_guards_take() {
 }
 
 #[test]
-fn no_elements_and_elements_without_size() {
+fn empty_slices_and_zero_sized_elements() {
     let none = RangeLock::<u8>::new([]);
     assert!(none.write(0..0).is_ok());
     let past = RangeError::PastCapacity {

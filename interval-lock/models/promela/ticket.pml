@@ -4,14 +4,15 @@
  *
  * Each request draws a number under the lock's mutex and counts the earlier holders and waiters
  * that conflict with it. A thread that releases or cancels decrements the counts of the requests
- * that counted it. Those whose count becomes zero are granted, and woken after the mutex is
- * unlocked.
+ * that counted it. It grants each request whose count becomes zero, and wakes its thread after the
+ * mutex is unlocked.
  *
- * N threads request and release ranges, for reading or for writing, and stop at some time or never.
- * There are three ranges: two disjoint ones, and both together. Thread 1 may cancel while it waits.
- * A critical section of the mutex is one step. `order` has all requests in the order of their
- * numbers, so that numbers need not grow for ever. The two halves are symmetric, so thread 0
- * requests the first or both. Upgrades and batches are left out.
+ * N threads request and release ranges, for reading or for writing. Each stops after some request
+ * or goes on for ever. There are three ranges: two disjoint halves, and both together. Thread 1 may
+ * cancel while it waits. A critical section of the mutex is one step. The model has no numbers,
+ * which would grow for ever: `order` lists the threads in the order of their requests. The two
+ * halves are symmetric, so thread 0 requests only the first half or both. Upgrades and batches are
+ * left out.
  *
  * | here | mirrors |
  * |---|---|
@@ -21,18 +22,18 @@
  * | wake_all | interval-lock/src/lock.rs: finish; interval-lock/src/requests.rs: wake |
  * | sleep | sync/src/parker.rs: park; sync/src/park.rs: wake_by_ref |
  *
- * Claims: exclusion and exact counts (assertions: IL-I1 and IL-I2), and `granted`: thread 0, which
- * stands for any thread that does not cancel, is granted its requests. Hence there is no deadlock,
- * in which some request would wait for ever.
+ * Claims: assertions check exclusion and exact counts (IL-I1 and IL-I2). `granted` says that every
+ * request of thread 0, which stands for any thread that does not cancel, is granted eventually. So
+ * there is no deadlock, because in a deadlock some request would wait for ever.
  *
  * Injected bugs, each of which Spin must find (-D...):
- *   NO_RECHECK   the waker is set in a critical section of its own, after the one that found that
- *                the request must wait, without checking whether it was granted meanwhile
+ *   NO_RECHECK   the request is queued and its waker is set in two critical sections, and the second
+ *                does not check whether the request was granted in between
  *   NO_WAKE      a grant wakes no waiter
  *   WAKE_FIRST   a thread that leaves wakes the waiters before it decrements the counts
  *   HOLDERS_ONLY a request counts holders only, and overtakes waiters
  *   CANCEL_ALL   a cancellation decrements the counts of all later requests that overlap, as the
- *                kernel patch of 2019 did
+ *                Linux range lock patches of 2019 did
  */
 
 #ifndef N
@@ -41,21 +42,21 @@
 
 mtype = { absent, waiting, held };
 
-/* Each thread's request: bit 0 and bit 1 of the range are the disjoint halves. */
+/* Each thread's request. Bit 0 of `range` is the first half, bit 1 the second. */
 mtype stage[N] = absent;
 byte range[N];
 bool writes[N];
 byte count[N];
 
-/* Threads with a request, in the order of their numbers. */
+/* The threads that have a request, in the order of the requests; `requests` is their number. */
 byte order[N];
 byte requests;
 
-/* Whether the request has a waker; each thread's parker. */
+/* `waker`: whether the request has a waker. `woken`: whether the thread's parker has a wake. */
 bool waker[N];
 bool woken[N];
 
-/* For the claim. */
+/* Whether the thread has a request that is not granted yet; for the claim `granted`. */
 bool waits[N];
 
 #define OVERLAP(a, b) ((range[a] & range[b]) != 0)
@@ -91,8 +92,8 @@ inline ask() {
   }
 }
 
-/* Decrements the counts of the later requests that conflict with this one, which counted it.
- * `wakes` has a bit for each thread to wake. */
+/* Removes this thread's request. Decrements the counts of the later requests that conflict with it,
+ * because they counted it. `wakes` has a bit for each thread to wake. */
 inline leave(cancels) {
 #ifdef WAKE_FIRST
   d_step {
@@ -148,7 +149,8 @@ inline leave(cancels) {
     waker[_pid] = false;
     i = 0
   };
-  /* Wakes outside the mutex, one after the other, in the order of the ranges: in any order. */
+  /* Wakes the threads outside the mutex, one after the other, by number. The code wakes them in the
+   * order of their ranges. Any thread may have any range, so this makes no difference. */
   do
   :: d_step { wakes != 0 ->
       do
@@ -163,8 +165,8 @@ inline leave(cancels) {
   od
 }
 
-/* IL-I1 and IL-I2 of requests.rs: counts are exact, and a hold counts no request, so no two holds
- * conflict. */
+/* Asserts IL-I1 and IL-I2 of requests.rs: counts are exact, and a request is held if and only if its
+ * count is 0. So no two holds conflict. */
 inline check() {
   d_step {
     i = 0;

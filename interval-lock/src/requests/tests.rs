@@ -1,4 +1,5 @@
-//! The requests, compared with their definition: every count is computed anew after each step.
+//! Random changes to the requests. After each change, every count is recomputed from its
+//! definition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -32,7 +33,7 @@ impl Requests {
         self.indices().into_iter().filter(waits).count()
     }
 
-    /// Returns the nodes of the request at `index`; a hold is alone.
+    /// Returns the nodes of the request at `index`. A hold has one node.
     fn ring(&self, index: Index) -> Vec<Index> {
         if self.is_held(index) {
             return vec![index];
@@ -100,7 +101,7 @@ impl Requests {
 #[derive(Clone, Debug)]
 enum Step {
     Enter(Span, Access),
-    /// Each part is a distance from the part before, a length, and an access.
+    /// Each part is the gap after the previous part, a length, and an access.
     EnterAll(Vec<(u64, u64, Access)>),
     Leave(Pick),
     Downgrade(Pick),
@@ -137,7 +138,7 @@ fn span(start: u64, end: u64) -> Span {
     Span::new(start..end).unwrap().unwrap()
 }
 
-/// The requests, and the number of wakes that there must have been.
+/// The requests, and the expected number of wakes.
 struct World {
     requests: Requests,
     counter: Arc<Counter>,
@@ -211,7 +212,7 @@ impl World {
             Step::Enter(span, access) => self.enter(*span, *access),
             Step::EnterAll(parts) => self.enter_all(parts),
             Step::Leave(which) => {
-                // Neither an upgrade nor part of a batch can be cancelled.
+                // A waiting upgrade or batch cannot be cancelled.
                 let leaver = self.pick(which, |stake| stake.order.0 != Stage::Upgrading);
                 if let Some(index) = leaver.filter(|&i| self.requests.ring(i).len() == 1) {
                     self.change(|requests, wakes| requests.leave(index, wakes));
@@ -282,7 +283,7 @@ proptest! {
 }
 
 #[test]
-fn a_release_can_wake_more_than_fit_without_allocating() {
+fn a_release_can_wake_fifty_waiters() {
     let mut world = World::new();
     world.enter(span(0, 100), Access::Write);
     for reader in 0..50 {

@@ -1,19 +1,19 @@
-//! A node: up to [`CAPACITY`] entries, in order of their starts.
+//! A node of the tree: up to [`CAPACITY`] entries, in order of their starts.
 
 use core::ops::Range;
 
 use spanlock_range_lock::Span;
 
-/// The index of a span or of a node. It does not change until the span is removed.
+/// The index of a span or of a node. It does not change until the span or the node is removed.
 pub(crate) type Index = u32;
 
-/// Not an index: marks the end of a list.
+/// Marks the end of a list. It is never the index of a span or a node.
 pub(super) const NIL: Index = Index::MAX;
 
-/// The greatest number of entries in a node, which take 6 cache lines.
+/// The maximum number of entries in a node. Sixteen entries take 6 cache lines.
 pub(super) const CAPACITY: usize = 16;
 
-/// A span and its slot; or, in an inner node, a child and the span that covers it.
+/// In a leaf, a span and its slot. In an inner node, a child and the span that covers it.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) span: Span,
@@ -71,15 +71,15 @@ impl Node {
         &mut self.entries[..len]
     }
 
-    /// Returns the place of the entry that refers to `to`; there is one.
+    /// Returns the place of the entry that refers to `to`. There must be one.
     #[inline]
     pub(super) fn position(&self, to: Index) -> usize {
         let found = self.entries().iter().position(|entry| entry.to == to);
         found.expect("links are mutual")
     }
 
-    /// Returns how many entries start at or before `position`, and the furthest end of all of these
-    /// but the last.
+    /// Returns the number of entries that start at or before `position`. Also returns the furthest
+    /// end among these entries, except the last of them.
     #[inline]
     pub(super) fn before(&self, position: u64) -> (usize, u64) {
         let (mut before, mut furthest, mut last) = (0, 0, 0);
@@ -94,18 +94,18 @@ impl Node {
         (before, furthest)
     }
 
-    /// Returns the span that covers all entries; there is at least one.
+    /// Returns the span that covers all entries. There must be at least one.
     #[inline]
     pub(super) fn hull(&self) -> Span {
         let ends = self.entries().iter().map(|entry| entry.span.end());
         span(self.entries()[0].span.start(), ends.fold(0, u64::max))
     }
 
-    /// Inserts an entry at `at`; there is room.
+    /// Inserts an entry at `at`. The node must not be full.
     #[inline]
     pub(super) fn insert(&mut self, at: usize, entry: Entry) {
         let len = self.len();
-        // Even if there is nothing to move, `copy_within` would cost a call.
+        // `copy_within` costs a call even if there is nothing to move.
         if at < len {
             self.entries.copy_within(at..len, at + 1);
         }
@@ -113,7 +113,7 @@ impl Node {
         self.len += 1;
     }
 
-    /// Sets the only entry.
+    /// Makes `entry` the only entry.
     #[inline]
     pub(super) fn put_first(&mut self, entry: Entry) {
         self.entries[0] = entry;
@@ -143,7 +143,7 @@ impl Node {
     }
 }
 
-/// Returns the span that covers both.
+/// Returns the span that covers both spans.
 pub(super) fn hull(one: Span, other: Span) -> Span {
     span(one.start().min(other.start()), one.end().max(other.end()))
 }

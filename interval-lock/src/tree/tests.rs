@@ -1,4 +1,4 @@
-//! The tree, compared with a plain list; its invariants are checked after each step.
+//! Compares the tree with a plain list, and checks the tree's invariants after each step.
 
 use proptest::prelude::*;
 use spanlock_range_lock::Span;
@@ -74,7 +74,7 @@ struct List(Vec<Listed>);
 
 struct Listed {
     span: Span,
-    /// The step that put it in its place in the order.
+    /// The number of the step that inserted the span or last changed its start.
     since: u64,
     value: u64,
     index: Index,
@@ -186,9 +186,9 @@ proptest! {
     // Few cases: each step checks all spans.
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// With so many spans that inner nodes have inner nodes above them; finally all are removed.
+    /// Inserts enough spans for two levels of inner nodes. `replay` removes all of them at the end.
     #[test]
-    fn agrees_with_a_list_of_many(steps in prop::collection::vec(step(10_000), 400)) {
+    fn agrees_with_a_list_of_many_spans(steps in prop::collection::vec(step(10_000), 400)) {
         let many = (0..400).map(|start| Step::Insert(span(25 * start, 25 * start + 20)));
         let all: Vec<Step> = many.chain(steps).collect();
         replay(&all);
@@ -196,7 +196,7 @@ proptest! {
 }
 
 #[test]
-fn stays_flat_in_every_order_of_insertion_and_removal() {
+fn stays_balanced_in_several_orders_of_insertion_and_removal() {
     const COUNT: u64 = 4096;
     let orders: [fn(u64) -> u64; 4] = [
         |i| i,

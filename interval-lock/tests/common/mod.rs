@@ -1,4 +1,4 @@
-//! Requests that are polled by hand, so that a test decides when each one rechecks.
+//! Requests that the tests poll by hand, without an executor.
 
 #![allow(dead_code)]
 
@@ -33,7 +33,7 @@ impl Counter {
     }
 }
 
-/// A request and its waker. Dropping it neither cancels nor releases.
+/// A request and its waker. Dropping an `Asked` does not cancel the request.
 pub(crate) struct Asked<'a> {
     lock: &'a IntervalLock,
     pub(crate) span: Span,
@@ -89,7 +89,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// A hold, with every capability of the lock. Dropping it does not release it.
+/// A hold, with every capability of the lock. Dropping a `Taken` does not release the hold.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken<'a> {
     lock: &'a IntervalLock,
@@ -98,8 +98,8 @@ pub(crate) struct Taken<'a> {
     token: Token,
 }
 
-// SAFETY of all calls below: a `Taken` stands for a hold. Tests use each one once, although it is
-// `Copy`.
+// SAFETY of all calls below: a `Taken` stands for a hold. Tests use each `Taken` once, although the
+// type is `Copy`.
 impl<'a> Taken<'a> {
     pub(crate) fn lock(lock: &'a IntervalLock, range: Range<u64>, access: Access) -> Self {
         let span = span(range);
@@ -165,7 +165,7 @@ impl<'a> Taken<'a> {
     }
 
     pub(crate) fn upgrade(self) -> Self {
-        // SAFETY: above; it is upgradable.
+        // SAFETY: above; tests upgrade only upgradable holds.
         let token = unsafe { self.lock.upgrade(self.span, self.token) };
         let access = Access::Write;
         Taken {
