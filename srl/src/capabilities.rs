@@ -98,8 +98,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
     unsafe fn split(&self, span: Span, access: Access, token: Token, at: u64) -> (Token, Token) {
         let touched = self.segments.of(span);
         let at = at >> self.segments.size().trailing_zeros();
-        // SAFETY: the caller holds the span by this token. Segment `at` is one of the span's, but
-        // not the first.
+        // SAFETY: the caller holds the span by this token. Segment `at` is a segment of the span,
+        // but not the first.
         unsafe {
             match Holding::of(token) {
                 Holding::Words(_) => (token, self.words.token_of(&(at..touched.end))),

@@ -2,8 +2,8 @@
 //!
 //! # The problem
 //! A request for the whole file must not take the word of every segment: a gigabyte has 262,144
-//! segments of 4 KiB. Nor should a request for one page pay for the possibility that
-//! another thread wants the whole file.
+//! segments of 4 KiB. And a request for one page should not pay for the possibility that another
+//! thread wants the whole file.
 //!
 //! # How
 //! A **wide** request takes no words. It adds an **entry** for its range to an interval tree
@@ -23,12 +23,12 @@
 //! |---|---|---|---|
 //! | 1 | takes its words | 1 | closes the gate, gets its entry |
 //! | 2 | light barrier | 2 | heavy barrier |
-//! | 3 | checks the gate, and the entries if it is closed | 3 | scans the words |
+//! | 3 | checks the gate; if it is closed, also the entries | 3 | scans the words |
 //!
 //! # Invariants
 //! - **G-I1** A wide request closes the gate before it asks for its entry, and opens the gate just
-//!   before it gives the entry up. The gate counts wide requests, and is closed unless there are
-//!   none.
+//!   before it gives the entry up. The gate counts wide requests: it is open only while there
+//!   are none.
 //! - **G-I2** Of a small and a wide request that conflict, at least one sees the other. Each
 //!   writes, passes a barrier, and reads what the other wrote. Either the scan sees the words taken
 //!   and waits for them; or the small request sees the gate closed and the entry, and backs off.
@@ -48,7 +48,7 @@
 //!   words free, unlink them, wait for all critical sections to end, and then free the words. A
 //!   request checks the gate after each [`Piece`](crate::Piece) that it takes. If it must back off,
 //!   it releases this piece through the reference that it already has, because the piece may have
-//!   been unlinked. Its earlier pieces have passed the gate and stay linked, so the request looks
+//!   been unlinked. The request's earlier pieces have passed the gate and stay linked, so it looks
 //!   them up again.
 //!
 //! # Orderings

@@ -1,4 +1,4 @@
-//! The segment range lock: words for small requests, a gate for wide ones.
+//! The segment range lock: words for requests of few segments, a gate for requests of very many.
 //!
 //! # The problem
 //! With one lock per file, writers of different pages wait for each other. With a tree of ranges
@@ -19,7 +19,7 @@
 //! - **Granularity**: a range locks every segment that it touches. So a reader and a writer of the
 //!   same segment conflict even if their ranges do not overlap.
 //! - **Cost**: without contention, a request takes each word with one read-modify-write. A writer
-//!   that holds a whole word releases it by a plain store; any other release takes another
+//!   that holds a whole word releases it by a plain store; any other release costs one more
 //!   read-modify-write. A request for more segments than [`wide_above`](Srl::wide_above) is
 //!   **wide**, any other is **small**. A wide request costs a system call, and one plain load per
 //!   word.
@@ -305,7 +305,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLock for Srl<S, P> {
                 let word = &*core::ptr::with_exposed_provenance::<S::Word>(word);
                 Run::new(word, 0, S::Word::LANES).unlock(access, &self.words.queue);
             } else {
-                // Too much code to inline wherever a hold ends.
+                // A call, because this is too much code to inline wherever a hold ends.
                 self.unlock_lanes(span, access, word);
             }
         }
@@ -445,7 +445,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
                     "a failed try keeps the segments it has taken",
                     killed_by = "srl-array/try-leaves-no-trace, srl-tree/try-leaves-no-trace"
                 ) => {}
-            // SAFETY: `advance_from` took them, and they have passed the gate.
+            // SAFETY: `advance_from` took these segments, and they have passed the gate.
             Advance::Taken(taken) => unsafe {
                 (self.words).give_up(touched.start..touched.start + taken, access);
             },

@@ -30,7 +30,7 @@
 //! |---|---|---|
 //! | takes: adds `0001` (reader), `1001` (upgradable), `1111` (writer) | taker | compare-exchange |
 //! | upgrades: the state of the only reader becomes `1111` | that reader | compare-exchange |
-//! | releases: subtracts what taking added | holder | fetch-sub |
+//! | releases: subtracts the value that was added | holder | fetch-sub |
 //! | downgrades: subtracts the difference of the two accesses | holder | fetch-sub |
 //! | releases all sixteen lanes: stores 0 | their writer | store |
 //!
@@ -70,7 +70,7 @@ const UPGRADER: u64 = 0b1001;
 /// The value that a writer adds to a lane.
 const WRITER: u64 = 0b1111;
 
-/// The number of readers that can hold a segment at once, the upgradable one included.
+/// The number of readers that can hold a segment at the same time, including the upgradable one.
 pub const MAX_READERS: u32 = 6;
 
 /// The states of sixteen neighbouring segments, in 64 bits. See the [module](self).
@@ -167,7 +167,7 @@ const fn refused(word: u64, access: Access) -> u64 {
     }
 }
 
-/// Returns the first of the lanes `first..end` whose lowest bit is in `lowest`, or `end`.
+/// Returns the first of the lanes `first..end` whose lowest bit is set in `lowest`, or `end`.
 #[inline]
 const fn until(lowest: u64, first: u32, end: u32) -> u32 {
     let lowest = lowest & lanes(first, end);
@@ -178,8 +178,8 @@ const fn until(lowest: u64, first: u32, end: u32) -> u32 {
     }
 }
 
-// SAFETY: conflicting holds exclude each other (K-I1, K-I2). By A, B and C, the earlier of them
-// happens-before the later.
+// SAFETY: conflicting holds exclude each other (K-I1, K-I2). By A, B and C, the earlier hold
+// happens-before the later one.
 unsafe impl Word for PackedWord {
     const LANES: u32 = LANES;
 

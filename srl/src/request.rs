@@ -34,7 +34,7 @@
 //! | `AwaitingWideEntry` | the gate closed | earlier entries | opens the gate, cancels the entry |
 //! | `Scanning` | the gate closed, an entry | the next word | opens the gate, releases the entry |
 //!
-//! "Earlier entries" are those that came before its own entry and conflict with it. The request
+//! "Earlier entries" came before the request's own entry, and conflict with it. The request
 //! itself makes every transition, in [`SrlRequest::poll`]. Other threads only wake it.
 
 use core::ops::Range;
@@ -161,7 +161,8 @@ impl SrlRequest {
     /// Cancels the request: leaves its queue and releases what it holds, even if a waker panics.
     ///
     /// # Safety
-    /// As for [`RawRangeLockWait::cancel`]. `words` and `gate` are those that `poll` was passed.
+    /// As for [`RawRangeLockWait::cancel`]. The call passes the same `words` and `gate` as
+    /// `poll`.
     pub(crate) unsafe fn cancel<S: SegmentStore, P: Park>(
         &mut self,
         words: &SegmentWords<S, P>,

@@ -229,7 +229,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         progress: &mut Progress,
         stops: impl Fn() -> bool,
     ) -> Poll<Option<Token>> {
-        // Wake only after the critical section inside has ended.
+        // Wake only after this call, which contains the critical section.
         let taken = self.take_in_critical_section(touched, access, progress, stops);
         if let Take::Stopped(wakes) = taken {
             and_surely(|| self.wake(wakes), || progress.wake_others());
@@ -283,7 +283,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         access: Access,
         progress: &mut Progress,
     ) -> Poll<()> {
-        // Wake only after the critical section inside has ended.
+        // Wake only after this call, which contains the critical section.
         let scanned = self.scan_in_critical_section(touched, access, progress);
         progress.wake_others();
         scanned

@@ -30,7 +30,7 @@ impl<W> Clone for Piece<'_, W> {
 impl<W> Copy for Piece<'_, W> {}
 
 impl<'a, W: Word> Piece<'a, W> {
-    /// Creates a piece for the segments `first..end`, at least one.
+    /// Creates a piece for the segments `first..end`. There must be at least one segment.
     ///
     /// `words` holds their states, starting with the word of `first`.
     #[inline]
@@ -86,7 +86,7 @@ impl<'a, W: Word> Piece<'a, W> {
         let wakes = self.wakes();
         let mut any = false;
         self.each_run(|run| {
-            // SAFETY: the caller's promise, run by run.
+            // SAFETY: the caller's promise, for each lane range.
             any |= unsafe { run.release_no_wake(access) };
             true
         });
@@ -98,7 +98,7 @@ impl<'a, W: Word> Piece<'a, W> {
     /// # Safety
     /// As for [`Word::downgrade`], for each segment.
     pub(crate) unsafe fn downgrade(self, from: Access, to: Access) -> Wakes<W> {
-        // SAFETY: the caller's promise, run by run.
+        // SAFETY: the caller's promise, for each lane range.
         self.runs()
             .for_each(|run| unsafe { run.downgrade_no_wake(from, to) });
         self.wakes()

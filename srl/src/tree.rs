@@ -39,16 +39,16 @@
 //! thread is about to take it, and no thread still has a reference to it. The [gate](crate::gate),
 //! through which requests for very many segments go, ensures the first two. RCU
 //! ([`spanlock_sync::rcu`]) ensures the third. To free children of a node, a thread acts like such
-//! a **wide** request for the node's whole span, except that it never waits for a hold. It
+//! a **wide** request for the node's whole span, except that it never waits for a hold:
 //!
-//! 1. closes the gate and tries to take an exclusive entry for the span. If the try fails, the
-//!    node keeps its children;
-//! 2. issues the heavy barrier, then scans the children. A leaf is **vacant** if every word is
-//!    free; an inner node is vacant if every slot is null;
-//! 3. unlinks the vacant children;
-//! 4. synchronizes: waits for every read-side critical section that began before;
-//! 5. opens the gate, releases the entry, and frees the unlinked nodes, with all nodes that were
-//!    linked below them meanwhile.
+//! 1. Close the gate, and try to take an exclusive entry for the span. If the try fails, the node
+//!    keeps its children.
+//! 2. Issue the heavy barrier, then scan the children. A leaf is **vacant** if every word is free.
+//!    An inner node is vacant if every slot is null.
+//! 3. Unlink the vacant children.
+//! 4. Synchronize: wait for every read-side critical section that began before.
+//! 5. Open the gate, and release the entry. Free the unlinked nodes, and all nodes that were linked
+//!    below them meanwhile.
 //!
 //! The walk shrinks children before their parents, so one walk shrinks an idle tree to its root.
 //! Only one thread at a time shrinks a tree, so no other thread frees the nodes that it walks over.
@@ -69,26 +69,27 @@
 //! - **N-I3** A node in which a word is held is not freed. Either the scan sees the word taken, or
 //!   the request found the gate closed and the entry in place, and backed off (G-I2). After the
 //!   gate has been opened, no request finds an unlinked node. A small request with an entry of its
-//!   own does not ask the gate, but its entry keeps the thread that shrinks from getting one for
-//!   the span. A node above a node with a hold has a slot that is not null, so it is not freed
+//!   own does not ask the gate. But while it has this entry, the thread that shrinks gets no entry
+//!   for the span. A node above a node with a hold has a slot that is not null, so it is not freed
 //!   either.
 //! - **N-I4** A node found in a read-side critical section stays until that section ends. Before an
 //!   unlinked node is freed, `synchronize` waits for every critical section that may have found it
 //!   (RCU-I2). A later critical section finds neither this node nor the nodes below it, which are
 //!   freed together with it.
-//! - **N-I5** After `synchronize` has returned, no thread holds a word of an unlinked
-//!   node. A request that took such a word was stopped, and released the word within its critical
-//!   section (G-I6). It released the word by address, since a descent may no longer lead to it.
+//! - **N-I5** After `synchronize` has returned, no thread holds a word of an unlinked node. The
+//!   gate stopped each request that took such a word, and the request released the word within its
+//!   critical section (G-I6). It released the word by address, since a descent may no longer lead
+//!   to it.
 //!
 //! # Waiters in a leaf that is freed
 //! A waiter sleeps in the queue of its word's *address*. A leaf with a held word is not freed
 //! (N-I3). So when a leaf is freed, the waiter's word has been released, and the head of the queue
 //! has been woken or is about to be. When the head rechecks, it descends the tree again and sees
-//! that its segment now has a word elsewhere. It leaves the old queue, which wakes the next waiter
+//! that its segment now has a word elsewhere. It leaves the old queue, wakes the next waiter
 //! there, and starts again as a new request ([`Progress`](spanlock_range_lock::words::Progress)).
 //! Before the leaf's memory is freed, all waiters still queued there are removed from the queue and
-//! woken. So each time its leaf is freed, [`MAX_PASSES`](spanlock_range_lock::words::MAX_PASSES)
-//! more requests may overtake a waiter.
+//! woken. So each time a waiter's leaf is freed,
+//! [`MAX_PASSES`](spanlock_range_lock::words::MAX_PASSES) more requests may overtake that waiter.
 //!
 //! # Orderings
 //!
@@ -175,8 +176,8 @@ impl<W: Word> Tree<W> {
     /// Returns the slot for a segment in an inner node of this level.
     ///
     /// # Safety
-    /// The node is not null and is of this level. It stays for `'a`: it was found under a guard
-    /// that lasts as long, or cannot be freed for another reason.
+    /// The node is not null and is of this level. It stays for `'a`, because a guard that lasts as
+    /// long protects it, or a hold does.
     #[inline]
     unsafe fn slot_in<'a>(node: *mut Node, level: Level, segment: u64) -> &'a Slot {
         // SAFETY: the node has `level.len()` slots (N-I1), and `slot` is below that. It stays: the
@@ -205,7 +206,7 @@ impl<W: Word> Tree<W> {
     #[inline]
     unsafe fn word_in(&self, leaf: *mut Node, segment: u64) -> *const W {
         let within = segment & ((1 << self.levels.leaf_bits) - 1);
-        // SAFETY: the leaf has that many segments (N-I1), and so that word.
+        // SAFETY: the leaf has that many segments (N-I1), so it has that word.
         unsafe { leaf.cast::<W>().add(within as usize / W::LANES as usize) }
     }
 

@@ -18,8 +18,8 @@ pub(super) enum Node {}
 #[repr(transparent)]
 pub(super) struct Slot(AtomicPtr<Node>);
 
-// SAFETY: a `Slot` is an `AtomicPtr` (repr(transparent)). Zero bytes are the null pointer, and it
-// has no destructor.
+// SAFETY: a `Slot` is an `AtomicPtr` (repr(transparent)). Zero bytes are the null pointer, and a
+// `Slot` has no destructor.
 unsafe impl Zeroed for Slot {
     fn zeroed() -> Self {
         Slot(AtomicPtr::new(core::ptr::null_mut()))
@@ -51,7 +51,7 @@ impl Slot {
     pub(super) fn unlink(&self) {
         // Relaxed: a thread that finds the slot empty must see what was done under holds in the old
         // node. It does, because it checks the gate before it is granted. If the gate is closed,
-        // the mutex of the gate's entries orders the two; if the gate has been opened, L and M do.
+        // the mutex of the gate's entries provides this order; if it has been opened, L and M do.
         self.0.store(core::ptr::null_mut(), Relaxed);
     }
 

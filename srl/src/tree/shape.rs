@@ -190,7 +190,7 @@ pub(super) struct Levels {
     pub(super) root_shift: u32,
     /// The levels of inner nodes below the root, from the top down.
     pub(super) inner: Box<[Level]>,
-    /// The bits of a segment's number that index its leaf.
+    /// The number of low bits of a segment's number, which select its place in the leaf.
     pub(super) leaf_bits: u32,
 }
 

@@ -40,7 +40,7 @@ impl<'a> Inner<'a> {
 /// Shrinking. Any thread may call `shrink`. The other functions run only in the thread that holds
 /// the mutex `shrinking`.
 impl<W: Word> Tree<W> {
-    /// Frees the vacant nodes that touch `segments`; returns the bytes freed.
+    /// Frees the vacant nodes that cover any of `segments`; returns the bytes freed.
     pub(crate) fn shrink<P: Park>(
         &self,
         gate: &Gate<P>,
@@ -60,7 +60,7 @@ impl<W: Word> Tree<W> {
         self.shrink_below(gate, queue, root, segments)
     }
 
-    /// Frees all vacant nodes below `node`.
+    /// Frees the vacant nodes below `node` that cover any of `segments`; returns the bytes freed.
     fn shrink_below<P: Park>(
         &self,
         gate: &Gate<P>,
