@@ -109,8 +109,8 @@ impl Cache {
 
     /// Cuts the file off at `size` pages.
     fn truncate(&self, size: u64) -> Result<(), RangeError> {
-        // A request for up to 268 million segments. It takes no words. It closes the lock's gate, so
-        // that later requests check for it, and reads the words that exist.
+        // A request for up to 268 million segments. It takes no words. It closes the lock's gate,
+        // so that later requests check for it, and reads the words that exist.
         let _tail = self.lock.write(size * PAGE..LARGEST)?;
         self.size.store(size, Relaxed);
         self.pages.lock().unwrap().split_off(&size);

@@ -50,7 +50,7 @@ fn backup(block: u64) -> Range<u64> {
 }
 
 impl Volume {
-    /// Overwrites a block. Every 8 bytes of it contain the same number; fills it with the next one.
+    /// Fills a block with the next number. A block contains one 8-byte number many times.
     fn write(&self, block: u64) -> Result<()> {
         let hold = self.lock.write(home(block))?;
         let next = self.number_at(home(block))? + 1;

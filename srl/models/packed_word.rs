@@ -133,7 +133,7 @@ impl Packed {
         perform("release");
     }
 
-    /// Acquires lanes, accesses the cell, and releases them.
+    /// Acquires lanes, accesses the cell, and releases the lanes.
     fn use_it(&self, me: usize, first: u32, end: u32, access: Access) {
         self.lock(first, end, access);
         if access == Access::Write {
@@ -141,7 +141,7 @@ impl Packed {
         } else {
             self.look(me);
         }
-        // SAFETY: held just now.
+        // SAFETY: the lanes were acquired above.
         unsafe { self.unlock(first, end, access) };
     }
 }
@@ -166,7 +166,7 @@ fn packed_look() {
         let shared = shared.clone();
         thread::spawn(move || {
             shared.add_one();
-            // SAFETY: the main thread has acquired it, and does not release it.
+            // SAFETY: the main thread acquired the lane, and does not release it.
             unsafe { shared.unlock(1, 2, Access::Write) };
         })
     };
@@ -187,18 +187,18 @@ fn packed_downgrade() {
         thread::spawn(move || {
             shared.lock(1, 2, Access::Upgradable);
             shared.look(1);
-            // SAFETY: held just now.
+            // SAFETY: the lanes were acquired above.
             unsafe { shared.unlock(1, 2, Access::Upgradable) };
         })
     };
     shared.lock(0, 2, Access::Write);
     shared.add_one();
     let run = shared.run(0, 2);
-    // SAFETY: held with `Write`.
+    // SAFETY: the lanes are held with `Write`.
     unsafe { run.downgrade(Access::Write, Access::Read, &shared.queue) };
     perform("downgrade");
     thread.join().expect("is granted beside a reader");
-    // SAFETY: held with this access.
+    // SAFETY: the lanes are held with this access.
     unsafe { shared.unlock(0, 2, Access::Read) };
 }
 
@@ -207,7 +207,7 @@ fn packed_upgrade() {
     let upgrade = |shared: &Packed, me| {
         shared.lock(1, 2, Access::Read);
         shared.look(me);
-        // SAFETY: held with this access.
+        // SAFETY: the lanes are held with this access.
         let upgraded = unsafe { shared.run(1, 2).try_upgrade(Access::Read) };
         perform("try-upgrade");
         if upgraded {
@@ -218,7 +218,7 @@ fn packed_upgrade() {
         } else {
             Access::Read
         };
-        // SAFETY: held with this access.
+        // SAFETY: the lanes are held with this access.
         unsafe { shared.unlock(1, 2, access) };
     };
     let thread = {

@@ -67,7 +67,7 @@ fn a_capacity_of_zero_grants_only_the_empty_range() {
 }
 
 #[test]
-fn memory_is_a_word_a_segment() {
+fn memory_is_one_word_per_segment() {
     for (capacity, size) in [
         (1, 1),
         (1000, 1),
