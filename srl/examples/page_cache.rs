@@ -1,8 +1,8 @@
 //! A page cache under a range lock: a hold of a page's range protects the page. Threads read and
 //! write pages of one file while a reclaimer evicts pages and a truncate cuts the file in half.
-//! A page is read under a shared hold of its range, and written or removed under an exclusive one.
-//! So no page changes or is removed while a thread reads it. No reference count decides this: the
-//! `Arc` around a page only keeps its memory valid.
+//! Threads read a page under a shared hold of its range, and write or remove it under an exclusive
+//! hold. So a page is neither changed nor removed while a thread reads it. The range lock ensures
+//! this, not a reference count: the `Arc` around a page only keeps its memory valid.
 //!
 //! ```text
 //! cargo run -p spanlock-srl --example page_cache
@@ -41,8 +41,8 @@ struct Cache {
     pages: Mutex<BTreeMap<u64, Arc<Page>>>,
     /// A stand-in for the device.
     device: Mutex<BTreeMap<u64, Content>>,
-    /// The file's size in pages. A truncate changes it only while it holds everything behind the
-    /// new end. So a thread that holds a page and finds it within the size can rely on that.
+    /// The file's size in pages. A truncate changes the size only while it holds everything after
+    /// the new end. So a page within the size stays there while a thread holds the page.
     size: AtomicU64,
 }
 
@@ -51,7 +51,8 @@ fn bytes(page: u64) -> Range<u64> {
 }
 
 impl Cache {
-    /// Reads a page, possibly together with other readers. Returns `None` for a page past the end.
+    /// Reads a page, maybe at the same time as other readers. Returns `None` for a page past the
+    /// end.
     fn read(&self, page: u64) -> Result<Option<u64>, RangeError> {
         let _hold = self.lock.read(bytes(page))?;
         if page >= self.size.load(Relaxed) {
@@ -84,14 +85,15 @@ impl Cache {
         }
         let stored = self.device.lock().unwrap().get(&page).copied();
         let content = stored.unwrap_or([0; _]);
-        // Two readers may both have loaded the page. Both copies are equal, since no thread writes
-        // it while they hold its range. The first one stays.
+        // Two readers may both have loaded the page. Their copies are equal, since no thread writes
+        // the page while they hold its range. The cache keeps the first copy.
         let loaded = Arc::new(Page(UnsafeCell::new(content)));
         let mut pages = self.pages.lock().unwrap();
         pages.entry(page).or_insert(loaded).clone()
     }
 
-    /// Writes a page back and removes it. Gives up if the page is in use: another page will do.
+    /// Writes a page back and removes it. Returns false if the page is in use or not in memory; the
+    /// reclaimer then tries another page.
     fn evict(&self, page: u64) -> bool {
         let Ok(_hold) = self.lock.try_write(bytes(page)) else {
             return false;
@@ -107,8 +109,8 @@ impl Cache {
 
     /// Cuts the file off at `size` pages.
     fn truncate(&self, size: u64) -> Result<(), RangeError> {
-        // 268 million segments: a wide request. It takes no words; it closes the gate and scans the
-        // words that exist.
+        // A request for up to 268 million segments. It takes no words. It closes the lock's gate,
+        // so that later requests check for it, and reads the words that exist.
         let _tail = self.lock.write(size * PAGE..LARGEST)?;
         self.size.store(size, Relaxed);
         self.pages.lock().unwrap().split_off(&size);
@@ -121,7 +123,8 @@ impl Cache {
 fn work(cache: &Cache, counts: &[AtomicU64], worker: u64) {
     let mut random = fastrand::Rng::with_seed(worker);
     for _ in 0..STEPS {
-        // The page may be cut off before it is locked. Then there is nothing to count.
+        // A truncate may cut the page off before this thread locks it. Then there is nothing to
+        // count.
         let page = random.u64(0..cache.size.load(Relaxed));
         if random.bool() {
             cache.read(page).expect("a page of the file");
@@ -161,8 +164,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     println!("{evicted} pages evicted meanwhile");
 
-    // Free the words of what was cut off. A reclaimer does this some time after the truncate: right
-    // after it, other threads may still be requesting those pages, and their leaves would stay.
+    // Free the lock words of the pages that were cut off. A reclaimer does this some time after the
+    // truncate. Right after the truncate, threads may still request those pages, and their leaves
+    // of the tree would stay.
     let freed = (cache.lock).shrink_range(cache.size.load(Relaxed) * PAGE..LARGEST)?;
     assert!(freed > 0 && cache.lock.memory_usage() < filled);
     println!("{freed} bytes of lock words freed for the half that was cut off");

@@ -1,13 +1,13 @@
-//! Threads write one file in parallel, each with `pwrite` under a hold of the range that it writes.
-//! `pwrite` takes an offset, so threads can share a file. But it does not prevent two threads from
-//! writing the same block at once, or a thread from copying a block that is half written. Here a
-//! range lock does. There are four kinds of threads:
+//! Threads write one file in parallel. Each calls `pwrite` under a hold of the range that it
+//! writes. `pwrite` takes an offset, so threads can share a file. But two threads could write the
+//! same block at the same time, or a thread could copy a block that is half written. The range lock
+//! prevents both. There are four kinds of threads:
 //!
-//! - *writers* overwrite a block, under a hold of the block;
-//! - *movers* copy a block to its backup. One call locks both, the block to read and the backup to
-//!   write;
-//! - *auditors* compare a block with its backup;
-//! - *loggers* append lines at the end. They read and move the end under a hold of it.
+//! - *Writers* overwrite a block, under a hold of the block.
+//! - *Movers* copy a block to its backup. One call locks the block for reading and the backup for
+//!   writing.
+//! - *Auditors* compare a block with its backup.
+//! - *Loggers* append lines at the end of the file. They read and move the end under a hold of it.
 //!
 //! ```text
 //! cargo run -p spanlock-srl --example parallel_writer
@@ -24,7 +24,8 @@ use std::thread;
 use spanlock_srl::{Access, RangeLockExt, SrlTree};
 
 const BLOCK: u64 = 4096;
-/// The number of blocks. The file has the blocks, their backups in the same order, then the log.
+/// The number of blocks. The file contains the blocks, their backups in the same order, and the
+/// log.
 const BLOCKS: u64 = 64;
 const STEPS: u64 = 2000;
 const PAIRS: u64 = 2; // The number of threads of each kind.
@@ -35,8 +36,8 @@ struct Volume {
     file: File,
     /// Locks the file's bytes, in segments of a block.
     lock: SrlTree,
-    /// The end of the log. Relaxed: a thread moves it only while it holds that position, and
-    /// rereads it under such a hold.
+    /// The end of the log. Relaxed: a thread moves the end only while it holds the position of the
+    /// end, and rereads the end under this hold.
     end: AtomicU64,
 }
 
@@ -49,11 +50,11 @@ fn backup(block: u64) -> Range<u64> {
 }
 
 impl Volume {
-    /// Overwrites a block, which is filled with one number, with the next number.
+    /// Fills a block with the next number. A block contains one 8-byte number many times.
     fn write(&self, block: u64) -> Result<()> {
         let hold = self.lock.write(home(block))?;
         let next = self.number_at(home(block))? + 1;
-        // Two steps, so that a mover that did not respect the hold would find a torn block.
+        // Write in two steps, so that a mover that ignored the hold would find a torn block.
         let half = next.to_le_bytes().repeat(BLOCK as usize / 16);
         self.file.write_all_at(&half, home(block).start)?;
         self.file
@@ -64,8 +65,8 @@ impl Volume {
 
     /// Copies a block to its backup.
     ///
-    /// One call locks both ranges. If threads locked them one after the other, in opposite orders,
-    /// they could deadlock.
+    /// One call locks both ranges. Threads that locked two ranges one after the other, in opposite
+    /// orders, could deadlock.
     fn back_up(&self, block: u64) -> Result<()> {
         let both = [(home(block), Access::Read), (backup(block), Access::Write)];
         let holds = self.lock.lock_all(both)?;
@@ -76,7 +77,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns the numbers of a block and of its backup, which is never newer.
+    /// Returns the numbers of a block and of its backup. The backup is never newer.
     fn audit(&self, block: u64) -> Result<(u64, u64)> {
         let both = [(home(block), Access::Read), (backup(block), Access::Read)];
         let _holds = self.lock.lock_all(both)?;
@@ -91,15 +92,15 @@ impl Volume {
     /// Appends to the log.
     ///
     /// A thread that read the end first and locked it afterwards could overwrite another thread's
-    /// line. So `append` briefly locks everything behind the end, then reads it again. In a tree
-    /// this is cheap, since there are no words to scan.
+    /// line. So `append` briefly locks everything after the end, then reads the end again. In a
+    /// tree this is cheap: after the end, there are no words to scan.
     fn append(&self, line: &str) -> Result<()> {
         let hold = self
             .lock
             .append(line.len() as u64, || self.end.load(Relaxed))?;
         if let Some(place) = hold.span() {
             self.file.write_all_at(line.as_bytes(), place.start())?;
-            // Moved only now, so that after a failed write the next line gets the same place.
+            // Move the end only now, so that after a failed write the next line gets this place.
             self.end.store(place.end(), Relaxed);
         }
         Ok(())
@@ -115,7 +116,7 @@ impl Volume {
     }
 }
 
-/// Runs one thread. Its number modulo four is its kind.
+/// Runs one thread. Its number modulo four selects its kind.
 fn work(volume: &Volume, thread: u64) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(thread);
     for step in 0..STEPS {

@@ -1,6 +1,6 @@
-//! A packed word without the lock around it, as a lock with a position for each lane. The lock's
-//! gate provides the same orderings as the word, so behind it a wrong ordering of the word would go
-//! unnoticed.
+//! A lock that is one packed word, with a position for each lane. In the real lock, the gate
+//! provides the same memory orderings as the word, so no model would notice a wrong ordering of the
+//! word.
 
 use std::iter::once;
 use std::task::{Poll, Waker};
@@ -13,7 +13,7 @@ use spanlock_range_lock::{
 use spanlock_srl::PackedWord;
 use spanlock_sync::wait::WaitQueue;
 
-/// The word and its queue. A span names its lanes.
+/// A packed word and its queue. A span's positions are the numbers of its lanes.
 pub(super) struct Bare {
     word: PackedWord,
     queue: WaitQueue,
@@ -33,7 +33,7 @@ impl Bare {
     }
 }
 
-// SAFETY: a span names the lanes of the same numbers, and is held as they are.
+// SAFETY: a span is held exactly while the lanes at its positions are held.
 unsafe impl RawRangeLock for Bare {
     fn capacity(&self) -> u64 {
         u64::from(<PackedWord as words::Word>::LANES)
@@ -55,7 +55,8 @@ unsafe impl RawRangeLock for Bare {
     }
 }
 
-// SAFETY: `Ready` is returned when the lanes are acquired. A forgotten request stays in its queue.
+// SAFETY: `poll_lock` returns `Ready` when the lanes are acquired. A leaked request stays in its
+// queue.
 unsafe impl RawRangeLockWait for Bare {
     type Request = Progress;
 
@@ -76,7 +77,7 @@ unsafe impl RawRangeLockWait for Bare {
     }
 }
 
-// SAFETY: one read-modify-write of the word changes one hold into the other.
+// SAFETY: one read-modify-write of the word changes the hold from one access to the other.
 unsafe impl RawRangeLockDowngrade for Bare {
     unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
         // SAFETY: the caller holds the lanes with `from`, which is not `Read`.
@@ -85,7 +86,7 @@ unsafe impl RawRangeLockDowngrade for Bare {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: one read-modify-write of the word changes the hold from one access to the other.
 unsafe impl RawRangeLockUpgrade for Bare {
     unsafe fn try_upgrade(&self, span: Span, from: Access, token: Token) -> Result<Token, Token> {
         // SAFETY: the caller holds the lanes with `from`, which is not `Write`.

@@ -14,7 +14,7 @@ use spanlock_testkit::models::{self, Primitive};
 use spanlock_testkit::primitive;
 use spanlock_verify::{Mode, Suite};
 
-/// Steps of a thread between two finished operations.
+/// The most steps that a thread may take between two finished operations.
 const STEP_BOUND: u64 = 96;
 
 fn main() -> ExitCode {
@@ -33,7 +33,7 @@ fn array() -> Suite {
     models::range_lock(bounded_batches(array), []).step_bound(STEP_BOUND)
 }
 
-/// A lock in which two segments are already wide.
+/// A lock in which a request for two segments is already wide, so it goes through the gate.
 fn gate() -> Suite {
     let gate = primitive!(
         "srl-gate", of_four().wide_above(1);
@@ -47,8 +47,8 @@ fn of_four() -> SrlArray {
     SrlArray::with_segment_size(4, 1).expect("1 is a power of two")
 }
 
-/// Schedules of each scenario of three operations a thread, where a search of all of them would
-/// take tens of millions of executions.
+/// The number of random schedules of each scenario of three operations per thread. A search of all
+/// schedules would take tens of millions of executions.
 const SCHEDULES_OF_SCENARIOS: u64 = 100;
 
 /// Declares the properties that all segment range locks share.
@@ -57,14 +57,14 @@ fn of_segments(lock: Primitive, readers: u32) -> Primitive {
     lock.readers(readers as usize).overtakes(MAX_PASSES)
 }
 
-/// Bounds the search that does not end in ten minutes.
+/// Bounds the search of `batch-across`, which does not end in ten minutes.
 fn bounded_batches(lock: Primitive) -> Primitive {
     lock.bounded_in(
         "batch-across",
         Mode::Weak,
         3,
-        "two requests for two segments each wait for each other through words, gate and entries, \
-         with all stale loads: the search does not end in ten minutes; loom's other mode and \
-         shuttle search the program to its end",
+        "two requests for two segments each, with all stale loads of words, gate and entries: an \
+         unbounded search does not end in ten minutes; loom's other mode and shuttle search the \
+         program to its end",
     )
 }

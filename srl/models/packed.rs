@@ -1,4 +1,4 @@
-//! The packed lock: lanes that have no room for another reader.
+//! The packed lock: lanes (packed segment states) that have no room for another reader.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ fn programs() -> [Program; 2] {
     [
         Program::new(
             "full-lane",
-            "a reader waits while a lane has no room for it, and is granted when another leaves",
+            "a reader waits while a lane has no room for it, and is granted when another reader leaves",
         )
         .performs([vec!["release"], vec!["acquire-shared", "release"]])
         .operations(3)
         .run(full_lane),
         Program::new(
             "full-lane-downgrade",
-            "a second upgradable reader waits while a lane is full: a downgrade of the first one \
-             frees no place, and the second is granted when another reader leaves",
+            "a second upgradable reader waits while a lane is full: a downgrade of the first \
+             upgradable reader frees no place; when another reader leaves, the second is granted",
         )
         .performs([["downgrade", "release"], ["acquire-upgradable", "release"]])
         .operations(3)

@@ -1,4 +1,4 @@
-//! The packed word without the lock around it. The lock's gate would hide a wrong ordering of the
+//! The packed word alone. In the packed lock, the gate would hide a wrong memory ordering of the
 //! word.
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ use spanlock_verify::{Program, Suite, note_as, perform};
 
 use super::bare::Bare;
 
-/// Lanes of a packed word.
+/// The number of lanes of a packed word.
 const LANES: u32 = <PackedWord as words::Word>::LANES;
 
 /// Every program of the packed word.
@@ -42,8 +42,8 @@ fn programs() -> Vec<Program> {
     vec![
         program(
             "exclusion",
-            "two writers of overlapping lanes exclude each other, and the second sees the first \
-             one's write",
+            "two writers of overlapping lanes exclude each other, and the second sees what the \
+             first wrote",
             [write, write],
             || packed_word(0..2, Access::Write),
         ),
@@ -55,20 +55,19 @@ fn programs() -> Vec<Program> {
         ),
         program(
             "exclusion-whole-word",
-            "a writer of every lane, which releases them by a store, excludes a writer of some",
+            "a writer of all lanes, which releases them by a store, excludes a writer of some lanes",
             [write, write],
             || packed_word(0..LANES, Access::Write),
         ),
         program(
             "look",
-            "a thread that looks at a lane and finds it free sees what was done under the last \
-             hold",
+            "a thread that reads a lane and finds it free sees what was done under the last hold",
             [&[], &["release"]],
             packed_look,
         ),
         program(
             "downgrade",
-            "the threads that a downgrade lets in see what was done under the hold",
+            "a request that a downgrade admits sees what was done under the hold",
             [
                 &["acquire-exclusive", "downgrade"],
                 &["acquire-upgradable", "release"],
@@ -77,7 +76,7 @@ fn programs() -> Vec<Program> {
         ),
         program(
             "upgrade",
-            "of two readers of a lane at most one upgrades, and sees what the other did",
+            "at most one of two readers of a lane upgrades, and that reader sees what the other did",
             [upgrade, upgrade],
             packed_upgrade,
         ),
@@ -110,7 +109,8 @@ impl Packed {
     }
 
     fn add_one(&self) {
-        // SAFETY: the caller holds lane 1 exclusively. Loom checks that this excludes all others.
+        // SAFETY: the caller holds lane 1 exclusively. Loom checks that no other thread accesses
+        // it.
         self.cell.with_mut(|cell| unsafe { *cell += 1 });
     }
 
@@ -133,7 +133,7 @@ impl Packed {
         perform("release");
     }
 
-    /// Acquires lanes, accesses the cell, and releases them.
+    /// Acquires lanes, accesses the cell, and releases the lanes.
     fn use_it(&self, me: usize, first: u32, end: u32, access: Access) {
         self.lock(first, end, access);
         if access == Access::Write {
@@ -141,7 +141,7 @@ impl Packed {
         } else {
             self.look(me);
         }
-        // SAFETY: held just now.
+        // SAFETY: the lanes were acquired above.
         unsafe { self.unlock(first, end, access) };
     }
 }
@@ -157,8 +157,8 @@ fn packed_word(main: Range<u32>, other: Access) {
     shared.use_it(0, 0, LANES, Access::Read);
 }
 
-/// No thread acquires the lane again. So the main thread may access the cell once it sees the lane
-/// free.
+/// The other thread releases the lane, and no thread acquires it again. So the main thread may
+/// access the cell once it sees the lane free.
 fn packed_look() {
     let shared = Packed::new();
     shared.lock(1, 2, Access::Write);
@@ -166,7 +166,7 @@ fn packed_look() {
         let shared = shared.clone();
         thread::spawn(move || {
             shared.add_one();
-            // SAFETY: the main thread has acquired it, and does not release it.
+            // SAFETY: the main thread acquired the lane, and does not release it.
             unsafe { shared.unlock(1, 2, Access::Write) };
         })
     };
@@ -178,8 +178,8 @@ fn packed_look() {
     thread.join().expect("releases the lane");
 }
 
-/// The main thread writes, and goes on as a reader; then the upgradable request of the other thread
-/// can be granted.
+/// The main thread writes, then downgrades to a reader. This admits the upgradable request of the
+/// other thread.
 fn packed_downgrade() {
     let shared = Packed::new();
     let thread = {
@@ -187,18 +187,18 @@ fn packed_downgrade() {
         thread::spawn(move || {
             shared.lock(1, 2, Access::Upgradable);
             shared.look(1);
-            // SAFETY: held just now.
+            // SAFETY: the lanes were acquired above.
             unsafe { shared.unlock(1, 2, Access::Upgradable) };
         })
     };
     shared.lock(0, 2, Access::Write);
     shared.add_one();
     let run = shared.run(0, 2);
-    // SAFETY: held with `Write`.
+    // SAFETY: the lanes are held with `Write`.
     unsafe { run.downgrade(Access::Write, Access::Read, &shared.queue) };
     perform("downgrade");
     thread.join().expect("is granted beside a reader");
-    // SAFETY: held with this access.
+    // SAFETY: the lanes are held with this access.
     unsafe { shared.unlock(0, 2, Access::Read) };
 }
 
@@ -207,7 +207,7 @@ fn packed_upgrade() {
     let upgrade = |shared: &Packed, me| {
         shared.lock(1, 2, Access::Read);
         shared.look(me);
-        // SAFETY: held with this access.
+        // SAFETY: the lanes are held with this access.
         let upgraded = unsafe { shared.run(1, 2).try_upgrade(Access::Read) };
         perform("try-upgrade");
         if upgraded {
@@ -218,7 +218,7 @@ fn packed_upgrade() {
         } else {
             Access::Read
         };
-        // SAFETY: held with this access.
+        // SAFETY: the lanes are held with this access.
         unsafe { shared.unlock(1, 2, access) };
     };
     let thread = {

@@ -18,7 +18,7 @@ pub(crate) fn suite() -> Suite {
     );
     let lock = super::of_segments(lock, MAX_READERS);
     let lock = lock.schedules_of_scenarios(super::SCHEDULES_OF_SCENARIOS);
-    // The descent to a leaf makes an operation longer.
+    // Operations have more steps than in an array, because of the descent to a leaf.
     models::range_lock(super::bounded_batches(lock), programs()).step_bound(160)
 }
 
@@ -26,7 +26,7 @@ fn programs() -> [Program; 2] {
     [
         Program::new(
             "growth",
-            "two threads that need the same leaf at the same time find the same one",
+            "two threads that need the same missing leaf at the same time find the same leaf",
         )
         .performs([["acquire-exclusive", "release"]; 2])
         .operations(2)
@@ -47,7 +47,7 @@ fn tree() -> SrlTree {
     SrlTree::with_shape(4, &shape).expect("covered")
 }
 
-/// Adds one at the first position, under a hold of it.
+/// Adds one to the number at the first position, under a hold of that position.
 fn write(lock: &SrlTree, data: &Data) {
     let hold = lock.write(0..1).expect("in range");
     perform("acquire-exclusive");
@@ -71,8 +71,8 @@ fn growth() {
     );
 }
 
-/// The leaf exists, and is not held, when the threads begin. The main thread frees it while the
-/// other acquires it; then the main thread acquires it too.
+/// When the threads begin, the leaf exists and is not held. The main thread frees the leaf while
+/// the other thread acquires a word of it; then the main thread acquires that word too.
 fn reclamation() {
     let shared = Arc::new((tree(), Data::new()));
     drop(shared.0.write(0..1).expect("in range"));

@@ -2,7 +2,8 @@
 //!
 //! This store is for a capacity that is known and moderate. The words take 4 bytes per segment, or
 //! half a byte in the packed form ([SRL] Equation 3 without the tree). Where the system provides
-//! zeroed memory page by page, a page of words takes memory only once one of its segments is used.
+//! zeroed memory page by page, a page of words takes memory only once a request uses one of these
+//! words.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
@@ -85,9 +86,9 @@ unsafe impl<W: Word> SegmentStore for Array<W> {
         }
     }
 
-    /// Starts from the address if it is known.
+    /// Uses the address, if the caller knows it, instead of a lookup.
     ///
-    /// After a read-modify-write, any load is slow, so a release without a lookup is measurably
+    /// A load that follows a read-modify-write is slow, so a release without a lookup is measurably
     /// cheaper.
     #[inline]
     unsafe fn held(&self, word: Option<usize>, first: u64, end: u64) -> Piece<'_, W> {
@@ -95,9 +96,9 @@ unsafe impl<W: Word> SegmentStore for Array<W> {
             return self.find_or_make(&(), first, end);
         };
         let word = core::ptr::with_exposed_provenance(word);
-        // SAFETY: the address is that of the first word of the segments `first..end` (the caller's
-        // promise). Their words are contiguous in `self.words`, which is neither changed nor moved
-        // while `self` lives.
+        // SAFETY: `word` is the address of the word of `first` (the caller's promise). The words of
+        // `first..end` are contiguous in `self.words`, which is neither reallocated nor moved while
+        // `self` lives.
         let words = unsafe { core::slice::from_raw_parts(word, words_of::<W>(first, end)) };
         Piece::new(words, first, end)
     }

@@ -1,12 +1,16 @@
 //! The capabilities of a segment lock: downgrade, upgrade, shrink, split, and batches.
 //!
 //! # Batches
-//! A batch usually meets no conflict, so its ranges are first tried one by one. If a try fails, the
-//! ranges taken so far are released, and the batch goes through the [gate](crate::gate) as a whole.
-//! All of its ranges get their entries at once, so no two batches wait for each other in a cycle. A
-//! batch holds no words while it waits for its entries, so a batch and a single request do not wait
-//! for each other in a cycle either (G-I4). Then it scans its ranges in ascending order, and may
-//! turn each into a hold by words before it scans the next.
+//! A **batch** is a request for several ranges. It usually meets no conflict, so it first tries its
+//! ranges one by one. If a try fails, the batch releases the ranges taken so far, and goes through
+//! the [gate](crate::gate) as a whole:
+//!
+//! 1. It requests an entry of the gate for each of its ranges, all in one step, and waits until all
+//!    are granted. So no two batches wait for each other in a cycle. A batch holds no words while
+//!    it waits, so a batch and a single request do not wait for each other in a cycle either
+//!    (G-I4).
+//! 2. It scans the words of its ranges in ascending order. Before it scans the next range, it may
+//!    take the words of this range and release its entry.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -24,7 +28,8 @@ use crate::lock::Srl;
 use crate::store::{Piece, SegmentStore};
 use crate::token::{Holding, wide_token};
 
-// SAFETY: each state changes from one access to the other in one step (S-I1), and so does an entry.
+// SAFETY: each segment's state changes from one access to the other in one step (S-I1). So does an
+// entry.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLockDowngrade for Srl<S, P> {
     unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
         let touched = self.segments.of(span);
@@ -44,9 +49,9 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockDowngrade for Srl<S, P> {
     }
 }
 
-// SAFETY: each state changes from one access to the other in one step, or all change back (S-I1).
-// Then the request asks the gate, or scans, as a new one does, so it overlooks no conflicting hold
-// (G-I2).
+// SAFETY: each segment's state changes from one access to the other in one step. If one cannot
+// change, the others change back (S-I1). Then the upgrade asks the gate or scans the words, as a
+// new request does, so it overlooks no conflicting hold (G-I2).
 unsafe impl<S: SegmentStore, P: Park> RawRangeLockUpgrade for Srl<S, P> {
     unsafe fn try_upgrade(&self, span: Span, from: Access, token: Token) -> Result<Token, Token> {
         let touched = self.segments.of(span);
@@ -61,8 +66,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockUpgrade for Srl<S, P> {
     }
 }
 
-// SAFETY: the states and the part of an entry that are kept either stay as they are, or are taken
-// anew before the old ones are released.
+// SAFETY: the kept part stays held throughout. Its words or its entry stay as they are, or the
+// words are taken before the entry is released.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
     unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
         let (all, kept) = (self.segments.of(span), self.segments.of(keep));
@@ -71,8 +76,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
         unsafe {
             match Holding::of(token) {
                 Holding::Words(_) => {
-                    // Find the new first word before the others are released: their memory may be
-                    // freed as soon as they are free. The kept words keep theirs in place.
+                    // Make the token first: once the other words are released, their memory may be
+                    // freed. The memory of the kept words stays.
                     let token = self.words.token_of(&kept);
                     let (below, above) = (all.start..kept.start, kept.end..all.end);
                     and_surely(
@@ -93,8 +98,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
     unsafe fn split(&self, span: Span, access: Access, token: Token, at: u64) -> (Token, Token) {
         let touched = self.segments.of(span);
         let at = at >> self.segments.size().trailing_zeros();
-        // SAFETY: the caller holds the span by this token. `at` is the start of a segment that lies
-        // strictly within it.
+        // SAFETY: the caller holds the span by this token. Segment `at` is a segment of the span,
+        // but not the first.
         unsafe {
             match Holding::of(token) {
                 Holding::Words(_) => (token, self.words.token_of(&(at..touched.end))),
@@ -113,8 +118,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
     }
 }
 
-// SAFETY: each span is held as by `lock` or `try_lock`; or by a granted entry after a scan, as a
-// wide range is (G-I3). A batch holds no words while it waits for its entries. While it scans a
+// SAFETY: each span is held as after `lock` or `try_lock`, or like a wide range: by a granted entry
+// after a scan (G-I3). A batch holds no words while it waits for its entries. While it scans a
 // range, it holds words of lower ranges only.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
     unsafe fn lock_batch(
@@ -132,7 +137,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
         let entries: Vec<_> = batch.iter().map(entry).collect();
         batch.iter().for_each(|_| self.gate.close());
         let first = tokens.len();
-        // SAFETY: the caller's promise: no two of them touch the same segment.
+        // SAFETY: the caller's promise: no two spans touch the same segment.
         in_range(unsafe { self.gate.entries().lock_batch(&entries, tokens) });
         for token in &mut tokens[first..] {
             *token = wide_token(*token);
@@ -147,7 +152,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
         for (&(span, access), token) in batch.iter().zip(&mut taken.tokens[first..]) {
             let touched = self.segments.of(span);
             self.words.scan(&touched, access);
-            // SAFETY: the entry was granted, and its words have been seen free since: it is held.
+            // SAFETY: the range is held: its entry was granted, and the scan then saw its words
+            // free.
             unsafe { self.narrow(&touched, access, token) };
         }
         taken.keep();
@@ -184,9 +190,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
 impl<S: SegmentStore, P: Park> spanlock_range_lock::RawRangeLockStatistics for Srl<S, P> {
     /// Returns the lock's statistics.
     ///
-    /// A small request counts a wait at each segment at whose queue it waits, and one more if it
-    /// waits at the gate. A wide request counts a wait for earlier entries, and one at each segment
-    /// at whose queue it waits.
+    /// A request counts one wait for each segment in whose queue it waits, and one more if it waits
+    /// for an entry of the gate.
     fn statistics(&self) -> spanlock_range_lock::Statistics {
         let mut all = self.words.queue.counters().snapshot();
         all.waits += self.gate.entries().statistics().waits;
@@ -196,8 +201,8 @@ impl<S: SegmentStore, P: Park> spanlock_range_lock::RawRangeLockStatistics for S
 
 impl<S: SegmentStore, P: Park> Srl<S, P> {
     /// # Safety
-    /// The caller holds the segments by words with `from`, which excludes more than `to`. If there
-    /// are any segments, the first word is at `word`.
+    /// The caller holds the segments by their words with `from`, which excludes more than `to`. If
+    /// there are any segments, `word` is the address of the first word.
     unsafe fn downgrade_words(&self, word: usize, held: Range<u64>, from: Access, to: Access) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -208,8 +213,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     }
 
     /// # Safety
-    /// The caller holds the segments by words, the first at `word`, with `from`, which is not
-    /// `Write`.
+    /// The caller holds the segments by their words with `from`, which is not `Write`. `word` is
+    /// the address of the first word.
     unsafe fn upgrade_words(&self, word: usize, touched: &Range<u64>, from: Access) -> bool {
         let mut upgraded = 0;
         let mut alone = true;
@@ -244,15 +249,14 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         if self.words.is_free(touched, Access::Write) {
             return true;
         }
-        // SAFETY: it was upgraded just now. The token of an entry changes only with its span.
+        // SAFETY: the entry was upgraded just now. The token stays the same, because the span does.
         let _ = unsafe { entries.downgrade(span, Access::Write, from, entry) };
         false
     }
 
-    /// Turns a wide hold into a small one, held by words, if it is small enough and its words are
-    /// free.
+    /// Turns a wide hold into a hold of its words, if it is small enough and the words are free.
     ///
-    /// The hold then no longer keeps the gate closed. `token` is valid at any time, even if this
+    /// The hold then no longer keeps the gate closed. `token` is valid throughout, even if this
     /// panics.
     ///
     /// # Safety
@@ -273,7 +277,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         }
     }
 
-    /// Does what [`narrow`](Self::narrow) does; returns the token.
+    /// Does what [`narrow`](Self::narrow) does, for a wide hold; returns the new token.
     ///
     /// # Safety
     /// The caller holds the segments by `entry` with `access`.
@@ -285,10 +289,10 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     }
 }
 
-/// The ranges of a batch that are taken so far. If it is dropped before [`keep`](Self::keep), it
-/// releases them.
+/// The ranges of a batch that have been taken so far. Dropping it releases them.
 ///
-/// So a batch is held as a whole or not at all, even if a waker panics.
+/// So a batch is held as a whole or not at all, even if a waker panics. [`keep`](Self::keep) keeps
+/// the ranges once all have been taken.
 struct TakenBatch<'a, S: SegmentStore, P: Park> {
     lock: &'a Srl<S, P>,
     batch: &'a [(Span, Access)],
@@ -298,7 +302,7 @@ struct TakenBatch<'a, S: SegmentStore, P: Park> {
 }
 
 impl<S: SegmentStore, P: Park> TakenBatch<'_, S, P> {
-    /// Keeps the batch, of which every range has been taken.
+    /// Keeps the ranges and counts their acquisitions. Every range must have been taken.
     fn keep(self) {
         (self.lock.words.queue.counters()).acquisitions(self.batch.len());
         core::mem::forget(self);
@@ -309,7 +313,7 @@ impl<S: SegmentStore, P: Park> Drop for TakenBatch<'_, S, P> {
     fn drop(&mut self) {
         let taken = self.tokens.drain(self.first..).zip(self.batch);
         for_each_surely(taken, |(token, &(span, access))| {
-            // SAFETY: it was taken for the batch, with this access.
+            // SAFETY: the span was taken for the batch, with this access.
             unsafe { self.lock.unlock(span, access, token) };
         });
     }

@@ -1,53 +1,55 @@
-//! The gate: where requests for many segments and requests for a few meet.
+//! The gate: how requests for many segments and requests for few segments exclude each other.
 //!
 //! # The problem
 //! A request for the whole file must not take the word of every segment: a gigabyte has 262,144
-//! segments of 4 KiB. Nor should a request for one page pay for the possibility that
-//! another thread wants the whole file.
+//! segments of 4 KiB. And a request for one page should not pay for the possibility that another
+//! thread wants the whole file.
 //!
 //! # How
-//! A **wide** request takes no words. It enters itself into an interval tree
-//! ([`spanlock_interval_lock`]), where wide requests wait for each other, first come, first
-//! served. The gate is *closed* from before a wide request asks for its entry until it gives that
-//! entry up. Once the entry is granted, the request *scans* the words of its range with plain
-//! loads. It waits at each word that is held in conflict.
+//! A **wide** request takes no words. It adds an **entry** for its range to an interval tree
+//! ([`spanlock_interval_lock`]), which grants conflicting entries first come, first served. The
+//! gate is **closed** while there is a wide request. Once its entry is granted, the wide request
+//! **scans** the words of its range with plain loads, and waits at each word with a conflicting
+//! hold.
 //!
-//! A **small** request takes its words, then checks the gate. As a rule the gate is open, and the
-//! request is done: it has *passed the gate* with these words. If the gate is closed, the request
-//! asks the interval tree whether an entry conflicts. If none does, the request has passed the gate
-//! too. Otherwise it backs off: it releases its words and enters itself into the tree, behind the
-//! other entries. When that entry is granted, it takes its words and leaves the tree. Its hold is
-//! then in the words, like that of any small request.
+//! A **small** request takes its words, then checks the gate. Usually the gate is open, and the
+//! request is done: it has **passed the gate** with these words. If the gate is closed, the request
+//! asks the interval tree whether an entry conflicts. If no entry does, the request has passed the
+//! gate too. Otherwise the request **backs off**: it releases its words and adds an entry of its
+//! own, behind the other entries. Once this entry is granted, the request takes its words and
+//! removes the entry. It then holds its words, like any small request.
 //!
 //! | | small request | | wide request |
 //! |---|---|---|---|
 //! | 1 | takes its words | 1 | closes the gate, gets its entry |
 //! | 2 | light barrier | 2 | heavy barrier |
-//! | 3 | checks the gate, and the entries if it is closed | 3 | scans the words |
+//! | 3 | checks the gate; if it is closed, also the entries | 3 | scans the words |
 //!
 //! # Invariants
-//! - **G-I1** The gate is closed from before a wide request asks for its entry until it gives that
-//!   entry up. It is opened just before the entry is removed.
+//! - **G-I1** A wide request closes the gate before it asks for its entry, and opens the gate just
+//!   before it gives the entry up. The gate counts wide requests: it is open only while there
+//!   are none.
 //! - **G-I2** Of a small and a wide request that conflict, at least one sees the other. Each
 //!   writes, passes a barrier, and reads what the other wrote. Either the scan sees the words taken
-//!   and waits for them; or the small request sees the gate closed, hence the entry, and backs off.
-//! - **G-I3** So no small hold conflicts with a wide one. The wide request is granted after its
-//!   scan. Every small request that takes a conflicting word after the scan of that word backs off.
-//! - **G-I4** No requests wait in a cycle. A small request waits for an entry only while it holds
-//!   no words, and for words only in ascending order. A wide request waits for an entry only while
-//!   it holds nothing. After that it waits only at words, in ascending order, for holders and for
-//!   waiters ahead of it. Each holder has passed the gate, or will back off from it, or waits at a
-//!   higher word.
-//! - **G-I5** No request starves. Later small requests that conflict with a wide one back off, so
-//!   they cannot overtake it. A small request that has backed off has an entry, so later wide
-//!   requests cannot overtake it.
-//! - **G-I6** A read-side critical section ([`SegmentStore::enter`](crate::SegmentStore::enter))
-//!   never ends while a small request holds words that have not passed the gate, unless that
-//!   request has an entry. So a thread may close the gate, find words free, unlink them, wait for
-//!   all critical sections, and then free the words. A request checks the gate after each
-//!   [`Piece`](crate::Piece). If it must back off, it releases that piece through the reference it
-//!   has, because the piece may be unlinked by then. Words that have passed the gate stay linked,
-//!   so it looks those up as any hold does.
+//!   and waits for them; or the small request sees the gate closed and the entry, and backs off.
+//! - **G-I3** So no small hold conflicts with a wide hold. The wide request is granted after its
+//!   scan. A small request that takes a conflicting word after the scan of that word backs off.
+//! - **G-I4** Requests never wait in a cycle. A small request that waits for an entry holds no
+//!   words. A small request that waits at a word has taken lower words only. A wide request that
+//!   waits for its entry holds nothing. A wide request that scans waits at one word at a time, in
+//!   ascending order, for holders of the word and for waiters ahead in its queue. Each of these
+//!   holders has passed the gate, or will back off, or waits at a higher word.
+//! - **G-I5** No request starves. Later small requests that conflict with a wide request back off,
+//!   so they cannot overtake it. A small request that backs off gets an entry, so wide requests
+//!   that come later cannot overtake it.
+//! - **G-I6** A small request without an entry may hold words that have not passed the gate. It
+//!   does so only within one read-side critical section
+//!   ([`SegmentStore::enter`](crate::SegmentStore::enter)). So a thread may close the gate, find
+//!   words free, unlink them, wait for all critical sections to end, and then free the words. A
+//!   request checks the gate after each [`Piece`](crate::Piece) that it takes. If it must back off,
+//!   it releases this piece through the reference that it already has, because the piece may have
+//!   been unlinked. The request's earlier pieces have passed the gate and stay linked, so it looks
+//!   them up again.
 //!
 //! # Orderings
 //!
@@ -61,7 +63,7 @@
 //! The model `srl-gate/try-leaves-no-trace` fails if any of the four is missing.
 //!
 //! The interval tree's mutex orders wide requests among each other. It also orders a wide request
-//! and a small one that saw the gate closed.
+//! and a small request that saw the gate closed.
 
 use core::ops::Range;
 
@@ -90,7 +92,7 @@ impl Default for Gate {
 }
 
 impl<P: Park> Gate<P> {
-    /// Returns the same gate, in which waiters sleep through `Q`.
+    /// Returns this gate with another way to wait: waiters sleep through `Q`.
     pub(crate) fn with_parking<Q: Park>(self) -> Gate<Q> {
         Gate {
             wide: self.wide,
@@ -100,7 +102,7 @@ impl<P: Park> Gate<P> {
 
     /// Closes the gate for one more wide request.
     pub(crate) fn close(&self) {
-        // The barrier K orders it before the scan.
+        // The barrier K orders this before the scan.
         self.wide.raise();
     }
 
@@ -116,13 +118,13 @@ impl<P: Park> Gate<P> {
         barrier::heavy();
     }
 
-    /// Returns whether a small request that has taken its words must back off.
+    /// Returns whether a small request that has just taken words must back off.
     #[inline]
     pub(crate) fn stops(&self, touched: &Range<u64>, access: Access) -> bool {
         self.is_closed() && self.would_block(touched, access)
     }
 
-    /// Returns whether a small request that has taken its words must check the entries with
+    /// Returns whether a small request that has just taken words must check the entries with
     /// [`would_block`](Self::would_block).
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
@@ -142,7 +144,8 @@ impl<P: Park> Gate<P> {
         self.entries.would_block(entry_of(touched), access)
     }
 
-    /// Returns the lock with the entries: wide requests, and small ones that have backed off.
+    /// Returns the lock of the entries: those of wide requests, of batches, and of small requests
+    /// that have backed off.
     pub(crate) fn entries(&self) -> &IntervalLock<P> {
         &self.entries
     }
@@ -150,8 +153,8 @@ impl<P: Park> Gate<P> {
     /// Opens the gate and releases the entry of a wide request.
     ///
     /// # Safety
-    /// The caller holds the segments by `entry` with `access`, closed the gate for it, and gives it
-    /// up.
+    /// The caller holds the segments by `entry` with `access`, and has closed the gate for this
+    /// entry. It gives the entry up.
     pub(crate) unsafe fn release(&self, touched: &Range<u64>, access: Access, entry: Token) {
         // Open first: releasing the entry runs wakers, and they may panic.
         self.open();

@@ -26,8 +26,8 @@ pub use segment::{SegmentError, Segments};
 pub use store::{Piece, SegmentStore};
 pub use tree::{Shape, Tree};
 
-// The parts of the contract that users of the locks need, so that one dependency is enough. The
-// whole contract is `range_lock`.
+// With these re-exports, users of the locks need one dependency only. `range_lock` is the whole
+// crate that defines the contract.
 #[doc(no_inline)]
 pub use spanlock_range_lock as range_lock;
 #[cfg(feature = "std")]

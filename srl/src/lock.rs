@@ -1,59 +1,62 @@
-//! The segment range lock: words for small requests, a gate for wide ones.
+//! The segment range lock: words for requests of few segments, a gate for requests of very many.
 //!
 //! # The problem
 //! With one lock per file, writers of different pages wait for each other. With a tree of ranges
-//! under one mutex, even readers wait ([SRL] §II-B, §III-C). So the file is cut into segments of
-//! equal size, each with a reader-writer state of its own. In the paper, a request touches the
-//! states of its segments and nothing else ([SRL] §IV).
+//! under one mutex, even readers wait ([SRL] §II-B, §III-C). So this lock divides the file into
+//! segments of equal size, each with a reader-writer state of its own. In the paper, a request
+//! touches the states of its segments and nothing else ([SRL] §IV).
 //!
 //! The lock has four parts:
 //!
-//! - The [`SegmentStore`] decides where the states lie: side by side in an [`Array`], or in the
+//! - The [`Word`] decides how states are encoded in atomic words: one state per word ([`RwWord`]),
+//!   or sixteen ([`PackedWord`]).
+//! - The [`SegmentStore`] decides where the words lie: side by side in an [`Array`], or in the
 //!   leaves of a radix [`Tree`] that grows.
-//! - The [`Word`] decides how they are encoded: one per word ([`RwWord`]), or sixteen
-//!   ([`PackedWord`]).
 //! - The [gate](crate::gate) grants ranges of very many segments.
-//! - [`SrlRequest`] drives a waiting request from [stage](crate::request) to stage.
+//! - [`SrlRequest`] is the [state machine](crate::request) of a waiting request.
 //!
 //! # Properties
-//! - **Granularity**: two requests conflict if they touch a common segment and one of them writes,
-//!   even if their ranges do not overlap.
+//! - **Granularity**: a range locks every segment that it touches. So a reader and a writer of the
+//!   same segment conflict even if their ranges do not overlap.
 //! - **Cost**: without contention, a request takes each word with one read-modify-write. A writer
-//!   that holds a whole word releases it by a plain store; any other release takes another
-//!   read-modify-write. A **wide** request, for more segments than [`wide_above`](Srl::wide_above),
-//!   costs a system call and one plain load per word instead.
+//!   that holds a whole word releases it by a plain store; any other release costs one more
+//!   read-modify-write. A request for more segments than [`wide_above`](Srl::wide_above) is
+//!   **wide**, any other is **small**. A wide request costs a system call, and one plain load per
+//!   word.
 //! - **Allocation**: after construction, a small request that does not wait allocates nothing,
 //!   except missing nodes in a tree.
-//! - **Fairness**: each segment's queue is first come, first served, and at most [`MAX_PASSES`]
-//!   arrivals overtake the waiter at its head ([`spanlock_range_lock::words`]). This is the aging
-//!   that [SRL] §IV-B leaves open. A request for *n* segments enqueues at up to *n* of them, one
-//!   after the other. Wide requests are first come, first served among themselves and with the
-//!   small requests that they stop.
+//! - **Fairness**: each segment's queue is first come, first served. At most [`MAX_PASSES`] new
+//!   requests overtake the waiter at its head ([`spanlock_range_lock::words`]). [SRL] §IV-B
+//!   proposes such a bound ("aging") but does not implement it. A request for *n* segments may have
+//!   to queue at each of them, one after the other. The gate serves wide requests, and the small
+//!   requests that they stop, first come, first served.
 //! - **Waiting**: a thread spins for about a microsecond, yields its core a few times, then sleeps.
 //!
 //! # Invariants
 //! - **S-I1** A small hold of a span holds the states of all segments that the span touches, with
-//!   its access. Two spans that overlap touch a common segment. There the word excludes conflicting
-//!   holds, and the later hold sees what was done under the earlier one. G-I3 covers wide and small
-//!   holds.
-//! - **S-I2** A request takes states in ascending order and waits for one at a time. So a request
-//!   that waits at segment *i* waits for holders of *i*, or for waiters ahead of it in that queue.
-//!   A holder of *i* waits, if at all, at a later segment. A waiter ahead holds only earlier ones,
-//!   and waits at *i*. So there is no cycle.
-//! - **S-I3** A failed try has released what it took.
-//! - **S-I4** A token is either the address of the first segment's word or the entry of a wide
-//!   request. Its two lowest bits tell which ([`crate::token`]).
+//!   the access of the hold. Two spans that overlap touch a common segment. The word of that
+//!   segment excludes conflicting holds, and the later hold sees what was done under the earlier
+//!   one. For a small and a wide hold, see G-I3.
+//! - **S-I2** Small requests never wait in a cycle. Each takes states in ascending order and waits
+//!   at one segment at a time. A request at segment *i* waits for holders of *i*, and for waiters
+//!   ahead of it in the queue of *i*. A holder of *i* can itself wait only at a later segment. A
+//!   waiter ahead holds earlier segments only, and waits only for holders of *i* and for waiters
+//!   ahead of itself.
+//! - **S-I3** A try that fails releases all states that it took.
+//! - **S-I4** A token contains the address of the first segment's word, or the gate's entry of a
+//!   wide request. Its two lowest bits tell which ([`crate::token`]).
 //!
 //! This file has no atomics of its own. For orderings see [`spanlock_range_lock::words`] and
 //! [`crate::gate`].
 //!
 //! # Not guaranteed
 //! A small request that waits already holds its lower segments, as in the paper. A try on those
-//! fails although the request has not been granted. Two tries at the same time may both fail.
+//! segments fails although the request has not been granted. Two conflicting tries at the same time
+//! may both fail.
 //!
 //! # Models
-//! In `verify/`, rows `srl-array/…`, `srl-packed/…` and `srl-tree/…`; and `srl-gate/…` for a lock
-//! in which two segments are wide.
+//! `cargo verify` has rows `srl-array/…`, `srl-packed/…` and `srl-tree/…`. Rows `srl-gate/…` check
+//! a lock in which a request for two segments is already wide.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 //! [`MAX_PASSES`]: spanlock_range_lock::words::MAX_PASSES
@@ -82,7 +85,7 @@ use crate::tree::{Shape, Tree};
 /// A range lock with a reader-writer state for each segment.
 ///
 /// [`SrlArray`](crate::SrlArray), [`SrlTree`](crate::SrlTree) and their packed forms are aliases of
-/// it. `S` stores the states, and `P` is how waiters sleep.
+/// this type. `S` stores the states. `P` puts waiters to sleep.
 #[derive(Debug)]
 pub struct Srl<S, P = DefaultPark> {
     pub(crate) words: SegmentWords<S, P>,
@@ -92,15 +95,15 @@ pub struct Srl<S, P = DefaultPark> {
     id: LockId,
 }
 
-/// The default for [`Srl::wide_above`], in words. Above this, a system call costs less than taking
-/// every word.
+/// The default of [`Srl::wide_above`], in words. For more words, a system call costs less than
+/// taking every word.
 const WIDE_ABOVE: u64 = 512;
 
 impl<W: Word> Srl<Array<W>> {
     /// Creates a lock for positions `0..capacity`, in segments of 4 KiB.
     ///
     /// # Errors
-    /// [`SegmentError::Memory`] if there is no memory for its words.
+    /// [`SegmentError::Memory`] if there is no memory for the words.
     pub fn new(capacity: u64) -> Result<Self, SegmentError> {
         Self::with_segment_size(capacity, Segments::DEFAULT_SIZE)
     }
@@ -108,8 +111,8 @@ impl<W: Word> Srl<Array<W>> {
     /// Creates a lock for positions `0..capacity`, in segments of `size` positions.
     ///
     /// # Errors
-    /// [`SegmentError::Size`] if `size` is not a power of two, [`SegmentError::Memory`] if there
-    /// is no memory for the words.
+    /// - [`SegmentError::Size`] if `size` is not a power of two.
+    /// - [`SegmentError::Memory`] if there is no memory for the words.
     pub fn with_segment_size(capacity: u64, size: u64) -> Result<Self, SegmentError> {
         let segments = Segments::new(capacity, size)?;
         Ok(Self::with_store(Array::new(segments)?))
@@ -139,15 +142,15 @@ impl<W: Word> Srl<Tree<W>> {
     /// [`Shape::for_capacity`] chooses the shape.
     ///
     /// # Errors
-    /// [`SegmentError::Size`] if `size` is not a power of two, [`SegmentError::Memory`] if there
-    /// is no memory for the root.
+    /// - [`SegmentError::Size`] if `size` is not a power of two.
+    /// - [`SegmentError::Memory`] if there is no memory for the root.
     pub fn with_segment_size(capacity: u64, size: u64) -> Result<Self, SegmentError> {
         Self::with_shape(capacity, &Shape::for_capacity(capacity, size)?)
     }
 
     /// Creates a lock for positions `0..capacity`, in a tree of this shape.
     ///
-    /// Levels that the capacity does not need are left out at the top.
+    /// The tree omits top levels that the capacity does not need.
     ///
     /// # Errors
     /// - [`SegmentError::Coverage`] if the levels do not cover the capacity.
@@ -160,21 +163,24 @@ impl<W: Word> Srl<Tree<W>> {
 }
 
 impl<W: Word, P: Park> Srl<Tree<W>, P> {
-    /// Returns the size of all nodes in bytes. Exact while no thread creates or frees a node.
+    /// Returns the size of all nodes in bytes. The result is exact while no thread creates or frees
+    /// a node.
     pub fn memory_usage(&self) -> usize {
         self.words.store.memory_usage()
     }
 
-    /// Frees all leaves in which no range is held, and the nodes above them; returns the bytes
-    /// freed.
+    /// Frees all leaves in which no range is held, and the nodes above them that become empty.
+    /// Returns the bytes freed.
     ///
-    /// Holds are not disturbed. A waiter keeps its place while its segment is held; one that has
-    /// just been woken may have to queue again. Small requests near a freed leaf may wait for some
-    /// microseconds. A wide hold keeps the memory of everything that it covers, and of some nodes
-    /// beside it.
+    /// Holds are not disturbed. A waiter keeps its place in the queue while its segment is held. A
+    /// waiter that has just been woken may have to join the queue again. Small requests near a
+    /// freed leaf may wait for some microseconds. A wide hold keeps the leaves that it covers, and
+    /// some leaves next to them.
     ///
-    /// Blocks while another thread shrinks this lock, and until every thread that is just taking a
-    /// range has left its read-side critical section. So it must not be called from a [`Waker`].
+    /// Blocks while another thread shrinks this lock. Also waits until every read-side critical
+    /// section under way has ended; a thread is in such a section while it looks up and takes
+    /// words. Must not be called from a [`Waker`], which may run in the thread that shrinks this
+    /// lock.
     pub fn shrink(&self) -> usize {
         self.shrink_segments(&(0..self.segments.count()))
     }
@@ -199,7 +205,7 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
 
 impl<S: SegmentStore> Srl<S> {
     fn with_store(store: S) -> Self {
-        // `Word` promises this. Lane ranges and pieces rely on the first, tokens on the second
+        // `Word` promises both. Lane ranges and pieces need the power of two, tokens the alignment
         // (S-I4).
         const { assert!(S::Word::LANES.is_power_of_two() && align_of::<S::Word>() > KIND) };
         let segments = store.segments();
@@ -216,7 +222,7 @@ impl<S: SegmentStore> Srl<S> {
 }
 
 impl<S: SegmentStore, P: Park> Srl<S, P> {
-    /// Returns the same lock, in which waiters sleep through `Q`.
+    /// Returns this lock with another way to wait: waiters sleep through `Q`.
     pub fn with_parking<Q: Park>(self) -> Srl<S, Q> {
         Srl {
             words: SegmentWords {
@@ -230,11 +236,11 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         }
     }
 
-    /// Returns the same lock, in which requests for more than `segments` segments are wide.
+    /// Returns this lock with another bound: requests for more than `segments` segments are wide.
     ///
-    /// 0 counts as 1. The default is the number of segments that 512 words hold. A wide request
-    /// costs a system call that interrupts the busy cores, and a load per word. A small one costs
-    /// some nanoseconds per word.
+    /// 0 counts as 1. The default is the number of segments in 512 words. A wide request costs a
+    /// load per word, and a system call that interrupts every core that runs this process. A small
+    /// request costs some nanoseconds per word.
     pub fn wide_above(mut self, segments: u64) -> Self {
         self.wide_above = segments.max(1);
         self
@@ -251,8 +257,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     }
 }
 
-// SAFETY: 1, 2: S-I1. 3, 4: neither words nor entries know an owner, and a token leads back to
-// them.
+// SAFETY: 1, 2: S-I1. 3, 4: words and entries do not record an owner, and any thread can find them
+// by the token.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLock for Srl<S, P> {
     #[inline]
     fn capacity(&self) -> u64 {
@@ -299,15 +305,15 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLock for Srl<S, P> {
                 let word = &*core::ptr::with_exposed_provenance::<S::Word>(word);
                 Run::new(word, 0, S::Word::LANES).unlock(access, &self.words.queue);
             } else {
-                // Too much code to inline wherever a hold ends.
+                // A call, because this is too much code to inline wherever a hold ends.
                 self.unlock_lanes(span, access, word);
             }
         }
     }
 }
 
-// SAFETY: `Ready` is returned when the span is held as by `lock`. A forgotten request stays
-// enqueued.
+// SAFETY: `poll_lock` returns `Ready` when the span is held as after `lock`. A leaked request stays
+// in its queue.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
     type Request = SrlRequest;
 
@@ -334,20 +340,20 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
 
 /// Why the fast path did not take a request's segments.
 enum Refusal<G> {
-    /// It tried nothing: the segments do not all lie in one word, end past the capacity, or are
-    /// wide; or the queue has waiters.
+    /// It tried nothing. The segments do not share a word, end past the capacity, or are wide; or
+    /// the queue has waiters.
     Untried,
-    /// The word is held in conflict.
+    /// The word has a conflicting hold.
     Busy,
-    /// It took the word at this address under this guard, but the gate is closed.
+    /// The word at this address was taken under this guard, but the gate is closed.
     Closed(G, usize),
 }
 
 /// The fast path: an uncontended request for one word.
 ///
-/// It is small enough to be inlined. Unless it has to look up a leaf, it calls no function until it
-/// has failed or succeeded. A call before the read-modify-write would have to save registers. The
-/// read-modify-write would then wait for those stores, which costs more than everything else here.
+/// It is small enough to be inlined, and so is everything that it calls, except the lookup of a
+/// leaf. Any other call would save registers before the read-modify-write, which would then wait
+/// for those stores. That would cost more than everything else here.
 impl<S: SegmentStore, P: Park> Srl<S, P> {
     #[inline(always)]
     fn take_one_word(
@@ -387,7 +393,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         }
     }
 
-    /// Returns whether a span that is held by one word takes all of its lanes.
+    /// Returns whether a span whose segments share a word covers all lanes of the word.
     #[inline]
     fn is_whole_word(&self, span: Span) -> bool {
         let (first, last) = self.segments.ends(span);
@@ -439,7 +445,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
                     "a failed try keeps the segments it has taken",
                     killed_by = "srl-array/try-leaves-no-trace, srl-tree/try-leaves-no-trace"
                 ) => {}
-            // SAFETY: `advance_from` took them, and they have passed the gate.
+            // SAFETY: `advance_from` took these segments, and they have passed the gate.
             Advance::Taken(taken) => unsafe {
                 (self.words).give_up(touched.start..touched.start + taken, access);
             },
@@ -494,8 +500,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     }
 
     /// # Safety
-    /// The span's segments share the word at this address. The caller holds them with `access`, and
-    /// gives them up.
+    /// The span's segments share the word at this address. The caller holds the segments with
+    /// `access`, and gives them up.
     #[inline(never)]
     unsafe fn unlock_lanes(&self, span: Span, access: Access, word: usize) {
         let (first, last) = self.segments.ends(span);

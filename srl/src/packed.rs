@@ -1,16 +1,16 @@
 //! The packed encoding: the states of sixteen neighbouring segments in one 64-bit word.
 //!
 //! # The problem
-//! With one word per segment, a request for a megabyte needs 256 read-modify-writes. Packed, one
-//! compare-exchange takes up to sixteen neighbouring segments, and one store or
+//! With one word per segment, a request for a megabyte needs 256 read-modify-writes. With packed
+//! words, one compare-exchange takes up to sixteen neighbouring segments, and one store or
 //! read-modify-write releases them.
 //!
 //! # What it costs
 //! A segment's state is a **lane** of four bits. Three of them count readers, and a count of 7
 //! means a writer. So at most **six readers**, one of them possibly upgradable, can hold a segment
-//! at once. A seventh waits, as it would for a writer; the count never wraps. Sixteen neighbours
-//! share a word, so their compare-exchanges can fail because of each other. A cache line holds 128
-//! segments instead of 16, so more threads contend for it.
+//! at the same time. A seventh reader waits, as it would for a writer; the count never wraps.
+//! Sixteen neighbours share a word, so a change of one segment can make a compare-exchange for
+//! another fail. A cache line holds 128 segments instead of 16, so more threads contend for it.
 //!
 //! # State
 //!
@@ -30,26 +30,27 @@
 //! |---|---|---|
 //! | takes: adds `0001` (reader), `1001` (upgradable), `1111` (writer) | taker | compare-exchange |
 //! | upgrades: the state of the only reader becomes `1111` | that reader | compare-exchange |
-//! | releases: subtracts what taking added | holder | fetch-sub |
+//! | releases: subtracts the value that was added | holder | fetch-sub |
 //! | downgrades: subtracts the difference of the two accesses | holder | fetch-sub |
 //! | releases all sixteen lanes: stores 0 | their writer | store |
 //!
 //! # Invariants
-//! - **K-I1** A lane is `1111` exactly while a writer holds it. It becomes so only from `0000`, or
-//!   from the state of the one reader that upgrades, by a compare-exchange.
-//! - **K-I2** Otherwise `READERS` counts all readers, the upgradable one too, and is at most 6. The
-//!   compare-exchange that adds a reader checks this. An upgradable reader that downgrades is
-//!   counted already. So no lane carries into the next, and `READERS` is 0 only in a free lane.
+//! - **K-I1** A lane is `1111` exactly while a writer holds it. Only a compare-exchange makes a
+//!   lane `1111`: from `0000`, or from the state of a single reader, which upgrades.
+//! - **K-I2** In a lane without a writer, `READERS` counts all readers, including the upgradable
+//!   one, and is at most 6. The compare-exchange that adds a reader checks this. An upgradable
+//!   reader that downgrades is already counted. So no lane carries into the next, and `READERS` is
+//!   0 only in a free lane.
 //! - **K-I3** While a writer holds *every* lane, no other thread changes the word, so the writer
 //!   releases it by a plain store. A holder of fewer lanes releases them by a read-modify-write.
 //!
-//! Orderings A, B, C: [`spanlock_range_lock::words`].
+//! For the orderings A, B and C see [`spanlock_range_lock::words`].
 //!
 //! # Models
-//! In `verify/`, rows `packed-word/…` check the word alone, since the gate around it would hide its
-//! orderings. Rows `srl-packed/…` check the lock. `full-lane` and `full-lane-downgrade` check that
-//! a lane with six readers makes a seventh wait, and that a reader that leaves or downgrades admits
-//! the right waiters.
+//! Rows `packed-word/…` of `cargo verify` check the word alone. The gate of the lock would hide
+//! wrong orderings of the word. Rows `srl-packed/…` check the lock. There, `full-lane` and
+//! `full-lane-downgrade` check that a seventh reader of a lane waits, and that a reader which
+//! leaves or downgrades admits the right waiters.
 
 use spanlock_range_lock::Access;
 use spanlock_range_lock::words::Word;
@@ -69,7 +70,7 @@ const UPGRADER: u64 = 0b1001;
 /// The value that a writer adds to a lane.
 const WRITER: u64 = 0b1111;
 
-/// The number of readers that can hold a segment at once, the upgradable one included.
+/// The number of readers that can hold a segment at the same time, including the upgradable one.
 pub const MAX_READERS: u32 = 6;
 
 /// The states of sixteen neighbouring segments, in 64 bits. See the [module](self).
@@ -91,7 +92,7 @@ impl PackedWord {
         PackedWord(AtomicU64::new(0))
     }
 
-    /// Does what [`take`](Word::take) does, starting from a value read before.
+    /// Does what [`take`](Word::take) does, but starts from `word`, a value that was read before.
     #[inline]
     fn take_from(&self, mut word: u64, first: u32, end: u32, access: Access, least: u32) -> u32 {
         loop {
@@ -117,7 +118,7 @@ impl PackedWord {
     }
 }
 
-/// Returns the lowest bit of each of the lanes `first..end`, of which there is at least one.
+/// Returns the lowest bit of each of the lanes `first..end`. There must be at least one lane.
 #[inline]
 const fn lanes(first: u32, end: u32) -> u64 {
     (EACH >> ((LANES - (end - first)) * BITS)) << (first * BITS)
@@ -166,7 +167,7 @@ const fn refused(word: u64, access: Access) -> u64 {
     }
 }
 
-/// Returns the first of the lanes `first..end` whose lowest bit is in `lowest`, or `end`.
+/// Returns the first of the lanes `first..end` whose lowest bit is set in `lowest`, or `end`.
 #[inline]
 const fn until(lowest: u64, first: u32, end: u32) -> u32 {
     let lowest = lowest & lanes(first, end);
@@ -177,8 +178,8 @@ const fn until(lowest: u64, first: u32, end: u32) -> u32 {
     }
 }
 
-// SAFETY: conflicting holds exclude each other (K-I1, K-I2). By A, B and C, the earlier of them
-// happens-before the later.
+// SAFETY: conflicting holds exclude each other (K-I1, K-I2). By A, B and C, the earlier hold
+// happens-before the later one.
 unsafe impl Word for PackedWord {
     const LANES: u32 = LANES;
 
@@ -200,7 +201,8 @@ unsafe impl Word for PackedWord {
     #[inline]
     unsafe fn release(&self, first: u32, end: u32, access: Access) -> bool {
         if access == Access::Write && end - first == LANES {
-            // Release [B→A]: the next holder of a lane sees what the writer did. A store: K-I3.
+            // Release [B→A]: the next holder of a lane sees what the writer did. K-I3 allows a
+            // store.
             self.0.store(0, Release);
             return true;
         }
@@ -208,32 +210,33 @@ unsafe impl Word for PackedWord {
         // Release [B→A], [C→A]: the next holder of a lane sees what was done under this hold.
         let before = if !injected_bug!(
             "release-by-store",
-            "lanes of a shared word are released by a load and a store, not by a read-modify-write",
+            "a holder releases lanes of a shared word by a load and a store",
             killed_by = "readers-share, exclusion, exclusion-read-write"
         ) {
             self.0.fetch_sub(mine * held(access), Release)
         } else {
-            // Relaxed, Release: the orderings are right; that there are two steps is the bug.
+            // Relaxed, Release: the orderings are right. The bug is that there are two steps.
             let before = self.0.load(Relaxed);
             self.0
                 .store(before.wrapping_sub(mine * held(access)), Release);
             before
         };
         match access {
-            // The head of a queue waits for its lane's last reader to leave; or, if it is a reader
-            // itself, for room in the count.
+            // A writer at the head of a lane's queue waits for the last reader to leave. A reader
+            // there waits for room in the count.
             Access::Read => {
                 let last = before & !(before >> 1) & !(before >> 2);
                 (last | full(before)) & mine != 0
             }
-            // The head may wait for this very holder.
+            // The head of the queue may wait for this holder.
             Access::Upgradable | Access::Write => true,
         }
     }
 
     unsafe fn downgrade(&self, first: u32, end: u32, from: Access, to: Access) {
         let less = held(from) - held(to);
-        // Release [B→A], [C→A]: a request that this admits sees what was done under the hold.
+        // Release [B→A], [C→A]: a request that the downgrade admits sees what was done under the
+        // hold.
         self.0.fetch_sub(lanes(first, end) * less, Release);
     }
 

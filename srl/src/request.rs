@@ -1,8 +1,9 @@
 //! Requests that wait: one state machine for blocking threads and for futures.
 //!
-//! A small request takes its words in ascending order. A wide request gets an entry in the
-//! [gate](crate::gate), then scans the words. A small request that conflicts with a wide one backs
-//! off, and takes its words again once it has an entry of its own.
+//! A small request takes the words of its segments in ascending order. A wide request, for very
+//! many segments, gets an entry in the [gate](crate::gate). Then it scans the words: it waits until
+//! it has seen each of them free. A small request that the gate stops backs off: it releases its
+//! words, gets an entry of its own, and takes its words again.
 //!
 //! # Stages
 //!
@@ -27,14 +28,14 @@
 //!
 //! | stage | the request holds | it waits for | cancelling it |
 //! |---|---|---|---|
-//! | `Taking` | its first words, past the gate | the next word | releases the words |
+//! | `Taking` | its first words, which passed the gate | the next word | releases the words |
 //! | `AwaitingEntry` | nothing | earlier entries | cancels the entry |
 //! | `TakingUnderEntry` | an entry, its first words | the next word | releases both, words first |
 //! | `AwaitingWideEntry` | the gate closed | earlier entries | opens the gate, cancels the entry |
 //! | `Scanning` | the gate closed, an entry | the next word | opens the gate, releases the entry |
 //!
-//! "Earlier entries" are those that conflict with its own. The request itself makes every
-//! transition, in [`SrlRequest::poll`]. Other threads only wake it.
+//! "Earlier entries" came before the request's own entry, and conflict with it. The request
+//! itself makes every transition, in [`SrlRequest::poll`]. Other threads only wake it.
 
 use core::ops::Range;
 use core::task::{Poll, Waker, ready};
@@ -61,7 +62,7 @@ pub struct SrlRequest {
 /// See [Stages](self#stages).
 #[derive(Debug, Default)]
 enum Stage {
-    /// The request has not begun, or it is a small one that takes its words.
+    /// The request has not begun, or it is small and takes its words.
     #[default]
     Taking,
     AwaitingEntry(IntervalRequest),
@@ -75,7 +76,7 @@ pub(crate) struct Wanted {
     /// The segments.
     pub(crate) touched: Range<u64>,
     pub(crate) access: Access,
-    /// Whether it is for so many segments that it goes through the gate.
+    /// Whether there are so many segments that the request goes through the gate.
     pub(crate) is_wide: bool,
 }
 
@@ -94,7 +95,8 @@ impl SrlRequest {
     /// Continues the request until it is granted or must wait.
     ///
     /// # Safety
-    /// As for [`RawRangeLockWait::poll_lock`]. A lock always passes the same `words` and `gate`.
+    /// As for [`RawRangeLockWait::poll_lock`]. Each call passes the `words` and `gate` of the same
+    /// lock.
     pub(crate) unsafe fn poll<S: SegmentStore, P: Park>(
         &mut self,
         words: &SegmentWords<S, P>,
@@ -129,10 +131,10 @@ impl SrlRequest {
                     let token = *token;
                     let taken = words.poll_take(touched, access, progress, || false);
                     let Some(taken) = ready!(taken) else {
-                        unreachable!("only the gate stops a request, and this one does not ask it");
+                        unreachable!("only the gate stops a request, and this request did not ask");
                     };
-                    // Releasing the entry runs wakers, and they may panic. So record first that the
-                    // request has its words and no entry.
+                    // Record first that the request has its words and no entry: releasing the entry
+                    // runs wakers, which may panic.
                     *self = SrlRequest::of_words(touched);
                     // SAFETY: the entry was granted, and is given up now that the words are taken.
                     unsafe { entries.unlock(entry, access, token) };
@@ -159,7 +161,8 @@ impl SrlRequest {
     /// Cancels the request: leaves its queue and releases what it holds, even if a waker panics.
     ///
     /// # Safety
-    /// As for [`RawRangeLockWait::cancel`]. A lock always passes the same `words` and `gate`.
+    /// As for [`RawRangeLockWait::cancel`]. The call passes the same `words` and `gate` as
+    /// `poll`.
     pub(crate) unsafe fn cancel<S: SegmentStore, P: Park>(
         &mut self,
         words: &SegmentWords<S, P>,
@@ -174,7 +177,8 @@ impl SrlRequest {
         let (entries, entry) = (gate.entries(), entry_of(touched));
         let taken = touched.start..touched.start + progress.taken();
         progress.leave(&words.queue);
-        // SAFETY: in each stage, what the request holds has this span and access, and is given up.
+        // SAFETY: the words and entries that the request holds have this span and access, and the
+        // request gives them up.
         let release = || unsafe {
             match stage {
                 Stage::Taking => words.give_up(taken, access),
@@ -190,14 +194,14 @@ impl SrlRequest {
                 Stage::Scanning(token) => gate.release(touched, access, token),
             }
         };
-        // `release` wakes waiters of words and entries. Even if their wakers panic, the waiters
-        // behind this request must be woken too.
+        // `release` wakes waiters of words and entries, and their wakers may panic. The waiters
+        // behind this request in its queue must be woken even then.
         and_surely(release, || progress.wake_others());
     }
 }
 
-/// The request of a blocking call. If a waker panics before the request is granted, dropping this
-/// cancels it.
+/// The request of a blocking call. Dropping it cancels the request, in case a waker panics before
+/// the request is granted.
 struct Attempt<'a, S: SegmentStore, P: Park> {
     words: &'a SegmentWords<S, P>,
     gate: &'a Gate<P>,
@@ -215,7 +219,7 @@ impl<S: SegmentStore, P: Park> Drop for Attempt<'_, S, P> {
     }
 }
 
-/// Blocks until a request is granted. `advance` says how far it has got already.
+/// Blocks until a request is granted. `advance` says how far the request has got already.
 #[cold]
 pub(crate) fn block<S: SegmentStore, P: Park>(
     words: &SegmentWords<S, P>,
@@ -232,13 +236,13 @@ pub(crate) fn block<S: SegmentStore, P: Park>(
     }
     P::with(|parker| {
         let request = match advance {
-            // SAFETY: the request holds all of them.
+            // SAFETY: the request holds all segments.
             Advance::All(_) => return unsafe { words.token_of(touched) },
             Advance::Taken(taken) => {
                 let progress = words.enqueue(touched, taken, access, parker.waker());
                 if injected_bug!(
                     "no-recheck",
-                    "a thread that has joined the queue sleeps without rechecking the segment",
+                    "a thread joins the queue and sleeps without rechecking the segment",
                     killed_by = "wakeup, poll"
                 ) {
                     parker.park();

@@ -23,9 +23,9 @@ pub enum SegmentError {
         /// The requested size.
         size: u64,
     },
-    /// There is no memory for so many segments.
+    /// There is not enough memory for so many segments.
     #[error(
-        "no memory for {segments} segments (capacity {capacity}): use larger segments or a smaller capacity"
+        "not enough memory for {segments} segments (capacity {capacity}): use larger segments or a smaller capacity"
     )]
     Memory {
         /// The number of segments in the capacity.
@@ -34,7 +34,7 @@ pub enum SegmentError {
         capacity: u64,
     },
     /// A tree has no levels.
-    #[error("a tree without levels: give it at least one, for its leaves")]
+    #[error("the tree has no levels: give it at least one, for its leaves")]
     NoLevels,
     /// A level of a tree has too few bits, or too many.
     #[error("level {level} has {bits} bits: give it {least} to {most}")]
@@ -43,7 +43,8 @@ pub enum SegmentError {
         level: usize,
         /// The bits it has.
         bits: u32,
-        /// The least number of bits it can have. In a leaf, its segments must fill a word.
+        /// The least number of bits it can have. The segments of a leaf must fill at least one
+        /// word.
         least: u32,
         /// The greatest number of bits it can have.
         most: u32,
@@ -53,7 +54,7 @@ pub enum SegmentError {
         "the levels cover {covered} of {capacity} positions: add {missing} bits, or use segments 2^{missing} times as large"
     )]
     Coverage {
-        /// The number of positions that they cover.
+        /// The number of positions that the levels cover.
         covered: u64,
         /// The requested capacity.
         capacity: u64,
@@ -112,7 +113,7 @@ impl Segments {
 
     /// Returns the numbers of the segments that `span` touches.
     ///
-    /// There is at least one, and all are below [`count`](Self::count).
+    /// The range is not empty, and all numbers are below [`count`](Self::count).
     ///
     /// # Errors
     /// [`RangeError::PastCapacity`] if `span` ends past the capacity.
@@ -124,7 +125,7 @@ impl Segments {
         Ok(self.of(span))
     }
 
-    /// Returns what [`touched`](Self::touched) returns, for a span known to be within the capacity.
+    /// Returns what [`touched`](Self::touched) returns. The span must end within the capacity.
     #[inline]
     pub(crate) fn of(&self, span: Span) -> Range<u64> {
         let (first, last) = self.ends(span);
@@ -136,7 +137,7 @@ impl Segments {
     pub(crate) fn ends(&self, span: Span) -> (u64, u64) {
         if injected_bug!(
             "no-end-stop",
-            "a request takes every segment after its first, not only those up to its end",
+            "a request takes every segment from its first to the end of the lock",
             killed_by = "disjoint"
         ) {
             return (span.start() >> self.shift, self.count() - 1);

@@ -1,11 +1,11 @@
 //! Taking, scanning and releasing the words of many segments.
 //!
-//! All requests share this code. Small requests take words, wide ones scan them. The
-//! [gate](crate::gate) decides whether a small request may keep the words it took. The functions
-//! here ask it through a closure, `stops`.
+//! All requests share this code. Small requests take words. Wide requests *scan* words: they wait
+//! until they have seen each word free. The [gate](crate::gate) decides whether a small request may
+//! keep the words that it took. The functions here ask the gate through a closure, `stops`.
 //!
-//! Wakers are collected in a read-side critical section and woken after it, because a waker may
-//! run any code.
+//! A waker may run any code. So these functions collect wakers in a read-side critical section, and
+//! wake them after it.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -29,11 +29,11 @@ pub(crate) struct SegmentWords<S, P = DefaultPark> {
 
 /// How far a small request got without waiting.
 pub(crate) enum Advance {
-    /// It holds every segment. If it started with the first, this is the address of its first word.
+    /// It holds every segment. If this call took the first one, this is the address of its word.
     All(usize),
-    /// It holds only the first segments, this many of them.
+    /// It holds this many segments, from the first on.
     Taken(u64),
-    /// A wide request stopped it. It holds nothing.
+    /// The gate stopped it. It holds nothing.
     Stopped,
 }
 
@@ -43,15 +43,16 @@ enum Take<W> {
     All,
     /// It is in a queue.
     Waits,
-    /// A wide request stopped it. It holds nothing, and these waiters must be woken.
+    /// The gate stopped it. It holds nothing, and these waiters must be woken.
     Stopped(Vec<Wakes<W>>),
 }
 
-/// Taking words at once, and releasing them.
+/// Taking words without waiting, and releasing them.
 impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
-    /// Takes segments after the first `taken` until one cannot be taken at once.
+    /// Takes the segments after the first `taken`, up to the first that cannot be taken without
+    /// waiting.
     ///
-    /// Calls `stops` after each piece. If that returns true, releases everything.
+    /// Calls `stops` after each piece. If `stops` returns true, releases everything.
     #[inline]
     pub(crate) fn advance(
         &self,
@@ -65,11 +66,11 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         while at < touched.end {
             let piece = self.store.find_or_make(&guard, at, touched.end);
             let taken = piece.arrive(access, &self.queue);
-            // Ask even if the piece is incomplete: the guard must not be dropped while words that
-            // have not passed the gate are held (G-I6).
+            // Ask even if only a part of the piece was taken: the guard must not be dropped while
+            // the request holds words that have not passed the gate (G-I6).
             if taken > 0 && stops() {
                 let taken = piece.up_to(taken);
-                // SAFETY: these were taken just now; those before have passed the gate.
+                // SAFETY: this part was taken just now; the segments before it passed the gate.
                 let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
                 drop(guard);
                 self.wake(wakes);
@@ -86,7 +87,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         Advance::All(word)
     }
 
-    /// Takes all words without asking the gate, or none if one of them cannot be taken at once.
+    /// Takes all words without asking the gate, or no words if that would require waiting.
     ///
     /// # Safety
     /// The caller has a granted entry in the gate for the segments, with `access`.
@@ -97,7 +98,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     ) -> Option<Token> {
         match self.advance(touched, 0, access, || false) {
             Advance::All(word) => Some(words_token(word)),
-            // SAFETY: `advance` took them, and there is an entry.
+            // SAFETY: `advance` took these segments, and the caller has an entry.
             Advance::Taken(taken) => unsafe {
                 self.give_up(touched.start..touched.start + taken, access);
                 None
@@ -106,7 +107,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         }
     }
 
-    /// Returns whether no word of the segments is held in conflict.
+    /// Returns whether no segment has a hold that conflicts with `access`.
     pub(crate) fn is_free(&self, touched: &Range<u64>, access: Access) -> bool {
         let guard = self.store.enter();
         let is_free = |piece: Piece<'_, S::Word>| piece.is_free(access);
@@ -137,7 +138,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
             if at == held.end {
                 return None;
             }
-            // SAFETY: the caller holds them. The address is passed for the first piece only.
+            // SAFETY: the caller holds these segments. Only the first piece gets the address.
             let piece = unsafe { self.store.held(word.take(), at, held.end) };
             at += piece.len();
             Some(piece)
@@ -167,7 +168,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     /// # Safety
     /// The caller holds the segments.
     pub(crate) unsafe fn token_of(&self, held: &Range<u64>) -> Token {
-        // Ask for the whole piece: the address must give access to all of its words.
+        // Ask for the whole piece: a pointer made from the address must be valid for all its words.
         // SAFETY: the caller's promise.
         let piece = unsafe { self.store.held(None, held.start, held.end) };
         words_token(piece.address())
@@ -176,9 +177,9 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     /// Releases what a request has taken; returns the waiters to wake once the guard is dropped.
     ///
     /// # Safety
-    /// The caller holds the segments `passed` with `access`, and they have passed the gate or the
-    /// request has an entry. The caller holds those of `piece` with `access`, and found it under a
-    /// guard that still lives. It gives all of them up.
+    /// The caller holds the segments `passed` and those of `piece` with `access`, and gives them
+    /// up. The segments `passed` have passed the gate, or the request has an entry. The guard under
+    /// which `piece` was found still lives.
     #[cold]
     pub(crate) unsafe fn back_off(
         &self,
@@ -191,7 +192,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         let mut release =
             |piece: Piece<'_, S::Word>| wakes.extend(unsafe { piece.release(access) });
         if let Some(piece) = piece {
-            // Not looked up again: it may be unlinked by now (G-I6).
+            // Do not look the piece up again: it may have been unlinked (G-I6).
             release(piece);
         }
         // SAFETY: the caller's promise.
@@ -206,8 +207,8 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     /// Releases what a request has taken, and wakes the waiters that this unblocks.
     ///
     /// # Safety
-    /// The caller holds the segments with `access` and gives them up. They have passed the gate, or
-    /// the request has an entry.
+    /// The caller holds the segments with `access`, and gives them up. The segments have passed the
+    /// gate, or the request has an entry.
     #[cold]
     pub(crate) unsafe fn give_up(&self, held: Range<u64>, access: Access) {
         // SAFETY: the caller's promise.
@@ -228,7 +229,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         progress: &mut Progress,
         stops: impl Fn() -> bool,
     ) -> Poll<Option<Token>> {
-        // Wake only after the critical section inside has ended.
+        // Wake only after this call, which contains the critical section.
         let taken = self.take_in_critical_section(touched, access, progress, stops);
         if let Take::Stopped(wakes) = taken {
             and_surely(|| self.wake(wakes), || progress.wake_others());
@@ -238,7 +239,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         match taken {
             Take::All => {
                 *progress = Progress::default();
-                // SAFETY: all of them were taken, and stay taken.
+                // SAFETY: all segments were taken, and stay taken.
                 Poll::Ready(Some(unsafe { self.token_of(touched) }))
             }
             _ => Poll::Pending,
@@ -259,11 +260,11 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
             let piece = self.store.find_or_make(&guard, at, touched.end);
             let mut poll = |run| progress.poll(run, access, &self.queue);
             let waits = piece.runs().any(|run| poll(run).is_pending());
-            // G-I6, as in `advance`.
+            // Ask even if only a part was taken (G-I6), as in `advance`.
             if progress.taken() > before && stops() {
                 progress.leave(&self.queue);
                 let taken = piece.up_to(progress.taken() - before);
-                // SAFETY: these were taken just now; those before have passed the gate.
+                // SAFETY: this part was taken just now; the segments before it passed the gate.
                 let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
                 progress.restart();
                 return Take::Stopped(wakes);
@@ -275,14 +276,14 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         Take::All
     }
 
-    /// Scans the words of a wide request, until it has seen each of them free once.
+    /// Scans the words of a wide request, until it has seen each word free once.
     pub(crate) fn poll_scan(
         &self,
         touched: &Range<u64>,
         access: Access,
         progress: &mut Progress,
     ) -> Poll<()> {
-        // Wake only after the critical section inside has ended.
+        // Wake only after this call, which contains the critical section.
         let scanned = self.scan_in_critical_section(touched, access, progress);
         progress.wake_others();
         scanned
@@ -319,7 +320,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         Poll::Ready(())
     }
 
-    /// Blocks until every word of the segments has been seen free.
+    /// Blocks until the scan has seen every word of the segments free.
     pub(crate) fn scan(&self, touched: &Range<u64>, access: Access) {
         P::with(|parker| {
             let mut scan = Scan {
@@ -336,7 +337,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         });
     }
 
-    /// Enqueues a small request at the segment after the first `taken`, without another check.
+    /// Enqueues a small request at the segment after the first `taken`, without checking it again.
     pub(crate) fn enqueue(
         &self,
         touched: &Range<u64>,

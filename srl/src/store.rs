@@ -1,6 +1,8 @@
 //! Segment stores: where the words of segments are kept.
 //!
-//! An array keeps all words in one piece of memory. A tree keeps them in leaves, a piece each.
+//! A **word** has the reader-writer states of one or more neighbouring segments, its *lanes*. An
+//! array keeps all words in one allocation. A tree keeps them in leaves, each an allocation of its
+//! own. A [`Piece`] is a sequence of words within one allocation.
 
 use spanlock_range_lock::Access;
 use spanlock_range_lock::words::{Run, Wakes, Word};
@@ -14,7 +16,7 @@ pub struct Piece<'a, W> {
     words: &'a [W],
     /// The lane of the first segment, in the first word.
     lane: u32,
-    /// The number of segments: at least one, and no more than the words have.
+    /// The number of segments: at least one, and at most as many as the words have lanes.
     segments: u64,
 }
 
@@ -28,7 +30,7 @@ impl<W> Clone for Piece<'_, W> {
 impl<W> Copy for Piece<'_, W> {}
 
 impl<'a, W: Word> Piece<'a, W> {
-    /// Creates a piece for the segments `first..end`, at least one.
+    /// Creates a piece for the segments `first..end`. There must be at least one segment.
     ///
     /// `words` holds their states, starting with the word of `first`.
     #[inline]
@@ -52,7 +54,7 @@ impl<'a, W: Word> Piece<'a, W> {
         self.words.as_ptr().expose_provenance()
     }
 
-    /// Returns the part with the first `segments` segments, or `None` if that is zero.
+    /// Returns the part with the first `segments` segments, or `None` if `segments` is zero.
     pub(crate) fn up_to(self, segments: u64) -> Option<Self> {
         let words = (u64::from(self.lane) + segments).div_ceil(u64::from(W::LANES));
         (segments > 0).then(|| Piece {
@@ -62,7 +64,8 @@ impl<'a, W: Word> Piece<'a, W> {
         })
     }
 
-    /// Takes as many of the first segments as an arrival can take at once; returns how many.
+    /// Takes segments in ascending order, up to the first that cannot be taken without waiting.
+    /// Returns how many it took.
     #[inline]
     pub(crate) fn arrive<P>(self, access: Access, queue: &WaitQueue<P>) -> u64 {
         let mut taken = 0;
@@ -83,7 +86,7 @@ impl<'a, W: Word> Piece<'a, W> {
         let wakes = self.wakes();
         let mut any = false;
         self.each_run(|run| {
-            // SAFETY: the caller's promise, run by run.
+            // SAFETY: the caller's promise, for each lane range.
             any |= unsafe { run.release_no_wake(access) };
             true
         });
@@ -95,7 +98,7 @@ impl<'a, W: Word> Piece<'a, W> {
     /// # Safety
     /// As for [`Word::downgrade`], for each segment.
     pub(crate) unsafe fn downgrade(self, from: Access, to: Access) -> Wakes<W> {
-        // SAFETY: the caller's promise, run by run.
+        // SAFETY: the caller's promise, for each lane range.
         self.runs()
             .for_each(|run| unsafe { run.downgrade_no_wake(from, to) });
         self.wakes()
@@ -107,13 +110,14 @@ impl<'a, W: Word> Piece<'a, W> {
         Wakes::new(self.words.as_ptr().addr(), self.lane, end)
     }
 
-    /// Returns whether no segment is held in conflict. Ordering: Acquire if it returns true.
+    /// Returns whether no segment has a hold that conflicts with `access`. Ordering: Acquire if it
+    /// returns true.
     #[inline]
     pub(crate) fn is_free(self, access: Access) -> bool {
         let all = W::LANES;
         if self.is_whole() {
             let is_free = |word: &W| word.free_until(0, all, access) == all;
-            // Most pieces of a wide request are whole words. Checking eight of them without a
+            // Most pieces of a wide request have whole words only. Checking eight words without a
             // branch in between costs little more than a load per word.
             let (eights, rest) = self.words.as_chunks::<8>();
             let all_free = |eight: &[W; 8]| eight.iter().fold(true, |free, it| free & is_free(it));
@@ -138,7 +142,7 @@ impl<'a, W: Word> Piece<'a, W> {
 
     /// Calls `f` with the lane range of each word, in ascending order, until it returns false.
     ///
-    /// Whole words have a loop of their own, in which the compiler knows the lanes.
+    /// Whole words have their own loop, in which the lanes are constants.
     #[inline]
     fn each_run(self, mut f: impl FnMut(Run<'a, W>) -> bool) {
         if self.is_whole() {
@@ -152,7 +156,7 @@ impl<'a, W: Word> Piece<'a, W> {
     #[inline]
     pub(crate) fn runs(self) -> impl Iterator<Item = Run<'a, W>> + Clone {
         let mut first = self.lane;
-        // Counts the lanes before the first segment too.
+        // Includes the lanes of the first word that come before the first segment.
         let mut left = u64::from(self.lane) + self.segments;
         self.words.iter().map(move |word| {
             let end = left.min(u64::from(W::LANES));
@@ -209,13 +213,13 @@ pub(crate) fn words_of<W: Word>(first: u64, end: u64) -> usize {
 /// Keeps the words of all segments of a lock.
 ///
 /// # Safety
-/// A segment has one word at a time, and all methods find the same one. A word found under a read
+/// A segment has one word at a time, and all methods find that word. A word found under a read
 /// guard stays in memory until the guard is dropped. A word with a hold stays until the hold ends.
 pub unsafe trait SegmentStore: Send + Sync {
     /// The encoding of segment states.
     type Word: Word;
 
-    /// An RCU read-side critical section: while it lasts, whatever is found stays in memory.
+    /// An RCU read-side critical section: words found in it stay in memory until it ends.
     type ReadGuard<'a>
     where
         Self: 'a;
@@ -229,7 +233,7 @@ pub unsafe trait SegmentStore: Send + Sync {
     /// Returns the word of a segment; creates it if it is missing.
     fn word<'s>(&'s self, guard: &'s Self::ReadGuard<'_>, segment: u64) -> &'s Self::Word;
 
-    /// Returns the words of the segments from `first` up to `end`, as far as they form one piece.
+    /// Returns the longest piece that starts with segment `first` and ends at or before `end`.
     ///
     /// Creates the words that are missing.
     fn find_or_make<'s>(
@@ -242,8 +246,8 @@ pub unsafe trait SegmentStore: Send + Sync {
     /// Returns the same piece as [`find_or_make`](Self::find_or_make), but creates nothing.
     ///
     /// # Errors
-    /// If `first` has no word: the next segment that may have one, or `end`. No segment before
-    /// it has a word.
+    /// If `first` has no word: the next segment that may have one, or `end`. The segments in
+    /// between have no words.
     fn find<'s>(
         &'s self,
         guard: &'s Self::ReadGuard<'_>,
@@ -262,12 +266,11 @@ pub unsafe trait SegmentStore: Send + Sync {
         is_free: impl Fn(Piece<'s, Self::Word>) -> bool,
     ) -> u64;
 
-    /// Returns the words of held segments, from `first` up to `end`, as far as they form one piece.
+    /// Returns the same piece as [`find`](Self::find), for segments that the caller holds.
     ///
-    /// `word` is the address of the first word, if the caller knows it.
+    /// `word` is the address of the piece's first word, if the caller knows it.
     ///
     /// # Safety
-    /// The caller holds the segments. `word` is the address of the first word of the piece that
-    /// begins with `first`.
+    /// The caller holds the segments. `word`, if given, is the address of the word of `first`.
     unsafe fn held(&self, word: Option<usize>, first: u64, end: u64) -> Piece<'_, Self::Word>;
 }

@@ -1,7 +1,8 @@
-//! Tokens: how a hold finds its words, or its entry, again.
+//! Tokens: how a release finds the words of a hold, or its entry in the [gate](crate::gate).
 //!
-//! The two lowest bits of a token tell its kind (S-I4 of [`crate::lock`]). A word's address ends
-//! in two zero bits, so the kind takes their place.
+//! A hold is *small* if it is held by words, and *wide* if it is held by an entry. The two lowest
+//! bits of a token tell its kind (S-I4 of [`crate::lock`]). A word's address ends in two zero bits,
+//! so the kind takes their place.
 //!
 //! ```text
 //!   63                                   2 1 0
@@ -21,7 +22,7 @@ pub(crate) const KIND: usize = 0b11;
 pub(crate) const ONE_WORD: usize = 0b00;
 /// The kind of any other small hold.
 const WORDS: usize = 0b10;
-/// The kind of a wide hold. Only this bit tells it; the rest of the token is its entry.
+/// The kind of a wide hold. Only the lowest bit tells this kind; the other bits are the entry.
 const WIDE: usize = 0b01;
 
 /// Returns the token of a small hold whose first word is at this address.

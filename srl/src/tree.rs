@@ -2,12 +2,12 @@
 //! is in use.
 //!
 //! # The problem
-//! An array of words is as long as the largest file may become. A radix tree over segment numbers
-//! has words only for segments that have been used ([SRL] §IV-A, Algorithm 1). The paper's tree
-//! has a pointer of 8 bytes to each word of 4 bytes, and keeps its nodes until the file is closed.
-//! Here a leaf *is* its words, side by side. Nodes are freed while the file is open, by
-//! [`shrink`](crate::Srl::shrink), or by [`shrink_range`](crate::Srl::shrink_range) after a
-//! truncate.
+//! A segment's word holds its reader-writer state. An array needs a word for every segment that the
+//! file may ever have. A radix tree over segment numbers has words only for segments that have been
+//! used ([SRL] §IV-A, Algorithm 1). The paper's tree has a pointer of 8 bytes to each word of 4
+//! bytes, and keeps its nodes until the file is closed. Here, a leaf contains its words, side by
+//! side. [`shrink`](crate::Srl::shrink) frees nodes while the file is open, and so does
+//! [`shrink_range`](crate::Srl::shrink_range) after a truncate.
 //!
 //! # Picture
 //!
@@ -21,13 +21,13 @@
 //!                                                 └→ [ 0 0 0 0 0 W 0 … ]   a leaf: 32 words
 //! ```
 //!
-//! Levels that the capacity does not need are left out at the top. The root has no more slots than
-//! the capacity needs.
+//! The tree omits top levels that the capacity does not need. The root has no more slots than the
+//! capacity needs.
 //!
 //! # Properties
-//! - **Cost**: on top of what the words cost, one dependent load per level. With std, a thread
-//!   remembers a few leaves in which it requested a single word, and finds them again without a
-//!   descent. Releasing looks nothing up for the hold's first leaf.
+//! - **Cost**: finding a leaf costs one dependent load per level. With std, a thread remembers a
+//!   few leaves in which it requested a single word, and finds them again without a descent. A
+//!   release needs no lookup for the hold's first leaf.
 //! - **Progress**: finding a word is wait-free. Creating a node is lock-free except for the
 //!   allocator. A thread that shrinks the tree waits for other threads. It delays only the requests
 //!   that the closed gate stops, by about two system calls per node.
@@ -35,57 +35,61 @@
 //!   8 per slot. [`memory_usage`](crate::Srl::memory_usage) returns the sum.
 //!
 //! # Shrinking
-//! Before a word's memory is freed, three things must be certain. No thread holds the word, none is
-//! about to take it, and none still has a reference to it. The first two are what a wide request
-//! makes certain ([`crate::gate`]). The third is what RCU provides ([`spanlock_sync::rcu`]). So to
-//! free children of a node, the thread acts like a wide request for the node's whole span, except
-//! that it never waits for a hold. It
+//! Before a word's memory is freed, three things must be certain. No thread holds the word, no
+//! thread is about to take it, and no thread still has a reference to it. The [gate](crate::gate),
+//! through which requests for very many segments go, ensures the first two. RCU
+//! ([`spanlock_sync::rcu`]) ensures the third. To free children of a node, a thread acts like such
+//! a **wide** request for the node's whole span, except that it never waits for a hold:
 //!
-//! 1. closes the gate and tries to take an exclusive entry for the span. If the try fails, the
-//!    node keeps its children;
-//! 2. issues the heavy barrier, then scans the children. A leaf is *vacant* if every word is free;
-//!    an inner node is vacant if every slot is null;
-//! 3. unlinks the vacant children;
-//! 4. synchronizes: waits for every read-side critical section that began before;
-//! 5. opens the gate, releases the entry, and frees the unlinked nodes with everything that was
-//!    linked below them meanwhile.
+//! 1. Close the gate, and try to take an exclusive entry for the span. If the try fails, the node
+//!    keeps its children.
+//! 2. Issue the heavy barrier, then scan the children. A leaf is **vacant** if every word is free.
+//!    An inner node is vacant if every slot is null.
+//! 3. Unlink the vacant children.
+//! 4. Synchronize: wait for every read-side critical section that began before.
+//! 5. Open the gate, and release the entry. Free the unlinked nodes, and all nodes that were linked
+//!    below them meanwhile.
 //!
-//! Children come before their parents, so one walk shrinks an idle tree to its root. Only one
-//! thread at a time shrinks a tree, so no other thread frees the nodes that it walks over.
+//! The walk shrinks children before their parents, so one walk shrinks an idle tree to its root.
+//! Only one thread at a time shrinks a tree, so no other thread frees the nodes that it walks over.
 //!
-//! Why not crossbeam-epoch, the usual solution? Each descent would announce itself with a fenced
-//! store, which costs more than taking and releasing the word at its end: 3.8 ns against 2.4 ns
-//! when this was written. A read-side critical section costs 0.7 ns. Here the rare shrink bears the
-//! cost.
+//! The usual solution is crossbeam-epoch. There, each descent would announce itself with a fenced
+//! store. That store costs more than taking and releasing the word that the descent finds: 3.8 ns
+//! against 2.4 ns when this was written. A read-side critical section costs 0.7 ns. With RCU, the
+//! rare shrink bears the cost.
 //!
 //! # Invariants
-//! - **N-I1** A slot of a level points to a node of the next level. That node is a leaf with its
-//!   words, or it has as many slots as the bits of its level say.
+//! - **N-I1** A slot is null or points to a node of the next level. That node is a leaf with all of
+//!   its words, or an inner node with as many slots as the bits of its level can index.
 //! - **N-I2** Any thread may change a slot from null to a node, by compare-exchange. Only the one
-//!   thread that shrinks changes a slot from a node to null, while it has the exclusive entry for
-//!   the span. So a segment has one word at a time, except from that change until the gate is
-//!   opened. During that time, no request that takes the old or the new word passes the gate.
-//! - **N-I3** A node that contains holds is not freed. Either the scan sees the hold's word taken,
-//!   or the request found the gate closed and the entry in place, and backed off (G-I2). After the
-//!   gate has been opened, no request finds an unlinked node. (A small request with an entry of its
-//!   own does not ask the gate; but then the thread that shrinks gets no entry for the span.) The
-//!   nodes above have a slot that is not null, so they are not freed either.
-//! - **N-I4** A node found in a read-side critical section stays until that section ends. Unlinked
-//!   nodes are freed after all critical sections that began before have ended (RCU-I2). A later one
-//!   finds neither an unlinked node nor anything below it. Nodes below an unlinked node are freed
-//!   with it.
-//! - **N-I5** Once the critical sections of N-I4 have ended, no thread holds a word of an unlinked
-//!   node. A request that took one was stopped, and released it within its critical section (G-I6).
-//!   It released it by address, since the path down may lead elsewhere by then.
+//!   thread that shrinks the tree changes a slot from a node to null, while it has the exclusive
+//!   entry for the span. So a segment has one word at a time, except between this unlinking and the
+//!   opening of the gate. During that time, no request that takes the old or the new word passes
+//!   the gate.
+//! - **N-I3** A node in which a word is held is not freed. Either the scan sees the word taken, or
+//!   the request found the gate closed and the entry in place, and backed off (G-I2). After the
+//!   gate has been opened, no request finds an unlinked node. A small request with an entry of its
+//!   own does not ask the gate. But while it has this entry, the thread that shrinks gets no entry
+//!   for the span. A node above a node with a hold has a slot that is not null, so it is not freed
+//!   either.
+//! - **N-I4** A node found in a read-side critical section stays until that section ends. Before an
+//!   unlinked node is freed, `synchronize` waits for every critical section that may have found it
+//!   (RCU-I2). A later critical section finds neither this node nor the nodes below it, which are
+//!   freed together with it.
+//! - **N-I5** After `synchronize` has returned, no thread holds a word of an unlinked node. The
+//!   gate stopped each request that took such a word, and the request released the word within its
+//!   critical section (G-I6). It released the word by address, since a descent may no longer lead
+//!   to it.
 //!
 //! # Waiters in a leaf that is freed
-//! A waiter sleeps on an *address*. If a word of that leaf is held, the leaf stays (N-I3). If none
-//! is, the waiter's word has been released, and the head of its queue is awake or about to be. When
-//! the head rechecks, it descends the tree again and sees that its word is now elsewhere. It leaves
-//! the old queue, which wakes the next waiter there, and starts again as an arrival
-//! ([`Progress`](spanlock_range_lock::words::Progress)). Before the leaf's memory is freed, all
-//! waiters that are still queued there are evicted and woken. So each time its leaf is freed,
-//! [`MAX_PASSES`](spanlock_range_lock::words::MAX_PASSES) more arrivals may overtake a waiter.
+//! A waiter sleeps in the queue of its word's *address*. A leaf with a held word is not freed
+//! (N-I3). So when a leaf is freed, the waiter's word has been released, and the head of the queue
+//! has been woken or is about to be. When the head rechecks, it descends the tree again and sees
+//! that its segment now has a word elsewhere. It leaves the old queue, wakes the next waiter
+//! there, and starts again as a new request ([`Progress`](spanlock_range_lock::words::Progress)).
+//! Before the leaf's memory is freed, all waiters still queued there are removed from the queue and
+//! woken. So each time a waiter's leaf is freed,
+//! [`MAX_PASSES`](spanlock_range_lock::words::MAX_PASSES) more requests may overtake that waiter.
 //!
 //! # Orderings
 //!
@@ -95,11 +99,11 @@
 //! | O | the load of a slot, the failed link | Acquire | N | `srl-tree/exclusion`, `growth` |
 //!
 //! The store that unlinks a node is Relaxed: the gate orders it (L and M). For F to I see
-//! [`spanlock_sync::rcu`], for J to M see [`crate::gate`].
+//! [`spanlock_sync::rcu`]; for J to M see [`crate::gate`].
 //!
 //! # Not guaranteed
-//! That unused memory near a wide hold is freed: a node that overlaps the hold keeps all of its
-//! children.
+//! A shrink may leave unused memory near a wide hold: a node that overlaps the hold keeps all of
+//! its children.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
@@ -172,8 +176,8 @@ impl<W: Word> Tree<W> {
     /// Returns the slot for a segment in an inner node of this level.
     ///
     /// # Safety
-    /// The node is not null and is of this level. It stays for `'a`: it was found under a guard
-    /// that lasts as long, or cannot be freed for another reason.
+    /// The node is not null and is of this level. It stays for `'a`, because a guard that lasts as
+    /// long protects it, or a hold does.
     #[inline]
     unsafe fn slot_in<'a>(node: *mut Node, level: Level, segment: u64) -> &'a Slot {
         // SAFETY: the node has `level.len()` slots (N-I1), and `slot` is below that. It stays: the
@@ -181,7 +185,7 @@ impl<W: Word> Tree<W> {
         unsafe { &*node.cast::<Slot>().add(level.slot(segment)) }
     }
 
-    /// Returns the words of the segments from `first` up to `end`, as far as the leaf goes.
+    /// Returns the words of those segments of `first..end` that lie in the leaf of `first`.
     ///
     /// # Safety
     /// `word` is the word of `first`, and its leaf stays for `'a`.
@@ -189,8 +193,8 @@ impl<W: Word> Tree<W> {
     unsafe fn piece<'a>(&self, word: *const W, first: u64, end: u64) -> Piece<'a, W> {
         let leaf = 1 << self.levels.leaf_bits;
         let end = first + (end - first).min(leaf - (first & (leaf - 1)));
-        // SAFETY: the leaf has the words of all its segments, in order, and `end` is within it. It
-        // stays: the caller's promise.
+        // SAFETY: the leaf has the words of all its segments, in order, and ends at or after `end`.
+        // It stays: the caller's promise.
         let words = unsafe { core::slice::from_raw_parts(word, words_of::<W>(first, end)) };
         Piece::new(words, first, end)
     }
@@ -202,7 +206,7 @@ impl<W: Word> Tree<W> {
     #[inline]
     unsafe fn word_in(&self, leaf: *mut Node, segment: u64) -> *const W {
         let within = segment & ((1 << self.levels.leaf_bits) - 1);
-        // SAFETY: the leaf has that many segments (N-I1), and so that word.
+        // SAFETY: the leaf has that many segments (N-I1), so it has that word.
         unsafe { leaf.cast::<W>().add(within as usize / W::LANES as usize) }
     }
 
@@ -218,7 +222,7 @@ impl<W: Word> Tree<W> {
 
     /// Returns the leaf of a segment; creates it if it is missing.
     ///
-    /// The caller is in a read-side critical section. The leaf stays until the end of it.
+    /// The caller is in a read-side critical section. The leaf stays until that section ends.
     #[inline]
     fn leaf(&self, segment: u64) -> *mut Node {
         let mut slot = self.root_slot(segment);
@@ -227,8 +231,8 @@ impl<W: Word> Tree<W> {
             if node.is_null() {
                 node = self.make::<Slot>(slot, level.len());
             }
-            // SAFETY: it is of this level (N-I1), and was found or created in the caller's critical
-            // section (N-I4).
+            // SAFETY: the node is of this level (N-I1), and was found or created in the caller's
+            // critical section (N-I4).
             slot = unsafe { Self::slot_in(node, level, segment) };
         }
         let leaf = slot.load();
@@ -238,11 +242,11 @@ impl<W: Word> Tree<W> {
         leaf
     }
 
-    /// Returns the slots of the leaves from that of `segment` on, as far as they lie in one node.
+    /// Returns the slots of the node above the leaf of `segment`, from the slot of that leaf on.
     ///
     /// # Errors
-    /// If there is no such node: the first segment after the ones that the missing node would
-    /// cover, or `end`.
+    /// If a node on the path is missing: the first segment after those that this node would cover,
+    /// or `end` if that is lower.
     fn leaf_slots<'s>(
         &'s self,
         _guard: &'s ReadGuard<'_>,
@@ -256,15 +260,15 @@ impl<W: Word> Tree<W> {
             if node.is_null() {
                 return Err((segment | ((1 << shift) - 1)).saturating_add(1).min(end));
             }
-            // SAFETY: it is of this level (N-I1), and was found under a guard that outlasts `'s`
-            // (N-I4).
+            // SAFETY: the node is of this level (N-I1), and was found under a guard that outlasts
+            // `'s` (N-I4).
             slots = unsafe { &node::contents(node, level.len())[level.slot(segment)..] };
             shift = level.shift;
         }
         Ok(slots)
     }
 
-    /// Returns what [`leaf`](Self::leaf) returns, and remembers it under the leaf's number.
+    /// Returns what [`leaf`](Self::leaf) returns, and remembers the leaf under its number.
     #[inline(never)]
     fn leaf_to_remember(&self, guard: &ReadGuard<'_>, number: u64, segment: u64) -> *mut Node {
         let leaf = self.leaf(segment);
@@ -277,8 +281,8 @@ impl<W: Word> Tree<W> {
     #[cold]
     fn make<T: Zeroed + 'static>(&self, slot: &Slot, len: usize) -> *mut Node {
         let bytes = len * size_of::<T>();
-        // Relaxed, both: a count for statistics. Counted before the node is linked, so that the
-        // count includes the node when another thread frees it.
+        // Relaxed, both: a count for statistics. Count before the node is linked, so that the count
+        // includes the node when another thread frees it.
         self.bytes.fetch_add(bytes, Relaxed);
         let (node, made) = slot.make::<T>(len);
         if !made {
@@ -288,8 +292,8 @@ impl<W: Word> Tree<W> {
     }
 }
 
-// SAFETY: a segment has one word (N-I2). A word stays while the guard lives under which it was
-// found (N-I4), and while it is held (N-I3).
+// SAFETY: a segment has one word (N-I2). A word stays while the guard under which it was found
+// lives (N-I4), and while the word is held (N-I3).
 unsafe impl<W: Word> SegmentStore for Tree<W> {
     type Word = W;
     type ReadGuard<'a> = ReadGuard<'a>;
@@ -311,8 +315,8 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
             Some(leaf) => leaf.as_ptr().cast(),
             None => self.leaf_to_remember(guard, number, segment),
         };
-        // SAFETY: the leaf was found under a guard that outlasts `'s` (N-I4), or recalled, which is
-        // equivalent (RCU-I3).
+        // SAFETY: the leaf was found under a guard that outlasts `'s` (N-I4). A recalled leaf is as
+        // safe to use (RCU-I3).
         unsafe { &*self.word_in(leaf, segment) }
     }
 
@@ -337,16 +341,16 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
             if node.is_null() {
                 return Err(behind(shift));
             }
-            // SAFETY: it is of this level (N-I1), and was found under a guard that outlasts `'s`
-            // (N-I4).
+            // SAFETY: the node is of this level (N-I1), and was found under a guard that outlasts
+            // `'s` (N-I4).
             (slot, shift) = (unsafe { Self::slot_in(node, level, first) }, level.shift);
         }
         let leaf = slot.load();
         if leaf.is_null() {
             return Err(behind(shift));
         }
-        // SAFETY: below the last level are leaves (N-I1). It was found under a guard that outlasts
-        // `'s` (N-I4).
+        // SAFETY: below the last level are leaves (N-I1). This leaf was found under a guard that
+        // outlasts `'s` (N-I4).
         Ok(unsafe { self.piece_of(leaf, first, end) })
     }
 
@@ -373,8 +377,8 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
                     break;
                 }
                 let leaf = slot.load();
-                // SAFETY: below the last level are leaves (N-I1). It was found under a guard that
-                // outlasts `'s` (N-I4).
+                // SAFETY: below the last level are leaves (N-I1). This leaf was found under a guard
+                // that outlasts `'s` (N-I4).
                 if !leaf.is_null() && !is_free(unsafe { self.piece_of(leaf, at, end) }) {
                     return at;
                 }
@@ -387,7 +391,7 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
     #[inline]
     unsafe fn held(&self, word: Option<usize>, first: u64, end: u64) -> Piece<'_, W> {
         // SAFETY: for all calls: the caller holds `first`, so there is a path to its leaf, and all
-        // nodes on it stay (N-I3).
+        // nodes on this path stay (N-I3).
         unsafe {
             if let Some(word) = word {
                 return self.piece(core::ptr::with_exposed_provenance(word), first, end);

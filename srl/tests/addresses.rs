@@ -1,7 +1,7 @@
 //! Addresses in tokens: a release starts from the address of the hold's first word.
 //!
-//! A pointer made from that address must be valid for all words of the hold. Miri checks this, so
-//! this file is small enough for Miri:
+//! A pointer made from that address must be valid for all words of the hold. Miri checks this, and
+//! this file is small enough for it:
 //!
 //! ```text
 //! MIRIFLAGS=-Zmiri-permissive-provenance cargo +nightly miri test -p spanlock-srl --test addresses
@@ -22,7 +22,8 @@ use spanlock_range_lock::{
 };
 use spanlock_srl::{Shape, Srl, SrlArray, SrlPacked, SrlTree, SrlTreePacked, Tree};
 
-/// Obtains and uses tokens in every way, each with a lock whose addresses have not been exposed.
+/// Obtains and uses tokens in every way. Each way gets a new lock, none of whose addresses have
+/// been exposed yet.
 fn every_token<L>(lock: impl Fn() -> L)
 where
     L: RawRangeLockWait

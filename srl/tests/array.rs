@@ -24,7 +24,7 @@ fn no_memory_is_an_error() {
         (1 << 63, 1, 1 << 63),
         (u64::MAX, 1, u64::MAX),
         (u64::MAX, 2, 1 << 63),
-        // The first allocation is too large to describe, the second too large for any system.
+        // 2⁶¹ words exceed `isize::MAX` bytes. 2⁶⁰ words exceed the memory of any system.
         (1 << 61, 1, 1 << 61),
         (1 << 60, 1, 1 << 60),
     ] {
@@ -34,7 +34,7 @@ fn no_memory_is_an_error() {
         assert!(message.contains(&segments.to_string()), "{message}");
         assert!(message.contains(&capacity.to_string()), "{message}");
     }
-    // The same capacity in two segments fits.
+    // With only two segments, the same capacity fits.
     let lock = SrlArray::with_segment_size(u64::MAX, 1 << 63).unwrap();
     let low = lock.write(0..1 << 63).unwrap();
     drop(lock.try_write(1 << 63..u64::MAX).unwrap());
@@ -67,7 +67,7 @@ fn a_capacity_of_zero_grants_only_the_empty_range() {
 }
 
 #[test]
-fn memory_is_a_word_a_segment() {
+fn memory_is_one_word_per_segment() {
     for (capacity, size) in [
         (1, 1),
         (1000, 1),
@@ -101,7 +101,7 @@ fn elements_past_the_capacity_are_refused_and_dropped() {
     };
     assert_eq!(RangeLock::with_lock(data(), lock(4)).err(), Some(expected));
     assert_eq!(drops.load(Relaxed), 5);
-    // A capacity equal to the number of elements, and a larger one.
+    // A capacity equal to the number of elements, and a larger capacity, are both accepted.
     drop(RangeLock::with_lock(data(), lock(5)).unwrap());
     drop(RangeLock::with_lock(data(), lock(100)).unwrap());
     assert_eq!(drops.load(Relaxed), 15);
@@ -123,7 +123,7 @@ fn granularity_is_the_segment() {
     drop(hold);
 }
 
-/// As documented: a waiting request already holds its lower segments, but not its higher ones.
+/// A waiting request already holds its lower segments, but not its higher ones, as documented.
 #[test]
 fn a_waiting_request_holds_its_lower_segments() {
     let lock = SrlArray::with_segment_size(8, 1).unwrap();

@@ -17,7 +17,8 @@ fn packed() -> SrlPacked {
     SrlPacked::with_segment_size(1 << 16, 1).unwrap()
 }
 
-/// Returns a lock in which two segments are wide, so nearly every request goes through the gate.
+/// Returns a lock in which a request for two segments is already wide, so nearly every request goes
+/// through the gate.
 fn gate() -> SrlArray {
     array().wide_above(1)
 }

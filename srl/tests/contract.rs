@@ -1,6 +1,6 @@
 //! The contract of `spanlock-range-lock`, checked for the segment locks by that crate's own suite.
 //!
-//! It runs for segments of 1 and of 4,096, and for a tree with the smallest possible nodes.
+//! The suite runs for segments of 1 and of 4,096, and for a tree with the smallest possible nodes.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

@@ -1,4 +1,4 @@
-//! Random operations compared with a list of holds, and known bugs of other range locks.
+//! Random operations, compared with a list of holds, and known bugs of other range locks.
 //!
 //! This is the suite of `spanlock-testkit` that every lock passes.
 
@@ -19,13 +19,14 @@ fn packed(segment: u64) -> Driven {
         .with_readers(MAX_READERS)
 }
 
-/// Returns a lock in which about half of the requests are wide.
+/// Returns a lock in which about half of the requests are wide, so they go through the gate.
 fn gate() -> Driven {
     let lock = SrlArray::with_segment_size(64, 1).expect("a power of two");
     driven!(lock.wide_above(8); wait, downgrade, upgrade, split, batch)
 }
 
-/// Returns such a lock with packed words, in which many small requests need only one word.
+/// Returns a packed lock in which many requests are wide, and many small requests need one word
+/// only.
 fn packed_gate() -> Driven {
     let lock = SrlPacked::with_segment_size(64, 1).expect("a power of two");
     driven!(lock.wide_above(20); wait, downgrade, upgrade, split, batch).with_readers(MAX_READERS)

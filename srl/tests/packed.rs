@@ -1,4 +1,4 @@
-//! Packed words: a lane has room for six readers only.
+//! Packed words: a lane, the state of one segment, has room for only six readers.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -37,7 +37,7 @@ fn lock() -> SrlPacked {
     SrlPacked::with_segment_size(64, 1).unwrap()
 }
 
-/// An upgradable reader is one of the six, and still is after a downgrade to a plain reader.
+/// An upgradable reader is one of the six readers, also after a downgrade to a plain reader.
 #[test]
 fn an_upgradable_reader_is_one_of_six() {
     let lock = lock();
@@ -52,7 +52,7 @@ fn an_upgradable_reader_is_one_of_six() {
     assert!(lock.try_write(0..16).is_ok());
 }
 
-/// A reader that waits for room in a full lane is woken by any reader that leaves it.
+/// Any reader that leaves a full lane wakes a reader that waits for room there.
 #[test]
 fn leaving_a_full_lane_wakes_a_waiting_reader() {
     let lock = lock();
@@ -75,7 +75,8 @@ fn leaving_a_full_lane_wakes_a_waiting_reader() {
     }
 }
 
-/// A second upgradable reader of a full lane waits for the first one and for room.
+/// A second upgradable reader of a full lane waits for the first to leave or downgrade, and for
+/// room.
 #[test]
 fn a_second_upgradable_reader_waits_for_the_first_and_for_room() {
     let lock = lock();
@@ -92,7 +93,7 @@ fn a_second_upgradable_reader_waits_for_the_first_and_for_room() {
     assert!(poll(&mut waiting, &counter).is_ready());
 }
 
-/// A wide reader does not enter the count of a lane, so it needs no room there.
+/// A wide reader, of very many segments, is not counted in any lane, so it needs no room there.
 #[test]
 fn a_wide_reader_needs_no_room_in_a_full_lane() {
     let lock = lock().wide_above(16);

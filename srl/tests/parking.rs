@@ -1,4 +1,4 @@
-//! The segment locks, with a user-defined way to sleep.
+//! The segment locks, with a user-defined way for waiters to sleep.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
@@ -43,7 +43,7 @@ parking!(
         .with_parking(),
     1
 );
-// Two segments are wide, so nearly every request waits at the gate.
+// A request for two segments is already wide, so nearly every request goes through the gate.
 parking!(
     gate,
     SrlArray<Yields>,

@@ -33,7 +33,7 @@ fn touched_segments_are_those_of_the_positions() {
 #[test]
 fn a_span_past_the_capacity_is_an_error_with_both_bounds() {
     let segments = Segments::new(10, 4).unwrap();
-    // Some of these end within the last segment, which is short.
+    // The last segment is short. Some of these spans end before a full segment would end.
     for (start, end) in [(0, 11), (9, 12), (10, 11), (11, 12), (0, u64::MAX)] {
         let expected = RangeError::PastCapacity {
             start,

@@ -42,7 +42,7 @@ statistics!(
     PASSES
 );
 
-/// A wide range counts as one acquisition, and its wait for another wide range as one wait.
+/// A wide request counts as one acquisition. Its wait for another wide request counts as one wait.
 #[test]
 fn a_wide_range_counts_once() {
     use std::task::{Context, Waker};

@@ -36,7 +36,7 @@ fn the_default_shape_is_that_of_the_paper() {
     assert_eq!(lock.capacity(), LARGEST);
     assert_eq!(lock.segments(), Segments::new(LARGEST, 4096).unwrap());
     assert_eq!(lock.memory_usage(), ROOT);
-    // The smallest capacity, and the largest.
+    // The smallest capacity and the largest capacity.
     assert_eq!(SrlTree::new(1).unwrap().memory_usage(), 8);
     for size in [1, 4096, 1 << 63] {
         let shape = Shape::for_capacity(u64::MAX, size).unwrap();
@@ -97,7 +97,7 @@ fn levels_that_do_not_cover_the_capacity() {
             assert!(message.contains(&number.to_string()), "{message}");
         }
         assert!(error.source().is_none());
-        // The changes that the message proposes.
+        // Each change that the message proposes suffices.
         drop(tree(capacity, size << missing, levels).unwrap());
         let more = [levels, &[missing][..]].concat();
         drop(tree(capacity, size, &more).unwrap());
@@ -234,9 +234,10 @@ fn wide_and_small_writers_exclude_each_other() {
     assert_eq!(shared.into_inner(), 800);
 }
 
-/// Computes [SRL] Equation 3 for levels of equal bits, with `d - l` in the exponent of Equation 2.
+/// Computes [SRL] Equation 3 for levels with equal numbers of bits, with `d - l` instead of
+/// `d - l - 1` in Equation 2.
 ///
-/// Each level has as many nodes as the working set needs.
+/// So each level has as many nodes as the working set needs.
 fn equation_3(index: u32, depth: u32, segment: u32, working_set: u32) -> u64 {
     let pointers = |level: u32| {
         let n = (working_set - segment).saturating_sub(index * (depth - level));
@@ -306,7 +307,7 @@ fn step(capacity: u64) -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// A tree of any shape grants what the array grants, whatever is shrunk and whatever is wide.
+    /// A tree of any shape grants what the array grants, for any shrinks and any `wide_above`.
     #[test]
     fn any_shape_grants_what_the_array_grants(
         levels in prop::collection::vec(1..4_u32, 1..6),

@@ -43,7 +43,8 @@ static ALLOCATOR: Counting = Counting;
 fn memory_usage_is_what_was_allocated() {
     const LARGEST: u64 = 3 << 39;
     let touched = || (0..LARGEST).step_by(97 << 30);
-    // Triggers the allocations that happen once per process or thread, such as a thread's counter.
+    // Makes the allocations that happen only once per process or thread, such as a thread's
+    // counter.
     let warm = SrlTree::new(LARGEST).unwrap();
     drop((
         warm.write(0..1).unwrap(),
@@ -55,7 +56,7 @@ fn memory_usage_is_what_was_allocated() {
     let before = IN_USE.load(Relaxed);
     let lock = SrlTree::new(LARGEST).unwrap();
     let packed = SrlTreePacked::new(LARGEST).unwrap();
-    // The table of levels is not counted as a node.
+    // `memory_usage` does not include the tables of levels.
     let idle = IN_USE.load(Relaxed) - lock.memory_usage() - packed.memory_usage();
     for at in touched() {
         drop(lock.write(at..at + 1).unwrap());
@@ -64,7 +65,7 @@ fn memory_usage_is_what_was_allocated() {
     let nodes = lock.memory_usage() + packed.memory_usage();
     assert_eq!(IN_USE.load(Relaxed), idle + nodes);
     let (root, kept) = (48 * 8, lock.memory_usage());
-    // The gate's interval tree is allocated by the first shrink, and stays.
+    // The first shrink allocates the gate's interval tree, which stays.
     assert_eq!(lock.shrink(), kept - root);
     packed.shrink();
     assert_eq!((lock.memory_usage(), packed.memory_usage()), (root, root));

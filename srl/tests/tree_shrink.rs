@@ -16,9 +16,9 @@ use spanlock_srl::{Shape, Srl, SrlRequest, SrlTree, SrlTreePacked, Tree};
 
 const LARGEST: u64 = 3 << 39;
 const ROOT: usize = 48 * 8;
-/// The positions that a leaf of the default shape covers.
+/// The number of positions that a leaf of the default shape covers.
 const LEAF: u64 = 32 << 12;
-/// The positions that a node above leaves covers.
+/// The number of positions that a node above leaves covers.
 const NODE: u64 = 64 * LEAF;
 
 fn span(range: Range<u64>) -> Span {
@@ -64,7 +64,8 @@ fn holds_keep_their_leaves_and_no_others() {
         lock.write(d..d + LEAF).unwrap(),
     );
     lock.shrink();
-    // Leaves 0, 70 and 199 remain, each below a node of its own. The last hold does not touch 200.
+    // Leaves 0, 70 and 199 remain, each below a node of its own. The last hold does not touch leaf
+    // 200.
     assert_eq!(lock.memory_usage(), ROOT + (3 + 2) * 512 + 3 * 128);
     assert!(lock.try_write(a..a + 1).is_err());
     drop(lock.try_read(a..a + 1).unwrap());
@@ -92,10 +93,10 @@ fn shrink_range_frees_the_leaves_that_it_touches() {
     let full = lock.memory_usage();
     assert_eq!(full, ROOT + 4 * 512 + 128 * 128);
     assert_eq!(lock.shrink_range(0..0), Ok(0));
-    // Two leaves are touched, and freed whole.
+    // The range touches two leaves. Both are freed as a whole.
     assert_eq!(lock.shrink_range(LEAF - 1..LEAF + 1), Ok(256));
     assert_eq!(lock.shrink_range(0..LEAF), Ok(0));
-    // The second node goes, as if the file had been truncated to the first.
+    // The second node is freed, as after a truncate to the end of the first.
     assert_eq!(lock.shrink_range(NODE..LARGEST), Ok(64 * 128 + 512));
     assert_eq!(lock.shrink_range(NODE..LARGEST), Ok(0));
     grow();
@@ -123,7 +124,7 @@ fn wide_holds_keep_what_they_cover() {
     for node in 0..4 {
         drop(lock.write(node * NODE..node * NODE + 1).unwrap());
     }
-    // Covers two nodes, one of which has no words yet.
+    // This hold covers nodes 1 and 2.
     let wide = lock.read(NODE..3 * NODE).unwrap();
     assert_eq!(lock.shrink(), 2 * 128);
     assert!(lock.try_write(2 * NODE..2 * NODE + 1).is_err());
@@ -220,8 +221,8 @@ impl<'a> Task<'a> {
     }
 }
 
-/// A word is released and its first waiter is woken. Before that waiter rechecks, the leaf is
-/// freed. That waiter and those behind it start again as arrivals.
+/// A word is released and its first waiter is woken. Before this waiter rechecks, the leaf is
+/// freed. Then this waiter and the waiters behind it start again as new requests.
 #[test]
 fn woken_waiters_start_again_when_their_leaf_is_freed() {
     for cancel in [false, true] {
@@ -255,8 +256,8 @@ fn woken_waiters_start_again_when_their_leaf_is_freed() {
     }
 }
 
-/// A request that holds its lower segments keeps them through a shrink. When it is cancelled, it
-/// releases them.
+/// A waiting request keeps its lower segments through a shrink. When it is cancelled, it releases
+/// them.
 #[test]
 fn a_waiting_request_keeps_its_words_through_a_shrink() {
     let lock = SrlTree::new(LARGEST).unwrap();
@@ -272,7 +273,7 @@ fn a_waiting_request_keeps_its_words_through_a_shrink() {
     assert_eq!(lock.memory_usage(), ROOT);
 }
 
-/// A count for each segment. Writers change it in two steps, so that lost updates show.
+/// A count for each segment. Writers change a count in two steps, so that lost updates show.
 struct Checked {
     counts: Vec<AtomicU64>,
     granule: u64,

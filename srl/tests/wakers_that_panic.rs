@@ -1,4 +1,4 @@
-//! A waker panics when it is woken. The operation that woke it panics too, and leaves no lock
+//! A waker panics when it is woken. The operation that wakes it panics too, but leaves no lock
 //! stuck.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
@@ -18,7 +18,7 @@ use spanlock_range_lock::{
 use spanlock_srl::{Shape, SrlArray, SrlTree};
 use spanlock_sync::Park;
 
-/// A waker that panics, as an executor's may after its queue is gone.
+/// A waker that panics, as an executor's waker may once the executor's queue is gone.
 struct Panics;
 
 impl Wake for Panics {
@@ -42,14 +42,14 @@ fn waiting<L: RawRangeLockWait>(lock: &L, range: Range<u64>) -> LockFuture<&L, S
     future
 }
 
-/// Returns a lock in which two segments are wide.
+/// Returns a lock in which a request for two segments is already wide, so it goes through the gate.
 fn gate() -> SrlArray {
     let lock = SrlArray::with_segment_size(64, 1).unwrap();
     lock.wide_above(1)
 }
 
-/// A request that has its words releases its entry, which wakes the next one. The entry is not
-/// released again when the request is dropped.
+/// A request with an entry in the gate takes its words and releases the entry. That wakes the next
+/// request, whose waker panics. Dropping the first request does not release its entry again.
 #[test]
 fn an_entry_is_released_once_despite_the_panic() {
     let lock = gate();
@@ -62,14 +62,14 @@ fn an_entry_is_released_once_despite_the_panic() {
     drop(wide);
     assert!(panics(|| poll(&mut first, Waker::noop()).is_ready()));
     drop((first, second));
-    // This entry reuses the place of the first one.
+    // This request's entry reuses the place of the first request's entry.
     let again = lock.write(0..2).unwrap();
     assert!(lock.try_write(8..16).is_err(), "two exclusive holds");
     drop((again, elsewhere));
     assert!(lock.try_write(0..16).is_ok(), "a hold was left behind");
 }
 
-/// As above, but the request is polled again after the panic.
+/// Does the same, but polls the request again after the panic.
 #[test]
 fn a_request_is_granted_after_the_panic() {
     let lock = gate();
@@ -87,8 +87,9 @@ fn a_request_is_granted_after_the_panic() {
     assert!(lock.try_write(0..16).is_ok());
 }
 
-/// A request with an entry waits for a word, and is cancelled. The waker of a waiter for its first
-/// word panics; the waiter for its entry is granted all the same.
+/// A request with an entry is cancelled while it waits for a word. It releases its first word, and
+/// the waker of a waiter for that word panics. Even so, it releases its entry, and the waiter for
+/// the entry is granted.
 #[test]
 fn cancelling_a_request_with_an_entry_releases_both() {
     let lock = SrlArray::with_segment_size(64, 1).unwrap().wide_above(2);
@@ -97,7 +98,7 @@ fn cancelling_a_request_with_an_entry_releases_both() {
     assert!(poll(&mut first, Waker::noop()).is_pending());
     drop(wide);
     let held = lock.write(1..2).unwrap();
-    // It has its entry and segment 0, and waits for segment 1.
+    // The request has its entry and segment 0, and waits for segment 1.
     assert!(poll(&mut first, Waker::noop()).is_pending());
     let of_word = waiting(&lock, 0..1);
     let mut of_entry = lock.write_async(0..4);
@@ -107,7 +108,7 @@ fn cancelling_a_request_with_an_entry_releases_both() {
     assert!(poll(&mut of_entry, Waker::noop()).is_ready());
 }
 
-/// A failed batch releases everything that it took.
+/// A failed batch releases everything that it took, although a waker panics.
 #[test]
 fn a_failed_batch_releases_everything() {
     let lock = gate();
@@ -115,7 +116,7 @@ fn a_failed_batch_releases_everything() {
     let held = lock.write(0..1).unwrap();
     let waiter = waiting(&lock, 0..1);
     assert!(panics(|| drop(held)));
-    // The batch overtakes the waiter, and wakes it when it releases.
+    // The batch overtakes the waiter. When it releases its ranges, it wakes the waiter.
     let batch = [0..1, 2..3, 4..5, 20..21].map(|range| (range, Access::Read));
     assert!(panics(|| lock.try_lock_all(batch).is_ok()));
     drop((waiter, busy));
@@ -123,7 +124,7 @@ fn a_failed_batch_releases_everything() {
 }
 
 thread_local! {
-    /// The steps to run while this thread sleeps, one each time.
+    /// The steps to run while this thread sleeps: one step each time it sleeps.
     static SCRIPT: RefCell<VecDeque<Box<dyn FnOnce()>>> = const { RefCell::new(VecDeque::new()) };
 }
 
@@ -149,10 +150,10 @@ impl Park for Scripted {
     }
 }
 
-/// A request that starts later.
+/// A request, once a step of the script has made it.
 type Waiter<L> = Arc<Mutex<Option<LockFuture<Arc<L>, Shared>>>>;
 
-/// Scripts this thread's sleep: a request for `range` with a panicking waker starts to wait, then
+/// Adds a step to the script: a request for `range`, with a panicking waker, starts to wait, then
 /// `held` is released.
 fn when_asleep<L: RawRangeLockWait + 'static>(
     lock: &Arc<L>,
@@ -176,7 +177,8 @@ fn when_asleep<L: RawRangeLockWait + 'static>(
 fn a_batch_that_waited_is_all_or_nothing() {
     let lock = Arc::new(gate().with_parking::<Scripted>());
     let busy = OwnedWriteHold::lock(lock.clone(), 20..21).unwrap();
-    // Wide, so it waits for the batch's entry, which the batch releases once it has its words.
+    // This request is wide, so it waits for the batch's entry. The batch releases the entry once it
+    // has its words.
     let waiter = when_asleep(&lock, busy, 18..22);
     let batch = [0..1, 20..21, 30..40].map(|range| (range, Access::Write));
     assert!(panics(|| lock.lock_all(batch).is_ok()));
@@ -184,7 +186,7 @@ fn a_batch_that_waited_is_all_or_nothing() {
     assert!(lock.try_write(0..64).is_ok(), "a hold was left behind");
 }
 
-/// As `an_entry_is_released_once_despite_the_panic`, in a blocking call.
+/// Does what `an_entry_is_released_once_despite_the_panic` does, in a blocking call.
 #[test]
 fn a_blocking_call_releases_its_entry_once() {
     let lock = Arc::new(gate().with_parking::<Scripted>());
@@ -195,7 +197,8 @@ fn a_blocking_call_releases_its_entry_once() {
     assert!(lock.try_write(0..64).is_ok(), "a hold was left behind");
 }
 
-/// A forgotten request is woken when its leaf is freed. Despite the panic, the leaf is freed.
+/// A waiting request is leaked. Freeing its leaf wakes it, and the waker panics. Even so, the leaf
+/// is freed.
 #[test]
 fn a_leaf_is_freed_despite_the_panic() {
     let shape = Shape::new(1, &[2, 2, 2]).unwrap();

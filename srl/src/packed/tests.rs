@@ -1,6 +1,6 @@
 //! Every operation on every state of a lane, compared with a plain model.
 //!
-//! Each case runs in each lane, with every state of its neighbours, which must not change.
+//! Each case runs in each lane. The other lanes take every state in turn, and must not change.
 
 use super::*;
 use Access::{Read, Upgradable, Write};
@@ -88,7 +88,7 @@ fn states() -> impl Iterator<Item = (u64, Holders)> {
     (0..16).filter_map(|bits| Some((bits, Holders::of(bits)?)))
 }
 
-/// Returns words with `bits` in lane `lane`, and every valid state in the other lanes.
+/// Returns a word for each valid state of the other lanes, with `bits` in lane `lane`.
 fn words(lane: u32, bits: u64) -> impl Iterator<Item = PackedWord> {
     let shift = lane * BITS;
     states().map(move |(other, _)| {
@@ -97,7 +97,7 @@ fn words(lane: u32, bits: u64) -> impl Iterator<Item = PackedWord> {
     })
 }
 
-/// Returns the holders of the lane now; asserts that its neighbours have not changed.
+/// Returns the holders of the lane now; asserts that the other lanes have not changed.
 fn after(word: &PackedWord, before: u64, lane: u32) -> Holders {
     let (now, shift) = (word.0.load(Relaxed), lane * BITS);
     assert_eq!(
@@ -108,7 +108,7 @@ fn after(word: &PackedWord, before: u64, lane: u32) -> Holders {
     Holders::of(now >> shift & WRITER).expect("a valid state")
 }
 
-/// Calls `f` with every lane, state, and state of the neighbours.
+/// Calls `f` for every lane, every state of it, and every state of the other lanes.
 fn each(mut f: impl FnMut(PackedWord, u64, u32, Holders)) {
     for lane in 0..LANES {
         for (bits, holders) in states() {
@@ -150,7 +150,7 @@ fn free_until_reports_conflicts_and_changes_nothing() {
     }
 }
 
-/// A release that unblocks a request reports it. A reader's release reports nothing else.
+/// A release that unblocks a request returns true. A reader's release returns true only then.
 #[test]
 fn a_release_reports_whether_it_unblocks() {
     for access in ALL {
@@ -158,7 +158,7 @@ fn a_release_reports_whether_it_unblocks() {
             if !holders.holds(access) {
                 return;
             }
-            // SAFETY: the model says that it is held.
+            // SAFETY: the model says that the lane is held.
             let wakes = unsafe { word.release(lane, lane + 1, access) };
             let now = after(&word, before, lane);
             assert_eq!(now, holders.without(access));
@@ -176,7 +176,7 @@ fn a_downgrade_changes_one_holder() {
             if !holders.holds(from) {
                 return;
             }
-            // SAFETY: the model says that it is held.
+            // SAFETY: the model says that the lane is held.
             unsafe { word.downgrade(lane, lane + 1, from, to) };
             let expected = holders.without(from).with(to);
             assert_eq!(after(&word, before, lane), expected);
@@ -191,7 +191,7 @@ fn an_upgrade_succeeds_exactly_for_the_only_holder() {
             if !holders.holds(from) {
                 return;
             }
-            // SAFETY: the model says that it is held.
+            // SAFETY: the model says that the lane is held.
             let alone = unsafe { word.try_upgrade(lane, lane + 1, from) };
             let others = holders.without(from);
             assert_eq!(alone, others == Holders::default(), "{holders:?}");
@@ -201,8 +201,8 @@ fn an_upgrade_succeeds_exactly_for_the_only_holder() {
     }
 }
 
-/// A request for many lanes takes those before the first that refuses it. Taking all lanes of a
-/// word, which has a fast path, gives the same result.
+/// A request for many lanes takes the lanes before the first lane that refuses it. A request for
+/// all lanes of a word has a fast path, and gets the same result.
 #[test]
 fn a_run_takes_the_lanes_before_the_first_refusal() {
     for access in ALL {
@@ -223,7 +223,7 @@ fn a_run_takes_the_lanes_before_the_first_refusal() {
         }
         let word = PackedWord::new();
         assert_eq!(word.take(0, LANES, access, LANES), LANES);
-        // SAFETY: it was taken just now.
+        // SAFETY: the word was taken just now.
         assert!(unsafe { word.release(0, LANES, access) });
         assert_eq!(word.0.load(Relaxed), 0);
     }

@@ -18,8 +18,8 @@ pub(super) enum Node {}
 #[repr(transparent)]
 pub(super) struct Slot(AtomicPtr<Node>);
 
-// SAFETY: a `Slot` is an `AtomicPtr` (repr(transparent)). Zero bytes are the null pointer, and it
-// has no destructor.
+// SAFETY: a `Slot` is an `AtomicPtr` (repr(transparent)). Zero bytes are the null pointer, and a
+// `Slot` has no destructor.
 unsafe impl Zeroed for Slot {
     fn zeroed() -> Self {
         Slot(AtomicPtr::new(core::ptr::null_mut()))
@@ -30,17 +30,18 @@ impl Slot {
     /// Returns the node, or null.
     #[inline]
     pub(super) fn load(&self) -> *mut Node {
-        // Acquire [O→N]: the node's slots or words are seen as they were initialized.
+        // Acquire [O→N]: this thread sees the node's slots or words initialized.
         self.0.load(Acquire)
     }
 
     /// Links a node into an empty slot.
     ///
     /// # Errors
-    /// The node that is there already.
+    /// The node that the slot already points to.
     fn link(&self, node: *mut Node) -> Result<(), *mut Node> {
         let null = core::ptr::null_mut();
-        // Release [N→O]: publishes the node. Acquire on failure [O→N]: the other thread's node.
+        // Release [N→O]: publishes the node. Acquire on failure [O→N]: this thread uses the node
+        // that another thread linked.
         let linked = self.0.compare_exchange(null, node, Release, Acquire);
         linked.map(drop)
     }
@@ -48,21 +49,21 @@ impl Slot {
     /// Empties the slot. Only the thread that shrinks the tree calls this. Other threads only fill
     /// empty slots.
     pub(super) fn unlink(&self) {
-        // Relaxed: a thread that finds the node gone sees what was done under holds in it, because
-        // it checks the gate afterwards. If the gate is closed, the entries' mutex orders; if it
-        // has been opened since, L and M do.
+        // Relaxed: a thread that finds the slot empty must see what was done under holds in the old
+        // node. It does, because it checks the gate before it is granted. If the gate is closed,
+        // the mutex of the gate's entries provides this order; if it has been opened, L and M do.
         self.0.store(core::ptr::null_mut(), Relaxed);
     }
 
-    /// Creates and links a node of `len` slots or words; returns it with `true`.
+    /// Creates and links a node of `len` slots or words; returns the node with `true`.
     ///
-    /// If another thread has linked one meanwhile, returns that one with `false`.
+    /// If another thread has linked a node meanwhile, returns that node with `false`.
     pub(super) fn make<T: Zeroed + 'static>(&self, len: usize) -> (*mut Node, bool) {
         let node = Box::into_raw(allocate::<T>(len)).cast();
         match self.link(node) {
             Ok(()) => (node, true),
             Err(other) => {
-                // SAFETY: created above with that length, and never linked.
+                // SAFETY: the node was created above with this length, and never linked.
                 unsafe { free::<T>(node, len) };
                 (other, false)
             }
@@ -81,7 +82,7 @@ fn allocate<T: Zeroed>(len: usize) -> Box<[T]> {
 /// Returns the slots or words of a node.
 ///
 /// # Safety
-/// The node was created with `len` of these, and is not freed during `'a`.
+/// The node was created with `len` elements of type `T`, and is not freed during `'a`.
 #[inline]
 pub(super) unsafe fn contents<'a, T>(node: *mut Node, len: usize) -> &'a [T] {
     // SAFETY: the caller's promise.
@@ -91,10 +92,10 @@ pub(super) unsafe fn contents<'a, T>(node: *mut Node, len: usize) -> &'a [T] {
 /// Frees a node; returns its size in bytes.
 ///
 /// # Safety
-/// The node was created with `len` of these, and no thread uses it any more.
+/// The node was created with `len` elements of type `T`, and no thread uses it any more.
 pub(super) unsafe fn free<T: 'static>(node: *mut Node, len: usize) -> usize {
     let contents = core::ptr::slice_from_raw_parts_mut(node.cast::<T>(), len);
-    // SAFETY: `make` got the pointer from such a box, and the caller gives it up.
+    // SAFETY: `make` got the pointer from a box of this type, and the caller gives it up.
     let contents = unsafe { Box::from_raw(contents) };
     let bytes = size_of_val(&*contents);
     free_slice(contents);

@@ -1,4 +1,4 @@
-//! The shape of a tree: the size of a segment, and the number of children of a node in each level.
+//! The shape of a tree: the size of a segment, and the number of children of a node at each level.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -10,7 +10,7 @@ use crate::segment::{SegmentError, Segments};
 
 /// The segment size of a tree, and the bits of a segment's number that each level indexes.
 ///
-/// Levels are listed from the root down. The last one is that of the leaves.
+/// Levels are listed from the root down. The last level is that of the leaves.
 ///
 /// ```
 /// use spanlock_srl::{Shape, SrlTree};
@@ -28,15 +28,15 @@ pub struct Shape {
     levels: Vec<u32>,
 }
 
-/// The bits of a leaf, in shapes chosen for a capacity: the paper's.
+/// The bits of the leaf level in the paper, and in shapes chosen for a capacity.
 const LEAF_BITS: u32 = 5;
-/// The bits of each level above.
+/// The bits of each level above the leaves, in the same shapes.
 const INNER_BITS: u32 = 6;
 
 impl Default for Shape {
     /// Returns the paper's shape: 4 KiB segments, levels of 6, 6, 6, 6 and 5 bits.
     ///
-    /// It covers 2 TiB; the paper's largest file has 1.5 TB ([SRL] §IV-A).
+    /// This shape covers 2 TiB; the paper's largest file has 1.5 TB ([SRL] §IV-A).
     ///
     /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
     fn default() -> Self {
@@ -75,8 +75,8 @@ impl Shape {
 
     /// Creates a shape with segments of `size`, leaves of 5 bits, and levels of 6 bits above them.
     ///
-    /// There are as many levels as `capacity` needs, at least two. For 1.5 TB in segments of 4 KiB,
-    /// this is the paper's shape.
+    /// The shape has as many levels as `capacity` needs, at least two. For 1.5 TB in segments of
+    /// 4 KiB, this is the paper's shape.
     ///
     /// # Errors
     /// [`SegmentError::Size`].
@@ -88,8 +88,8 @@ impl Shape {
         Ok(Shape { size, levels })
     }
 
-    /// Checks that the bits of every level are within bounds, and those of the leaves at least
-    /// `leaf`.
+    /// Checks that the bits of every level are within bounds, and that the leaf level has at least
+    /// `leaf` bits.
     pub(super) fn check(&self, leaf: u32) -> Result<(), SegmentError> {
         let last = self.levels.len() - 1;
         for (level, &bits) in self.levels.iter().enumerate() {
@@ -125,7 +125,7 @@ impl Shape {
         let leaf_bits = levels.next().unwrap_or_default();
         let (mut inner, mut below) = (Vec::new(), leaf_bits);
         for bits in levels {
-            // This level and those below suffice: it is the root's.
+            // This level and the levels below it suffice, so this level is the root's.
             if below + bits >= needed {
                 break;
             }
@@ -150,8 +150,8 @@ impl Shape {
         &self.levels
     }
 
-    /// Returns the end of the positions that the levels cover, or `u64::MAX` if they cover them
-    /// all.
+    /// Returns the end of the positions that the levels cover, or `u64::MAX` if they cover all
+    /// positions.
     pub fn covers(&self) -> u64 {
         let bits = self.levels.iter().sum::<u32>();
         let segments = 1_u64.checked_shl(bits).unwrap_or(u64::MAX);
@@ -160,13 +160,14 @@ impl Shape {
 
     /// Returns the bytes that the paper's tree of this shape takes ([SRL] Equation 3).
     ///
-    /// The first `working_set` positions of the file are in use. The tree has pointers of 8 bytes
-    /// down to the segments, and a word of 4 bytes for each segment.
+    /// The first `working_set` positions of the file are in use. The paper's tree has a word of 4
+    /// bytes for each segment in use, and nodes of 8-byte pointers, down to the words.
     ///
-    /// Equation 2 as printed has one level more in its exponent than Figure 11. A file would then
-    /// have 2ᴵ times as many pointers to words as it has words. Here a level has only as many nodes
-    /// as the working set needs, at least one. From 512 GB on, the tree then takes more memory than
-    /// the array, as §VI-B says. Unlike in the paper, levels may differ in their bits.
+    /// The exponent of Equation 2, as printed, is one level too large: the tree would have 2ᴵ times
+    /// as many pointers to words as it has words. That also contradicts Figure 11. Here, a level
+    /// has only as many nodes as the working set needs, at least one. From 512 GB on, the tree then
+    /// takes more memory than the array, as §VI-B says. Unlike in the paper, each level may have
+    /// its own number of bits.
     ///
     /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
     pub fn paper_memory(&self, working_set: u64) -> u64 {
@@ -182,14 +183,14 @@ impl Shape {
     }
 }
 
-/// A shape, prepared for descents.
+/// The levels of a shape, prepared for descents.
 #[derive(Debug)]
 pub(super) struct Levels {
-    /// A segment's number, shifted by this, is its slot in the root.
+    /// A segment's number, shifted right by this, is its slot in the root.
     pub(super) root_shift: u32,
     /// The levels of inner nodes below the root, from the top down.
     pub(super) inner: Box<[Level]>,
-    /// The bits of a segment's number that index its leaf.
+    /// The number of low bits of a segment's number, which select its place in the leaf.
     pub(super) leaf_bits: u32,
 }
 
@@ -200,7 +201,7 @@ impl Levels {
     }
 }
 
-/// A level of inner nodes: the bits of a segment's number that are its slot.
+/// A level of inner nodes: the bits of a segment's number that select its slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     pub(super) shift: u32,
@@ -214,7 +215,7 @@ impl Level {
         1 << self.bits
     }
 
-    /// Returns the slot of a segment, which is below [`len`](Self::len).
+    /// Returns the index of a segment's slot, which is below [`len`](Self::len).
     #[inline]
     pub(super) fn slot(self, segment: u64) -> usize {
         (segment >> self.shift) as usize & ((1 << self.bits) - 1)

@@ -14,15 +14,15 @@ use super::Tree;
 use super::node::{self, Node, Slot};
 use crate::gate::{Gate, entry_of};
 
-/// An inner node, for the thread that shrinks.
+/// An inner node, as the thread that shrinks the tree sees it.
 #[derive(Clone, Copy)]
 struct Inner<'a> {
     slots: &'a [Slot],
-    /// Its first segment.
+    /// The first segment that the node covers.
     first: u64,
-    /// The number of levels above it: 0 for the root.
+    /// The number of levels above the node: 0 for the root.
     depth: usize,
-    /// A segment's number, shifted by this, is its slot.
+    /// The slot of a segment is its distance from `first`, shifted right by this.
     shift: u32,
 }
 
@@ -37,10 +37,10 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// Shrinking. Any thread may call `shrink`; the other functions run only in the thread that holds
-/// `shrinking`.
+/// Shrinking. Any thread may call `shrink`. The other functions run only in the thread that holds
+/// the mutex `shrinking`.
 impl<W: Word> Tree<W> {
-    /// Frees the vacant nodes that touch `segments`; returns the bytes freed.
+    /// Frees the vacant nodes that cover any of `segments`; returns the bytes freed.
     pub(crate) fn shrink<P: Park>(
         &self,
         gate: &Gate<P>,
@@ -60,7 +60,7 @@ impl<W: Word> Tree<W> {
         self.shrink_below(gate, queue, root, segments)
     }
 
-    /// Frees all vacant nodes below `node`.
+    /// Frees the vacant nodes below `node` that cover any of `segments`; returns the bytes freed.
     fn shrink_below<P: Park>(
         &self,
         gate: &Gate<P>,
@@ -75,7 +75,7 @@ impl<W: Word> Tree<W> {
                 freed += self.shrink_below(gate, queue, child, segments);
             }
         }
-        // Check without the gate first: as a rule there is nothing to do.
+        // Check without closing the gate first: usually no child is vacant.
         let worthwhile = node
             .slots_of(segments)
             .any(|(_, slot)| self.is_vacant(node.depth, slot));
@@ -85,7 +85,7 @@ impl<W: Word> Tree<W> {
         freed
     }
 
-    /// Frees the vacant children of `node`: steps 1 to 5.
+    /// Frees the vacant children of `node`: steps 1 to 5 of [Shrinking](crate::tree#shrinking).
     fn shrink_node<P: Park>(
         &self,
         gate: &Gate<P>,
@@ -113,12 +113,13 @@ impl<W: Word> Tree<W> {
         }
         // SAFETY: the entry was taken above.
         let open = || unsafe { gate.release(&span, Access::Write, entry) };
-        // A request that was forgotten while it waited must not be found at the words of the next
-        // owner of this memory.
+        // Remove the waiters from the queue. A waiting request that was leaked by `mem::forget`
+        // would otherwise stay queued at an address that the next owner of this memory may use for
+        // a word.
         let evict = |words| queue.evict(words);
         let mut freed = 0;
-        // SAFETY: no thread finds the child, every thread that had found it has left its critical
-        // section, and no word in it is held (N-I4, N-I5).
+        // SAFETY: no thread finds the child any more. Every thread that found it has left its
+        // critical section, and no word in it is held (N-I4, N-I5).
         let free = |child| freed += unsafe { self.free(node.depth, child, &evict) };
         and_surely(open, || for_each_surely(unlinked.into_iter(), free));
         freed
@@ -127,11 +128,11 @@ impl<W: Word> Tree<W> {
     /// Returns the child of a node at `depth`, if it is an inner node.
     ///
     /// # Safety
-    /// It is that node's child, and stays for `'a`.
+    /// `child` is a child of that node, and stays for `'a`.
     unsafe fn inner<'a>(&self, depth: usize, first: u64, child: *mut Node) -> Option<Inner<'a>> {
         let level = *self.levels.inner.get(depth)?;
         (!child.is_null()).then(|| Inner {
-            // SAFETY: N-I1. It stays: the caller's promise.
+            // SAFETY: N-I1. The child stays: the caller's promise.
             slots: unsafe { node::contents(child, level.len()) },
             first,
             depth: depth + 1,
@@ -139,7 +140,7 @@ impl<W: Word> Tree<W> {
         })
     }
 
-    /// Returns the segments of a node.
+    /// Returns the segments that a node covers.
     fn span(&self, node: Inner<'_>) -> Range<u64> {
         let segments = (node.slots.len() as u64).saturating_mul(1 << node.shift);
         let end = node.first.saturating_add(segments);
@@ -154,7 +155,7 @@ impl<W: Word> Tree<W> {
         if child.is_null() {
             return false;
         }
-        // SAFETY: N-I1. It stays, since only this thread could unlink it (N-I2).
+        // SAFETY: N-I1. The child stays, since only this thread may unlink it (N-I2).
         unsafe {
             match self.inner(depth, 0, child) {
                 Some(inner) => inner.slots.iter().all(|slot| slot.load().is_null()),
@@ -175,10 +176,11 @@ impl<W: Word> Tree<W> {
     /// Frees the child of a node at `depth`, with everything below it; returns the bytes freed.
     ///
     /// Calls `evict` with the addresses of each leaf's words before it frees the leaf. `evict`
-    /// wakes waiters, so it may panic; everything is freed all the same. Does nothing for null.
+    /// wakes waiters, so it may panic; everything is freed even then. Does nothing if `child` is
+    /// null.
     ///
     /// # Safety
-    /// It is that node's child, and no thread uses it any more.
+    /// `child` is a child of that node, and no thread uses it any more.
     pub(super) unsafe fn free(
         &self,
         depth: usize,
