@@ -31,6 +31,7 @@
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
+use core::pin::Pin;
 use core::task::{Poll, Waker, ready};
 
 use spanlock_sync::wait::WaitQueue;
@@ -181,6 +182,16 @@ pub struct DistributedRequest {
     token: Option<usize>,
 }
 
+impl DistributedRequest {
+    fn parts(self: Pin<&mut Self>) -> (Pin<&mut Progress>, &mut Option<usize>) {
+        // SAFETY: the progress is pinned with the request, and is not moved out of it.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.progress), &mut this.token)
+        }
+    }
+}
+
 // SAFETY: `Ready` is returned once the token's words are acquired. A forgotten request stays in its
 // queue.
 unsafe impl<P: Park> RawRangeLockWait for RwDistributed<P> {
@@ -190,31 +201,28 @@ unsafe impl<P: Park> RawRangeLockWait for RwDistributed<P> {
         &self,
         _span: Span,
         access: Access,
-        request: &mut DistributedRequest,
+        request: Pin<&mut DistributedRequest>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
+        let (progress, request_token) = request.parts();
         let fresh = || self.token(access).into_word();
-        let token = Token::new(*request.token.get_or_insert_with(fresh));
+        let token = Token::new(*request_token.get_or_insert_with(fresh));
         let words = self.held(access, token);
-        ready!(words::poll_all(
-            words,
-            access,
-            &mut request.progress,
-            &self.queue,
-            waker
-        ));
-        request.token = None;
+        // SAFETY: the caller's promise.
+        ready!(unsafe { words::poll_all(words, access, progress, &self.queue, waker) });
+        *request_token = None;
         self.queue.counters().acquisitions(1);
         Poll::Ready(Ok(token))
     }
 
-    unsafe fn cancel(&self, _span: Span, access: Access, request: &mut DistributedRequest) {
-        let Some(token) = request.token.take() else {
+    unsafe fn cancel(&self, _span: Span, access: Access, request: Pin<&mut DistributedRequest>) {
+        let (progress, token) = request.parts();
+        let Some(token) = token.take() else {
             return;
         };
         let words = self.held(access, Token::new(token));
         // SAFETY: the caller's request is for these words, with this access.
-        unsafe { words::cancel_all(words, access, &mut request.progress, &self.queue) }
+        unsafe { words::cancel_all(words, access, progress, &self.queue) }
     }
 }
 

@@ -69,12 +69,15 @@ mod progress;
 mod wakes;
 
 use core::fmt;
+use core::pin::{Pin, pin};
+use core::task::{Poll, Waker};
+use core::time::Duration;
 #[cfg(feature = "std")]
 use std::time::Instant;
 
 use spanlock_sync::atomic::Zeroed;
 use spanlock_sync::hint::{Backoff, scaled};
-use spanlock_sync::wait::{Listener, Spot, WaitQueue};
+use spanlock_sync::wait::{Patience, Spot, WaitQueue};
 use spanlock_sync::{Park, injected_bug};
 #[cfg(feature = "std")]
 use spanlock_sync::{Parker, Wakeup};
@@ -85,9 +88,16 @@ pub use progress::{Progress, cancel_all, poll_all};
 pub use spanlock_sync::unwind::for_each_surely;
 pub use wakes::{Wakes, address_range};
 
-/// The number of conflicting arrivals that may overtake the head of a queue: 32, and 1 under a
-/// checker.
+/// The number of conflicting arrivals that may always overtake the head of a queue: 32, and 1 under
+/// a checker.
 pub const MAX_PASSES: u32 = scaled(32, 1);
+
+/// For how long more arrivals may overtake the head of a queue, if there is a clock: half a
+/// millisecond since the first of them.
+pub const PASS_TIME: Duration = Duration::from_micros(500);
+
+/// How many passes are counted at a time: 16, and 1 under a checker.
+const BATCH: u32 = scaled(16, 1);
 
 /// An atomic word with the reader-writer states of neighbouring segments, its *lanes*.
 ///
@@ -264,50 +274,52 @@ impl<'a, W: Word> Run<'a, W> {
             return true;
         }
         Parker::with(|parker| {
-            let (mut progress, run) = (Progress::default(), core::iter::once(self));
-            loop {
-                let runs = run.clone();
-                if poll_all(runs, access, &mut progress, queue, parker.waker()).is_ready() {
-                    return true;
-                }
-                if parker.park_until(Some(deadline)) == Wakeup::TimedOut {
-                    // SAFETY: the request was made by this call.
-                    unsafe { cancel_all(run, access, &mut progress, queue) };
+            let mut attempt = Attempt {
+                run: self,
+                access,
+                progress: pin!(Progress::default()),
+                queue,
+            };
+            while attempt.poll(parker.waker()).is_pending() {
+                if attempt.progress.is_asleep()
+                    && parker.park_until(Some(deadline)) == Wakeup::TimedOut
+                {
                     return false;
                 }
             }
+            true
         })
     }
 
     #[cold]
-    fn lock_slow<P: Park>(mut self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) {
+    fn lock_slow<P: Park>(self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) {
         if self.try_lock_slow(access, queue, refusal) {
             return;
         }
-        let mut spin = Backoff::new();
+        let (mut spin, mut taken) = (Backoff::new(), 0);
         while spin.round() {
-            let taken = self.arrive(access, 1, queue);
+            taken += self.after(taken).arrive(access, 1, queue);
             if taken == self.len() {
                 return;
             }
-            self = self.after(taken);
         }
         P::with(|parker| {
+            let mut attempt = Attempt {
+                run: self,
+                access,
+                progress: pin!(Progress::default()),
+                queue,
+            };
+            let progress = &mut attempt.progress;
+            progress.as_mut().listen(parker.waker());
             // Spinning did not help; enqueue without another check.
-            let listener = Listener::new(parker.waker());
-            let (mut progress, run) = (
-                Progress::queued(self, 0, access, queue, listener),
-                core::iter::once(self),
-            );
-            if injected_bug!(
-                "no-recheck",
-                "a thread that has joined the queue sleeps without rechecking the word",
-                killed_by = "wakeup, poll, give-up, full-count"
-            ) {
-                parker.park();
-            }
-            while poll_all(run.clone(), access, &mut progress, queue, parker.waker()).is_pending() {
-                parker.park();
+            let (rest, taken) = (self.after(taken), u64::from(taken));
+            // SAFETY: the attempt is polled until it is ready, or cancelled when it is dropped.
+            unsafe { progress.as_mut().enqueue(rest, taken, access, queue) };
+            while attempt.poll(parker.waker()).is_pending() {
+                if attempt.progress.is_asleep() {
+                    parker.park();
+                }
             }
         });
     }
@@ -393,6 +405,31 @@ impl<'a, W: Word> Run<'a, W> {
     }
 }
 
+/// The request of a blocking call. Dropping it gives the request up, in case foreign code panics
+/// before it is granted: then the waiter is on a stack that is about to go.
+struct Attempt<'a, 'p, W: Word, P> {
+    run: Run<'a, W>,
+    access: Access,
+    progress: Pin<&'p mut Progress>,
+    queue: &'a WaitQueue<P>,
+}
+
+impl<W: Word, P> Attempt<'_, '_, W, P> {
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        let (run, progress) = (core::iter::once(self.run), self.progress.as_mut());
+        // SAFETY: the request is for this run. When the attempt is dropped, it leaves the queue.
+        unsafe { poll_all(run, self.access, progress, self.queue, waker) }
+    }
+}
+
+impl<W: Word, P> Drop for Attempt<'_, '_, W, P> {
+    fn drop(&mut self) {
+        let (run, progress) = (core::iter::once(self.run), self.progress.as_mut());
+        // SAFETY: the request is for this run, with this access. One that is granted is as new.
+        unsafe { cancel_all(run, self.access, progress, self.queue) }
+    }
+}
+
 /// A function of its own, because formatting the values in [`Run::new`] would force them into
 /// memory even where the panic is never reached.
 #[cold]
@@ -428,6 +465,17 @@ fn arrive_among_waiters<W: Word, P>(
     if !queue.is_this_occupied(address) {
         return word.take(first, end, access, least);
     }
+    if BATCH > 1 {
+        // A credit must not be wasted on lanes that are held: spinning threads come here again and
+        // again.
+        let free = word.free_until(first, end, access);
+        if free == first || free - first < least {
+            return first;
+        }
+        if queue.take_credit(address) {
+            return word.take(first, end, access, least);
+        }
+    }
     let take = |open| {
         if open - first < least {
             return first;
@@ -435,7 +483,7 @@ fn arrive_among_waiters<W: Word, P>(
         word.take(first, open, access, least)
     };
     let class = progress::class(access);
-    let patience = if injected_bug!(
+    let passes = if injected_bug!(
         "no-aging",
         "arrivals overtake a waiter without limit",
         killed_by = "bounded-overtaking"
@@ -443,6 +491,11 @@ fn arrive_among_waiters<W: Word, P>(
         u32::MAX
     } else {
         MAX_PASSES
+    };
+    let patience = Patience {
+        passes,
+        time: PASS_TIME,
+        batch: BATCH,
     };
     queue.pass(address, first..end, class, patience, take)
 }
@@ -452,13 +505,36 @@ fn arrive_among_waiters<W: Word, P>(
 /// Requests that name their lanes in one global order never wait for each other in a cycle.
 #[inline]
 pub fn lock_all<'a, W: Word, P: Park>(
-    runs: impl Iterator<Item = Run<'a, W>>,
+    runs: impl Iterator<Item = Run<'a, W>> + Clone,
     access: Access,
     queue: &WaitQueue<P>,
 ) {
+    /// The runs acquired so far. Dropping it releases them, in case foreign code panics while the
+    /// next one is awaited.
+    struct Acquired<'a, 'q, W: Word, I: Iterator<Item = Run<'a, W>> + Clone, P> {
+        runs: I,
+        count: usize,
+        access: Access,
+        queue: &'q WaitQueue<P>,
+    }
+    impl<'a, W: Word, I: Iterator<Item = Run<'a, W>> + Clone, P> Drop for Acquired<'a, '_, W, I, P> {
+        #[cold]
+        fn drop(&mut self) {
+            // SAFETY: these were acquired, and are given up.
+            unsafe { unlock_all(self.runs.clone().take(self.count), self.access, self.queue) }
+        }
+    }
+    let mut acquired = Acquired {
+        runs: runs.clone(),
+        count: 0,
+        access,
+        queue,
+    };
     for run in runs {
         run.lock(access, queue);
+        acquired.count += 1;
     }
+    core::mem::forget(acquired);
 }
 
 /// Acquires every run, or none: if a run is busy, releases those before it. Ordering: Acquire on

@@ -64,6 +64,7 @@
 //! [`RwWord`]: spanlock_range_lock::RwWord
 
 use core::ops::Range;
+use core::pin::Pin;
 use core::task::{Poll, Waker, ready};
 
 use spanlock_range_lock::words::{self, Run, Word};
@@ -321,7 +322,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
         &self,
         span: Span,
         access: Access,
-        request: &mut SrlRequest,
+        request: Pin<&mut SrlRequest>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
         let wanted = self.wanted(self.segments.touched(span)?, access);
@@ -331,7 +332,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
         Poll::Ready(Ok(token))
     }
 
-    unsafe fn cancel(&self, span: Span, access: Access, request: &mut SrlRequest) {
+    unsafe fn cancel(&self, span: Span, access: Access, request: Pin<&mut SrlRequest>) {
         let touched = self.segments.of(span);
         // SAFETY: the caller's promise.
         unsafe { request.cancel(&self.words, &self.gate, &touched, access) }

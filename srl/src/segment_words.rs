@@ -9,12 +9,13 @@
 
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::task::{Poll, Waker, ready};
+use core::pin::{Pin, pin};
+use core::task::Poll;
 
 use spanlock_range_lock::words::{Progress, Wakes, for_each_surely};
 use spanlock_range_lock::{Access, Token};
 use spanlock_sync::unwind::and_surely;
-use spanlock_sync::wait::{Listener, WaitQueue};
+use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park, injected_bug};
 
 use crate::store::{Piece, SegmentStore};
@@ -217,40 +218,49 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     }
 }
 
-/// Waiting for words.
+/// Waiting for words. The functions with a [`Progress`] ask its promise of their callers.
 impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     /// Takes the words of a small request, asking `stops` after each piece.
     ///
     /// Returns `None`, with nothing held, if the gate stops the request.
-    pub(crate) fn poll_take(
+    ///
+    /// # Safety
+    /// The promise of [`Progress`].
+    pub(crate) unsafe fn poll_take(
         &self,
         touched: &Range<u64>,
         access: Access,
-        progress: &mut Progress,
+        mut progress: Pin<&mut Progress>,
         stops: impl Fn() -> bool,
     ) -> Poll<Option<Token>> {
-        // Wake only after this call, which contains the critical section.
-        let taken = self.take_in_critical_section(touched, access, progress, stops);
-        if let Take::Stopped(wakes) = taken {
-            and_surely(|| self.wake(wakes), || progress.wake_others());
-            return Poll::Ready(None);
-        }
-        progress.wake_others();
+        // Run wakers only after this call, which contains the critical section.
+        // SAFETY: the caller's promise.
+        let taken =
+            unsafe { self.take_in_critical_section(touched, access, progress.as_mut(), stops) };
         match taken {
+            Take::Stopped(wakes) => {
+                and_surely(|| self.wake(wakes), || progress.finish(&self.queue));
+                Poll::Ready(None)
+            }
             Take::All => {
-                *progress = Progress::default();
+                progress.finish(&self.queue);
                 // SAFETY: all segments were taken, and stay taken.
                 Poll::Ready(Some(unsafe { self.token_of(touched) }))
             }
-            _ => Poll::Pending,
+            Take::Waits => {
+                progress.run_foreign(&self.queue);
+                Poll::Pending
+            }
         }
     }
 
-    fn take_in_critical_section(
+    /// # Safety
+    /// The promise of [`Progress`].
+    unsafe fn take_in_critical_section(
         &self,
         touched: &Range<u64>,
         access: Access,
-        progress: &mut Progress,
+        mut progress: Pin<&mut Progress>,
         stops: impl Fn() -> bool,
     ) -> Take<S::Word> {
         let guard = self.store.enter();
@@ -258,11 +268,12 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
             let before = progress.taken();
             let at = touched.start + before;
             let piece = self.store.find_or_make(&guard, at, touched.end);
-            let mut poll = |run| progress.poll(run, access, &self.queue);
+            // SAFETY: the caller's promise.
+            let mut poll = |run| unsafe { progress.as_mut().poll(run, access, &self.queue) };
             let waits = piece.runs().any(|run| poll(run).is_pending());
             // Ask even if only a part was taken (G-I6), as in `advance`.
             if progress.taken() > before && stops() {
-                progress.leave(&self.queue);
+                progress.as_mut().leave(&self.queue);
                 let taken = piece.up_to(progress.taken() - before);
                 // SAFETY: this part was taken just now; the segments before it passed the gate.
                 let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
@@ -277,30 +288,48 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     }
 
     /// Scans the words of a wide request, until it has seen each word free once.
-    pub(crate) fn poll_scan(
+    ///
+    /// # Safety
+    /// The promise of [`Progress`].
+    pub(crate) unsafe fn poll_scan(
         &self,
         touched: &Range<u64>,
         access: Access,
-        progress: &mut Progress,
+        mut progress: Pin<&mut Progress>,
     ) -> Poll<()> {
-        // Wake only after this call, which contains the critical section.
-        let scanned = self.scan_in_critical_section(touched, access, progress);
-        progress.wake_others();
-        scanned
+        loop {
+            // Run wakers only after this call, which contains the critical section.
+            // SAFETY: the caller's promise.
+            let scanned =
+                unsafe { self.scan_in_critical_section(touched, access, progress.as_mut()) };
+            match scanned {
+                Scanned::All => {
+                    progress.finish(&self.queue);
+                    return Poll::Ready(());
+                }
+                Scanned::Waits => {
+                    progress.run_foreign(&self.queue);
+                    return Poll::Pending;
+                }
+                Scanned::Unblocked => progress.as_mut().run_foreign(&self.queue),
+            }
+        }
     }
 
-    fn scan_in_critical_section(
+    /// # Safety
+    /// The promise of [`Progress`].
+    unsafe fn scan_in_critical_section(
         &self,
         touched: &Range<u64>,
         access: Access,
-        progress: &mut Progress,
-    ) -> Poll<()> {
+        mut progress: Pin<&mut Progress>,
+    ) -> Scanned {
         if injected_bug!(
             "gate-scan-skipped",
             "a wide request does not wait for small requests that hold segments of its range",
             killed_by = "exclusion, exclusion-read-write, exclusion-write-read, batch"
         ) {
-            return Poll::Ready(());
+            return Scanned::All;
         }
         let guard = self.store.enter();
         let is_free = |piece: Piece<'_, S::Word>| piece.is_free(access);
@@ -309,59 +338,85 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
             // The common case: one load per word.
             let next = self.store.first_busy(&guard, at, touched.end, is_free);
             if next > at {
-                progress.leave(&self.queue);
-                progress.skip(next - at);
-            } else if let Ok(piece) = self.store.find(&guard, at, touched.end) {
-                for run in piece.runs() {
-                    ready!(progress.poll_free(run, access, &self.queue));
+                progress.as_mut().leave(&self.queue);
+                progress.as_mut().skip(next - at);
+            } else if let Ok(piece) = self.store.find(&guard, at, touched.end)
+                && let Some(run) = piece.runs().next()
+            {
+                // SAFETY: the caller's promise.
+                let free = unsafe { progress.as_mut().poll_free(run, access, &self.queue) };
+                if free.is_pending() {
+                    return Scanned::Waits;
                 }
             }
+            // The request is in no queue now. It may have unblocked other waiters by leaving one.
+            if progress.has_unblocked() {
+                return Scanned::Unblocked;
+            }
         }
-        Poll::Ready(())
+        Scanned::All
     }
 
     /// Blocks until the scan has seen every word of the segments free.
     pub(crate) fn scan(&self, touched: &Range<u64>, access: Access) {
         P::with(|parker| {
             let mut scan = Scan {
-                progress: Progress::default(),
+                progress: pin!(Progress::default()),
                 queue: &self.queue,
             };
-            scan.progress.listen(parker.waker());
-            while self
-                .poll_scan(touched, access, &mut scan.progress)
-                .is_pending()
-            {
-                parker.park();
+            loop {
+                scan.progress.as_mut().listen(parker.waker());
+                // SAFETY: when the scan is dropped, it leaves its queue.
+                let scanned = unsafe { self.poll_scan(touched, access, scan.progress.as_mut()) };
+                if scanned.is_ready() {
+                    return;
+                }
+                if scan.progress.is_asleep() {
+                    parker.park();
+                }
             }
         });
     }
 
     /// Enqueues a small request at the segment after the first `taken`, without checking it again.
-    pub(crate) fn enqueue(
+    /// The request has a waker already ([`Progress::listen`]).
+    ///
+    /// # Safety
+    /// The promise of [`Progress`].
+    pub(crate) unsafe fn enqueue(
         &self,
         touched: &Range<u64>,
         taken: u64,
         access: Access,
-        waker: &Waker,
-    ) -> Progress {
-        let listener = Listener::new(waker);
+        progress: Pin<&mut Progress>,
+    ) {
         let guard = self.store.enter();
         let at = touched.start + taken;
         let run = self.store.find_or_make(&guard, at, at + 1).first_run();
-        Progress::queued(run, taken, access, &self.queue, listener)
+        // SAFETY: the caller's promise.
+        unsafe { progress.enqueue(run, taken, access, &self.queue) }
     }
 }
 
+/// How far a scan got in one read-side critical section.
+enum Scanned {
+    /// It has seen every word free.
+    All,
+    /// It is in a queue.
+    Waits,
+    /// It has left a queue, and must wake the waiters that it unblocked before it goes on.
+    Unblocked,
+}
+
 /// The wait state of a blocking scan. Leaves its queue when it is dropped.
-struct Scan<'a, P> {
-    progress: Progress,
+struct Scan<'a, 'p, P> {
+    progress: Pin<&'p mut Progress>,
     queue: &'a WaitQueue<P>,
 }
 
-impl<P> Drop for Scan<'_, P> {
+impl<P> Drop for Scan<'_, '_, P> {
     fn drop(&mut self) {
-        self.progress.leave(self.queue);
-        self.progress.wake_others();
+        self.progress.as_mut().leave(self.queue);
+        self.progress.as_mut().finish(self.queue);
     }
 }

@@ -67,6 +67,11 @@ pub trait Park: Sized + 'static {
     ///
     /// The place may still hold a wake from an earlier use, so the first sleep may end at once.
     /// (Any sleep may end spuriously.)
+    ///
+    /// A thread that is inside `f` may call this function again, because it runs foreign code that
+    /// waits for another lock. The inner call may get another place, as that of
+    /// [`Parker`](crate::Parker) does. If it gets the same one, it consumes wakes of the outer wait;
+    /// the locks of this workspace notice that, but other code that waits may not.
     fn with<R>(f: impl FnOnce(&Self) -> R) -> R;
 
     /// Returns the waker of the thread that sleeps here. If the waker is called before the sleep,
