@@ -324,7 +324,9 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
         request: Pin<&mut IntervalRequest>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
-        self.core.poll(span, access, request.get_mut(), waker).map(Ok)
+        self.core
+            .poll(span, access, request.get_mut(), waker)
+            .map(Ok)
     }
 
     unsafe fn cancel(&self, _span: Span, _access: Access, request: Pin<&mut IntervalRequest>) {

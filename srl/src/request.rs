@@ -44,9 +44,9 @@ use core::task::{Poll, Waker, ready};
 use spanlock_interval_lock::IntervalRequest;
 use spanlock_range_lock::words::Progress;
 use spanlock_range_lock::{Access, RawRangeLock, RawRangeLockWait, Token};
+use spanlock_sync::Park;
 use spanlock_sync::hint::Backoff;
 use spanlock_sync::unwind::and_surely;
-use spanlock_sync::Park;
 
 use crate::gate::{Gate, entry_of, in_range};
 use crate::segment_words::{Advance, SegmentWords};

@@ -3,6 +3,7 @@
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::task::{Poll, Wake, Waker};
@@ -174,7 +175,7 @@ impl Wake for Counted {
 struct Task<'a> {
     lock: &'a SrlTree,
     span: Span,
-    request: SrlRequest,
+    request: Pin<Box<SrlRequest>>,
     counted: Arc<Counted>,
 }
 
@@ -183,7 +184,7 @@ impl<'a> Task<'a> {
         Task {
             lock,
             span: span(range),
-            request: SrlRequest::default(),
+            request: Box::pin(SrlRequest::default()),
             counted: Arc::default(),
         }
     }
@@ -192,7 +193,7 @@ impl<'a> Task<'a> {
         let waker = Waker::from(self.counted.clone());
         let (lock, span) = (self.lock, self.span);
         // SAFETY: the request is used with this lock and span only.
-        unsafe { lock.poll_lock(span, Access::Write, &mut self.request, &waker) }
+        unsafe { lock.poll_lock(span, Access::Write, self.request.as_mut(), &waker) }
             .map(Result::unwrap)
     }
 
@@ -207,7 +208,7 @@ impl<'a> Task<'a> {
         // SAFETY: as in `poll`.
         unsafe {
             self.lock
-                .cancel(self.span, Access::Write, &mut self.request)
+                .cancel(self.span, Access::Write, self.request.as_mut())
         }
     }
 

@@ -69,9 +69,10 @@ pub trait Park: Sized + 'static {
     /// (Any sleep may end spuriously.)
     ///
     /// A thread that is inside `f` may call this function again, because it runs foreign code that
-    /// waits for another lock. The inner call may get another place, as that of
-    /// [`Parker`](crate::Parker) does. If it gets the same one, it consumes wakes of the outer wait;
-    /// the locks of this workspace notice that, but other code that waits may not.
+    /// waits for another lock. The inner call should get another place, as that of `Parker` does. If
+    /// it gets the same one, it may consume a wake of the outer wait. Then the outer wait must find
+    /// out by other means that it was woken (see
+    /// [`Waiter::status`](crate::wait::Waiter::status)).
     fn with<R>(f: impl FnOnce(&Self) -> R) -> R;
 
     /// Returns the waker of the thread that sleeps here. If the waker is called before the sleep,

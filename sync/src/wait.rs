@@ -122,8 +122,8 @@ pub use crate::world::wait::is_wake_left_out;
 use crate::{Counters, DefaultPark, MutexGuard};
 
 use bucket::{Armed, Bucket, Removed};
-pub use waiter::{Status, Waiter};
 use waiter::{Batch, Identity, for_each_waker};
+pub use waiter::{Status, Waiter};
 
 pub(crate) mod bucket;
 mod node;
@@ -559,7 +559,10 @@ impl Handle {
                         break;
                     };
                     self.count_gone(spot.word, &removed);
-                    removed.waker.into_iter().for_each(|waker| batch.push(waker));
+                    removed
+                        .waker
+                        .into_iter()
+                        .for_each(|waker| batch.push(waker));
                 }
                 if !batch.has_room() {
                     return;

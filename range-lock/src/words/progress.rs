@@ -159,7 +159,12 @@ impl Progress {
     pub fn listen(self: Pin<&mut Self>, waker: &Waker) {
         let (waiter, rest) = self.parts();
         let is_shown = waiter.status() == Status::Asleep && waiter.shows(waker);
-        if !is_shown && !rest.spare.as_ref().is_some_and(|spare| spare.will_wake(waker)) {
+        if !is_shown
+            && !rest
+                .spare
+                .as_ref()
+                .is_some_and(|spare| spare.will_wake(waker))
+        {
             rest.spare = Some(waker.clone());
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use spanlock_range_lock::words::MAX_PASSES;
+use spanlock_range_lock::words::{MAX_PASSES, PASS_TIME};
 use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 
 use super::{Kind, UNITS};
@@ -24,7 +24,9 @@ fn passes<L: RawRangeLock>(kind: &Kind<L>, lock: &L, head_start: Duration) -> u3
             drop(hold);
         });
         thread::sleep(head_start);
-        let mut passes = 0;
+        // The time in which more reads may overtake the writer begins with the first that does.
+        let mut passes = u32::from(lock.try_read(kind.units(0..1)).is_ok());
+        thread::sleep(2 * PASS_TIME);
         while lock.try_read(kind.units(0..1)).is_ok() {
             passes += 1;
         }

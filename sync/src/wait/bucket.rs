@@ -96,7 +96,11 @@ impl Queue {
         let first = self.list(Rank::Upgradable);
         // SAFETY: as for this function.
         let is_head = unsafe { first.first_id() < self.list(Rank::Exclusive).first_id() };
-        if is_head { first.front() } else { ptr::null_mut() }
+        if is_head {
+            first.front()
+        } else {
+            ptr::null_mut()
+        }
     }
 
     /// Returns the exclusive waiter at the head, or null: the first one, if it came before all
@@ -106,7 +110,11 @@ impl Queue {
         // SAFETY: as for this function.
         let is_head = !self.has_shared_heads()
             && unsafe { first.first_id() < self.list(Rank::Upgradable).first_id() };
-        if is_head { first.front() } else { ptr::null_mut() }
+        if is_head {
+            first.front()
+        } else {
+            ptr::null_mut()
+        }
     }
 
     /// Returns the first waiter at the head that is asleep, or null.
@@ -172,7 +180,10 @@ impl Queue {
                 self.move_to(reader, Rank::Head);
                 unblocks = true;
             }
-            for (before, now) in before.into_iter().zip([self.upgradable_head(), self.exclusive_head()]) {
+            for (before, now) in before
+                .into_iter()
+                .zip([self.upgradable_head(), self.exclusive_head()])
+            {
                 unblocks |= now != before && !now.is_null();
                 stays |= now == before && !now.is_null();
             }
@@ -273,9 +284,7 @@ impl Bucket {
 
     unsafe fn leader(&self, lock: u32, spot: Spot) -> Option<*mut Node> {
         // SAFETY: as for this function; the leaders are alive.
-        unsafe {
-            (self.leaders()).find(|&leader| ((*leader).spot, (*leader).lock) == (spot, lock))
-        }
+        unsafe { (self.leaders()).find(|&leader| ((*leader).spot, (*leader).lock) == (spot, lock)) }
     }
 
     /// Returns the queue of a spot, unless it is empty.
@@ -383,8 +392,8 @@ impl Bucket {
     ) -> Option<(Spot, Removed)> {
         // SAFETY: as for this function; all nodes are alive.
         unsafe {
-            let node = (self.leaders())
-                .find(|&leader| (*leader).lock == lock && gone((*leader).spot))?;
+            let node =
+                (self.leaders()).find(|&leader| (*leader).lock == lock && gone((*leader).spot))?;
             let removed = self.remove(node, 0)?;
             let spot = (*node).spot;
             // Relaxed: before the waiter reuses the node, it takes the bucket's lock.

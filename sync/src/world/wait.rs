@@ -171,7 +171,10 @@ impl Table {
     pub(crate) fn take_credit(&self, word: usize) -> bool {
         // Relaxed, all: as above.
         let less = |credits: u32| credits.checked_sub(1);
-        (COUNTS[bucket_of(word)].credits.fetch_update(Relaxed, Relaxed, less)).is_ok()
+        (COUNTS[bucket_of(word)]
+            .credits
+            .fetch_update(Relaxed, Relaxed, less))
+        .is_ok()
     }
 
     /// Returns the buckets of the words in a range that have waiters.
