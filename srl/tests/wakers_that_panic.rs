@@ -36,7 +36,7 @@ fn panics<R>(f: impl FnOnce() -> R) -> bool {
 }
 
 /// Returns a waiting read request with a waker that panics.
-fn waiting<L: RawRangeLockWait>(lock: &L, range: Range<u64>) -> LockFuture<&L, Shared> {
+fn waiting<L: RawRangeLockWait>(lock: &L, range: Range<u64>) -> Pin<Box<LockFuture<&L, Shared>>> {
     let mut future = Box::pin(lock.read_async(range));
     assert!(poll(&mut future, &Waker::from(Arc::new(Panics))).is_pending());
     future
@@ -151,7 +151,7 @@ impl Park for Scripted {
 }
 
 /// A request, once a step of the script has made it.
-type Waiter<L> = Arc<Mutex<Option<LockFuture<Arc<L>, Shared>>>>;
+type Waiter<L> = Arc<Mutex<Option<Pin<Box<LockFuture<Arc<L>, Shared>>>>>>;
 
 /// Adds a step to the script: a request for `range`, with a panicking waker, starts to wait, then
 /// `held` is released.

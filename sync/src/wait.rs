@@ -500,7 +500,6 @@ impl<P> WaitQueue<P> {
 }
 
 /// The part of a [`WaitQueue`] that does not depend on how threads sleep.
-#[derive(Default)]
 struct Handle {
     /// How many waiters queue at the words of this handle. An arrival checks this count before the
     /// bucket's count. This count lies in the lock, next to data that the thread has just read.
@@ -512,6 +511,17 @@ struct Handle {
     /// The number that distinguishes this lock from others.
     number: world::Number,
     table: world::Table,
+}
+
+impl Default for Handle {
+    fn default() -> Self {
+        Handle {
+            waiters: AtomicU32::new(0),
+            armed: Flag::default(),
+            number: world::Number::default(),
+            table: world::Table::default(),
+        }
+    }
 }
 
 impl Handle {
