@@ -18,23 +18,30 @@
 //!      │ still missing                                                 │
 //!      ▼                                                               │
 //!   joins the queue of its first missing lane ◄──┐                     │
-//!      │ heavy barrier, then rechecks the word   │ next lane missing   │
+//!      │ if at the head: heavy barrier, then     │ next lane missing   │
+//!      │ rechecks the word                       │                     │
 //!      ▼                                         │                     │
-//!   parks until woken ── head, and lane is free ─┴─────────────────────┘
+//!   sleeps until woken ─ lane is free ───────────┴─────────────────────┘
+//!      ▲                     │ lane is held again
+//!      │                     ▼
+//!      └── heavy barrier, rechecks, sleeps again
 //! ```
 //!
 //! - The **head** of the queue is a waiter with no conflicting waiter before it. It acquires its
 //!   lane as soon as no conflicting hold is left.
 //! - An **arrival** is a request that is not queued. It may overtake a head that it conflicts with.
 //!   The head may be asleep: if the lane stayed idle until it woke up, the scheduler would set the
-//!   pace of the lock. Each such pass is counted. After [`MAX_PASSES`] passes, conflicting arrivals
-//!   must enqueue.
+//!   pace of the lock. Each such pass is counted. After [`MAX_PASSES`] passes, and once
+//!   [`PASS_TIME`] has gone by since the first of them, conflicting arrivals must enqueue.
 //! - An arrival that conflicts with no waiter is never delayed by the queue.
 //!
 //! # Fairness
 //! Conflicting requests for a lane are served first come, first served, except for that bounded
-//! overtaking. Later conflicting arrivals overtake a head at most [`MAX_PASSES`] times. A request
-//! with *w* waiters ahead of it is overtaken at most (*w* + 1) · `MAX_PASSES` times.
+//! overtaking. Later conflicting arrivals overtake a head at most [`MAX_PASSES`] times, or for at
+//! most [`PASS_TIME`], whichever takes longer. (When the time is over, up to 15 more may: passes are
+//! counted 16 at a time.) So with *w* waiters ahead of it, a request is overtaken at most (*w* + 1) ·
+//! `MAX_PASSES` times, or for at most (*w* + 1) · `PASS_TIME`. Without std there is no clock: there,
+//! the number alone counts. So it does under a checker.
 //!
 //! # Invariants
 //! - **W-I1** Conflicting holds of a lane never coexist: [`Word::take`] checks and acquires in one
@@ -42,11 +49,14 @@
 //! - **W-I2** A waiter stands in the queue of the first lane that it lacks, and holds only lanes
 //!   before that one.
 //! - **W-I3** No wakeup is lost (Q-I2 of [`spanlock_sync::wait`]). A thread that may have unblocked
-//!   a waiter issues the light barrier and then checks the queue. A waiter joins the queue, issues
-//!   the heavy barrier and then checks the word.
+//!   a waiter issues the light barrier and then checks whether a head is asleep. A head that falls
+//!   asleep is counted, issues the heavy barrier and then checks the word.
 //! - **W-I4** The head sleeps only while a conflicting hold exists or, for a reader, while the
-//!   reader count is full. The release that ends this wakes the first head of each class. A head
-//!   that leaves the queue wakes the next waiter unless it excludes that waiter.
+//!   reader count is full. The release that ends this wakes every head that is asleep. A head that
+//!   leaves the queue with the lane wakes nobody: its hold excludes those that are now at the head.
+//!   One that leaves without the lane (it gives up, or only wanted to see the lane free) wakes them.
+//! - **W-I5** A blocking call that unwinds holds nothing and is in no queue. Foreign code (a waker,
+//!   a [`Park`]) may panic while it waits.
 //!
 //! # Orderings
 //!
@@ -55,7 +65,7 @@
 //! | A | [`Word::take`], [`Word::try_upgrade`]: the acquiring RMW | Acquire | B, C | see below |
 //! | B | [`Word::release`], [`Word::downgrade`] of an exclusive hold | Release | A | see below |
 //! | C | the same, of a shared hold | Release | A | `exclusion-read-write` |
-//! | D | between a state change and the check of the queue | light barrier | E | `wakeup` |
+//! | D | between a state change and the check for sleepers | light barrier | E | `wakeup` |
 //!
 //! A and B are needed by `give-up`, `exclusion` and `visibility`; A by `upgrade` and B by
 //! `downgrade` as well. In `exclusion-read-write` a writer follows a reader. The load of

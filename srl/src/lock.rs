@@ -26,11 +26,13 @@
 //! - **Allocation**: after construction, a small request that does not wait allocates nothing,
 //!   except missing nodes in a tree.
 //! - **Fairness**: each segment's queue is first come, first served. At most [`MAX_PASSES`] new
-//!   requests overtake the waiter at its head ([`spanlock_range_lock::words`]). [SRL] §IV-B
+//!   requests overtake the waiter at its head or, if that takes longer, those of half a millisecond
+//!   ([`spanlock_range_lock::words`]). [SRL] §IV-B
 //!   proposes such a bound ("aging") but does not implement it. A request for *n* segments may have
 //!   to queue at each of them, one after the other. The gate serves wide requests, and the small
 //!   requests that they stop, first come, first served.
-//! - **Waiting**: a thread spins for about a microsecond, yields its core a few times, then sleeps.
+//! - **Waiting**: a thread spins for about a microsecond, yields its core once, then sleeps. Waiting
+//!   for a segment allocates nothing.
 //!
 //! # Invariants
 //! - **S-I1** A small hold of a span holds the states of all segments that the span touches, with

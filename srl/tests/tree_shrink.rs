@@ -222,6 +222,57 @@ impl<'a> Task<'a> {
     }
 }
 
+/// The destructor of a waker shrinks the tree: of one that was replaced, one that was woken, and one
+/// whose request gave up. No destructor may run in a read-side critical section, for which `shrink`
+/// would wait.
+#[test]
+fn a_dropped_waker_may_shrink_the_tree() {
+    struct Shrinks(Arc<SrlTree>, Arc<AtomicUsize>);
+    impl Wake for Shrinks {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Shrinks {
+        fn drop(&mut self) {
+            self.0.shrink();
+            self.1.fetch_add(1, Relaxed);
+        }
+    }
+    let lock = Arc::new(SrlTree::new(1 << 20).unwrap());
+    let drops = Arc::new(AtomicUsize::new(0));
+    let waker = || Waker::from(Arc::new(Shrinks(lock.clone(), drops.clone())));
+    // Each request takes its first segments, and waits for the last.
+    let (request, held) = (span(0..4 * 4096), span(3 * 4096..4 * 4096));
+    for gives_up in [false, true] {
+        let hold = lock.lock(held, Access::Write).unwrap();
+        let mut pending = Box::pin(SrlRequest::default());
+        let poll = |pending: Pin<&mut SrlRequest>, waker: &Waker| {
+            // SAFETY: the request is used with this lock and span only, and granted or cancelled
+            // below.
+            unsafe { lock.poll_lock(request, Access::Write, pending, waker) }
+        };
+        for _ in 0..3 {
+            assert!(poll(pending.as_mut(), &waker()).is_pending());
+        }
+        assert_eq!(drops.swap(0, Relaxed), 2);
+        if gives_up {
+            // SAFETY: as above.
+            unsafe { lock.cancel(request, Access::Write, pending.as_mut()) };
+        }
+        // SAFETY: it was taken above.
+        unsafe { lock.unlock(held, Access::Write, hold) };
+        assert_eq!(drops.swap(0, Relaxed), 1);
+        if !gives_up {
+            let Poll::Ready(Ok(token)) = poll(pending.as_mut(), &waker()) else {
+                panic!("not granted");
+            };
+            assert_eq!(drops.swap(0, Relaxed), 1);
+            // SAFETY: it was granted just now.
+            unsafe { lock.unlock(request, Access::Write, token) };
+        }
+    }
+    assert!(lock.try_write(0..1 << 20).is_ok());
+}
+
 /// A word is released and its first waiter is woken. Before this waiter rechecks, the leaf is
 /// freed. Then this waiter and the waiters behind it start again as new requests.
 #[test]

@@ -1,5 +1,6 @@
 //! Requests that wait without a thread.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -7,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 
 use spanlock_range_lock::{
-    Exclusive, Hold, Mode, OwnedWriteHold, RangeError, RangeLock, RangeLockExt, RawRangeLockWait,
-    Shared, Upgradable,
+    Exclusive, Hold, LockFuture, Mode, OwnedWriteHold, RangeError, RangeLock, RangeLockExt,
+    RawRangeLockWait, Shared, Upgradable,
 };
 
 use super::units;
@@ -242,6 +244,82 @@ fn among_three<L: RawRangeLockWait, A: Mode>(lock: &L, panicking: usize) {
         drop(elsewhere);
     }
     assert!(lock.try_write(units(lock, 0..12)).is_ok(), "nobody does");
+}
+
+/// A reader that was woken, and that nobody polls, does not keep the readers behind it asleep.
+pub(crate) fn a_woken_future_that_nobody_polls_delays_no_reader<L: RawRangeLockWait>(lock: &L) {
+    let all = units(lock, 0..4);
+    let counter = Arc::new(Counter::default());
+    let hold = lock.write(all.clone()).unwrap();
+    let mut never = Box::pin(lock.read_async(all.clone()));
+    assert!(poll(&mut never, &counter).is_pending());
+    thread::scope(|scope| {
+        let readers = [(); 3].map(|()| scope.spawn(|| drop(lock.read(all.clone()).unwrap())));
+        // Time to fall asleep behind the future.
+        thread::sleep(Duration::from_millis(20));
+        drop(hold);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+    assert_eq!(counter.wakes(), 1);
+    drop(never);
+    assert!(lock.try_write(all).is_ok());
+}
+
+/// Wakers that use the lock whenever they are cloned, woken or dropped.
+pub(crate) fn wakers_may_use_the_lock<L: RawRangeLockWait>(lock: &L) {
+    /// What the waker does, and how often it did.
+    struct Hook<'a>(&'a dyn Fn(), Cell<u32>);
+    const VTABLE: RawWakerVTable = RawWakerVTable::new(
+        |data| {
+            run(data);
+            RawWaker::new(data, &VTABLE)
+        },
+        run,
+        run,
+        run,
+    );
+    fn run(data: *const ()) {
+        // SAFETY: the hook outlives its wakers, and only this thread uses them.
+        let hook = unsafe { &*data.cast::<Hook<'_>>() };
+        hook.1.set(hook.1.get() + 1);
+        (hook.0)();
+    }
+    let all = units(lock, 0..4);
+    let use_it = || {
+        drop(lock.try_read(all.clone()));
+        drop(lock.try_write(all.clone()));
+        if lock.granularity() < u64::MAX {
+            drop(lock.write(units(lock, 8..12)).unwrap());
+        }
+    };
+    let hooks = [(); 3].map(|()| Hook(&use_it, Cell::new(0)));
+    // SAFETY: as in `run`.
+    let wakers = (hooks.each_ref())
+        .map(|hook| unsafe { Waker::new(std::ptr::from_ref(hook).cast(), &VTABLE) });
+    let is_ready = |future: &mut Pin<Box<LockFuture<&L, Exclusive>>>, waker: &Waker| {
+        let poll = future.as_mut().poll(&mut Context::from_waker(waker));
+        poll.map(|hold| drop(hold.unwrap())).is_ready()
+    };
+    let hold = lock.write(all.clone()).unwrap();
+    let [mut first, mut second] =
+        [(); 2].map(|()| Box::pin(Hold::<&L, Exclusive>::lock_async(lock, all.clone())));
+    for waker in &wakers[..2] {
+        assert!(!is_ready(&mut first, waker));
+    }
+    assert!(!is_ready(&mut second, &wakers[2]));
+    drop(first);
+    drop(hold);
+    // The waker's own tries may have been in the way of the first poll.
+    while !is_ready(&mut second, &wakers[2]) {}
+    drop(second);
+    assert!(
+        hooks.iter().all(|hook| hook.1.get() >= 2),
+        "cloned, dropped"
+    );
+    drop(wakers);
+    assert!(lock.try_write(all).is_ok());
 }
 
 pub(crate) fn futures_are_send<L: RawRangeLockWait>(lock: &L) {

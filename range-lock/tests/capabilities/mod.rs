@@ -88,6 +88,8 @@ macro_rules! capability {
             polling_after_completion_panics
             a_panicking_waker_leaves_no_trace
             a_panicking_waker_does_not_stop_other_requests
+            a_woken_future_that_nobody_polls_delays_no_reader
+            wakers_may_use_the_lock
             futures_are_send
         }
         capability_tests! { futures, ($make)(); tasks_and_threads }
