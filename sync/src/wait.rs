@@ -16,8 +16,8 @@
 //! A [`Waiter`] is a node that lies on the waiting thread's stack, or in the future that waits. The
 //! queues link these nodes, so waiting allocates nothing. The header of a queue lies in the node of
 //! one of its waiters, which *leads* the queue. When the leader leaves, the header moves to another
-//! waiter. FreeBSD's turnstiles do the same. All operations on a queue take constant time, except
-//! those that wake or unblock many waiters.
+//! waiter. FreeBSD's turnstiles do the same. Once the queue is found in its bucket, all operations
+//! take constant time, except those that wake or unblock many waiters.
 //!
 //! A waiter that sleeps keeps its waker in its node. A thread that wakes the waiter *takes* the
 //! waker under the table's lock, and calls it without the lock. A waiter that was woken, and still
