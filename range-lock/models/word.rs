@@ -8,8 +8,8 @@ use spanlock_range_lock::rw_word::MAX_READERS;
 use spanlock_range_lock::words::MAX_PASSES;
 use spanlock_range_lock::{Access, RwWord};
 use spanlock_sync::cell::UnsafeCell;
-use spanlock_sync::thread;
 use spanlock_sync::wait::WaitQueue;
+use spanlock_sync::{barrier, thread};
 use spanlock_testkit::models::{self, acquire, words};
 use spanlock_verify::{Fault, FaultKind, Program, Suite, note_as, overtake, perform};
 
@@ -243,6 +243,8 @@ fn bounded_overtaking() {
     let address = std::ptr::from_ref(&shared.word).addr();
     let mut passes = 0;
     for _ in 0..ROUNDS {
+        // Loom explores the order of two loads of one atomic only if a fence comes between.
+        barrier::light();
         let waited_for = shared.queue.may_be_occupied() && shared.queue.is_this_occupied(address);
         perform("try");
         let passed = shared.word.run().try_lock(Access::Read, &shared.queue);
