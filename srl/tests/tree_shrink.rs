@@ -394,13 +394,13 @@ fn work<W: Word>(lock: &Srl<Tree<W>>, checked: &Checked, seed: u64, steps: u64) 
                 checked.check(&range);
             }
             _ => {
-                let (span, mut request) = (span(range.clone()), SrlRequest::default());
+                let (span, mut request) = (span(range.clone()), Box::pin(SrlRequest::default()));
                 for _ in 0..3 {
                     // SAFETY: the request is used with this lock and span only. If it is granted,
                     // the hold is released; otherwise it is cancelled below.
                     unsafe {
                         let polled =
-                            lock.poll_lock(span, Access::Write, &mut request, Waker::noop());
+                            lock.poll_lock(span, Access::Write, request.as_mut(), Waker::noop());
                         if let Poll::Ready(token) = polled {
                             checked.add(&range);
                             added += segments;
@@ -410,7 +410,7 @@ fn work<W: Word>(lock: &Srl<Tree<W>>, checked: &Checked, seed: u64, steps: u64) 
                     thread::yield_now();
                 }
                 // SAFETY: as above.
-                unsafe { lock.cancel(span, Access::Write, &mut request) };
+                unsafe { lock.cancel(span, Access::Write, request.as_mut()) };
             }
         }
     }
