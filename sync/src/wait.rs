@@ -81,9 +81,9 @@
 //!   are never undercounted: its count is at least the number of arrivals that passed it, plus the
 //!   *credits* of the bucket. An arrival that takes a credit need not be counted. Credits are given
 //!   out under the bucket's lock, and are counted as passes for every queue of the bucket at that
-//!   moment. A new generation begins with the credits that are left. None are given out while a
-//!   queue of the bucket lets no arrival pass. An arrival that does not find a waiter came before
-//!   it, and is not counted. Arrivals that conflict with no waiter pass freely.
+//!   moment. When a new generation begins, the credits that are left are taken back. None are given
+//!   out while a queue of the bucket lets no arrival pass. An arrival that does not find a waiter
+//!   came before it, and is not counted. Arrivals that conflict with no waiter pass freely.
 //! - **Q-I5** No foreign code runs under the table's lock. A waker is moved into a node, and out of
 //!   it, under the lock. It is cloned, called and dropped without the lock.
 //! - **Q-I6** A queued node is alive, and its owner neither moves it nor uses it, except for its
@@ -415,17 +415,19 @@ impl<P> WaitQueue<P> {
         // Relaxed: the count is a hint for arrivals.
         self.handle.waiters.fetch_add(1, Relaxed);
         self.handle.table.raise(spot.word);
-        let credits = self.handle.table.credits(spot.word);
         // SAFETY: the bucket is locked. The node is alive until the waiter has left: the caller's
         // promise, which makes Q-I6 hold.
-        let (is_at_head, armed) = unsafe { bucket.join(node, credits) };
-        self.handle.count_armed(spot.word, armed);
+        let joined = unsafe { bucket.join(node) };
+        self.handle.count_armed(spot.word, joined.armed);
+        if joined.renews {
+            self.handle.table.take_back_credits(spot.word);
+        }
         drop(bucket);
-        if is_at_head {
+        if joined.is_at_head {
             // Heavy [E→D]: orders counting the queue as armed before the caller's check.
             barrier::heavy();
         }
-        is_at_head
+        joined.is_at_head
     }
 
     /// Lets a waiter sleep again that was [woken](Status::Woken), and issues the heavy barrier (E).
@@ -485,9 +487,8 @@ impl<P> WaitQueue<P> {
             return Left::default();
         };
         let mut bucket = self.lock(spot);
-        let credits = self.handle.table.credits(spot.word);
         // SAFETY: as in `rearm`. The bucket's lock was taken, so the node may be used again (Q-I6).
-        let removed = unsafe { bucket.remove(waiter.node(), credits) };
+        let removed = unsafe { bucket.remove(waiter.node()) };
         let Some(removed) = removed else {
             return Left::default(); // It was evicted.
         };
@@ -545,6 +546,9 @@ impl Handle {
     /// Follows the removal of a waiter. The caller has locked its bucket.
     fn count_gone(&self, word: usize, removed: &Removed) {
         self.count_armed(word, removed.armed);
+        if removed.renews {
+            self.table.take_back_credits(word);
+        }
         // Relaxed: the count is a hint for arrivals.
         self.waiters.fetch_sub(1, Relaxed);
         self.table.lower(word);

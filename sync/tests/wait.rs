@@ -274,7 +274,7 @@ fn credits_do_not_change_the_number_of_passes() {
         first.rearm(&queue);
         assert!(!pass(), "it is still the same head");
         first.leave(&queue, false);
-        // The credits that were left count for the next head.
+        // No credit is left for the next head.
         assert!((0..2 * PASSES).filter(|_| pass()).count() as u32 <= PASSES);
         assert!(!pass());
         second.leave(&queue, false);

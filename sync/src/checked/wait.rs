@@ -84,14 +84,11 @@ impl Table {
 
     pub(crate) fn disarm(&self, _word: usize) {}
 
-    pub(crate) fn credits(&self, _word: usize) -> u32 {
+    pub(crate) fn take_back_credits(&self, _word: usize) {
         // Relaxed, here and below: the flag is no part of the protocol.
         if self.has_credits.load(Relaxed) {
-            // Relaxed: credits are added under the bucket's lock only, so the count is at most too
-            // high.
-            self.credits.load(Relaxed)
-        } else {
-            0
+            // Relaxed: credits are added under the bucket's lock only, so none is overlooked.
+            self.credits.store(0, Relaxed);
         }
     }
 

@@ -45,6 +45,16 @@ pub(super) struct Removed {
     pub(super) waker: Option<Waker>,
     /// Whether a waiter behind it is now at the head.
     pub(super) unblocks: bool,
+    /// Whether a new generation is at the head of the queue.
+    pub(super) renews: bool,
+    pub(super) armed: Armed,
+}
+
+/// A waiter that has joined a queue.
+pub(super) struct Joined {
+    pub(super) is_at_head: bool,
+    /// Whether a new generation is at the head of the queue.
+    pub(super) renews: bool,
     pub(super) armed: Armed,
 }
 
@@ -165,9 +175,9 @@ impl Queue {
         }
     }
 
-    /// Removes a waiter. Returns whether another one is now at the head because of that. The new
-    /// generation, if one begins, counts as passed `credits` times.
-    unsafe fn remove(&mut self, node: *mut Node, credits: u32) -> bool {
+    /// Removes a waiter. Returns whether another one is now at the head because of that, and whether
+    /// a new generation begins.
+    unsafe fn remove(&mut self, node: *mut Node) -> (bool, bool) {
         // SAFETY: as for this function; the node is in this queue.
         unsafe {
             let before = [self.upgradable_head(), self.exclusive_head()];
@@ -188,9 +198,9 @@ impl Queue {
                 stays |= now == before && !now.is_null();
             }
             if !stays {
-                (self.passes, self.since, self.is_shut) = (credits, None, false);
+                (self.passes, self.since, self.is_shut) = (0, None, false);
             }
-            unblocks
+            (unblocks, !stays)
         }
     }
 
@@ -294,9 +304,8 @@ impl Bucket {
         unsafe { self.leader(lock, spot).map(|leader| &mut (*leader).queue) }
     }
 
-    /// Appends a new waiter, whose lock, spot, class and waker are set, to its queue. Returns
-    /// whether it is at the head. `credits` is as for [`Queue::remove`].
-    pub(super) unsafe fn join(&mut self, node: *mut Node, credits: u32) -> (bool, Armed) {
+    /// Appends a new waiter, whose lock, spot, class and waker are set, to its queue.
+    pub(super) unsafe fn join(&mut self, node: *mut Node) -> Joined {
         // SAFETY: as for this function; the node is alive and in no queue.
         unsafe {
             (*node).id = self.next_id;
@@ -307,7 +316,6 @@ impl Bucket {
             let leader = known.unwrap_or_else(|| {
                 (*node).queue = Queue {
                     next: self.first,
-                    passes: credits,
                     ..Queue::new()
                 };
                 if !self.first.is_null() {
@@ -317,12 +325,16 @@ impl Bucket {
                 node
             });
             let queue = &mut (*leader).queue;
-            (queue.push(node), queue.settle())
+            Joined {
+                is_at_head: queue.push(node),
+                renews: known.is_none(),
+                armed: queue.settle(),
+            }
         }
     }
 
     /// Removes a waiter from its queue.
-    pub(super) unsafe fn remove(&mut self, node: *mut Node, credits: u32) -> Option<Removed> {
+    pub(super) unsafe fn remove(&mut self, node: *mut Node) -> Option<Removed> {
         // SAFETY: as for this function; the node is alive, and in this bucket unless it was
         // evicted.
         unsafe {
@@ -332,7 +344,7 @@ impl Bucket {
             }
             let leader = self.leader((*node).lock, (*node).spot)?;
             let queue = &mut (*leader).queue;
-            let unblocks = queue.remove(node, credits);
+            let (unblocks, renews) = queue.remove(node);
             let armed = queue.settle();
             if queue.is_empty() {
                 self.unlink(leader);
@@ -342,6 +354,7 @@ impl Bucket {
             Some(Removed {
                 waker: (*node).waker.take(),
                 unblocks,
+                renews,
                 armed,
             })
         }
@@ -394,7 +407,7 @@ impl Bucket {
         unsafe {
             let node =
                 (self.leaders()).find(|&leader| (*leader).lock == lock && gone((*leader).spot))?;
-            let removed = self.remove(node, 0)?;
+            let removed = self.remove(node)?;
             let spot = (*node).spot;
             // Relaxed: before the waiter reuses the node, it takes the bucket's lock.
             (*node).state.store(EVICTED, Relaxed);

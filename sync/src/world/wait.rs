@@ -155,10 +155,13 @@ impl Table {
         COUNTS[bucket_of(word)].armed.fetch_sub(1, Relaxed);
     }
 
-    /// Returns at least the number of credits that are left. The caller has locked the bucket.
-    pub(crate) fn credits(&self, word: usize) -> u32 {
-        // Relaxed: credits are added under the bucket's lock only, so the count is at most too high.
-        COUNTS[bucket_of(word)].credits.load(Relaxed)
+    /// Takes back the credits that are left. The caller has locked the bucket.
+    pub(crate) fn take_back_credits(&self, word: usize) {
+        let credits = &COUNTS[bucket_of(word)].credits;
+        // Relaxed, both: credits are added under the bucket's lock only, so none is overlooked.
+        if credits.load(Relaxed) != 0 {
+            credits.store(0, Relaxed);
+        }
     }
 
     /// Adds credits. The caller has locked the bucket, and has counted them.
