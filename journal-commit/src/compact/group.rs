@@ -58,7 +58,7 @@
 //! | `next`, the next ticket to give | a thread that joins | rises |
 //! | `durable`, the last durable ticket | the leader, unless something failed | rises |
 //! | `failed` | the leader, or [`fail`](Group::fail) | `None` to `Some`, once |
-//! | `sleepers` | waiters enter, the leader removes those whose tickets are durable | in order of entry |
+//! | `sleepers` | waiters enter; the leader removes those that are done | in order of entry |
 //!
 //! ```text
 //!   tickets  1 2 3 4 5 6 7 8 9        threads wait for 5, 7 and 9; the one that waits for 7 leads
