@@ -35,8 +35,8 @@ impl Place {
         }
     }
 
-    /// Returns the place of a journal in these extents, in this order: for example, in the blocks of
-    /// inode 8 of an ext4 file system. The superblock is the first block.
+    /// Returns the place of a journal in these extents, in this order: for example, in the blocks
+    /// of inode 8 of an ext4 file system. The superblock is the first block.
     pub fn extents(extents: impl Into<Arc<[Extent]>>) -> Self {
         Place {
             extents: Some(extents.into()),

@@ -14,7 +14,8 @@
 //!
 //! From FLUSH until it is acknowledged, it is the *committing* transaction, and new handles begin
 //! the next transaction. JBD2 has two more states. SWITCH, in which it switches its revoke table,
-//! is a part of FLUSH here. DFLUSH, in which it waits for the writes of blocks, is a part of COMMIT.
+//! is a part of FLUSH here. DFLUSH, in which it waits for the writes of blocks, is a part of
+//! COMMIT.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
