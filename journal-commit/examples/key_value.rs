@@ -20,7 +20,8 @@ type Map = BTreeMap<String, String>;
 struct Store {
     log: Log<FileStorage>,
     /// A thread locks the map while it appends a change, so that the log and the map have all
-    /// changes in the same order. The map is not locked during a flush.
+    /// changes in the same order. A thread that waits for the flush of its change does not hold the
+    /// lock.
     map: Mutex<Map>,
     folder: PathBuf,
 }

@@ -309,7 +309,7 @@ fn look(me: usize, log: &Log) {
     }
 }
 
-/// Commits where other threads may fail.
+/// Commits a record, although another thread may fail.
 fn commit_or_learn(me: usize, log: &Log) {
     let Ok(ticket) = log.join() else { return };
     let result = log.wait(ticket);

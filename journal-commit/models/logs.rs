@@ -132,7 +132,8 @@ impl Storage for Plain {
 /// The size of a block of the journal.
 const BLOCK: usize = 1024;
 
-/// Returns a journal, which is formatted once per process, and the blocks that it protects.
+/// Returns the device of a new journal, and the device of the blocks that it protects. The journal
+/// is formatted only once per process.
 fn devices() -> [Arc<Recorded>; 2] {
     static FORMATTED: OnceLock<Vec<u8>> = OnceLock::new();
     let formatted = FORMATTED.get_or_init(|| {

@@ -118,7 +118,7 @@ pub struct Log<S> {
     recovery: Recovery,
 }
 
-/// Where the durable batches are.
+/// The positions of the durable batches.
 #[derive(Debug)]
 struct Ends {
     marks: Marks,
@@ -196,9 +196,9 @@ impl<S: Storage> Log<S> {
         Self::recover(storage, options, Err)
     }
 
-    /// Opens a damaged log and keeps the records before the damage. The rest is lost, and its
-    /// numbers will be used again. [`Recovery::damage`] describes the damage. A log without damage
-    /// is opened as it is.
+    /// Opens a damaged log and keeps the records before the damage. The other records are lost, and
+    /// their numbers will be used again. [`Recovery::damage`] describes the damage. If the log has
+    /// no damage, this is the same as [`open`](Self::open).
     ///
     /// # Errors
     /// As for [`open`](Self::open), except that [`Error::Corrupt`] is returned only if no
@@ -407,10 +407,11 @@ impl<S: Storage> Log<S> {
         Ok(())
     }
 
-    /// Commits all appended records and records in the superblock where the log ends. When the log
+    /// Commits all appended records, and stores the end of the log in the superblock. When the log
     /// is opened again, any damage is detected, and no search for later batches is needed.
     ///
-    /// Dropping a log instead loses the records after the last committed one, as a crash does.
+    /// If a log is dropped instead, the records after the last committed one are lost, as in a
+    /// crash.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Panicked`].

@@ -273,7 +273,7 @@ impl Storage for Recorded {
         drop(state);
         self.wait();
         let mut state = self.state.lock();
-        // The flush does not make durable writes durable that have not returned yet.
+        // The flush does not cover durable writes that have not returned yet.
         let on_their_way = state.durable_in_flight();
         state.settle(|number| number < began && !on_their_way.contains(&number));
         state.events.push(Event::Ended { began });

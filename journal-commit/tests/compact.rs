@@ -67,7 +67,7 @@ fn one_write_and_one_flush_commit_all_collected_records() {
         (writes + 1, flushes + 1)
     );
     assert_eq!(records(&log).len(), 100);
-    // To wait for a durable record causes no further flush.
+    // Waiting for a durable record causes no further flush.
     log.wait(Lsn::FIRST).unwrap();
     log.commit().unwrap();
     assert_eq!(storage.flushes(), flushes + 1);

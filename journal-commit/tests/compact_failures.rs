@@ -82,8 +82,8 @@ fn stays_poisoned(log: &Log<&Recorded>, acknowledged: &Acknowledged) {
     assert_eq!(log.durable(), durable);
 }
 
-/// Checks that the image has every acknowledged record with its number, and that all its other
-/// records were appended.
+/// Checks that the image has every acknowledged record that was not truncated, with its number, and
+/// that all its other records were appended.
 fn check(image: Vec<u8>, acknowledged: &Acknowledged, what: &str) {
     let storage = Recorded::from_image(image);
     let log = match Log::open(&storage, &Options::new()) {

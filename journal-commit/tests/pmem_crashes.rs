@@ -39,7 +39,7 @@ impl Mortal {
     }
 }
 
-// SAFETY: what survives is what the test defines; slice indexing checks every range, and all
+// SAFETY: the test defines which stores survive. Slice indexing checks every range, and all
 // accesses are atomic.
 unsafe impl Pmem for Mortal {
     fn len(&self) -> u64 {

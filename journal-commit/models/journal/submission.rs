@@ -144,7 +144,7 @@ fn works(scene: Scene, works: &[Work]) {
     assert_eq!(scene.medium.check().is_err(), is_lost);
 }
 
-/// Runs `works`, in which one step fails. Nothing is acknowledged.
+/// Runs `works`, in which one step fails. Checks that nothing is acknowledged.
 fn fails(fails: Fails, works: &[Work]) {
     let scene = Arc::new(Scene {
         fails,
@@ -155,7 +155,7 @@ fn fails(fails: Fails, works: &[Work]) {
     assert_eq!(scene.sealed.all(), [0, 0]);
 }
 
-/// The steps as the thread with this number performs them.
+/// The steps of a submission, performed by the thread with this number.
 struct Store<'a>(&'a Scene, usize);
 
 impl Store<'_> {

@@ -9,7 +9,7 @@ use super::Lsn;
 
 /// Why an operation of a [`Log`](super::Log) failed.
 ///
-/// If the log refuses a record, it is unchanged. After [`Poisoned`](Error::Poisoned) and
+/// An error that refuses a record leaves the log unchanged. After [`Poisoned`](Error::Poisoned) and
 /// [`Panicked`](Error::Panicked) no further record is acknowledged until the log is opened again.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]

@@ -27,12 +27,12 @@
 //! - **Failure** is final: once a leader's closure has failed or panicked, no further ticket
 //!   becomes durable. Every waiter and later caller gets the reason, unless it waits for a ticket
 //!   that was already durable.
-//! - **Fairness**: a waiter waits for the flush that is under way when it arrives, for a
+//! - **Fairness**: a waiter waits at most for the flush that is under way when it arrives, for a
 //!   rendezvous, and for its own flush. It never waits for a third flush.
 //! - **Cost**: joining locks the mutex once. Waiting locks the mutex once more, or not at all if
 //!   the ticket is already durable. A thread that wakes after its ticket became durable does not
 //!   lock the mutex again.
-//! - **Allocation**: a list of the threads to wake, once per flush, if there are any.
+//! - **Allocation**: each flush allocates a list of the threads to wake, if there are any.
 //!
 //! # State
 //! Under the mutex. The *candidate* is the waiter that sleeps with a deadline; if no other thread
@@ -69,8 +69,9 @@
 //! ```
 //!
 //! # Invariants
-//! - **C-I1** `durable` < every ticket that a leader has taken < every ticket that joined later <
-//!   `next`. A leader takes all tickets that have joined, including its own.
+//! - **C-I1** `durable` < every ticket *on its way* (taken by a leader, and not yet durable) <
+//!   every ticket that joined later < `next`. A leader takes all tickets that have joined,
+//!   including its own.
 //! - **C-I2** `durable` rises only after a leader's closure has returned `Ok`, and only if nothing
 //!   failed before. All tickets up to the new value were passed to this closure or to earlier ones.
 //! - **C-I3** While a sleeper's ticket is not durable and nothing has failed, there is a leader, a
@@ -81,7 +82,7 @@
 //!   critical section in which it last checked its ticket. The thread that makes the ticket durable
 //!   or fails the group removes the entry in the same critical section, and then wakes the sleeper.
 //!   A sleeper that becomes the leader removes its own entry.
-//! - **C-I5** No closure and no waker runs under the mutex.
+//! - **C-I5** Neither a leader's closure nor a waker runs under the mutex.
 //!
 //! # Orderings
 //! The mutex protects all decisions. One word, `durable`, is also read without the mutex:
@@ -107,8 +108,8 @@
 //! | wait, failure | `fail-each`, `fail-one`, `fail-beside`, `fail-alone` |
 //! | deadline, arrival | `meet`, `nobody-comes`, `third` |
 //!
-//! `tests/compact_failures.rs` shows that a panic counts as a failure; the checkers do not switch
-//! threads during unwinding.
+//! `tests/compact_failures.rs` shows that a panic counts as a failure. No model shows this, because
+//! the checkers do not switch threads during unwinding.
 
 use core::task::Waker;
 use std::time::Instant;

@@ -38,8 +38,8 @@ impl Marks {
         self.end
     }
 
-    /// Records that the next batch has become durable. The batch after it starts at `position` with
-    /// `record`.
+    /// Notes that the batch at the end has become durable. The next batch starts at `position` with
+    /// the record number `record`.
     pub(super) fn advance(&mut self, position: u64, record: u64) {
         let latest = self.marks.back().map_or(0, |mark| mark.position);
         if self.end.position > latest && self.end.position - latest >= self.apart {

@@ -117,7 +117,7 @@ pub enum Error {
     /// The block's number does not fit into the journal's tags.
     #[error(
         "block {block} needs more than 32 bits, which this journal does not store: \
-         format it anew, or set its feature 64BIT"
+         format it again, or set its feature 64BIT"
     )]
     TooFar {
         /// The number of the block.

@@ -76,7 +76,7 @@ impl Journal {
         let blocks = Blocks::new(Arc::new(log), &options.place, options.block_bytes)?;
         let mut superblock = Superblock::read(&blocks, &options.place)?;
         if !superblock.has_features() {
-            let what = "it is of the first version, which has no revokes: format the journal anew";
+            let what = "its version is 1, which has no revokes: format the journal again";
             return Err(Error::BadSuperblock { what });
         }
         let home: Arc<dyn Storage> = Arc::new(home);

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `signal.rs` | sleeping until a condition holds, without lost wakes |
 //! | `updates.rs` | handles that join a transaction while a commit locks it |
-//! | `tickets.rs` | which thread writes which prepared buffer, and which thread writes the last |
+//! | `tickets.rs` | which thread writes which buffer, and which thread completes the last one |
 //! | `owner.rs` | which thread writes the commit block, even if threads die or never come |
 //! | `medium.rs` | poisoning: no acknowledgement during or after a failure |
 //! | `submission.rs` | writing, sealing and acknowledging a transaction, with the previous three |

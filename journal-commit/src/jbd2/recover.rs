@@ -21,10 +21,10 @@
 //! | one of the two rows above, then another commit block | refused | dropped, reported | refused |
 //! | first, not async: wrong checksum | refused | reported | refused |
 //! | third: wrong checksum of another block, sound commit block | refused | skipped | refused |
-//! | the row above, but an older commit time than before | end of log (1) | the same | the same |
+//! | the row above, but the commit time is too old (1) | dropped | dropped | dropped |
 //!
-//! (1) The commit block's time is older than that of the previous commit block. The block is left
-//! over from an earlier use of the log.
+//! (1) The time in this commit block is older than in the previous commit block. The block is left
+//! over from an earlier use of the log, so the log ends before it.
 //!
 //! If the medium keeps its promises, no crash leads to a refusal. When recovery refuses a log, it
 //! returns [`Error::Damaged`] and leaves the log unchanged, so that other tools can examine it.

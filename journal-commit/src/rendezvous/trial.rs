@@ -92,7 +92,7 @@ impl Trial {
         matches!(self.stage, Stage::Part { nth: 1, .. })
     }
 
-    /// Records the end of a flush: whether a wait was due before it, the number of its commits, and
+    /// Notes the end of a flush: whether a wait was due before it, the number of its commits, and
     /// the seconds since the end of the previous flush.
     pub(super) fn cycle(&mut self, was_wait_due: bool, commits: usize, seconds: f64) {
         self.was_any_due |= was_wait_due;

@@ -2,10 +2,10 @@
 //!
 //! # Why flushes take turns
 //! Linux reports a failed write-back *once* for each open file, to the first call that asks, and
-//! marks the pages clean. If another thread's data was lost too, that thread's flush would succeed.
-//! Flushes and durable writes of one file therefore run one at a time, and a failure is recorded
-//! before the next operation begins. If a flush succeeds, no flush or durable write had failed
-//! before it ended.
+//! marks the pages clean. If another thread's data was lost too, that thread's flush would succeed
+//! nevertheless. Flushes and durable writes of one file therefore run one at a time, and a failure
+//! is recorded before the next operation begins. If a flush succeeds, no flush or durable write had
+//! failed before it ended.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};

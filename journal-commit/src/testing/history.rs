@@ -26,7 +26,7 @@ pub(super) enum Event {
 /// Which of the writes that are not yet durable a crash loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// No write is lost, as when the process dies but the machine continues.
+    /// None of these writes is lost, as when the process dies but the machine continues.
     Nothing,
     /// All these writes are lost.
     Everything,

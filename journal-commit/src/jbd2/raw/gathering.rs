@@ -14,10 +14,10 @@
 //!
 //! | field | meaning | changed by |
 //! |---|---|---|
-//! | `here` | threads that wait for the running transaction | `arrive` adds one, `shut` takes all |
-//! | `away` | threads that wait for the commit under way | `shut` sets it, `committed` takes it |
+//! | `here` | threads that wait for the running transaction | `arrive` adds one, `shut` sets 0 |
+//! | `away` | threads that wait for the commit under way | `shut` sets it, `committed` sets 0 |
 //! | `expected` | `here` + `away` at the end of the last commit | `committed` |
-//! | `policy` | when to wait, and for how long | all of them |
+//! | `policy` | when to wait, and for how long | these three functions and `gather` |
 //!
 //! # Invariants
 //! - **J-R1** The journal's thread does not keep sleeping once every expected thread has arrived:

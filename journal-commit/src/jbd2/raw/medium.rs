@@ -1,4 +1,4 @@
-//! Poisoning: while and after an operation on the medium fails, nothing is acknowledged.
+//! Poisoning: nothing is acknowledged during or after a failure of the medium.
 //!
 //! # The problem
 //! When a write or a flush fails, all data that was written before and not yet flushed may be lost,

@@ -2,9 +2,9 @@
 //!
 //! # Protocol
 //! A waiter checks the condition, registers its waker, checks again, and then sleeps. A thread that
-//! changes the condition then calls [`wake_all`](Signal::wake_all) or
-//! [`wake_some`](Signal::wake_some), the *wake*. It holds the mutex only briefly and never waits
-//! for a sleeper.
+//! has changed the condition then wakes the waiters, with [`wake_all`](Signal::wake_all) or
+//! [`wake_some`](Signal::wake_some). A wake holds the mutex only briefly and never waits for a
+//! sleeper.
 //!
 //! ```text
 //!   check ──false──► register ──► check again ──false──► sleep ──woken──┐

@@ -25,8 +25,8 @@
 //! - **U1** After `LOCKED` is set, `UPDATES` only falls: a join is a compare-exchange from a word
 //!   without `LOCKED`.
 //! - **U2** `CREDITS` never exceeds the limit.
-//! - **U3** The thread that has drained the transaction (no thread is inside) sees everything that
-//!   the threads inside did.
+//! - **U3** A thread that *drains* the transaction waits until no thread is inside. It then sees
+//!   everything that these threads did.
 //!
 //! # Orderings
 //!
@@ -76,7 +76,8 @@ impl Updates {
         }
     }
 
-    /// Joins, and reserves `credits` blocks. All threads together may reserve `limit`.
+    /// Joins the transaction, and reserves `credits` blocks. All threads together may reserve at
+    /// most `limit` blocks.
     pub fn join(&self, credits: u32, limit: u32) -> Result<(), Refused> {
         // Relaxed: a joiner found the transaction under a mutex, which also makes the
         // transaction's data visible.
@@ -128,7 +129,7 @@ impl Updates {
     /// returns true while threads are inside. A thread that makes `give_up` true must then
     /// [wake](Self::wake) the thread that drains.
     pub fn lock_and_drain(&self, give_up: impl Fn() -> bool) -> bool {
-        // Relaxed: this store publishes nothing. It and the joins are read-modify-writes of one
+        // Relaxed: this operation publishes nothing. It and the joins are read-modify-writes of one
         // word, so each join either sees `LOCKED` or came before.
         self.word.fetch_or(LOCKED, Relaxed);
         self.drained.wait_until(|| {
