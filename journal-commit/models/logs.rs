@@ -159,8 +159,8 @@ fn change(journal: &Journal, block: u8) -> Handle<'_> {
     handle
 }
 
-/// Recovers what a crash now would leave. Returns the first byte of each block, and the number of
-/// transactions that were replayed.
+/// Recovers the devices as a crash now would leave them. Returns the first byte of each block, and
+/// the number of transactions that were replayed.
 fn after_a_crash([log, home]: &[Arc<Recorded>; 2]) -> ([u8; 3], u64) {
     let home = Arc::new(Plain::new(home.medium()));
     let log = Plain::new(log.medium());

@@ -139,7 +139,7 @@ pub enum Error {
         #[source]
         cause: Arc<io::Error>,
     },
-    /// The storage panicked in another thread. The consequences are those of
+    /// The storage panicked in another thread. This has the same consequences as
     /// [`Poisoned`](Error::Poisoned).
     #[error(
         "the log is poisoned, because the storage panicked; \

@@ -19,9 +19,9 @@
 //! computes the deadline of the sleep.
 //!
 //! # Properties
-//! - **One leader at a time**: the leader is a thread that waits for its own ticket, the number of
-//!   what it has added. The group has no thread of its own, so nothing is committed while no thread
-//!   waits.
+//! - **One leader at a time**: the leader is a thread that waits for its own *ticket*, the number
+//!   that it got when it joined the batch. The group has no thread of its own, so nothing is
+//!   committed while no thread waits.
 //! - **Order**: tickets become durable in the order in which they were given. A flush makes all
 //!   tickets up to some number durable at once.
 //! - **Failure** is final: once a leader's closure has failed or panicked, no further ticket
@@ -61,7 +61,7 @@
 //! | `sleepers` | waiters enter; the leader removes those that are done | in order of entry |
 //!
 //! ```text
-//!   tickets  1 2 3 4 5 6 7 8 9        threads wait for 5, 7 and 9; the one that waits for 7 leads
+//!   tickets  1 2 3 4 5 6 7 8 9        threads wait for 5, 7 and 9; the waiter for 7 leads
 //!                    │     │ │
 //!              durable     │ next - 1         1..=4   durable
 //!                          taken              5..=7   on their way: taken, being flushed
@@ -121,7 +121,8 @@ use spanlock_sync::{Mutex, MutexGuard, Park, Parker, Wakeup, injected_bug};
 use crate::rendezvous::Rendezvous;
 use crate::unwind::OnUnwind;
 
-/// Collects what joins. Its methods run under the group's mutex and must not panic.
+/// Collects the data of the threads that join. Its methods run under the group's mutex and must not
+/// panic.
 pub trait Batch {
     /// The load that a leader takes to the medium.
     type Load;
@@ -316,7 +317,7 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
     /// Returns the last durable ticket. Its commit happens-before the return.
     #[inline]
     pub fn durable(&self) -> u64 {
-        // Acquire [B→A]: a thread that sees the ticket sees what its commit did.
+        // Acquire [B→A]: a thread that sees the ticket sees everything that its commit did.
         self.durable.load(Acquire)
     }
 
@@ -431,8 +432,8 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
                 Vec::new()
             }
             Ok(()) => {
-                // Release [A→B]: publishes what the commit did to threads that read without the
-                // mutex.
+                // Release [A→B]: publishes the effects of the commit to threads that read without
+                // the mutex.
                 self.durable.store(last, Release);
                 state.release(last)
             }

@@ -7,7 +7,7 @@
 //! with revoke blocks therefore always takes two flushes.
 //!
 //! # Invariants
-//! In addition to those of the submission:
+//! In addition to the invariants of the submission:
 //! - **C3** The commit block is in place before the last buffer is published. The thread that
 //!   completes the last buffer can therefore write the commit block without waiting.
 

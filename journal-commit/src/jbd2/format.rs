@@ -125,8 +125,8 @@ pub enum Flushes {
     /// durable. Linux recovers such a journal only with checksums of the first kind
     /// (`COMPAT_CHECKSUM`) and `ASYNC_COMMIT`.
     ///
-    /// A transaction that revokes still takes two flushes, because those checksums do not cover
-    /// revoke blocks.
+    /// A transaction with revoke blocks still takes two flushes, because checksums of the first
+    /// kind do not cover revoke blocks.
     One,
 }
 

@@ -1,4 +1,5 @@
-//! Recovery: writes home what a crash left in the log, in three passes.
+//! Recovery: takes the transactions that a crash left in the log, and writes their blocks home. It
+//! has three passes:
 //!
 //! 1. **SCAN** reads the log transaction by transaction, from the *start* in the superblock. It
 //!    ends at a block that does not continue the log: a block without the magic, with another id,

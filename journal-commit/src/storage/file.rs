@@ -81,7 +81,7 @@ impl FileStorage {
         match zero(path, &file, len) {
             Ok(()) => Self::new(file, len, mode),
             Err(error) => {
-                // Report the original error, not that of the removal.
+                // Report the original error, even if the removal fails too.
                 let _ = std::fs::remove_file(path);
                 Err(error)
             }

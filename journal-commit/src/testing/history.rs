@@ -76,7 +76,7 @@ impl History {
         let settled = self.settled(cut);
         let mut coin = Coin::new(loss);
         let mut image = self.base.to_vec();
-        // Apply the writes in order, so that of two writes to one sector the later one stays.
+        // Apply the writes in order, so that a later write to a sector overwrites an earlier one.
         for (number, event) in self.events[..cut].iter().enumerate() {
             let Event::Write { offset, data, .. } = event else {
                 continue;

@@ -25,7 +25,7 @@
 //! - **C1** Only the [owner](super::owner) writes a commit block that is written apart. Before this
 //!   write, all other writes are complete, the owner has flushed, and the medium has then
 //!   [settled](super::medium) without a failure. So everything that the block commits is durable,
-//!   whatever else fails.
+//!   even if other operations fail.
 //! - **C2** Only the owner acknowledges a transaction, after the owner's last flush or durable
 //!   write and once the medium has settled.
 //! - **C4** The journal's thread needs no other thread. Helpers may never come, may leave at any
