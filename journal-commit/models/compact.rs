@@ -70,7 +70,7 @@ const DURABLE: &str =
     "a waiter's record becomes durable, in the order of tickets; one thread leads at a time";
 const TOLD: &str = "every thread gets the error of a leader's failure, and only records on the \
                     medium are acknowledged";
-const FIRST_STAYS: &str = "a later failure does not replace the first, and durable stays durable";
+const FIRST_STAYS: &str = "a later failure does not replace the first, and durable records stay";
 
 pub(crate) fn rendezvous() -> Suite {
     let passes = |thread| Fault::new(FaultKind::TimeOut, thread, 0);

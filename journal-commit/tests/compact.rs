@@ -180,7 +180,7 @@ fn truncation_frees_room_and_persists() {
     let before = log.free();
     log.truncate(Lsn::new(11)).unwrap();
     assert_eq!(log.free(), before + 10 * 1024);
-    log.truncate(Lsn::new(5)).unwrap(); // Record 5 is truncated already, so nothing happens.
+    log.truncate(Lsn::new(5)).unwrap(); // Does nothing: these records are gone.
     assert_eq!(log.first().get(), 11);
     log.truncate(log.durable().next()).unwrap();
     assert_eq!((log.free(), records(&log).len()), (all, 0));

@@ -26,7 +26,7 @@ pub(crate) fn suite() -> Suite {
         ))
         .program(program(
             "wake-deadline",
-            "a waiter with a deadline and a waiter without one wait for each other, and both are woken",
+            "a waiter with a deadline and a waiter without one wait for each other and are woken",
             [&["wake", "sleep"], &["wake-some", "deadline"]],
             || ends(&[in_turn, in_time]),
         ))

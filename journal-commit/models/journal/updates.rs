@@ -19,7 +19,7 @@ pub(crate) fn suite() -> Suite {
         }))
         .program(program(
             "credits",
-            "two handles together never have more credits than the limit, and release unused credits",
+            "two handles together never exceed the limit of credits, and release unused credits",
             [handle, handle],
             credits,
         ))
