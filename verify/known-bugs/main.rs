@@ -13,6 +13,9 @@
 //! | missing synchronization | loom in both modes | shuttle does not track happens-before |
 //! | load buffering | no mode | the checkers execute each thread in program order |
 //!
+//! Mode `weak` is loom as published. In mode `rmw-load`, loom executes each load as a
+//! read-modify-write, which returns the latest value.
+//!
 //! Three of the bugs have not been reported to their projects. We found them while we re-created
 //! other bugs in the same code: `asterinas-rw-mutex-try-read`, `basedrop-departure`,
 //! `spin-upgradeable-store`.
