@@ -1,4 +1,5 @@
-//! `parking_lot_core`: a thread that loses the race to create the table does not synchronize.
+//! `parking_lot_core`: a thread that loses the race to create a table does not synchronize with the
+//! winner.
 //!
 //! | step | winner | loser |
 //! |---|---|---|
@@ -9,7 +10,8 @@
 //!
 //! - Fix: Acquire on failure, <https://github.com/Amanieu/parking_lot/pull/210>
 //!
-//! Loom finds the race on the table: failure orderings count too. Shuttle passes both forms.
+//! Loom, which models failure orderings too, finds the race on the table. Both forms pass under
+//! shuttle.
 
 use std::ptr;
 
@@ -38,7 +40,7 @@ struct Lazy {
     table: AtomicPtr<Table>,
 }
 
-// SAFETY: a table is not written after it was published.
+// SAFETY: no thread writes a table after it was published.
 unsafe impl Sync for Lazy {}
 
 impl Lazy {
@@ -74,7 +76,7 @@ impl Lazy {
         {
             Ok(_) => table,
             Err(winner) => {
-                // SAFETY: made above, and not published.
+                // SAFETY: the table was made above, and was not published.
                 drop(unsafe { Box::from_raw(table) });
                 winner
             }
