@@ -97,7 +97,8 @@ impl Shared {
         finished();
         let recalled = guard.recall(0).is_some();
         finished();
-        // Relaxed: the stamp and the barriers alone must order this load.
+        // Relaxed: this load must be ordered by the `Rcu`'s stamp (see `rcu.rs`) and by the
+        // barriers alone.
         if recalled || self.linked.is_linked.load(Relaxed) {
             guard.remember(0, NonNull::dangling());
             self.linked.memory.use_it();
@@ -165,8 +166,8 @@ unsafe impl Sync for Memory {}
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Uses the memory. The caller found it linked, or recalled it, in a critical section that
-    /// lasts; loom checks that this suffices.
+    /// Uses the memory. The caller found it linked, or recalled it, in a critical section that has
+    /// not ended yet. Loom checks that this suffices.
     fn use_it(&self) {
         // SAFETY: the caller is in such a critical section.
         let used = self.0.with(|memory| unsafe { *memory });

@@ -157,7 +157,7 @@ impl Rcu {
             return;
         }
         self.counters.for_each(|counter| {
-            // Acquire [I→H], both loads: the critical section happens before what follows
+            // Acquire [I→H, R], both loads: the critical section happens before what follows
             // `synchronize`.
             let before = counter.load(Acquire);
             while before & 1 == 1 && counter.load(Acquire) == before {

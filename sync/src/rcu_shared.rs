@@ -35,7 +35,8 @@
 //!
 //! Orderings: F to I as in `rcu.rs`, needed by `sync/tests/checked_rcu_shared.rs`.
 //!
-//! Not reached by models: `tests/checked_rcu_shared.rs` explores this module under loom.
+//! Not reached by models: those that `cargo verify` runs use the module for std, `rcu.rs`. The test
+//! `tests/checked_rcu_shared.rs` explores this module under loom instead.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;

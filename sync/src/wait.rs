@@ -53,10 +53,12 @@
 //! | E | in `join`, before the first check | heavy barrier | D | `wait-and-wake`, `wakeup` |
 //!
 //! # Not guaranteed
-//! A wake may be spurious, and addresses may be reused: a late wake for a freed lock can reach a
-//! waiter of a new lock at the same address. Waiters recheck after each sleep. A [`Place`] is
-//! **forgotten** if it is dropped or leaked without [leaving](WaitQueue::leave). Its entry stays in
-//! the queue, and blocks the waiters behind it, until the owner of the word
+//! A wake may be spurious, so waiters recheck after each sleep. For example, a late wake for a
+//! freed word of a lock can reach a waiter of a new word of the same lock, at the same address. Or
+//! a waker that was [listed](Wakers) during one wait wakes its thread in a later wait.
+//!
+//! A [`Place`] is **forgotten** if it is dropped or leaked without [leaving](WaitQueue::leave). Its
+//! entry stays in the queue, and blocks the waiters behind it, until the owner of the word
 //! [evicts](WaitQueue::evict) the address or drops the lock.
 
 use core::fmt;
@@ -308,10 +310,11 @@ impl<P> WaitQueue<P> {
     /// Lets an arrival of this class acquire lanes of the word before the waiters it conflicts
     /// with.
     ///
-    /// Calls `take` with the end of the lanes that the arrival may acquire. This is the first lane
-    /// whose first conflicting waiter has already been passed `patience` times, or else the end of
-    /// `lanes`. `take` returns the end of the lanes that it acquired. In each acquired lane, one
-    /// more pass counts for the first conflicting waiter. Returns what `take` returned.
+    /// Calls `take` with the (exclusive) end of the lanes that the arrival may acquire. That end is
+    /// the first lane that it may not acquire, because the first conflicting waiter there has
+    /// already been passed `patience` times. If there is no such lane, it is the end of `lanes`.
+    /// `take` returns the end of the lanes that it acquired. In each acquired lane, one more pass
+    /// counts for the first conflicting waiter. Returns what `take` returned.
     pub fn pass(
         &self,
         word: usize,

@@ -330,7 +330,7 @@ fn waiters_that_do_not_conflict_are_at_the_head_together() {
     );
     waiters.remove(0).leave(&queue, true);
     assert_eq!(wakes(&waiters), [1, 2, 0, 0]);
-    // The writer gives up, so no waiter is left before the reader behind it.
+    // The writer gives up, so the reader behind it no longer has a conflicting waiter before it.
     waiters.remove(2).leave(&queue, true);
     assert_eq!(wakes(&waiters), [1, 2, 1]);
     assert!(waiters.iter_mut().all(|it| it.is_at_head(&queue)));

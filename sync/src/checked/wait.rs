@@ -30,8 +30,8 @@ impl Number {
     }
 }
 
-/// One bucket for every address, as if all hashes collided. So the handle's own count also says
-/// whether the bucket is occupied.
+/// One bucket for every address, as if all hashes collided. So the count of waiters in the
+/// `WaitQueue`'s handle (`wait.rs`) also says whether the bucket is occupied.
 pub(crate) struct Table {
     bucket: Mutex<Bucket>,
 }

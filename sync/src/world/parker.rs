@@ -8,8 +8,8 @@ use crate::{Parker, Wakeup};
 
 pub(crate) type Inner = parking::Parker;
 
-/// How often a waiter yields its core before it sleeps: about ten microseconds if no other thread
-/// takes the core.
+/// How many times a waiter yields its core before it sleeps. If no other thread takes the core, the
+/// yields last about ten microseconds in all.
 ///
 /// Waking an idle core takes longer than that, above all on virtual machines. When threads hand a
 /// lock from one to the next, one slow wake causes another, because the next waiter has fallen

@@ -44,7 +44,9 @@ pub(crate) struct Number(AtomicU32);
 impl Number {
     pub(crate) fn get(&self) -> u32 {
         // Relaxed: each waiter reads the number before it locks the bucket to join. A thread that
-        // finds the waiter there has locked the same bucket since.
+        // finds the waiter in the bucket has locked that bucket after the waiter did, so it reads
+        // the same number. (`Handle::retire` reads the number before it locks the bucket. But its
+        // caller already knows of every waiter that still waits.)
         self.0.load(Relaxed)
     }
 
