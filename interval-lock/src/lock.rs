@@ -8,7 +8,7 @@
 //!
 //! The range lock patches for Linux keep the *exact* ranges of all requests in an interval tree,
 //! protected by one mutex. [F2FS] §3.2 puts that lock into F2FS, and [SRL] §III into NOVA. An
-//! arriving request counts the conflicting requests in the tree (`num_blockings` in the patches).
+//! arriving request counts the conflicting requests in the tree (`num_blockings` in [SRL]).
 //! It waits outside the mutex, and is granted when its count falls to 0. A request that leaves
 //! decrements the counts of the requests that counted it.
 //!
@@ -35,7 +35,8 @@
 //!   that it has granted.
 //! - **Allocation**: the tree and its list of wakers grow when needed and never shrink. A release
 //!   allocates only if it wakes more than eight waiters.
-//! - **Memory**: about 100 bytes for each request, and 16 more if it waits. The lock keeps memory
+//! - **Memory**: about 100 bytes for each request, in a numbered slot. The list of wakers takes 16
+//!   bytes for each slot, up to the highest in which a request has waited. The lock keeps memory
 //!   for the largest number of requests that existed at once. [`IntervalLock::new`] allocates
 //!   nothing.
 //!
@@ -133,7 +134,8 @@ use spanlock_sync::{Counters, DefaultPark, Mutex, MutexGuard, Park, injected_bug
 use crate::requests::{Requests, Wakes};
 use crate::tree::Index;
 
-/// A range lock for exact ranges, served first come, first served.
+/// A range lock for exact ranges. Conflicting requests are served first come, first served; only
+/// upgrades precede waiters.
 ///
 /// An interval tree, protected by one mutex, contains holds and waiting requests. `P` determines
 /// how waiters sleep.
@@ -426,7 +428,7 @@ impl Core {
                 drop(before);
                 return Poll::Pending;
             }
-            // Wakers are foreign code, so they are cloned, dropped and woken outside the mutex. The
+            // This waker is foreign code, so it is cloned, dropped and woken outside the mutex. The
             // next iteration checks the request again.
             drop(requests);
             clone = Some(waker.clone());
@@ -446,7 +448,8 @@ impl Core {
                 requests = self.requests();
             }
             // The mutex has been locked since the request was queued. So a grant finds this waker,
-            // and no wake is lost.
+            // and no wake is lost. Unlike the waker of a future, it is cloned under the mutex: it
+            // comes from `P`.
             requests.set_waker(index, parker.waker().clone());
             drop(requests);
             let mut spin = Backoff::new();

@@ -179,7 +179,8 @@ impl Requests {
         *self.tree.value_mut(index) = Claim::new(access, Stage::Held, number);
     }
 
-    /// Adds a hold that [`admits`](Self::admits) has found unblocked.
+    /// Adds a hold that no request blocks: a new request that [`admits`](Self::admits) has found
+    /// unblocked, or the part that [`split`](Self::split) cuts off a hold.
     pub(crate) fn hold(&mut self, span: Span, access: Access) -> Index {
         let number = self.new_number();
         self.add(span, access, Stage::Held, number)
@@ -293,7 +294,7 @@ impl Requests {
     /// Makes an upgradable hold exclusive if no other hold overlaps it. Otherwise, makes it wait
     /// until the readers have left.
     ///
-    /// Returns whether the hold is exclusive already.
+    /// Returns true if the hold is exclusive now, and false if it waits.
     pub(crate) fn upgrade(&mut self, index: Index) -> bool {
         let readers = self.other_holders(index);
         if readers == 0 {

@@ -9,8 +9,8 @@
 //!    are granted. So no two batches wait for each other in a cycle. A batch holds no words while
 //!    it waits, so a batch and a single request do not wait for each other in a cycle either
 //!    (G-I4).
-//! 2. It scans the words of its ranges in ascending order. Before it scans the next range, it may
-//!    take the words of this range and release its entry.
+//! 2. It scans the words of its ranges in ascending order. After scanning a range, and before
+//!    scanning the next, it may take the words of the scanned range and release that range's entry.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -76,8 +76,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
         unsafe {
             match Holding::of(token) {
                 Holding::Words(_) => {
-                    // Make the token first: once the other words are released, their memory may be
-                    // freed. The memory of the kept words stays.
+                    // In a tree, this reads only nodes on the path to kept words. These nodes stay
+                    // (N-I3), so it could also come after the releases.
                     let token = self.words.token_of(&kept);
                     let (below, above) = (all.start..kept.start, kept.end..all.end);
                     and_surely(

@@ -23,13 +23,15 @@
 //!   read-modify-write. A request for more segments than [`wide_above`](Srl::wide_above) is
 //!   **wide**, any other is **small**. A wide request costs a system call, and one plain load per
 //!   word.
-//! - **Allocation**: after construction, a small request that does not wait allocates nothing,
-//!   except missing nodes in a tree.
+//! - **Allocation**: after construction, a small request that is granted without waiting allocates
+//!   nothing, except missing nodes in a tree.
 //! - **Fairness**: each segment's queue is first come, first served. At most [`MAX_PASSES`] new
 //!   requests overtake the waiter at its head ([`spanlock_range_lock::words`]). [SRL] §IV-B
 //!   proposes such a bound ("aging") but does not implement it. A request for *n* segments may have
-//!   to queue at each of them, one after the other. The gate serves wide requests, and the small
-//!   requests that they stop, first come, first served.
+//!   to queue at each of them, one after the other. In a tree that is shrunk, a waiter whose leaf
+//!   is freed starts again as a new request, so more requests may overtake it ([`crate::tree`]).
+//!   The gate serves wide requests, and the small requests that they stop, first come, first
+//!   served.
 //! - **Waiting**: a thread spins for about a microsecond, yields its core a few times, then sleeps.
 //!
 //! # Invariants
@@ -205,8 +207,8 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
 
 impl<S: SegmentStore> Srl<S> {
     fn with_store(store: S) -> Self {
-        // `Word` promises both. Lane ranges and pieces need the power of two, tokens the alignment
-        // (S-I4).
+        // `Word` promises that `LANES` is a power of two, which lane ranges and pieces need, and
+        // that the alignment is above `KIND`, which tokens need (S-I4).
         const { assert!(S::Word::LANES.is_power_of_two() && align_of::<S::Word>() > KIND) };
         let segments = store.segments();
         let gate = Gate::default();
@@ -257,8 +259,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     }
 }
 
-// SAFETY: 1, 2: S-I1. 3, 4: words and entries do not record an owner, and any thread can find them
-// by the token.
+// SAFETY: guarantees 1 and 2 of `RawRangeLock`: S-I1. Guarantees 3 and 4: words and entries do not
+// record an owner, and any thread can find them by the token.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLock for Srl<S, P> {
     #[inline]
     fn capacity(&self) -> u64 {

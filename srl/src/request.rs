@@ -2,8 +2,8 @@
 //!
 //! A small request takes the words of its segments in ascending order. A wide request, for very
 //! many segments, gets an entry in the [gate](crate::gate). Then it scans the words: it waits until
-//! it has seen each of them free. A small request that the gate stops backs off: it releases its
-//! words, gets an entry of its own, and takes its words again.
+//! it has seen each of them free. If the gate stops a small request, the request backs off: it
+//! releases its words, gets an entry of its own, and takes its words again.
 //!
 //! # Stages
 //!

@@ -49,8 +49,8 @@ enum Take<W> {
 
 /// Taking words without waiting, and releasing them.
 impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
-    /// Takes the segments after the first `taken`, up to the first that cannot be taken without
-    /// waiting.
+    /// Skips the first `taken` segments. Takes the following ones, and stops before one that cannot
+    /// be taken without waiting.
     ///
     /// Calls `stops` after each piece. If `stops` returns true, releases everything.
     #[inline]
@@ -337,7 +337,8 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         });
     }
 
-    /// Enqueues a small request at the segment after the first `taken`, without checking it again.
+    /// Skips the first `taken` segments of a small request, and enqueues the request at the next
+    /// one without checking that segment again.
     pub(crate) fn enqueue(
         &self,
         touched: &Range<u64>,

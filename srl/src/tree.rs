@@ -88,8 +88,9 @@
 //! that its segment now has a word elsewhere. It leaves the old queue, wakes the next waiter
 //! there, and starts again as a new request ([`Progress`](spanlock_range_lock::words::Progress)).
 //! Before the leaf's memory is freed, all waiters still queued there are removed from the queue and
-//! woken. So each time a waiter's leaf is freed,
-//! [`MAX_PASSES`](spanlock_range_lock::words::MAX_PASSES) more requests may overtake that waiter.
+//! woken. So a waiter whose leaf is freed loses its place. Requests that arrive before it runs
+//! again overtake it, and [`MAX_PASSES`](spanlock_range_lock::words::MAX_PASSES) more may overtake
+//! it once it is the head of the new queue.
 //!
 //! # Orderings
 //!

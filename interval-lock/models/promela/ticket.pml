@@ -17,10 +17,10 @@
  * | here | mirrors |
  * |---|---|
  * | ask | interval-lock/src/lock.rs: take, poll; interval-lock/src/requests.rs: admits, hold, queue, conflicts, set_waker |
- * | is_mine | interval-lock/src/lock.rs: wait, poll; interval-lock/src/requests.rs: is_held |
- * | leave | interval-lock/src/lock.rs: release, leave, cancel; interval-lock/src/requests.rs: leave, settle, grant |
- * | wake_all | interval-lock/src/lock.rs: finish; interval-lock/src/requests.rs: wake |
- * | sleep | sync/src/parker.rs: park; sync/src/park.rs: wake_by_ref |
+ * | thread, its inner loop | interval-lock/src/lock.rs: wait, poll; interval-lock/src/requests.rs: is_held |
+ * | leave, without its last loop | interval-lock/src/lock.rs: release, leave, cancel; interval-lock/src/requests.rs: leave, settle, grant |
+ * | leave, its last loop | interval-lock/src/lock.rs: finish; interval-lock/src/requests.rs: wake |
+ * | woken | sync/src/parker.rs: park; sync/src/park.rs: wake_by_ref |
  *
  * Claims: assertions check exclusion and exact counts (IL-I1 and IL-I2). `granted` says that every
  * request of thread 0, which stands for any thread that does not cancel, is granted eventually. So

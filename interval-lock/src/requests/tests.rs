@@ -76,7 +76,7 @@ impl Requests {
             }
             for &other in &ring {
                 let (one, other) = (stake, self.stake(other));
-                assert_eq!((one.order), (other.order), "IL-I7: granted together");
+                assert_eq!(one.order, other.order, "nodes of a batch wait together");
             }
         }
         assert_eq!(waiting, self.waiting, "IL-I5");
