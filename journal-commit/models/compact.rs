@@ -76,7 +76,8 @@ pub(crate) fn rendezvous() -> Suite {
     let passes = |thread| Fault::new(FaultKind::TimeOut, thread, 0);
     let third = program(
         "third",
-        "when two of three threads commit together, the third commits too, whenever deadlines pass",
+        "when two of three threads commit together, the third commits too, no matter when \
+         deadlines pass",
         [COMMIT, COMMIT, COMMIT],
         || Log::all_there(2, 3, &[commit, commit, commit]),
     );
@@ -187,7 +188,8 @@ impl Gather for When {
             *now += FLUSH;
             rendezvous.finished_at(*now, released);
             // If a deadline has separated the two threads, no further thread comes, and in a model
-            // no deadline passes by itself. So the later thread must count as too late to wait for.
+            // no deadline passes by itself. So let the later thread arrive after the window, where
+            // the policy does not wait.
             *now += FLUSH / 2;
         }
     }
@@ -204,8 +206,8 @@ struct Log {
     medium: UnsafeCell<Vec<u64>>,
 }
 
-// SAFETY: only leaders, one at a time, and threads that have seen the leaders' commits done access
-// the medium. loom checks that these accesses do not race.
+// SAFETY: the medium is accessed only by leaders, one at a time, and by threads that have seen that
+// the leaders' commits are done. loom checks that these accesses do not race.
 unsafe impl Sync for Log {}
 // SAFETY: plain data.
 unsafe impl Send for Log {}

@@ -17,8 +17,8 @@ pub(crate) fn program<const N: usize>(
     Program::new(property, claim).performs(performs).run(run)
 }
 
-/// Returns a program of many threads, for random schedules. The table of operation pairs does not
-/// count it.
+/// Returns a program of many threads, for random schedules. Such a program does not count as a test
+/// of any pair of operations (see `performs`).
 pub(crate) fn crowd(
     property: &str,
     claim: &str,

@@ -281,6 +281,9 @@ impl<S: Storage> Log<S> {
     /// [`Error::Full`] and [`Error::RecordTooLarge`], if the record does not fit.
     /// [`Error::Poisoned`] and [`Error::Panicked`], if the log has failed. In each case the record
     /// was not added.
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait), if this thread commits the full batch.
     pub fn append(&self, record: &[u8]) -> Result<Lsn, Error> {
         let max = self.max_record();
         if record.len() as u64 > max {

@@ -56,7 +56,7 @@
 //!   part 0: current choice ──16 flushes──► part 1: other choice ──4 + 16──► part 2: current choice
 //!     ▲                                           │ clear result                   │ 4 + 16
 //!     │                                           ▼                                ▼
-//!     └────── 64 to 4096 waits later ────────── settled: waits, or does not ◄─── judge
+//!     └─────── 8 to 4096 waits later ────────── settled: waits, or does not ◄─── judge
 //! ```
 //!
 //! At first the policy does not wait, and only counts how often it would have waited. After some
@@ -65,7 +65,8 @@
 //!
 //! Later the policy repeats the trial from time to time. The first interval is 64 waits, including
 //! those that the policy would have made while it does not wait. Each time a trial confirms the
-//! current choice, the interval grows fourfold, up to 4096. A clear result ends a trial early.
+//! current choice, the interval grows fourfold, up to 4096. If no wait was due in part 0, the trial
+//! ends there, and the interval is only 8 waits. A clear result ends a trial early.
 //!
 //! # Not guaranteed
 //! - Threads that return after more than a quarter of a flush are never waited for, although
@@ -80,15 +81,15 @@ mod trial;
 
 use trial::Trial;
 
-/// The window, as a fraction of a flush. No wait lasts longer after the last flush.
+/// The window, as a fraction of a flush. No wait lasts beyond the end of the window.
 const WINDOW: f64 = 0.25;
 /// The shortest usable window in seconds. Linux ends a sleep some 50 µs late, so much shorter
 /// sleeps are impossible.
 const LEAST_WINDOW: f64 = 30e-6;
 /// The weight of the newest value in a moving mean.
 const NEWEST: f64 = 0.125;
-/// A trial counts at most this time, in flushes, from the end of one flush to the end of the next.
-/// A longer pause has a cause other than the choice under trial.
+/// The longest time between the ends of two flushes that a trial counts, in flushes. A longer time
+/// counts as this, because it has a cause other than the choice under trial.
 const LONGEST_CYCLE: f64 = 3.0;
 
 /// Decides whether a commit waits for the cohort that was just woken. See the [module](self).

@@ -175,8 +175,9 @@ fn a_half_written_truncation_is_undone() {
     assert_eq!(open(half).unwrap(), first(20));
 }
 
-/// Changes the image at random: zeroes, fills and exchanges sectors, and flips bits. The log opens
-/// with a prefix of its records or reports damage.
+/// Changes the image at random: zeroes sectors, fills them with random bytes, overwrites them with
+/// copies of other sectors, and flips bits. The log opens with a prefix of its records or reports
+/// damage.
 #[test]
 fn random_damage_invents_no_records() {
     let (image, _) = log_of_twenty(false);

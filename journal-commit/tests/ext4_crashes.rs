@@ -342,8 +342,8 @@ fn debugfs_reads_the_journal() {
     }
 }
 
-/// This crate can continue journals that mke2fs and debugfs made, without checksums, or with
-/// checksums of the first kind and two flushes.
+/// This crate can continue journals that mke2fs and debugfs made: without checksums, with checksums
+/// of the first kind and two flushes, or with checksums of the third kind.
 #[test]
 fn journals_of_e2fsprogs_can_be_continued() {
     if !ext4::have_e2fsprogs() {

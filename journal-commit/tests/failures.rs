@@ -256,9 +256,10 @@ fn opening() {
     }
 }
 
-/// A device on which a write home fails while a commit flushes or writes its commit block. The
-/// failure loses all dirty data, but the commit's operation succeeds, and the failed write returns
-/// only later. A thread must therefore not trust the success of its own operation alone.
+/// A device on which a write home fails while a commit writes its data, flushes, or writes its
+/// commit block. The failure loses all dirty data, but the commit's operation succeeds, and the
+/// failed write returns only later. A thread must therefore not trust the success of its own
+/// operation alone.
 struct LateNews {
     device: Arc<Recorded>,
     during: During,

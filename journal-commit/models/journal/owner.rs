@@ -40,7 +40,8 @@ pub(crate) fn suite() -> Suite {
         ))
         .program(program(
             "open",
-            "a waiter is woken by the thread that wrote the last other block and does not stay",
+            "the thread that wrote the last of the other blocks wakes the waiter, which then does \
+             not stay asleep",
             [&["await", "own", "finish"], &["open"]],
             || owned(&[take_over, |_, scene| open(scene)]),
         ))

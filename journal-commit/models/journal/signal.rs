@@ -38,7 +38,7 @@ pub(crate) fn suite() -> Suite {
         )
         .program(program(
             "wake-some-3",
-            "two calls that each wake one thread wake two threads",
+            "two calls of `wake_some(1)` together wake two threads",
             [&["wake-some"], &["sleep"], &["sleep"]],
             || ends(&[wake_two, sleep, sleep]),
         ))

@@ -29,9 +29,9 @@
 //!   that was already durable.
 //! - **Fairness**: a waiter waits at most for the flush that is under way when it arrives, for a
 //!   rendezvous, and for its own flush. It never waits for a third flush.
-//! - **Cost**: joining locks the mutex once. Waiting locks the mutex once more, or not at all if
-//!   the ticket is already durable. A thread that wakes after its ticket became durable does not
-//!   lock the mutex again.
+//! - **Cost**: joining locks the mutex once. Waiting for a ticket that is already durable does not
+//!   lock it. Any other waiter locks it once at first, and again each time it wakes before its
+//!   ticket is durable. A leader locks it once more, after its closure has returned or panicked.
 //! - **Allocation**: each flush allocates a list of the threads to wake, if there are any.
 //!
 //! # State

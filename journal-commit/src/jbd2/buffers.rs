@@ -4,8 +4,9 @@
 //! # Invariants
 //! - **B1** A block is *busy* from the moment a handle gets it until that handle puts or drops it.
 //!   Changes of one block therefore take turns.
-//! - **B2** A content in the table is the newest content of its block. It leaves the table in two
-//!   cases: the block is revoked, or this content has been written home and is still the newest.
+//! - **B2** A content in the table is the newest content of its block. It leaves the table in three
+//!   cases: `put` replaces it with newer content, the block is revoked, or this content has been
+//!   written home and is still the newest.
 //! - **B3** Contents are immutable: a handle changes a copy. A commit that writes a content to the
 //!   log therefore never races with a handle that changes the same block.
 

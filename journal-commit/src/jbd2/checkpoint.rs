@@ -1,7 +1,7 @@
 //! Writing committed blocks home, which frees the tail of the log.
 //!
-//! A checkpoint takes the oldest transactions: as many as free a quarter of the log, or the
-//! requested number of blocks if that is more. It then
+//! A checkpoint takes as many of the oldest transactions as are needed to free a quarter of the
+//! log, or the number of blocks that a request still lacks if that is more. It then
 //!
 //! 1. writes the newest copy that these transactions have of each block,
 //! 2. flushes,
@@ -23,7 +23,8 @@ use super::inner::Inner;
 use super::transaction::Committed;
 
 impl Inner {
-    /// Frees blocks of the log until `wanted` are free, by writing blocks home.
+    /// Writes blocks home until `wanted` blocks of the log are free. Returns `Ok` with fewer free
+    /// blocks if no committed transaction is left in the log.
     pub(crate) fn make_room(&self, wanted: u32) -> Result<(), Failure> {
         if self.state.lock().free >= wanted {
             return Ok(());

@@ -150,7 +150,7 @@ pub(crate) struct Format {
     pub(crate) wide: bool,
     /// The commit block may be written before the other blocks are durable.
     pub(crate) async_commit: bool,
-    /// The initial value of every checksum of the third kind.
+    /// The initial value of every checksum of the third kind in the log.
     pub(crate) seed: u32,
 }
 

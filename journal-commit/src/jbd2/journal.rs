@@ -138,8 +138,9 @@ impl Journal {
     /// [`CommitWay::Cooperative`](super::CommitWay), this thread helps to write it.
     ///
     /// # Errors
-    /// The journal was poisoned before the commit was acknowledged. The transaction may or may not
-    /// be on the medium. Or the transaction has not begun.
+    /// [`Error::NoSuchTransaction`] if the transaction has not begun. [`Error::Poisoned`] if the
+    /// journal was poisoned before the commit was acknowledged; the transaction may then be on the
+    /// medium or not.
     pub fn wait(&self, tid: Tid) -> Result<(), Error> {
         self.inner.wait(tid)
     }

@@ -248,7 +248,8 @@ impl FormatOptions {
         self
     }
 
-    /// Sets the journal's UUID, which is also the seed of its checksums. Default: a random UUID.
+    /// Sets the journal's UUID. Its CRC-32C is the seed of the log's checksums, if these are of the
+    /// third kind ([`Flushes::Two`]). Default: a random UUID.
     pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
         self.uuid = Some(uuid);
         self

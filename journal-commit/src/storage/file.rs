@@ -141,7 +141,8 @@ impl FileStorage {
         Ok(())
     }
 
-    /// Calls `write` with the data in memory that the mode allows.
+    /// Calls `write` with the data. If the mode needs aligned memory and `data` is not aligned,
+    /// copies it into aligned memory first.
     fn placed(
         &self,
         data: &[u8],

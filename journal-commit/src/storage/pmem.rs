@@ -119,7 +119,7 @@ impl<P: Pmem> PmemStorage<P> {
         self.region.persist(marked);
     }
 
-    /// Durably writes the part of `data`, which begins at `offset`, that lies in this sector. The
+    /// `data` begins at `offset`. Durably writes the part of it that lies in this sector. The
     /// caller holds the sector's stripe and the spare.
     fn write_sector(&self, spare: u64, sector: u64, data: &[u8], offset: u64) {
         let mut now = [0; SECTOR_BYTES as usize];

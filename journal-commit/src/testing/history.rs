@@ -23,7 +23,7 @@ pub(super) enum Event {
     },
 }
 
-/// Which of the writes that are not yet durable a crash loses.
+/// Which writes a crash loses, of those that are not yet durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// None of these writes is lost, as when the process dies but the machine continues.

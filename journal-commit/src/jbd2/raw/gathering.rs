@@ -99,7 +99,7 @@ impl Gathering {
 
     /// If the policy says so, waits for the threads that the last commit woke: sleeps until they
     /// have arrived, `is_over` returns true, or the policy's deadline has passed. Returns whether
-    /// they have arrived, or `None` without waiting.
+    /// they have arrived, or `None` if it did not wait.
     pub fn gather(&self, is_over: impl Fn() -> bool) -> Option<bool> {
         let until = self.counts.lock().hold(Instant::now())?;
         self.comes.wait_until_deadline(until, || {

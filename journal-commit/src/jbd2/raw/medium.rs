@@ -29,8 +29,8 @@
 //!   replace the first.
 //! - **P2** After a failure is recorded, no operation begins.
 //! - **P3** `settle` returns `Ok` only if every operation that began before the call succeeded. So
-//!   if a thread has flushed and then calls `settle`, no operation failed before or during its
-//!   flush.
+//!   if a thread has flushed and then calls `settle`, and `settle` returns `Ok`, no operation
+//!   failed before or during its flush.
 //! - **P4** An operation that is dropped (its thread panicked in the storage) has failed.
 //! - **P5** `has_failed` is set under the mutex, together with the failure, so a thread that sees
 //!   the flag finds the failure. A thread that misses the flag behaves as if it had checked

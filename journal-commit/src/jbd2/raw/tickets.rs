@@ -67,8 +67,8 @@ impl Tickets {
     /// Takes a ticket. Returns false if all tickets, one for each buffer, are taken; the caller is
     /// then not needed.
     pub fn admit(&self) -> bool {
-        // Relaxed, both: only the number matters. The load first keeps the counter from
-        // overflowing.
+        // Relaxed, both: only the number matters. The load comes first, so that the counter cannot
+        // overflow.
         self.threads.load(Relaxed) < self.total && self.threads.fetch_add(1, Relaxed) < self.total
     }
 
