@@ -284,8 +284,7 @@ pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
     assert_free(lock);
 }
 
-/// The same crate mishandled leaked guards. A leaked guard must keep its range locked and affect no
-/// other range.
+/// A leaked guard must keep its range locked and affect no other range.
 pub fn case_10_leaked_holds_keep_their_ranges_and_nothing_else(lock: &Driven) {
     core::mem::forget(lock.raw.write(units(lock, 2..3).range()).expect("in range"));
     core::mem::forget(lock.raw.try_read(units(lock, 6..7).range()));

@@ -70,8 +70,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "coherence-read-write",
-            claim: "a load never sees the thread's later store, which is ordered after the value \
-                    seen (CoRW)",
+            claim: "a load never sees a later store of its own thread; that store comes after the \
+                    one that the load read, in the word's modification order (CoRW)",
             reason: "read-write coherence (intro.races 17)",
             allowed: "01 02 21",
             deviations: &[],

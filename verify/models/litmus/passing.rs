@@ -31,8 +31,8 @@ pub(super) const ALL: &[Memory] = &[
         litmus: Litmus {
             name: "message-passing-relaxed",
             claim: "with Relaxed alone, the flag can be seen before the data",
-            reason: "nothing synchronizes, so the second load may read any store that \
-                     happens-before does not hide (intro.races 14)",
+            reason: "nothing synchronizes, so the happens-before relation hides no store from the \
+                     second load (intro.races 14)",
             allowed: "00 01 10 11",
             deviations: &[
                 misses(RmwLoad, "10", STALE_READS),

@@ -34,8 +34,8 @@ pub(super) const ALL: &[Memory] = &[
             name: "store-buffering-fenced",
             claim: "with a SeqCst fence on both sides, at least one thread sees the other's store; \
                     our wait queue relies on this",
-            reason: "one fence is first in the total order; the load after the other fence sees \
-                     the store before that first fence (atomics.order 4.4)",
+            reason: "SeqCst fences have a total order; the load after the later fence sees the \
+                     store before the earlier one (atomics.order 4.4)",
             allowed: "01 10 11",
             deviations: &[],
         },
@@ -266,8 +266,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "write-read-fenced",
-            claim: "a thread whose store to a word comes after another thread's also sees what the \
-                    other thread stored before its fence (R)",
+            claim: "if T1's store to a word comes after T0's, then T1 also sees what T0 stored \
+                    before T0's fence (R)",
             reason: "one fence is first in the total order (atomics.order 4.4)",
             allowed: "01 11 12",
             deviations: &[],
