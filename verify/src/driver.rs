@@ -6,27 +6,19 @@
 mod args;
 mod bugs;
 mod build;
-mod circumstances;
-mod evidence;
 mod judge;
 mod kill;
-mod known_bugs;
 mod merge;
 mod models;
 mod mutants;
-mod output;
 mod pairs;
-mod partition;
-mod pool;
 mod process;
 mod replay;
 mod report;
 mod run;
-mod sites;
 mod spin;
 mod table;
 mod verify;
-mod workspace;
 
 use std::process::ExitCode;
 
@@ -52,13 +44,11 @@ pub fn main() -> ExitCode {
 fn run(args: &Args) -> Result<ExitCode> {
     match (&args.command, &args.replay) {
         (Some(Subcommand::Merge(args)), _) => merge::merge(args),
-        (Some(Subcommand::Mutants(args)), _) => mutants::mutants(args),
-        (Some(Subcommand::Bugs(args)), _) => bugs::bugs(args),
+        (Some(Subcommand::Mutants(args)), _) => kill::command(&kill::MUTANTS, args),
+        (Some(Subcommand::Bugs(args)), _) => kill::command(&kill::BUGS, args),
         (Some(Subcommand::Pairs(args)), _) => pairs::pairs(args),
-        (Some(Subcommand::KnownBugs(args)), _) => known_bugs::known_bugs(args),
-        (None, Some(name)) => {
-            replay::replay(name, &args.common.scope, workspace::MODELS, &args.change)
-        }
+        (Some(Subcommand::KnownBugs(args)), _) => verify::known_bugs(args),
+        (None, Some(name)) => replay::replay(name, &args.common.scope, build::MODELS, &args.change),
         (None, None) => verify::verify(args),
     }
 }

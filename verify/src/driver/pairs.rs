@@ -7,43 +7,31 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::args::Common;
+use super::build::MODELS;
 use super::models::{models, suites};
-use super::output::{json_at, write_json};
-use super::workspace::MODELS;
+use super::report::Json;
 use super::{exit_code, retain_meant, table};
-use crate::rows::pairs::{Cell, Table, problems, tables};
+use crate::rows::pairs::{Cell, Table, tables};
 
 /// Runs the command: exit code 0 if no cell is empty without a reason.
 pub(super) fn pairs(args: &Common) -> Result<ExitCode> {
-    let file = json_at(args.json.as_deref())?;
-    let mut suites = suites(&models(&args.scope, MODELS)?.1);
-    let mut tables = tables(&suites);
+    let json = Json::at(args.json.as_deref())?;
+    let mut tables = tables(&suites(&models(&args.scope, MODELS)?.1));
     let names: Vec<&str> = tables.iter().map(|table| &*table.primitive).collect();
     let names = names.join(", ");
     let missing = format!("no primitive's name contains `{{}}`\n  they are {names}");
-    retain_meant(
-        &mut tables,
-        &args.filter,
-        |table| table.primitive.clone(),
-        &missing,
-    )?;
+    let name = |table: &Table| table.primitive.clone();
+    retain_meant(&mut tables, &args.filter, name, &missing)?;
     for table in &tables {
         println!("{}\n\n{}\n", table.primitive, matrix(table));
-        table
-            .cells
-            .iter()
-            .for_each(|cell| println!("{}", line(cell)));
+        table.cells.iter().for_each(|it| println!("{}", line(it)));
         println!();
     }
     println!("{}", told(&tables));
-    // Suites that are left out may still cover the pairs of others.
-    for suite in &mut suites {
-        suite.has_pairs = tables.iter().any(|table| table.primitive == suite.name);
-    }
-    let problems = problems(&suites);
+    let problems: Vec<String> = tables.iter().flat_map(Table::problems).collect();
     problems.iter().for_each(|problem| println!("{problem}"));
     let cells: Vec<&Cell> = tables.iter().flat_map(|table| &table.cells).collect();
-    write_json(file.as_ref(), "Cells", &cells)?;
+    json.write(&cells)?;
     Ok(exit_code(problems.is_empty()))
 }
 
@@ -62,17 +50,16 @@ pub(super) fn told(tables: &[Table]) -> String {
 }
 
 /// Returns how many programs each cell has, in the lower half of the table.
-fn matrix(of: &Table) -> String {
-    let mut head = vec![""];
-    head.extend(of.operations.iter().map(String::as_str));
-    let mut matrix = table::table(&head);
+fn matrix(of: &Table) -> comfy_table::Table {
+    let head = std::iter::once("").chain(of.operations.iter().map(String::as_str));
+    let mut matrix = table::table(head);
     for (i, row) in of.operations.iter().enumerate() {
-        let columns = of.operations[..=i].iter();
-        let cells = columns.map(|column| of.cell(row, column).map_or("EMPTY".to_owned(), short));
+        let cells = of.operations[..=i].iter().filter_map(|it| of.cell(row, it));
         let name = comfy_table::Cell::new(row);
-        matrix.add_row(std::iter::once(name).chain(cells.map(table::number)));
+        let numbers = cells.map(|cell| table::number(short(cell)));
+        matrix.add_row(std::iter::once(name).chain(numbers));
     }
-    matrix.to_string()
+    matrix
 }
 
 /// Returns a cell in a word.
@@ -103,13 +90,12 @@ pub(super) fn markdown(tables: &[Table]) -> String {
     let told = told(tables);
     let mut text = format!("\n## Pairs of operations\n\n{told}\n\n{EXPLAINED}\n");
     for table in tables {
+        let (name, matrix) = (&table.primitive, matrix(table));
         let cells: Vec<String> = table.cells.iter().map(line).collect();
         let _ = writeln!(
             text,
-            "\n### {}\n\n{}\n\n<details><summary>the models of each cell</summary>\n\n- {}\n\n\
-             </details>",
-            table.primitive,
-            matrix(table),
+            "\n### {name}\n\n{matrix}\n\n<details><summary>the models of each cell</summary>\n\n- \
+             {}\n\n</details>",
             cells.join("\n- ")
         );
     }

@@ -13,21 +13,13 @@ use super::models::Task;
 use super::spin;
 use crate::info::Kind;
 use crate::rows::row::Found;
-
-/// Settings of the checkers that would change or cut off a search unnoticed.
-const SETTINGS: [&str; 6] = [
-    "LOOM_MAX_DURATION",
-    "LOOM_MAX_PERMUTATIONS",
-    "LOOM_MAX_PREEMPTIONS",
-    "LOOM_MAX_BRANCHES",
-    "LOOM_CHECKPOINT_FILE",
-    "SHUTTLE_RANDOM_SEED",
-];
+use crate::rows::verdict::told;
 
 /// How a row ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) end: End,
+    pub(super) stdout: String,
     pub(super) stderr: String,
     pub(super) elapsed: Duration,
 }
@@ -56,15 +48,23 @@ impl Ended {
         }
     }
 
-    /// Whether it was stopped at its time limit.
-    pub(super) fn is_stopped(&self) -> bool {
-        matches!(self.end, End::Stopped)
+    /// Returns what the process says of a failure: `execution 7: panicked at …:`, what the panic
+    /// says, and what led to it.
+    pub(super) fn told(&self) -> Vec<&str> {
+        told(&self.stderr)
+    }
+
+    /// Returns the number of the execution that failed, if one did.
+    pub(super) fn failed_execution(&self) -> Option<u64> {
+        let number = self.told().first()?.strip_prefix("execution ")?;
+        number.split(':').next()?.parse().ok()
     }
 
     /// Returns the end of a row without a process.
     pub(super) fn without_process(end: End) -> Self {
         Ended {
             end,
+            stdout: String::new(),
             stderr: String::new(),
             elapsed: Duration::ZERO,
         }
@@ -85,8 +85,7 @@ pub(super) fn explore(
         let file = package.folder.join(file);
         return spin::check(&file, &macros, more.contains(&"--trace"), limit);
     }
-    let binary = built.binary(job.mode.checker(), package);
-    let binary = binary.with_context(|| format!("{}: its checker is not built", job.name()))?;
+    let binary = built.binary(job.mode.checker(), package)?;
     // Loom writes a file there before each execution. A disk would slow each of them down.
     let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let scratch = scratch.context("cannot create a temporary folder")?;
@@ -102,43 +101,32 @@ pub(super) fn explore(
         Some(bound) => command.args(["--bound", &bound.to_string()]),
         None => command.arg("--unbounded"),
     };
-    for setting in SETTINGS {
-        command.env_remove(setting);
+    // Settings of the checkers would change or cut off a search, unnoticed.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("LOOM_") || name.starts_with("SHUTTLE_") {
+            command.env_remove(&*name);
+        }
     }
-    let Exited {
-        status,
-        stdout,
-        stderr,
-        elapsed,
-    } = exited(command, limit)?;
-    let end = match (status, serde_json::from_str(stdout.trim())) {
-        (None, _) => End::Stopped,
-        (Some(status), Ok(found)) if status.success() => End::Found(found),
-        (Some(status), Err(why)) if status.success() => End::Broken(format!(
-            "{}: the binary of models printed no finding ({why}): nothing else may print to \
-             standard output",
-            package.name
-        )),
-        (Some(status), _) => End::Failed(status),
-    };
-    Ok(Ended {
-        end,
-        stderr,
-        elapsed,
-    })
+    let mut ended = exited(command, limit)?;
+    if let End::Failed(status) = ended.end
+        && status.success()
+    {
+        ended.end = match serde_json::from_str(ended.stdout.trim()) {
+            Ok(found) => End::Found(found),
+            Err(why) => End::Broken(format!(
+                "{}: the binary of models printed no finding ({why}): nothing else may print to \
+                 standard output",
+                package.name
+            )),
+        };
+    }
+    Ok(ended)
 }
 
-/// A process that has ended.
-pub(super) struct Exited {
-    /// None if it was stopped at its time limit.
-    pub(super) status: Option<ExitStatus>,
-    pub(super) stdout: String,
-    pub(super) stderr: String,
-    pub(super) elapsed: Duration,
-}
-
-/// Runs a command for at most `limit`.
-pub(super) fn exited(mut command: Command, limit: Option<Duration>) -> Result<Exited> {
+/// Runs a command for at most `limit`. If it comes to its end, that is [`End::Failed`] with any
+/// status.
+pub(super) fn exited(mut command: Command, limit: Option<Duration>) -> Result<Ended> {
     // Files, not pipes, so that nothing has to be read while the process runs.
     let mut stdout = tempfile::tempfile().context("cannot create a temporary file")?;
     let mut stderr = tempfile::tempfile().context("cannot create a temporary file")?;
@@ -158,8 +146,8 @@ pub(super) fn exited(mut command: Command, limit: Option<Duration>) -> Result<Ex
         child.wait()?;
     }
     let elapsed = start.elapsed();
-    Ok(Exited {
-        status,
+    Ok(Ended {
+        end: status.map_or(End::Stopped, End::Failed),
         stdout: text(&mut stdout)?,
         stderr: text(&mut stderr)?,
         elapsed,

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use super::args::{Change, Common, Scope};
-use super::models::{models, tasks};
+use super::models::{models_of_replay, tasks};
 use super::process::{End, explore};
-use super::{circumstances, exit_code, judge, table};
+use super::{exit_code, judge, table};
 use crate::info::Kind;
 use crate::plan::Unrecorded;
 use crate::rows::row::{Found, REFUSES};
@@ -20,7 +20,7 @@ pub(super) fn replay(
     target: &'static str,
     change: &Change,
 ) -> Result<ExitCode> {
-    let (mut built, models) = models(scope, target)?;
+    let (mut built, models) = models_of_replay(scope, target)?;
     let all = tasks(&models, Unrecorded::Bounded);
     let Some(task) = all.iter().find(|task| task.job.name() == *name) else {
         bail!(
@@ -33,9 +33,10 @@ pub(super) fn replay(
     let words = words.chain(bug.iter().flat_map(|name| ["--bug", &**name]));
     let words: Vec<&str> = words.collect();
     let is_promela = matches!(task.job.program.kind, Kind::Promela { .. });
-    if weaken.is_some() && is_promela {
-        bail!("{name}: a Promela model has no orderings to weaken");
-    }
+    ensure!(
+        weaken.is_none() || !is_promela,
+        "{name}: a Promela model has no orderings to weaken"
+    );
     let tasks = [vec![task.clone()], judge::beside(task, &all)].concat();
     built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
     println!("{name}: {}", task.job.program.claim);
@@ -58,9 +59,8 @@ pub(super) fn replay(
     if let Some(found) = ended.found().filter(|_| !is_promela) {
         check_reached(name, found, change)?;
     }
-    let numbers: Vec<usize> = (1..=ran.len()).collect();
-    let run = circumstances::now(&Common::default(), &[], &built.workspace);
-    let mut rows = judge::judge(&ran, &numbers, &built, &run);
+    let run = built.workspace.circumstances(&Common::default(), &[]);
+    let mut rows = judge::judge(&ran, &built, &run);
     for row in &mut rows {
         row.replay = [&[&*row.replay], &words[..]].concat().join(" ");
     }

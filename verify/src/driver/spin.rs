@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::process::{End, Ended, Exited, exited};
+use super::process::{End, Ended, exited};
 use crate::rows::row::{EVENTS, FAILURE, Found};
 
 const MISSING: &str =
@@ -32,53 +32,47 @@ pub(super) fn check(
     if version().is_none() {
         return Ok(Ended::without_process(End::Skipped(MISSING.to_owned())));
     }
-    let start = Instant::now();
-    let name = file.file_name().and_then(|it| it.to_str());
-    let name = name.with_context(|| format!("{}: not the name of a file", file.display()))?;
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     // Spin writes its files where it runs.
-    std::fs::copy(file, folder.path().join(name))
+    std::fs::copy(file, folder.path().join("model.pml"))
         .with_context(|| format!("cannot copy {}", file.display()))?;
     let defines: Vec<String> = macros.iter().map(|name| format!("-D{name}")).collect();
-    let spin = |args: &[&str]| {
-        let mut spin = Command::new("spin");
-        run(folder.path(), spin.args(&defines).args(args).arg(name))
+    let run = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        command.current_dir(folder.path()).args(args);
+        if program == "spin" {
+            command.args(&defines).arg("model.pml");
+        }
+        let ended = exited(command, None).context("Promela models need Spin and a C compiler")?;
+        match ended.end {
+            End::Failed(status) if status.success() => Ok(ended.stdout),
+            _ => bail!("{program}: {}{}", ended.stdout, ended.stderr),
+        }
     };
-    spin(&["-a"])?;
+    run("spin", &["-a"])?;
     // Weak fairness needs a bit for each thread and two more, in bytes.
-    let cc = ["-w", "-O2", "-DNFAIR=2", "-o", "pan", "pan.c"];
-    run(folder.path(), Command::new("cc").args(cc))?;
+    run("cc", &["-w", "-O2", "-DNFAIR=2", "-o", "pan", "pan.c"])?;
     let mut pan = Command::new(folder.path().join("pan"));
     // Acceptance cycles under weak fairness, without the list of unreached code; the depth, and
     // the logarithm of the table's first size.
     pan.args(["-a", "-f", "-n", "-m4000000", "-w22"])
         .current_dir(folder.path());
-    let Exited {
-        status,
-        stdout,
-        mut stderr,
-        ..
-    } = exited(pan, limit)?;
-    let end = match (status, judge(&stdout)) {
-        (None, _) => End::Stopped,
-        (Some(status), Some(found)) if status.success() => End::Found(found),
-        (Some(status), _) => End::Failed(status),
+    let mut ended = exited(pan, limit)?;
+    let End::Failed(status) = ended.end else {
+        return Ok(ended);
     };
-    if let End::Failed(_) = end {
-        for line in stdout.lines().filter(|line| line.starts_with("pan:")) {
-            let _ = writeln!(stderr, "{FAILURE}{line}");
-        }
-        let _ = writeln!(stderr, "{FAILURE}{EVENTS}the steps of --replay");
-        if trace {
-            let steps = spin(&["-t", "-p", "-g"])?;
-            stderr.push_str(&String::from_utf8_lossy(&steps.stdout));
-        }
+    if let Some(found) = judge(&ended.stdout).filter(|_| status.success()) {
+        ended.end = End::Found(found);
+        return Ok(ended);
     }
-    Ok(Ended {
-        end,
-        stderr,
-        elapsed: start.elapsed(),
-    })
+    let said = ended.stdout.lines().filter(|line| line.starts_with("pan:"));
+    for line in said.chain([&*format!("{EVENTS}the steps of --replay")]) {
+        let _ = writeln!(ended.stderr, "{FAILURE}{line}");
+    }
+    if trace {
+        ended.stderr.push_str(&run("spin", &["-t", "-p", "-g"])?);
+    }
+    Ok(ended)
 }
 
 /// Returns the states that a search found; none if it failed, or did not see all.
@@ -92,18 +86,6 @@ fn judge(printed: &str) -> Option<Found> {
         executions: states.split_whitespace().next()?.parse().ok()?,
         ..Found::default()
     })
-}
-
-fn run(folder: &Path, command: &mut Command) -> Result<Output> {
-    let output = command.current_dir(folder).stdin(Stdio::null()).output();
-    let program = command.get_program().display();
-    let output =
-        output.with_context(|| format!("cannot run {program}, which Promela models need"))?;
-    if !output.status.success() {
-        let said = [&output.stdout[..], &output.stderr[..]].concat();
-        bail!("{program}: {}", String::from_utf8_lossy(&said).trim());
-    }
-    Ok(output)
 }
 
 #[cfg(test)]
