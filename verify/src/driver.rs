@@ -11,18 +11,15 @@ mod kill;
 mod merge;
 mod models;
 mod mutants;
-mod pairs;
 mod process;
-mod replay;
 mod report;
 mod run;
-mod spin;
 mod table;
 mod verify;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use clap::Parser;
 
 use args::{Args, Subcommand};
@@ -46,18 +43,15 @@ fn run(args: &Args) -> Result<ExitCode> {
         (Some(Subcommand::Merge(args)), _) => merge::merge(args),
         (Some(Subcommand::Mutants(args)), _) => kill::command(&kill::MUTANTS, args),
         (Some(Subcommand::Bugs(args)), _) => kill::command(&kill::BUGS, args),
-        (Some(Subcommand::Pairs(args)), _) => pairs::pairs(args),
+        (Some(Subcommand::Pairs(args)), _) => report::pairs(args),
         (Some(Subcommand::KnownBugs(args)), _) => verify::known_bugs(args),
-        (None, Some(name)) => replay::replay(name, &args.common.scope, build::MODELS, &args.change),
+        (None, Some(name)) => verify::replay(name, &args.common.scope, build::MODELS, &args.change),
         (None, None) => verify::verify(args),
     }
 }
 
 fn exit_code(success: bool) -> ExitCode {
-    match success {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
+    ExitCode::from(u8::from(!success))
 }
 
 /// Keeps the items whose names contain one of `filter`, or all if it is empty. If no name contains
@@ -68,12 +62,11 @@ fn retain_meant<T>(
     name: impl Fn(&T) -> String,
     missing: &str,
 ) -> Result<()> {
+    let has = |item: &T, text: &String| name(item).contains(text);
     for text in filter {
-        if !items.iter().any(|item| name(item).contains(text)) {
-            bail!("{}", missing.replace("{}", text));
-        }
+        let is_there = items.iter().any(|item| has(item, text));
+        ensure!(is_there, "{}", missing.replace("{}", text));
     }
-    let is_meant = |name: String| filter.iter().any(|text| name.contains(text));
-    items.retain(|item| filter.is_empty() || is_meant(name(item)));
+    items.retain(|item| filter.is_empty() || filter.iter().any(|text| has(item, text)));
     Ok(())
 }

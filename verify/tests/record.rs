@@ -1,8 +1,9 @@
-//! The record of searches, as `models/executions.tsv` holds it.
+//! The record of searches, as `models/executions.tsv` holds it, and what Spin prints.
 
 use std::fs;
 
 use spanlock_verify::rows::counts::{Counts, path};
+use spanlock_verify::rows::verdict::states;
 
 fn read(text: &str) -> Result<Counts, String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -28,5 +29,17 @@ fn a_line_is_a_row_a_bound_executions_and_milliseconds() {
         "a\t-\t1\t-\na\t-\t1\t-",
     ] {
         assert!(read(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_search_by_spin_that_was_cut_off_has_no_finding() {
+    let end = "State-vector 64 byte, depth reached 9061, errors: 0\n   233919 states, stored (1.01555e+06 visited)\n";
+    assert_eq!(states(end), Some(233_919));
+    for why in [
+        "error: max search depth too small\n",
+        "pan: reached -DMEMLIM bound\nWarning: Search not completed\n",
+    ] {
+        assert_eq!(states(&format!("{why}{end}")), None, "{why}");
     }
 }

@@ -6,7 +6,7 @@ fn main() -> ExitCode {
     // A build of all targets under a checker builds this too, and never runs it.
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     {
-        eprintln!("cargo verify: RUSTFLAGS has a checker's `--cfg`, which the command adds itself");
+        eprintln!("cargo verify: unset RUSTFLAGS: the command adds a checker's `--cfg` itself");
         return ExitCode::from(2);
     }
     #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]

@@ -1,12 +1,9 @@
 //! `cargo verify bugs`: injects each bug that the code under test names, one at a time and at run
 //! time. The right program must fail.
 //!
-//! A bug is named where it fires, with a list of programs, at least one of which must find it. It
-//! is judged in each suite that reaches it and has such a program. These programs run, the cheap
-//! ones first, until one fails. If none does, the suite's other programs run too: a failure of one
-//! of those is no success, but says where to look.
-//!
-//! The macros of a Promela model that each inject a bug are judged too.
+//! A bug is judged in each suite that reaches it and has a program of its `killed_by`. These run,
+//! the cheap ones first, until one fails. If none does, the suite's other programs run too: a
+//! failure of one of those is no success, but says where to look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -101,6 +98,7 @@ fn unreached(built: &Built, reached: &Reached) -> Result<Vec<String>> {
     Ok(errors)
 }
 
+/// Returns the macros of Promela models that each inject a bug.
 fn of_promela(plan: &Plan) -> Vec<Candidate<'_>> {
     let mut candidates = Vec::new();
     for task in &plan.tasks {
@@ -111,7 +109,7 @@ fn of_promela(plan: &Plan) -> Vec<Candidate<'_>> {
         for bug in bugs {
             let mut change = change(bug, &program.suite, &format!("a macro of {file}"));
             change.expected.insert(program.name.clone());
-            candidates.push(Candidate::new(change, vec![(task, false)]));
+            candidates.push((change, vec![(task, false)]));
         }
     }
     candidates
@@ -131,11 +129,8 @@ fn candidate<'a>(plan: &'a Plan, suite: &str, change: Change) -> Candidate<'a> {
         let is_weak = weak.contains(&*task.job.program.name);
         is_right(task) && !is_weak && task.job.mode.checker() == Checker::Shuttle
     });
-    let mut right = searches(plan, &models, &MODES);
-    right.extend(of_shuttle.map(|task| (task, false)));
-    Candidate {
-        right,
-        others: searches(plan, &others, &MODES),
-        change,
-    }
+    let mut all = searches(plan, &models, &MODES);
+    all.extend(of_shuttle.map(|task| (task, false)));
+    all.extend(searches(plan, &others, &MODES));
+    (change, all)
 }

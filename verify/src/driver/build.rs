@@ -31,15 +31,6 @@ const HARNESS: &str = env!("CARGO_PKG_NAME");
 /// The profile in which models are built, where the workspace defines it.
 const PROFILE: &str = "checked";
 
-/// The workspace that the command works on.
-#[derive(Debug)]
-pub(super) struct Workspace {
-    pub(super) root: PathBuf,
-    pub(super) target: PathBuf,
-    metadata: Metadata,
-    chosen: Vec<String>,
-}
-
 /// A package that has the test target asked for.
 #[derive(Debug)]
 pub(super) struct Package {
@@ -52,38 +43,41 @@ pub(super) struct Package {
     pub(super) features: Vec<String>,
 }
 
-impl Workspace {
-    /// Asks cargo for the workspace.
-    pub(super) fn find(scope: &Scope) -> Result<Self> {
+/// A workspace, and the binaries of models that are built so far.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) root: PathBuf,
+    /// Cargo's target folder.
+    pub(super) folder: PathBuf,
+    /// The packages that have models.
+    pub(super) packages: Vec<Arc<Package>>,
+    metadata: Metadata,
+    target: &'static str,
+    binaries: HashMap<Checker, HashMap<PackageId, PathBuf>>,
+}
+
+impl Built {
+    /// Finds the chosen packages with a test target of this name, and builds nothing yet.
+    pub(super) fn none_of(scope: &Scope, target: &'static str) -> Result<Self> {
         let mut command = MetadataCommand::new();
         if let Some(path) = &scope.manifest_path {
             command.manifest_path(path);
         }
         let metadata = command.exec()?;
-        let members = metadata.workspace_packages();
+        let root: PathBuf = metadata.workspace_root.clone().into();
+        let (members, chosen) = (metadata.workspace_packages(), &scope.package);
         let names: Vec<&str> = members.iter().map(|it| it.name.as_str()).collect();
-        for name in &scope.package {
+        for name in chosen {
             ensure!(
                 names.contains(&name.as_str()),
                 "--package {name}: the workspace has no such package\n  it has {}",
                 names.join(", ")
             );
         }
-        Ok(Workspace {
-            root: metadata.workspace_root.clone().into(),
-            target: metadata.target_directory.clone().into(),
-            chosen: scope.package.clone(),
-            metadata,
-        })
-    }
-
-    /// Returns the chosen packages with a test target of this name.
-    pub(super) fn packages(&self, target: &str) -> Result<Vec<Arc<Package>>> {
         let mut packages = Vec::new();
         let mut without = Vec::new();
-        for package in self.metadata.workspace_packages() {
-            let is_chosen = self.chosen.is_empty() || self.chosen.contains(&package.name);
-            if !is_chosen {
+        for package in &members {
+            if !chosen.is_empty() && !chosen.contains(&package.name) {
                 continue;
             }
             let mut targets = package.targets.iter();
@@ -93,8 +87,8 @@ impl Workspace {
                 continue;
             };
             let manifest = package.manifest_path.as_std_path();
-            let folder = manifest.parent().unwrap_or(&self.root).to_owned();
-            let place = folder.strip_prefix(&self.root).unwrap_or(&folder);
+            let folder = manifest.parent().unwrap_or(&root).to_owned();
+            let place = folder.strip_prefix(&root).unwrap_or(&folder);
             packages.push(Arc::new(Package {
                 id: package.id.clone(),
                 name: package.name.to_string(),
@@ -104,20 +98,20 @@ impl Workspace {
             }));
         }
         if packages.is_empty() {
-            let whose = match &self.chosen[..] {
-                [] => self.root.display().to_string(),
+            let whose = match &chosen[..] {
+                [] => root.display().to_string(),
                 chosen => chosen.join(", "),
             };
-            let main = target.replace("models", "main").replace('-', "_");
-            bail!(
-                "no package of {whose} has a test target `{target}`\n  {without:?} depend on \
-                 {HARNESS} and have none\n  add one to a package's Cargo.toml, and write \
-                 {target}/main.rs:\n\n    [[test]]\n    name = \"{target}\"\n    path = \
-                 \"{target}/main.rs\"\n    harness = false\n\n    // {target}/main.rs\n    fn main() \
-                 -> std::process::ExitCode {{\n        spanlock_verify::{main}([/* ... */])\n    }}"
-            );
+            bail!(advice(target, &whose, &without));
         }
-        Ok(packages)
+        Ok(Built {
+            root,
+            folder: metadata.target_directory.clone().into(),
+            packages,
+            metadata,
+            target,
+            binaries: HashMap::new(),
+        })
     }
 
     /// Returns the version of a dependency; the highest, if there are several.
@@ -128,18 +122,17 @@ impl Workspace {
     }
 
     /// Returns the circumstances of an undivided run that begins now. Its `rows` are not yet known.
-    pub(super) fn circumstances(&self, common: &Common, options: &[&str]) -> Circumstances {
+    pub(super) fn circumstances(&self, common: &Common, options: &[(&str, bool)]) -> Circumstances {
         let filters = common.filter.iter().map(|text| format!("--filter {text}"));
         let packages = common.scope.package.iter();
         let packages = packages.map(|name| format!("--package {name}"));
         let mut chosen: Vec<String> = filters.chain(packages).collect();
         chosen.sort();
+        let options = options.iter().filter(|(_, is_given)| *is_given);
+        chosen.splice(..0, options.map(|(name, _)| (*name).to_owned()));
         let rustc = first_line(Command::new("rustc").arg("--version"));
         Circumstances {
-            selection: [options.join(" "), chosen.join(" ")]
-                .join(" ")
-                .trim()
-                .to_owned(),
+            selection: chosen.join(" "),
             rows: 0,
             partition: Partition::WHOLE.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -161,7 +154,7 @@ impl Workspace {
     }
 
     /// Returns the profile for models, and what the environment has to add to it.
-    pub(super) fn profile(&self) -> (&'static str, &'static [(&'static str, &'static str)]) {
+    fn profile(&self) -> (&'static str, &'static [(&'static str, &'static str)]) {
         let manifest = fs::read_to_string(self.root.join("Cargo.toml")).unwrap_or_default();
         let head = format!("[profile.{PROFILE}]");
         if manifest.lines().any(|line| line.trim() == head) {
@@ -172,30 +165,6 @@ impl Workspace {
             ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true"),
         ];
         ("release", checks)
-    }
-}
-
-/// The binaries of models, built so far.
-#[derive(Debug)]
-pub(super) struct Built {
-    /// Their workspace.
-    pub(super) workspace: Workspace,
-    /// The packages that have them.
-    pub(super) packages: Vec<Arc<Package>>,
-    target: &'static str,
-    binaries: HashMap<Checker, HashMap<PackageId, PathBuf>>,
-}
-
-impl Built {
-    /// Finds the packages with a test target of this name, and builds nothing yet.
-    pub(super) fn none_of(scope: &Scope, target: &'static str) -> Result<Self> {
-        let workspace = Workspace::find(scope)?;
-        Ok(Built {
-            packages: workspace.packages(target)?,
-            workspace,
-            target,
-            binaries: HashMap::new(),
-        })
     }
 
     /// Builds the binaries for these checkers, unless they are built.
@@ -228,16 +197,16 @@ impl Built {
     }
 
     fn build(&self, checker: &str, cfg: &str) -> Result<HashMap<PackageId, PathBuf>> {
-        let folder = self.workspace.target.join("verify").join(checker);
+        let folder = self.folder.join("verify").join(checker);
         let given = env::var("RUSTFLAGS").unwrap_or_default();
         for cfg in Checker::OF_CODE.iter().filter_map(|it| it.cfg()) {
             let why = "which the command adds itself: unset it";
             ensure!(!given.contains(cfg), "RUSTFLAGS has `--cfg {cfg}`, {why}");
         }
-        let (profile, checks) = self.workspace.profile();
+        let (profile, checks) = self.profile();
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo
-            .current_dir(&self.workspace.root)
+            .current_dir(&self.root)
             .args(["test", "--no-run", "--test", self.target])
             .args(["--profile", profile])
             .args(["--message-format", "json-render-diagnostics"])
@@ -271,6 +240,21 @@ impl Built {
         }
         Ok(binaries)
     }
+}
+
+/// Says that no package has the test target, and how to add it. `users` depend on the harness.
+fn advice(target: &str, whose: &str, users: &[&str]) -> String {
+    let users = match users {
+        [] => String::new(),
+        users => format!("; {} use {HARNESS} and have none", users.join(", ")),
+    };
+    let main = target.replace("models", "main").replace('-', "_");
+    format!(
+        "no package of {whose} has a test target `{target}`{users}\n  add one to a package's \
+         Cargo.toml, and write {target}/main.rs:\n\n    [[test]]\n    name = \"{target}\"\n    \
+         path = \"{target}/main.rs\"\n    harness = false\n\n    // {target}/main.rs\n    fn \
+         main() -> std::process::ExitCode {{\n        spanlock_verify::{main}([/* ... */])\n    }}"
+    )
 }
 
 fn first_line(command: &mut Command) -> Option<String> {

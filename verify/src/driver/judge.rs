@@ -7,8 +7,7 @@ use crc32c::crc32c;
 
 use super::build::Built;
 use super::models::Task;
-use super::process::{End, Ended};
-use super::spin;
+use super::process::{End, Ended, spin_version};
 use crate::info::{Deviation, Form};
 use crate::mode::{Checker, Mode};
 use crate::plan::Job;
@@ -27,15 +26,13 @@ pub(super) fn judge(ran: &[(Task, Ended)], built: &Built, run: &Circumstances) -
             let at = (ran.iter()).position(|(it, _)| is_beside(&it.job, &task.job, mode))?;
             ran[at].1.found().filter(|_| rows[at].verdict.passes())
         };
-        if let (Some(weak), Some(rmw_load), Some(dfs)) =
-            (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs))
-        {
-            match disagreement(weak, rmw_load, dfs) {
-                None => rows[i].agrees = rows[i].verdict.passes(),
-                failure => {
-                    rows[i].verdict = Verdict::Failed;
-                    rows[i].failure = failure;
-                }
+        let found = (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs));
+        if let (Some(weak), Some(rmw_load), Some(dfs)) = found {
+            let failure = disagreement(weak, rmw_load, dfs);
+            rows[i].agrees = failure.is_none();
+            if failure.is_some() {
+                rows[i].verdict = Verdict::Failed;
+                rows[i].failure = failure;
             }
         }
     }
@@ -90,8 +87,8 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
     let (verdict, failure) = verdict_on(job, ended);
     let found = ended.found().cloned().unwrap_or_default();
     let version = match checker {
-        Checker::Spin => spin::version(),
-        _ => built.workspace.version_of(checker.name()),
+        Checker::Spin => spin_version(),
+        _ => built.version_of(checker.name()),
     };
     let version = version.unwrap_or_else(|| "unknown".to_owned());
     let outcomes = found.outcomes.len() as u64;
@@ -105,7 +102,6 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
         name: job.name(),
         number: task.number,
         primitive: program.suite.clone(),
-        property: program.name.clone(),
         claim: match &task.suite().known_bug {
             Some(source) => format!("{} ({source})", program.claim),
             None => program.claim.clone(),

@@ -15,7 +15,7 @@ use super::build::{Built, MODELS};
 use super::models::{Models, Plan, Task, models};
 use super::mutants::Site;
 use super::process::{End, explore};
-use super::report::Json;
+use super::report::Outputs;
 use super::run::{at_the_same_time, workers};
 use super::table::{self, Column};
 use super::{bugs, exit_code, mutants, retain_meant};
@@ -38,8 +38,6 @@ pub(super) struct Kind {
     pub(super) command: &'static str,
     /// What many of them are called.
     pub(super) many: &'static str,
-    /// What the error for a filter that no name contains says of names.
-    pub(super) names: &'static str,
     find: for<'a> fn(&Built, &'a Plan, &Reached<'a>) -> Result<Candidates<'a>>,
 }
 
@@ -49,40 +47,20 @@ pub(super) static KINDS: [Kind; 2] = [MUTANTS, BUGS];
 pub(super) const MUTANTS: Kind = Kind {
     command: "mutants",
     many: "Mutants",
-    names: "src/ring.rs:89:19:rmw=Relaxed; `cargo verify mutants --sites` shows them all",
     find: mutants::candidates,
 };
 
 pub(super) const BUGS: Kind = Kind {
     command: "bugs",
     many: "Injected bugs",
-    names: "BUG/SUITE; `cargo verify bugs --list` shows them all",
     find: bugs::candidates,
 };
 
 /// All changes of a kind, and what is wrong with statements about them in the sources.
 pub(super) type Candidates<'a> = (Vec<Candidate<'a>>, Vec<String>);
 
-/// A change, and the programs that are searched with it.
-#[derive(Clone)]
-pub(super) struct Candidate<'a> {
-    pub(super) change: Change,
-    /// Programs that are there to find it.
-    pub(super) right: Vec<Search<'a>>,
-    /// Programs whose failure is no success, but says where to look.
-    pub(super) others: Vec<Search<'a>>,
-}
-
-impl<'a> Candidate<'a> {
-    pub(super) fn new(change: Change, right: Vec<Search<'a>>) -> Self {
-        let others = Vec::new();
-        Candidate {
-            change,
-            right,
-            others,
-        }
-    }
-}
+/// A change, and the rows that are searched with it: first those of programs that have to find it.
+pub(super) type Candidate<'a> = (Change, Vec<Search<'a>>);
 
 /// A row to search, and whether with few preemptions.
 pub(super) type Search<'a> = (&'a Task, bool);
@@ -146,7 +124,7 @@ impl Change {
     fn finders(&self) -> String {
         match &self.reason {
             Some(why) => format!("none: {why}"),
-            None if self.expected.is_empty() => "any".to_owned(),
+            None if self.expected.is_empty() => "any program".to_owned(),
             None => Vec::from_iter(self.expected.iter().map(String::as_str)).join(", "),
         }
     }
@@ -157,9 +135,9 @@ impl Change {
         let model = self.model.as_deref().unwrap_or_default();
         let why = match self.verdict {
             Fate::Killed if self.reason.is_some() => {
-                format!("the source says that it is equivalent, and {model} fails: remove that")
+                format!("{model} fails, although the source says that no program can")
             }
-            Fate::Survived => format!("no program fails that has to: {finders}"),
+            Fate::Survived => format!("no program fails; expected: {finders}"),
             Fate::Missed => format!("none of {finders} fails, but {model} does"),
             Fate::Skipped if std::env::var_os("CI").is_some() => "Spin is not installed".to_owned(),
             Fate::Killed | Fate::Equivalent | Fate::Skipped => return None,
@@ -169,9 +147,13 @@ impl Change {
     }
 
     /// Runs `searches` in order until one fails.
-    fn first_failure(&mut self, built: &Built, searches: &[Search]) -> Result<Fate> {
+    fn judge(&mut self, built: &Built, searches: &[Search]) -> Result<()> {
+        self.verdict = match self.reason {
+            Some(_) => Fate::Equivalent,
+            None => Fate::Survived,
+        };
         for (task, few) in searches {
-            let name = task.job.name();
+            let (name, program) = (task.job.name(), &task.job.program.name);
             let mut more = Vec::from_iter(self.arguments.iter().map(String::as_str));
             if *few {
                 more.extend(["--preemptions", FEW]);
@@ -181,40 +163,26 @@ impl Change {
             let told = ended.told();
             // Spin says it in the first line, a panic in the second.
             if let Some(failure) = told.get(1).filter(|_| !is_spin).or(told.first()) {
+                let is_right = self.expected.is_empty() || self.expected.contains(program);
+                self.verdict = if is_right { Fate::Killed } else { Fate::Missed };
                 let change = self.arguments.join(" ");
                 self.replay = Some(format!("cargo verify --replay {name} {change}"));
                 self.model = Some(name);
                 self.executions = ended.failed_execution();
                 self.failure = Some((*failure).to_owned());
-                return Ok(Fate::Killed);
+                return Ok(());
             }
             match ended.end {
                 End::Found(_) | End::Stopped => {}
-                End::Skipped(_) => return Ok(Fate::Skipped),
+                End::Skipped(_) => {
+                    self.verdict = Fate::Skipped;
+                    return Ok(());
+                }
                 End::Failed(_) => bail!("{name} with {}: {}", self.name, ended.stderr.trim()),
                 End::Broken(why) => bail!("{name}: {why}"),
             }
         }
-        Ok(Fate::Survived)
-    }
-
-    /// Searches the programs of a candidate until one fails.
-    fn judged(candidate: &Candidate, built: &Built, run: Circumstances) -> Result<Self> {
-        let Candidate {
-            mut change,
-            right,
-            others,
-        } = candidate.clone();
-        change.run = run;
-        change.verdict = change.first_failure(built, &right)?;
-        if change.verdict == Fate::Survived {
-            change.verdict = match change.first_failure(built, &others)? {
-                Fate::Killed => Fate::Missed,
-                Fate::Survived if change.reason.is_some() => Fate::Equivalent,
-                other => other,
-            };
-        }
-        Ok(change)
+        Ok(())
     }
 }
 
@@ -261,39 +229,36 @@ impl Changes {
 /// counts only if all are chosen, since a statement may name programs of other packages.
 pub(super) fn command(kind: &'static Kind, args: &InjectArgs) -> Result<ExitCode> {
     let common = &args.common;
-    let json = Json::at(common.json.as_deref())?;
+    let outputs = Outputs::new(common.json.as_ref(), None)?;
     let workers = workers(common.jobs);
-    let (mut built, models) = models(&common.scope, MODELS)?;
-    let run = built.workspace.circumstances(common, &[]);
+    let (mut built, models) = models(&common.scope, MODELS, false)?;
+    let run = built.circumstances(common, &[]);
     let plan = Plan::of(&models);
     let reached = Reached::by(&plan, &built, workers)?;
     let (mut candidates, mut errors) = (kind.find)(&built, &plan, &reached)?;
-    let missing = format!("no name contains `{{}}`\n  names look like {}", kind.names);
-    let name = |candidate: &Candidate| candidate.change.name.clone();
+    let list = format!("`cargo verify {} --list` shows them all", kind.command);
+    let missing = format!("no name contains `{{}}`\n  {list}");
+    let name = |(change, _): &Candidate| change.name.clone();
     retain_meant(&mut candidates, &common.filter, name, &missing)?;
     if !common.is_everything() {
         errors.clear();
     }
-    let is_well = if args.list {
+    errors.iter().for_each(|error| println!("{error}"));
+    if args.list {
         let columns: &[Column<Change>] = &[
             (kind.command, |it| Cell::new(&it.name)),
             ("what", |it| Cell::new(&it.what)),
             ("found by one of", |it| Cell::new(it.finders())),
         ];
-        println!(
-            "{}",
-            table::of(columns, candidates.iter().map(|it| &it.change))
-        );
-        true
-    } else {
-        built.add(Checker::OF_CODE)?;
-        let changes = judge(kind, &built, &candidates, workers, &run)?;
-        println!("{}\n{}", changes.table(), changes.summary());
-        json.write(&changes.all)?;
-        changes.are_well()
-    };
-    errors.iter().for_each(|error| println!("{error}"));
-    Ok(exit_code(is_well && errors.is_empty()))
+        let changes = candidates.iter().map(|(change, _)| change);
+        println!("{}", table::of(columns, changes));
+        return Ok(exit_code(errors.is_empty()));
+    }
+    built.add(Checker::OF_CODE)?;
+    let changes = judge(kind, &built, &candidates, workers, &run)?;
+    println!("{}\n{}", changes.table(), changes.summary());
+    outputs.write(&changes.all)?;
+    Ok(exit_code(changes.are_well() && errors.is_empty()))
 }
 
 /// Judges all changes of all kinds. Also returns what is wrong with their statements.
@@ -323,12 +288,19 @@ fn judge(
     workers: usize,
     run: &Circumstances,
 ) -> Result<Changes> {
-    let name = |candidate: &Candidate| candidate.change.name.clone();
-    let judged = at_the_same_time(candidates, workers, kind.many, name, |candidate| {
-        let mut run = run.clone();
-        run.rows = candidates.len();
-        Change::judged(candidate, built, run)
-    });
+    let name = |(change, _): &Candidate| change.name.clone();
+    let judged = at_the_same_time(
+        candidates,
+        workers,
+        kind.many,
+        name,
+        |(change, searches)| {
+            let mut change = change.clone();
+            change.run = run.clone();
+            change.run.rows = candidates.len();
+            change.judge(built, searches).map(|()| change)
+        },
+    );
     let all = judged.into_iter().collect::<Result<_>>()?;
     Ok(Changes { kind, all })
 }

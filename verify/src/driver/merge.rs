@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 
 use super::args::MergeArgs;
-use super::build::{MODELS, Workspace};
+use super::build::{Built, MODELS};
 use super::kill::{Change, Changes, KINDS, Kind};
 use super::models::{models, suites};
 use super::report::{Outputs, Results, SHARED_BY_NONE, conclude};
@@ -25,7 +25,7 @@ type Run<'a> = (&'a Circumstances, &'a Path);
 pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
     let rows = joined(&args.files)?;
     let run = rows[0].run.clone();
-    let ours = Workspace::find(&args.scope)?.commit();
+    let ours = Built::none_of(&args.scope, MODELS)?.commit();
     ensure!(
         run.commit == ours,
         "the rows are of commit {}, but this checkout is {ours}, whose pairs of operations the \
@@ -50,9 +50,9 @@ pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
             "Commit {ours}: it cannot be told whether the machines had the same sources."
         ));
     }
-    let outputs = Outputs::new(args.json.as_deref(), args.report.as_deref())?;
+    let outputs = Outputs::new(args.json.as_ref(), args.report.as_ref())?;
     if !run.selection.contains("--filter") && !run.selection.contains("--package") {
-        results.tables = tables(&suites(&models(&args.scope, MODELS)?.1));
+        results.tables = tables(&suites(&models(&args.scope, MODELS, false)?.1));
     }
     conclude(&results, &outputs)
 }

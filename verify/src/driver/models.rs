@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::env;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use super::args::Scope;
 use super::build::{Built, Package};
+use super::process::exited;
 use crate::info::{Description, SuiteInfo};
 use crate::mode::{Checker, Mode};
 use crate::plan::{Job, Unrecorded, jobs};
@@ -51,23 +52,19 @@ impl Task {
     }
 }
 
-/// Builds a workspace's models under loom, and asks each binary what it contains. Refuses variables
-/// of a replay, which would change what a row runs, unnoticed.
-pub(super) fn models(scope: &Scope, target: &'static str) -> Result<(Built, Vec<Arc<Models>>)> {
+/// Builds a workspace's models under loom, and asks each binary what it contains. Unless the command
+/// `is_replay`, refuses variables that would change what a row runs, unnoticed.
+pub(super) fn models(
+    scope: &Scope,
+    target: &'static str,
+    is_replay: bool,
+) -> Result<(Built, Vec<Arc<Models>>)> {
     for name in [SCENARIO, SEED] {
         ensure!(
-            std::env::var_os(name).is_none(),
+            is_replay || std::env::var_os(name).is_none(),
             "{name} is set: a row would run that alone\n  unset it, or use it with --replay"
         );
     }
-    models_of_replay(scope, target)
-}
-
-/// Does the same for a replay.
-pub(super) fn models_of_replay(
-    scope: &Scope,
-    target: &'static str,
-) -> Result<(Built, Vec<Arc<Models>>)> {
     let mut built = Built::none_of(scope, target)?;
     built.add([Checker::Loom])?;
     let mut all = Vec::new();
@@ -76,12 +73,10 @@ pub(super) fn models_of_replay(
         let description = ask(&built, package)?;
         // Each binary has checked its own names.
         for SuiteInfo { name, .. } in &description.suites {
+            let why = "rename one: names of rows begin with the suite's";
             if let Some(other) = suites.insert(name.clone(), &package.name) {
-                bail!(
-                    "two suites are called `{name}`, in {other} and in {}\n  rename one: names of \
-                     rows begin with the suite's",
-                    package.name
-                );
+                let package = &package.name;
+                bail!("two suites are called `{name}`, in {other} and in {package}\n  {why}");
             }
         }
         all.push(Arc::new(Models {
@@ -95,27 +90,20 @@ pub(super) fn models_of_replay(
 
 fn ask(built: &Built, package: &Package) -> Result<Description> {
     let binary = built.binary(Checker::Loom, package)?;
-    let output = Command::new(binary)
-        .arg("--describe")
-        .current_dir(&package.folder)
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run {}", binary.display()))?;
-    let description = serde_json::from_slice(&output.stdout);
-    let (Ok(description), true) = (description, output.status.success()) else {
-        let said = [&output.stdout[..], &output.stderr[..]].concat();
-        let said = String::from_utf8_lossy(&said);
+    let mut command = Command::new(binary);
+    command.arg("--describe").current_dir(&package.folder);
+    let ended = exited(command, None)?;
+    serde_json::from_str(&ended.stdout).map_err(|_| {
+        let said = [ended.stdout, ended.stderr].concat();
         let said: String = said.trim().chars().take(500).collect();
-        bail!(
-            "{}: its models print no description ({}): {said}\n  the test target needs `harness = \
+        anyhow!(
+            "{}: its models print no description: {said}\n  the test target needs `harness = \
              false`, a `main` that only returns `spanlock_verify::main([...])`, and the version {} \
              of spanlock-verify",
             package.name,
-            output.status,
             env!("CARGO_PKG_VERSION")
-        );
-    };
-    Ok(description)
+        )
+    })
 }
 
 /// Returns every row of these models, the long ones too.

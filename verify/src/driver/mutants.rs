@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use walkdir::WalkDir;
 
 use super::build::Built;
-use super::kill::{Candidate, Candidates, Change, Reached, searches};
+use super::kill::{Candidates, Change, Reached, searches};
 use super::models::Plan;
 use crate::mode::Mode;
 
@@ -31,7 +31,7 @@ pub(super) fn candidates<'a>(
 ) -> Result<Candidates<'a>> {
     let mut candidates = Vec::new();
     for (site, models) in &reached.sites {
-        let text = source(&built.workspace.root.join(&site.file))?;
+        let text = source(&built.root.join(&site.file))?;
         for mutation in site.mutations() {
             let reason = reason(&text, site, mutation);
             // All searches of an equivalent mutant would take minutes each time. The short ones
@@ -44,12 +44,12 @@ pub(super) fn candidates<'a>(
             let name = format!("{}={mutation}", site.place);
             let mut change = Change::new(&name, &site.change(mutation), ["--weaken", &name]);
             change.reason = reason;
-            candidates.push(Candidate::new(change, searches(plan, models, modes)));
+            candidates.push((change, searches(plan, models, modes)));
         }
     }
     for place in unreached(built, reached)? {
         let change = Change::new(&place, "unreached", ["", ""]);
-        candidates.push(Candidate::new(change, Vec::new()));
+        candidates.push((change, Vec::new()));
     }
     Ok((candidates, Vec::new()))
 }
@@ -153,7 +153,7 @@ fn unreached(built: &Built, reached: &Reached) -> Result<Vec<String>> {
 /// Returns the sources of all packages that are explored under a checker, each with its path as the
 /// compiler names it.
 pub(super) fn sources(built: &Built) -> Result<Vec<(String, String)>> {
-    let root = &built.workspace.root;
+    let root = &built.root;
     let mut sources = Vec::new();
     for package in &built.packages {
         let files = WalkDir::new(root.join(&package.sources)).sort_by_file_name();

@@ -1,19 +1,21 @@
-//! Runs rows, each in a process of its own: a deadlock in a model usually ends in an abort.
+//! Runs rows, each in a process of its own: a deadlock in a model usually ends in an abort. Promela
+//! models run with Spin.
 
+use std::fmt::Write;
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use wait_timeout::ChildExt;
 
 use super::build::Built;
 use super::models::Task;
-use super::spin;
 use crate::info::Kind;
-use crate::rows::row::Found;
-use crate::rows::verdict::told;
+use crate::rows::row::{EVENTS, FAILURE, Found};
+use crate::rows::verdict::{states, told};
 
 /// How a row ended.
 #[derive(Debug)]
@@ -83,7 +85,7 @@ pub(super) fn explore(
         let macros = more.windows(2).filter(|it| it[0] == "--bug");
         let macros: Vec<&str> = macros.map(|it| it[1]).collect();
         let file = package.folder.join(file);
-        return spin::check(&file, &macros, more.contains(&"--trace"), limit);
+        return spin(&file, &macros, more.contains(&"--trace"), limit);
     }
     let binary = built.binary(job.mode.checker(), package)?;
     // Loom writes a file there before each execution. A disk would slow each of them down.
@@ -124,12 +126,12 @@ pub(super) fn explore(
     Ok(ended)
 }
 
-/// Runs a command for at most `limit`. If it comes to its end, that is [`End::Failed`] with any
-/// status.
+/// Runs a command for at most `limit`. The end is [`End::Failed`], with any status, or
+/// [`End::Stopped`].
 pub(super) fn exited(mut command: Command, limit: Option<Duration>) -> Result<Ended> {
     // Files, not pipes, so that nothing has to be read while the process runs.
-    let mut stdout = tempfile::tempfile().context("cannot create a temporary file")?;
-    let mut stderr = tempfile::tempfile().context("cannot create a temporary file")?;
+    let stdout = tempfile::tempfile().context("cannot create a temporary file")?;
+    let stderr = tempfile::tempfile().context("cannot create a temporary file")?;
     let start = Instant::now();
     let mut child = command
         .stdin(Stdio::null())
@@ -148,15 +150,77 @@ pub(super) fn exited(mut command: Command, limit: Option<Duration>) -> Result<En
     let elapsed = start.elapsed();
     Ok(Ended {
         end: status.map_or(End::Stopped, End::Failed),
-        stdout: text(&mut stdout)?,
-        stderr: text(&mut stderr)?,
+        stdout: text(stdout)?,
+        stderr: text(stderr)?,
         elapsed,
     })
 }
 
-fn text(file: &mut File) -> Result<String> {
+fn text(mut file: File) -> Result<String> {
     let mut bytes = Vec::new();
     file.rewind()?;
     file.read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+const MISSING: &str =
+    "Spin is not installed: `apt-get install spin` (Debian, Ubuntu), or https://spinroot.com";
+
+/// Returns the version of Spin; none if it is not installed.
+pub(super) fn spin_version() -> Option<String> {
+    let output = Command::new("spin").arg("-V").output().ok()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    said.split_whitespace().nth(2).map(str::to_owned)
+}
+
+/// Searches every state of the Promela model in `file` for at most `limit`, with `macros` defined:
+/// injected bugs. Spin translates it to C. With `trace`, reports every step to a failure.
+fn spin(file: &Path, macros: &[&str], trace: bool, limit: Option<Duration>) -> Result<Ended> {
+    if spin_version().is_none() {
+        return Ok(Ended::without_process(End::Skipped(MISSING.to_owned())));
+    }
+    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
+    // Spin writes its files where it runs.
+    std::fs::copy(file, folder.path().join("model.pml"))
+        .with_context(|| format!("cannot copy {}", file.display()))?;
+    let defines: Vec<String> = macros.iter().map(|name| format!("-D{name}")).collect();
+    let run = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        command.current_dir(folder.path()).args(args);
+        if program == "spin" {
+            command.args(&defines).arg("model.pml");
+        }
+        let ended = exited(command, None).context("Promela models need Spin and a C compiler")?;
+        match ended.end {
+            End::Failed(status) if status.success() => Ok(ended.stdout),
+            _ => bail!("{program}: {}{}", ended.stdout, ended.stderr),
+        }
+    };
+    run("spin", &["-a"])?;
+    // Weak fairness needs a bit for each thread and two more, in bytes.
+    run("cc", &["-w", "-O2", "-DNFAIR=2", "-o", "pan", "pan.c"])?;
+    let mut pan = Command::new(folder.path().join("pan"));
+    // Acceptance cycles under weak fairness, without the list of unreached code; the depth, and
+    // the logarithm of the table's first size.
+    pan.args(["-a", "-f", "-n", "-m4000000", "-w22"])
+        .current_dir(folder.path());
+    let mut ended = exited(pan, limit)?;
+    let End::Failed(status) = ended.end else {
+        return Ok(ended);
+    };
+    if let Some(executions) = states(&ended.stdout).filter(|_| status.success()) {
+        ended.end = End::Found(Found {
+            executions,
+            ..Found::default()
+        });
+        return Ok(ended);
+    }
+    let said = ended.stdout.lines().filter(|line| line.starts_with("pan:"));
+    for line in said.chain([&*format!("{EVENTS}the steps of --replay")]) {
+        let _ = writeln!(ended.stderr, "{FAILURE}{line}");
+    }
+    if trace {
+        ended.stderr.push_str(&run("spin", &["-t", "-p", "-g"])?);
+    }
+    Ok(ended)
 }

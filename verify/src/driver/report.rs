@@ -11,10 +11,22 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use super::kill::{Changes, KINDS};
-use super::{exit_code, pairs, table};
-use crate::rows::pairs::Table;
+use super::args::Common;
+use super::build::MODELS;
+use super::kill::Changes;
+use super::models::{models, suites};
+use super::{exit_code, retain_meant, table};
+use crate::rows::pairs::{Cell, Table, tables};
 use crate::rows::row::{Agreement, Row};
+
+/// The files of a report, the pages first.
+const FILES: [&str; 5] = [
+    "verify.json",
+    "verify.md",
+    "verify.html",
+    "mutants.json",
+    "bugs.json",
+];
 
 /// The note for a partition, which has neither mutants nor injected bugs.
 pub(super) const SHARED_BY_NONE: &str = "Mutants and injected bugs are in no partition: run `cargo \
@@ -41,37 +53,59 @@ impl Results {
 
 /// Where results go, besides the terminal.
 pub(super) struct Outputs {
-    json: Json,
+    json: Option<PathBuf>,
     /// The folder of the report.
     pub(super) report: Option<PathBuf>,
 }
 
 impl Outputs {
-    /// Checks that everything can be written.
-    pub(super) fn new(json: Option<&Path>, report: Option<&Path>) -> Result<Self> {
+    /// Checks that everything can be written, so that a long run is not in vain.
+    pub(super) fn new(json: Option<&PathBuf>, report: Option<&PathBuf>) -> Result<Self> {
+        if let Some(path) = json {
+            check(path)
+                .with_context(|| format!("--json {}: cannot write there", path.display()))?;
+        }
         if let Some(folder) = report {
             let place = folder.display();
             ensure!(folder.is_dir(), "--report {place}: there is no such folder");
-            for path in files(folder) {
+            for path in FILES.map(|name| folder.join(name)) {
                 check(&path)
                     .with_context(|| format!("--report: cannot write {}", path.display()))?;
             }
         }
         Ok(Outputs {
-            json: Json::at(json)?,
-            report: report.map(Path::to_owned),
+            json: json.cloned(),
+            report: report.cloned(),
         })
+    }
+
+    /// Writes `rows` to the file of `--json`, if there is one.
+    pub(super) fn write(&self, rows: &[impl Serialize]) -> Result<()> {
+        let Some(file) = &self.json else {
+            return Ok(());
+        };
+        let path = file.display();
+        fs::write(file, json(rows)?).with_context(|| format!("--json {path}: cannot write"))?;
+        println!("Rows written to {path}.");
+        Ok(())
     }
 }
 
-/// Returns the files of a report, the rows and pages first, then one for each kind of changes.
-fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let names = ["verify.json", "verify.md", "verify.html"].map(str::to_owned);
-    let changes = KINDS.iter().map(|kind| format!("{}.json", kind.command));
-    names
-        .into_iter()
-        .chain(changes)
-        .map(|name| folder.join(name))
+/// Checks that a file can be written at `path`, and changes nothing there.
+fn check(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        // A terminal, a pipe or `/dev/null`: it is opened when it is written.
+        Ok(there) if !there.is_file() && !there.is_dir() => Ok(()),
+        Ok(_) => File::options().append(true).open(path).map(drop),
+        Err(_) => {
+            let path = absolute(path)?;
+            tempfile::tempfile_in(path.parent().unwrap_or(&path)).map(drop)
+        }
+    }
+}
+
+fn json(rows: &[impl Serialize]) -> Result<String> {
+    Ok(serde_json::to_string_pretty(rows)? + "\n")
 }
 
 /// Prints and writes the results: exit code 0 if all is well.
@@ -84,25 +118,20 @@ pub(super) fn conclude(results: &Results, outputs: &Outputs) -> Result<ExitCode>
         println!("{}", changes.summary());
     }
     if !results.tables.is_empty() {
-        println!("{}", pairs::told(&results.tables));
+        println!("{}", pairs_told(&results.tables));
     }
     let empty: Vec<String> = results.tables.iter().flat_map(Table::problems).collect();
     let remarks = empty.iter().chain(results.remarks());
     remarks.for_each(|remark| println!("{remark}"));
-    outputs.json.write(rows)?;
+    outputs.write(rows)?;
     if let Some(folder) = &outputs.report {
-        let mut texts = vec![json(rows)?, markdown(results), html(results)];
-        for kind in &KINDS {
-            let mut all = results
-                .changes
-                .iter()
-                .filter(|it| it.kind.command == kind.command);
-            texts.push(all.next().map_or(Ok(String::new()), |it| json(&it.all))?);
+        let pages = [json(rows)?, markdown(results), html(results)];
+        let mut texts: Vec<_> = FILES.map(str::to_owned).into_iter().zip(pages).collect();
+        for Changes { kind, all } in &results.changes {
+            texts.push((format!("{}.json", kind.command), json(all)?));
         }
-        for (path, text) in files(folder)
-            .zip(texts)
-            .filter(|(_, text)| !text.is_empty())
-        {
+        for (name, text) in texts {
+            let path = folder.join(name);
             fs::write(&path, text).with_context(|| format!("{}: cannot write", path.display()))?;
             println!("Written: {}", path.display());
         }
@@ -157,7 +186,7 @@ fn html(results: &Results) -> String {
         "rows": rows,
         "changes": changes.collect::<Vec<_>>(),
         "cells": cells.collect::<Vec<_>>(),
-        "pairs_told": pairs::told(&results.tables),
+        "pairs_told": pairs_told(&results.tables),
         "blind_spots": Vec::from_iter(blind_spots(rows)),
     });
     // A `</script>` in a text would end the data.
@@ -189,7 +218,7 @@ fn markdown(results: &Results) -> String {
         let _ = writeln!(text, "\n## {title}\n\n{summary}\n\n{table}");
     }
     if !results.tables.is_empty() {
-        text.push_str(&pairs::markdown(&results.tables));
+        text.push_str(&chapter_of_pairs(&results.tables));
     }
     let _ = writeln!(text, "\n## What a mode cannot see\n");
     for (mode, spot) in blind_spots(rows) {
@@ -198,43 +227,86 @@ fn markdown(results: &Results) -> String {
     text
 }
 
-/// Checks that a file can be written at `path`, and changes nothing there.
-pub(super) fn check(path: &Path) -> io::Result<()> {
-    match fs::metadata(path) {
-        // A terminal, a pipe or `/dev/null`: it is opened when it is written.
-        Ok(there) if !there.is_file() && !there.is_dir() => Ok(()),
-        Ok(_) => File::options().append(true).open(path).map(drop),
-        Err(_) => {
-            let path = absolute(path)?;
-            tempfile::tempfile_in(path.parent().unwrap_or(&path)).map(drop)
-        }
+/// Shows the programs in which different threads perform each two operations of a primitive: exit
+/// code 0 if no cell is empty without a reason.
+pub(super) fn pairs(args: &Common) -> Result<ExitCode> {
+    let outputs = Outputs::new(args.json.as_ref(), None)?;
+    let mut tables = tables(&suites(&models(&args.scope, MODELS, false)?.1));
+    let names: Vec<&str> = tables.iter().map(|table| &*table.primitive).collect();
+    let names = names.join(", ");
+    let missing = format!("no primitive's name contains `{{}}`\n  they are {names}");
+    let name = |table: &Table| table.primitive.clone();
+    retain_meant(&mut tables, &args.filter, name, &missing)?;
+    for table in &tables {
+        println!("{}\n\n{}\n", table.primitive, matrix(table));
+        table.cells.iter().for_each(|it| println!("{}", line(it)));
+        println!();
+    }
+    println!("{}", pairs_told(&tables));
+    let problems: Vec<String> = tables.iter().flat_map(Table::problems).collect();
+    problems.iter().for_each(|problem| println!("{problem}"));
+    let cells: Vec<&Cell> = tables.iter().flat_map(|table| &table.cells).collect();
+    outputs.write(&cells)?;
+    Ok(exit_code(problems.is_empty()))
+}
+
+/// Returns how many pairs there are and how many have programs.
+fn pairs_told(tables: &[Table]) -> String {
+    let cells = || tables.iter().flat_map(|table| &table.cells);
+    let models = cells().filter(|cell| !cell.models.is_empty()).count();
+    let reasons = cells().filter(|cell| cell.reason.is_some()).count();
+    let empty = cells().filter(|cell| told_of(cell).0 == "EMPTY").count();
+    format!(
+        "{} pairs of operations of {} primitives: {models} have models, {reasons} need none for a \
+         reason, {empty} are EMPTY.",
+        cells().count(),
+        tables.len(),
+    )
+}
+
+/// Returns how many programs each cell has, in the lower half of the table.
+fn matrix(of: &Table) -> comfy_table::Table {
+    let head = std::iter::once("").chain(of.operations.iter().map(String::as_str));
+    let mut matrix = table::table(head);
+    for (i, row) in of.operations.iter().enumerate() {
+        let cells = of.operations[..=i].iter().filter_map(|it| of.cell(row, it));
+        let name = comfy_table::Cell::new(row);
+        let numbers = cells.map(|cell| table::number(told_of(cell).0));
+        matrix.add_row(std::iter::once(name).chain(numbers));
+    }
+    matrix
+}
+
+/// Returns a cell in a word, and its programs or the reason why there are none.
+fn told_of(cell: &Cell) -> (String, String) {
+    match (&cell.models[..], &cell.reason) {
+        ([], Some(reason)) => ("reason".to_owned(), format!("none: {reason}")),
+        ([], None) => ("EMPTY".to_owned(), "EMPTY".to_owned()),
+        (models, _) => (models.len().to_string(), models.join(", ")),
     }
 }
 
-/// Returns `rows` as the text of a JSON file.
-pub(super) fn json(rows: &[impl Serialize]) -> Result<String> {
-    Ok(serde_json::to_string_pretty(rows)? + "\n")
+fn line(cell: &Cell) -> String {
+    format!("{} × {}: {}", cell.first, cell.second, told_of(cell).1)
 }
 
-/// The place that `--json` names, if it is given.
-pub(super) struct Json(Option<PathBuf>);
+const EXPLAINED: &str = "A number says how many models have one thread perform the one operation \
+    and another thread the other. Only models that are searched count. The upper half of each table \
+    would be the same as the lower.";
 
-impl Json {
-    /// Checks the place.
-    pub(super) fn at(path: Option<&Path>) -> Result<Self> {
-        if let Some(path) = path {
-            check(path)
-                .with_context(|| format!("--json {}: cannot write there", path.display()))?;
-        }
-        Ok(Json(path.map(Path::to_owned)))
+/// Returns the chapter of the Markdown report.
+fn chapter_of_pairs(tables: &[Table]) -> String {
+    let told = pairs_told(tables);
+    let mut text = format!("\n## Pairs of operations\n\n{told}\n\n{EXPLAINED}\n");
+    for table in tables {
+        let (name, matrix) = (&table.primitive, matrix(table));
+        let cells: Vec<String> = table.cells.iter().map(line).collect();
+        let _ = writeln!(
+            text,
+            "\n### {name}\n\n{matrix}\n\n<details><summary>the models of each cell</summary>\n\n- \
+             {}\n\n</details>",
+            cells.join("\n- ")
+        );
     }
-
-    /// Writes `rows`, if a place is given, and says where.
-    pub(super) fn write(&self, rows: &[impl Serialize]) -> Result<()> {
-        let Some(file) = &self.0 else { return Ok(()) };
-        let path = file.display();
-        fs::write(file, json(rows)?).with_context(|| format!("--json {path}: cannot write"))?;
-        println!("Rows written to {path}.");
-        Ok(())
-    }
+    text
 }

@@ -64,10 +64,9 @@ pub(super) fn tally<V: Debug + Ord>(verdicts: impl Iterator<Item = V>) -> String
 
 /// Returns a row's bound and its unit.
 fn bound(bound: Option<u64>, mode: Mode) -> Cell {
-    let unit = if mode.is_random() {
-        "schedules"
-    } else {
-        "preemptions"
+    let unit = match mode.is_random() {
+        true => "schedules",
+        false => "preemptions",
     };
     number(bound.map_or("none".to_owned(), |n| format!("{n} {unit}")))
 }

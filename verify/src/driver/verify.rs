@@ -1,4 +1,4 @@
-//! Runs rows: `cargo verify` without a subcommand, and `cargo verify known-bugs`.
+//! Runs rows: `cargo verify` without a subcommand, `cargo verify known-bugs`, and `--replay`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,32 +9,36 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail, ensure};
 
-use super::args::{Args, Change, KnownBugsArgs};
+use super::args::{Args, Change, Common, KnownBugsArgs, Scope};
 use super::build::{Built, KNOWN_BUGS, MODELS};
 use super::models::{Models, Task, models, suites, tasks};
-use super::replay::replay;
-use super::report::{Json, Outputs, Results, SHARED_BY_NONE, conclude};
+use super::process::{End, explore};
+use super::report::{Outputs, Results, SHARED_BY_NONE, conclude};
 use super::run::{accept, run_all, workers};
 use super::{exit_code, judge, kill, retain_meant, table};
+use crate::info::Kind;
 use crate::plan::{Job, Unrecorded};
 use crate::rows::pairs::tables;
-use crate::rows::row::{Circumstances, Verdict};
+use crate::rows::row::{Circumstances, REFUSES, Verdict};
+
+/// A row of a known bug is stopped after this time.
+const LIMIT: Duration = Duration::from_secs(900);
 
 /// Runs the rows: exit code 0 if each passes as recorded, and nothing else is wrong.
 pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     // Tables of some rows would name cells empty that other rows fill.
     let whole = args.common.is_everything();
-    let mut outputs = Outputs::new(args.common.json.as_deref(), args.report.as_deref())?;
-    let (mut built, models) = models(&args.common.scope, MODELS)?;
+    let mut outputs = Outputs::new(args.common.json.as_ref(), args.report.as_ref())?;
+    let (mut built, models) = models(&args.common.scope, MODELS, false)?;
     let (tasks, run) = select(args, &built, &models)?;
     if args.list {
         println!("{}", table::list(&tasks));
         return Ok(ExitCode::SUCCESS);
     }
     if args.full && whole && args.partition.is_none() && outputs.report.is_none() {
-        let folder = built.workspace.target.join("verify").join("report");
+        let folder = built.folder.join("verify").join("report");
         fs::create_dir_all(&folder)?;
         outputs.report = Some(folder);
     }
@@ -130,19 +134,14 @@ fn select(
         ("--full", args.full),
         ("--accept", args.accept),
     ];
-    let options = options.into_iter().filter(|(_, is_given)| *is_given);
-    let options: Vec<&str> = options.map(|(name, _)| name).collect();
     let partition = args.partition.unwrap_or(Partition::WHOLE);
     let run = Circumstances {
         rows: all.len(),
         partition: partition.to_string(),
-        ..built.workspace.circumstances(&args.common, &options)
+        ..built.circumstances(&args.common, &options)
     };
     Ok((part(all, partition), run))
 }
-
-/// A row is stopped after this time.
-const LIMIT: Duration = Duration::from_secs(900);
 
 /// Finds published bugs of other projects again, each re-created at its smallest in a buggy and a
 /// fixed form: exit code 0 if every buggy form fails where it must, and every fixed form passes.
@@ -151,8 +150,8 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     if let Some(name) = &args.replay {
         return replay(name, &common.scope, KNOWN_BUGS, &Change::default());
     }
-    let json = Json::at(common.json.as_deref())?;
-    let (mut built, models) = models(&common.scope, KNOWN_BUGS)?;
+    let outputs = Outputs::new(common.json.as_ref(), None)?;
+    let (mut built, models) = models(&common.scope, KNOWN_BUGS, false)?;
     let mut tasks = tasks(&models, Unrecorded::Whole);
     tasks.retain(|task| {
         let job = &task.job;
@@ -163,7 +162,7 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     retain_meant(&mut tasks, &common.filter, name, missing)?;
     built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
     let ran = run_all(&tasks, &built, workers(common.jobs), LIMIT, true);
-    let run = built.workspace.circumstances(common, &[]);
+    let run = built.circumstances(common, &[]);
     let rows = judge::judge(&ran, &built, &run);
     println!("{}\n{}", table::rows(&rows), table::failures(&rows));
     let (mut bugs, mut found) = (0, 0);
@@ -178,7 +177,74 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
         }
     }
     println!("{found} of {bugs} known bugs found.");
-    json.write(&rows)?;
+    outputs.write(&rows)?;
+    Ok(exit_code(rows.iter().all(|row| row.verdict.passes())))
+}
+
+/// Runs the row of this name, of the test target `target`, and prints its output. Then runs the
+/// rows that it is compared with.
+pub(super) fn replay(
+    name: &str,
+    scope: &Scope,
+    target: &'static str,
+    change: &Change,
+) -> Result<ExitCode> {
+    let (mut built, models) = models(scope, target, true)?;
+    let all = tasks(&models, Unrecorded::Bounded);
+    let Some(task) = all.iter().find(|task| task.job.name() == *name) else {
+        bail!(
+            "there is no row `{name}`: it may come from another version\n  `cargo verify --list` \
+             shows the rows of this one, with --full the long ones too"
+        );
+    };
+    let Change { weaken, bug, plain } = change;
+    let changes = [("--weaken", weaken), ("--bug", bug)];
+    let words = changes
+        .iter()
+        .filter_map(|(option, value)| Some([*option, value.as_deref()?]));
+    let words: Vec<&str> = words.flatten().collect();
+    let is_promela = matches!(task.job.program.kind, Kind::Promela { .. });
+    ensure!(
+        weaken.is_none() || !is_promela,
+        "{name}: a Promela model has no orderings to weaken"
+    );
+    let tasks = [vec![task.clone()], judge::beside(task, &all)].concat();
+    built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
+    println!("{name}: {}", task.job.program.claim);
+    let mut ran = Vec::new();
+    for task in tasks {
+        let mut more = words.clone();
+        more.extend(ran.is_empty().then_some("--trace"));
+        more.extend(plain.then_some("--plain"));
+        let ended = explore(&built, &task, &more, None)?;
+        ran.push((task, ended));
+    }
+    let ended = &ran[0].1;
+    // The binary says itself which arguments it does not take.
+    if let End::Failed(status) = &ended.end
+        && status.code() == Some(REFUSES)
+    {
+        bail!("{}", ended.stderr.trim_end());
+    }
+    print!("{}", ended.stderr);
+    if let Some(found) = ended.found().filter(|_| !is_promela) {
+        // Otherwise the replay shows nothing.
+        for ((option, value), reached) in changes.iter().zip([found.weakened, found.bug_fired]) {
+            let value = value.as_deref().unwrap_or_default();
+            ensure!(
+                value.is_empty() || reached > 0,
+                "{option} {value}: no execution of {name} reaches it: it may be of other sources\n  \
+                 `cargo verify mutants --list` and `cargo verify bugs --list` show those of these"
+            );
+        }
+    }
+    let run = built.circumstances(&Common::default(), &[]);
+    let mut rows = judge::judge(&ran, &built, &run);
+    for row in &mut rows {
+        row.replay = [&[&*row.replay], &words[..]].concat().join(" ");
+    }
+    println!("{}", table::rows(&rows));
+    print!("{}", table::failures(&rows));
     Ok(exit_code(rows.iter().all(|row| row.verdict.passes())))
 }
 

@@ -1,9 +1,8 @@
 //! The committed record of searches: `models/executions.tsv` of each package.
 //!
-//! A search is deterministic: the same code, program and checker have the same executions. The
-//! record holds each row's bound, executions and milliseconds. A run that finds another number has
-//! drifted and fails until it is accepted. The record also decides what is quick, what is long, and
-//! how to share the work: no list of costly programs is kept by hand.
+//! A run that finds another number of executions has drifted and fails until it is accepted. The
+//! record also decides what is quick, what is long, and how to share the work: no list of costly
+//! programs is kept by hand.
 //!
 //! ```text
 //! # row                                   bound  executions  ms

@@ -55,8 +55,6 @@ pub struct Row {
     /// The suite: a lock, a part of one, or `litmus` for the checkers themselves.
     pub primitive: String,
     /// What is checked.
-    pub property: String,
-    /// What that says.
     pub claim: String,
     /// The checker and its version: `loom 0.7.2`.
     pub checker: String,
