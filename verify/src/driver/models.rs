@@ -52,8 +52,8 @@ impl Task {
     }
 }
 
-/// Builds a workspace's models under loom, and asks each binary what it contains. Unless the command
-/// `is_replay`, refuses variables that would change what a row runs, unnoticed.
+/// Builds a workspace's models under loom, and asks each binary what it contains. Unless it is for
+/// a replay, refuses variables that would change what a row runs, unnoticed.
 pub(super) fn models(
     scope: &Scope,
     target: &'static str,

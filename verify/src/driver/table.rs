@@ -135,29 +135,18 @@ pub(super) fn failures(rows: &[Row]) -> String {
 /// none.
 pub(super) fn drifts(rows: &[Row]) -> String {
     let mut text = String::new();
-    for Row {
-        name,
-        executions,
-        committed,
-        ..
-    } in rows.iter().filter(|row| row.drifts())
-    {
-        let _ = match committed {
-            Some(n) => writeln!(
-                text,
-                "DRIFT: {name}: {n} executions are recorded, {executions} were found"
-            ),
-            None => writeln!(
-                text,
-                "DRIFT: {name}: no executions are recorded: run `cargo verify --accept` to record \
-                 them"
-            ),
+    let drifts: Vec<&Row> = rows.iter().filter(|row| row.drifts()).collect();
+    for row in &drifts {
+        let told = match row.committed {
+            Some(n) => format!("{n} executions are recorded, {} were found", row.executions),
+            None => {
+                let what = "no executions are recorded";
+                format!("{what}: run `cargo verify --accept` to record them")
+            }
         };
+        let _ = writeln!(text, "DRIFT: {}: {told}", row.name);
     }
-    if rows
-        .iter()
-        .any(|row| row.drifts() && row.committed.is_some())
-    {
+    if drifts.iter().any(|row| row.committed.is_some()) {
         text.push_str(
             "  The code under test, a model or a checker has changed. If that was intended, run \
              the same command\n  with --accept, and commit the models/executions.tsv of each \

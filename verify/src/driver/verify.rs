@@ -126,9 +126,7 @@ fn select(
     );
     let name = |task: &Task| task.job.name();
     retain_meant(&mut all, &args.common.filter, name, &missing)?;
-    for (i, task) in all.iter_mut().enumerate() {
-        task.number = i + 1;
-    }
+    number(&mut all);
     let options = [
         ("--quick", args.quick),
         ("--full", args.full),
@@ -141,6 +139,12 @@ fn select(
         ..built.circumstances(&args.common, &options)
     };
     Ok((part(all, partition), run))
+}
+
+fn number(tasks: &mut [Task]) {
+    for (i, task) in tasks.iter_mut().enumerate() {
+        task.number = i + 1;
+    }
 }
 
 /// Finds published bugs of other projects again, each re-created at its smallest in a buggy and a
@@ -160,9 +164,13 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     let missing = "no known bug's name contains `{}`";
     let name = |task: &Task| task.job.program.suite.clone();
     retain_meant(&mut tasks, &common.filter, name, missing)?;
+    number(&mut tasks);
     built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
     let ran = run_all(&tasks, &built, workers(common.jobs), LIMIT, true);
-    let run = built.circumstances(common, &[]);
+    let run = Circumstances {
+        rows: tasks.len(),
+        ..built.circumstances(common, &[])
+    };
     let rows = judge::judge(&ran, &built, &run);
     println!("{}\n{}", table::rows(&rows), table::failures(&rows));
     let (mut bugs, mut found) = (0, 0);
