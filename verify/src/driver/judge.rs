@@ -11,7 +11,7 @@ use super::process::{End, Ended, spin_version};
 use crate::info::{Deviation, Form};
 use crate::mode::{Checker, Mode};
 use crate::plan::Job;
-use crate::rows::row::{Agreement, Circumstances, Found, Row, Verdict};
+use crate::rows::row::{Agreement, Circumstances, Found, Known, Row, Verdict};
 use crate::rows::verdict;
 
 /// Judges each row by itself, then the rows of a program against each other.
@@ -102,22 +102,29 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
         name: job.name(),
         number: task.number,
         primitive: program.suite.clone(),
-        claim: match &task.suite().known_bug {
-            Some(source) => format!("{} ({source})", program.claim),
-            None => program.claim.clone(),
-        },
-        checker: format!("{} {version}", checker.name()),
+        property: program.name.clone(),
+        claim: program.claim.clone(),
+        known: (program.form.as_ref()).map(|form| Known {
+            bug: program.suite.clone(),
+            source: task.suite().known_bug.clone().unwrap_or_default(),
+            form: form.name().to_owned(),
+        }),
+        checker: checker.name().to_owned(),
+        checker_version: version,
         mode: job.mode,
         threads: program.threads,
         operations: program.operations,
         bound: job.bound,
+        spin_cap: job.spin_cap(),
+        search: job.search().to_owned(),
         faults: faults(job, found.plans),
         executions: ended.failed_execution().unwrap_or(found.executions),
         committed: task.recorded().map(|count| count.executions),
         seconds: ended.elapsed.as_secs_f64(),
         step_bound: job.step_bound(),
         longest: found.longest,
-        overtaking: found.overtaking,
+        overtakes: found.overtaking.map(|seen| seen.bound),
+        overtaken: found.overtaking.map(|seen| seen.most),
         verdict,
         outcomes: found.explained.map_or(outcomes, |(_, histories)| histories),
         scenarios: found.explained.map(|(scenarios, _)| scenarios),

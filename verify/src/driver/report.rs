@@ -2,14 +2,15 @@
 //! The report is `verify.json`, a page in Markdown, and one in HTML that needs no other file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
+use tempfile::{Builder, NamedTempFile};
 
 use super::args::Common;
 use super::build::MODELS;
@@ -85,7 +86,7 @@ impl Outputs {
             return Ok(());
         };
         let path = file.display();
-        fs::write(file, json(rows)?).with_context(|| format!("--json {path}: cannot write"))?;
+        replace(file, &json(rows)?).with_context(|| format!("--json {path}: cannot write"))?;
         println!("Rows written to {path}.");
         Ok(())
     }
@@ -95,13 +96,39 @@ impl Outputs {
 fn check(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         // A terminal, a pipe or `/dev/null`: it is opened when it is written.
-        Ok(there) if !there.is_file() && !there.is_dir() => Ok(()),
-        Ok(_) => File::options().append(true).open(path).map(drop),
-        Err(_) => {
-            let path = absolute(path)?;
-            tempfile::tempfile_in(path.parent().unwrap_or(&path)).map(drop)
-        }
+        Ok(there) if !there.is_file() && !there.is_dir() => return Ok(()),
+        Ok(_) => drop(File::options().append(true).open(path)?),
+        Err(_) => {}
     }
+    temporary(&followed(path)?).map(drop)
+}
+
+/// Writes a file whole or not at all: a temporary file replaces it.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
+        return fs::write(path, text);
+    }
+    let path = followed(path)?;
+    let mut file = temporary(&path)?;
+    file.write_all(text.as_bytes())?;
+    file.persist(&path)?;
+    Ok(())
+}
+
+/// Returns the path behind links, so that a link is not replaced.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    fs::canonicalize(path).or_else(|_| absolute(path))
+}
+
+fn temporary(path: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // As for any new file: the umask removes bits from this.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(path.parent().unwrap_or(path))
 }
 
 fn json(rows: &[impl Serialize]) -> Result<String> {
@@ -132,7 +159,7 @@ pub(super) fn conclude(results: &Results, outputs: &Outputs) -> Result<ExitCode>
         }
         for (name, text) in texts {
             let path = folder.join(name);
-            fs::write(&path, text).with_context(|| format!("{}: cannot write", path.display()))?;
+            replace(&path, &text).with_context(|| format!("{}: cannot write", path.display()))?;
             println!("Written: {}", path.display());
         }
     }
@@ -156,7 +183,10 @@ fn circumstances(rows: &[Row]) -> Vec<(&'static str, String)> {
         ("date", each(|row| row.run.date.clone())),
         ("version", each(|row| row.run.version.clone())),
         ("commit", each(|row| row.run.commit.clone())),
-        ("checkers", each(|row| row.checker.clone())),
+        (
+            "checkers",
+            each(|row| format!("{} {}", row.checker, row.checker_version)),
+        ),
         ("compiler", each(|row| row.run.rustc.clone())),
         ("machine", each(|row| row.run.machine.clone())),
         ("processor time", time),

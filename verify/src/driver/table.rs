@@ -103,8 +103,8 @@ pub(super) fn rows(rows: &[Row]) -> Table {
 fn progress(row: &Row) -> String {
     let steps = row.longest.zip(row.step_bound);
     let steps = steps.map(|(n, bound)| format!("{n} of {bound} steps"));
-    let passes = row.overtaking;
-    let passes = passes.map(|it| format!("{} of {} passes", it.most, it.bound));
+    let passes = row.overtaken.zip(row.overtakes);
+    let passes = passes.map(|(n, bound)| format!("{n} of {bound} passes"));
     Vec::from_iter(steps.into_iter().chain(passes)).join(", ")
 }
 

@@ -54,10 +54,17 @@ pub struct Row {
     pub number: usize,
     /// The suite: a lock, a part of one, or `litmus` for the checkers themselves.
     pub primitive: String,
+    /// The program.
+    pub property: String,
     /// What is checked.
     pub claim: String,
-    /// The checker and its version: `loom 0.7.2`.
+    /// Of a known bug: its name, the link to its report, and the form: `buggy` or `fixed`.
+    #[serde(flatten)]
+    pub known: Option<Known>,
+    /// `loom`, `shuttle` or `spin`.
     pub checker: String,
+    /// The checker's version.
+    pub checker_version: String,
     /// How it explores executions.
     pub mode: Mode,
     /// Threads, the main thread included.
@@ -66,6 +73,10 @@ pub struct Row {
     pub operations: u32,
     /// Preemption bound (loom), or schedules (random, pct, urw); none: no bound.
     pub bound: Option<u64>,
+    /// Rounds after which the facade cuts a spin loop; none: a litmus row, or code without it.
+    pub spin_cap: Option<u32>,
+    /// Which executions were explored, of those within the bound.
+    pub search: String,
     /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread reaches.
     /// Or the plans that were run, each as a search of its own: `all single (7 plans)`.
     pub faults: Vec<String>,
@@ -81,8 +92,10 @@ pub struct Row {
     pub step_bound: Option<u64>,
     /// The most that were seen.
     pub longest: Option<u64>,
-    /// What was seen of arrivals that overtake a waiter, if the program is about that.
-    pub overtaking: Option<Overtaking>,
+    /// Of a program about overtaking: the most later arrivals that may overtake a waiter.
+    pub overtakes: Option<u32>,
+    /// The most that were seen.
+    pub overtaken: Option<u32>,
     /// How it ended.
     pub verdict: Verdict,
     /// How many different outcomes (what each thread saw) there were; of scenarios, histories.
@@ -113,6 +126,17 @@ impl Row {
         let ended = matches!(self.verdict, Verdict::Exhausted | Verdict::Bounded);
         self.mode.is_counted() && ended && self.committed != Some(self.executions)
     }
+}
+
+/// The known bug that a row is about.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Known {
+    /// Its name.
+    pub bug: String,
+    /// The link to its report.
+    pub source: String,
+    /// `buggy` or `fixed`.
+    pub form: String,
 }
 
 /// When, where and of which sources a run was made: the same in all its rows.
