@@ -126,6 +126,16 @@ pub enum Form {
     Fixed,
 }
 
+impl Form {
+    /// `buggy` or `fixed`.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Form::Buggy { .. } => "buggy",
+            Form::Fixed => "fixed",
+        }
+    }
+}
+
 /// A bound on preemptions that a program states.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {

@@ -131,7 +131,8 @@ fn a_package_without_models_is_told_what_to_add() {
     ];
     says(2, &["--package", "plain"], &words);
     says(2, &["--package", "no-such"], &["--package no-such", "slot"]);
-    says(2, &["known-bugs"], &["known-bugs/main.rs"]);
+    let words = ["known-bugs/main.rs", "use spanlock-verify and have none"];
+    says(2, &["known-bugs"], &words);
 }
 
 #[test]
@@ -164,7 +165,23 @@ fn a_variable_of_a_replay_is_refused_and_leaves_old_results() {
         assert_eq!(output.status.code(), Some(2));
         assert!(told(&output).contains(&format!("{name} is set")));
     }
+    for subcommand in ["mutants", "bugs", "known-bugs"] {
+        let output = command().arg(subcommand).env("SPANLOCK_SEED", "7").output();
+        let told = told(&output.expect("the command runs"));
+        assert!(told.contains("SPANLOCK_SEED is set"), "{told}");
+    }
     assert_eq!(fs::read(&file).expect("still there"), b"of another run");
+}
+
+#[test]
+fn a_cfg_of_a_checker_in_rustflags_is_refused() {
+    let mut command = command();
+    command
+        .arg("--list")
+        .env("RUSTFLAGS", "--cfg spanlock_loom");
+    let told = told(&command.output().expect("the command runs"));
+    let why = "RUSTFLAGS has `--cfg spanlock_loom`, which the command adds itself";
+    assert!(told.contains(why), "{told}");
 }
 
 #[test]
@@ -220,8 +237,7 @@ fn a_record_is_written_and_compared() {
     let file = record(workspace(), "fresh");
     let drift = [
         "DRIFT: adder/sum/loom/weak",
-        "no executions are recorded",
-        "--accept",
+        "no executions are recorded: run `cargo verify --accept` to record them",
     ];
     says(1, &args, &drift);
     says(
@@ -348,11 +364,31 @@ fn partitions_are_merged_and_reported() {
     let page = fs::read_to_string(path("verify.md")).expect("written");
     assert!(rows.iter().all(|row| html.contains(&row.replay)));
     assert!(page.contains("| slot/handover/shuttle/dfs"), "{page}");
+    let failure = "FAILED: counter/lost-update/loom/weak: two additions add up\n  execution ";
+    assert!(page.contains("## What failed") && page.contains(failure));
     let dfs = rows
         .iter()
         .find(|row| row.name == "slot/handover/shuttle/dfs");
     let dfs = dfs.expect("there");
     assert_eq!((dfs.verdict, dfs.agrees), (Verdict::Exhausted, true));
+
+    let bugs = path("judged.json");
+    let filter = ["bugs", "-p", "slot", "--filter", "flag-first"];
+    says(0, &[&filter[..], &["--json", &bugs]].concat(), &[]);
+    let files = ["merge", &b, &a, "--bugs", &bugs, "--report", report];
+    says(2, &files, &["judged.json", "without a filter"]);
+    // As if it were the only bug.
+    let text = fs::read_to_string(&bugs).expect("written");
+    let chosen = text.find("\"selection\": \"").expect("the filter");
+    let end = chosen + text[chosen..].find(",\n").expect("a line");
+    let text = format!("{}\"selection\": \"\"{}", &text[..chosen], &text[end..]);
+    fs::write(&bugs, text).expect("can write");
+    says(1, &files, &["1 injected bugs: 1 KILLED"]);
+    let html = fs::read_to_string(path("verify.html")).expect("written");
+    let page = fs::read_to_string(path("verify.md")).expect("written");
+    assert!(html.contains("1 injected bugs: 1 KILLED") && html.contains("flag-first/slot"));
+    assert!(page.contains("## Injected bugs") && !page.contains("## Mutants"));
+    assert!(fs::exists(path("bugs.json")).unwrap() && !fs::exists(path("mutants.json")).unwrap());
 
     let change = |change: &dyn Fn(&mut Row)| {
         let mut rows: Vec<Row> =
@@ -386,16 +422,48 @@ fn each_weakened_ordering_is_killed() {
     let json = folder.path().join("mutants.json");
     let json = json.to_str().expect("text");
     let words = ["2 mutants: 2 KILLED", "slot/src/lib.rs"];
-    says(0, &["mutants", "--package", "slot", "--json", json], &words);
+    let orderings = ["mutants", "--package", "slot", "--filter", "src/lib.rs"];
+    says(0, &[&orderings[..], &["--json", json]].concat(), &words);
     let text = fs::read_to_string(json).expect("written");
     assert!(text.contains("\"Release->Relaxed\"") && text.contains("--weaken slot/src/lib.rs"));
     let filter = ["mutants", "--package", "slot", "--filter", "no-such"];
-    says(2, &filter, &["`no-such`", "--sites"]);
+    says(2, &filter, &["`no-such`", "--list"]);
     says(
         0,
         &["mutants", "--package", "slot", "--sites"],
         &["Acquire->Relaxed"],
     );
+}
+
+/// A reason belongs to one statement, or arm of a match, and to one mutation.
+#[test]
+fn a_mutant_has_the_reason_above_its_statement() {
+    let args = ["mutants", "-p", "slot", "--sites", "--filter", "reasons.rs"];
+    let list = says(0, &args, &[]);
+    let mut reasons = Vec::new();
+    for row in list.lines().skip(2) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let line = cells[1].split(':').nth(1).expect("a line");
+        reasons.push((line, cells[2], cells[3]));
+    }
+    reasons.sort();
+    let (load, exchange) = ("Acquire->Relaxed", "none: of the exchange.");
+    let expected = [
+        ("12", load, "none: of the first."),
+        ("14", load, "any program"),
+        ("16", "AcqRel->Acquire", "any program"),
+        ("16", "AcqRel->Release", "any program"),
+        ("17", load, exchange),
+        ("26", load, "none: of the arm."),
+        ("30", load, "any program"),
+    ];
+    assert_eq!(reasons, expected);
+}
+
+#[test]
+fn an_ordering_that_no_program_reaches_survives() {
+    let words = ["1 mutants: 1 SURVIVED", "fresh/src/lib.rs:9 (unreached)"];
+    says(1, &["mutants", "-p", "fresh"], &words);
 }
 
 #[test]

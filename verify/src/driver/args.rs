@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use super::partition::Partition;
+use super::verify::Partition;
 
 /// Builds every package's models under loom and under shuttle, and runs each row in a process of
 /// its own.

@@ -1,28 +1,22 @@
 //! Turns what the processes found into verdicts.
 
 use std::collections::BTreeSet;
-use std::process::ExitStatus;
 use std::time::Duration;
+
+use crc32c::crc32c;
 
 use super::build::Built;
 use super::models::Task;
-use super::process::{End, Ended};
-use super::spin;
-use crate::info::Deviation;
+use super::process::{End, Ended, spin_version};
+use crate::info::{Deviation, Form};
 use crate::mode::{Checker, Mode};
 use crate::plan::Job;
-use crate::rows::row::{Agreement, Circumstances, Found, Row, Verdict};
+use crate::rows::row::{Agreement, Circumstances, Found, Known, Row, Verdict};
 use crate::rows::verdict;
 
 /// Judges each row by itself, then the rows of a program against each other.
-pub(super) fn judge(
-    ran: &[(Task, Ended)],
-    numbers: &[usize],
-    built: &Built,
-    run: &Circumstances,
-) -> Vec<Row> {
-    let ended = ran.iter().zip(numbers);
-    let rows = ended.map(|((task, ended), &number)| row(task, ended, number, built, run));
+pub(super) fn judge(ran: &[(Task, Ended)], built: &Built, run: &Circumstances) -> Vec<Row> {
+    let rows = ran.iter().map(|(task, ended)| row(task, ended, built, run));
     let mut rows: Vec<Row> = rows.collect();
     for (i, (task, _)) in ran.iter().enumerate() {
         if !is_compared(&task.job) {
@@ -32,15 +26,13 @@ pub(super) fn judge(
             let at = (ran.iter()).position(|(it, _)| is_beside(&it.job, &task.job, mode))?;
             ran[at].1.found().filter(|_| rows[at].verdict.passes())
         };
-        if let (Some(weak), Some(rmw_load), Some(dfs)) =
-            (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs))
-        {
-            match disagreement(weak, rmw_load, dfs) {
-                None => rows[i].agrees = rows[i].verdict.passes(),
-                failure => {
-                    rows[i].verdict = Verdict::Failed;
-                    rows[i].failure = failure;
-                }
+        let found = (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs));
+        if let (Some(weak), Some(rmw_load), Some(dfs)) = found {
+            let failure = disagreement(weak, rmw_load, dfs);
+            rows[i].agrees = failure.is_none();
+            if failure.is_some() {
+                rows[i].verdict = Verdict::Failed;
+                rows[i].failure = failure;
             }
         }
     }
@@ -88,37 +80,47 @@ fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
     })
 }
 
-fn row(task: &Task, ended: &Ended, number: usize, built: &Built, run: &Circumstances) -> Row {
+fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
     let job = &task.job;
     let checker = job.mode.checker();
     let program = &job.program;
     let (verdict, failure) = verdict_on(job, ended);
     let found = ended.found().cloned().unwrap_or_default();
     let version = match checker {
-        Checker::Spin => spin::version().unwrap_or_else(|| "none".to_owned()),
-        _ => (built.workspace.version_of(checker.name())).unwrap_or_else(|| "unknown".to_owned()),
+        Checker::Spin => spin_version(),
+        _ => built.version_of(checker.name()),
     };
+    let version = version.unwrap_or_else(|| "unknown".to_owned());
     let outcomes = found.outcomes.len() as u64;
     let expected = program.expected.as_ref();
     let deviation = expected.and_then(|expected| expected.deviations.get(&job.mode));
+    let unseen = match &program.form {
+        Some(Form::Buggy { found_by, .. }) => found_by.clone(),
+        _ => deviation.map(deviating),
+    };
     Row {
         name: job.name(),
-        number,
+        number: task.number,
         primitive: program.suite.clone(),
         property: program.name.clone(),
         claim: program.claim.clone(),
+        known: (program.form.as_ref()).map(|form| Known {
+            bug: program.suite.clone(),
+            source: task.suite().known_bug.clone().unwrap_or_default(),
+            form: form.name().to_owned(),
+        }),
         checker: checker.name().to_owned(),
         checker_version: version,
-        mode: job.mode.name().to_owned(),
+        mode: job.mode,
         threads: program.threads,
         operations: program.operations,
         bound: job.bound,
         spin_cap: job.spin_cap(),
+        search: job.search().to_owned(),
         faults: faults(job, found.plans),
-        executions: found.executions,
+        executions: ended.failed_execution().unwrap_or(found.executions),
         committed: task.recorded().map(|count| count.executions),
         seconds: ended.elapsed.as_secs_f64(),
-        search: job.search().to_owned(),
         step_bound: job.step_bound(),
         longest: found.longest,
         overtakes: found.overtaking.map(|seen| seen.bound),
@@ -126,28 +128,36 @@ fn row(task: &Task, ended: &Ended, number: usize, built: &Built, run: &Circumsta
         verdict,
         outcomes: found.explained.map_or(outcomes, |(_, histories)| histories),
         scenarios: found.explained.map(|(scenarios, _)| scenarios),
-        outcome_hash: hash(&found.outcomes),
+        outcome_hash: format!("{:08x}", crc32c(found.outcomes.join("\n").as_bytes())),
         agreement: expected.map(|_| match deviation {
             Some(_) => Agreement::BlindSpot,
             None => Agreement::Agrees,
         }),
         agrees: false,
-        blind_spot: deviation.map_or(job.mode.blind_spot().to_owned(), deviating),
-        replay: format!("cargo verify --replay {}", job.name()),
+        blind_spot: unseen.unwrap_or_else(|| job.mode.blind_spot().to_owned()),
+        replay: match program.form {
+            Some(_) => format!("cargo verify known-bugs --replay {}", job.name()),
+            None => format!("cargo verify --replay {}", job.name()),
+        },
         failure,
         run: run.clone(),
     }
 }
 
-fn hash(outcomes: &[String]) -> String {
-    format!("{:08x}", crc32c::crc32c(outcomes.join("\n").as_bytes()))
-}
-
 /// Returns the verdict on a row, and what went wrong if anything did.
-pub(super) fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
+fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
+    let must_fail = job.program.must_fail(job.mode);
     let (verdict, why) = match &ended.end {
+        End::Found(_) if must_fail => {
+            let why = "no execution fails, although this form has the bug";
+            (Verdict::Failed, why.to_owned())
+        }
         End::Found(found) => return verdict::verdict(job, found),
-        End::Failed(status) => (Verdict::Failed, failure(*status, &ended.stderr)),
+        End::Failed(status) => match &ended.told()[..] {
+            [] => (Verdict::Failed, format!("{status}: {}", ended.stderr)),
+            told if must_fail => (Verdict::Found, told.join("\n")),
+            told => (Verdict::Failed, told.join("\n")),
+        },
         End::Stopped => (Verdict::Truncated, stopped(job, ended.elapsed)),
         // The log of a CI job that succeeds is not read, so there a skipped row is a failure.
         End::Skipped(why) if std::env::var_os("CI").is_none() => (Verdict::Skipped, why.clone()),
@@ -158,23 +168,15 @@ pub(super) fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) 
 
 fn stopped(job: &Job, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
-    let head = format!("stopped after {seconds:.0} s: the search had not ended (--limit)");
-    match job.mode.is_counted() {
-        true => format!(
-            "{head}\n  If the program spins, call `spanlock_sync::hint::pause` in each round, so \
-             that other threads run.\n  If it has too many executions, use fewer operations, or \
-             state a bound on the program: `.bounded(3, \"why\")`."
-        ),
-        false => head,
+    let mut text = format!("stopped after {seconds:.0} s: the search had not ended (--limit)");
+    if job.mode.is_counted() {
+        text.push_str(
+            "\n  If the program spins, call `spanlock_sync::hint::pause` in each round, so that \
+             other threads run.\n  If it has too many executions, use fewer operations, or state a \
+             bound on the program: `.bounded(3, \"why\")`.",
+        );
     }
-}
-
-/// Returns the failure that a row's process reports.
-fn failure(status: ExitStatus, stderr: &str) -> String {
-    match &verdict::told(stderr)[..] {
-        [] => format!("{status}: {}", stderr.trim()),
-        told => told.join("\n"),
-    }
+    text
 }
 
 /// Returns the faults of every execution, or how many plans of them were run.
@@ -188,10 +190,8 @@ fn faults(job: &Job, plans: u64) -> Vec<String> {
 
 /// Says which outcomes of a litmus program the mode cannot see.
 fn deviating(deviation: &Deviation) -> String {
-    let both = [("misses", &deviation.misses), ("adds", &deviation.adds)];
-    let told = both
-        .into_iter()
-        .filter(|(_, outcomes)| !outcomes.is_empty());
+    let both = [("misses", &deviation.misses), ("adds", &deviation.adds)].into_iter();
+    let told = both.filter(|(_, outcomes)| !outcomes.is_empty());
     let told = told.map(|(what, outcomes)| {
         let outcomes: Vec<&str> = outcomes.iter().map(String::as_str).collect();
         format!("{what} {}", outcomes.join(", "))

@@ -1,18 +1,20 @@
 //! The models of each package, as its binary describes them, and their rows.
 
 use std::collections::HashMap;
-use std::process::{Command, Stdio};
+use std::env;
+use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use super::args::Scope;
-use super::build::Built;
-use super::workspace::{Package, Workspace};
+use super::build::{Built, Package};
+use super::process::exited;
 use crate::info::{Description, SuiteInfo};
 use crate::mode::{Checker, Mode};
 use crate::plan::{Job, Unrecorded, jobs};
 use crate::rows::counts::{Count, Counts};
+use crate::worlds::{SCENARIO, SEED};
 
 /// The models of a package.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(super) struct Models {
 pub(super) struct Task {
     pub(super) models: Arc<Models>,
     pub(super) job: Job,
+    /// Its place among all rows that were asked for, from 1.
+    pub(super) number: usize,
 }
 
 impl Task {
@@ -48,83 +52,72 @@ impl Task {
     }
 }
 
-/// Builds a workspace's models under loom, and asks each binary what it contains.
-pub(super) fn models(scope: &Scope, target: &'static str) -> Result<(Built, Vec<Arc<Models>>)> {
-    let mut built = Built::none_of(Workspace::find(scope)?, target)?;
-    let models = describe(&mut built)?;
-    Ok((built, models))
-}
-
-/// Builds the models under loom, and asks each binary what it contains.
-pub(super) fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
+/// Builds a workspace's models under loom, and asks each binary what it contains. Unless it is for
+/// a replay, refuses variables that would change what a row runs, unnoticed.
+pub(super) fn models(
+    scope: &Scope,
+    target: &'static str,
+    is_replay: bool,
+) -> Result<(Built, Vec<Arc<Models>>)> {
+    for name in [SCENARIO, SEED] {
+        ensure!(
+            is_replay || std::env::var_os(name).is_none(),
+            "{name} is set: a row would run that alone\n  unset it, or use it with --replay"
+        );
+    }
+    let mut built = Built::none_of(scope, target)?;
     built.add([Checker::Loom])?;
     let mut all = Vec::new();
+    let mut suites: HashMap<String, &str> = HashMap::new();
     for package in &built.packages {
+        let description = ask(&built, package)?;
+        // Each binary has checked its own names.
+        for SuiteInfo { name, .. } in &description.suites {
+            let why = "rename one: names of rows begin with the suite's";
+            if let Some(other) = suites.insert(name.clone(), &package.name) {
+                let package = &package.name;
+                bail!("two suites are called `{name}`, in {other} and in {package}\n  {why}");
+            }
+        }
         all.push(Arc::new(Models {
             package: package.clone(),
-            description: ask(built, package)?,
+            description,
             counts: Counts::read(&package.folder).map_err(|why| anyhow!(why))?,
         }));
     }
-    check_names(&all)?;
-    Ok(all)
+    Ok((built, all))
 }
 
 fn ask(built: &Built, package: &Package) -> Result<Description> {
-    let binary = built.binary(Checker::Loom, package);
-    let binary = binary.context("it is built")?;
-    let output = Command::new(binary)
-        .arg("--describe")
-        .current_dir(&package.folder)
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run {}", binary.display()))?;
-    let description = serde_json::from_slice(&output.stdout);
-    let (Ok(description), true) = (description, output.status.success()) else {
-        let said = [&output.stdout[..], &output.stderr[..]].concat();
-        let said = String::from_utf8_lossy(&said);
+    let binary = built.binary(Checker::Loom, package)?;
+    let mut command = Command::new(binary);
+    command.arg("--describe").current_dir(&package.folder);
+    let ended = exited(command, None)?;
+    serde_json::from_str(&ended.stdout).map_err(|_| {
+        let said = [ended.stdout, ended.stderr].concat();
         let said: String = said.trim().chars().take(500).collect();
-        bail!(
-            "{}: its models print no description ({}): {said}\n  the test target needs `harness = \
+        anyhow!(
+            "{}: its models print no description: {said}\n  the test target needs `harness = \
              false`, a `main` that only returns `spanlock_verify::main([...])`, and the version {} \
              of spanlock-verify",
             package.name,
-            output.status,
             env!("CARGO_PKG_VERSION")
-        );
-    };
-    Ok(description)
-}
-
-/// Checks that suite names differ in the whole workspace. Each binary has checked its own.
-fn check_names(all: &[Arc<Models>]) -> Result<()> {
-    let mut suites: HashMap<&str, &str> = HashMap::new();
-    for models in all {
-        let package = &*models.package.name;
-        for suite in &models.description.suites {
-            if let Some(other) = suites.insert(&suite.name, package) {
-                bail!(
-                    "two suites are called `{}`, in {other} and in {package}\n  rename one: names \
-                     of rows begin with the suite's",
-                    suite.name
-                );
-            }
-        }
-    }
-    Ok(())
+        )
+    })
 }
 
 /// Returns every row of these models, the long ones too.
 pub(super) fn tasks(all: &[Arc<Models>], unrecorded: Unrecorded) -> Vec<Task> {
-    let of = |models: &Arc<Models>| {
+    let mut tasks = Vec::new();
+    for models in all {
         let jobs = jobs(&models.description, &models.counts, unrecorded);
-        let models = models.clone();
-        jobs.into_iter().map(move |job| Task {
+        tasks.extend(jobs.into_iter().map(|job| Task {
             models: models.clone(),
             job,
-        })
-    };
-    all.iter().flat_map(of).collect()
+            number: 0,
+        }));
+    }
+    tasks
 }
 
 /// Returns the suites of all packages.

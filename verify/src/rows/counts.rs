@@ -1,9 +1,8 @@
 //! The committed record of searches: `models/executions.tsv` of each package.
 //!
-//! A search is deterministic: the same code, program and checker have the same executions. The
-//! record holds each row's bound, executions and milliseconds. A run that finds another number has
-//! drifted and fails until it is accepted. The record also decides what is quick, what is long, and
-//! how to share the work: no list of costly programs is kept by hand.
+//! A run that finds another number of executions has drifted and fails until it is accepted. The
+//! record also decides what is quick, what is long, and how to share the work: no list of costly
+//! programs is kept by hand.
 //!
 //! ```text
 //! # row                                   bound  executions  ms
@@ -11,7 +10,7 @@
 //! ring/refill/loom/rmw-load               3      91234       20500
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::io::ErrorKind;
@@ -42,9 +41,9 @@ pub struct Count {
     pub millis: Option<u64>,
 }
 
-/// A package's record.
+/// A package's record, by the names of rows.
 #[derive(Clone, Debug, Default)]
-pub struct Counts(BTreeMap<String, Count>);
+pub struct Counts(pub BTreeMap<String, Count>);
 
 /// Returns the path of the record of the package in `folder`.
 pub fn path(folder: &Path) -> PathBuf {
@@ -102,21 +101,6 @@ impl Counts {
         self.0.get(row).copied()
     }
 
-    /// Records a row.
-    pub fn set(&mut self, row: String, count: Count) {
-        self.0.insert(row, count);
-    }
-
-    /// Returns the recorded rows.
-    pub fn rows(&self) -> impl Iterator<Item = &String> {
-        self.0.keys()
-    }
-
-    /// Forgets the rows that are not among `rows`.
-    pub fn keep(&mut self, rows: &BTreeSet<String>) {
-        self.0.retain(|row, _| rows.contains(row));
-    }
-
     /// Estimates the work of a row. One that is not recorded counts as the costliest.
     pub fn cost(&self, job: &Job) -> u64 {
         let recorded = || self.of(&job.name()).map(|count| count.executions);
@@ -152,30 +136,4 @@ fn entry(line: &str) -> Option<(&str, Count)> {
         millis: or_none(millis)?,
     };
     Some((row, count))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_a_row_a_bound_executions_and_milliseconds() {
-        let text = "# head\na/b/loom/weak\t-\t7\t12\na/b/loom/rmw-load\t3\t9\t-\n";
-        let counts = Counts::parse(text).expect("well-formed");
-        let of = |row| {
-            counts
-                .of(row)
-                .map(|it| (it.bound, it.executions, it.millis))
-        };
-        assert_eq!(of("a/b/loom/weak"), Some((None, 7, Some(12))));
-        assert_eq!(of("a/b/loom/rmw-load"), Some((Some(3), 9, None)));
-        for wrong in [
-            "a\t1",
-            "a\t-\tmany\t-",
-            "a\t-\t1\t-\t-",
-            "a\t-\t1\t-\na\t-\t1\t-",
-        ] {
-            assert!(Counts::parse(wrong).is_err(), "{wrong}");
-        }
-    }
 }

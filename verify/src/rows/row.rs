@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::info::BugSite;
+use crate::mode::Mode;
+
 /// How a row ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
     /// Every execution was explored, and none failed.
@@ -15,21 +18,18 @@ pub enum Verdict {
     Truncated,
     /// Its checker is not installed. (In CI that is a failure.)
     Skipped,
+    /// An execution of a known bug's buggy form failed, as it must.
+    Found,
     /// An execution failed, or the row's outcomes are not what they must be.
     Failed,
 }
 
 impl Verdict {
-    /// Returns its name in tables.
-    pub fn name(self) -> String {
-        format!("{self:?}").to_uppercase()
-    }
-
     /// Whether it lets the command succeed.
     pub const fn passes(self) -> bool {
         matches!(
             self,
-            Verdict::Exhausted | Verdict::Bounded | Verdict::Skipped
+            Verdict::Exhausted | Verdict::Bounded | Verdict::Skipped | Verdict::Found
         )
     }
 }
@@ -54,16 +54,19 @@ pub struct Row {
     pub number: usize,
     /// The suite: a lock, a part of one, or `litmus` for the checkers themselves.
     pub primitive: String,
-    /// What is checked.
+    /// The program.
     pub property: String,
-    /// What that says.
+    /// What is checked.
     pub claim: String,
+    /// Of a known bug: its name, the link to its report, and the form: `buggy` or `fixed`.
+    #[serde(flatten)]
+    pub known: Option<Known>,
     /// `loom`, `shuttle` or `spin`.
     pub checker: String,
     /// The checker's version.
     pub checker_version: String,
-    /// `weak`, `rmw-load`, `dfs`, `random`, `pct`, `urw` or `ltl`.
-    pub mode: String,
+    /// How it explores executions.
+    pub mode: Mode,
     /// Threads, the main thread included.
     pub threads: u32,
     /// Operations of all threads together.
@@ -72,6 +75,8 @@ pub struct Row {
     pub bound: Option<u64>,
     /// Rounds after which the facade cuts a spin loop; none: a litmus row, or code without it.
     pub spin_cap: Option<u32>,
+    /// Which executions were explored, of those within the bound.
+    pub search: String,
     /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread reaches.
     /// Or the plans that were run, each as a search of its own: `all single (7 plans)`.
     pub faults: Vec<String>,
@@ -82,43 +87,33 @@ pub struct Row {
     pub committed: Option<u64>,
     /// Wall-clock seconds, the process's start included.
     pub seconds: f64,
-    /// Which executions were explored, of those within the bound.
-    #[serde(default)]
-    pub search: String,
     /// Under shuttle: the most steps of all threads together that may lie between two finished
     /// operations. More are a failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_bound: Option<u64>,
     /// The most that were seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<u64>,
-    /// Of a program about overtaking: the most later arrivals that may overtake a waiter. More are
-    /// a failure, and so is a bound that no execution reaches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Of a program about overtaking: the most later arrivals that may overtake a waiter.
     pub overtakes: Option<u32>,
     /// The most that were seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overtaken: Option<u32>,
     /// How it ended.
     pub verdict: Verdict,
     /// How many different outcomes (what each thread saw) there were; of scenarios, histories.
     pub outcomes: u64,
     /// How many scenarios there were, if the row is about many.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenarios: Option<u64>,
     /// A checksum of the set of outcomes.
     pub outcome_hash: String,
     /// Of a litmus row: whether the mode shows exactly what is allowed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreement: Option<Agreement>,
     /// Of a search of all interleavings: loom's two modes passed, too, and showed its outcomes.
     pub agrees: bool,
-    /// What this mode cannot see; of a litmus row that deviates, the outcomes it misses or adds.
+    /// What this mode cannot see; of a litmus row that deviates, the outcomes it misses or adds; of
+    /// a known bug that no mode finds, the checker that would.
     pub blind_spot: String,
     /// The command that runs this row again.
     pub replay: String,
     /// What went wrong, if anything did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// The run that it is from.
     pub run: Circumstances,
@@ -128,14 +123,24 @@ impl Row {
     /// Whether its executions differ from the committed ones. Those of a row that does not pass say
     /// nothing.
     pub fn drifts(&self) -> bool {
-        let counted = !matches!(&*self.mode, "random" | "pct" | "urw" | "ltl");
         let ended = matches!(self.verdict, Verdict::Exhausted | Verdict::Bounded);
-        counted && ended && self.committed != Some(self.executions)
+        self.mode.is_counted() && ended && self.committed != Some(self.executions)
     }
 }
 
+/// The known bug that a row is about.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Known {
+    /// Its name.
+    pub bug: String,
+    /// The link to its report.
+    pub source: String,
+    /// `buggy` or `fixed`.
+    pub form: String,
+}
+
 /// When, where and of which sources a run was made: the same in all its rows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Circumstances {
     /// The options that chose the rows: `--full`, `--filter ring`; empty: all but the long rows.
     pub selection: String,
@@ -163,7 +168,6 @@ pub struct Found {
     /// The different outcomes, sorted.
     pub outcomes: Vec<String>,
     /// Of a row about many scenarios: how many, and how many different histories.
-    #[serde(default)]
     pub explained: Option<(u64, u64)>,
     /// How often the weakened site was reached.
     pub weakened: u64,
@@ -184,10 +188,11 @@ pub struct Found {
     /// The sites that were reached: `file:line:column:op=Ordering`.
     pub sites: Vec<String>,
     /// The sites of injected bugs that were reached.
-    pub bugs: Vec<crate::info::BugSite>,
+    pub bugs: Vec<BugSite>,
 }
 
-/// How many later arrivals overtook a waiter.
+/// How many later arrivals overtook a waiter. More than the bound are a failure, and so is a bound
+/// that no execution reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overtaking {
     /// The stated bound.

@@ -87,3 +87,13 @@ pub fn told(stderr: &str) -> Vec<&str> {
     }
     told
 }
+
+/// Returns the states that a search by Spin reports; none if it failed, or did not see all.
+pub fn states(printed: &str) -> Option<u64> {
+    // A search that runs out of memory or depth also reports no error, and ends with status 0.
+    let stopped = ["search depth too small", "Search not completed"];
+    let whole = printed.contains("errors: 0") && !stopped.iter().any(|why| printed.contains(why));
+    let mut lines = printed.lines().filter(|_| whole);
+    let states = lines.find(|line| line.contains("states, stored"))?;
+    states.split_whitespace().next()?.parse().ok()
+}
