@@ -36,6 +36,8 @@ pub struct SuiteInfo {
     pub has_pairs: bool,
     /// The address of the published bug that the suite re-creates, if it does.
     pub known_bug: Option<String>,
+    /// Where no mode finds that bug: the checker that would, and why none here does.
+    pub not_found: Option<String>,
 }
 
 /// A cell of a table of pairs that is empty for a reason.
@@ -68,8 +70,8 @@ pub struct ProgramInfo {
     pub faults: Vec<Fault>,
     /// The exact outcomes, where they are the point.
     pub expected: Option<Expected>,
-    /// Preemption bounds, each with its reason.
-    pub bounds: Vec<Bound>,
+    /// Preemption bounds of its searches.
+    pub bounds: BTreeMap<Mode, Bound>,
     /// How the program is run under fault injection.
     pub injection: Injection,
     /// Whether the full run searches a program of three threads without bound.
@@ -80,6 +82,8 @@ pub struct ProgramInfo {
     pub has_facade: bool,
     /// Which form of a known bug it is.
     pub form: Option<Form>,
+    /// The modes whose search must fail, because of that bug. In every other mode it passes.
+    pub fails_in: Vec<Mode>,
     /// What is run.
     pub kind: Kind,
 }
@@ -88,7 +92,13 @@ impl ProgramInfo {
     /// Whether the program is searched, to its end or to a number of preemptions, rather than run
     /// under random schedules alone.
     pub fn is_searched(&self) -> bool {
-        matches!(self.kind, Kind::Once) && (self.threads <= 3 || self.expected.is_some())
+        self.kind == Kind::Once && (self.threads <= 3 || self.expected.is_some())
+    }
+
+    /// Whether every search of it may go to its end: of more threads than two, one ends only where
+    /// the outcomes are known to be few.
+    pub fn is_exact(&self) -> bool {
+        self.threads <= 2 || self.expected.is_some()
     }
 
     /// Whether the program is run under every single and double fault.
@@ -101,36 +111,33 @@ impl ProgramInfo {
     pub fn must_fail(&self, mode: Mode) -> bool {
         // A program of three threads has random schedules in place of shuttle's search.
         let mode = if mode.is_random() { Mode::Dfs } else { mode };
-        matches!(&self.form, Some(Form::Buggy { fails_in, .. }) if fails_in.contains(&mode))
-    }
-
-    /// Returns the bound that the program states for this mode.
-    pub fn bound(&self, mode: Mode) -> Option<&Bound> {
-        let applies = |bound: &&Bound| bound.mode.is_none_or(|it| it == mode);
-        self.bounds.iter().find(applies)
+        self.fails_in.contains(&mode)
     }
 }
 
-/// A form of a published bug, re-created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A form of a re-created bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// With the bug.
-    Buggy {
-        /// The modes whose search must fail. In every other mode it passes.
-        fails_in: Vec<Mode>,
-        /// Where no mode finds it: the checker that would, and why none here does.
-        found_by: Option<String>,
-    },
-    /// Without it.
+    /// With the bug: a search must fail.
+    Buggy,
+    /// Without it: every search must pass.
     Fixed,
 }
 
-/// A bound on preemptions that a program states.
+impl Form {
+    /// Returns its name, with which its programs' names end.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Form::Buggy => "buggy",
+            Form::Fixed => "fixed",
+        }
+    }
+}
+
+/// A bound on the preemptions of a search, as a program states it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
-    /// The mode it is for; none: for every mode.
-    pub mode: Option<Mode>,
     /// Preemptions.
     pub preemptions: u64,
     /// Why the search without bound is not made.
@@ -160,15 +167,12 @@ pub enum Kind {
     /// One program.
     #[default]
     Once,
-    /// Random programs, each under this many random schedules.
-    Drawn {
-        /// Schedules of each program.
-        schedules: u64,
-    },
+    /// Random programs, each under random schedules.
+    Drawn,
     /// Generated scenarios, each of them searched, and each history judged.
     Searched {
         /// Random schedules of the full run, where its scenarios are too many to be searched.
-        schedules_in_full_run: Option<u64>,
+        schedules: Option<u64>,
     },
     /// Scenarios drawn at random, and each history judged.
     Sampled,
@@ -274,13 +278,4 @@ impl BugSite {
             None => it == program,
         })
     }
-}
-
-/// Splits `killed_by` as it is written at the site: `wakeup, ring/exchange`.
-pub fn killed_by(text: &str) -> Vec<String> {
-    let parts = text.split(',').map(str::trim);
-    parts
-        .filter(|it| !it.is_empty())
-        .map(str::to_owned)
-        .collect()
 }

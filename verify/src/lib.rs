@@ -15,8 +15,8 @@ mod suite;
 mod trace;
 mod worlds;
 
-pub use info::{Deviation, Expected, Fault, FaultKind, Injection};
-pub use known_bug::{Form, KnownBug, known_bugs};
+pub use info::{Deviation, Expected, Fault, FaultKind, Form, Injection};
+pub use known_bug::{KnownBug, known_bugs};
 pub use mode::{Checker, Mode};
 pub use program::{Program, Scene};
 pub use runner::main;

@@ -25,6 +25,10 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The modes that search. They make the same executions in every run, so that the numbers of
+    /// their executions are committed.
+    pub const SEARCHES: [Mode; 3] = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
+
     /// Returns the mode's name, as rows spell it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,9 +47,9 @@ impl Mode {
         matches!(self, Mode::Random | Mode::Pct | Mode::Urw)
     }
 
-    /// Whether the mode makes the same executions in every run, so that their number is committed.
-    pub const fn is_counted(self) -> bool {
-        matches!(self, Mode::Weak | Mode::RmwLoad | Mode::Dfs)
+    /// Whether the mode is one of [`Self::SEARCHES`].
+    pub fn is_counted(self) -> bool {
+        Mode::SEARCHES.contains(&self)
     }
 
     /// Returns the checker that has this mode.
@@ -98,15 +102,6 @@ impl Checker {
             Checker::Loom => "loom",
             Checker::Shuttle => "shuttle",
             Checker::Spin => "spin",
-        }
-    }
-
-    /// Returns the cfg that switches the facade to this checker; none for Spin.
-    pub const fn cfg(self) -> Option<&'static str> {
-        match self {
-            Checker::Loom => Some("spanlock_loom"),
-            Checker::Shuttle => Some("spanlock_shuttle"),
-            Checker::Spin => None,
         }
     }
 

@@ -27,6 +27,9 @@ const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
 /// Random schedules of a program.
 const SCHEDULES: u64 = 20_000;
 
+/// Random schedules of each random program.
+const SCHEDULES_OF_DRAWN: u64 = 40;
+
 /// Schedules of a suite in the full run, at the least: its programs and the random modes share
 /// them.
 const SCHEDULES_IN_FULL_RUN: u64 = 1_000_000;
@@ -105,7 +108,7 @@ impl Job {
     pub fn step_bound(&self) -> Option<u64> {
         let program = &self.program;
         // An operation of a random program takes several ranges at once, or polls every request.
-        let is_drawn = matches!(program.kind, Kind::Drawn { .. });
+        let is_drawn = program.kind == Kind::Drawn;
         let at_once = if is_drawn { 2 } else { 1 };
         let counts = self.mode.checker() == Checker::Shuttle;
         counts.then(|| at_once * program.step_bound * u64::from(program.threads))
@@ -172,18 +175,13 @@ impl Planner<'_> {
     /// Adds the rows, of a suite with `drawn` programs that have random schedules alone.
     fn rows(&self, drawn: u64, jobs: &mut Vec<Job>) {
         match &self.program.kind {
-            Kind::Drawn { schedules } => {
+            Kind::Drawn => {
                 let modes = [Mode::Random, Mode::Pct];
-                jobs.extend(modes.map(|mode| self.row(mode, Some(*schedules))));
+                jobs.extend(modes.map(|mode| self.row(mode, Some(SCHEDULES_OF_DRAWN))));
             }
-            Kind::Searched {
-                schedules_in_full_run,
-            } => {
-                jobs.push(self.row(Mode::Dfs, None));
-                jobs.push(match schedules_in_full_run {
-                    Some(schedules) => self.long(Mode::Random, Some(*schedules)),
-                    None => self.long(Mode::Dfs, None),
-                });
+            Kind::Searched { schedules } => {
+                let long = schedules.map_or(Mode::Dfs, |_| Mode::Random);
+                jobs.extend([self.row(Mode::Dfs, None), self.long(long, *schedules)]);
             }
             Kind::Sampled => {
                 jobs.push(self.row(Mode::Random, Some(SCHEDULES)));
@@ -205,42 +203,69 @@ impl Planner<'_> {
     /// Adds the rows of a program that is searched.
     fn searches(&self, jobs: &mut Vec<Job>) {
         let program = &self.program;
-        // A search of more threads ends only where its outcomes are known to be few.
-        let is_exact = program.threads <= 2 || program.expected.is_some();
+        let is_exact = program.is_exact();
         for mode in [Mode::Weak, Mode::RmwLoad] {
-            let whole = self.row(mode, None);
-            let stated = program.bound(mode).map(|bound| bound.preemptions);
-            let bound = match stated {
-                Some(stated) => Some(stated),
-                None if is_exact => self.recorded_bound(&whole, PREEMPTIONS),
-                None => Some(PREEMPTIONS),
-            };
-            jobs.push(self.row(mode, bound));
-            // The record says that the search takes too long for the normal run.
-            let is_cut = self.recorded(&whole).is_some_and(|it| it.bound.is_some());
-            let is_long = is_exact && stated.is_none() && is_cut;
-            let three = !is_exact && program.whole_in_full_run && mode == Mode::Weak;
-            if is_long || three {
-                jobs.push(self.long(mode, None));
+            let stated = program.bounds.get(&mode).map(|bound| bound.preemptions);
+            let mut row = self.row(mode, stated.or(Some(PREEMPTIONS)));
+            if is_exact && stated.is_none() {
+                row.bound = self.recorded_bound(&row, PREEMPTIONS);
             }
+            // The record says that the search takes too long for the normal run.
+            let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
+            let is_long = is_exact && stated.is_none() && is_cut;
+            let is_whole = program.whole_in_full_run && mode == Mode::Weak;
+            let long = (is_long || is_whole).then(|| self.long(mode, None));
+            jobs.push(row.clone());
+            jobs.extend(long);
             if program.meets_faults() {
-                self.under_faults(&whole, stated, bound.is_some(), jobs);
+                self.under_faults(&row, jobs);
             }
         }
         // Shuttle adds interleavings. What a stated fault changes, loom's two modes show.
         if !program.faults.is_empty() {
             return;
         }
-        let is_bounded = !is_exact || program.bound(Mode::Dfs).is_some();
         let (whole, long) = (self.row(Mode::Dfs, None), self.long(Mode::Dfs, None));
+        let is_bounded = !is_exact || program.bounds.contains_key(&Mode::Dfs);
         let is_long = self.recorded(&long).is_some() && self.recorded(&whole).is_none();
-        if !is_bounded && !is_long {
+        if is_bounded || is_long {
+            let modes = [Mode::Random, Mode::Pct];
+            jobs.extend(modes.map(|mode| self.row(mode, Some(SCHEDULES))));
+            jobs.extend((!is_bounded).then_some(long));
+        } else {
             jobs.push(whole);
-            return;
         }
-        let modes = [Mode::Random, Mode::Pct];
-        jobs.extend(modes.map(|mode| self.row(mode, Some(SCHEDULES))));
-        jobs.extend((!is_bounded).then_some(long));
+    }
+
+    /// Adds the rows of a search under single and double faults.
+    fn under_faults(&self, plain: &Job, jobs: &mut Vec<Job>) {
+        let (program, injection) = (&self.program, self.program.injection);
+        let is_bounded = program.bounds.contains_key(&plain.mode);
+        let is_whole = injection == Injection::Searched && !is_bounded;
+        let row = |faults, long| {
+            let mut row = Job {
+                faults,
+                bound: Some(PREEMPTIONS_UNDER_FAULTS),
+                long,
+                ..plain.clone()
+            };
+            if is_whole {
+                row.bound = self.recorded_bound(&row, PREEMPTIONS_UNDER_FAULTS);
+            }
+            row
+        };
+        let single = row(1, injection == Injection::Rare);
+        let is_affordable = |count: Count| count.executions <= TOO_COSTLY_UNDER_FAULTS;
+        let is_affordable = self.recorded(plain).is_some_and(is_affordable);
+        let is_cut_here = single.bound.is_some() && plain.bound.is_none();
+        let long = (is_whole && is_cut_here && is_affordable).then(|| Job {
+            bound: None,
+            long: true,
+            ..single.clone()
+        });
+        jobs.push(single);
+        jobs.extend(long);
+        jobs.push(row(2, true));
     }
 
     fn recorded(&self, job: &Job) -> Option<Count> {
@@ -253,36 +278,5 @@ impl Planner<'_> {
             Some(count) => count.bound,
             None => (self.unrecorded == Unrecorded::Bounded).then_some(few),
         }
-    }
-
-    /// Adds the rows of a search under single and double faults.
-    fn under_faults(&self, plain: &Job, stated: Option<u64>, is_cut: bool, jobs: &mut Vec<Job>) {
-        let row = |faults, bound, long| Job {
-            faults,
-            bound,
-            long,
-            ..plain.clone()
-        };
-        let few = Some(PREEMPTIONS_UNDER_FAULTS);
-        let injection = self.program.injection;
-        if injection != Injection::Searched {
-            jobs.push(row(1, few, injection == Injection::Rare));
-            jobs.push(row(2, few, true));
-            return;
-        }
-        let bound = |mut job: Job| {
-            job.bound = match stated {
-                Some(_) => few,
-                None => self.recorded_bound(&job, PREEMPTIONS_UNDER_FAULTS),
-            };
-            job
-        };
-        let single = bound(row(1, None, false));
-        let is_affordable = |count: Count| count.executions <= TOO_COSTLY_UNDER_FAULTS;
-        let is_affordable = self.recorded(plain).is_some_and(is_affordable);
-        let has_long = single.bound.is_some() && !is_cut && is_affordable;
-        jobs.push(single);
-        jobs.extend(has_long.then(|| row(1, None, true)));
-        jobs.push(bound(row(2, None, true)));
     }
 }

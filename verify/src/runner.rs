@@ -22,7 +22,7 @@ use crate::rows::pairs;
 use crate::rows::row::{Found, Verdict};
 use crate::rows::verdict::{told, verdict};
 use crate::suite::Suite;
-use crate::worlds::refuse;
+use crate::worlds::{no_replay, refuse};
 
 /// What is wrong on purpose.
 #[derive(clap::Args, Clone, Debug)]
@@ -105,6 +105,7 @@ fn tests(suites: &[Suite], description: &Description) -> ExitCode {
         false => Err(problems.join("\n").into()),
     })];
     if let Some(checker) = Checker::of_this_build() {
+        no_replay().unwrap_or_else(|why| refuse(&why));
         let mut rows = rows(description);
         rows.retain(|job| job.mode.checker() == checker);
         tests.extend(rows.into_iter().map(|job| {

@@ -14,8 +14,9 @@ pub(crate) use self::loom::explore;
 #[cfg(not(spanlock_shuttle))]
 pub(crate) use self::none::{drawn, scenarios};
 #[cfg(spanlock_shuttle)]
-pub(crate) use self::shuttle::{drawn, explore, scenarios};
+pub(crate) use self::shuttle::{drawn, explore, scenarios, under};
 
+use std::env;
 use std::path::PathBuf;
 
 use crate::plan::Job;
@@ -25,6 +26,27 @@ pub const SEED: &str = "SPANLOCK_SEED";
 
 /// The variable that names the one scenario to run instead of a row's.
 pub const SCENARIO: &str = "SPANLOCK_SCENARIO";
+
+/// Checks that the environment has no variable of a replay, which would change rows unnoticed.
+///
+/// # Errors
+/// It has one.
+pub(crate) fn no_replay() -> Result<(), String> {
+    let of_a_replay = [
+        (SCENARIO, "that scenario and none of its own"),
+        (SEED, "what that seed draws, and not say so"),
+    ];
+    match of_a_replay
+        .iter()
+        .find(|(name, _)| env::var_os(name).is_some())
+    {
+        None => Ok(()),
+        Some((name, what)) => Err(format!(
+            "{name} is set: a row would run {what}\n  unset it, or use it with `cargo verify \
+             --replay`"
+        )),
+    }
+}
 
 /// A row that this process explores.
 pub(crate) struct Search {

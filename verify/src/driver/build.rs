@@ -41,17 +41,14 @@ impl Built {
     pub(super) fn add(&mut self, checkers: impl IntoIterator<Item = Checker>) -> Result<()> {
         // One after the other: cargo uses all cores, and two builds at once are slower.
         for checker in checkers {
-            let Some(cfg) = checker
-                .cfg()
-                .filter(|_| !self.binaries.contains_key(&checker))
-            else {
+            if checker == Checker::Spin || self.binaries.contains_key(&checker) {
                 continue;
-            };
+            }
             let name = checker.name();
             let progress = ProgressBar::new_spinner();
             progress.set_message(format!("building the {} under {name}", self.target));
             progress.enable_steady_tick(Duration::from_millis(100));
-            let built = self.build(name, cfg);
+            let built = self.build(name);
             progress.finish_and_clear();
             let binaries =
                 built.with_context(|| format!("the {} do not build under {name}", self.target))?;
@@ -66,7 +63,7 @@ impl Built {
         Some(of_package)
     }
 
-    fn build(&self, checker: &str, cfg: &str) -> Result<HashMap<PackageId, PathBuf>> {
+    fn build(&self, checker: &str) -> Result<HashMap<PackageId, PathBuf>> {
         let folder = self.workspace.target.join("verify").join(checker);
         let given = env::var("RUSTFLAGS").unwrap_or_default();
         let (profile, checks) = self.workspace.profile();
@@ -78,7 +75,7 @@ impl Built {
             .args(["--message-format", "json-render-diagnostics"])
             .arg("--target-dir")
             .arg(folder)
-            .env("RUSTFLAGS", format!("{given} --cfg {cfg}"))
+            .env("RUSTFLAGS", format!("{given} --cfg spanlock_{checker}"))
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
             .envs(checks.iter().copied());
         for package in &self.packages {

@@ -139,8 +139,9 @@ fn row(task: &Task, ended: &Ended, number: usize, built: &Built, run: &Circumsta
     }
 }
 
-fn hash(outcomes: &[String]) -> String {
-    format!("{:08x}", crc32c::crc32c(outcomes.join("\n").as_bytes()))
+fn hash(outcomes: &BTreeSet<String>) -> String {
+    let text = Vec::from_iter(outcomes.iter().map(String::as_str)).join("\n");
+    format!("{:08x}", crc32c::crc32c(text.as_bytes()))
 }
 
 /// Returns the verdict on a row, and what went wrong if anything did.

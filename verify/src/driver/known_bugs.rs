@@ -124,10 +124,8 @@ fn line(task: &Task, ended: &Ended) -> Line {
     let (verdict, failure) = verdict_on(job, ended);
     let found = ended.found().map_or(0, |found| found.executions);
     let failed = kill(task, &ended.stderr).and_then(|kill| kill.executions);
-    let (form, not_found) = match &program.form {
-        Some(Form::Buggy { found_by, .. }) => ("buggy", found_by.clone()),
-        _ => ("fixed", None),
-    };
+    let form = program.form.map_or("fixed", Form::name);
+    let not_found = task.suite().not_found.clone();
     Line {
         bug: program.suite.clone(),
         source: task.suite().known_bug.clone().unwrap_or_default(),
@@ -138,7 +136,7 @@ fn line(task: &Task, ended: &Ended) -> Line {
         executions: failed.unwrap_or(found),
         failure,
         replay: format!("cargo verify known-bugs --replay {}", job.name()),
-        not_found,
+        not_found: not_found.filter(|_| form == "buggy"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use super::args::Args;
 use super::build::Built;
@@ -22,12 +22,7 @@ use crate::info::SuiteInfo;
 use crate::plan::{Job, Unrecorded};
 use crate::rows::pairs::{problems, tables};
 use crate::rows::row::{Circumstances, Row};
-
-/// Variables of a replay that would change what a row runs, unnoticed.
-const OF_A_REPLAY: [(&str, &str); 2] = [
-    ("SPANLOCK_SCENARIO", "that scenario and none of its own"),
-    ("SPANLOCK_SEED", "what that seed draws, and not say so"),
-];
+use crate::worlds::no_replay;
 
 /// Runs the rows: exit code 0 if each passes as recorded, and nothing else is wrong.
 pub(super) fn verify(args: &Args) -> Result<ExitCode> {
@@ -42,11 +37,7 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     // Tables of some rows would name cells empty that other rows fill.
     let whole = args.common.is_everything();
     let outputs = outputs(args, &built.workspace)?;
-    for (name, what) in OF_A_REPLAY {
-        if std::env::var_os(name).is_some() {
-            bail!("{name} is set: a row would run {what}\n  unset it, or use it with --replay");
-        }
-    }
+    no_replay().map_err(|why| anyhow!(why))?;
     let models = describe(&mut built)?;
     let (tasks, numbers, run) = select(args, &built, &models)?;
     built.add(tasks.iter().map(|task| task.job.mode.checker()))?;

@@ -7,10 +7,10 @@ use clap::Parser;
 use spanlock_sync::check::{self, Config, Site};
 
 use super::{Mutations, print_json, rows};
-use crate::info::{BugSite, Description, killed_by};
+use crate::info::{BugSite, Description};
 use crate::mode::{Checker, Mode};
 use crate::plan::Job;
-use crate::rows::row::{EVENTS, FAILURE, Found};
+use crate::rows::row::{EVENTS, FAILURE};
 use crate::search::NOT_REPEATABLE;
 use crate::suite::Suite;
 use crate::trace;
@@ -69,38 +69,28 @@ pub(super) fn run(suites: &[Suite], description: &Description) -> ExitCode {
         job,
     };
     report_panics(search.steps);
-    let explored = worlds::explore(&search, &program.body);
-    let sites = args.sites.then(check::sites).unwrap_or_default();
-    let bugs = args.sites.then(check::bugs).unwrap_or_default();
-    print_json(&Found {
-        executions: check::executions() as u64,
-        outcomes: trace::outcomes(),
-        weakened: check::weakened() as u64,
-        injected: check::injected() as u64,
-        #[cfg(spanlock_shuttle)]
-        longest: Some(check::longest() as u64),
-        overtaking: trace::overtaking(),
-        bug_fired: check::bug_fired() as u64,
-        performed: trace::performed(),
-        uses_facade: check::operations() > 0,
-        sites: sites.iter().map(site).collect(),
-        bugs: bugs.iter().map(bug).collect(),
-        ..explored
-    })
+    worlds::explore(&search, &program.body);
+    let mut found = trace::found();
+    found.executions = check::executions() as u64;
+    found.weakened = check::weakened() as u64;
+    found.injected = check::injected() as u64;
+    found.bug_fired = check::bug_fired() as u64;
+    found.uses_facade = check::operations() > 0;
+    if args.sites {
+        found.sites = check::sites().iter().map(site).collect();
+        found.bugs = check::bugs().iter().map(bug).collect();
+    }
+    print_json(&*found)
 }
 
 fn job(description: &Description, args: &Args) -> Job {
-    let job = rows(description)
-        .into_iter()
-        .find(|job| job.name() == args.row);
+    let mut rows = rows(description).into_iter();
+    let job = rows.find(|job| job.name() == args.row);
     let mut job = job.unwrap_or_else(|| refuse(&format!("there is no row `{}`", args.row)));
     let checker = job.mode.checker();
     if Checker::of_this_build() != Some(checker) {
-        refuse(&format!(
-            "{} needs a build for {}",
-            args.row,
-            checker.name()
-        ));
+        let checker = checker.name();
+        refuse(&format!("{} needs a build for {checker}", args.row));
     }
     if args.unbounded || args.bound.is_some() {
         job.bound = args.bound;
@@ -115,36 +105,32 @@ fn job(description: &Description, args: &Args) -> Job {
 fn configure(job: &Job, args: &Args) {
     let weaken = args.mutations.weaken.as_ref();
     let weaken = weaken.map(|site| site.parse().unwrap_or_else(|why: String| refuse(&why)));
-    let mut config = Config {
+    let config = Config {
+        mode: match job.mode {
+            Mode::RmwLoad => check::Mode::RmwLoad,
+            _ => check::Mode::Weak,
+        },
         trace: args.trace,
         threads: Some(job.program.threads as usize),
         weaken,
         bug: args.mutations.bug.clone(),
-        ..Config::default()
     };
-    if job.mode == Mode::RmwLoad {
-        config.mode = check::Mode::RmwLoad;
-    }
     check::configure(config).expect("configured once, here");
 }
 
 fn site(site: &Site) -> String {
     let op = format!("{:?}", site.op).to_lowercase();
-    let Site {
-        file,
-        line,
-        column,
-        ordering,
-        ..
-    } = site;
-    format!("{file}:{line}:{column}:{op}={ordering}")
+    let place = format!("{}:{}:{}", site.file, site.line, site.column);
+    format!("{place}:{op}={}", site.ordering)
 }
 
 fn bug(site: &check::BugSite) -> BugSite {
+    let killed_by = site.killed_by.split(',').map(str::trim);
+    let killed_by = killed_by.filter(|it| !it.is_empty()).map(str::to_owned);
     BugSite {
         name: site.name.to_owned(),
         what: site.what.to_owned(),
-        killed_by: killed_by(site.killed_by),
+        killed_by: killed_by.collect(),
         place: format!("{}:{}", site.file, site.line),
     }
 }

@@ -8,28 +8,27 @@ use super::{Search, execute, refuse};
 use crate::info::{Fault, FaultKind};
 use crate::mode::Mode;
 use crate::program::Body;
-use crate::rows::row::Found;
 use crate::search::faults::every_plan;
 use crate::search::pruning;
+use crate::trace;
 
 /// Branches of an execution, at the most: loom's own default is too few for long programs.
 const BRANCHES: usize = 10_000;
 
-/// Explores the row. Returns how many plans of faults there were.
-pub(crate) fn explore(search: &Search, body: &Body) -> Found {
+/// Explores the row.
+pub(crate) fn explore(search: &Search, body: &Body) {
     let Body::Once(run) = body else {
         refuse("random programs and scenarios run under shuttle, Promela models under Spin");
     };
     let job = &search.job;
-    let mut explored = Found::default();
     if job.faults > 0 {
-        explored.plans = every_plan(job.faults, |plan| one(search, plan, run.clone()));
+        let plans = every_plan(job.faults, |plan| one(search, plan, run.clone()));
+        trace::found().plans = plans;
     } else {
         let plan: check::FaultPlan = job.program.faults.iter().map(occasion).collect();
         check::set_faults(plan.clone());
         one(search, &plan, run.clone());
     }
-    explored
 }
 
 fn occasion(fault: &Fault) -> check::Occasion {

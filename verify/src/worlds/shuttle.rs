@@ -10,58 +10,69 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 use shuttle::scheduler::{
     DfsScheduler, PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler,
 };
+use shuttle::{FailurePersistence, MaxSteps};
+use spanlock_sync::check;
 
 use super::{SCENARIO, SEED, Search, execute, refuse};
 use crate::mode::Mode;
 use crate::oracles::linearizability::run::{self, Subject};
 use crate::oracles::linearizability::{Model, SCHEDULES_OF_EACH, Scenario, Scenarios};
-use crate::plan::Job;
 use crate::program::Body;
-use crate::rows::row::{FAILURE, Found};
+use crate::rows::row::FAILURE;
 use crate::runner::row::report_panics;
 use crate::search::reduction::Reduced;
+use crate::trace;
 
 /// Random programs of one round of proptest.
 const CASES: u32 = 16;
 
-/// Explores the row. Returns how many scenarios and histories there were.
-pub(crate) fn explore(search: &Search, body: &Body) -> Found {
-    let mut explored = Found::default();
+/// Explores the row.
+pub(crate) fn explore(search: &Search, body: &Body) {
     match body {
         Body::Once(run) => {
             let run = run.clone();
-            schedules(search, &search.job, false, move || execute(|| run()));
+            schedules(search, true, move || execute(|| run()));
         }
-        Body::Many(explore) => explored.explained = explore(search),
+        Body::Many(explore) => explore(search),
         Body::None => refuse("Promela models run under Spin"),
     }
-    explored
+    trace::found().longest = Some(check::longest() as u64);
 }
 
-/// Runs `body` under the schedules of a row; `silent`: a failure is not printed.
-fn schedules(search: &Search, job: &Job, silent: bool, body: impl Fn() + Send + Sync + 'static) {
-    let mut config = shuttle::Config::new();
-    config.max_steps = shuttle::MaxSteps::FailAfter(steps(search));
-    if silent {
-        config.failure_persistence = shuttle::FailurePersistence::None;
-    }
-    let schedules = job.bound.map(|bound| bound as usize);
-    let some = schedules.unwrap_or(10_000);
+/// Runs `body` under the schedules of a row; `tells`: a failure is printed.
+fn schedules(search: &Search, tells: bool, body: impl Fn() + Send + Sync + 'static) {
+    let job = &search.job;
+    let most = job.bound.map(|bound| bound as usize);
+    let some = most.unwrap_or(10_000);
     let scheduler: Box<dyn Scheduler + Send> = match job.mode {
         Mode::Dfs if job.is_reduced() && !search.is_plain => {
-            shuttle::Runner::new(Reduced::new(), config).run(body);
-            return;
+            return under(Reduced::new(), steps(search), tells, body);
         }
-        Mode::Dfs => Box::new(DfsScheduler::new(schedules, false)),
+        Mode::Dfs => Box::new(DfsScheduler::new(most, false)),
         Mode::Random => Box::new(RandomScheduler::new_from_seed(1, some)),
         Mode::Urw => Box::new(UrwRandomScheduler::new_from_seed(1, some)),
         _ => Box::new(PctScheduler::new_from_seed(1, 3, some)),
     };
+    under(scheduler, steps(search), tells, body);
+}
+
+/// Runs `body` under the schedules of `scheduler`; `tells`: a failure is printed.
+pub(crate) fn under(
+    scheduler: impl Scheduler + 'static,
+    steps: u64,
+    tells: bool,
+    body: impl Fn() + Send + Sync + 'static,
+) {
+    let mut config = shuttle::Config::new();
+    config.max_steps = MaxSteps::FailAfter(steps as usize);
+    if !tells {
+        config.failure_persistence = FailurePersistence::None;
+    }
     shuttle::Runner::new(scheduler, config).run(body);
 }
 
-fn steps(search: &Search) -> usize {
-    search.steps.expect("a row of shuttle's has a step bound") as usize
+fn steps(search: &Search) -> u64 {
+    search.steps.expect("a row of shuttle's has a step bound")
 }
 
 fn seed() -> u64 {
@@ -96,9 +107,9 @@ where
     R: Fn(&S::Value) -> u64 + Send + Sync + 'static,
 {
     static DONE: AtomicU64 = AtomicU64::new(0);
-    let once = |program: &S::Value, silent| {
+    let once = |program: &S::Value, tells| {
         let (program, run) = (program.clone(), run.clone());
-        schedules(search, &search.job, silent, move || {
+        schedules(search, tells, move || {
             // Relaxed: a count, by one system thread.
             execute(|| _ = DONE.fetch_add(run(&program), Relaxed));
         });
@@ -106,12 +117,8 @@ where
     // The object under test can be created inside an execution only.
     let made = Arc::new(OnceLock::new());
     let (set, strategy) = (made.clone(), strategy.clone());
-    let first = Job {
-        mode: Mode::Random,
-        bound: Some(1),
-        ..search.job.clone()
-    };
-    schedules(search, &first, false, move || {
+    let first = RandomScheduler::new_from_seed(1, 1);
+    under(first, steps(search), true, move || {
         set.get_or_init(|| strategy());
     });
     let strategy = made.get().expect("set by the execution");
@@ -123,7 +130,7 @@ where
         }
         let mut runner = runner(seed.wrapping_add(round << 32), CASES);
         let result = runner.run(strategy, |program| {
-            let run = AssertUnwindSafe(|| once(&program, true));
+            let run = AssertUnwindSafe(|| once(&program, false));
             catch_unwind(run).map_err(|_| TestCaseError::fail("it fails"))
         });
         if let Err(TestError::Fail(_, program)) = result {
@@ -132,67 +139,63 @@ where
                 eprintln!("{FAILURE}  {line}");
             }
             report_panics(search.steps);
-            once(&program, false);
+            once(&program, true);
             refuse("the program that failed passes when it is run again");
         }
     }
 }
 
-/// Runs every scenario of the row, or the one that the environment names. Returns how many there
-/// were, and how many histories.
-pub(crate) fn scenarios<M: Model>(
-    search: &Search,
-    model: &Arc<M>,
-    scenarios: Scenarios,
-) -> (u64, u64) {
-    let job = &search.job;
+/// Runs every scenario of the row, or the one that the environment names.
+pub(crate) fn scenarios<M: Model>(search: &Search, model: &Arc<M>, scenarios: Scenarios) {
+    let (job, seed) = (&search.job, seed());
     let of_each = match scenarios {
-        Scenarios::All {
-            schedules: Some(schedules),
-            ..
-        } => schedules,
-        _ => SCHEDULES_OF_EACH,
+        Scenarios::All { schedules, .. } => schedules.unwrap_or(SCHEDULES_OF_EACH),
+        Scenarios::Sampled { .. } => SCHEDULES_OF_EACH,
     };
     let subject = Subject {
         model: model.clone(),
-        steps: steps(search) as u64,
+        steps: steps(search),
         schedules: job.bound.map(|_| of_each as usize),
     };
     let model = &**model;
-    let seed = seed();
-    let chosen: Box<dyn Iterator<Item = Scenario<M::Op>>> =
-        match (std::env::var(SCENARIO), scenarios) {
-            (Ok(text), _) => {
-                let given = Scenario::parse(model, &text);
-                let given =
-                    given.unwrap_or_else(|why| refuse(&format!("{SCENARIO}='{text}': {why}")));
-                Box::new(std::iter::once(given))
-            }
-            (
-                _,
-                Scenarios::Sampled {
-                    threads,
-                    operations,
-                },
-            ) => {
-                let mut source = runner(seed, 1).new_rng();
-                let how_many = job.bound.map_or(1, |bound| bound / SCHEDULES_OF_EACH) as usize;
-                let size = (threads, operations);
-                let drawn = Scenario::drawn(model, size, how_many, || source.next_u64());
-                Box::new(drawn.into_iter())
-            }
-            (_, Scenarios::All { in_full_run, .. }) if job.long => {
-                Box::new(Scenario::of_two(model, in_full_run))
-            }
-            (_, Scenarios::All { operations, .. }) => Box::new(Scenario::of_two(model, operations)),
-        };
-    let result = run::all(&subject, chosen);
+    let given = std::env::var(SCENARIO).map(|text| {
+        let parsed = Scenario::parse(model, &text);
+        parsed.unwrap_or_else(|why| refuse(&format!("{SCENARIO}='{text}': {why}")))
+    });
+    let result = match (given, scenarios) {
+        (Ok(scenario), _) => run::all(&subject, [scenario]),
+        (
+            _,
+            Scenarios::Sampled {
+                threads,
+                operations,
+            },
+        ) => {
+            let mut source = runner(seed, 1).new_rng();
+            let how_many = job.bound.map_or(1, |bound| bound / SCHEDULES_OF_EACH) as usize;
+            let size = (threads, operations);
+            let drawn = Scenario::drawn(model, size, how_many, || source.next_u64());
+            run::all(&subject, drawn)
+        }
+        (
+            _,
+            Scenarios::All {
+                operations,
+                in_full_run,
+                ..
+            },
+        ) => {
+            let most = if job.long { in_full_run } else { operations };
+            run::all(&subject, Scenario::of_two(model, most))
+        }
+    };
     report_panics(search.steps);
-    result.unwrap_or_else(|(scenario, why)| {
+    let explained = result.unwrap_or_else(|(scenario, why)| {
+        let (row, mutations) = (job.name(), &search.mutations);
         panic!(
-            "reduced (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay {}{}",
-            job.name(),
-            search.mutations
+            "reduced (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay \
+             {row}{mutations}"
         )
-    })
+    });
+    trace::found().explained = Some(explained);
 }

@@ -15,7 +15,7 @@ use super::scenario::Scenario;
 use super::{Model, table};
 use crate::search::order::{Watch, Watched};
 use crate::search::reduction::Reduced;
-use crate::worlds;
+use crate::worlds::{begin_execution, under};
 
 /// How scenarios are run.
 pub struct Subject<M> {
@@ -34,17 +34,20 @@ pub struct Subject<M> {
 /// The smallest that fails, and how it does.
 pub fn all<M: Model>(
     subject: &Subject<M>,
-    mut scenarios: impl Iterator<Item = Scenario<M::Op>>,
+    scenarios: impl IntoIterator<Item = Scenario<M::Op>>,
 ) -> Result<(u64, u64), (Scenario<M::Op>, String)> {
     // Only the reduced failure is reported.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let result = scenarios.try_fold((0, 0), |(count, histories), scenario| {
-        match search(subject, &scenario) {
-            Ok(more) => Ok((count + 1, histories + more)),
-            Err(why) => Err(reduced(subject, scenario, why)),
-        }
-    });
+    let result =
+        scenarios
+            .into_iter()
+            .try_fold((0, 0), |(count, histories), scenario| {
+                match search(subject, &scenario) {
+                    Ok(more) => Ok((count + 1, histories + more)),
+                    Err(why) => Err(reduced(subject, scenario, why)),
+                }
+            });
     std::panic::set_hook(hook);
     result
 }
@@ -87,17 +90,14 @@ fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<
         }
         wrong.is_none()
     });
-    let mut config = shuttle::Config::new();
-    config.max_steps = shuttle::MaxSteps::FailAfter(subject.steps as usize);
-    config.failure_persistence = shuttle::FailurePersistence::None;
     let threads: Arc<[_]> = scenario.0.clone().into();
     let (model, record) = (subject.model.clone(), recorder.clone());
     let body = move || execution(&model, &threads, &record);
     let run = || match subject.schedules {
-        None => shuttle::Runner::new(Reduced::watched(watch), config).run(body),
+        None => under(Reduced::watched(watch), subject.steps, false, body),
         Some(schedules) => {
             let random = RandomScheduler::new_from_seed(1, schedules);
-            shuttle::Runner::new(Watched::new(random, watch), config).run(body)
+            under(Watched::new(random, watch), subject.steps, false, body);
         }
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
@@ -119,7 +119,7 @@ fn execution<M: Model>(
     threads: &Arc<[Vec<M::Op>]>,
     recorder: &Recorder<M::Op, M::Answer>,
 ) {
-    worlds::begin_execution();
+    begin_execution();
     recorder.begin();
     let object = Arc::new(model.object());
     let others: Vec<_> = (1..threads.len())
