@@ -17,9 +17,9 @@ pub(crate) use self::none::{drawn, scenarios};
 pub(crate) use self::shuttle::{drawn, explore, scenarios, under};
 
 use std::env;
-use std::path::PathBuf;
 
 use crate::plan::Job;
+use crate::runner::Args;
 
 /// The variable with the seed of random programs and scenarios: any number.
 pub const SEED: &str = "SPANLOCK_SEED";
@@ -49,19 +49,9 @@ pub(crate) fn no_replay() -> Result<(), String> {
 }
 
 /// A row that this process explores.
-pub(crate) struct Search {
-    /// The row.
+pub(crate) struct Search<'a> {
     pub(crate) job: Job,
-    /// Leave nothing out: the checker's own search.
-    pub(crate) is_plain: bool,
-    /// The most steps of all threads between two finished operations.
-    pub(crate) steps: Option<u64>,
-    /// A file to write to; without it loom's weak mode leaves nothing out.
-    #[cfg_attr(spanlock_shuttle, allow(dead_code))]
-    pub(crate) scratch: Option<PathBuf>,
-    /// The arguments of `cargo verify --replay` that change the code, each after a space.
-    #[cfg_attr(spanlock_loom, allow(dead_code))]
-    pub(crate) mutations: String,
+    pub(crate) args: &'a Args,
 }
 
 /// Begins an execution.

@@ -53,8 +53,8 @@ fn one(search: &Search, plan: &[check::Occasion], run: Arc<dyn Fn() + Send + Syn
     // A weak compare-exchange that fails by plan is a load in either mode.
     let loads = plan.iter().any(|it| it.fault == check::Fault::WeakCas);
     let has_values = job.mode == Mode::Weak || loads;
-    let scratch = search.scratch.as_ref().filter(|_| has_values);
-    let prunes = job.is_reduced() && !search.is_plain && (scratch.is_some() || !has_values);
+    let scratch = search.args.scratch.as_ref().filter(|_| has_values);
+    let prunes = job.is_reduced() && !search.args.plain && (scratch.is_some() || !has_values);
     if prunes {
         builder.checkpoint_file = scratch.cloned();
         builder.checkpoint_interval = 1;

@@ -45,8 +45,8 @@ fn schedules(search: &Search, tells: bool, body: impl Fn() + Send + Sync + 'stat
     let most = job.bound.map(|bound| bound as usize);
     let some = most.unwrap_or(10_000);
     let scheduler: Box<dyn Scheduler + Send> = match job.mode {
-        Mode::Dfs if job.is_reduced() && !search.is_plain => {
-            return under(Reduced::new(), steps(search), tells, body);
+        Mode::Dfs if job.is_reduced() && !search.args.plain => {
+            return under(Reduced::new(None), steps(search), tells, body);
         }
         Mode::Dfs => Box::new(DfsScheduler::new(most, false)),
         Mode::Random => Box::new(RandomScheduler::new_from_seed(1, some)),
@@ -72,7 +72,8 @@ pub(crate) fn under(
 }
 
 fn steps(search: &Search) -> u64 {
-    search.steps.expect("a row of shuttle's has a step bound")
+    let steps = search.args.steps.or(search.job.step_bound());
+    steps.expect("a row of shuttle's has a step bound")
 }
 
 fn seed() -> u64 {
@@ -138,7 +139,7 @@ where
             for line in format!("{program:#?}").lines() {
                 eprintln!("{FAILURE}  {line}");
             }
-            report_panics(search.steps);
+            report_panics();
             once(&program, true);
             refuse("the program that failed passes when it is run again");
         }
@@ -189,12 +190,13 @@ pub(crate) fn scenarios<M: Model>(search: &Search, model: &Arc<M>, scenarios: Sc
             run::all(&subject, Scenario::of_two(model, most))
         }
     };
-    report_panics(search.steps);
+    report_panics();
     let explained = result.unwrap_or_else(|(scenario, why)| {
-        let (row, mutations) = (job.name(), &search.mutations);
+        let mut again = vec![job.name()];
+        again.extend(search.args.mutations());
         panic!(
-            "reduced (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay \
-             {row}{mutations}"
+            "reduced (seed {seed}):\n{why}again: {SCENARIO}='{scenario}' cargo verify --replay {}",
+            again.join(" ")
         )
     });
     trace::found().explained = Some(explained);

@@ -94,7 +94,7 @@ fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<
     let (model, record) = (subject.model.clone(), recorder.clone());
     let body = move || execution(&model, &threads, &record);
     let run = || match subject.schedules {
-        None => under(Reduced::watched(watch), subject.steps, false, body),
+        None => under(Reduced::new(Some(watch)), subject.steps, false, body),
         Some(schedules) => {
             let random = RandomScheduler::new_from_seed(1, schedules);
             under(Watched::new(random, watch), subject.steps, false, body);
