@@ -2,7 +2,7 @@
 
 #[cfg(all(feature = "command", not(any(spanlock_loom, spanlock_shuttle))))]
 pub mod driver;
-pub mod info;
+mod info;
 mod known_bug;
 mod mode;
 pub mod oracles;
@@ -10,7 +10,7 @@ pub mod plan;
 mod program;
 pub mod rows;
 mod runner;
-pub mod search;
+mod search;
 mod suite;
 mod trace;
 mod worlds;
@@ -22,4 +22,3 @@ pub use program::{Program, Scene};
 pub use runner::main;
 pub use suite::Suite;
 pub use trace::{finished, note, note_as, note_at_end, overtake, perform, remark};
-pub use worlds::{SCENARIO, SEED};

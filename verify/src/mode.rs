@@ -1,7 +1,5 @@
 //! The checkers, and the modes in which they explore executions.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// One way of exploring executions.
@@ -75,12 +73,6 @@ impl Mode {
     }
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// A program that explores executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Checker {
@@ -107,12 +99,10 @@ impl Checker {
 
     /// Returns the checker for which this code was built, if any.
     pub const fn of_this_build() -> Option<Self> {
-        if cfg!(spanlock_loom) {
-            Some(Checker::Loom)
-        } else if cfg!(spanlock_shuttle) {
-            Some(Checker::Shuttle)
-        } else {
-            None
+        match (cfg!(spanlock_loom), cfg!(spanlock_shuttle)) {
+            (true, _) => Some(Checker::Loom),
+            (_, true) => Some(Checker::Shuttle),
+            _ => None,
         }
     }
 }

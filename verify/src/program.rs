@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::strategy::Strategy;
 use spanlock_sync::thread;
 
-use crate::info::{Bound, Expected, Fault, Injection, Kind, ProgramInfo};
+use crate::info::{Expected, Fault, Injection, Kind, ProgramInfo};
 use crate::mode::Mode;
 use crate::oracles::linearizability::{Model, Scenario, Scenarios};
 use crate::trace::perform;
@@ -13,18 +13,8 @@ use crate::worlds::{self, Search};
 
 /// A property of a primitive, and the few threads that show it.
 ///
-/// Most programs are written as a [scene](Self::scene) and its threads:
-///
-/// ```
-/// use spanlock_sync::atomic::{AtomicU32, Ordering::*};
-/// use spanlock_verify::{Program, note};
-///
-/// let program = Program::new("add", "two additions add up")
-///     .scene(|| AtomicU32::new(0))
-///     .thread(["add"], |count| note(format!("{}", count.fetch_add(1, Relaxed))))
-///     .thread(["add"], |count| note(format!("{}", count.fetch_add(1, Relaxed))))
-///     .at_end(|count| assert_eq!(count.load(Relaxed), 2));
-/// ```
+/// Most programs are written as a [scene](Self::scene) and its threads, as the [example of this
+/// crate](crate#set-up-a-crate).
 #[derive(Clone)]
 pub struct Program {
     pub(crate) info: ProgramInfo,
@@ -132,12 +122,7 @@ impl Program {
 
     /// Bounds the search in one mode to a number of preemptions, because of `reason`.
     pub fn bounded_in(mut self, mode: Mode, preemptions: u64, reason: impl Into<String>) -> Self {
-        let reason = reason.into();
-        let bound = Bound {
-            preemptions,
-            reason,
-        };
-        self.info.bounds.insert(mode, bound);
+        self.info.bounds.insert(mode, (preemptions, reason.into()));
         self
     }
 
@@ -157,7 +142,7 @@ impl Program {
     /// [`Suite::without_facade`](crate::Suite::without_facade).
     pub fn without_facade(mut self) -> Self {
         self.info.has_facade = false;
-        self.injection(Injection::None)
+        self
     }
 
     /// Sets a Promela model, which Spin searches: a file of the package, relative to its folder,

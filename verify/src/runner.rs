@@ -8,6 +8,7 @@
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub(crate) mod row;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -55,9 +56,6 @@ pub(crate) struct Args {
     /// At most this many preemptions, whatever the row's bound
     #[arg(long)]
     preemptions: Option<u64>,
-    /// Steps between finished operations, instead of the row's
-    #[arg(long)]
-    pub(crate) steps: Option<u64>,
     /// Leave nothing out of the search: the checker's own
     #[arg(long)]
     pub(crate) plain: bool,
@@ -80,23 +78,12 @@ impl Args {
 
 /// Runs a binary of models, which speaks libtest's protocol: each row is a test. Exits as a test
 /// binary does.
-///
-/// ```no_run
-/// use std::process::ExitCode;
-/// use spanlock_verify::Suite;
-///
-/// fn main() -> ExitCode {
-///     spanlock_verify::main([Suite::new("ring")])
-/// }
-/// ```
 pub fn main(suites: impl IntoIterator<Item = Suite>) -> ExitCode {
     let suites: Result<Vec<_>, _> = suites.into_iter().map(Suite::complete).collect();
     let suites = suites.unwrap_or_else(|why| refuse(&why));
-    for (i, suite) in suites.iter().enumerate() {
-        let name = &suite.info.name;
-        if suites[..i].iter().any(|other| other.info.name == *name) {
-            refuse(&format!("two suites are called `{name}`"));
-        }
+    let mut names = BTreeSet::new();
+    if let Some(twice) = suites.iter().find(|it| !names.insert(&it.info.name)) {
+        refuse(&format!("two suites are called `{}`", twice.info.name));
     }
     let description = Description {
         suites: suites.iter().map(|it| it.info.clone()).collect(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::info::{Injection, NoPair, SuiteInfo};
+use crate::info::{NoPair, SuiteInfo};
 use crate::program::Program;
 
 /// Steps of one thread that may pass before an operation is finished, unless the suite says
@@ -40,9 +40,8 @@ impl Suite {
     }
 
     /// Adds a program.
-    pub fn program(mut self, program: impl Into<Program>) -> Self {
-        self.programs.push(program.into());
-        self
+    pub fn program(self, program: impl Into<Program>) -> Self {
+        self.programs([program])
     }
 
     /// Adds programs.
@@ -71,11 +70,8 @@ impl Suite {
 
     /// Says why two operations need no program.
     pub fn no_pair(mut self, first: &str, second: &str, why: &str) -> Self {
-        self.info.no_pairs.push(NoPair {
-            first: first.to_owned(),
-            second: second.to_owned(),
-            why: why.to_owned(),
-        });
+        let [first, second, why] = [first, second, why].map(str::to_owned);
+        self.info.no_pairs.push(NoPair { first, second, why });
         self
     }
 
@@ -113,19 +109,14 @@ impl Suite {
         &self.programs
     }
 
-    /// Completes the suite: what holds for all programs is written into each.
-    ///
-    /// # Errors
-    /// A program cannot run as it is stated, or not as stated: with what to change.
+    /// Completes the suite: what holds for all programs is written into each. An error says what
+    /// to change.
     pub(crate) fn complete(mut self) -> Result<Self, String> {
         for program in &mut self.programs {
             let info = &mut program.info;
             info.suite.clone_from(&self.info.name);
             info.step_bound = self.step_bound;
             info.has_facade &= self.has_facade;
-            if !info.has_facade {
-                info.injection = Injection::None;
-            }
             let mut programs = self.info.programs.iter();
             let why = match programs.any(|other| other.name == info.name) {
                 true => Some("two programs of the suite have this name"),

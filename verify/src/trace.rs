@@ -4,9 +4,8 @@
 //! each thread saw. The order of events of different threads is no outcome, since a checker that
 //! reduces partial orders explores one of several orders that no thread can tell apart.
 //!
-//! This is plain std state that no checker sees. Both checkers run the threads of an execution on
-//! one system thread, one at a time, so the order of notes is the order of the execution, and
-//! noting adds no scheduling point.
+//! This is plain std state that no checker sees: noting adds no scheduling point. Both checkers run
+//! all threads on one system thread, so the order of notes is the order of the execution.
 
 // Without a checker no program runs, and nothing reads the notes.
 #![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]

@@ -4,15 +4,11 @@
 
 #[cfg(spanlock_loom)]
 mod loom;
-#[cfg(not(spanlock_shuttle))]
-mod none;
 #[cfg(spanlock_shuttle)]
 mod shuttle;
 
 #[cfg(spanlock_loom)]
 pub(crate) use self::loom::explore;
-#[cfg(not(spanlock_shuttle))]
-pub(crate) use self::none::{drawn, scenarios};
 #[cfg(spanlock_shuttle)]
 pub(crate) use self::shuttle::{drawn, explore, scenarios, under};
 
@@ -22,30 +18,22 @@ use crate::plan::Job;
 use crate::runner::Args;
 
 /// The variable with the seed of random programs and scenarios: any number.
-pub const SEED: &str = "SPANLOCK_SEED";
+pub(crate) const SEED: &str = "SPANLOCK_SEED";
 
 /// The variable that names the one scenario to run instead of a row's.
-pub const SCENARIO: &str = "SPANLOCK_SCENARIO";
+pub(crate) const SCENARIO: &str = "SPANLOCK_SCENARIO";
 
-/// Checks that the environment has no variable of a replay, which would change rows unnoticed.
-///
-/// # Errors
-/// It has one.
+/// Returns an error if the environment has a variable of a replay, which would change rows.
 pub(crate) fn no_replay() -> Result<(), String> {
-    let of_a_replay = [
-        (SCENARIO, "that scenario and none of its own"),
-        (SEED, "what that seed draws, and not say so"),
-    ];
-    match of_a_replay
-        .iter()
-        .find(|(name, _)| env::var_os(name).is_some())
-    {
-        None => Ok(()),
-        Some((name, what)) => Err(format!(
-            "{name} is set: a row would run {what}\n  unset it, or use it with `cargo verify \
-             --replay`"
-        )),
+    for name in [SCENARIO, SEED] {
+        if env::var_os(name).is_some() {
+            return Err(format!(
+                "{name} is set: rows would run something else, and not say so\n  unset it, or use \
+                 it with `cargo verify --replay`"
+            ));
+        }
     }
+    Ok(())
 }
 
 /// A row that this process explores.
@@ -53,6 +41,13 @@ pub(crate) struct Search<'a> {
     pub(crate) job: Job,
     pub(crate) args: &'a Args,
 }
+
+// Without shuttle nothing is drawn: `explore` has refused the row.
+#[cfg(not(spanlock_shuttle))]
+pub(crate) fn drawn<S, R>(_: &Search, _: &S, _: &R, _: u64) {}
+
+#[cfg(not(spanlock_shuttle))]
+pub(crate) fn scenarios<M, S>(_: &Search, _: &M, _: S) {}
 
 /// Begins an execution.
 #[cfg(any(spanlock_loom, spanlock_shuttle))]

@@ -17,9 +17,9 @@ use crate::worlds::{self, Search, refuse};
 /// Explores the row of this name, and prints what was found.
 pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: &Args) -> ExitCode {
     let job = job(row, description, args);
-    let programs = suites.iter().filter(|it| it.info.name == job.program.suite);
-    let mut programs = programs.flat_map(|it| &it.programs);
-    let program = programs.find(|it| it.info.name == job.program.name);
+    let (suite, name) = (&job.program.suite, &job.program.name);
+    let mut programs = suites.iter().flat_map(|it| &it.programs);
+    let program = programs.find(|it| it.info.suite == *suite && it.info.name == *name);
     let program = program.expect("described just now");
     configure(&job, args);
     report_panics();
@@ -44,8 +44,7 @@ fn job(row: &str, description: &Description, args: &Args) -> Job {
     let mut job = job.unwrap_or_else(|| refuse(&format!("there is no row `{row}`")));
     let checker = job.mode.checker();
     if Checker::of_this_build() != Some(checker) {
-        let checker = checker.name();
-        refuse(&format!("{row} needs a build for {checker}"));
+        refuse(&format!("{row} needs a build for {}", checker.name()));
     }
     if args.unbounded || args.bound.is_some() {
         job.bound = args.bound;

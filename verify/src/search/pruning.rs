@@ -14,27 +14,13 @@
 //! has been seen, and loom is told to search no further below ([`loom::skip_branch`]). The
 //! execution still ends, and the races that it shows are loom's to follow, closer to the root.
 //!
-//! # What must be known
+//! # Why it is sound
 //!
-//! - **Every choice between threads.** So every step has an operation of the facade, or is reported
-//!   otherwise: the start of a thread, and its continuation after a yield. What a thread does after
-//!   its last operation belongs to loom (it informs the joining thread) and touches nothing. Loom
-//!   does not search there ([`loom::stop_exploring`], until it drops the thread's locals). With
-//!   *two* threads that leaves nothing out. With more it would, so those are searched as loom does.
-//! - **Every choice between values** that a load may see, since the search below one value says
-//!   nothing about another, even if they look alike. Loom does not report the choice, but writes
-//!   its path to a file before each execution (`checkpoint_file`). The number of loads on that path
-//!   tells which load sees another value. The mode `rmw-load` has no such choices, except for weak
-//!   compare-exchanges that fail by plan.
-//! - **Which steps depend on each other** in loom's memory model: steps on one object, unless both
-//!   only read, and all SeqCst fences, whose order loom makes known to every thread. Mutexes once
-//!   behaved like that, too: `litmus/mutex-store-buffering` fails if they do again.
-//!
-//! A program with a condition variable, whose waits are more than one step, is searched as loom
-//! does it. If one of these assumptions is broken, a thread seems to make a step from a node twice,
-//! or a repeated step differs from the first time. Both panic.
-//!
-//! Loom's own blind spots stay: this only leaves executions out.
+//! Every choice between threads, every choice between values that a load may see, and which steps
+//! depend on each other must be known here. `docs/searches.md` argues that they are, for programs
+//! of two threads without condition variables; the others are searched as loom does. If an
+//! assumption is broken, a thread seems to make a step from a node twice, or a repeated step
+//! differs from the first time. Both panic.
 
 use std::cell::RefCell;
 use std::fs;
@@ -95,11 +81,9 @@ thread_local! { static SEARCH: RefCell<Search> = RefCell::default(); }
 /// bound. `path` is its checkpoint file, written before every execution; it is not needed where
 /// loads have no choice.
 pub(crate) fn begin(path: Option<PathBuf>) {
-    SEARCH.with_borrow_mut(|search| {
-        *search = Search {
-            path,
-            ..Search::default()
-        }
+    SEARCH.set(Search {
+        path,
+        ..Search::default()
     });
     footprint::watch(watch);
 }

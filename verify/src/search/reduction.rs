@@ -19,46 +19,12 @@
 //!   the second step the first thread sleeps until some thread makes a step that its own step
 //!   depends on. Running it earlier would lead where the search has already been.
 //!
-//! With two threads no execution is wasted: the thread that is added at a node comes, by the steps
-//! that it made before, to the step that the sleeper depends on.
-//!
 //! # Why it is sound
 //!
-//! The algorithm explores every class, and so finds all outcomes, failures and deadlocks, if every
-//! two steps whose order matters are called *dependent*.
-//!
-//! 1. A step goes from one switch point to the next: an operation of the facade, and the thread's
-//!    own code behind it. Its footprint ([`footprint`]), taken when it has ended, holds the
-//!    operation's object, the cells that the code behind it touched, and all that the facade shares
-//!    between threads outside operations (a parker's flag, the numbering of threads). Programs
-//!    share nothing else except their log, which is sorted by thread before it counts. Memory under
-//!    a mutex belongs to the mutex.
-//! 2. A sleeper's step was made from the same node before the thread went to sleep. As long as no
-//!    thread touches what it touched, it remains the same step with the same objects, whose numbers
-//!    do not depend on the interleaving.
-//! 3. Accesses are classified by their effect: an operation that changed nothing is a read. Two
-//!    neighbouring reads of one object commute, whatever they would do elsewhere.
-//! 4. A step whose footprint the facade does not know (of a condition variable, or a failed attempt
-//!    to block) touches [everything](footprint::EVERYTHING).
-//! 5. At the end of a step that blocks, a thread looks whether a mutex is free, or joins a queue of
-//!    the checker's. Other threads see no effect of that: the checker wakes all waiting threads and
-//!    lets them race.
-//!
-//! Some steps are not always possible:
-//!
-//! - **Mutexes.** A thread that is about to lock a held mutex is not runnable, even if the checker
-//!   says so. A lock races with the holder's *lock*, since before the unlock it was not possible.
-//! - **Sleeps, joins, starts** come after the wake, the end, the spawn, and do not race with them.
-//! - **Yields.** A thread that yields has looked in vain at some objects in a loop. It runs again
-//!   only after another thread has changed one that it has looked at since its last yield, because
-//!   the round in between would be the same: so a loop that yields must have no effect besides
-//!   looking. If no other thread can run, the yielding thread does, and nothing is searched behind
-//!   that. A yield outside such a loop would silently cut off what follows it. Therefore a thread
-//!   panics that has yielded and does not look first at an object that it looked at before. (One
-//!   that looks there for another reason is taken for one in a loop.)
-//!
-//! Every replayed step must have the footprint that it had the first time. A program whose
-//! executions differ for another reason than the schedule panics.
+//! The algorithm explores every class if every two steps whose order matters are called
+//! *dependent*. `docs/searches.md` argues that they are, and says what a program must not do. A
+//! program panics if it yields outside of a loop that waits, or if a replayed step has another
+//! footprint than the first time.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -67,7 +33,7 @@ use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use spanlock_sync::footprint::{self, Access, EVERYTHING, Touch, dependent};
 
 use crate::search::NOT_REPEATABLE;
-use crate::search::order::{self, Clock, Step, THREADS, Watch};
+use crate::search::order::{AT, Clock, Step, THREADS, Watch};
 
 /// A set of threads, a bit each.
 type Threads = u8;
@@ -200,18 +166,15 @@ impl Reduced {
         let unknown = touched.is_empty() && state.begun && yielded.is_none();
         state.begun = true;
         let access = if unknown { Access::Write } else { Access::Read };
-        touched.push(Touch {
-            object: EVERYTHING,
-            access,
-        });
+        let object = EVERYTHING;
+        touched.push(Touch { object, access });
         touched.sort_unstable();
         touched.dedup();
 
-        let (clock, races) = self.order(thread, &touched, yielded.unwrap_or_default());
+        let (mut clock, races) = self.order(thread, &touched, yielded.unwrap_or_default());
+        clock[thread] = at;
         self.threads[thread].clock = clock;
-        self.threads[thread].clock[thread] = at;
         let is_new = self.at > self.new_from;
-        let clock = self.threads[thread].clock;
         let node = &mut self.nodes[at as usize - 1];
         if is_new {
             node.touched = touched.into();
@@ -237,15 +200,16 @@ impl Reduced {
 
     /// Panics if the thread has yielded outside a loop.
     fn look_again(&mut self, touched: &[Touch]) {
+        let again = &mut self.threads[self.running].again;
         // The step behind a yield may be the thread's own code alone.
-        if touched.is_empty() {
-            return;
-        }
-        let Some(looked) = self.threads[self.running].again.take() else {
-            return;
+        let looked = if touched.is_empty() {
+            None
+        } else {
+            again.take()
         };
+        let looks = |at: Vec<u64>| touched.iter().any(|touch| at.contains(&touch.object));
         assert!(
-            touched.iter().any(|touch| looked.contains(&touch.object)),
+            looked.is_none_or(looks),
             "T{} has yielded, and does not look next at anything that it looked at before. Yield only in \
              a loop that reads atomics until another thread changes one. Elsewhere remove the yield, \
              or wait by parking (`spanlock_sync::Parker`).",
@@ -441,7 +405,7 @@ impl Scheduler for Reduced {
             let enabled = enabled.fold(0, |set, thread| set | 1 << thread);
             if let Some(thread) = self.choose(enabled, current) {
                 self.at += 1;
-                order::begin_step(self.at as u32);
+                AT.set(self.at as At);
                 self.threads[thread].locking = None;
                 self.running = thread;
                 return Some(thread.into());

@@ -1,12 +1,11 @@
 //! Shuttle.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::Rng as _;
 use proptest::strategy::Strategy;
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use shuttle::scheduler::{
     DfsScheduler, PctScheduler, RandomScheduler, Scheduler, UrwRandomScheduler,
 };
@@ -31,7 +30,7 @@ pub(crate) fn explore(search: &Search, body: &Body) {
     match body {
         Body::Once(run) => {
             let run = run.clone();
-            schedules(search, true, move || execute(|| run()));
+            schedules(search, move || execute(|| run()));
         }
         Body::Many(explore) => explore(search),
         Body::None => refuse("Promela models run under Spin"),
@@ -39,48 +38,45 @@ pub(crate) fn explore(search: &Search, body: &Body) {
     trace::found().longest = Some(check::longest() as u64);
 }
 
-/// Runs `body` under the schedules of a row; `tells`: a failure is printed.
-fn schedules(search: &Search, tells: bool, body: impl Fn() + Send + Sync + 'static) {
+/// Runs `body` under the schedules of a row.
+fn schedules(search: &Search, body: impl Fn() + Send + Sync + 'static) {
     let job = &search.job;
     let most = job.bound.map(|bound| bound as usize);
     let some = most.unwrap_or(10_000);
     let scheduler: Box<dyn Scheduler + Send> = match job.mode {
         Mode::Dfs if job.is_reduced() && !search.args.plain => {
-            return under(Reduced::new(None), steps(search), tells, body);
+            return under(Reduced::new(None), steps(search), body);
         }
         Mode::Dfs => Box::new(DfsScheduler::new(most, false)),
         Mode::Random => Box::new(RandomScheduler::new_from_seed(1, some)),
         Mode::Urw => Box::new(UrwRandomScheduler::new_from_seed(1, some)),
         _ => Box::new(PctScheduler::new_from_seed(1, 3, some)),
     };
-    under(scheduler, steps(search), tells, body);
+    under(scheduler, steps(search), body);
 }
 
-/// Runs `body` under the schedules of `scheduler`; `tells`: a failure is printed.
+/// Runs `body` under the schedules of `scheduler`.
 pub(crate) fn under(
     scheduler: impl Scheduler + 'static,
     steps: u64,
-    tells: bool,
     body: impl Fn() + Send + Sync + 'static,
 ) {
     let mut config = shuttle::Config::new();
     config.max_steps = MaxSteps::FailAfter(steps as usize);
-    if !tells {
-        config.failure_persistence = FailurePersistence::None;
-    }
+    // A row is deterministic: it is run again as a whole, not by shuttle's text of a schedule.
+    config.failure_persistence = FailurePersistence::None;
     shuttle::Runner::new(scheduler, config).run(body);
 }
 
 fn steps(search: &Search) -> u64 {
-    let steps = search.args.steps.or(search.job.step_bound());
+    let steps = search.job.step_bound();
     steps.expect("a row of shuttle's has a step bound")
 }
 
 fn seed() -> u64 {
-    let Ok(given) = std::env::var(SEED) else {
-        return 1;
-    };
-    (given.parse()).unwrap_or_else(|_| refuse(&format!("{SEED}={given}: not a number")))
+    let refused = |given: &str| refuse(&format!("{SEED}={given}: not a number"));
+    let parse = |given: String| given.parse().unwrap_or_else(|_| refused(&given));
+    std::env::var(SEED).map_or(1, parse)
 }
 
 /// Returns a runner that draws the same for the same seed.
@@ -108,9 +104,9 @@ where
     R: Fn(&S::Value) -> u64 + Send + Sync + 'static,
 {
     static DONE: AtomicU64 = AtomicU64::new(0);
-    let once = |program: &S::Value, tells| {
+    let once = |program: &S::Value| {
         let (program, run) = (program.clone(), run.clone());
-        schedules(search, tells, move || {
+        schedules(search, move || {
             // Relaxed: a count, by one system thread.
             execute(|| _ = DONE.fetch_add(run(&program), Relaxed));
         });
@@ -119,7 +115,7 @@ where
     let made = Arc::new(OnceLock::new());
     let (set, strategy) = (made.clone(), strategy.clone());
     let first = RandomScheduler::new_from_seed(1, 1);
-    under(first, steps(search), true, move || {
+    under(first, steps(search), move || {
         set.get_or_init(|| strategy());
     });
     let strategy = made.get().expect("set by the execution");
@@ -131,8 +127,9 @@ where
         }
         let mut runner = runner(seed.wrapping_add(round << 32), CASES);
         let result = runner.run(strategy, |program| {
-            let run = AssertUnwindSafe(|| once(&program, false));
-            catch_unwind(run).map_err(|_| TestCaseError::fail("it fails"))
+            // A panic is caught there.
+            once(&program);
+            Ok(())
         });
         if let Err(TestError::Fail(_, program)) = result {
             eprintln!("{FAILURE}seed {seed}, reduced:");
@@ -140,7 +137,7 @@ where
                 eprintln!("{FAILURE}  {line}");
             }
             report_panics();
-            once(&program, true);
+            once(&program);
             refuse("the program that failed passes when it is run again");
         }
     }
@@ -149,46 +146,38 @@ where
 /// Runs every scenario of the row, or the one that the environment names.
 pub(crate) fn scenarios<M: Model>(search: &Search, model: &Arc<M>, scenarios: Scenarios) {
     let (job, seed) = (&search.job, seed());
-    let of_each = match scenarios {
-        Scenarios::All { schedules, .. } => schedules.unwrap_or(SCHEDULES_OF_EACH),
-        Scenarios::Sampled { .. } => SCHEDULES_OF_EACH,
+    let (all, of_each): (Box<dyn Iterator<Item = _>>, u64) = match scenarios {
+        Scenarios::All {
+            operations,
+            in_full_run,
+            schedules,
+        } => {
+            let most = if job.long { in_full_run } else { operations };
+            let all = Scenario::of_two(&**model, most);
+            (Box::new(all), schedules.unwrap_or(SCHEDULES_OF_EACH))
+        }
+        Scenarios::Sampled {
+            threads,
+            operations,
+        } => {
+            let mut source = runner(seed, 1).new_rng();
+            let how_many = job.bound.map_or(1, |bound| bound / SCHEDULES_OF_EACH) as usize;
+            let size = (threads, operations);
+            let drawn = Scenario::drawn(&**model, size, how_many, || source.next_u64());
+            (Box::new(drawn.into_iter()), SCHEDULES_OF_EACH)
+        }
     };
     let subject = Subject {
         model: model.clone(),
         steps: steps(search),
         schedules: job.bound.map(|_| of_each as usize),
     };
-    let model = &**model;
-    let given = std::env::var(SCENARIO).map(|text| {
-        let parsed = Scenario::parse(model, &text);
-        parsed.unwrap_or_else(|why| refuse(&format!("{SCENARIO}='{text}': {why}")))
-    });
-    let result = match (given, scenarios) {
-        (Ok(scenario), _) => run::all(&subject, [scenario]),
-        (
-            _,
-            Scenarios::Sampled {
-                threads,
-                operations,
-            },
-        ) => {
-            let mut source = runner(seed, 1).new_rng();
-            let how_many = job.bound.map_or(1, |bound| bound / SCHEDULES_OF_EACH) as usize;
-            let size = (threads, operations);
-            let drawn = Scenario::drawn(model, size, how_many, || source.next_u64());
-            run::all(&subject, drawn)
-        }
-        (
-            _,
-            Scenarios::All {
-                operations,
-                in_full_run,
-                ..
-            },
-        ) => {
-            let most = if job.long { in_full_run } else { operations };
-            run::all(&subject, Scenario::of_two(model, most))
-        }
+    let result = match std::env::var(SCENARIO) {
+        Err(_) => run::all(&subject, all),
+        Ok(text) => match Scenario::parse(&**model, &text) {
+            Ok(scenario) => run::all(&subject, [scenario]),
+            Err(why) => refuse(&format!("{SCENARIO}='{text}': {why}")),
+        },
     };
     report_panics();
     let explained = result.unwrap_or_else(|(scenario, why)| {

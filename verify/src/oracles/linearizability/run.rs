@@ -27,6 +27,9 @@ pub struct Subject<M> {
     pub steps: u64,
 }
 
+/// A scenario that fails, and how it does.
+type Failure<M> = (Scenario<<M as Model>::Op>, String);
+
 /// Runs every scenario until one fails, and reduces that. Returns how many there were, and how many
 /// histories they had.
 ///
@@ -35,29 +38,23 @@ pub struct Subject<M> {
 pub fn all<M: Model>(
     subject: &Subject<M>,
     scenarios: impl IntoIterator<Item = Scenario<M::Op>>,
-) -> Result<(u64, u64), (Scenario<M::Op>, String)> {
+) -> Result<(u64, u64), Failure<M>> {
     // Only the reduced failure is reported.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let result =
-        scenarios
-            .into_iter()
-            .try_fold((0, 0), |(count, histories), scenario| {
-                match search(subject, &scenario) {
-                    Ok(more) => Ok((count + 1, histories + more)),
-                    Err(why) => Err(reduced(subject, scenario, why)),
-                }
-            });
+    let mut scenarios = scenarios.into_iter();
+    let result = scenarios.try_fold((0, 0), |(count, histories), scenario| {
+        match search(subject, &scenario) {
+            Ok(more) => Ok((count + 1, histories + more)),
+            Err(why) => Err(reduced(subject, scenario, why)),
+        }
+    });
     std::panic::set_hook(hook);
     result
 }
 
 /// Leaves out what it can while the scenario still fails.
-fn reduced<M: Model>(
-    subject: &Subject<M>,
-    scenario: Scenario<M::Op>,
-    why: String,
-) -> (Scenario<M::Op>, String) {
+fn reduced<M: Model>(subject: &Subject<M>, scenario: Scenario<M::Op>, why: String) -> Failure<M> {
     let fails = |smaller: Scenario<M::Op>| {
         let why = search(subject, &smaller).err()?;
         Some((smaller, why))
@@ -73,10 +70,8 @@ fn reduced<M: Model>(
     }
 }
 
-/// Searches all executions of a scenario; returns how many histories there are.
-///
-/// # Errors
-/// What was wrong with one.
+/// Searches all executions of a scenario. Returns how many histories there are, or what is wrong
+/// with one.
 fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<u64, String> {
     // The histories so far, and the one that has no explanation.
     let seen = Rc::new(RefCell::new((HashSet::new(), None)));
@@ -94,10 +89,15 @@ fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<
     let (model, record) = (subject.model.clone(), recorder.clone());
     let body = move || execution(&model, &threads, &record);
     let run = || match subject.schedules {
-        None => under(Reduced::new(Some(watch)), subject.steps, false, body),
+        None => under(Reduced::new(Some(watch)), subject.steps, body),
         Some(schedules) => {
-            let random = RandomScheduler::new_from_seed(1, schedules);
-            under(Watched::new(random, watch), subject.steps, false, body);
+            let (scheduler, steps) = (RandomScheduler::new_from_seed(1, schedules), Vec::new());
+            let watched = Watched {
+                scheduler,
+                steps,
+                watch,
+            };
+            under(watched, subject.steps, body);
         }
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
