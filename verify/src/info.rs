@@ -14,7 +14,6 @@ use crate::mode::Mode;
 /// Everything that a binary of models contains.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Description {
-    /// Its suites.
     pub suites: Vec<SuiteInfo>,
 }
 
@@ -23,64 +22,52 @@ pub struct Description {
 pub struct SuiteInfo {
     /// The primitive's name, the first part of each row's name.
     pub name: String,
-    /// Its programs.
     pub programs: Vec<ProgramInfo>,
     /// The operations of the primitive: the rows and columns of its table of pairs.
     pub operations: Vec<String>,
     /// Pairs that need no program.
     pub no_pairs: Vec<NoPair>,
-    /// The suite whose programs cover this one's pairs too, because its primitive contains this
-    /// one and adds no step.
+    /// The suite whose programs cover this one's pairs too.
     pub part_of: Option<String>,
     /// Whether a table of pairs is derived.
     pub has_pairs: bool,
     /// The address of the published bug that the suite re-creates, if it does.
     pub known_bug: Option<String>,
+    /// Where no mode finds that bug: the checker that would, and why none here does.
+    pub not_found: Option<String>,
 }
 
 /// A cell of a table of pairs that is empty for a reason.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NoPair {
-    /// One operation.
     pub first: String,
-    /// The other, or the same.
     pub second: String,
-    /// Why no program can show anything.
     pub why: String,
 }
 
-/// A program, without its code.
+/// A program without its code. The methods of [`Program`](crate::Program) explain what they set.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProgramInfo {
-    /// Its suite.
     pub suite: String,
     /// The property's name, the second part of each row's name.
     pub name: String,
-    /// What it shows, in a line.
     pub claim: String,
-    /// Threads, the main thread included.
     pub threads: u32,
-    /// Operations of all threads together.
     pub operations: u32,
-    /// The operations that each thread performs, the main thread first.
     pub performs: Vec<Vec<String>>,
-    /// Faults that belong to the program: it runs with them, and with no others.
     pub faults: Vec<Fault>,
-    /// The exact outcomes, where they are the point.
     pub expected: Option<Expected>,
-    /// Preemption bounds, each with its reason.
-    pub bounds: Vec<Bound>,
-    /// How the program is run under fault injection.
+    /// Bounds on the preemptions of its searches, and why the search without bound is not made.
+    pub bounds: BTreeMap<Mode, (u64, String)>,
     pub injection: Injection,
-    /// Whether the full run searches a program of three threads without bound.
     pub whole_in_full_run: bool,
-    /// Steps of one thread that may pass before an operation is finished, under shuttle.
     pub step_bound: u64,
     /// Whether its code uses the facade, which tells what each step touches.
     pub has_facade: bool,
     /// Which form of a known bug it is.
     pub form: Option<Form>,
-    /// What is run.
+    /// The modes whose search must fail, because of that bug. In every other mode it passes.
+    pub fails_in: Vec<Mode>,
     pub kind: Kind,
 }
 
@@ -88,41 +75,37 @@ impl ProgramInfo {
     /// Whether the program is searched, to its end or to a number of preemptions, rather than run
     /// under random schedules alone.
     pub fn is_searched(&self) -> bool {
-        matches!(self.kind, Kind::Once) && (self.threads <= 3 || self.expected.is_some())
+        self.kind == Kind::Once && (self.threads <= 3 || self.expected.is_some())
+    }
+
+    /// Whether every search of it may go to its end: of more threads than two, one ends only where
+    /// the outcomes are known to be few.
+    pub fn is_exact(&self) -> bool {
+        self.threads <= 2 || self.expected.is_some()
     }
 
     /// Whether the program is run under every single and double fault.
     pub fn meets_faults(&self) -> bool {
         let is_plain = self.expected.is_none() && self.faults.is_empty();
-        self.threads == 2 && is_plain && self.injection != Injection::None
+        let is_injected = self.has_facade && self.injection != Injection::None;
+        self.threads == 2 && is_plain && is_injected
     }
 
     /// Whether the search in this mode must fail: the program has a known bug that the mode finds.
     pub fn must_fail(&self, mode: Mode) -> bool {
         // A program of three threads has random schedules in place of shuttle's search.
         let mode = if mode.is_random() { Mode::Dfs } else { mode };
-        matches!(&self.form, Some(Form::Buggy { fails_in, .. }) if fails_in.contains(&mode))
-    }
-
-    /// Returns the bound that the program states for this mode.
-    pub fn bound(&self, mode: Mode) -> Option<&Bound> {
-        let applies = |bound: &&Bound| bound.mode.is_none_or(|it| it == mode);
-        self.bounds.iter().find(applies)
+        self.fails_in.contains(&mode)
     }
 }
 
-/// A form of a published bug, re-created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A form of a re-created bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// With the bug.
-    Buggy {
-        /// The modes whose search must fail. In every other mode it passes.
-        fails_in: Vec<Mode>,
-        /// Where no mode finds it: the checker that would, and why none here does.
-        found_by: Option<String>,
-    },
-    /// Without it.
+    /// With the bug: a search must fail.
+    Buggy,
+    /// Without it: every search must pass.
     Fixed,
 }
 
@@ -130,21 +113,10 @@ impl Form {
     /// `buggy` or `fixed`.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Form::Buggy { .. } => "buggy",
+            Form::Buggy => "buggy",
             Form::Fixed => "fixed",
         }
     }
-}
-
-/// A bound on preemptions that a program states.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bound {
-    /// The mode it is for; none: for every mode.
-    pub mode: Option<Mode>,
-    /// Preemptions.
-    pub preemptions: u64,
-    /// Why the search without bound is not made.
-    pub reason: String,
 }
 
 /// How a program is run under fault injection.
@@ -170,25 +142,15 @@ pub enum Kind {
     /// One program.
     #[default]
     Once,
-    /// Random programs, each under this many random schedules.
-    Drawn {
-        /// Schedules of each program.
-        schedules: u64,
-    },
-    /// Generated scenarios, each of them searched, and each history judged.
-    Searched {
-        /// Random schedules of the full run, where its scenarios are too many to be searched.
-        schedules_in_full_run: Option<u64>,
-    },
+    /// Random programs, each under random schedules.
+    Drawn,
+    /// Generated scenarios, each of them searched, and each history judged; in the full run under
+    /// random schedules, if so many are stated.
+    Searched { schedules: Option<u64> },
     /// Scenarios drawn at random, and each history judged.
     Sampled,
-    /// A Promela model of a protocol, for Spin.
-    Promela {
-        /// The file, relative to its package's folder.
-        file: String,
-        /// Macros that each inject a bug, which Spin must find.
-        bugs: Vec<String>,
-    },
+    /// A Promela model for Spin: its file, and the macros that each inject a bug into it.
+    Promela { file: String, bugs: Vec<String> },
 }
 
 /// The outcomes that a litmus program must show.
@@ -224,12 +186,9 @@ impl Expected {
 /// One fault in every execution: the `nth` of its kind, from 0, that `thread` reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// What is injected.
-    pub kind: FaultKind,
-    /// In which thread; main is 0.
-    pub thread: usize,
-    /// At which occasion.
-    pub nth: u32,
+    pub(crate) kind: FaultKind,
+    pub(crate) thread: usize,
+    pub(crate) nth: u32,
 }
 
 /// What can be injected.
@@ -245,7 +204,7 @@ pub enum FaultKind {
 }
 
 impl Fault {
-    /// Creates a fault for every execution.
+    /// Creates a fault. The main thread is 0.
     pub const fn new(kind: FaultKind, thread: usize, nth: u32) -> Self {
         Fault { kind, thread, nth }
     }
@@ -284,13 +243,4 @@ impl BugSite {
             None => it == program,
         })
     }
-}
-
-/// Splits `killed_by` as it is written at the site: `wakeup, ring/exchange`.
-pub fn killed_by(text: &str) -> Vec<String> {
-    let parts = text.split(',').map(str::trim);
-    parts
-        .filter(|it| !it.is_empty())
-        .map(str::to_owned)
-        .collect()
 }

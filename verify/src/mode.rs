@@ -1,7 +1,5 @@
 //! The checkers, and the modes in which they explore executions.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// One way of exploring executions.
@@ -25,6 +23,10 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The modes that search. They make the same executions in every run, so that the numbers of
+    /// their executions are committed.
+    pub const SEARCHES: [Mode; 3] = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
+
     /// Returns the mode's name, as rows spell it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,9 +45,9 @@ impl Mode {
         matches!(self, Mode::Random | Mode::Pct | Mode::Urw)
     }
 
-    /// Whether the mode makes the same executions in every run, so that their number is committed.
-    pub const fn is_counted(self) -> bool {
-        matches!(self, Mode::Weak | Mode::RmwLoad | Mode::Dfs)
+    /// Whether the mode is one of [`Self::SEARCHES`].
+    pub fn is_counted(self) -> bool {
+        Mode::SEARCHES.contains(&self)
     }
 
     /// Returns the checker that has this mode.
@@ -68,12 +70,6 @@ impl Mode {
             }
             Mode::Ltl => "the Rust code, which the model restates; weak orderings (all are SeqCst)",
         }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -101,23 +97,12 @@ impl Checker {
         }
     }
 
-    /// Returns the cfg that switches the facade to this checker; none for Spin.
-    pub const fn cfg(self) -> Option<&'static str> {
-        match self {
-            Checker::Loom => Some("spanlock_loom"),
-            Checker::Shuttle => Some("spanlock_shuttle"),
-            Checker::Spin => None,
-        }
-    }
-
     /// Returns the checker for which this code was built, if any.
     pub const fn of_this_build() -> Option<Self> {
-        if cfg!(spanlock_loom) {
-            Some(Checker::Loom)
-        } else if cfg!(spanlock_shuttle) {
-            Some(Checker::Shuttle)
-        } else {
-            None
+        match (cfg!(spanlock_loom), cfg!(spanlock_shuttle)) {
+            (true, _) => Some(Checker::Loom),
+            (_, true) => Some(Checker::Shuttle),
+            _ => None,
         }
     }
 }

@@ -8,7 +8,8 @@
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub(crate) mod row;
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
@@ -22,66 +23,79 @@ use crate::rows::pairs;
 use crate::rows::row::{Found, Verdict};
 use crate::rows::verdict::{told, verdict};
 use crate::suite::Suite;
-use crate::worlds::refuse;
+use crate::worlds::{no_replay, refuse};
 
-/// What is wrong on purpose.
-#[derive(clap::Args, Clone, Debug)]
-struct Mutations {
+/// The arguments: libtest's, and those of the process of one row.
+#[derive(Parser, Debug)]
+#[command(name = "models")]
+#[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
+pub(crate) struct Args {
+    #[command(flatten)]
+    libtest: Arguments,
+    /// Print what this binary contains, as a line of JSON
+    #[arg(long)]
+    describe: bool,
+    /// Explore the row of this name, and print what it finds as a line of JSON
+    #[arg(long)]
+    row: Option<String>,
     /// Weaken one site: file:line:column:operation=Ordering, or =drop
     #[arg(long)]
     weaken: Option<String>,
     /// Make one injected bug fire
     #[arg(long)]
     bug: Option<String>,
+    /// Report the sites that were reached
+    #[arg(long)]
+    sites: bool,
+    /// The bound instead of the row's
+    #[arg(long)]
+    bound: Option<u64>,
+    /// No bound instead of the row's
+    #[arg(long, conflicts_with = "bound")]
+    unbounded: bool,
+    /// At most this many preemptions, whatever the row's bound
+    #[arg(long)]
+    preemptions: Option<u64>,
+    /// Leave nothing out of the search: the checker's own
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Keep each step, and print those of a failing execution
+    #[arg(long)]
+    trace: bool,
+    /// A file to write to; without it loom's weak mode leaves nothing out
+    #[arg(long)]
+    pub(crate) scratch: Option<PathBuf>,
 }
 
-impl Mutations {
-    fn arguments(&self) -> Vec<String> {
+impl Args {
+    /// Returns those that change the code under test.
+    pub(crate) fn mutations(&self) -> Vec<String> {
         let both = [("--weaken", &self.weaken), ("--bug", &self.bug)].into_iter();
         let given = both.filter_map(|(name, value)| Some([name.to_owned(), value.clone()?]));
         given.flatten().collect()
     }
 }
 
-/// The arguments of a binary of tests.
-#[derive(Parser, Debug)]
-struct TestArgs {
-    #[command(flatten)]
-    libtest: Arguments,
-    #[command(flatten)]
-    mutations: Mutations,
-}
-
 /// Runs a binary of models, which speaks libtest's protocol: each row is a test. Exits as a test
 /// binary does.
-///
-/// ```no_run
-/// use std::process::ExitCode;
-/// use spanlock_verify::Suite;
-///
-/// fn main() -> ExitCode {
-///     spanlock_verify::main([Suite::new("ring")])
-/// }
-/// ```
 pub fn main(suites: impl IntoIterator<Item = Suite>) -> ExitCode {
     let suites: Result<Vec<_>, _> = suites.into_iter().map(Suite::complete).collect();
     let suites = suites.unwrap_or_else(|why| refuse(&why));
-    for (i, suite) in suites.iter().enumerate() {
-        let name = &suite.info.name;
-        if suites[..i].iter().any(|other| other.info.name == *name) {
-            refuse(&format!("two suites are called `{name}`"));
-        }
+    let mut names = BTreeSet::new();
+    if let Some(twice) = suites.iter().find(|it| !names.insert(&it.info.name)) {
+        refuse(&format!("two suites are called `{}`", twice.info.name));
     }
     let description = Description {
         suites: suites.iter().map(|it| it.info.clone()).collect(),
     };
-    match std::env::args().nth(1).as_deref() {
-        Some("--describe") => print_json(&description),
+    let args = Args::parse();
+    match &args.row {
+        _ if args.describe => print_json(&description),
         #[cfg(any(spanlock_loom, spanlock_shuttle))]
-        Some("--row") => row::run(&suites, &description),
+        Some(row) => row::run(row, &suites, &description, &args),
         #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-        Some("--row") => refuse("built without a checker; `cargo verify` builds it with one"),
-        _ => tests(&suites, &description),
+        Some(_) => refuse("built without a checker; `cargo verify` builds it with one"),
+        None => tests(&suites, &description, &args),
     }
 }
 
@@ -97,22 +111,22 @@ fn rows(description: &Description) -> Vec<Job> {
 }
 
 /// Speaks libtest's protocol.
-fn tests(suites: &[Suite], description: &Description) -> ExitCode {
-    let TestArgs { libtest, mutations } = TestArgs::parse();
+fn tests(suites: &[Suite], description: &Description, args: &Args) -> ExitCode {
     let problems = pairs::problems(&description.suites);
     let mut tests = vec![Trial::test("pairs", move || match problems.is_empty() {
         true => Ok(()),
         false => Err(problems.join("\n").into()),
     })];
     if let Some(checker) = Checker::of_this_build() {
+        no_replay().unwrap_or_else(|why| refuse(&why));
         let mut rows = rows(description);
         rows.retain(|job| job.mode.checker() == checker);
         tests.extend(rows.into_iter().map(|job| {
-            let (is_long, mutations) = (job.long, mutations.clone());
+            let (is_long, mutations) = (job.long, args.mutations());
             let trial = Trial::test(job.name(), move || test(&job, &mutations));
             trial.with_ignored_flag(is_long)
         }));
-        return libtest_mimic::run(&libtest, tests).exit_code();
+        return libtest_mimic::run(&args.libtest, tests).exit_code();
     }
     for suite in suites {
         tests.extend(suite.checks.iter().map(|(name, check)| {
@@ -123,22 +137,22 @@ fn tests(suites: &[Suite], description: &Description) -> ExitCode {
             })
         }));
     }
-    if !libtest.list {
+    if !args.libtest.list {
         eprintln!(
             "built without a checker, so no row runs here: `cargo verify` runs them all, \
              `RUSTFLAGS=\"--cfg spanlock_loom\" cargo test --test models` those of loom"
         );
     }
-    libtest_mimic::run(&libtest, tests).exit_code()
+    libtest_mimic::run(&args.libtest, tests).exit_code()
 }
 
 /// Explores a row in a process of its own.
-fn test(job: &Job, mutations: &Mutations) -> Result<(), Failed> {
+fn test(job: &Job, mutations: &[String]) -> Result<(), Failed> {
     let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     let output = Command::new(std::env::current_exe()?)
         .args(["--row", &job.name(), "--scratch"])
         .arg(scratch.path().join("scratch"))
-        .args(mutations.arguments())
+        .args(mutations)
         .env_remove("RUST_BACKTRACE")
         .output()?;
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -2,7 +2,7 @@
 
 #[cfg(spanlock_loom)]
 pub(crate) mod faults;
-pub mod order;
+pub(crate) mod order;
 #[cfg(spanlock_loom)]
 pub(crate) mod pruning;
 #[cfg(spanlock_shuttle)]

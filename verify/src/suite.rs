@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::info::{Injection, Kind, NoPair, SuiteInfo};
-use crate::program::{Body, Program};
+use crate::info::{NoPair, SuiteInfo};
+use crate::program::Program;
 
 /// Steps of one thread that may pass before an operation is finished, unless the suite says
 /// otherwise.
@@ -40,9 +40,8 @@ impl Suite {
     }
 
     /// Adds a program.
-    pub fn program(mut self, program: impl Into<Program>) -> Self {
-        self.programs.push(program.into());
-        self
+    pub fn program(self, program: impl Into<Program>) -> Self {
+        self.programs([program])
     }
 
     /// Adds programs.
@@ -71,11 +70,8 @@ impl Suite {
 
     /// Says why two operations need no program.
     pub fn no_pair(mut self, first: &str, second: &str, why: &str) -> Self {
-        self.info.no_pairs.push(NoPair {
-            first: first.to_owned(),
-            second: second.to_owned(),
-            why: why.to_owned(),
-        });
+        let [first, second, why] = [first, second, why].map(str::to_owned);
+        self.info.no_pairs.push(NoPair { first, second, why });
         self
     }
 
@@ -113,47 +109,25 @@ impl Suite {
         &self.programs
     }
 
-    /// Completes the suite: what holds for all programs is written into each.
-    ///
-    /// # Errors
-    /// Two programs have one name, or a program has nothing to run: with what to change.
+    /// Completes the suite: what holds for all programs is written into each. An error says what
+    /// to change.
     pub(crate) fn complete(mut self) -> Result<Self, String> {
-        let suite = self.info.name.clone();
-        for (i, program) in self.programs.iter_mut().enumerate() {
+        for program in &mut self.programs {
             let info = &mut program.info;
-            info.suite = suite.clone();
+            info.suite.clone_from(&self.info.name);
             info.step_bound = self.step_bound;
             info.has_facade &= self.has_facade;
-            if !info.has_facade {
-                info.injection = Injection::None;
+            let mut programs = self.info.programs.iter();
+            let why = match programs.any(|other| other.name == info.name) {
+                true => Some("two programs of the suite have this name"),
+                false => program.problem(),
+            };
+            let info = &program.info;
+            if let Some(why) = why {
+                return Err(format!("`{}/{}`: {why}", info.suite, info.name));
             }
-            for operation in info.performs.iter().flatten() {
-                if !self.info.operations.contains(operation) {
-                    self.info.operations.push(operation.clone());
-                }
-            }
-            let name = &info.name;
-            if self.info.programs.iter().any(|other| other.name == *name) {
-                return Err(format!("suite `{suite}` has two programs called `{name}`"));
-            }
-            let is_bad = |name: &str| name.is_empty() || name.contains(['/', ' ', '\t']);
-            if is_bad(name) || is_bad(&suite) {
-                return Err(format!(
-                    "`{suite}/{name}`: a name is not empty, and has no slash, space or tab"
-                ));
-            }
-            let runs_code = !matches!(info.kind, Kind::Promela { .. });
-            if runs_code && (matches!(program.body, Body::None) || info.threads == 0) {
-                return Err(format!(
-                    "`{suite}/{name}` (program {i} of its suite) has nothing to run: give it a \
-                     scene with threads, or `run`"
-                ));
-            }
-            if !info.faults.is_empty() && !info.has_facade {
-                return Err(format!(
-                    "`{suite}/{name}` has faults, which only the facade can inject"
-                ));
-            }
+            let performs = info.performs.iter().flatten().cloned();
+            self.info.operations.extend(performs);
             self.info.programs.push(info.clone());
         }
         self.info.has_pairs &= !self.info.operations.is_empty();

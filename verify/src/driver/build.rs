@@ -171,14 +171,14 @@ impl Built {
     pub(super) fn add(&mut self, checkers: impl IntoIterator<Item = Checker>) -> Result<()> {
         // One after the other: cargo uses all cores, and two builds at once are slower.
         for checker in checkers {
-            let (name, is_built) = (checker.name(), self.binaries.contains_key(&checker));
-            let Some(cfg) = checker.cfg().filter(|_| !is_built) else {
+            if checker == Checker::Spin || self.binaries.contains_key(&checker) {
                 continue;
-            };
+            }
+            let name = checker.name();
             let progress = ProgressBar::new_spinner();
             progress.set_message(format!("building the {} under {name}", self.target));
             progress.enable_steady_tick(Duration::from_millis(100));
-            let built = self.build(name, cfg);
+            let built = self.build(name);
             progress.finish_and_clear();
             let binaries =
                 built.with_context(|| format!("the {} do not build under {name}", self.target))?;
@@ -196,12 +196,13 @@ impl Built {
         binary.with_context(|| format!("{} is not built under {}", package.name, checker.name()))
     }
 
-    fn build(&self, checker: &str, cfg: &str) -> Result<HashMap<PackageId, PathBuf>> {
+    fn build(&self, checker: &str) -> Result<HashMap<PackageId, PathBuf>> {
         let folder = self.folder.join("verify").join(checker);
         let given = env::var("RUSTFLAGS").unwrap_or_default();
-        for cfg in Checker::OF_CODE.iter().filter_map(|it| it.cfg()) {
+        for checker in Checker::OF_CODE {
+            let cfg = format!("spanlock_{}", checker.name());
             let why = "which the command adds itself: unset it";
-            ensure!(!given.contains(cfg), "RUSTFLAGS has `--cfg {cfg}`, {why}");
+            ensure!(!given.contains(&cfg), "RUSTFLAGS has `--cfg {cfg}`, {why}");
         }
         let (profile, checks) = self.profile();
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -212,7 +213,7 @@ impl Built {
             .args(["--message-format", "json-render-diagnostics"])
             .arg("--target-dir")
             .arg(folder)
-            .env("RUSTFLAGS", format!("{given} --cfg {cfg}"))
+            .env("RUSTFLAGS", format!("{given} --cfg spanlock_{checker}"))
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
             .envs(checks.iter().copied());
         for package in &self.packages {

@@ -95,7 +95,7 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
     let expected = program.expected.as_ref();
     let deviation = expected.and_then(|expected| expected.deviations.get(&job.mode));
     let unseen = match &program.form {
-        Some(Form::Buggy { found_by, .. }) => found_by.clone(),
+        Some(Form::Buggy) => task.suite().not_found.clone(),
         _ => deviation.map(deviating),
     };
     Row {
@@ -116,7 +116,7 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
         operations: program.operations,
         bound: job.bound,
         spin_cap: job.spin_cap(),
-        search: job.search().to_owned(),
+        search: job.search(),
         faults: faults(job, found.plans),
         executions: ended.failed_execution().unwrap_or(found.executions),
         committed: task.recorded().map(|count| count.executions),
@@ -128,7 +128,7 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
         verdict,
         outcomes: found.explained.map_or(outcomes, |(_, histories)| histories),
         scenarios: found.explained.map(|(scenarios, _)| scenarios),
-        outcome_hash: format!("{:08x}", crc32c(found.outcomes.join("\n").as_bytes())),
+        outcome_hash: hash(&found.outcomes),
         agreement: expected.map(|_| match deviation {
             Some(_) => Agreement::BlindSpot,
             None => Agreement::Agrees,
@@ -142,6 +142,11 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
         failure,
         run: run.clone(),
     }
+}
+
+fn hash(outcomes: &BTreeSet<String>) -> String {
+    let text = Vec::from_iter(outcomes.iter().map(String::as_str)).join("\n");
+    format!("{:08x}", crc32c(text.as_bytes()))
 }
 
 /// Returns the verdict on a row, and what went wrong if anything did.

@@ -5,7 +5,7 @@ use std::env;
 use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Error, Result, anyhow, bail};
 
 use super::args::Scope;
 use super::build::{Built, Package};
@@ -14,7 +14,7 @@ use crate::info::{Description, SuiteInfo};
 use crate::mode::{Checker, Mode};
 use crate::plan::{Job, Unrecorded, jobs};
 use crate::rows::counts::{Count, Counts};
-use crate::worlds::{SCENARIO, SEED};
+use crate::worlds::no_replay;
 
 /// The models of a package.
 #[derive(Debug)]
@@ -59,11 +59,8 @@ pub(super) fn models(
     target: &'static str,
     is_replay: bool,
 ) -> Result<(Built, Vec<Arc<Models>>)> {
-    for name in [SCENARIO, SEED] {
-        ensure!(
-            is_replay || std::env::var_os(name).is_none(),
-            "{name} is set: a row would run that alone\n  unset it, or use it with --replay"
-        );
+    if !is_replay {
+        no_replay().map_err(Error::msg)?;
     }
     let mut built = Built::none_of(scope, target)?;
     built.add([Checker::Loom])?;

@@ -196,7 +196,7 @@ fn circumstances(rows: &[Row]) -> Vec<(&'static str, String)> {
 /// Returns what each mode cannot see. A litmus row that deviates has a blind spot of its own.
 fn blind_spots(rows: &[Row]) -> BTreeMap<String, &str> {
     let of_the_mode = |row: &&Row| row.agreement != Some(Agreement::BlindSpot);
-    let spot = |row: &'_ Row| format!("{}, {}", row.mode.checker().name(), row.mode);
+    let spot = |row: &'_ Row| format!("{}, {}", row.mode.checker().name(), row.mode.name());
     let spots = rows.iter().filter(of_the_mode);
     spots.map(|row| (spot(row), &*row.blind_spot)).collect()
 }

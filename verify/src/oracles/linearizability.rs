@@ -2,9 +2,8 @@
 //! a sequential specification.
 //!
 //! A [`Model`] names the operations of an object, generates what its threads may do, runs them, and
-//! specifies sequentially which answers are possible. Each execution of a scenario yields a
-//! [`History`](history::History): the calls and answers, with as much of their order as every
-//! execution of the same class shares. Each history must have an explanation.
+//! specifies sequentially which answers are possible. Each execution yields a
+//! [`History`](history::History) of calls and answers, which must have an explanation.
 //!
 //! An operation need not take effect at a single point. Between its call and its answer it may take
 //! effect in several steps, which [`Model::effects`] lists. A blocking request, for example, stands
@@ -102,15 +101,13 @@ pub trait Model: Send + Sync + 'static {
 /// How many scenarios a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenarios {
-    /// Every scenario of at most two threads, with at most `operations` operations a thread, or
-    /// `in_full_run` in the full run. Each is searched, except in the full run if `schedules` is
-    /// set: then each has random schedules.
+    /// Every scenario of at most two threads. Each is searched.
     All {
-        /// Operations a thread in the normal run.
+        /// Operations a thread in the normal run, at the most.
         operations: usize,
-        /// Operations a thread in the full run.
+        /// The same in the full run.
         in_full_run: usize,
-        /// Schedules of each scenario in the full run; none: it is searched.
+        /// Random schedules of each scenario in the full run, in place of the search.
         schedules: Option<u64>,
     },
     /// Scenarios of full size, drawn at random, each under 100 random schedules.

@@ -105,7 +105,7 @@ impl Counts {
     pub fn cost(&self, job: &Job) -> u64 {
         let recorded = || self.of(&job.name()).map(|count| count.executions);
         match (&job.program.kind, job.bound) {
-            (Kind::Drawn { .. }, _) => DRAWN,
+            (Kind::Drawn, _) => DRAWN,
             (_, Some(schedules)) if job.mode.is_random() => schedules,
             _ => recorded().unwrap_or(u64::MAX),
         }

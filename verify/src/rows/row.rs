@@ -1,5 +1,7 @@
 //! A row of the report: one program, run by one checker in one mode.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::info::BugSite;
@@ -165,8 +167,8 @@ pub struct Circumstances {
 pub struct Found {
     /// Executions explored.
     pub executions: u64,
-    /// The different outcomes, sorted.
-    pub outcomes: Vec<String>,
+    /// The different outcomes.
+    pub outcomes: BTreeSet<String>,
     /// Of a row about many scenarios: how many, and how many different histories.
     pub explained: Option<(u64, u64)>,
     /// How often the weakened site was reached.
@@ -181,8 +183,8 @@ pub struct Found {
     pub overtaking: Option<Overtaking>,
     /// How often the injected bug fired.
     pub bug_fired: u64,
-    /// The operations that each thread performed in some execution: `1:cancel`.
-    pub performed: Vec<String>,
+    /// The operations that were performed in some execution, each with its thread.
+    pub performed: BTreeSet<(usize, String)>,
     /// Whether the facade saw any operation of the threads.
     pub uses_facade: bool,
     /// The sites that were reached: `file:line:column:op=Ordering`.

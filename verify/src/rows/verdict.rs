@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::row::{EVENTS, FAILURE, Found, Overtaking, Verdict};
 use crate::mode::{Checker, Mode};
 use crate::plan::Job;
-use crate::trace::performed_by;
 
 /// Returns the verdict on a search in which no execution failed, and what is wrong if it fails all
 /// the same.
@@ -55,9 +54,8 @@ fn loose(seen: Overtaking) -> Option<String> {
 /// Returns an operation that a thread is said to perform and performs in no execution.
 fn unperformed(job: &Job, found: &Found) -> Option<String> {
     let threads = job.program.performs.iter().enumerate();
-    let mut all = threads.flat_map(|(thread, its)| its.iter().map(move |it| (thread, it)));
-    let (thread, operation) =
-        all.find(|&(thread, it)| !found.performed.contains(&performed_by(thread, it)))?;
+    let mut all = threads.flat_map(|(thread, its)| its.iter().map(move |it| (thread, it.clone())));
+    let (thread, operation) = all.find(|it| !found.performed.contains(it))?;
     Some(format!(
         "thread {thread} never performs `{operation}`, which the table of pairs counts on"
     ))

@@ -1,13 +1,12 @@
 //! Every plan of a number of faults, found by running.
 //!
 //! The faults of a plan must be occasions that an execution has. So the search without faults finds
-//! the single faults that there are. The search with one fault finds the faults that can come
-//! beside it, including those that exist only because of the first. Nothing is listed by hand.
+//! the single faults, and the search with one finds the faults that can come beside it, including
+//! those that exist only because of the first.
 //!
-//! Why no plan is missed: take an execution with two faults. Up to the second fault it runs as an
-//! execution with the first one alone, in which the second is an occasion. The converse does not
-//! hold: the second fault may come earlier in its thread, so that the first never comes. Such a
-//! plan is searched, and not counted.
+//! Why no plan is missed: up to its second fault, an execution with two faults runs as one with the
+//! first alone, in which the second is an occasion. The converse does not hold: the second may come
+//! earlier in its thread, so that the first never comes. Such a plan is searched, and not counted.
 
 use std::collections::BTreeSet;
 

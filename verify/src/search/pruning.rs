@@ -1,7 +1,5 @@
 //! Sleep sets for loom: its search of two threads, without what it explores more than once.
 //!
-//! # The problem
-//!
 //! Loom reduces the orders of steps by races alone (Flanagan and Godefroid's algorithm of 2005,
 //! without sleep sets). So it visits the same class of interleavings again and again. A few more
 //! races turn a search of milliseconds into one that does not end within a day.
@@ -9,39 +7,20 @@
 //! # The method
 //!
 //! The sleep sets are added from outside. Loom searches depth first, and the facade's [`footprint`]
-//! tells for each execution which thread made each step and what the step touched. Where an
-//! execution leaves the path of the one before, one thread's steps from that node are searched
-//! through, and another thread's begin. From there on the first thread sleeps until another makes a
-//! step that its own step depends on (`reduction.rs` explains sleep sets). If the thread makes its
-//! step asleep, everything that can follow has been seen, and loom is told to search no further
-//! below ([`loom::skip_branch`]). The execution still ends, and the races that it shows are loom's
-//! to follow, closer to the root.
+//! tells which thread made each step and what the step touched. Where an execution leaves the path
+//! of the one before, one thread's steps from that node are searched through, and another's begin.
+//! From there on the first thread sleeps until another makes a step that its own step depends on
+//! (`reduction.rs` explains sleep sets). If it makes its step asleep, everything that can follow
+//! has been seen, and loom is told to search no further below ([`loom::skip_branch`]). The
+//! execution still ends, and the races that it shows are loom's to follow, closer to the root.
 //!
-//! # What must be known
+//! # Why it is sound
 //!
-//! - **Every choice between threads.** So every step has an operation of the facade, or is reported
-//!   otherwise: the start of a thread, and its continuation after a yield. What a thread does after
-//!   its last operation belongs to loom (it informs the joining thread) and touches nothing. Loom
-//!   does not search there ([`loom::stop_exploring`], until it drops the thread's locals). With
-//!   *two* threads that leaves nothing out. With more it would, so those are searched as loom does.
-//! - **Every choice between values** that a load may see. Two values can look alike from here, and
-//!   still the search below one says nothing about the other. Loom does not report the choice, but
-//!   writes its path to a file before each execution (`checkpoint_file`). The number of loads on
-//!   that path tells which load sees another value. The mode `rmw-load` has no such choices, except
-//!   for weak compare-exchanges that fail by plan.
-//! - **Which steps depend on each other** in loom's memory model: steps on one object, unless both
-//!   only read, and all SeqCst fences, whose order loom makes known to every thread. Mutexes once
-//!   behaved like that, too: `litmus/mutex-store-buffering` fails if they do again.
-//!
-//! A program with a condition variable, whose waits are more than one step, is searched as loom
-//! does it.
-//!
-//! If one of these assumptions is broken, a thread seems to make a step from a node twice, or a
-//! repeated step differs from the first time. Both panic.
-//!
-//! # Limitations
-//!
-//! Loom's own blind spots stay: this only leaves executions out.
+//! Every choice between threads, every choice between values that a load may see, and which steps
+//! depend on each other must be known here. `docs/searches.md` argues that they are, for programs
+//! of two threads without condition variables; the others are searched as loom does. If an
+//! assumption is broken, a thread seems to make a step from a node twice, or a repeated step
+//! differs from the first time. Both panic.
 
 use std::cell::RefCell;
 use std::fs;
@@ -59,6 +38,7 @@ struct Done {
 }
 
 /// A step of the present path.
+#[derive(Default)]
 struct Step {
     thread: usize,
     touched: Vec<Touch>,
@@ -101,11 +81,9 @@ thread_local! { static SEARCH: RefCell<Search> = RefCell::default(); }
 /// bound. `path` is its checkpoint file, written before every execution; it is not needed where
 /// loads have no choice.
 pub(crate) fn begin(path: Option<PathBuf>) {
-    SEARCH.with_borrow_mut(|search| {
-        *search = Search {
-            path,
-            ..Search::default()
-        }
+    SEARCH.set(Search {
+        path,
+        ..Search::default()
     });
     footprint::watch(watch);
 }
@@ -201,27 +179,18 @@ impl Search {
         self.loads += usize::from(reads);
         self.touched.push(touch);
         self.at += 1;
-        let same_way = !self.left && self.at <= self.steps.len();
-        if same_way {
-            let other_value = load.is_some() && load == self.changed;
-            if self.steps[self.at - 1].thread == thread && !other_value {
-                return false;
-            }
+        let other_value = load.is_some() && load == self.changed;
+        let before = self.steps.get(self.at - 1).filter(|_| !self.left);
+        if before.is_some_and(|it| it.thread == thread && !other_value) {
+            return false;
         }
         self.left = true;
-        let before = if same_way {
-            self.steps.drain(self.at - 1..).next()
-        } else {
-            self.steps.truncate(self.at - 1);
-            None
-        };
         let mut step = Step {
             thread,
-            touched: Vec::new(),
-            touched_before: Vec::new(),
-            done: Vec::new(),
+            ..Step::default()
         };
-        if let Some(before) = before {
+        // The step that was made here before.
+        if let Some(before) = self.steps.drain(self.at - 1..).next() {
             let mut touched = before.touched_before;
             touched.extend(before.touched);
             step.done = before.done;
@@ -238,10 +207,10 @@ impl Search {
             self.at
         );
         let asleep = self.asleep.iter().find(|done| done.thread == thread);
-        let asleep = asleep.map(|done| done.touched.clone());
-        let is_asleep = asleep.is_some();
-        step.touched = asleep.unwrap_or_default();
+        if let Some(done) = asleep {
+            step.touched.clone_from(&done.touched);
+        }
         self.steps.push(step);
-        is_asleep
+        asleep.is_some()
     }
 }

@@ -1,19 +1,16 @@
 //! Dynamic partial-order reduction for shuttle: an exhaustive search of interleavings, up to the
 //! order of independent steps.
 //!
-//! # The problem
-//!
-//! A plain depth-first search tries every order of all steps of all threads. Two neighbouring steps
-//! that touch different objects, or that both only read one, have the same effect in either order.
-//! So the interleavings fall into classes, and one execution of each class is enough. There are
-//! thousands of times fewer classes than interleavings.
+//! Two neighbouring steps that touch different objects, or that both only read one, have the same
+//! effect in either order. So the interleavings fall into classes, and one execution of each class
+//! is enough. There are thousands of times fewer classes than interleavings.
 //!
 //! # The algorithm
 //!
 //! Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order reduction" (POPL 2014,
-//! [DOI](https://doi.org/10.1145/2535838.2535845)): the variant with *source sets*, Algorithm 1. A
-//! **node** is a point at which one of several threads is to make a step. An execution goes down a
-//! path of nodes, and at each step the search looks for two things:
+//! [DOI](https://doi.org/10.1145/2535838.2535845)): Algorithm 1, with *source sets*. A **node** is
+//! a point at which one of several threads is to make a step. An execution goes down a path of
+//! nodes, and at each step the search looks for two things:
 //!
 //! - **Races**: does the step touch an object that an earlier step of another thread touched, with
 //!   nothing in between that orders the two? Then the other order must be tried as well: at the
@@ -22,46 +19,12 @@
 //!   the second step the first thread sleeps until some thread makes a step that its own step
 //!   depends on. Running it earlier would lead where the search has already been.
 //!
-//! Every class is explored once, so all outcomes, failures and deadlocks are found. With two
-//! threads no execution is wasted either: the thread that is added at a node comes, by the steps
-//! that it made before, to the step that the sleeper depends on.
-//!
 //! # Why it is sound
 //!
-//! The algorithm requires that every two steps whose order matters are called *dependent*.
-//!
-//! 1. A step goes from one switch point to the next: an operation of the facade, and the thread's
-//!    own code behind it. Its footprint ([`footprint`]) is taken when the step has ended. It holds
-//!    the operation's object, the cells that the code behind it touched, and everything else that
-//!    the facade shares between threads outside operations (a parker's flag, the numbering of
-//!    threads). Programs share nothing else except their log, which is sorted by thread before it
-//!    counts. Memory under a mutex belongs to the mutex.
-//! 2. A sleeper's footprint is not guessed. Its step was made from the same node before the thread
-//!    went to sleep. As long as no thread touches what it touched, it remains the same step with
-//!    the same objects, whose numbers do not depend on the interleaving.
-//! 3. Accesses are classified by their effect: an operation that changed nothing is a read. Two
-//!    neighbouring reads of one object commute, whatever they would do elsewhere.
-//! 4. A step whose footprint the facade does not know (of a condition variable, or a failed attempt
-//!    to block) touches [everything](footprint::EVERYTHING).
-//! 5. At the end of a step that blocks, a thread looks whether a mutex is free, or joins a queue of
-//!    the checker's. Other threads see no effect of that: the checker wakes all waiting threads and
-//!    lets them race.
-//!
-//! Some steps are not always possible:
-//!
-//! - **Mutexes.** A thread that is about to lock a held mutex is not runnable, even if the checker
-//!   says so. A lock races with the holder's *lock*, since before the unlock it was not possible.
-//! - **Sleeps, joins, starts** come after the wake, the end, the spawn, and do not race with them.
-//! - **Yields.** A thread that yields has looked in vain at some objects in a loop. It need not run
-//!   again before another thread has changed one of the objects that it has looked at since its
-//!   last yield, because the round in between would be the same. So a loop that yields must have no
-//!   effect besides looking. If no other thread can run, the yielding thread does, and nothing is
-//!   searched behind that. A yield outside such a loop would silently cut off what follows it.
-//!   Therefore a thread that has yielded, and does not look first at an object that it looked at
-//!   before, panics. (A thread that looks there for another reason is taken for one in a loop.)
-//!
-//! Every replayed step must have the footprint that it had the first time. A program whose
-//! executions differ for another reason than the schedule panics.
+//! The algorithm explores every class if every two steps whose order matters are called
+//! *dependent*. `docs/searches.md` argues that they are, and says what a program must not do. A
+//! program panics if it yields outside of a loop that waits, or if a replayed step has another
+//! footprint than the first time.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -70,7 +33,7 @@ use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use spanlock_sync::footprint::{self, Access, EVERYTHING, Touch, dependent};
 
 use crate::search::NOT_REPEATABLE;
-use crate::search::order::{self, Clock, Step, THREADS, Watch};
+use crate::search::order::{AT, Clock, Step, THREADS, Watch};
 
 /// A set of threads, a bit each.
 type Threads = u8;
@@ -156,17 +119,13 @@ pub(crate) struct Reduced {
 }
 
 impl Reduced {
-    /// Creates a search that has not begun, in this system thread.
-    pub(crate) fn new() -> Self {
+    /// Creates a search that has not begun, in this system thread. It shows `watch` the order of
+    /// each execution, once for each class.
+    pub(crate) fn new(watch: Option<Watch>) -> Self {
         footprint::record();
-        Self::default()
-    }
-
-    /// Creates a search that shows `watch` the order of each execution, once for each class.
-    pub(crate) fn watched(watch: Watch) -> Self {
         Reduced {
-            watch: Some(watch),
-            ..Self::new()
+            watch,
+            ..Self::default()
         }
     }
 
@@ -207,18 +166,15 @@ impl Reduced {
         let unknown = touched.is_empty() && state.begun && yielded.is_none();
         state.begun = true;
         let access = if unknown { Access::Write } else { Access::Read };
-        touched.push(Touch {
-            object: EVERYTHING,
-            access,
-        });
+        let object = EVERYTHING;
+        touched.push(Touch { object, access });
         touched.sort_unstable();
         touched.dedup();
 
-        let (clock, races) = self.order(thread, &touched, yielded.unwrap_or_default());
+        let (mut clock, races) = self.order(thread, &touched, yielded.unwrap_or_default());
+        clock[thread] = at;
         self.threads[thread].clock = clock;
-        self.threads[thread].clock[thread] = at;
         let is_new = self.at > self.new_from;
-        let clock = self.threads[thread].clock;
         let node = &mut self.nodes[at as usize - 1];
         if is_new {
             node.touched = touched.into();
@@ -244,15 +200,16 @@ impl Reduced {
 
     /// Panics if the thread has yielded outside a loop.
     fn look_again(&mut self, touched: &[Touch]) {
+        let again = &mut self.threads[self.running].again;
         // The step behind a yield may be the thread's own code alone.
-        if touched.is_empty() {
-            return;
-        }
-        let Some(looked) = self.threads[self.running].again.take() else {
-            return;
+        let looked = if touched.is_empty() {
+            None
+        } else {
+            again.take()
         };
+        let looks = |at: Vec<u64>| touched.iter().any(|touch| at.contains(&touch.object));
         assert!(
-            touched.iter().any(|touch| looked.contains(&touch.object)),
+            looked.is_none_or(looks),
             "T{} has yielded, and does not look next at anything that it looked at before. Yield only in \
              a loop that reads atomics until another thread changes one. Elsewhere remove the yield, \
              or wait by parking (`spanlock_sync::Parker`).",
@@ -267,34 +224,30 @@ impl Reduced {
         let nothing = Seen::default();
         let seen = |object| self.seen.get(object).unwrap_or(&nothing);
         let is_later = |clock: &Clock, at: At| at > 0 && clock[self.node(at).thread] < at;
-        // First the steps that made it possible: it does not race with those.
-        let mut after = Vec::new();
-        for Touch { object, access } in touched {
-            match access {
-                Access::Lock => {
-                    let holder = seen(object).lock;
-                    races.extend(is_later(&clock, holder).then_some(holder));
-                    after.push(seen(object).unlock);
-                }
-                Access::Wait => after.push(seen(object).wake),
-                _ => {}
-            }
-        }
-        after.extend(looked.iter().map(|(object, _)| seen(object).write));
-        for at in after.into_iter().filter(|&at| at > 0) {
-            join(&mut clock, &self.node(at).clock);
-        }
+        // The steps that made it possible, with which it does not race; and those that clash.
+        let written = looked.iter().map(|(object, _)| seen(object).write);
+        let mut after: Vec<At> = written.collect();
         let mut clashes = Vec::new();
         for Touch { object, access } in touched {
             let seen = seen(object);
             match access {
-                Access::Lock | Access::Unlock => {}
+                Access::Lock => {
+                    races.extend(is_later(&clock, seen.lock).then_some(seen.lock));
+                    after.push(seen.unlock);
+                }
+                Access::Unlock => {}
                 Access::Read => clashes.push(seen.write),
                 Access::Write | Access::Wake | Access::Wait => {
                     clashes.push(seen.write);
                     clashes.extend(seen.reads);
                 }
             }
+            if *access == Access::Wait {
+                after.push(seen.wake);
+            }
+        }
+        for at in after.into_iter().filter(|&at| at > 0) {
+            join(&mut clock, &self.node(at).clock);
         }
         clashes.retain(|&at| at > 0);
         races.extend(clashes.iter().filter(|&&at| is_later(&clock, at)));
@@ -305,16 +258,8 @@ impl Reduced {
         races.dedup();
         // Two steps with another racing step between them are no neighbours: their race comes up
         // when the one in between is reversed.
-        let between = |race: &At| {
-            races
-                .iter()
-                .any(|other| other != race && self.before(*race, *other))
-        };
-        let neighbours = races
-            .iter()
-            .filter(|race| !between(race))
-            .copied()
-            .collect();
+        let mut neighbours = races.clone();
+        neighbours.retain(|&at| !races.iter().any(|&it| it != at && self.before(at, it)));
         (clock, neighbours)
     }
 
@@ -367,16 +312,14 @@ impl Reduced {
     /// must wait.
     fn is_enabled(&self, thread: usize) -> bool {
         let thread = &self.threads[thread];
-        let held = |object: &u64| {
-            self.seen
-                .get(object)
-                .is_some_and(|seen| seen.lock > seen.unlock)
+        let seen = |object: u64| self.seen.get(&object);
+        let is_free = |object| seen(object).is_none_or(|it| it.lock <= it.unlock);
+        let has_changed = |looked: &Vec<(u64, At)>| {
+            let mut looked = looked.iter();
+            looked.any(|&(object, at)| seen(object).is_some_and(|it| it.write > at))
         };
-        let changed =
-            |&(object, at): &(u64, At)| self.seen.get(&object).is_some_and(|seen| seen.write > at);
-        let must_wait = thread.locking.as_ref().is_some_and(held)
-            || (thread.yielded.as_ref()).is_some_and(|looked| !looked.iter().any(changed));
-        !must_wait
+        let is_free = thread.locking.is_none_or(is_free);
+        is_free && thread.yielded.as_ref().is_none_or(has_changed)
     }
 
     /// Returns the thread that makes the next step; none if all that could are asleep, or none can.
@@ -462,7 +405,7 @@ impl Scheduler for Reduced {
             let enabled = enabled.fold(0, |set, thread| set | 1 << thread);
             if let Some(thread) = self.choose(enabled, current) {
                 self.at += 1;
-                order::begin_step(self.at as u32);
+                AT.set(self.at as At);
                 self.threads[thread].locking = None;
                 self.running = thread;
                 return Some(thread.into());

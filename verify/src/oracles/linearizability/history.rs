@@ -7,10 +7,11 @@
 //! overlap. So a call has no fixed position: it may come at any time between its thread's last step
 //! before it and first step within it, whenever the search happened to run it.
 
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::THREADS;
-use crate::search::order::{self, Step};
+use crate::search::order::{AT, Step};
 
 /// One end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,14 +36,12 @@ pub struct Event<Op, Answer> {
 pub struct History<Op, Answer>(pub Vec<Vec<Event<Op, Answer>>>);
 
 /// A call, or an answer, as it is recorded while the execution runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Note<Op, Answer> {
-    /// The thread.
-    pub thread: usize,
-    /// The operation.
-    pub op: Op,
-    /// Its answer; none: this is the call.
-    pub answer: Option<Answer>,
+#[derive(Debug)]
+struct Note<Op, Answer> {
+    thread: usize,
+    op: Op,
+    /// None: this is the call.
+    answer: Option<Answer>,
     /// The step in which the thread was.
     at: u32,
 }
@@ -57,7 +56,7 @@ impl<Op, Answer> Default for Recorder<Op, Answer> {
     }
 }
 
-impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
+impl<Op: Copy + Display, Answer: Copy + Display> Recorder<Op, Answer> {
     // Plain std state that no checker sees, as in `trace`.
     fn notes(&self) -> MutexGuard<'_, Vec<Note<Op, Answer>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -71,7 +70,7 @@ impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
     /// Runs an operation of `thread`, and records when it is called, and when and what it answers.
     pub fn record(&self, thread: usize, op: Op, run: impl FnOnce() -> Answer) {
         let note = |answer| {
-            let at = order::at();
+            let at = AT.get();
             self.notes().push(Note {
                 thread,
                 op,
@@ -84,9 +83,12 @@ impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
         note(Some(answer));
     }
 
-    /// Returns the calls and answers so far, for an execution that did not end.
-    pub fn so_far(&self) -> Vec<Note<Op, Answer>> {
-        self.notes().clone()
+    /// Returns the calls and answers so far, each with its thread, for an execution that did not
+    /// end.
+    pub fn so_far(&self) -> Vec<(usize, String)> {
+        let notes = self.notes();
+        let texts = notes.iter().map(|it| (it.thread, text(it.op, it.answer)));
+        texts.collect()
     }
 
     /// Returns the history of the execution that has just ended, which had these steps.
@@ -123,14 +125,10 @@ impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
     }
 }
 
-impl<Op: Copy, Answer: Copy> History<Op, Answer> {
-    /// Returns a history whose order is known, event by event: for tests of a specification.
-    pub fn in_order(events: &[(usize, End<Op, Answer>)]) -> Self {
-        let mut history = History(vec![Vec::new(); THREADS]);
-        for &(thread, end) in events {
-            let after = std::array::from_fn(|other| history.0[other].len() as u8);
-            history.0[thread].push(Event { end, after });
-        }
-        history
+/// Shows a call, or an answer.
+pub(super) fn text(op: impl Display, answer: Option<impl Display>) -> String {
+    match answer {
+        None => format!("{op} …"),
+        Some(answer) => format!("{op}: {answer}"),
     }
 }

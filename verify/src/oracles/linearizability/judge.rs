@@ -15,16 +15,8 @@ use std::collections::{BTreeSet, HashSet};
 use super::history::{End, History};
 use super::{Model, THREADS};
 
-/// An order of a history's events that has no explanation, by thread, up to and including the event
-/// that cannot be explained.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unexplained {
-    /// The thread of each event.
-    pub order: Vec<usize>,
-}
-
-type States<M> = BTreeSet<<M as Model>::State>;
-type HistoryOf<M> = History<<M as Model>::Op, <M as Model>::Answer>;
+pub(super) type States<M> = BTreeSet<<M as Model>::State>;
+pub(super) type HistoryOf<M> = History<<M as Model>::Op, <M as Model>::Answer>;
 
 /// How many events of each thread have been.
 type Cut = [usize; THREADS];
@@ -32,8 +24,8 @@ type Cut = [usize; THREADS];
 /// Looks for an order that the history allows and the specification does not.
 ///
 /// # Errors
-/// The first such order.
-pub fn judge<M: Model>(history: &HistoryOf<M>, model: &M) -> Result<(), Unexplained> {
+/// The first such order: the thread of each event, up to the one that cannot be explained.
+pub fn judge<M: Model>(history: &HistoryOf<M>, model: &M) -> Result<(), Vec<usize>> {
     let mut search = Search {
         history,
         model,
@@ -42,9 +34,7 @@ pub fn judge<M: Model>(history: &HistoryOf<M>, model: &M) -> Result<(), Unexplai
     };
     match search.go([0; THREADS], BTreeSet::from([model.initial()])) {
         true => Ok(()),
-        false => Err(Unexplained {
-            order: search.order,
-        }),
+        false => Err(search.order),
     }
 }
 

@@ -15,7 +15,7 @@ use super::scenario::Scenario;
 use super::{Model, table};
 use crate::search::order::{Watch, Watched};
 use crate::search::reduction::Reduced;
-use crate::worlds;
+use crate::worlds::{begin_execution, under};
 
 /// How scenarios are run.
 pub struct Subject<M> {
@@ -27,6 +27,9 @@ pub struct Subject<M> {
     pub steps: u64,
 }
 
+/// A scenario that fails, and how it does.
+type Failure<M> = (Scenario<<M as Model>::Op>, String);
+
 /// Runs every scenario until one fails, and reduces that. Returns how many there were, and how many
 /// histories they had.
 ///
@@ -34,11 +37,12 @@ pub struct Subject<M> {
 /// The smallest that fails, and how it does.
 pub fn all<M: Model>(
     subject: &Subject<M>,
-    mut scenarios: impl Iterator<Item = Scenario<M::Op>>,
-) -> Result<(u64, u64), (Scenario<M::Op>, String)> {
+    scenarios: impl IntoIterator<Item = Scenario<M::Op>>,
+) -> Result<(u64, u64), Failure<M>> {
     // Only the reduced failure is reported.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
+    let mut scenarios = scenarios.into_iter();
     let result = scenarios.try_fold((0, 0), |(count, histories), scenario| {
         match search(subject, &scenario) {
             Ok(more) => Ok((count + 1, histories + more)),
@@ -50,11 +54,7 @@ pub fn all<M: Model>(
 }
 
 /// Leaves out what it can while the scenario still fails.
-fn reduced<M: Model>(
-    subject: &Subject<M>,
-    scenario: Scenario<M::Op>,
-    why: String,
-) -> (Scenario<M::Op>, String) {
+fn reduced<M: Model>(subject: &Subject<M>, scenario: Scenario<M::Op>, why: String) -> Failure<M> {
     let fails = |smaller: Scenario<M::Op>| {
         let why = search(subject, &smaller).err()?;
         Some((smaller, why))
@@ -70,10 +70,8 @@ fn reduced<M: Model>(
     }
 }
 
-/// Searches all executions of a scenario; returns how many histories there are.
-///
-/// # Errors
-/// What was wrong with one.
+/// Searches all executions of a scenario. Returns how many histories there are, or what is wrong
+/// with one.
 fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<u64, String> {
     // The histories so far, and the one that has no explanation.
     let seen = Rc::new(RefCell::new((HashSet::new(), None)));
@@ -87,17 +85,19 @@ fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<
         }
         wrong.is_none()
     });
-    let mut config = shuttle::Config::new();
-    config.max_steps = shuttle::MaxSteps::FailAfter(subject.steps as usize);
-    config.failure_persistence = shuttle::FailurePersistence::None;
     let threads: Arc<[_]> = scenario.0.clone().into();
     let (model, record) = (subject.model.clone(), recorder.clone());
     let body = move || execution(&model, &threads, &record);
     let run = || match subject.schedules {
-        None => shuttle::Runner::new(Reduced::watched(watch), config).run(body),
+        None => under(Reduced::new(Some(watch)), subject.steps, body),
         Some(schedules) => {
-            let random = RandomScheduler::new_from_seed(1, schedules);
-            shuttle::Runner::new(Watched::new(random, watch), config).run(body)
+            let (scheduler, steps) = (RandomScheduler::new_from_seed(1, schedules), Vec::new());
+            let watched = Watched {
+                scheduler,
+                steps,
+                watch,
+            };
+            under(watched, subject.steps, body);
         }
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
@@ -119,7 +119,7 @@ fn execution<M: Model>(
     threads: &Arc<[Vec<M::Op>]>,
     recorder: &Recorder<M::Op, M::Answer>,
 ) {
-    worlds::begin_execution();
+    begin_execution();
     recorder.begin();
     let object = Arc::new(model.object());
     let others: Vec<_> = (1..threads.len())
