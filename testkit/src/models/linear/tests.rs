@@ -223,7 +223,7 @@ fn two_tries_may_both_fail_if_pieces_are_acquired() {
 }
 
 #[test]
-fn a_reader_fails_only_if_the_readers_room_is_full() {
+fn a_try_to_read_beside_readers_fails_only_at_the_maximum_of_readers() {
     let (read, more) = (lock(Read, Low), attempt(Read, Low));
     right(
         &[EXACT, SEGMENTS, WHOLE],
@@ -369,7 +369,7 @@ fn open_order(try_returns_before_release: bool) -> History<Op, Answer> {
 }
 
 #[test]
-fn every_order_that_the_steps_allow_needs_an_explanation() {
+fn every_order_that_the_recorded_history_allows_needs_an_explanation() {
     assert_eq!(judge(&open_order(true), &model(EXACT)), Ok(()));
     let found =
         judge(&open_order(false), &model(EXACT)).expect_err("the try may come after the release");
@@ -390,7 +390,7 @@ release: done                                           nothing
                             try-read(0..1): busy        no explanation
 the 5 events before have explanations; after them:
   held: nothing; called, without effect so far: T1 try-read(0..1)
-in none of these can T1's try-read(0..1) be busy: nothing that counts is in its way
+in none of these states can T1's try-read(0..1) be busy: nothing that could make it fail is in its way
 ";
     assert_eq!(table(&model(EXACT), &history, &found), expected);
 }

@@ -34,7 +34,7 @@ pub fn table<M: Model>(model: &M, history: &HistoryOf<M>, order: &[usize]) -> St
             told += &why(model, &closed(model, &states), i);
             let _ = writeln!(
                 told,
-                "in none of these can T{thread}'s {op} be {answer}: {}",
+                "in none of these states can T{thread}'s {op} be {answer}: {}",
                 model.unexplained_text(op, answer)
             );
         }
