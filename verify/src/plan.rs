@@ -96,11 +96,6 @@ impl Job {
         let counts = self.mode.checker() == Checker::Shuttle;
         counts.then(|| at_once * program.step_bound * u64::from(program.threads))
     }
-
-    /// Returns after how many rounds the facade cuts a spin loop; none for litmus, or without it.
-    pub fn spin_cap(&self) -> Option<u32> {
-        (self.program.has_facade && self.program.expected.is_none()).then_some(0)
-    }
 }
 
 /// What to do with a search that is not recorded.

@@ -115,7 +115,6 @@ fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
         threads: program.threads,
         operations: program.operations,
         bound: job.bound,
-        spin_cap: job.spin_cap(),
         search: job.search(),
         faults: faults(job, found.plans),
         executions: ended.failed_execution().unwrap_or(found.executions),

@@ -75,8 +75,6 @@ pub struct Row {
     pub operations: u32,
     /// Preemption bound (loom), or schedules (random, pct, urw); none: no bound.
     pub bound: Option<u64>,
-    /// Rounds after which the facade cuts a spin loop; none: a litmus row, or code without it.
-    pub spin_cap: Option<u32>,
     /// Which executions were explored, of those within the bound.
     pub search: String,
     /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread reaches.
