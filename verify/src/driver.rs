@@ -1,7 +1,7 @@
-//! The command: builds the models under each checker, runs each row in a process of its own, and
-//! judges.
+//! The command `cargo verify`: builds the models under each checker (loom and shuttle), runs each
+//! row (one program in one mode of a checker) in its own process, and judges the results.
 //!
-//! Not reached by models: this process only starts those that are.
+//! Not reached by models: this code only starts the processes that run models.
 
 mod args;
 mod bugs;
@@ -24,11 +24,11 @@ use clap::Parser;
 
 use args::{Args, Subcommand};
 
-/// Runs the command with this process's arguments. The exit code is 0 if everything passes, 1 if
-/// anything does not, and 2 if it cannot be run.
+/// Runs the command with this process's arguments. Returns exit code 0 if everything passes, 1 if
+/// anything fails, and 2 if the command cannot run.
 pub fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();
-    // Cargo passes the subcommand's name on.
+    // Cargo passes the subcommand's name as the first argument.
     if words.get(1).is_some_and(|word| word == "verify") {
         words.remove(1);
     }
@@ -54,8 +54,8 @@ fn exit_code(success: bool) -> ExitCode {
     ExitCode::from(u8::from(!success))
 }
 
-/// Keeps the items whose names contain one of `filter`, or all if it is empty. If no name contains
-/// a filter, the error is `missing`, in which `{}` stands for it.
+/// Keeps the items whose names contain at least one text of `filter`; an empty filter keeps all. If
+/// no name contains some text, returns the error `missing`, with that text in place of `{}`.
 fn retain_meant<T>(
     items: &mut Vec<T>,
     filter: &[String],

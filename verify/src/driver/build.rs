@@ -1,6 +1,6 @@
-//! The workspace, its packages that have models, and their builds: one for each checker, in a
-//! target folder of its own. In a shared folder, every switch between a checker's cfg and another
-//! build would rebuild everything.
+//! The workspace, its packages with models, and one build of the models for each checker. Each
+//! build has its own target folder: in a shared one, cargo would rebuild everything whenever the
+//! checker's `--cfg` is added or removed.
 
 use std::collections::HashMap;
 use std::env;
@@ -25,25 +25,25 @@ pub(super) const MODELS: &str = "models";
 /// The test target that holds known bugs of other projects.
 pub(super) const KNOWN_BUGS: &str = "known-bugs";
 
-/// This package, on which a package with models depends.
+/// This package. Every package with models depends on it.
 const HARNESS: &str = env!("CARGO_PKG_NAME");
 
-/// The profile in which models are built, where the workspace defines it.
+/// The profile for models, if the workspace defines it.
 const PROFILE: &str = "checked";
 
-/// A package that has the test target asked for.
+/// A package that has the requested test target.
 #[derive(Debug)]
 pub(super) struct Package {
     pub(super) id: PackageId,
     pub(super) name: String,
     pub(super) folder: PathBuf,
-    /// Its sources, relative to the workspace's root, as the compiler names them: `lock/src/`.
+    /// Its source folder, as the compiler prints paths, from the workspace's root: `lock/src/`.
     pub(super) sources: String,
     /// Features that the test target requires.
     pub(super) features: Vec<String>,
 }
 
-/// A workspace, and the binaries of models that are built so far.
+/// A workspace, and the model binaries built so far.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) root: PathBuf,
@@ -57,7 +57,7 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// Finds the chosen packages with a test target of this name, and builds nothing yet.
+    /// Finds the selected packages that have this test target, and builds nothing yet.
     pub(super) fn none_of(scope: &Scope, target: &'static str) -> Result<Self> {
         let mut command = MetadataCommand::new();
         if let Some(path) = &scope.manifest_path {
@@ -114,14 +114,14 @@ impl Built {
         })
     }
 
-    /// Returns the version of a dependency; the highest, if there are several.
+    /// Returns the version of a dependency, or the highest version if there are several.
     pub(super) fn version_of(&self, package: &str) -> Option<String> {
         let packages = self.metadata.packages.iter();
         let found = packages.filter(|it| it.name == package);
         found.map(|it| &it.version).max().map(ToString::to_string)
     }
 
-    /// Returns the circumstances of an undivided run that begins now. Its `rows` are not yet known.
+    /// Returns the circumstances of an unpartitioned run that starts now. The caller sets `rows`.
     pub(super) fn circumstances(&self, common: &Common, options: &[(&str, bool)]) -> Circumstances {
         let filters = common.filter.iter().map(|text| format!("--filter {text}"));
         let packages = common.scope.package.iter();
@@ -143,8 +143,8 @@ impl Built {
         }
     }
 
-    /// Returns the commit of the workspace, with `-dirty` if files were changed since; `unknown`
-    /// without git.
+    /// Returns the commit of the workspace, with `-dirty` appended if files have changed since, or
+    /// `unknown` without git.
     pub(super) fn commit(&self) -> String {
         let mut git = Command::new("git");
         git.current_dir(&self.root)
@@ -153,7 +153,7 @@ impl Built {
         first_line(&mut git).unwrap_or_else(|| "unknown".to_owned())
     }
 
-    /// Returns the profile for models, and what the environment has to add to it.
+    /// Returns the profile for models, and the environment variables that add its checks.
     fn profile(&self) -> (&'static str, &'static [(&'static str, &'static str)]) {
         let manifest = fs::read_to_string(self.root.join("Cargo.toml")).unwrap_or_default();
         let head = format!("[profile.{PROFILE}]");
@@ -167,9 +167,9 @@ impl Built {
         ("release", checks)
     }
 
-    /// Builds the binaries for these checkers, unless they are built.
+    /// Builds the binaries for these checkers that are not built yet.
     pub(super) fn add(&mut self, checkers: impl IntoIterator<Item = Checker>) -> Result<()> {
-        // One after the other: cargo uses all cores, and two builds at once are slower.
+        // One build at a time: cargo uses all cores, and two builds at once would be slower.
         for checker in checkers {
             if checker == Checker::Spin || self.binaries.contains_key(&checker) {
                 continue;
@@ -227,8 +227,7 @@ impl Built {
             .context("cannot run cargo: is Rust installed, and on the path?")?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}", said.trim_end());
-        // The binaries' paths depend on settings: at a guessed path, an older binary could run
-        // unnoticed.
+        // Cargo's messages name the binaries. A guessed path could hold an outdated binary.
         let mut binaries = HashMap::new();
         for message in Message::parse_stream(&output.stdout[..]) {
             if let Message::CompilerArtifact(artifact) = message?
@@ -243,7 +242,8 @@ impl Built {
     }
 }
 
-/// Says that no package has the test target, and how to add it. `users` depend on the harness.
+/// Says that no package has the test target, and how to add it. `users` depend on the harness but
+/// lack the target.
 fn advice(target: &str, whose: &str, users: &[&str]) -> String {
     let users = match users {
         [] => String::new(),

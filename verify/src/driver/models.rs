@@ -1,4 +1,4 @@
-//! The models of each package, as its binary describes them, and their rows.
+//! The models of each package, as its test binary describes them, and the rows to run.
 
 use std::collections::HashMap;
 use std::env;
@@ -29,12 +29,12 @@ pub(super) struct Models {
 pub(super) struct Task {
     pub(super) models: Arc<Models>,
     pub(super) job: Job,
-    /// Its place among all rows that were asked for, from 1.
+    /// The row's position among all selected rows, from 1.
     pub(super) number: usize,
 }
 
 impl Task {
-    /// Returns what is recorded of the row.
+    /// Returns the row's record, if it has one.
     pub(super) fn recorded(&self) -> Option<Count> {
         self.models.counts.of(&self.job.name())
     }
@@ -52,8 +52,9 @@ impl Task {
     }
 }
 
-/// Builds a workspace's models under loom, and asks each binary what it contains. Unless it is for
-/// a replay, refuses variables that would change what a row runs, unnoticed.
+/// Builds a workspace's models under loom, and asks each binary what it contains. Unless
+/// `is_replay`, refuses the environment variables of a replay, which would silently change what a
+/// row runs.
 pub(super) fn models(
     scope: &Scope,
     target: &'static str,
@@ -68,7 +69,7 @@ pub(super) fn models(
     let mut suites: HashMap<String, &str> = HashMap::new();
     for package in &built.packages {
         let description = ask(&built, package)?;
-        // Each binary has checked its own names.
+        // Each binary has checked that its own suites have different names.
         for SuiteInfo { name, .. } in &description.suites {
             let why = "rename one: names of rows begin with the suite's";
             if let Some(other) = suites.insert(name.clone(), &package.name) {
@@ -94,7 +95,7 @@ fn ask(built: &Built, package: &Package) -> Result<Description> {
         let said = [ended.stdout, ended.stderr].concat();
         let said: String = said.trim().chars().take(500).collect();
         anyhow!(
-            "{}: its models print no description: {said}\n  the test target needs `harness = \
+            "{}: the model binary printed no description: {said}\n  the test target needs `harness = \
              false`, a `main` that only returns `spanlock_verify::main([...])`, and the version {} \
              of spanlock-verify",
             package.name,
@@ -103,7 +104,7 @@ fn ask(built: &Built, package: &Package) -> Result<Description> {
     })
 }
 
-/// Returns every row of these models, the long ones too.
+/// Returns every row of these models, including the long rows, which only `--full` runs.
 pub(super) fn tasks(all: &[Arc<Models>], unrecorded: Unrecorded) -> Vec<Task> {
     let mut tasks = Vec::new();
     for models in all {
@@ -123,14 +124,14 @@ pub(super) fn suites(all: &[Arc<Models>]) -> Vec<SuiteInfo> {
     suites.cloned().collect()
 }
 
-/// Every row that is not long, the cheap ones first.
+/// All rows except the long ones, cheapest first.
 pub(super) struct Plan {
     pub(super) tasks: Vec<Task>,
     by_name: HashMap<String, usize>,
 }
 
 impl Plan {
-    /// Returns the plan of these models.
+    /// Plans the rows of these models.
     pub(super) fn of(all: &[Arc<Models>]) -> Self {
         let mut tasks = tasks(all, Unrecorded::Bounded);
         tasks.retain(|task| !task.job.long);
@@ -143,7 +144,7 @@ impl Plan {
         Plan { tasks, by_name }
     }
 
-    /// Returns the row of the same program under the same faults in another mode.
+    /// Returns the row of the same program and the same faults in `mode`.
     pub(super) fn in_mode(&self, task: &Task, mode: Mode) -> Option<&Task> {
         let mut job = task.job.clone();
         job.mode = mode;

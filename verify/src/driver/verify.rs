@@ -23,12 +23,12 @@ use crate::plan::{Job, Unrecorded};
 use crate::rows::pairs::tables;
 use crate::rows::row::{Circumstances, REFUSES, Verdict};
 
-/// A row of a known bug is stopped after this time.
+/// The time limit of each row of a known bug.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Runs the rows: exit code 0 if each passes as recorded, and nothing else is wrong.
+/// Runs the selected rows. Returns exit code 0 if all pass as recorded and no other check fails.
 pub(super) fn verify(args: &Args) -> Result<ExitCode> {
-    // Tables of some rows would name cells empty that other rows fill.
+    // With only some programs, a table of pairs would report cells that other programs fill.
     let whole = args.common.is_everything();
     let mut outputs = Outputs::new(args.common.json.as_ref(), args.report.as_ref())?;
     let (mut built, models) = models(&args.common.scope, MODELS, false)?;
@@ -55,14 +55,14 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
         println!("{accepted} searches recorded.");
     }
     if tasks.is_empty() && args.partition.is_none() {
-        let why = "No row was run: record searches with `cargo verify --accept`, or add programs.";
+        let why = "No row ran: record searches with `cargo verify --accept`, or add programs.";
         results.errors.push(why.to_owned());
     }
     if whole {
         results.tables = tables(&suites(&models));
         results.errors.extend(gone(&models, args.accept));
     }
-    // One machine makes these for all partitions.
+    // The mutants and the bugs run once, on one machine, for all partitions.
     if args.full && whole && args.partition.is_some() {
         results.notes.push(SHARED_BY_NONE.to_owned());
     } else if args.full && whole {
@@ -83,20 +83,20 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     conclude(&results, &outputs)
 }
 
-/// Returns an error for each recorded row that no program has any more: a program that was removed
-/// or renamed by mistake must not go unnoticed.
+/// Returns an error for each recorded row that no program has any more. Otherwise, nobody would
+/// notice a program that was removed or renamed by mistake.
 fn gone(models: &[Arc<Models>], accepted: bool) -> Vec<String> {
     let planned = tasks(models, Unrecorded::Bounded);
     let planned: BTreeSet<String> = planned.iter().map(|task| task.job.name()).collect();
     let recorded = models.iter().flat_map(|it| it.counts.0.keys());
     let gone = recorded.filter(|row| !accepted && !planned.contains(*row));
     gone.map(|row| {
-        format!("GONE: {row} is recorded, and no program has it: restore it, or `--accept`")
+        format!("GONE: {row} is recorded, but no program has it: restore it, or use `--accept`")
     })
     .collect()
 }
 
-/// Returns the rows that the arguments ask for, and the circumstances of the run.
+/// Returns the selected rows, and the circumstances of the run (options, versions, machine).
 fn select(
     args: &Args,
     built: &Built,
@@ -118,7 +118,7 @@ fn select(
     let among = match (args.quick, args.full) {
         (true, _) => " among the quick ones",
         (_, true) => "",
-        _ => " among those that are not for --full alone",
+        _ => " among the rows that run without --full",
     };
     let missing = format!(
         "no row's name contains `{{}}`{among}\n  names look like SUITE/PROGRAM/loom/weak; `cargo \
@@ -147,8 +147,8 @@ fn number(tasks: &mut [Task]) {
     }
 }
 
-/// Finds published bugs of other projects again, each re-created at its smallest in a buggy and a
-/// fixed form: exit code 0 if every buggy form fails where it must, and every fixed form passes.
+/// Checks re-created bugs of other projects, each in a buggy and a fixed form. Returns exit code 0
+/// if every buggy form fails in the modes that must find the bug, and all other rows pass.
 pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     let common = &args.common;
     if let Some(name) = &args.replay {
@@ -189,8 +189,8 @@ pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
     Ok(exit_code(rows.iter().all(|row| row.verdict.passes())))
 }
 
-/// Runs the row of this name, of the test target `target`, and prints its output. Then runs the
-/// rows that it is compared with.
+/// Runs the row `name` of the test target `target`, and the rows with which it is compared. Prints
+/// the output of `name` and the verdicts on all of them.
 pub(super) fn replay(
     name: &str,
     scope: &Scope,
@@ -201,8 +201,8 @@ pub(super) fn replay(
     let all = tasks(&models, Unrecorded::Bounded);
     let Some(task) = all.iter().find(|task| task.job.name() == *name) else {
         bail!(
-            "there is no row `{name}`: it may come from another version\n  `cargo verify --list` \
-             shows the rows of this one, with --full the long ones too"
+            "there is no row `{name}`: is the name from another version?\n  `cargo verify --list` \
+             shows this version's rows; with --full, also the long ones"
         );
     };
     let Change { weaken, bug, plain } = change;
@@ -228,7 +228,7 @@ pub(super) fn replay(
         ran.push((task, ended));
     }
     let ended = &ran[0].1;
-    // The binary says itself which arguments it does not take.
+    // The binary's own message names the arguments that it refuses.
     if let End::Failed(status) = &ended.end
         && status.code() == Some(REFUSES)
     {
@@ -236,13 +236,13 @@ pub(super) fn replay(
     }
     print!("{}", ended.stderr);
     if let Some(found) = ended.found().filter(|_| !is_promela) {
-        // Otherwise the replay shows nothing.
+        // If no execution reaches the change, the replay shows nothing.
         for ((option, value), reached) in changes.iter().zip([found.weakened, found.bug_fired]) {
             let value = value.as_deref().unwrap_or_default();
             ensure!(
                 value.is_empty() || reached > 0,
-                "{option} {value}: no execution of {name} reaches it: it may be of other sources\n  \
-                 `cargo verify mutants --list` and `cargo verify bugs --list` show those of these"
+                "{option} {value}: no execution of {name} reaches it: is it from another version?\n  \
+                 `cargo verify mutants --list` and `cargo verify bugs --list` show this version's"
             );
         }
     }
@@ -256,7 +256,7 @@ pub(super) fn replay(
     Ok(exit_code(rows.iter().all(|row| row.verdict.passes())))
 }
 
-/// The `index`-th of `count` parts, from 1.
+/// The `index`-th (from 1) of `count` parts of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Partition {
     index: usize,
@@ -277,9 +277,9 @@ impl FromStr for Partition {
         match numbers {
             Some((index, count)) if 1 <= index && index <= count => Ok(Partition { index, count }),
             Some((index, count)) => Err(format!(
-                "there is no part {index} of {count}: parts count from 1"
+                "there is no part {index} of {count}: parts are numbered from 1"
             )),
-            None => Err("write K/N: the K-th of N parts, 1/3 for example".to_owned()),
+            None => Err("write K/N for the K-th of N parts, for example 1/3".to_owned()),
         }
     }
 }
@@ -292,8 +292,8 @@ impl fmt::Display for Partition {
 
 /// Returns the rows of this part, in order.
 ///
-/// The rows of a program stay together, since they are compared. Programs are dealt in turns, the
-/// costly ones first.
+/// The rows of a program are compared, so they stay in one part. The parts take turns to receive a
+/// program, and the costliest programs are distributed first.
 pub(super) fn part(tasks: Vec<Task>, partition: Partition) -> Vec<Task> {
     let mut programs: BTreeMap<(String, String), u64> = BTreeMap::new();
     let program = |task: &Task| {
