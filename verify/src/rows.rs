@@ -1,4 +1,4 @@
-//! Rows: what they say, how they are judged, and what is committed of them.
+//! Rows (programs in one mode of a checker): results, verdicts, records, tables of pairs.
 
 pub mod counts;
 pub mod pairs;

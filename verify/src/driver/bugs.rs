@@ -1,9 +1,9 @@
-//! `cargo verify bugs`: injects each bug that the code under test names, one at a time and at run
-//! time. The right program must fail.
+//! `cargo verify bugs`: injects each bug that the code under test defines by `injected_bug!`, one
+//! at a time and at run time. A program in the bug's `killed_by` must fail.
 //!
-//! A bug is judged in each suite that reaches it and has a program of its `killed_by`. These run,
-//! the cheap ones first, until one fails. If none does, the suite's other programs run too: a
-//! failure of one of those is no success, but says where to look.
+//! A bug is judged in each suite in which a program of its `killed_by` reaches it. Those programs
+//! run first, cheapest first. If none of them fails, the suite's other programs run. A failure
+//! among these does not count as finding the bug, but says where to look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::mutants::sources;
 use crate::info::{BugSite, Kind, ProgramInfo};
 use crate::mode::{Checker, Mode};
 
-/// Returns the bugs, each with a suite that has to find it, and what is wrong with their
-/// statements.
+/// Returns each bug once for every suite that must find it, and the errors in the bugs'
+/// definitions.
 pub(super) fn candidates<'a>(
     built: &Built,
     plan: &'a Plan,
@@ -35,11 +35,11 @@ pub(super) fn candidates<'a>(
         if right.peek().is_none() {
             let suites: BTreeSet<&str> = programs.map(|it| &*it.suite).collect();
             errors.push(format!(
-                "NOT JUDGED: {}: the injected bug `{}` is reached by {}, and none of its \
-                 `killed_by` is a program there",
+                "NOT JUDGED: {}: programs of {} reach the injected bug `{}`, but none of \
+                 them is in its `killed_by`",
                 site.place,
-                site.name,
-                Vec::from_iter(suites).join(", ")
+                Vec::from_iter(suites).join(", "),
+                site.name
             ));
         }
         for program in right {
@@ -69,8 +69,8 @@ fn unknown_programs(site: &BugSite, plan: &Plan) -> Vec<String> {
     };
     let unknown = site.killed_by.iter().filter(is_unknown).map(|entry| {
         format!(
-            "NO SUCH PROGRAM: {}: the injected bug `{}` is `killed_by` `{entry}`, and no suite has \
-             that program",
+            "NO SUCH PROGRAM: {}: `killed_by` of the injected bug `{}` lists `{entry}`, but no \
+             suite has that program",
             site.place, site.name
         )
     });
@@ -98,7 +98,7 @@ fn unreached(built: &Built, reached: &Reached) -> Result<Vec<String>> {
     Ok(errors)
 }
 
-/// Returns the macros of Promela models that each inject a bug.
+/// Returns a candidate for each macro that injects a bug into a Promela model.
 fn of_promela(plan: &Plan) -> Vec<Candidate<'_>> {
     let mut candidates = Vec::new();
     for task in &plan.tasks {
@@ -115,7 +115,7 @@ fn of_promela(plan: &Plan) -> Vec<Candidate<'_>> {
     candidates
 }
 
-/// Returns a bug with the programs of its suite, first those that have to find it.
+/// Returns a bug and the searches of its suite. Programs that must find the bug come first.
 fn candidate<'a>(plan: &'a Plan, suite: &str, change: Change) -> Candidate<'a> {
     const MODES: [Mode; 3] = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
     let tasks = plan.tasks.iter();
@@ -123,7 +123,7 @@ fn candidate<'a>(plan: &'a Plan, suite: &str, change: Change) -> Candidate<'a> {
     let is_right = |task: &Task| change.expected.contains(&task.job.program.name);
     let in_weak = of_suite.clone().filter(|task| task.job.mode == Mode::Weak);
     let (models, others): (Vec<_>, Vec<_>) = in_weak.partition(|it| is_right(it));
-    // Programs that only shuttle runs: all their rows, with their own bounds.
+    // If loom does not run a program, all its shuttle rows run, with their own bounds.
     let weak: BTreeSet<&str> = models.iter().map(|it| &*it.job.program.name).collect();
     let of_shuttle = of_suite.filter(|task| {
         let is_weak = weak.contains(&*task.job.program.name);

@@ -242,8 +242,7 @@ impl Built {
     }
 }
 
-/// Says that no package has the test target, and how to add it. `users` depend on the harness but
-/// lack the target.
+/// Returns advice to add the missing test target. `users` are packages that use the harness.
 fn advice(target: &str, whose: &str, users: &[&str]) -> String {
     let users = match users {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! Turns what the processes found into verdicts.
+//! Judges rows by what their processes found.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::plan::Job;
 use crate::rows::row::{Agreement, Circumstances, Found, Known, Row, Verdict};
 use crate::rows::verdict;
 
-/// Judges each row by itself, then the rows of a program against each other.
+/// Judges each row by itself, and then compares the outcomes of the rows of each program.
 pub(super) fn judge(ran: &[(Task, Ended)], built: &Built, run: &Circumstances) -> Vec<Row> {
     let rows = ran.iter().map(|(task, ended)| row(task, ended, built, run));
     let mut rows: Vec<Row> = rows.collect();
@@ -39,13 +39,13 @@ pub(super) fn judge(ran: &[(Task, Ended)], built: &Built, run: &Circumstances) -
     rows
 }
 
-/// Whether a row's outcomes are compared with those of loom's modes. The outcomes of a litmus
-/// program are known exactly in each mode.
+/// Whether a row's outcomes are compared with those of loom's modes. Litmus programs are not
+/// compared, because their outcomes in each mode are known exactly.
 fn is_compared(job: &Job) -> bool {
     job.mode == Mode::Dfs && job.program.expected.is_none()
 }
 
-/// Whether `other` is the same program in another mode, with which `job` is compared.
+/// Whether `other` is the row in `mode` with which `job` is compared.
 fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
     other.mode == mode
         && other.faults == job.faults
@@ -53,7 +53,7 @@ fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
         && other.program.suite == job.program.suite
 }
 
-/// Returns the rows of `all` that a row is compared with: long ones only if it is long itself.
+/// Returns the rows of `all` that a row is compared with. Only a long row may get long ones.
 pub(super) fn beside(task: &Task, all: &[Task]) -> Vec<Task> {
     let modes = [Mode::Weak, Mode::RmwLoad].into_iter();
     let modes = modes.filter(|_| is_compared(&task.job));
@@ -65,7 +65,7 @@ pub(super) fn beside(task: &Task, all: &[Task]) -> Vec<Task> {
     modes.filter_map(of).collect()
 }
 
-/// Returns the outcomes that shuttle's search shows and neither mode of loom does.
+/// Reports the outcomes of shuttle's search that neither mode of loom shows.
 fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
     let loom = weak.outcomes.iter().chain(&rmw_load.outcomes);
     let loom: BTreeSet<&String> = loom.collect();
@@ -148,7 +148,7 @@ fn hash(outcomes: &BTreeSet<String>) -> String {
     format!("{:08x}", crc32c(text.as_bytes()))
 }
 
-/// Returns the verdict on a row, and what went wrong if anything did.
+/// Returns the verdict on a row, and its failure if it has one.
 fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
     let must_fail = job.program.must_fail(job.mode);
     let (verdict, why) = match &ended.end {
@@ -163,7 +163,7 @@ fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
             told => (Verdict::Failed, told.join("\n")),
         },
         End::Stopped => (Verdict::Truncated, stopped(job, ended.elapsed)),
-        // The log of a CI job that succeeds is not read, so there a skipped row is a failure.
+        // In CI, nobody reads the log of a job that passes, so a skipped row is a failure there.
         End::Skipped(why) if std::env::var_os("CI").is_none() => (Verdict::Skipped, why.clone()),
         End::Skipped(why) | End::Broken(why) => (Verdict::Failed, why.clone()),
     };
@@ -172,7 +172,7 @@ fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
 
 fn stopped(job: &Job, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
-    let mut text = format!("stopped after {seconds:.0} s: the search had not ended (--limit)");
+    let mut text = format!("stopped by its time limit (--limit) after {seconds:.0} s");
     if job.mode.is_counted() {
         text.push_str(
             "\n  If the program spins, call `spanlock_sync::hint::pause` in each round, so that \
@@ -183,7 +183,7 @@ fn stopped(job: &Job, elapsed: Duration) -> String {
     text
 }
 
-/// Returns the faults of every execution, or how many plans of them were run.
+/// Returns the faults in every execution, or the number of fault plans that ran.
 fn faults(job: &Job, plans: u64) -> Vec<String> {
     match job.faults {
         0 => job.program.faults.iter().map(ToString::to_string).collect(),
@@ -192,7 +192,7 @@ fn faults(job: &Job, plans: u64) -> Vec<String> {
     }
 }
 
-/// Says which outcomes of a litmus program the mode cannot see.
+/// Lists the outcomes of a litmus program that the mode misses or adds.
 fn deviating(deviation: &Deviation) -> String {
     let both = [("misses", &deviation.misses), ("adds", &deviation.adds)].into_iter();
     let told = both.filter(|(_, outcomes)| !outcomes.is_empty());

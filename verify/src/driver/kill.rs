@@ -1,5 +1,5 @@
-//! Changes the code under test, one thing at a time, and runs programs until one fails: what
-//! mutants and injected bugs have in common.
+//! Makes one change to the code under test at a time (a mutant or an injected bug), and runs
+//! programs until one fails. Both subcommands share this code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -23,25 +23,25 @@ use crate::info::BugSite;
 use crate::mode::{Checker, Mode};
 use crate::rows::row::Circumstances;
 
-/// Preemptions of the first searches for a failure.
+/// The bound on preemptions in the first searches of a change.
 const FEW: &str = "2";
 
-/// Rows of at most this many executions are also searched with their own bounds.
+/// Rows with at most this many recorded executions are also searched with their own bounds.
 const AFFORDABLE: u64 = 20_000;
 
-/// A search is stopped after this time, and then has found no failure.
+/// The time limit of a search. A search that reaches it counts as one without a failure.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A kind of changes.
+/// A kind of change: mutants or injected bugs.
 pub(super) struct Kind {
-    /// The subcommand, and the name of its file in a report.
+    /// The subcommand. A report names the file of this kind after it.
     pub(super) command: &'static str,
-    /// What many of them are called.
+    /// The heading in reports.
     pub(super) many: &'static str,
     find: for<'a> fn(&Built, &'a Plan, &Reached<'a>) -> Result<Candidates<'a>>,
 }
 
-/// The kinds of changes.
+/// All kinds of changes.
 pub(super) static KINDS: [Kind; 2] = [MUTANTS, BUGS];
 
 pub(super) const MUTANTS: Kind = Kind {
@@ -56,61 +56,61 @@ pub(super) const BUGS: Kind = Kind {
     find: bugs::candidates,
 };
 
-/// All changes of a kind, and what is wrong with statements about them in the sources.
+/// All changes of a kind, and the errors in their definitions in the sources.
 pub(super) type Candidates<'a> = (Vec<Candidate<'a>>, Vec<String>);
 
-/// A change, and the rows that are searched with it: first those of programs that have to find it.
+/// A change and the searches to run with it. Programs that must find the change come first.
 pub(super) type Candidate<'a> = (Change, Vec<Search<'a>>);
 
-/// A row to search, and whether with few preemptions.
+/// A row to search, and whether to search it with few preemptions only.
 pub(super) type Search<'a> = (&'a Task, bool);
 
-/// What became of a change.
+/// The verdict on a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum Fate {
-    /// A program that is there to find it failed.
+    /// A program that is expected to find the change failed.
     Killed,
-    /// Only another program failed.
+    /// A program failed, but none that is expected to find the change.
     Missed,
     /// No program failed.
     #[default]
     Survived,
     /// No program failed, and the source says why none can.
     Equivalent,
-    /// Spin is not installed.
+    /// The change is in a Promela model, and Spin is not installed.
     Skipped,
 }
 
-/// A mutation or an injected bug, and its fate: a row of the table and of the JSON.
+/// A mutant or an injected bug, with its verdict: one row of the table and of the JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Change {
-    /// `file:line:column:operation=Relaxed`, or `BUG/SUITE`; `--filter` applies to it.
+    /// `file:line:column:operation=Relaxed`, or `BUG/SUITE`. `--filter` searches this text.
     name: String,
-    /// `Acquire->Relaxed`, `drop`, or what is done wrong; `unreached`, if no program reaches it.
+    /// `Acquire->Relaxed`, `drop`, the bug's description, or `unreached` if no program reaches it.
     what: String,
-    /// The arguments that make a binary of models change the code.
+    /// The arguments that tell a model binary to make the change.
     #[serde(skip)]
     arguments: [String; 2],
-    /// The programs, at least one of which must find it; empty if any may.
+    /// Programs of which at least one must find the change. If empty, any program may.
     pub(super) expected: BTreeSet<String>,
-    /// Why no program can fail, from the source.
+    /// The reason from the source why no program can fail.
     pub(super) reason: Option<String>,
     verdict: Fate,
-    /// The row of the program that failed.
+    /// The row that failed.
     model: Option<String>,
-    /// The execution in which it failed.
+    /// The number of its execution that failed.
     executions: Option<u64>,
-    /// What it said.
+    /// The message of the failure.
     failure: Option<String>,
     /// The command that shows the failure.
     replay: Option<String>,
-    /// The run that judged it. `selection` holds the filters, and `rows` counts what they chose.
+    /// The run that judged the change; `rows` is the number of changes that `selection` selects.
     pub(super) run: Circumstances,
 }
 
 impl Change {
-    /// Returns a change that is not judged yet. `argument` with `value` makes it.
+    /// Returns an unjudged change. A model binary makes it when given `argument` and `value`.
     pub(super) fn new(name: &str, what: &str, [argument, value]: [&str; 2]) -> Self {
         Change {
             name: name.to_owned(),
@@ -120,7 +120,7 @@ impl Change {
         }
     }
 
-    /// Says which programs have to find it.
+    /// Names the programs that must find the change.
     fn finders(&self) -> String {
         match &self.reason {
             Some(why) => format!("none: {why}"),
@@ -129,7 +129,7 @@ impl Change {
         }
     }
 
-    /// Describes what is wrong, if anything is.
+    /// Describes the problem, if there is one.
     fn problem(&self) -> Option<String> {
         let (name, what, finders) = (&self.name, &self.what, self.finders());
         let model = self.model.as_deref().unwrap_or_default();
@@ -161,7 +161,7 @@ impl Change {
             let is_spin = task.job.mode == Mode::Ltl;
             let ended = explore(built, task, &more, (!is_spin).then_some(LIMIT))?;
             let told = ended.told();
-            // Spin says it in the first line, a panic in the second.
+            // Spin's message is its first line, a panic's message the second.
             if let Some(failure) = told.get(1).filter(|_| !is_spin).or(told.first()) {
                 let is_right = self.expected.is_empty() || self.expected.contains(program);
                 self.verdict = if is_right { Fate::Killed } else { Fate::Missed };
@@ -186,14 +186,14 @@ impl Change {
     }
 }
 
-/// All changes of a kind, judged.
+/// All changes of a kind, with their verdicts.
 pub(super) struct Changes {
     pub(super) kind: &'static Kind,
     pub(super) all: Vec<Change>,
 }
 
 impl Changes {
-    /// Returns the table of fates.
+    /// Returns the table of verdicts.
     pub(super) fn table(&self) -> Table {
         let columns: &[Column<Change>] = &[
             (self.kind.command, |it| Cell::new(&it.name)),
@@ -210,7 +210,7 @@ impl Changes {
         table::of(columns, &self.all)
     }
 
-    /// Returns how many there are of each fate, and what is wrong.
+    /// Returns the number of changes with each verdict, and the problems.
     pub(super) fn summary(&self) -> String {
         let fates = table::tally(self.all.iter().map(|it| it.verdict));
         let many = self.kind.many.to_lowercase();
@@ -219,14 +219,14 @@ impl Changes {
         Vec::from_iter(std::iter::once(head).chain(problems)).join("\n")
     }
 
-    /// Whether nothing is wrong.
+    /// Whether there is no problem.
     pub(super) fn are_well(&self) -> bool {
         self.all.iter().all(|it| it.problem().is_none())
     }
 }
 
-/// Runs the subcommand that judges all changes of a kind. What is wrong with their statements
-/// counts only if all are chosen, since a statement may name programs of other packages.
+/// Runs the subcommand that judges the changes of a kind. Reports errors in the definitions only if
+/// all packages and changes are selected, because `killed_by` may name programs of other packages.
 pub(super) fn command(kind: &'static Kind, args: &InjectArgs) -> Result<ExitCode> {
     let common = &args.common;
     let outputs = Outputs::new(common.json.as_ref(), None)?;
@@ -261,7 +261,7 @@ pub(super) fn command(kind: &'static Kind, args: &InjectArgs) -> Result<ExitCode
     Ok(exit_code(changes.are_well() && errors.is_empty()))
 }
 
-/// Judges all changes of all kinds. Also returns what is wrong with their statements.
+/// Judges all changes of all kinds. Also returns the errors in their definitions.
 pub(super) fn judge_all(
     built: &mut Built,
     models: &[Arc<Models>],
@@ -305,16 +305,16 @@ fn judge(
     Ok(Changes { kind, all })
 }
 
-/// What the programs reach: each with the rows that reach it, the cheap ones first.
+/// The sites and bugs that programs reach, each with the rows that reach it, cheapest first.
 pub(super) struct Reached<'a> {
-    /// Sites of the facade in the sources of packages that have models.
+    /// Sites: operations of the facade in the sources of packages that have models.
     pub(super) sites: BTreeMap<Site, Vec<&'a Task>>,
     /// Places where a bug can be injected.
     pub(super) bugs: BTreeMap<BugSite, Vec<&'a Task>>,
 }
 
 impl<'a> Reached<'a> {
-    /// Runs every program under loom, with few preemptions, and asks what it reaches.
+    /// Runs every program under loom with few preemptions, and collects what each one reaches.
     fn by(plan: &'a Plan, built: &Built, workers: usize) -> Result<Self> {
         let tasks = plan.tasks.iter().filter(|it| it.job.mode == Mode::Weak);
         let tasks: Vec<&Task> = tasks.collect();
@@ -330,12 +330,12 @@ impl<'a> Reached<'a> {
             let ended = ended?;
             let End::Found(found) = ended.end else {
                 let said = ended.stderr.trim();
-                bail!("{} fails as it is: {said}", task.job.name());
+                bail!("{} fails without any change: {said}", task.job.name());
             };
             for site in found.bugs {
                 reached.bugs.entry(site).or_default().push(task);
             }
-            // A litmus suite shows what the checkers do, and kills no mutant.
+            // Litmus programs test the checkers, not the package's code: they judge no mutant.
             let mut programs = task.suite().programs.iter();
             if programs.any(|program| program.expected.is_some()) {
                 continue;
@@ -353,8 +353,8 @@ impl<'a> Reached<'a> {
     }
 }
 
-/// Returns searches of `models` in both modes of loom with few preemptions, and then the
-/// affordable ones in `modes` with their own bounds.
+/// Returns the searches of `models`: first all of them in both modes of loom with few preemptions,
+/// then the affordable ones in `modes` with their own bounds.
 pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> Vec<Search<'a>> {
     let in_mode = |mode| models.iter().filter_map(move |it| plan.in_mode(it, mode));
     let short = [Mode::Weak, Mode::RmwLoad].into_iter().flat_map(in_mode);

@@ -1,4 +1,4 @@
-//! `cargo verify merge`: the rows of all partitions, from their `--json` files.
+//! `cargo verify merge`: joins the rows of all partitions from their `--json` files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -18,18 +18,18 @@ use super::verify::Partition;
 use crate::rows::pairs::tables;
 use crate::rows::row::{Circumstances, Row};
 
-/// A run's and a file that it wrote.
+/// The circumstances of a run, and a file that the run wrote.
 type Run<'a> = (&'a Circumstances, &'a Path);
 
-/// Runs the command: exit code 0 if the run passes as a whole.
+/// Runs the command. Returns exit code 0 if the run passes as a whole.
 pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
     let rows = joined(&args.files)?;
     let run = rows[0].run.clone();
     let ours = Built::none_of(&args.scope, MODELS)?.commit();
     ensure!(
         run.commit == ours,
-        "the rows are of commit {}, but this checkout is {ours}, whose pairs of operations the \
-         report would show\n  check that commit out, and merge there",
+        "the rows are of commit {}, but this checkout is {ours}, and the report takes the \
+         pairs of operations from the checkout\n  check out the rows' commit, and merge there",
         run.commit
     );
     let mut results = Results {
@@ -47,7 +47,7 @@ pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
     }
     if ours.ends_with("-dirty") || ours == "unknown" {
         results.notes.push(format!(
-            "Commit {ours}: it cannot be told whether the machines had the same sources."
+            "Commit {ours}: the machines may have had different sources."
         ));
     }
     let outputs = Outputs::new(args.json.as_ref(), args.report.as_ref())?;
@@ -66,7 +66,7 @@ fn read<T: DeserializeOwned>(path: &Path, command: &str) -> Result<Vec<T>> {
     })
 }
 
-/// Reads all changes of a kind, and checks that they are of the same sources as the rows.
+/// Reads all changes of a kind, and checks that they have the rows' version, commit and compiler.
 fn changes(path: &Path, kind: &Kind, rows: Run) -> Result<Vec<Change>> {
     let command = format!("cargo verify {} --json", kind.command);
     let all: Vec<Change> = read(path, &command)?;
@@ -76,14 +76,14 @@ fn changes(path: &Path, kind: &Kind, rows: Run) -> Result<Vec<Change>> {
     let asked = all.first().map_or(1, |changes| changes.run.rows);
     ensure!(
         asked == all.len() && all.iter().all(|it| it.run.selection.is_empty()),
-        "{}: it has {} of {asked} rows: write it with `{command}`, without a filter",
+        "{}: has {} of {asked} rows, or was filtered: write it with `{command}`, without a filter",
         path.display(),
         all.len()
     );
     Ok(all)
 }
 
-/// Returns the rows of all `files`, in the order of a run that is not split.
+/// Returns the rows of all `files`, in the order of an unpartitioned run.
 fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     let mut rows: BTreeMap<usize, (Row, &Path)> = BTreeMap::new();
     for path in files {
@@ -111,11 +111,11 @@ fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     let Some(first) = rows.first() else {
         bail!("there are no rows in these files");
     };
-    // The numbers are distinct, and lie between 1 and `rows`.
+    // The numbers are distinct and between 1 and `rows`, so counting them finds missing rows.
     let parts: BTreeSet<&str> = rows.iter().map(|row| &*row.run.partition).collect();
     ensure!(
         rows.len() == first.run.rows,
-        "partitions are missing: {} of {} rows are there, of {}",
+        "partitions are missing: {} of {} rows were found, from the partitions {}",
         rows.len(),
         first.run.rows,
         Vec::from_iter(parts).join(", ")
@@ -123,7 +123,7 @@ fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Checks that two runs agree in these fields.
+/// Checks that two runs have the same values in these fields.
 fn same((one, its): Run, (other, path): Run, fields: &[&str]) -> Result<()> {
     let (one, other) = (serde_json::to_value(one)?, serde_json::to_value(other)?);
     for field in fields {

@@ -95,9 +95,9 @@ fn ask(built: &Built, package: &Package) -> Result<Description> {
         let said = [ended.stdout, ended.stderr].concat();
         let said: String = said.trim().chars().take(500).collect();
         anyhow!(
-            "{}: the model binary printed no description: {said}\n  the test target needs `harness = \
-             false`, a `main` that only returns `spanlock_verify::main([...])`, and the version {} \
-             of spanlock-verify",
+            "{}: the model binary printed no description: {said}\n  the test target needs \
+             `harness = false`, a `main` that only returns `spanlock_verify::main([...])`, and \
+             the version {} of spanlock-verify",
             package.name,
             env!("CARGO_PKG_VERSION")
         )

@@ -1,9 +1,9 @@
 //! `cargo verify mutants`: weakens each ordering, and omits each fence, wake and flush, one at a
-//! time and at run time. A program must fail.
+//! time and at run time. For each such change (a mutant), some program must fail.
 //!
-//! The programs that reach a site run with its mutant, the cheap ones first, until one fails. They
-//! run first with few preemptions. Then those of up to 20,000 executions run with their own bounds,
-//! and for an omitted wake under shuttle too.
+//! The programs that reach the changed site run, cheapest first, until one fails. All of them run
+//! with few preemptions at first. Then rows of up to 20,000 executions run with their own bounds.
+//! If the mutant omits a wake, they run under shuttle too.
 
 use std::fs;
 use std::path::Path;
@@ -16,14 +16,14 @@ use super::kill::{Candidates, Change, Reached, searches};
 use super::models::Plan;
 use crate::mode::Mode;
 
-/// The most lines from where a call is reported to its last ordering.
+/// An ordering belongs to a call that is reported fewer than this many lines above it.
 const CALL: usize = 8;
 
-/// The start of a line by which a module exempts its file, and the files below it, from the search
-/// for orderings that no program reaches.
+/// A line of a module doc that starts with this text exempts the file and its submodules from the
+/// search for orderings and injected bugs that no program reaches.
 const EXEMPT: &str = "//! Not reached by models:";
 
-/// Returns every mutant, and the places that name an ordering and that no program reaches.
+/// Returns every mutant, and a candidate for each ordering that no program reaches.
 pub(super) fn candidates<'a>(
     built: &Built,
     plan: &'a Plan,
@@ -34,8 +34,8 @@ pub(super) fn candidates<'a>(
         let text = source(&built.root.join(&site.file))?;
         for mutation in site.mutations() {
             let reason = reason(&text, site, mutation);
-            // All searches of an equivalent mutant would take minutes each time. The short ones
-            // show most stale reasons.
+            // All searches of an equivalent mutant would take minutes. The short ones are enough to
+            // find most reasons that no longer hold.
             let modes: &[Mode] = match (&reason, site.operation == "wake") {
                 (Some(_), _) => &[],
                 (None, true) => &[Mode::Weak, Mode::RmwLoad, Mode::Dfs],
@@ -62,12 +62,12 @@ pub(super) struct Site {
     /// `file:line:column:operation`
     place: String,
     operation: String,
-    /// As written there; empty for a wake or a flush.
+    /// The ordering in the source; empty for a wake or a flush.
     ordering: String,
 }
 
 impl Site {
-    /// Parses what a model reports: `file:line:column:operation=Ordering`.
+    /// Parses a site as a model binary reports it: `file:line:column:operation=Ordering`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (place, ordering) = text.rsplit_once('=')?;
         let (rest, operation) = place.rsplit_once(':')?;
@@ -111,8 +111,8 @@ fn source(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("{}: cannot read", file.display()))
 }
 
-/// Returns why no program can kill this mutant, if the source says so above the site: above its
-/// statement, or in it.
+/// Returns the reason why no program can kill this mutant, if a comment gives one: above the site's
+/// statement, or inside the statement and above the site.
 fn reason(text: &str, site: &Site, mutation: &str) -> Option<String> {
     let start = format!("equivalent({mutation}): ");
     let above: Vec<&str> = text.lines().take(site.line.saturating_sub(1)).collect();
@@ -127,15 +127,15 @@ fn reason(text: &str, site: &Site, mutation: &str) -> Option<String> {
     Some(reason.join(" "))
 }
 
-/// Whether the next line begins another statement, or another arm of a match.
+/// Whether a statement or an arm of a match ends in this line.
 fn ends_statement(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default().trim_end();
     let is_arm = code.contains("=>") && code.ends_with(',');
     line.trim().is_empty() || code.ends_with([';', '{', '}']) || is_arm
 }
 
-/// Returns the places in the packages' sources that name an ordering other than Relaxed, with none
-/// of the sites that programs reach near.
+/// Returns the lines of the packages' sources that name an ordering other than Relaxed and belong
+/// to no site that a program reaches.
 fn unreached(built: &Built, reached: &Reached) -> Result<Vec<String>> {
     let mut missed = Vec::new();
     for (file, text) in sources(built)? {
@@ -150,8 +150,8 @@ fn unreached(built: &Built, reached: &Reached) -> Result<Vec<String>> {
     Ok(missed)
 }
 
-/// Returns the sources of all packages that are explored under a checker, each with its path as the
-/// compiler names it.
+/// Returns the source files of all packages, except tests and exempt files. Each comes with its
+/// path as the compiler prints it.
 pub(super) fn sources(built: &Built) -> Result<Vec<(String, String)>> {
     let root = &built.root;
     let mut sources = Vec::new();
@@ -172,7 +172,7 @@ pub(super) fn sources(built: &Built) -> Result<Vec<(String, String)>> {
     Ok(sources)
 }
 
-/// Whether a file exempts itself. A folder is exempt by the file of its module.
+/// Whether a file contains the exempting line, or the module file of a folder does.
 fn is_exempt(path: &Path) -> bool {
     let modules = [
         path.with_extension("rs"),
@@ -183,7 +183,7 @@ fn is_exempt(path: &Path) -> bool {
     texts.any(|text| text.lines().any(|line| line.starts_with(EXEMPT)))
 }
 
-/// Returns the numbers of the lines whose code names such an ordering, outside tests.
+/// Returns the numbers of the lines outside tests that name an ordering other than Relaxed.
 fn ordered_lines(text: &str) -> Vec<usize> {
     let is_ordering = |word| matches!(word, "Acquire" | "Release" | "AcqRel" | "SeqCst");
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
@@ -192,7 +192,7 @@ fn ordered_lines(text: &str) -> Vec<usize> {
     while let Some((number, line)) = lines.next() {
         let code = line.split("//").next().unwrap_or_default();
         let start = code.trim_start();
-        // Every other part lies between quotes.
+        // Quotes alternate code and string literals. The even parts are code.
         let mut unquoted = code.split('"').step_by(2);
         if start.starts_with("#[cfg(test)]") || start.starts_with("#[cfg(all(test") {
             let indent = &code[..code.len() - start.len()];

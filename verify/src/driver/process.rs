@@ -1,5 +1,5 @@
-//! Runs rows, each in a process of its own: a deadlock in a model usually ends in an abort. Promela
-//! models run with Spin.
+//! Runs each row in its own process, because a deadlock in a model usually aborts the process. Runs
+//! Promela models with Spin.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -29,20 +29,20 @@ pub(super) struct Ended {
 /// The ways in which a row ends.
 #[derive(Debug)]
 pub(super) enum End {
-    /// Its process came to its end, and found this.
+    /// The process finished and printed this finding.
     Found(Found),
-    /// Its process ended with this status and no finding. Standard error says what failed.
+    /// The process ended with this status and without a finding. Standard error says what failed.
     Failed(ExitStatus),
-    /// It was stopped at its time limit.
+    /// The row was stopped at its time limit.
     Stopped,
-    /// It did not run, because its checker is not installed.
+    /// The row did not run, because its checker is not installed.
     Skipped(String),
-    /// It could not be run, because a tool is broken.
+    /// The row could not run, or its output is not a finding. The text says why.
     Broken(String),
 }
 
 impl Ended {
-    /// Returns what it found, if it came to its end.
+    /// Returns the finding, if there is one.
     pub(super) fn found(&self) -> Option<&Found> {
         match &self.end {
             End::Found(found) => Some(found),
@@ -50,8 +50,8 @@ impl Ended {
         }
     }
 
-    /// Returns what the process says of a failure: `execution 7: panicked at …:`, what the panic
-    /// says, and what led to it.
+    /// Returns the lines with which the process reports a failure: `execution 7: panicked at …:`,
+    /// the panic's message, and what the threads saw before it.
     pub(super) fn told(&self) -> Vec<&str> {
         told(&self.stderr)
     }
@@ -62,7 +62,7 @@ impl Ended {
         number.split(':').next()?.parse().ok()
     }
 
-    /// Returns the end of a row without a process.
+    /// Returns the result of a row for which no process ran.
     pub(super) fn without_process(end: End) -> Self {
         Ended {
             end,
@@ -73,7 +73,7 @@ impl Ended {
     }
 }
 
-/// Runs one row, with further arguments for the binary of models, for at most `limit`.
+/// Runs one row for at most `limit`. Passes the arguments `more` to the model binary.
 pub(super) fn explore(
     built: &Built,
     task: &Task,
@@ -88,7 +88,7 @@ pub(super) fn explore(
         return spin(&file, &macros, more.contains(&"--trace"), limit);
     }
     let binary = built.binary(job.mode.checker(), package)?;
-    // Loom writes a file there before each execution. A disk would slow each of them down.
+    // Loom writes a file there before each execution. A folder in memory makes this cheap.
     let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let scratch = scratch.context("cannot create a temporary folder")?;
     let mut command = Command::new(binary);
@@ -97,13 +97,13 @@ pub(super) fn explore(
         .args(["--row", &job.name(), "--scratch"])
         .arg(scratch.path().join("scratch"))
         .args(more)
-        // A backtrace of every panic costs more than the search.
+        // Printing a backtrace for every panic would take longer than the search.
         .env_remove("RUST_BACKTRACE");
     match job.bound {
         Some(bound) => command.args(["--bound", &bound.to_string()]),
         None => command.arg("--unbounded"),
     };
-    // Settings of the checkers would change or cut off a search, unnoticed.
+    // Variables of the checkers could silently change a search or cut it off.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if name.starts_with("LOOM_") || name.starts_with("SHUTTLE_") {
@@ -117,7 +117,7 @@ pub(super) fn explore(
         ended.end = match serde_json::from_str(ended.stdout.trim()) {
             Ok(found) => End::Found(found),
             Err(why) => End::Broken(format!(
-                "{}: the binary of models printed no finding ({why}): nothing else may print to \
+                "{}: the model binary printed no finding ({why}): models must not print to \
                  standard output",
                 package.name
             )),
@@ -126,10 +126,10 @@ pub(super) fn explore(
     Ok(ended)
 }
 
-/// Runs a command for at most `limit`. The end is [`End::Failed`], with any status, or
-/// [`End::Stopped`].
+/// Runs a command for at most `limit`. The result's end is [`End::Stopped`], or [`End::Failed`]
+/// with the exit status, even for a success.
 pub(super) fn exited(mut command: Command, limit: Option<Duration>) -> Result<Ended> {
-    // Files, not pipes, so that nothing has to be read while the process runs.
+    // Files instead of pipes, so that nobody has to read while the process runs.
     let stdout = tempfile::tempfile().context("cannot create a temporary file")?;
     let stderr = tempfile::tempfile().context("cannot create a temporary file")?;
     let start = Instant::now();
@@ -166,21 +166,21 @@ fn text(mut file: File) -> Result<String> {
 const MISSING: &str =
     "Spin is not installed: `apt-get install spin` (Debian, Ubuntu), or https://spinroot.com";
 
-/// Returns the version of Spin; none if it is not installed.
+/// Returns the version of Spin, or `None` if it is not installed.
 pub(super) fn spin_version() -> Option<String> {
     let output = Command::new("spin").arg("-V").output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout);
     said.split_whitespace().nth(2).map(str::to_owned)
 }
 
-/// Searches every state of the Promela model in `file` for at most `limit`, with `macros` defined:
-/// injected bugs. Spin translates it to C. With `trace`, reports every step to a failure.
+/// Searches every state of the Promela model in `file` for at most `limit`. Each of `macros`
+/// injects a bug. With `trace`, adds every step of a failing execution to standard error.
 fn spin(file: &Path, macros: &[&str], trace: bool, limit: Option<Duration>) -> Result<Ended> {
     if spin_version().is_none() {
         return Ok(Ended::without_process(End::Skipped(MISSING.to_owned())));
     }
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
-    // Spin writes its files where it runs.
+    // Spin writes its files into the current folder.
     std::fs::copy(file, folder.path().join("model.pml"))
         .with_context(|| format!("cannot copy {}", file.display()))?;
     let defines: Vec<String> = macros.iter().map(|name| format!("-D{name}")).collect();
@@ -197,11 +197,11 @@ fn spin(file: &Path, macros: &[&str], trace: bool, limit: Option<Duration>) -> R
         }
     };
     run("spin", &["-a"])?;
-    // Weak fairness needs a bit for each thread and two more, in bytes.
+    // NFAIR, in bytes: weak fairness needs two bits, and one more for each process of the model.
     run("cc", &["-w", "-O2", "-DNFAIR=2", "-o", "pan", "pan.c"])?;
     let mut pan = Command::new(folder.path().join("pan"));
-    // Acceptance cycles under weak fairness, without the list of unreached code; the depth, and
-    // the logarithm of the table's first size.
+    // -a -f: search for acceptance cycles under weak fairness. -n: do not list unreached code. -m:
+    // the maximum depth. -w: the binary logarithm of the hash table's initial size.
     pan.args(["-a", "-f", "-n", "-m4000000", "-w22"])
         .current_dir(folder.path());
     let mut ended = exited(pan, limit)?;
@@ -216,7 +216,7 @@ fn spin(file: &Path, macros: &[&str], trace: bool, limit: Option<Duration>) -> R
         return Ok(ended);
     }
     let said = ended.stdout.lines().filter(|line| line.starts_with("pan:"));
-    for line in said.chain([&*format!("{EVENTS}the steps of --replay")]) {
+    for line in said.chain([&*format!("{EVENTS}--replay prints the steps")]) {
         let _ = writeln!(ended.stderr, "{FAILURE}{line}");
     }
     if trace {

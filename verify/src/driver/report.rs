@@ -1,5 +1,5 @@
-//! What a run ends with: its results on the terminal, in the file of `--json`, and in the report.
-//! The report is `verify.json`, a page in Markdown, and one in HTML that needs no other file.
+//! Prints the results of a run, and writes them to the file of `--json` and to the report. The
+//! report has JSON files, a Markdown page, and an HTML page that needs no other file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use super::{exit_code, retain_meant, table};
 use crate::rows::pairs::{Cell, Table, tables};
 use crate::rows::row::{Agreement, Row};
 
-/// The files of a report, the pages first.
+/// The files of a report. `conclude` relies on the order of the first three.
 const FILES: [&str; 5] = [
     "verify.json",
     "verify.md",
@@ -29,20 +29,20 @@ const FILES: [&str; 5] = [
     "bugs.json",
 ];
 
-/// The note for a partition, which has neither mutants nor injected bugs.
-pub(super) const SHARED_BY_NONE: &str = "Mutants and injected bugs are in no partition: run `cargo \
-    verify mutants --json` and `cargo verify bugs --json` once, on one machine, and give the files \
-    to `merge`.";
+/// The note for a partition, which judges neither mutants nor injected bugs.
+pub(super) const SHARED_BY_NONE: &str = "No partition has mutants and injected bugs: run `cargo \
+    verify mutants --json` and `cargo verify bugs --json` once, on one machine, and pass the \
+    files to `merge`.";
 
-/// What a run found. What was not examined is empty.
+/// The results of a run. Parts that did not run are empty.
 #[derive(Default)]
 pub(super) struct Results {
     pub(super) rows: Vec<Row>,
     pub(super) tables: Vec<Table>,
     pub(super) changes: Vec<Changes>,
-    /// Remarks that do not fail the run.
+    /// Remarks that do not make the run fail.
     pub(super) notes: Vec<String>,
-    /// Parts that could not be judged: the run fails.
+    /// Problems outside of the rows and changes. Any of them makes the run fail.
     pub(super) errors: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Results {
     }
 }
 
-/// Where results go, besides the terminal.
+/// The files and folders for results.
 pub(super) struct Outputs {
     json: Option<PathBuf>,
     /// The folder of the report.
@@ -60,7 +60,7 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// Checks that everything can be written, so that a long run is not in vain.
+    /// Checks that all files can be written, so that a long run does not fail at its end.
     pub(super) fn new(json: Option<&PathBuf>, report: Option<&PathBuf>) -> Result<Self> {
         if let Some(path) = json {
             check(path)
@@ -92,10 +92,10 @@ impl Outputs {
     }
 }
 
-/// Checks that a file can be written at `path`, and changes nothing there.
+/// Checks that a file can be written at `path`, without changing anything there.
 fn check(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
-        // A terminal, a pipe or `/dev/null`: it is opened when it is written.
+        // A terminal, a pipe or `/dev/null` is opened only when it is written.
         Ok(there) if !there.is_file() && !there.is_dir() => return Ok(()),
         Ok(_) => drop(File::options().append(true).open(path)?),
         Err(_) => {}
@@ -103,7 +103,7 @@ fn check(path: &Path) -> io::Result<()> {
     temporary(&followed(path)?).map(drop)
 }
 
-/// Writes a file whole or not at all: a temporary file replaces it.
+/// Replaces a file as a whole, by a temporary file. Writes to pipes and devices directly.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
         return fs::write(path, text);
@@ -115,7 +115,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the path behind links, so that a link is not replaced.
+/// Resolves links, so that `replace` replaces the linked file and not the link.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(path).or_else(|_| absolute(path))
 }
@@ -125,7 +125,7 @@ fn temporary(path: &Path) -> io::Result<NamedTempFile> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // As for any new file: the umask removes bits from this.
+        // The mode of every new file. The umask clears bits in it.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     builder.tempfile_in(path.parent().unwrap_or(path))
@@ -135,7 +135,7 @@ fn json(rows: &[impl Serialize]) -> Result<String> {
     Ok(serde_json::to_string_pretty(rows)? + "\n")
 }
 
-/// Prints and writes the results: exit code 0 if all is well.
+/// Prints and writes the results. Returns exit code 0 if nothing failed.
 pub(super) fn conclude(results: &Results, outputs: &Outputs) -> Result<ExitCode> {
     let rows = &results.rows;
     println!("{}", table::rows(rows));
@@ -170,7 +170,7 @@ pub(super) fn conclude(results: &Results, outputs: &Outputs) -> Result<ExitCode>
     ))
 }
 
-/// Returns the circumstances of the run, in lines.
+/// Returns the circumstances of the run, as names and values.
 fn circumstances(rows: &[Row]) -> Vec<(&'static str, String)> {
     let each = |of: fn(&Row) -> String| {
         let all: BTreeSet<String> = rows.iter().map(of).collect();
@@ -193,7 +193,7 @@ fn circumstances(rows: &[Row]) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns what each mode cannot see. A litmus row that deviates has a blind spot of its own.
+/// Returns what each mode cannot see. Leaves out rows that have a blind spot of their own.
 fn blind_spots(rows: &[Row]) -> BTreeMap<String, &str> {
     let of_the_mode = |row: &&Row| row.agreement != Some(Agreement::BlindSpot);
     let spot = |row: &'_ Row| format!("{}, {}", row.mode.checker().name(), row.mode.name());
@@ -201,7 +201,7 @@ fn blind_spots(rows: &[Row]) -> BTreeMap<String, &str> {
     spots.map(|row| (spot(row), &*row.blind_spot)).collect()
 }
 
-/// Returns the page in HTML: a script in it makes the tables from the data.
+/// Returns the HTML page. A script in the page makes the tables from the data.
 fn html(results: &Results) -> String {
     let rows = &results.rows;
     let changes = results.changes.iter().map(|changes| {
@@ -219,15 +219,15 @@ fn html(results: &Results) -> String {
         "pairs_told": pairs_told(&results.tables),
         "blind_spots": Vec::from_iter(blind_spots(rows)),
     });
-    // A `</script>` in a text would end the data.
+    // A `</script>` in a text would end the data's element.
     let data = data.to_string().replace("</", "<\\/");
     include_str!("../../assets/report.html").replace("/* DATA */", &data)
 }
 
-/// Returns the page in Markdown.
+/// Returns the Markdown page.
 fn markdown(results: &Results) -> String {
     let rows = &results.rows;
-    let mut text = "# What was verified\n\nWritten by `cargo verify`.\n\n".to_owned();
+    let mut text = "# Verification report\n\nWritten by `cargo verify`.\n\n".to_owned();
     for (name, value) in circumstances(rows) {
         let _ = writeln!(text, "- {name}: {value}");
     }
@@ -250,15 +250,15 @@ fn markdown(results: &Results) -> String {
     if !results.tables.is_empty() {
         text.push_str(&chapter_of_pairs(&results.tables));
     }
-    let _ = writeln!(text, "\n## What a mode cannot see\n");
+    let _ = writeln!(text, "\n## Blind spots of the modes\n");
     for (mode, spot) in blind_spots(rows) {
         let _ = writeln!(text, "- {mode}: {spot}");
     }
     text
 }
 
-/// Shows the programs in which different threads perform each two operations of a primitive: exit
-/// code 0 if no cell is empty without a reason.
+/// Shows the programs in which different threads perform each pair of a primitive's operations.
+/// Returns exit code 0 if the tables have no problems.
 pub(super) fn pairs(args: &Common) -> Result<ExitCode> {
     let outputs = Outputs::new(args.json.as_ref(), None)?;
     let mut tables = tables(&suites(&models(&args.scope, MODELS, false)?.1));
@@ -280,21 +280,21 @@ pub(super) fn pairs(args: &Common) -> Result<ExitCode> {
     Ok(exit_code(problems.is_empty()))
 }
 
-/// Returns how many pairs there are and how many have programs.
+/// Returns the number of pairs, and how many of them have programs.
 fn pairs_told(tables: &[Table]) -> String {
     let cells = || tables.iter().flat_map(|table| &table.cells);
     let models = cells().filter(|cell| !cell.models.is_empty()).count();
     let reasons = cells().filter(|cell| cell.reason.is_some()).count();
     let empty = cells().filter(|cell| told_of(cell).0 == "EMPTY").count();
     format!(
-        "{} pairs of operations of {} primitives: {models} have models, {reasons} need none for a \
-         reason, {empty} are EMPTY.",
+        "{} pairs of operations of {} primitives: {models} have programs, {reasons} have a \
+         reason to need none, {empty} are EMPTY.",
         cells().count(),
         tables.len(),
     )
 }
 
-/// Returns how many programs each cell has, in the lower half of the table.
+/// Returns the number of programs of each cell, in the lower half of a table.
 fn matrix(of: &Table) -> comfy_table::Table {
     let head = std::iter::once("").chain(of.operations.iter().map(String::as_str));
     let mut matrix = table::table(head);
@@ -307,7 +307,7 @@ fn matrix(of: &Table) -> comfy_table::Table {
     matrix
 }
 
-/// Returns a cell in a word, and its programs or the reason why there are none.
+/// Returns a cell in one word, and the programs in it or the reason why it needs none.
 fn told_of(cell: &Cell) -> (String, String) {
     match (&cell.models[..], &cell.reason) {
         ([], Some(reason)) => ("reason".to_owned(), format!("none: {reason}")),
@@ -320,9 +320,9 @@ fn line(cell: &Cell) -> String {
     format!("{} × {}: {}", cell.first, cell.second, told_of(cell).1)
 }
 
-const EXPLAINED: &str = "A number says how many models have one thread perform the one operation \
-    and another thread the other. Only models that are searched count. The upper half of each table \
-    would be the same as the lower.";
+const EXPLAINED: &str = "A number counts the programs in which one thread performs the operation \
+    of the row and another thread that of the column. Programs that run only under random \
+    schedules do not count. Each table is symmetric, so its upper half is left out.";
 
 /// Returns the chapter of the Markdown report.
 fn chapter_of_pairs(tables: &[Table]) -> String {
@@ -333,8 +333,8 @@ fn chapter_of_pairs(tables: &[Table]) -> String {
         let cells: Vec<String> = table.cells.iter().map(line).collect();
         let _ = writeln!(
             text,
-            "\n### {name}\n\n{matrix}\n\n<details><summary>the models of each cell</summary>\n\n- \
-             {}\n\n</details>",
+            "\n### {name}\n\n{matrix}\n\n<details><summary>the programs of each cell</summary>\n\n\
+             - {}\n\n</details>",
             cells.join("\n- ")
         );
     }

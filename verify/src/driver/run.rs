@@ -1,7 +1,7 @@
-//! Runs rows, and records what they found.
+//! Runs rows, and records their numbers of executions.
 //!
-//! `--accept` measures a search that is not recorded. The search gets a short time to finish. If it
-//! does not, it runs with its default bound, or becomes a long row. The result is recorded.
+//! `--accept` first gives each search without a record a *trial*, a short time to finish. If it
+//! does not finish, its *fallback* runs: the same search with a bound, or a long row.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -24,15 +24,15 @@ use crate::plan::{Job, Unrecorded, jobs};
 use crate::rows::counts::{Count, path};
 use crate::rows::row::Row;
 
-/// How long a search that is not recorded may take to finish without a bound.
+/// The time limit of a trial.
 const TRIAL: Duration = Duration::from_secs(20);
 
-/// The same for a search of the full run.
+/// The time limit of a trial of a long row.
 const LONG_TRIAL: Duration = Duration::from_secs(600);
 
-/// Runs every row for at most `limit`, the costly ones first. `measures` says whether searches that
-/// are not recorded are measured. The answers are in the order of `tasks`, each with its task as it
-/// ran.
+/// Runs every row for at most `limit`, costliest first. If `measures`, searches without a record
+/// get a trial. Returns the results in the order of `tasks`, each with the task that ran: the given
+/// one or its fallback.
 pub(super) fn run_all(
     tasks: &[Task],
     built: &Built,
@@ -41,7 +41,7 @@ pub(super) fn run_all(
     measures: bool,
 ) -> Vec<(Task, Ended)> {
     let mut order: Vec<(usize, &Task)> = tasks.iter().enumerate().collect();
-    // So that none of those is left for the end.
+    // The costliest rows come first, so that none of them is left for the end.
     order.sort_by_key(|(_, task)| Reverse(task.cost()));
     let fallbacks = match measures {
         true => fallbacks(tasks),
@@ -50,7 +50,7 @@ pub(super) fn run_all(
     let name = |(_, task): &(usize, &Task)| task.job.name();
     let mut ran = at_the_same_time(&order, workers, "rows", name, |&(i, task)| {
         let ran = measure(built, task, fallbacks.get(&task.job.name()), limit);
-        // The other rows' findings are worth keeping if one row cannot be run.
+        // If one row cannot be run, keep the results of the others.
         let broken = |error: anyhow::Error| End::Broken(format!("{error:#}"));
         let broken = |error| (task.clone(), Ended::without_process(broken(error)));
         (i, ran.unwrap_or_else(broken))
@@ -59,8 +59,8 @@ pub(super) fn run_all(
     ran.into_iter().map(|(_, ran)| ran).collect()
 }
 
-/// Returns what each search that is planned to its end and not recorded becomes if it does not end
-/// in its trial: a search up to a number of preemptions, or a long row.
+/// Returns the fallback of each search that has neither a bound nor a record: the same search with
+/// a bound on preemptions, or the same row as a long one.
 fn fallbacks(planned: &[Task]) -> HashMap<String, Task> {
     let is_open = |task: &&Task| {
         let job = &task.job;
@@ -83,7 +83,7 @@ fn fallbacks(planned: &[Task]) -> HashMap<String, Task> {
     open.into_iter().filter_map(fallback).collect()
 }
 
-/// Runs a row; if it has a fallback, for a trial first. Returns the task as it ran.
+/// Runs a row; if it has a fallback, first as a trial. Returns the task that ran last.
 fn measure(
     built: &Built,
     task: &Task,
@@ -99,7 +99,7 @@ fn measure(
     let Some(fallback) = fallback.filter(|_| matches!(ended.end, End::Stopped)) else {
         return Ok((task.clone(), ended));
     };
-    // The binary has no long row of that name until it is recorded.
+    // Until a long row is recorded, the binary does not know its name.
     let (runs, limit) = match fallback.job.bound {
         Some(_) => (fallback, limit),
         None => (task, LONG_TRIAL.min(limit)),
@@ -109,8 +109,8 @@ fn measure(
     Ok((ran, explore(built, runs, &[], Some(limit))?))
 }
 
-/// Records the executions of rows that drifted or were not recorded, and forgets rows that no
-/// longer exist. Returns how many were recorded.
+/// Records the number of executions of each row that drifted or has no record, and deletes records
+/// of rows that no longer exist. Returns how many rows were recorded.
 pub(super) fn accept(
     models: &[Arc<Models>],
     ran: &[(Task, Ended)],
@@ -143,15 +143,15 @@ pub(super) fn accept(
     Ok(accepted)
 }
 
-/// Whether a row differs from its record.
+/// Whether a row's executions or bound differ from its record.
 fn is_news(task: &Task, row: &Row) -> bool {
     let has_bound = task.recorded().is_some_and(|it| it.bound != row.bound);
     let is_counted = task.job.mode.is_counted() && row.verdict.passes();
     row.drifts() || (is_counted && has_bound)
 }
 
-/// Works through `items`, `workers` at the same time, and starts them in their order. The answers
-/// are in the same order.
+/// Calls `work` on all items, up to `workers` at the same time, and starts them in order. Returns
+/// the results in the same order.
 pub(super) fn at_the_same_time<T: Sync, R: Send>(
     items: &[T],
     workers: usize,
@@ -177,7 +177,7 @@ pub(super) fn at_the_same_time<T: Sync, R: Send>(
     };
     let pool = ThreadPoolBuilder::new().num_threads(workers).build();
     let pool = pool.expect("threads can be started");
-    // A bridge hands items out one by one, so that a costly one is not left for the end.
+    // A bridge hands out items one by one, so that a costly item does not wait behind others.
     let mut answers: Vec<(usize, R)> = pool.install(|| {
         let items = items.iter().enumerate().par_bridge();
         let answers = items.map(|(i, item)| {
@@ -195,7 +195,7 @@ pub(super) fn at_the_same_time<T: Sync, R: Send>(
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Returns how many rows run at the same time: one for each core, unless `given`.
+/// Returns how many rows run at the same time: `given`, or the number of cores.
 pub(super) fn workers(given: Option<NonZeroUsize>) -> usize {
     let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
     given.map_or_else(cores, NonZeroUsize::get)

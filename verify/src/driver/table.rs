@@ -9,7 +9,7 @@ use super::models::Task;
 use crate::mode::Mode;
 use crate::rows::row::{Agreement, Row, Verdict};
 
-/// A column of a table: its head, and what it shows of an item.
+/// A column of a table: its heading, and a function that makes its cell for an item.
 pub(super) type Column<T> = (&'static str, fn(&T) -> Cell);
 
 /// Returns a table without rows.
@@ -45,12 +45,12 @@ pub(super) fn colored(verdict: impl ToString, is_well: bool) -> Cell {
     Cell::new(verdict).fg(if is_well { Color::Green } else { Color::Red })
 }
 
-/// Returns a verdict as tables spell it.
+/// Returns a verdict in upper case, as tables show it.
 pub(super) fn name(verdict: impl Debug) -> String {
     format!("{verdict:?}").to_uppercase()
 }
 
-/// Says how many there are of each verdict: `3 KILLED, 1 SURVIVED`.
+/// Counts the verdicts of each kind: `3 KILLED, 1 SURVIVED`.
 pub(super) fn tally<V: Debug + Ord>(verdicts: impl Iterator<Item = V>) -> String {
     let mut counts: BTreeMap<V, usize> = BTreeMap::new();
     for verdict in verdicts {
@@ -62,7 +62,7 @@ pub(super) fn tally<V: Debug + Ord>(verdicts: impl Iterator<Item = V>) -> String
     Vec::from_iter(counts).join(", ")
 }
 
-/// Returns a row's bound and its unit.
+/// Returns a row's bound with its unit.
 fn bound(bound: Option<u64>, mode: Mode) -> Cell {
     let unit = match mode.is_random() {
         true => "schedules",
@@ -71,7 +71,7 @@ fn bound(bound: Option<u64>, mode: Mode) -> Cell {
     number(bound.map_or("none".to_owned(), |n| format!("{n} {unit}")))
 }
 
-/// Returns the rows that would run.
+/// Returns the table of rows that would run.
 pub(super) fn list(tasks: &[Task]) -> Table {
     let columns: &[Column<Task>] = &[
         ("row", |task| Cell::new(task.job.name())),
@@ -82,7 +82,7 @@ pub(super) fn list(tasks: &[Task]) -> Table {
     of(columns, tasks)
 }
 
-/// Returns the rows of a run.
+/// Returns the table of rows that ran.
 pub(super) fn rows(rows: &[Row]) -> Table {
     let columns: &[Column<Row>] = &[
         ("row", |row| Cell::new(&row.name)),
@@ -98,8 +98,8 @@ pub(super) fn rows(rows: &[Row]) -> Table {
     of(columns, rows)
 }
 
-/// Returns the most steps without a finished operation, and the most arrivals that overtook a
-/// waiter, each with its bound.
+/// Returns the maximum number of steps between two finished operations, and of arrivals that
+/// overtook a waiter, each with its bound.
 fn progress(row: &Row) -> String {
     let steps = row.longest.zip(row.step_bound);
     let steps = steps.map(|(n, bound)| format!("{n} of {bound} steps"));
@@ -108,14 +108,14 @@ fn progress(row: &Row) -> String {
     Vec::from_iter(steps.into_iter().chain(passes)).join(", ")
 }
 
-/// Returns how a row ended, and whether its mode is known to deviate there.
+/// Returns a row's verdict, with `BLIND SPOT` if the mode is known to deviate in this row.
 fn verdict(row: &Row) -> String {
     let known = row.verdict.passes() && row.agreement == Some(Agreement::BlindSpot);
     let blind = if known { ", BLIND SPOT" } else { "" };
     name(row.verdict) + blind
 }
 
-/// Returns what went wrong and how to see it again; empty if nothing did.
+/// Returns each failure with the command that replays it; empty if nothing failed.
 pub(super) fn failures(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in rows.iter().filter(|row| row.verdict != Verdict::Found) {
@@ -131,8 +131,8 @@ pub(super) fn failures(rows: &[Row]) -> String {
     text
 }
 
-/// Returns the rows whose executions are not the recorded ones, and what to do; empty if there are
-/// none.
+/// Returns the rows whose number of executions differs from the record, and advice; empty if there
+/// are none.
 pub(super) fn drifts(rows: &[Row]) -> String {
     let mut text = String::new();
     let drifts: Vec<&Row> = rows.iter().filter(|row| row.drifts()).collect();
@@ -150,33 +150,33 @@ pub(super) fn drifts(rows: &[Row]) -> String {
         text.push_str(
             "  The code under test, a model or a checker has changed. If that was intended, run \
              the same command\n  with --accept, and commit the models/executions.tsv of each \
-             package. If a row drifts at every\n  run, its model depends on time, addresses or \
+             package. If a row drifts in every\n  run, its model depends on time, addresses or \
              earlier executions.\n",
         );
     }
     text
 }
 
-/// Returns the run in a few sentences.
+/// Summarizes the run in a few sentences.
 pub(super) fn summary(rows: &[Row]) -> String {
     let count = |is: &dyn Fn(&Row) -> bool| rows.iter().filter(|row| is(row)).count();
     let executions = rows.iter().map(|row| row.executions);
     let executions = executions.fold(0, u64::saturating_add);
     let verdicts = tally(rows.iter().map(|row| row.verdict));
-    // Litmus rows are compared with exact outcomes, and only shuttle runs scenarios.
+    // Litmus rows are compared with known outcomes instead. Scenarios run under shuttle only.
     let is_compared =
         |row: &Row| row.mode == Mode::Dfs && row.agreement.is_none() && row.scenarios.is_none();
     let agreeing = count(&|row| is_compared(row) && row.agrees);
     let mut text = format!(
-        "{} rows, {executions} executions: {verdicts}. Programs whose outcomes under loom contain \
-         all of shuttle's exhaustive search: {agreeing}",
+        "{} rows, {executions} executions: {verdicts}. Programs for which loom shows every \
+         outcome of shuttle's exhaustive search: {agreeing}",
         rows.len(),
     );
     let not_compared = count(&is_compared) - agreeing;
     if not_compared > 0 {
         let _ = write!(
             text,
-            "; {not_compared} were not compared (one of the three rows was left out, or did not \
+            "; {not_compared} were not compared (one of the three rows did not run, or did not \
              pass)"
         );
     }

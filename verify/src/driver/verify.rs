@@ -241,8 +241,8 @@ pub(super) fn replay(
             let value = value.as_deref().unwrap_or_default();
             ensure!(
                 value.is_empty() || reached > 0,
-                "{option} {value}: no execution of {name} reaches it: is it from another version?\n  \
-                 `cargo verify mutants --list` and `cargo verify bugs --list` show this version's"
+                "{option} {value}: no execution of {name} reaches it: is it out of date?\n  \
+                 `cargo verify mutants --list` and `cargo verify bugs --list` show what exists now"
             );
         }
     }

@@ -1,8 +1,8 @@
 //! The committed record of searches: `models/executions.tsv` of each package.
 //!
-//! A run that finds another number of executions has drifted and fails until it is accepted. The
-//! record also decides what is quick, what is long, and how to share the work: no list of costly
-//! programs is kept by hand.
+//! If a search finds a number of executions other than the recorded one, its row has *drifted*, and
+//! the run fails until `--accept` records the new number. The record also decides which rows are
+//! quick or long, and how partitions share them. Nobody has to keep a list of costly programs.
 //!
 //! ```text
 //! # row                                   bound  executions  ms
@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use crate::info::Kind;
 use crate::plan::Job;
 
-/// A row of more executions is left out of `--quick`.
+/// `--quick` leaves out rows with more executions than this.
 const QUICK: u64 = 300;
 
-/// The cost of random programs, which run until a million operations are done.
+/// The assumed cost of random programs, which run until a million operations are done.
 const DRAWN: u64 = 100_000;
 
 const HEAD: &str = "\
@@ -30,18 +30,18 @@ const HEAD: &str = "\
 # Written by `cargo verify --accept`. A run that finds other executions fails.
 ";
 
-/// What is recorded of one search.
+/// The record of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// Preemption bound; none: the search was made to its end.
+    /// The bound on preemptions; `None` if the search ran to its end.
     pub bound: Option<u64>,
-    /// Executions.
+    /// The number of executions.
     pub executions: u64,
-    /// Milliseconds that it took where it was recorded; none: not measured.
+    /// The duration of the recorded search in milliseconds; `None` if it was not measured.
     pub millis: Option<u64>,
 }
 
-/// A package's record, by the names of rows.
+/// The record of a package: counts by the names of rows.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(pub BTreeMap<String, Count>);
 
@@ -54,7 +54,7 @@ impl Counts {
     /// Reads the record of the package in `folder`; a package without one has an empty record.
     ///
     /// # Errors
-    /// The file cannot be read, or a line is not of the form above, or names a row again.
+    /// The file cannot be read, a line is malformed, or two lines name the same row.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let path = path(folder);
         match fs::read_to_string(&path) {
@@ -96,12 +96,12 @@ impl Counts {
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Returns what is recorded of the row of this name.
+    /// Returns the record of the row of this name.
     pub fn of(&self, row: &str) -> Option<Count> {
         self.0.get(row).copied()
     }
 
-    /// Estimates the work of a row. One that is not recorded counts as the costliest.
+    /// Estimates the cost of a row. A search without a record counts as the costliest.
     pub fn cost(&self, job: &Job) -> u64 {
         let recorded = || self.of(&job.name()).map(|count| count.executions);
         match (&job.program.kind, job.bound) {
@@ -111,8 +111,8 @@ impl Counts {
         }
     }
 
-    /// Whether a row is for `--quick`: a search that is known to be short, and that no bound cuts
-    /// short.
+    /// Whether `--quick` includes a row: a search that is recorded as short. A search of two
+    /// threads must also have no bound.
     pub fn is_quick(&self, job: &Job) -> bool {
         let is_search = !job.long && job.mode.is_counted();
         let is_cut = job.program.threads == 2 && job.bound.is_some();

@@ -1,10 +1,10 @@
-//! Which programs have which two operations of a primitive in different threads: the tables of
-//! pairs.
+//! Tables of pairs: for each two operations of a primitive, the programs that perform them in
+//! different threads.
 //!
-//! A cell names the programs in which one thread performs the one operation and another thread the
-//! other. Only searched programs count, not random schedules. A search fails if a thread never
-//! performs what its program says. A cell without a program needs a reason
-//! ([`Suite::no_pair`](crate::Suite::no_pair)).
+//! A cell lists the programs in which one thread performs one of the operations and another thread
+//! the other. Programs that run under random schedules only do not count. A search fails if a
+//! thread never performs an operation that its program declares. A cell without a program needs a
+//! reason ([`Suite::no_pair`](crate::Suite::no_pair)).
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,17 @@ use serde::Serialize;
 
 use crate::info::{NoPair, ProgramInfo, SuiteInfo};
 
-/// Two operations, the lesser first.
+/// Two operations in alphabetical order.
 pub type Pair<'a> = (&'a str, &'a str);
 
-/// The pairs of a suite.
+/// The table of a suite.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// The primitive.
     pub primitive: String,
     /// Its operations, in the order of rows and columns.
     pub operations: Vec<String>,
-    /// A cell for each two of them.
+    /// One cell for each pair of operations.
     pub cells: Vec<Cell>,
     reasons: Vec<NoPair>,
 }
@@ -34,11 +34,11 @@ pub struct Cell {
     pub primitive: String,
     /// One operation.
     pub first: String,
-    /// The other, or the same.
+    /// The other operation, or the same one.
     pub second: String,
-    /// The programs, by property; with their suite, if that is another.
+    /// The programs, by property; those of another suite as `suite/property`.
     pub models: Vec<String>,
-    /// Why there are none.
+    /// Why no program is needed.
     pub reason: Option<String>,
 }
 
@@ -64,7 +64,7 @@ pub fn tables(suites: &[SuiteInfo]) -> Vec<Table> {
     with_pairs.map(|suite| Table::of(suite, suites)).collect()
 }
 
-/// Returns what is wrong with the suites' tables.
+/// Returns the problems of the suites' tables.
 pub fn problems(suites: &[SuiteInfo]) -> Vec<String> {
     tables(suites).iter().flat_map(Table::problems).collect()
 }
@@ -112,15 +112,15 @@ impl Table {
         (self.cells.iter()).find(|cell| (&*cell.first, &*cell.second) == pair)
     }
 
-    /// Returns what is wrong with its cells and with reasons for cells that do not exist, and what
-    /// to do.
+    /// Returns the problems of the table: those of its cells, and reasons for pairs that do not
+    /// exist in the suite.
     pub fn problems(&self) -> Vec<String> {
         let mut problems: Vec<String> = self.cells.iter().filter_map(Cell::problem).collect();
         for NoPair { first, second, .. } in &self.reasons {
             if self.cell(first, second).is_none() {
                 problems.push(format!(
-                    "UNKNOWN PAIR: {}: {first} × {second} has a reason, and one of them is no \
-                     operation of the suite",
+                    "UNKNOWN PAIR: {}: {first} × {second} has a reason, but the suite does \
+                     not have both operations",
                     self.primitive
                 ));
             }
@@ -130,17 +130,17 @@ impl Table {
 }
 
 impl Cell {
-    /// Returns what is wrong, unless the cell names programs, or has a reason not to.
+    /// Returns the problem of a cell that has neither programs nor a reason, or has both.
     fn problem(&self) -> Option<String> {
         let (primitive, first, second) = (&self.primitive, &self.first, &self.second);
         match (&self.models[..], &self.reason) {
             ([], None) => Some(format!(
-                "EMPTY CELL: {primitive}: {first} × {second}: no searched program performs them in \
+                "EMPTY CELL: {primitive}: {first} × {second}: no searched program performs both in \
                  different threads.\n  Add a program, or `.no_pair(\"{first}\", \"{second}\", \
                  \"why\")` to the suite `{primitive}`."
             )),
             ([model, ..], Some(_)) => Some(format!(
-                "NEEDLESS REASON: {primitive}: {first} × {second}: {model} performs them. Remove \
+                "NEEDLESS REASON: {primitive}: {first} × {second}: {model} performs both. Remove \
                  the suite's `.no_pair`."
             )),
             _ => None,
