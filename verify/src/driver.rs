@@ -55,7 +55,7 @@ fn exit_code(success: bool) -> ExitCode {
 }
 
 /// Keeps the items whose names contain at least one text of `filter`; an empty filter keeps all. If
-/// no name contains some text, returns the error `missing`, with that text in place of `{}`.
+/// a text is in no name, returns the error `missing`, with the text in place of `{}`.
 fn retain_meant<T>(
     items: &mut Vec<T>,
     filter: &[String],

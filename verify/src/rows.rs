@@ -1,4 +1,4 @@
-//! Rows (programs in one mode of a checker): results, verdicts, records, tables of pairs.
+//! Rows (a row is one program in one mode of a checker), their records, and tables of pairs.
 
 pub mod counts;
 pub mod pairs;

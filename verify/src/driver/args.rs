@@ -23,7 +23,7 @@ pub(super) struct Args {
     /// Run only searches of at most 300 recorded executions, and no bounded ones of two threads
     #[arg(long)]
     pub(super) quick: bool,
-    /// Also run the long rows; for all rows, also judge mutants and bugs, and write a report
+    /// Also run the long rows; without -p and --filter, judge mutants and bugs, and write a report
     #[arg(long, conflicts_with = "quick")]
     pub(super) full: bool,
     /// Run only the K-th of N parts of the rows; `cargo verify merge` joins their --json files
@@ -64,7 +64,7 @@ pub(super) struct Scope {
 pub(super) struct Common {
     #[command(flatten)]
     pub(super) scope: Scope,
-    /// Select only what has TEXT in its name; may be given several times
+    /// Select rows, mutants, bugs or primitives with TEXT in their name; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub(super) filter: Vec<String>,
     /// Write the results to FILE as a JSON array

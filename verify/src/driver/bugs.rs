@@ -2,7 +2,7 @@
 //! at a time and at run time. A program in the bug's `killed_by` must fail.
 //!
 //! A bug is judged in each suite in which a program of its `killed_by` reaches it. Those programs
-//! run first, cheapest first. If none of them fails, the suite's other programs run. A failure
+//! run first, in order of cost. If none of them fails, the suite's other programs run. A failure
 //! among these does not count as finding the bug, but says where to look.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -37,7 +37,7 @@ pub(super) struct Package {
     pub(super) id: PackageId,
     pub(super) name: String,
     pub(super) folder: PathBuf,
-    /// Its source folder, as the compiler prints paths, from the workspace's root: `lock/src/`.
+    /// Its source folder, relative to the workspace's root, as the compiler prints it: `lock/src/`.
     pub(super) sources: String,
     /// Features that the test target requires.
     pub(super) features: Vec<String>,
@@ -153,7 +153,7 @@ impl Built {
         first_line(&mut git).unwrap_or_else(|| "unknown".to_owned())
     }
 
-    /// Returns the profile for models, and the environment variables that add its checks.
+    /// Returns the profile for models, and the environment variables that turn on debug checks.
     fn profile(&self) -> (&'static str, &'static [(&'static str, &'static str)]) {
         let manifest = fs::read_to_string(self.root.join("Cargo.toml")).unwrap_or_default();
         let head = format!("[profile.{PROFILE}]");

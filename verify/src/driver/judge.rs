@@ -53,7 +53,7 @@ fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
         && other.program.suite == job.program.suite
 }
 
-/// Returns the rows of `all` that a row is compared with. Only a long row may get long ones.
+/// Returns the rows of `all` that a row is compared with. Only long rows get long ones.
 pub(super) fn beside(task: &Task, all: &[Task]) -> Vec<Task> {
     let modes = [Mode::Weak, Mode::RmwLoad].into_iter();
     let modes = modes.filter(|_| is_compared(&task.job));

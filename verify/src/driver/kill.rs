@@ -34,7 +34,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A kind of change: mutants or injected bugs.
 pub(super) struct Kind {
-    /// The subcommand. A report names the file of this kind after it.
+    /// The subcommand. The file of this kind in a report has the same name.
     pub(super) command: &'static str,
     /// The heading in reports.
     pub(super) many: &'static str,
@@ -85,7 +85,7 @@ enum Fate {
 /// A mutant or an injected bug, with its verdict: one row of the table and of the JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Change {
-    /// `file:line:column:operation=Relaxed`, or `BUG/SUITE`. `--filter` searches this text.
+    /// `file:line:column:operation=Relaxed`, or `BUG/SUITE`. `--filter` matches this name.
     name: String,
     /// `Acquire->Relaxed`, `drop`, the bug's description, or `unreached` if no program reaches it.
     what: String,
@@ -99,7 +99,7 @@ pub(super) struct Change {
     verdict: Fate,
     /// The row that failed.
     model: Option<String>,
-    /// The number of its execution that failed.
+    /// The number of the failing execution.
     executions: Option<u64>,
     /// The message of the failure.
     failure: Option<String>,

@@ -3,7 +3,7 @@
 //!
 //! The programs that reach the changed site run, cheapest first, until one fails. All of them run
 //! with few preemptions at first. Then rows of up to 20,000 executions run with their own bounds.
-//! If the mutant omits a wake, they run under shuttle too.
+//! If the mutant omits a wake, the programs' rows under shuttle run too.
 
 use std::fs;
 use std::path::Path;
@@ -34,8 +34,8 @@ pub(super) fn candidates<'a>(
         let text = source(&built.root.join(&site.file))?;
         for mutation in site.mutations() {
             let reason = reason(&text, site, mutation);
-            // All searches of an equivalent mutant would take minutes. The short ones are enough to
-            // find most reasons that no longer hold.
+            // All searches of an equivalent mutant would take minutes. Those with few
+            // preemptions find most reasons that no longer hold.
             let modes: &[Mode] = match (&reason, site.operation == "wake") {
                 (Some(_), _) => &[],
                 (None, true) => &[Mode::Weak, Mode::RmwLoad, Mode::Dfs],
@@ -192,7 +192,7 @@ fn ordered_lines(text: &str) -> Vec<usize> {
     while let Some((number, line)) = lines.next() {
         let code = line.split("//").next().unwrap_or_default();
         let start = code.trim_start();
-        // Quotes alternate code and string literals. The even parts are code.
+        // Code and string literals alternate at the quotes. The even parts are code.
         let mut unquoted = code.split('"').step_by(2);
         if start.starts_with("#[cfg(test)]") || start.starts_with("#[cfg(all(test") {
             let indent = &code[..code.len() - start.len()];

@@ -197,7 +197,7 @@ fn spin(file: &Path, macros: &[&str], trace: bool, limit: Option<Duration>) -> R
         }
     };
     run("spin", &["-a"])?;
-    // NFAIR, in bytes: weak fairness needs two bits, and one more for each process of the model.
+    // NFAIR is in bytes. Weak fairness needs two bits, and one more for each process of the model.
     run("cc", &["-w", "-O2", "-DNFAIR=2", "-o", "pan", "pan.c"])?;
     let mut pan = Command::new(folder.path().join("pan"));
     // -a -f: search for acceptance cycles under weak fairness. -n: do not list unreached code. -m:

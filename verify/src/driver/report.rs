@@ -103,7 +103,7 @@ fn check(path: &Path) -> io::Result<()> {
     temporary(&followed(path)?).map(drop)
 }
 
-/// Replaces a file as a whole, by a temporary file. Writes to pipes and devices directly.
+/// Replaces a file as a whole, by renaming a temporary file. Writes to pipes and devices directly.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
         return fs::write(path, text);

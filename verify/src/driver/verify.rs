@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 
 /// Runs the selected rows. Returns exit code 0 if all pass as recorded and no other check fails.
 pub(super) fn verify(args: &Args) -> Result<ExitCode> {
-    // With only some programs, a table of pairs would report cells that other programs fill.
+    // A table of only some programs would have empty cells that other programs fill.
     let whole = args.common.is_everything();
     let mut outputs = Outputs::new(args.common.json.as_ref(), args.report.as_ref())?;
     let (mut built, models) = models(&args.common.scope, MODELS, false)?;

@@ -14,7 +14,7 @@ pub enum Verdict {
     /// Every execution was explored, and none failed.
     Exhausted,
     /// Every execution within the stated bound on preemptions was explored, or the stated number of
-    /// random schedules drawn, and none failed.
+    /// random schedules was drawn, and none failed.
     Bounded,
     /// The search reached its time limit. This is not a pass.
     Truncated,
@@ -36,7 +36,7 @@ impl Verdict {
     }
 }
 
-/// Whether a litmus program shows the outcomes that C++20's memory model, also Rust's, allows.
+/// Whether a litmus program shows the outcomes that the memory model (C++20's and Rust's) allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
@@ -77,13 +77,13 @@ pub struct Row {
     pub bound: Option<u64>,
     /// Which of the executions within the bound were explored.
     pub search: String,
-    /// Injected faults, as `kind@thread.nth`: the nth chance, from 0, for this kind in the thread.
+    /// Injected faults, as `kind@thread.nth`: at the thread's nth chance (from 0) for this kind.
     /// Or the number of fault plans, each searched separately: `all single (7 plans)`.
     pub faults: Vec<String>,
     /// Executions (by Spin: states) explored, or the number of the execution that failed.
     pub executions: u64,
-    /// The recorded number of executions. `None`: the row has no record yet, or it draws random
-    /// schedules, which are not recorded.
+    /// The recorded number of executions. `None`: the row has no record yet, or its mode
+    /// (random schedules, Spin) is not recorded.
     pub committed: Option<u64>,
     /// Wall-clock seconds, including the start of the process.
     pub seconds: f64,

@@ -51,7 +51,7 @@ fn loose(seen: Overtaking) -> Option<String> {
     })
 }
 
-/// Reports an operation that the program declares for a thread and no execution performs there.
+/// Reports an operation that a thread performs according to the program, but in no execution.
 fn unperformed(job: &Job, found: &Found) -> Option<String> {
     let threads = job.program.performs.iter().enumerate();
     let mut all = threads.flat_map(|(thread, its)| its.iter().map(move |it| (thread, it.clone())));
