@@ -71,7 +71,7 @@ pub trait Model: Send + Sync + 'static {
     /// whole or in part.
     fn effects(&self, state: &Self::State) -> Vec<Self::State>;
 
-    /// Returns the state after `thread` gets its answer, or `None` before its operation took effect.
+    /// Returns the state after `thread` gets its answer. `None` if its operation had no effect yet.
     fn answer(&self, state: &Self::State, thread: usize) -> Option<Self::State>;
 
     /// Describes a state, for example by the locks that are held. May be empty.

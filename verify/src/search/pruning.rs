@@ -132,7 +132,7 @@ impl Search {
         };
         let Some(path) = &self.path else { return };
         let path = fs::read(path).expect("loom has written its path");
-        // The file is an array of `{"Schedule":…}` and `{"Load":…}`. The last is the new choice.
+        // An array of `{"Schedule":…}` and `{"Load":…}`. The last element is the new choice.
         let strings = path.split(|&byte| byte == b'"');
         let choices = strings.filter(|string| [&b"Schedule"[..], b"Load"].contains(string));
         let mut loads = 0;

@@ -210,9 +210,9 @@ impl Reduced {
         let looks = |at: Vec<u64>| touched.iter().any(|touch| at.contains(&touch.object));
         assert!(
             looked.is_none_or(looks),
-            "T{} has yielded, but its next operation touches nothing that it read before. Yield only \
-             in a loop that reads atomics until another thread changes one. Elsewhere, remove the \
-             yield, or wait by parking (`spanlock_sync::Parker`).",
+            "T{} has yielded, but its next operation touches nothing that it read before. Yield \
+             only in a loop that reads atomics until another thread changes one. Elsewhere, remove \
+             the yield, or wait by parking (`spanlock_sync::Parker`).",
             self.running
         );
     }

@@ -30,7 +30,7 @@ impl<Op: Copy> Scenario<Op> {
         let threads = text.split('|').map(thread);
         let threads: Vec<_> = threads.collect::<Result<_, _>>()?;
         match threads.len() > THREADS {
-            true => Err(format!("{} threads, but the limit is {THREADS}", threads.len())),
+            true => Err(format!("{} threads; the limit is {THREADS}", threads.len())),
             false => Ok(Scenario(threads)),
         }
     }
