@@ -158,7 +158,7 @@ pub enum Kind {
 pub struct Expected {
     /// The outcomes that the memory model allows.
     pub allowed: BTreeSet<String>,
-    /// How the outcomes of some modes are known to differ from those.
+    /// How the outcomes of some modes are known to differ from the allowed ones.
     pub deviations: BTreeMap<Mode, Deviation>,
 }
 
@@ -229,7 +229,7 @@ pub struct BugSite {
     pub name: String,
     /// What the code does wrong.
     pub what: String,
-    /// Programs of which at least one must fail: each a `property` or `suite/property`.
+    /// Programs of which at least one must fail, as `property` or `suite/property`.
     pub killed_by: Vec<String>,
     /// `file:line`.
     pub place: String,

@@ -59,7 +59,7 @@ impl Mode {
         }
     }
 
-    /// Describes the errors that the mode cannot find, however long it runs.
+    /// Names what the mode cannot check, however long it runs.
     pub const fn blind_spot(self) -> &'static str {
         match self {
             Mode::Weak => "stores that race with another thread's load-then-store; load buffering",

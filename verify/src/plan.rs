@@ -42,7 +42,7 @@ pub struct Job {
     pub mode: Mode,
     /// The bound on preemptions, or the number of random schedules. `None` means no bound.
     pub bound: Option<u64>,
-    /// The most injected faults. Each combination of up to this many faults has its own search.
+    /// The most faults in an execution. Each combination of at most this many has its own search.
     pub faults: usize,
     /// Whether the row is part of the full run only. There, it replaces the row of the same name
     /// without `/long`, if there is one.
@@ -84,8 +84,8 @@ impl Job {
         format!("{some} of all executions with the same order of dependent steps: {how}")
     }
 
-    /// Returns the most steps of all threads together between two finished operations. With more,
-    /// the execution counts as stuck. `None` if the checker does not count steps.
+    /// Returns the most steps of all threads together between two finished operations. If
+    /// there are more, the execution counts as stuck. `None` if the checker does not count steps.
     ///
     /// While no operation finishes, each thread makes the steps of one operation, and repeats some
     /// after a conflict. So the bound is proportional to the number of threads.

@@ -25,7 +25,7 @@ pub struct Program {
 #[derive(Clone)]
 #[cfg_attr(not(spanlock_shuttle), allow(dead_code))]
 pub(crate) enum Body {
-    /// Nothing that this process can run: a Promela model, or a program that is not complete.
+    /// Nothing that this process can run: a Promela model, or an incomplete program.
     None,
     /// One program. The function runs one execution of it.
     Once(Arc<dyn Fn() + Send + Sync>),
@@ -243,7 +243,7 @@ pub struct Scene<T> {
 type Code<T> = Box<dyn Fn(&T) + Send + Sync>;
 
 impl<T: Send + Sync + 'static> Scene<T> {
-    /// Adds a thread. The first is the main thread, which costs a search less than a spawned one.
+    /// Adds a thread. The first is the main thread, which is cheaper to search than a spawned one.
     /// `performs` names the operations that `code` performs, for the table of pairs.
     pub fn thread<O>(mut self, performs: O, code: impl Fn(&T) + Send + Sync + 'static) -> Self
     where

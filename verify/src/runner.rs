@@ -38,19 +38,19 @@ pub(crate) struct Args {
     /// Explore the row of this name, and print the result as a line of JSON
     #[arg(long)]
     row: Option<String>,
-    /// Weaken one site: file:line:column:operation=Ordering, or =drop
+    /// Weaken one ordering: file:line:column:operation=Ordering, or =drop to omit the operation
     #[arg(long)]
     weaken: Option<String>,
     /// Enable one injected bug
     #[arg(long)]
     bug: Option<String>,
-    /// Report the sites that the executions reached
+    /// Also report the orderings and injected bugs that the executions reached
     #[arg(long)]
     sites: bool,
     /// Use this bound instead of the row's
     #[arg(long)]
     bound: Option<u64>,
-    /// Use no bound instead of the row's
+    /// Ignore the row's bound
     #[arg(long, conflicts_with = "bound")]
     unbounded: bool,
     /// Lower the row's bound to at most this many preemptions
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Record each step, and print the steps of a failing execution
     #[arg(long)]
     trace: bool,
-    /// A scratch file, without which the harness does not reduce searches in loom's weak mode
+    /// A scratch file; without it, the harness does not reduce searches in loom's weak mode
     #[arg(long)]
     pub(crate) scratch: Option<PathBuf>,
 }

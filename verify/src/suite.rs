@@ -11,7 +11,7 @@ const STEP_BOUND: u64 = 40;
 /// The programs that check one primitive, and the settings that they share.
 ///
 /// The operations that the programs perform form a *table of pairs*. For each pair, some program
-/// must perform the two operations in different threads, or the suite gives a reason
+/// must perform the two operations in different threads, or the suite says why none does
 /// ([`no_pair`](Self::no_pair)).
 #[derive(Clone)]
 pub struct Suite {
@@ -57,8 +57,8 @@ impl Suite {
         self
     }
 
-    /// Adds operations to the table of pairs. Their missing pairs are reported even if no program
-    /// performs these operations.
+    /// Adds operations to the table of pairs. The harness then reports their missing pairs even if
+    /// no program performs the operations.
     pub fn operations<O>(mut self, operations: O) -> Self
     where
         O: IntoIterator<Item: Into<String>>,

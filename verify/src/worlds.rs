@@ -23,7 +23,7 @@ pub(crate) const SEED: &str = "SPANLOCK_SEED";
 /// The environment variable that replaces all scenarios of a row by one.
 pub(crate) const SCENARIO: &str = "SPANLOCK_SCENARIO";
 
-/// Returns an error if an environment variable for replays is set: it would change other rows.
+/// Returns an error if an environment variable for replays is set: it would change what rows run.
 pub(crate) fn no_replay() -> Result<(), String> {
     for name in [SCENARIO, SEED] {
         if env::var_os(name).is_some() {

@@ -9,7 +9,7 @@
 //! [`Model::effects`] lists. For example, a request that waits for a lock may block other requests
 //! before it gets the lock itself.
 //!
-//! A failing scenario is reduced to a smaller one, and its history is shown as a table.
+//! The harness reduces a failing scenario to a smaller one, and shows its history as a table.
 
 pub mod history;
 pub mod judge;
@@ -67,8 +67,8 @@ pub trait Model: Send + Sync + 'static {
         answer: Self::Answer,
     ) -> Self::State;
 
-    /// Returns every state that can come next when one of the called operations takes effect, in
-    /// whole or in part.
+    /// Returns every state that can come next when an operation that has been called takes effect,
+    /// in whole or in part.
     fn effects(&self, state: &Self::State) -> Vec<Self::State>;
 
     /// Returns the state after `thread` gets its answer. `None` if its operation had no effect yet.

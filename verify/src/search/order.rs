@@ -8,7 +8,7 @@ use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 /// An upper bound on the threads of a program.
 pub(crate) const THREADS: usize = 8;
 
-/// A vector clock of a step: the number of the last step of each thread that must come before it.
+/// A step's vector clock: for each thread, the number of its last step that must come before.
 /// Steps are numbered from 1, and 0 means none.
 pub(crate) type Clock = [u32; THREADS];
 
@@ -16,7 +16,7 @@ pub(crate) type Clock = [u32; THREADS];
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub thread: usize,
-    /// The steps up to this one, itself included, in every order of independent steps.
+    /// The steps that come before this one in every equivalent execution, and this step itself.
     pub clock: Clock,
 }
 

@@ -63,7 +63,7 @@ struct Search {
     touched: Vec<Touch>,
     /// The number of loads so far.
     loads: usize,
-    /// The load that sees another value than in the previous execution.
+    /// The load that sees a different value than in the previous execution.
     changed: Option<usize>,
     /// The file to which loom writes its path.
     path: Option<PathBuf>,

@@ -2,15 +2,16 @@
 //! order of independent steps.
 //!
 //! Two neighbouring steps are *independent* if they touch different objects, or if both only read.
-//! Swapping them changes nothing. Interleavings that differ only by such swaps form a *class*, and
-//! one execution of each class is enough. Interleavings outnumber classes a thousandfold.
+//! Otherwise, they are *dependent*. Swapping independent steps changes nothing. Interleavings that
+//! differ only by such swaps form a *class*, and one execution of each class is enough. There are
+//! thousands of times fewer classes than interleavings.
 //!
 //! # The algorithm
 //!
 //! Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order reduction" (POPL 2014,
 //! [DOI](https://doi.org/10.1145/2535838.2535845)): Algorithm 1, with *source sets*. A **node** is
 //! a point where the search chooses the thread that makes the next step. An execution is a path
-//! through nodes. At each step, the search maintains two things:
+//! through nodes. At each step, the search handles two things:
 //!
 //! - **Races**: a step races with an earlier, dependent step of another thread if nothing between
 //!   them orders the two. Then the search must also try the other order. So at the node before the
@@ -87,9 +88,9 @@ struct Thread {
     clock: Clock,
     /// The mutex that the thread is about to lock.
     locking: Option<u64>,
-    /// The objects that the thread has read since its last yield, and the steps that did.
+    /// The objects that the thread has read since its last yield, each with the step.
     looked: Vec<(u64, At)>,
-    /// Set by a yield: the objects that the thread had read before, and the steps that did.
+    /// Set by a yield: the objects that the thread had read before, each with the step.
     yielded: Option<Vec<(u64, At)>>,
     /// Set by a yield: the next step that touches anything must touch one of these objects.
     again: Option<Vec<u64>>,
@@ -412,7 +413,7 @@ impl Scheduler for Reduced {
             }
             self.leave = true;
         }
-        // Other threads must run first before a thread that yields can make progress.
+        // A thread that yields makes no progress before others have run.
         let other = threads
             .iter()
             .find(|&&thread| !yields || Some(thread) != current);

@@ -27,7 +27,7 @@ pub enum End<Op, Answer> {
 pub struct Event<Op, Answer> {
     /// The call or answer.
     pub end: End<Op, Answer>,
-    /// For each other thread, how many of its events must come before.
+    /// For each other thread, how many of its events must come before this one.
     pub after: [u8; THREADS],
 }
 

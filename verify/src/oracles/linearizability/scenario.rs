@@ -62,8 +62,8 @@ impl<Op: Copy> Scenario<Op> {
         smaller
     }
 
-    /// Returns every scenario of one or two threads with at most `most` operations each. The order
-    /// of the threads does not matter.
+    /// Returns every scenario of one or two threads with at most `most` operations each. Those
+    /// that differ only in the order of the threads count once.
     pub fn of_two<M: Model<Op = Op>>(model: &M, most: usize) -> impl Iterator<Item = Self> {
         let each = model.threads(most);
         // `each[0]` is the thread without operations.
