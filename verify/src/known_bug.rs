@@ -1,5 +1,5 @@
-//! Published bugs of other projects, re-created. If a checker finds no new bug, finding these shows
-//! that it works.
+//! Published bugs of other projects, re-created. Finding these bugs shows that the checkers work,
+//! even if they find no new one.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use crate::mode::Mode;
 use crate::program::Program;
 use crate::suite::Suite;
 
-/// A published bug, as the same programs in two forms.
+/// A published bug: programs that exist in a buggy and in a fixed form.
 #[derive(Clone)]
 pub struct KnownBug {
     suite: Suite,
@@ -16,7 +16,7 @@ pub struct KnownBug {
 }
 
 impl KnownBug {
-    /// Creates an entry. `source` is the address where the bug is described.
+    /// Creates a known bug without programs. `source` is the address of the bug's description.
     pub fn new(name: &str, source: &str) -> Self {
         let mut suite = Suite::new(name).without_pairs();
         suite.info.known_bug = Some(source.to_owned());
@@ -24,7 +24,7 @@ impl KnownBug {
         KnownBug { suite, found_in }
     }
 
-    /// Adds a program, in both forms.
+    /// Adds both forms of a program.
     pub fn program<P: Into<Program>>(mut self, program: impl Fn(Form) -> P) -> Self {
         for form in [Form::Buggy, Form::Fixed] {
             let mut program = program(form).into().injection(Injection::None);
@@ -35,14 +35,14 @@ impl KnownBug {
         self
     }
 
-    /// States the modes that find the bug, if these are not all three searches. In every other mode
-    /// the buggy form must pass: an entry says exactly what each checker sees.
+    /// Sets the modes that find the bug. The default is all three searches. In every other mode the
+    /// buggy form must pass, so the list is exact.
     pub fn found_in(mut self, modes: impl IntoIterator<Item = Mode>) -> Self {
         self.found_in = modes.into_iter().collect();
         self
     }
 
-    /// Says that no mode finds the bug, why, and which other checker would.
+    /// Says that no mode finds the bug, for this reason, and names another checker that would.
     pub fn not_found(mut self, reason: &str, checker: &str) -> Self {
         self.suite.info.not_found = Some(format!("{checker}: {reason}"));
         self.found_in([])
@@ -57,7 +57,7 @@ impl KnownBug {
     }
 }
 
-/// Runs a binary of known bugs: as [`main`](crate::main), for the test target `known-bugs`.
+/// Runs the test target `known-bugs`, as [`main`](crate::main) runs the test target `models`.
 pub fn known_bugs(bugs: impl IntoIterator<Item = KnownBug>) -> ExitCode {
     crate::main(bugs.into_iter().map(KnownBug::suite))
 }

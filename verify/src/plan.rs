@@ -1,8 +1,8 @@
-//! The rows of a program: in which modes it runs, with which bounds, under which faults.
+//! The rows of a program. A row is the program in one mode, with its bound and its faults.
 //!
-//! Everything follows from the program (its threads, its stated bounds) and from the record of
-//! earlier searches ([`Counts`]), by the rules that the README of this crate states. A search by
-//! loom that is not recorded is bounded until `cargo verify --accept` measures it.
+//! The rows follow from the program (its threads and stated bounds) and from the record of earlier
+//! searches ([`Counts`]). The README of this crate states the rules. A search by loom without a
+//! record is bounded until `cargo verify --accept` measures it.
 
 use std::sync::Arc;
 
@@ -10,48 +10,48 @@ use crate::info::{Description, Injection, Kind, ProgramInfo};
 use crate::mode::{Checker, Mode};
 use crate::rows::counts::{Count, Counts};
 
-/// Preemptions of a search that is not made to its end.
+/// The default bound on preemptions, for a search that is too long without one.
 const PREEMPTIONS: u64 = 3;
 
-/// Preemptions of a costly search under faults.
+/// The default bound on preemptions, for a costly search with faults.
 const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
 
-/// Random schedules of a program.
+/// Random schedules of a row in the normal run.
 const SCHEDULES: u64 = 20_000;
 
 /// Random schedules of each random program.
 const SCHEDULES_OF_DRAWN: u64 = 40;
 
-/// Schedules of a suite in the full run, at the least: its programs and the random modes share
-/// them.
+/// The least number of random schedules of a suite in the full run, divided equally among its
+/// programs and the random modes.
 const SCHEDULES_IN_FULL_RUN: u64 = 1_000_000;
 
 /// Schedules of a row of sampled scenarios in the full run.
 const SAMPLES_IN_FULL_RUN: u64 = 100_000;
 
-/// Each single fault needs a search of its own. A program of more executions than this is not
-/// searched under single faults without bound.
+/// The most executions of a program whose searches with single faults may be unbounded. Each fault
+/// needs a search of its own.
 const TOO_COSTLY_UNDER_FAULTS: u64 = 5_000;
 
 /// One row to run.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What runs.
+    /// The program.
     pub program: Arc<ProgramInfo>,
-    /// How.
+    /// The mode in which it runs.
     pub mode: Mode,
-    /// Preemption bound, or number of schedules; none: no bound.
+    /// The bound on preemptions, or the number of random schedules. `None` means no bound.
     pub bound: Option<u64>,
-    /// Every plan of at most this many faults is a search of its own; 0: the program as it is.
+    /// The most faults in an execution. Each combination of at most this many has its own search.
     pub faults: usize,
-    /// Whether it is part of the full run only. There it replaces the row of the same name without
-    /// `/long`, if there is one.
+    /// Whether the row is part of the full run only. There, it replaces the row of the same name
+    /// without `/long`, if there is one.
     pub long: bool,
 }
 
 impl Job {
-    /// Returns the row's name: `ring/exchange/loom/weak`, with `/single-faults` or
-    /// `/double-faults` and `/long` behind it where they apply.
+    /// Returns the row's name, such as `ring/exchange/loom/weak`. `/single-faults` or
+    /// `/double-faults` follows if it applies, and then `/long`.
     pub fn name(&self) -> String {
         let (suite, program) = (&self.program.suite, &self.program.name);
         let (checker, mode) = (self.mode.checker().name(), self.mode.name());
@@ -64,14 +64,14 @@ impl Job {
         format!("{suite}/{program}/{checker}/{mode}{faults}{long}")
     }
 
-    /// Whether one execution of each class is explored, of those that differ only in the order of
-    /// independent steps: in shuttle's searches, and in loom's of two threads without bound.
+    /// Whether the row explores only one of all executions with the same order of dependent steps:
+    /// true of shuttle's searches, and of loom's unbounded searches of at most two threads.
     pub fn is_reduced(&self) -> bool {
         let two = self.bound.is_none() && self.program.threads <= 2;
         self.program.has_facade && (self.mode == Mode::Dfs || two)
     }
 
-    /// Returns which executions are explored, of those within the bound.
+    /// Describes which executions within the bound the row explores.
     pub fn search(&self) -> String {
         let (some, how) = match (self.mode, self.is_reduced()) {
             (Mode::Weak | Mode::RmwLoad, true) => ("one", "loom's races, and sleep sets"),
@@ -79,35 +79,35 @@ impl Job {
             (Mode::Dfs, true) => ("one", "source sets and sleep sets"),
             (Mode::Dfs, false) => return "every schedule".to_owned(),
             (Mode::Ltl, _) => return "every state".to_owned(),
-            _ => return "those drawn".to_owned(),
+            _ => return "the drawn schedules".to_owned(),
         };
-        format!("{some} of each class that differ only in the order of independent steps: {how}")
+        format!("{some} of all executions with the same order of dependent steps: {how}")
     }
 
-    /// Returns how many steps of all threads together may lie between two finished operations:
-    /// more, and no thread makes progress. None if the checker does not count steps.
+    /// Returns the most steps of all threads together between two finished operations. If
+    /// there are more, the execution counts as stuck. `None` if the checker does not count steps.
     ///
     /// While no operation finishes, each thread makes the steps of one operation, and repeats some
     /// after a conflict. So the bound is proportional to the number of threads.
     pub fn step_bound(&self) -> Option<u64> {
         let program = &self.program;
-        // An operation of a random program takes several ranges at once, or polls every request.
+        // Operations of random programs are longer: they take several ranges, or poll all requests.
         let at_once = if program.kind == Kind::Drawn { 2 } else { 1 };
         let counts = self.mode.checker() == Checker::Shuttle;
         counts.then(|| at_once * program.step_bound * u64::from(program.threads))
     }
 }
 
-/// What to do with a search that is not recorded.
+/// How to run a search without a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unrecorded {
-    /// Search it up to a number of preemptions.
+    /// With a bound on preemptions.
     Bounded,
-    /// Search it to its end: to see, within a limit, whether that can be done.
+    /// Without a bound, to see whether it ends within the time limit.
     Whole,
 }
 
-/// Returns every row of a binary's suites, the long ones too.
+/// Returns all rows of a binary's suites, including the long ones.
 pub fn jobs(description: &Description, counts: &Counts, unrecorded: Unrecorded) -> Vec<Job> {
     let mut jobs = Vec::new();
     for suite in &description.suites {
@@ -150,7 +150,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds the rows, of a suite with `drawn` programs that have random schedules alone.
+    /// Adds the program's rows. `drawn` programs of its suite run with random schedules only.
     fn rows(&self, drawn: u64, jobs: &mut Vec<Job>) {
         match &self.program.kind {
             Kind::Drawn => {
@@ -184,7 +184,7 @@ impl Planner<'_> {
         let is_stated = |mode| program.bounds.contains_key(&mode);
         for mode in [Mode::Weak, Mode::RmwLoad] {
             let row = self.search(mode, 0, false);
-            // The record says that the search takes too long for the normal run.
+            // A recorded bound means that the whole search takes too long for the normal run.
             let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
             let is_long = program.is_exact() && !is_stated(mode) && is_cut;
             let is_whole = program.whole_in_full_run && mode == Mode::Weak;
@@ -195,7 +195,7 @@ impl Planner<'_> {
                 self.under_faults(&row, jobs);
             }
         }
-        // Shuttle adds interleavings. What a stated fault changes, loom's two modes show.
+        // With stated faults, a program runs under loom only: its two modes show their effect.
         if !program.faults.is_empty() {
             return;
         }
@@ -211,7 +211,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds the rows of a search under single and double faults.
+    /// Adds the rows with single faults and with pairs of faults.
     fn under_faults(&self, plain: &Job, jobs: &mut Vec<Job>) {
         let injection = self.program.injection;
         let single = self.search(plain.mode, 1, injection == Injection::Rare);
@@ -230,8 +230,8 @@ impl Planner<'_> {
         jobs.push(double);
     }
 
-    /// Returns the row of a search by loom, with the bound that the program states, or that the
-    /// record has.
+    /// Returns the row of a search by loom. Its bound is the one that the program states, or the
+    /// recorded one.
     fn search(&self, mode: Mode, faults: usize, long: bool) -> Job {
         let program = &self.program;
         let stated = program.bounds.get(&mode);

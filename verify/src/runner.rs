@@ -1,9 +1,9 @@
 //! The main function of a binary of models.
 //!
-//! One row is explored by one process, since a checker keeps its state in statics and a deadlock
-//! usually ends in an abort. `--row NAME` is that process. `cargo verify` starts it for each row;
-//! so do the tests that this binary has for libtest's protocol, one a row, so that `cargo test`,
-//! `cargo nextest run` and `--partition` work on models too.
+//! A *row* is a program in one mode. Each row runs in its own process (`--row NAME`), since a
+//! checker keeps its state in statics, and a deadlock usually ends in an abort. `cargo verify`
+//! starts these processes. The binary also speaks libtest's protocol: each row is a test that
+//! starts the row's process. So `cargo test`, `cargo nextest run` and `--partition` work, too.
 
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub(crate) mod row;
@@ -25,50 +25,50 @@ use crate::rows::verdict::{told, verdict};
 use crate::suite::Suite;
 use crate::worlds::{no_replay, refuse};
 
-/// The arguments: libtest's, and those of the process of one row.
+/// The arguments: libtest's, and those of the process that explores one row.
 #[derive(Parser, Debug)]
 #[command(name = "models")]
 #[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
 pub(crate) struct Args {
     #[command(flatten)]
     libtest: Arguments,
-    /// Print what this binary contains, as a line of JSON
+    /// Print the suites and programs of this binary as a line of JSON
     #[arg(long)]
     describe: bool,
-    /// Explore the row of this name, and print what it finds as a line of JSON
+    /// Explore the row of this name, and print the result as a line of JSON
     #[arg(long)]
     row: Option<String>,
-    /// Weaken one site: file:line:column:operation=Ordering, or =drop
+    /// Weaken one ordering: file:line:column:operation=Ordering, or =drop to omit the operation
     #[arg(long)]
     weaken: Option<String>,
-    /// Make one injected bug fire
+    /// Enable one injected bug
     #[arg(long)]
     bug: Option<String>,
-    /// Report the sites that were reached
+    /// Also report the orderings and injected bugs that the executions reached
     #[arg(long)]
     sites: bool,
-    /// The bound instead of the row's
+    /// Use this bound instead of the row's
     #[arg(long)]
     bound: Option<u64>,
-    /// No bound instead of the row's
+    /// Ignore the row's bound
     #[arg(long, conflicts_with = "bound")]
     unbounded: bool,
-    /// At most this many preemptions, whatever the row's bound
+    /// Lower the row's bound to at most this many preemptions
     #[arg(long)]
     preemptions: Option<u64>,
-    /// Leave nothing out of the search: the checker's own
+    /// Search as the checker itself does, without the harness's reduction
     #[arg(long)]
     pub(crate) plain: bool,
-    /// Keep each step, and print those of a failing execution
+    /// Record each step, and print the steps of a failing execution
     #[arg(long)]
     trace: bool,
-    /// A file to write to; without it loom's weak mode leaves nothing out
+    /// A scratch file; without it, the harness does not reduce searches in loom's weak mode
     #[arg(long)]
     pub(crate) scratch: Option<PathBuf>,
 }
 
 impl Args {
-    /// Returns those that change the code under test.
+    /// Returns the arguments that change the code under test.
     pub(crate) fn mutations(&self) -> Vec<String> {
         let both = [("--weaken", &self.weaken), ("--bug", &self.bug)].into_iter();
         let given = both.filter_map(|(name, value)| Some([name.to_owned(), value.clone()?]));
@@ -76,8 +76,8 @@ impl Args {
     }
 }
 
-/// Runs a binary of models, which speaks libtest's protocol: each row is a test. Exits as a test
-/// binary does.
+/// Runs a binary of models, which speaks libtest's protocol: each row is a test. Returns the exit
+/// code of a test binary.
 pub fn main(suites: impl IntoIterator<Item = Suite>) -> ExitCode {
     let suites: Result<Vec<_>, _> = suites.into_iter().map(Suite::complete).collect();
     let suites = suites.unwrap_or_else(|why| refuse(&why));
@@ -104,13 +104,13 @@ fn print_json(value: &impl serde::Serialize) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns the rows by the record of this package: cargo runs its tests in the package's folder.
+/// Returns the rows, given the package's record. Cargo runs the tests in the package's folder.
 fn rows(description: &Description) -> Vec<Job> {
     let counts = Counts::read(Path::new(".")).unwrap_or_else(|why| refuse(&why));
     jobs(description, &counts, Unrecorded::Bounded)
 }
 
-/// Speaks libtest's protocol.
+/// Runs the tests that libtest's arguments select.
 fn tests(suites: &[Suite], description: &Description, args: &Args) -> ExitCode {
     let problems = pairs::problems(&description.suites);
     let mut tests = vec![Trial::test("pairs", move || match problems.is_empty() {
@@ -139,14 +139,14 @@ fn tests(suites: &[Suite], description: &Description, args: &Args) -> ExitCode {
     }
     if !args.libtest.list {
         eprintln!(
-            "built without a checker, so no row runs here: `cargo verify` runs them all, \
-             `RUSTFLAGS=\"--cfg spanlock_loom\" cargo test --test models` those of loom"
+            "built without a checker, so no row runs here: `cargo verify` runs all rows, \
+             `RUSTFLAGS=\"--cfg spanlock_loom\" cargo test --test models` loom's rows"
         );
     }
     libtest_mimic::run(&args.libtest, tests).exit_code()
 }
 
-/// Explores a row in a process of its own.
+/// Explores a row in its own process.
 fn test(job: &Job, mutations: &[String]) -> Result<(), Failed> {
     let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     let output = Command::new(std::env::current_exe()?)

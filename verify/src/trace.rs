@@ -1,11 +1,11 @@
-//! What happened in an execution.
+//! The events of an execution, which its threads record as notes.
 //!
-//! A failure shows the events in their order. The comparison of checkers uses the *outcome*: what
-//! each thread saw. The order of events of different threads is no outcome, since a checker that
-//! reduces partial orders explores one of several orders that no thread can tell apart.
+//! The report of a failure lists the events in order. To compare checkers, the harness uses the
+//! *outcome*: the events of each thread. The order between threads is not part of it, because a
+//! checker with partial-order reduction explores only one of several equivalent orders.
 //!
-//! This is plain std state that no checker sees: noting adds no scheduling point. Both checkers run
-//! all threads on one system thread, so the order of notes is the order of the execution.
+//! Notes are plain std state, which no checker sees, so they add no scheduling point. Both checkers
+//! run all threads on one system thread, so the order of notes is the order of the execution.
 
 // Without a checker no program runs, and nothing reads the notes.
 #![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
@@ -26,47 +26,47 @@ pub(crate) fn found() -> MutexGuard<'static, Found> {
     lock(&FOUND)
 }
 
-/// Stands for the time after all threads have ended.
+/// Replaces the thread's number in events after all threads have ended.
 const END: usize = usize::MAX;
 
-/// Adds a remark of `thread` to the steps that a replay shows. It is no part of the outcome.
+/// Adds a remark of `thread` to the steps that a replay shows. It is not part of the outcome.
 pub fn remark(thread: usize, what: &str) {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::remark(thread, what);
     let _ = (thread, what);
 }
 
-/// Notes what the calling thread saw: a part of the outcome.
+/// Records an event of the calling thread, such as a value that it read, as part of the outcome.
 pub fn note(what: impl Into<String>) {
     note_as(spanlock_sync::thread::index(), what);
 }
 
-/// Notes what `thread` saw.
+/// Records an event of `thread`, as part of the outcome.
 pub fn note_as(thread: usize, what: impl Into<String>) {
     let what = what.into();
     remark(thread, &what);
     lock(&EVENTS).push((thread, what));
 }
 
-/// Notes what holds when all threads have ended.
+/// Records a fact that holds after all threads have ended, as part of the outcome.
 pub fn note_at_end(what: impl Into<String>) {
     let what = what.into();
     remark(0, &what);
     lock(&EVENTS).push((END, what));
 }
 
-/// Ends an operation of the program: the bound on steps counts anew from here
-/// ([`Suite::step_bound`](crate::Suite::step_bound)).
+/// Marks the end of an operation. The count of steps towards the
+/// [step bound](crate::Suite::step_bound) restarts here.
 pub fn finished() {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::finished();
 }
 
-/// Notes that an arrival has tried to overtake a waiter; `passes` is how many now have, of at most
-/// `bound`.
+/// Records that an arriving thread tried to overtake a waiter. `passed` says whether it did, and
+/// `passes` is the number of arrivals that have overtaken the waiter so far.
 ///
 /// # Panics
-/// They are more.
+/// Panics if `passes` exceeds `bound`.
 pub fn overtake(passed: bool, passes: u32, bound: u32) {
     assert!(passes <= bound, "{passes} arrivals overtook a waiter");
     let mut found = found();
@@ -76,8 +76,8 @@ pub fn overtake(passed: bool, passes: u32, bound: u32) {
     seen.refused |= !passed;
 }
 
-/// Notes that the calling thread has performed an operation, and [ends](finished) it. By the end
-/// of the search each thread must have performed what its program says.
+/// Records that the calling thread has performed an operation, and [ends](finished) it. By the end
+/// of the search, each thread must have performed the operations that its program states.
 pub fn perform(operation: impl AsRef<str>) {
     let thread = spanlock_sync::thread::index();
     let operation = operation.as_ref().to_owned();
@@ -90,7 +90,7 @@ pub(crate) fn begin() {
     lock(&EVENTS).clear();
 }
 
-/// Ends an execution: what each thread saw is an outcome.
+/// Ends an execution, and records its outcome.
 pub(crate) fn end() {
     let mut events = lock(&EVENTS).clone();
     // Stable: the order within a thread stays.
@@ -98,7 +98,7 @@ pub(crate) fn end() {
     found().outcomes.insert(text(&events));
 }
 
-/// Returns the events of the execution so far, in order: what led to a failure.
+/// Returns the events of the execution so far, in order, for the report of a failure.
 pub(crate) fn events() -> String {
     text(&lock(&EVENTS))
 }

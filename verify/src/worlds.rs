@@ -1,4 +1,4 @@
-//! One execution, and all executions, under the checker of this build.
+//! Runs one execution, or the executions of a row, under the checker of this build.
 
 #![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
 
@@ -17,19 +17,19 @@ use std::env;
 use crate::plan::Job;
 use crate::runner::Args;
 
-/// The variable with the seed of random programs and scenarios: any number.
+/// The environment variable that sets the seed of random programs and scenarios.
 pub(crate) const SEED: &str = "SPANLOCK_SEED";
 
-/// The variable that names the one scenario to run instead of a row's.
+/// The environment variable that replaces all scenarios of a row by one.
 pub(crate) const SCENARIO: &str = "SPANLOCK_SCENARIO";
 
-/// Returns an error if the environment has a variable of a replay, which would change rows.
+/// Returns an error if an environment variable for replays is set: it would change what rows run.
 pub(crate) fn no_replay() -> Result<(), String> {
     for name in [SCENARIO, SEED] {
         if env::var_os(name).is_some() {
             return Err(format!(
-                "{name} is set: rows would run something else, and not say so\n  unset it, or use \
-                 it with `cargo verify --replay`"
+                "{name} is set: it would silently change what rows run\n  unset it, or use it with \
+                 `cargo verify --replay`"
             ));
         }
     }
@@ -42,7 +42,7 @@ pub(crate) struct Search<'a> {
     pub(crate) args: &'a Args,
 }
 
-// Without shuttle nothing is drawn: `explore` has refused the row.
+// These two run under shuttle only: loom's `explore` refuses such rows.
 #[cfg(not(spanlock_shuttle))]
 pub(crate) fn drawn<S, R>(_: &Search, _: &S, _: &R, _: u64) {}
 
@@ -65,7 +65,7 @@ pub(crate) fn execute(run: impl FnOnce()) {
     crate::trace::end();
 }
 
-/// Ends the process: it does not accept what it was asked for.
+/// Prints the reason, and exits with the code of a refused request.
 pub(crate) fn refuse(reason: &str) -> ! {
     eprintln!("models: {reason}");
     std::process::exit(crate::rows::row::REFUSES)

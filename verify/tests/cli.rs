@@ -1,4 +1,4 @@
-//! The command, run on a small workspace that knows nothing of this project.
+//! Runs the command on a small workspace that is independent of this project.
 //!
 //! All tests share one copy of the workspace and its builds, so that each checker builds it once.
 
@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 
 use spanlock_verify::rows::row::{Row, Verdict};
 
-/// Packages whose models these tests build. They are built together, so that there is one build.
+/// The packages with models. The command builds them together, so all tests share one build.
 const PACKAGES: [&str; 3] = ["slot", "faulty", "fresh"];
 
-/// Returns the workspace: a copy, since `--accept` writes into it.
+/// Returns a copy of the workspace, because `--accept` writes into it.
 fn workspace() -> &'static Path {
     static WORKSPACE: OnceLock<PathBuf> = OnceLock::new();
     WORKSPACE.get_or_init(|| {
@@ -21,7 +21,7 @@ fn workspace() -> &'static Path {
         let from = project.join("verify/tests/fixtures/workspace");
         let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workspace");
         copy(&from, &to, project.to_str().expect("text"));
-        // The same versions as here, so that nothing is fetched.
+        // Use the same versions as this project, so that cargo fetches nothing.
         fs::copy(project.join("Cargo.lock"), to.join("Cargo.lock")).expect("can copy");
         for package in PACKAGES {
             let _ = fs::remove_file(record(&to, package));
@@ -44,7 +44,7 @@ fn copy(from: &Path, to: &Path, root: &str) {
         let text = fs::read_to_string(&from)
             .expect("text")
             .replace("ROOT", root);
-        // A newer file would be built again.
+        // Cargo would rebuild a file with a newer time stamp.
         if fs::read_to_string(&to).unwrap_or_default() != text {
             fs::write(&to, text).expect("can write");
         }
@@ -59,7 +59,7 @@ fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-verify"));
     command
         .current_dir(workspace())
-        // The builds of the project's own models have the dependencies.
+        // The project's own builds of models have built the dependencies already.
         .env("CARGO_TARGET_DIR", target())
         .env("CARGO_NET_OFFLINE", "true")
         .env_remove("SPANLOCK_SEED")
@@ -82,7 +82,7 @@ fn told(output: &Output) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Runs the command, and checks its exit code and that it says each of `words`.
+/// Runs the command. Checks its exit code, and that its output contains each of `words`.
 #[track_caller]
 fn says(code: i32, args: &[&str], words: &[&str]) -> String {
     let output = verify(args);
@@ -155,7 +155,7 @@ fn an_output_that_cannot_be_written_is_refused_before_the_run() {
 }
 
 #[test]
-fn a_variable_of_a_replay_is_refused_and_leaves_old_results() {
+fn a_replay_variable_is_refused_and_old_results_stay() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("rows.json");
     fs::write(&file, "of another run").expect("can write");
@@ -174,7 +174,7 @@ fn a_variable_of_a_replay_is_refused_and_leaves_old_results() {
 }
 
 #[test]
-fn a_cfg_of_a_checker_in_rustflags_is_refused() {
+fn a_checker_cfg_in_rustflags_is_refused() {
     let mut command = command();
     command
         .arg("--list")
@@ -185,7 +185,7 @@ fn a_cfg_of_a_checker_in_rustflags_is_refused() {
 }
 
 #[test]
-fn a_list_names_every_row_once_and_partitions_share_it() {
+fn a_list_names_each_row_once_and_partitions_divide_it() {
     let rows = |args: &[&str]| {
         let output = verify(&[&["--list"], args].concat());
         assert!(output.status.success(), "{}", told(&output));
@@ -229,8 +229,8 @@ fn a_list_names_every_row_once_and_partitions_share_it() {
     );
 }
 
-/// A search without a record drifts, is recorded by `--accept`, and then drifts from a wrong
-/// record only.
+/// A search without a record drifts until `--accept` records it. Then it drifts only if the record
+/// is wrong.
 #[test]
 fn a_record_is_written_and_compared() {
     let args = ["--filter", "adder/"];
@@ -253,7 +253,7 @@ fn a_record_is_written_and_compared() {
     assert!(line.starts_with("adder/sum/loom/weak\t-\t"), "{line}");
     says(0, &args, &["EXHAUSTED"]);
     says(0, &["--quick", "--filter", "adder/"], &["EXHAUSTED"]);
-    // A row that exists no more is forgotten, and a wrong one put right.
+    // `--accept` removes the record of a row that no longer exists, and corrects a wrong record.
     let wrong = text.replace(&line, "adder/sum/loom/weak\t-\t999\t-");
     fs::write(&file, format!("{wrong}adder/gone/loom/weak\t-\t1\t-\n")).expect("can write");
     says(1, &args, &["999 executions are recorded"]);
@@ -293,7 +293,7 @@ fn a_failure_is_shown_with_its_replay() {
 }
 
 #[test]
-fn memory_that_is_used_after_it_was_freed_is_found() {
+fn a_use_after_free_is_found() {
     for row in [
         "memory/use-after-free/shuttle/dfs",
         "memory/use-after-free/loom/rmw-load",
@@ -307,12 +307,12 @@ fn memory_that_is_used_after_it_was_freed_is_found() {
 }
 
 #[test]
-fn a_yield_outside_of_a_loop_is_reported() {
+fn a_yield_outside_a_loop_is_reported() {
     let words = ["FAILED: yields/yield", "T0 has yielded", "remove the yield"];
     says(1, &["--filter", "yields/yield/shuttle/dfs"], &words);
 }
 
-/// The search without reduction has more executions, and the same outcomes.
+/// The search without reduction has more executions, but the same number of outcomes.
 #[test]
 fn a_reduced_search_loses_no_outcome() {
     let row = "slot/handover/shuttle/dfs";
@@ -344,7 +344,7 @@ fn partitions_are_merged_and_reported() {
     );
     for (part, file) in [("1/2", &a), ("2/2", &b)] {
         let rows = ["--filter", "slot/handover", "--filter", "counter/"];
-        // The rows are not recorded, and those of the counter fail.
+        // This fails, because the rows have no record, and those of the counter fail.
         says(
             1,
             &[&rows[..], &["--partition", part, "--json", file]].concat(),
@@ -377,7 +377,7 @@ fn partitions_are_merged_and_reported() {
     says(0, &[&filter[..], &["--json", &bugs]].concat(), &[]);
     let files = ["merge", &b, &a, "--bugs", &bugs, "--report", report];
     says(2, &files, &["judged.json", "without a filter"]);
-    // As if it were the only bug.
+    // Remove the filter from the file, as if this were the only bug.
     let text = fs::read_to_string(&bugs).expect("written");
     let chosen = text.find("\"selection\": \"").expect("the filter");
     let end = chosen + text[chosen..].find(",\n").expect("a line");
@@ -435,9 +435,9 @@ fn each_weakened_ordering_is_killed() {
     );
 }
 
-/// A reason belongs to one statement, or arm of a match, and to one mutation.
+/// Each reason applies to one statement or match arm, and to one mutation.
 #[test]
-fn a_mutant_has_the_reason_above_its_statement() {
+fn a_reason_above_a_statement_belongs_to_its_mutant() {
     let args = ["mutants", "-p", "slot", "--sites", "--filter", "reasons.rs"];
     let list = says(0, &args, &[]);
     let mut reasons = Vec::new();
@@ -484,14 +484,14 @@ fn each_injected_bug_is_killed() {
     says(2, &[&row[..], &["--bug", "no-such"]].concat(), &words);
 }
 
-/// Needs Spin, which CI has.
+/// Needs Spin, which is always installed in CI.
 #[test]
 fn a_promela_model_holds_and_its_bug_is_found() {
     let row = ["--replay", "slot/granted/spin/ltl"];
     if Command::new("spin").arg("-V").output().is_err() {
         assert!(
             std::env::var_os("CI").is_none(),
-            "CI is set, and there is no Spin"
+            "Spin must be installed in CI"
         );
         says(0, &row, &["SKIPPED", "apt-get install spin"]);
         return;
@@ -512,7 +512,7 @@ fn a_promela_model_holds_and_its_bug_is_found() {
 }
 
 #[test]
-fn each_pair_of_operations_has_a_cell() {
+fn pairs_lists_each_pair_of_operations() {
     let words = ["put × take: handover", "put × put: none: one thread puts"];
     says(0, &["pairs", "--filter", "slot"], &words);
     says(2, &["pairs", "--filter", "no-such"], &["they are"]);

@@ -1,4 +1,4 @@
-//! The record of searches, as `models/executions.tsv` holds it, and what Spin prints.
+//! Tests of the parsers for `models/executions.tsv` and for Spin's output.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn read(text: &str) -> Result<Counts, String> {
 }
 
 #[test]
-fn a_line_is_a_row_a_bound_executions_and_milliseconds() {
+fn a_line_holds_a_row_its_bound_executions_and_milliseconds() {
     let text = "# head\na/b/loom/weak\t-\t7\t12\na/b/loom/rmw-load\t3\t9\t-\n";
     let counts = read(text).expect("well-formed");
     let of = |row| {
@@ -33,7 +33,7 @@ fn a_line_is_a_row_a_bound_executions_and_milliseconds() {
 }
 
 #[test]
-fn a_search_by_spin_that_was_cut_off_has_no_finding() {
+fn a_spin_search_that_was_cut_off_has_no_result() {
     let end = "State-vector 64 byte, depth reached 9061, errors: 0\n   233919 states, stored (1.01555e+06 visited)\n";
     assert_eq!(states(end), Some(233_919));
     for why in [

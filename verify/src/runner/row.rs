@@ -1,4 +1,4 @@
-//! The process of one row.
+//! The process that explores one row.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use crate::suite::Suite;
 use crate::trace;
 use crate::worlds::{self, Search, refuse};
 
-/// Explores the row of this name, and prints what was found.
+/// Explores the row of this name, and prints the result.
 pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: &Args) -> ExitCode {
     let job = job(row, description, args);
     let (suite, name) = (&job.program.suite, &job.program.name);
@@ -55,7 +55,7 @@ fn job(row: &str, description: &Description, args: &Args) -> Job {
     job
 }
 
-/// Tells the facade what to do.
+/// Configures the facade for the row.
 fn configure(job: &Job, args: &Args) {
     let weaken = args.weaken.as_ref();
     let weaken = weaken.map(|site| site.parse().unwrap_or_else(|why: String| refuse(&why)));
@@ -89,8 +89,8 @@ fn bug(site: &check::BugSite) -> BugSite {
     }
 }
 
-/// Reports the first panic, and what led to it, on standard error. Further panics are the checker's
-/// unwinding of the first.
+/// Reports the first panic, and the events before it, on standard error. Later panics come only
+/// from the checker, as it unwinds the first.
 pub(crate) fn report_panics() {
     let first = std::sync::Once::new();
     std::panic::set_hook(Box::new(move |info| {
@@ -98,7 +98,7 @@ pub(crate) fn report_panics() {
     }));
 }
 
-/// What the checkers say of a program that they cannot explore, and what to change.
+/// Messages of the checkers about programs that they cannot explore, and the advice for each.
 const ADVICE: [(&str, &str); 3] = [
     (
         "exceeded max_steps bound",
@@ -108,11 +108,11 @@ const ADVICE: [(&str, &str); 3] = [
     (
         "exceeded maximum number of branches",
         "The program does not end, or is far too long: put `spanlock_sync::hint::pause` into loops \
-         that wait, sleep by `Parker`, or perform fewer operations.",
+         that wait, sleep with `Parker`, or perform fewer operations.",
     ),
     (
         "cannot access Loom execution state",
-        "A thread of std's uses the facade: start threads by `spanlock_sync::thread`.",
+        "A thread that std started uses the facade: start threads with `spanlock_sync::thread`.",
     ),
 ];
 
@@ -121,7 +121,7 @@ fn tell(panic: &str) {
         eprintln!("{FAILURE}{line}");
     }
     let advice = ADVICE.iter().find(|(said, _)| panic.contains(said));
-    // Loom's own assertions fail where an execution does not repeat. These words mark a finding.
+    // If a repeated execution differs, loom's own assertions fail. These words mark other failures.
     let findings = ["deadlock", "Causality violation", "leaked"];
     let is_found = || findings.iter().any(|it| panic.contains(it));
     if let Some((_, advice)) = advice {
@@ -136,7 +136,7 @@ fn tell(panic: &str) {
     eprintln!("{FAILURE}{EVENTS}{}", trace::events());
     for (i, step) in check::steps().iter().enumerate() {
         let (thread, what) = (step.thread, &step.what);
-        // A column a thread.
+        // One column per thread.
         let column = thread * 26;
         eprintln!("{i:5}  {:column$}T{thread} {what:<24}  {}", "", step.place);
     }

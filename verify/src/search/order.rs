@@ -1,36 +1,36 @@
-//! The partial order of an execution's steps: what could have happened earlier or later.
+//! The partial order of an execution's steps: which steps must come before which.
 
 use std::cell::Cell;
 
 #[cfg(spanlock_shuttle)]
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-/// At least as many threads as any program has.
+/// An upper bound on the threads of a program.
 pub(crate) const THREADS: usize = 8;
 
-/// For each thread the number of its last step that comes before; all of its earlier steps do, too.
-/// Steps are numbered from 1; 0 is none.
+/// A step's vector clock: for each thread, the number of its last step that must come before.
+/// Steps are numbered from 1, and 0 means none.
 pub(crate) type Clock = [u32; THREADS];
 
-/// A step: what a thread does from one switch point to the next.
+/// A step: the code that a thread runs from one scheduling point to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub thread: usize,
-    /// What comes before the step in every execution of its class, the step itself included.
+    /// The steps that come before this one in every equivalent execution, and this step itself.
     pub clock: Clock,
 }
 
-/// A callback that is shown the steps of each execution that has ended, and says whether the search
-/// goes on.
+/// A callback that receives the steps of each finished execution. Returns whether the search goes
+/// on.
 #[cfg(spanlock_shuttle)]
 pub(crate) type Watch = Box<dyn FnMut(&[Step]) -> bool>;
 
 thread_local! {
-    /// The number of the present step: a checker runs all threads on one system thread.
+    /// The number of the current step, for all threads: a checker runs them on one system thread.
     pub(crate) static AT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A scheduler that chooses as another does, records all steps in a total order, and shows them.
+/// A wrapper of a scheduler that records all steps in a total order, and passes them to `watch`.
 #[cfg(spanlock_shuttle)]
 pub(crate) struct Watched<S> {
     pub(crate) scheduler: S,

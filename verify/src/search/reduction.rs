@@ -1,30 +1,31 @@
 //! Dynamic partial-order reduction for shuttle: an exhaustive search of interleavings, up to the
 //! order of independent steps.
 //!
-//! Two neighbouring steps that touch different objects, or that both only read one, have the same
-//! effect in either order. So the interleavings fall into classes, and one execution of each class
-//! is enough. There are thousands of times fewer classes than interleavings.
+//! Two neighbouring steps are *independent* if they touch different objects, or if both only read.
+//! Otherwise, they are *dependent*. Swapping independent steps changes nothing. Interleavings that
+//! differ only by such swaps form a *class*, and one execution of each class is enough. There are
+//! thousands of times fewer classes than interleavings.
 //!
 //! # The algorithm
 //!
 //! Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order reduction" (POPL 2014,
 //! [DOI](https://doi.org/10.1145/2535838.2535845)): Algorithm 1, with *source sets*. A **node** is
-//! a point at which one of several threads is to make a step. An execution goes down a path of
-//! nodes, and at each step the search looks for two things:
+//! a point where the search chooses the thread that makes the next step. An execution is a path
+//! through nodes. At each step, the search handles two things:
 //!
-//! - **Races**: does the step touch an object that an earlier step of another thread touched, with
-//!   nothing in between that orders the two? Then the other order must be tried as well: at the
-//!   node before the earlier step, a thread that begins the other order is added to those to *try*.
-//! - **Sleep sets** (Godefroid): a node is left by one thread's step, and later by another's. Below
-//!   the second step the first thread sleeps until some thread makes a step that its own step
-//!   depends on. Running it earlier would lead where the search has already been.
+//! - **Races**: a step races with an earlier, dependent step of another thread if nothing between
+//!   them orders the two. Then the search must also try the other order. So at the node before the
+//!   earlier step, it adds a thread that begins the other order to the threads to *try*.
+//! - **Sleep sets** (Godefroid): the search tries one thread's step at a node, and later another's.
+//!   Below the second step, the first thread sleeps until some thread makes a step that depends on
+//!   the first thread's step. Until then, running it would only repeat explored executions.
 //!
 //! # Why it is sound
 //!
-//! The algorithm explores every class if every two steps whose order matters are called
-//! *dependent*. `docs/searches.md` argues that they are, and says what a program must not do. A
-//! program panics if it yields outside of a loop that waits, or if a replayed step has another
-//! footprint than the first time.
+//! The algorithm explores every class if it treats every two steps whose order matters as
+//! *dependent*. `docs/searches.md` argues that it does, and lists what a program must not do. The
+//! search panics if a program yields outside a loop that waits, or if a repeated step has another
+//! *footprint* (the objects that it touches, and how) than the first time.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -35,10 +36,10 @@ use spanlock_sync::footprint::{self, Access, EVERYTHING, Touch, dependent};
 use crate::search::NOT_REPEATABLE;
 use crate::search::order::{AT, Clock, Step, THREADS, Watch};
 
-/// A set of threads, a bit each.
+/// A set of threads, one bit per thread.
 type Threads = u8;
 
-/// The number of a step in its execution, from 1; 0 is none.
+/// The number of a step in its execution, counted from 1. 0 means none.
 type At = u32;
 
 fn join(clock: &mut Clock, other: &Clock) {
@@ -53,14 +54,14 @@ fn members(threads: Threads) -> impl Iterator<Item = usize> {
 
 type Footprint = Rc<[Touch]>;
 
-/// A point at which a thread is to make a step, and its step in the present execution.
+/// A point where the search chooses a thread, and that thread's step in the current execution.
 struct Node {
     enabled: Threads,
-    /// Threads to try.
+    /// Threads to try, including those in `done`.
     tried: Threads,
-    /// Threads whose steps have been tried.
+    /// Threads whose steps from here have been explored.
     done: Vec<(usize, Footprint)>,
-    /// Threads whose steps lead where the search has been.
+    /// Threads whose steps from here would only repeat explored executions.
     asleep: Vec<(usize, Footprint)>,
     thread: usize,
     touched: Footprint,
@@ -71,7 +72,7 @@ fn threads_of(steps: &[(usize, Footprint)]) -> Threads {
     steps.iter().fold(0, |set, (thread, _)| set | 1 << thread)
 }
 
-/// The last steps that touched an object.
+/// The last step that touched an object, for each kind of access.
 #[derive(Default)]
 struct Seen {
     write: At,
@@ -85,42 +86,42 @@ struct Seen {
 #[derive(Clone, Default)]
 struct Thread {
     clock: Clock,
-    /// The mutex that it is about to lock.
+    /// The mutex that the thread is about to lock.
     locking: Option<u64>,
-    /// What it has looked at since it yielded, and when.
+    /// The objects that the thread has read since its last yield, each with the step.
     looked: Vec<(u64, At)>,
-    /// It has yielded, after looking at these.
+    /// Set by a yield: the objects that the thread had read before, each with the step.
     yielded: Option<Vec<(u64, At)>>,
-    /// It has yielded, and must look at one of these before it touches anything else.
+    /// Set by a yield: the next step that touches anything must touch one of these objects.
     again: Option<Vec<u64>>,
     begun: bool,
 }
 
-/// The scheduler.
+/// The scheduler that makes the reduced search.
 #[derive(Default)]
 pub(crate) struct Reduced {
-    /// The way to the present step.
+    /// The current path.
     nodes: Vec<Node>,
-    /// How many steps of the present execution have begun.
+    /// How many steps of the current execution have begun.
     at: usize,
-    /// Steps before this one are repeated.
+    /// The number of steps that the current execution repeats from the previous one.
     new_from: usize,
     threads: [Thread; THREADS],
     seen: HashMap<u64, Seen>,
     /// The threads that sleep at the next node.
     asleep: Vec<(usize, Footprint)>,
-    /// The thread that makes the present step.
+    /// The thread that makes the current step.
     running: usize,
     begun: bool,
-    /// This execution has come where the search has been, or where no thread can run. It only
-    /// runs to its end.
+    /// Whether the search ignores the rest of this execution, since it would repeat an explored one
+    /// or no thread can run.
     leave: bool,
     watch: Option<Watch>,
 }
 
 impl Reduced {
-    /// Creates a search that has not begun, in this system thread. It shows `watch` the order of
-    /// each execution, once for each class.
+    /// Creates a search for this system thread. The search calls `watch` with the steps of one
+    /// execution of each class.
     pub(crate) fn new(watch: Option<Watch>) -> Self {
         footprint::record();
         Reduced {
@@ -129,7 +130,7 @@ impl Reduced {
         }
     }
 
-    /// Whether `watch` wants to see more.
+    /// Shows the ended execution to `watch`. Returns whether the search goes on.
     fn goes_on(&mut self) -> bool {
         let Some(watch) = self.watch.as_mut().filter(|_| self.begun && !self.leave) else {
             return true;
@@ -150,7 +151,7 @@ impl Reduced {
         self.node(second).clock[self.node(first).thread] >= first
     }
 
-    /// Takes the footprint of the step that has just ended, and finds the steps it depends on and
+    /// Takes the footprint of the step that has just ended. Finds the steps that it depends on, and
     /// the other orders to try.
     fn end_step(&mut self) {
         let mut touched = footprint::take();
@@ -162,7 +163,7 @@ impl Reduced {
         let thread = self.running;
         let state = &mut self.threads[thread];
         let yielded = state.yielded.take();
-        // The first step is the thread's own code alone. The step behind a yield may be, too.
+        // Only a thread's first step, or one after a yield, may have no operation of the facade.
         let unknown = touched.is_empty() && state.begun && yielded.is_none();
         state.begun = true;
         let access = if unknown { Access::Write } else { Access::Read };
@@ -181,7 +182,7 @@ impl Reduced {
         } else {
             assert!(
                 *node.touched == *touched && node.clock == clock,
-                "step {at} of T{thread} was {:?}, and is {touched:?} when it is repeated. {}",
+                "step {at} of T{thread} touched {:?}, but {touched:?} when it is repeated. {}",
                 node.touched,
                 NOT_REPEATABLE
             );
@@ -201,7 +202,7 @@ impl Reduced {
     /// Panics if the thread has yielded outside a loop.
     fn look_again(&mut self, touched: &[Touch]) {
         let again = &mut self.threads[self.running].again;
-        // The step behind a yield may be the thread's own code alone.
+        // The step after a yield may have no operation of the facade.
         let looked = if touched.is_empty() {
             None
         } else {
@@ -210,9 +211,9 @@ impl Reduced {
         let looks = |at: Vec<u64>| touched.iter().any(|touch| at.contains(&touch.object));
         assert!(
             looked.is_none_or(looks),
-            "T{} has yielded, and does not look next at anything that it looked at before. Yield only in \
-             a loop that reads atomics until another thread changes one. Elsewhere remove the yield, \
-             or wait by parking (`spanlock_sync::Parker`).",
+            "T{} has yielded, but its next operation touches nothing that it read before. Yield \
+             only in a loop that reads atomics until another thread changes one. Elsewhere, remove \
+             the yield, or wait by parking (`spanlock_sync::Parker`).",
             self.running
         );
     }
@@ -224,7 +225,7 @@ impl Reduced {
         let nothing = Seen::default();
         let seen = |object| self.seen.get(object).unwrap_or(&nothing);
         let is_later = |clock: &Clock, at: At| at > 0 && clock[self.node(at).thread] < at;
-        // The steps that made it possible, with which it does not race; and those that clash.
+        // `after`: steps that enabled this one, so they do not race. `clashes`: conflicting steps.
         let written = looked.iter().map(|(object, _)| seen(object).write);
         let mut after: Vec<At> = written.collect();
         let mut clashes = Vec::new();
@@ -256,17 +257,17 @@ impl Reduced {
         }
         races.sort_unstable();
         races.dedup();
-        // Two steps with another racing step between them are no neighbours: their race comes up
-        // when the one in between is reversed.
+        // If another racing step lies between two steps, they are not neighbours. Their race shows
+        // up after the search has reversed the race with the step in between.
         let mut neighbours = races.clone();
         neighbours.retain(|&at| !races.iter().any(|&it| it != at && self.before(at, it)));
         (clock, neighbours)
     }
 
-    /// Adds what must be tried so that step `late` comes before step `early`.
+    /// Adds a thread to try, so that step `late` comes before step `early`.
     fn reverse(&mut self, early: At, late: At) {
-        // Instead of `early` come all steps that need not follow it, then `late`. Find the threads
-        // that could begin that sequence.
+        // The new order runs the later steps that need not follow `early`, and then `late`, in
+        // place of `early`. Find the threads that could begin that sequence.
         let mut instead: Vec<At> = Vec::new();
         let (mut met, mut first): (Threads, Threads) = (0, 0);
         for at in early + 1..=late {
@@ -285,13 +286,13 @@ impl Reduced {
             return;
         }
         node.tried |= match first & node.enabled {
-            // Not expected to happen; if it does, trying every thread is right.
+            // Not expected, but it is always sound to try every thread.
             0 => node.enabled,
             first => first & first.wrapping_neg(),
         };
     }
 
-    /// Records what the step has touched.
+    /// Records the objects that a step has touched.
     fn see(&mut self, thread: usize, at: At, touched: &[Touch]) {
         for &Touch { object, access } in touched {
             let seen = self.seen.entry(object).or_default();
@@ -308,8 +309,8 @@ impl Reduced {
         }
     }
 
-    /// Whether a thread that the checker calls runnable can make a step, rather than find that it
-    /// must wait.
+    /// Whether a thread that shuttle calls runnable can make progress. Otherwise, its step would
+    /// only find that it must wait.
     fn is_enabled(&self, thread: usize) -> bool {
         let thread = &self.threads[thread];
         let seen = |object: u64| self.seen.get(&object);
@@ -322,18 +323,18 @@ impl Reduced {
         is_free && thread.yielded.as_ref().is_none_or(has_changed)
     }
 
-    /// Returns the thread that makes the next step; none if all that could are asleep, or none can.
+    /// Returns the thread that makes the next step, or `None` if every enabled thread is asleep.
     fn choose(&mut self, enabled: Threads, current: Option<usize>) -> Option<usize> {
         if let Some(node) = self.nodes.get(self.at) {
             assert_eq!(
                 node.enabled, enabled,
-                "step {}: other threads can run when it is repeated. {NOT_REPEATABLE}",
+                "step {}: different threads can run when it is repeated. {NOT_REPEATABLE}",
                 self.at
             );
             return Some(node.thread);
         }
         let awake = enabled & !threads_of(&self.asleep);
-        // Prefer the running thread: a switch takes time.
+        // Prefer the running thread, because a switch takes time.
         let thread = current.filter(|thread| awake & 1 << thread != 0);
         let thread = thread.or_else(|| members(awake).next())?;
         self.nodes.push(Node {
@@ -389,9 +390,9 @@ impl Scheduler for Reduced {
         if let Some(current) = current {
             let state = &mut self.threads[current];
             state.locking = locking;
-            // A thread that parks reports a yield, too, and may continue by itself at any time.
+            // A thread that parks also reports a yield, but it may wake spuriously at any time.
             let parked = |task: &&&Task| usize::from(task.id()) == current && task.blocked();
-            // Where the search has been, reads are not recorded.
+            // In the rest of an execution that the search ignores, reads are not recorded.
             if yields && !self.leave && !runnable.iter().any(|task| parked(&task)) {
                 let looked = std::mem::take(&mut state.looked);
                 let objects = looked.iter().map(|&(object, _)| object);
@@ -412,7 +413,7 @@ impl Scheduler for Reduced {
             }
             self.leave = true;
         }
-        // A thread that yields has nothing to do before others have run.
+        // A thread that yields makes no progress before others have run.
         let other = threads
             .iter()
             .find(|&&thread| !yields || Some(thread) != current);
@@ -422,8 +423,6 @@ impl Scheduler for Reduced {
     }
 
     fn next_u64(&mut self) -> u64 {
-        panic!(
-            "an exhaustive search draws nothing at random: remove random choices from the program"
-        );
+        panic!("an exhaustive search cannot follow random choices: remove them from the program");
     }
 }

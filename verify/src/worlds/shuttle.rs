@@ -1,4 +1,4 @@
-//! Shuttle.
+//! Runs rows under shuttle.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -22,7 +22,7 @@ use crate::runner::row::report_panics;
 use crate::search::reduction::Reduced;
 use crate::trace;
 
-/// Random programs of one round of proptest.
+/// The number of random programs in one round of proptest.
 const CASES: u32 = 16;
 
 /// Explores the row.
@@ -63,14 +63,14 @@ pub(crate) fn under(
 ) {
     let mut config = shuttle::Config::new();
     config.max_steps = MaxSteps::FailAfter(steps as usize);
-    // A row is deterministic: it is run again as a whole, not by shuttle's text of a schedule.
+    // Rows are deterministic, so a replay runs the whole row and needs no saved schedule.
     config.failure_persistence = FailurePersistence::None;
     shuttle::Runner::new(scheduler, config).run(body);
 }
 
 fn steps(search: &Search) -> u64 {
     let steps = search.job.step_bound();
-    steps.expect("a row of shuttle's has a step bound")
+    steps.expect("a row under shuttle has a step bound")
 }
 
 fn seed() -> u64 {
@@ -79,7 +79,7 @@ fn seed() -> u64 {
     std::env::var(SEED).map_or(1, parse)
 }
 
-/// Returns a runner that draws the same for the same seed.
+/// Returns a runner that draws the same values for the same seed.
 fn runner(seed: u64, cases: u32) -> TestRunner {
     let config = Config {
         cases,
@@ -91,11 +91,11 @@ fn runner(seed: u64, cases: u32) -> TestRunner {
     };
     let mut bytes = [0x5A; 16];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    // The cheapest generator: each choice between strategies makes one of its own.
+    // The cheapest generator, because each choice between strategies creates another one.
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::XorShift, &bytes))
 }
 
-/// Runs random programs until `operations` have been performed. Reduces and reports one that fails.
+/// Runs random programs until they have performed `operations`. Reduces and reports a failing one.
 pub(crate) fn drawn<S, M, R>(search: &Search, strategy: &Arc<M>, run: &Arc<R>, operations: u64)
 where
     S: Strategy + Send + Sync + 'static,
@@ -107,11 +107,11 @@ where
     let once = |program: &S::Value| {
         let (program, run) = (program.clone(), run.clone());
         schedules(search, move || {
-            // Relaxed: a count, by one system thread.
+            // Relaxed: a counter that only one system thread uses.
             execute(|| _ = DONE.fetch_add(run(&program), Relaxed));
         });
     };
-    // The object under test can be created inside an execution only.
+    // `strategy` may create the object under test, which only an execution can do.
     let made = Arc::new(OnceLock::new());
     let (set, strategy) = (made.clone(), strategy.clone());
     let first = RandomScheduler::new_from_seed(1, 1);
@@ -127,7 +127,7 @@ where
         }
         let mut runner = runner(seed.wrapping_add(round << 32), CASES);
         let result = runner.run(strategy, |program| {
-            // A panic is caught there.
+            // Proptest catches a panic.
             once(&program);
             Ok(())
         });
@@ -138,12 +138,12 @@ where
             }
             report_panics();
             once(&program);
-            refuse("the program that failed passes when it is run again");
+            refuse("the program that failed passes when it runs again");
         }
     }
 }
 
-/// Runs every scenario of the row, or the one that the environment names.
+/// Runs every scenario of the row, or only the one that the environment variable states.
 pub(crate) fn scenarios<M: Model>(search: &Search, model: &Arc<M>, scenarios: Scenarios) {
     let (job, seed) = (&search.job, seed());
     let (all, of_each): (Box<dyn Iterator<Item = _>>, u64) = match scenarios {

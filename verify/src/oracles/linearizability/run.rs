@@ -1,4 +1,4 @@
-//! Runs scenarios under shuttle, judges what their threads saw, and reduces what fails.
+//! Runs scenarios under shuttle, judges their histories, and reduces a scenario that fails.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -17,29 +17,29 @@ use crate::search::order::{Watch, Watched};
 use crate::search::reduction::Reduced;
 use crate::worlds::{begin_execution, under};
 
-/// How scenarios are run.
+/// The model of the scenarios, and how to run them.
 pub struct Subject<M> {
     /// The model.
     pub model: Arc<M>,
-    /// Random schedules of each scenario, drawn from seed 1 on; none: a search.
+    /// The number of random schedules of each scenario (from seed 1), or `None` for a search.
     pub schedules: Option<usize>,
     /// The most steps of all threads between two finished operations.
     pub steps: u64,
 }
 
-/// A scenario that fails, and how it does.
+/// A scenario that fails, and a text that shows the failure.
 type Failure<M> = (Scenario<<M as Model>::Op>, String);
 
-/// Runs every scenario until one fails, and reduces that. Returns how many there were, and how many
-/// histories they had.
+/// Runs the scenarios until one fails. Returns the number of scenarios, and the number of histories
+/// that they have.
 ///
 /// # Errors
-/// The smallest that fails, and how it does.
+/// Returns the failing scenario after reduction, and a text that shows the failure.
 pub fn all<M: Model>(
     subject: &Subject<M>,
     scenarios: impl IntoIterator<Item = Scenario<M::Op>>,
 ) -> Result<(u64, u64), Failure<M>> {
-    // Only the reduced failure is reported.
+    // Print no panics: the caller reports only the reduced failure.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut scenarios = scenarios.into_iter();
@@ -53,7 +53,7 @@ pub fn all<M: Model>(
     result
 }
 
-/// Leaves out what it can while the scenario still fails.
+/// Removes threads and operations as long as the scenario still fails.
 fn reduced<M: Model>(subject: &Subject<M>, scenario: Scenario<M::Op>, why: String) -> Failure<M> {
     let fails = |smaller: Scenario<M::Op>| {
         let why = search(subject, &smaller).err()?;
@@ -63,17 +63,17 @@ fn reduced<M: Model>(subject: &Subject<M>, scenario: Scenario<M::Op>, why: Strin
     match smaller.into_iter().find_map(fails) {
         Some((smaller, why)) => reduced(subject, smaller, why),
         None => {
-            // Once more, so that it is the last that ran.
+            // Run it again, so that the reported scenario is the last that ran.
             let why = search(subject, &scenario).err().unwrap_or(why);
             (scenario, why)
         }
     }
 }
 
-/// Searches all executions of a scenario. Returns how many histories there are, or what is wrong
-/// with one.
+/// Runs the executions of a scenario. Returns the number of different histories, or a text that
+/// shows a failure.
 fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<u64, String> {
-    // The histories so far, and the one that has no explanation.
+    // The histories so far, and the one without an explanation, if any.
     let seen = Rc::new(RefCell::new((HashSet::new(), None)));
     let recorder = Recorder::default();
     let (watched, model, record) = (seen.clone(), subject.model.clone(), recorder.clone());
@@ -113,7 +113,7 @@ fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<
     }
 }
 
-/// Runs one execution: each thread does its operations, the main thread being the first.
+/// Runs one execution: each thread performs its operations. The main thread is the first.
 fn execution<M: Model>(
     model: &Arc<M>,
     threads: &Arc<[Vec<M::Op>]>,

@@ -1,4 +1,4 @@
-//! A history without explanation as a table: one column per thread, one line per event.
+//! Formats a history without explanation as a table: one column per thread, one line per event.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,8 +10,8 @@ use super::judge::{HistoryOf, States, closed, step};
 /// Width of a thread's column.
 const COLUMN: usize = 28;
 
-/// Shows the order of events that has no explanation, with the states that are possible after each,
-/// and then what is wrong.
+/// Formats an order of events that has no explanation: the possible states after each event, and
+/// then the answer that no state explains.
 pub fn table<M: Model>(model: &M, history: &HistoryOf<M>, order: &[usize]) -> String {
     let threads = history.0.len();
     let mut told = head(threads) + "held, by the specification\n";
@@ -43,7 +43,7 @@ pub fn table<M: Model>(model: &M, history: &HistoryOf<M>, order: &[usize]) -> St
     told
 }
 
-/// Lists the calls and answers of an execution that did not end, in their order.
+/// Formats the calls and answers of an execution that did not end, in order.
 pub fn unfinished(events: &[(usize, String)]) -> String {
     let threads = events.iter().map(|(thread, _)| thread + 1).max();
     let threads = threads.unwrap_or(0);
@@ -73,7 +73,7 @@ fn or_nothing(text: String) -> String {
     }
 }
 
-/// Describes the possible states, before open operations take further effect.
+/// Describes the possible states, before called operations take further effect.
 fn held<M: Model>(model: &M, states: &States<M>) -> String {
     let each: BTreeSet<String> = states.iter().map(|it| model.state_text(it)).collect();
     let each: Vec<String> = each.into_iter().map(or_nothing).collect();
