@@ -215,6 +215,12 @@ fn spin(file: &Path, macros: &[&str], trace: bool, limit: Option<Duration>) -> R
         });
         return Ok(ended);
     }
+    // A failure is an error that it counts, and no search that ended early.
+    if !ended.stdout.contains("errors: ") || ended.stdout.contains("errors: 0") {
+        let said = ended.stdout.trim();
+        ended.end = End::Broken(format!("Spin did not search every state: {said}"));
+        return Ok(ended);
+    }
     let said = ended.stdout.lines().filter(|line| line.starts_with("pan:"));
     for line in said.chain([&*format!("{EVENTS}the steps of --replay")]) {
         let _ = writeln!(ended.stderr, "{FAILURE}{line}");

@@ -40,7 +40,7 @@ pub(super) fn verify(args: &Args) -> Result<ExitCode> {
     if args.full && whole && args.partition.is_none() && outputs.report.is_none() {
         let folder = built.folder.join("verify").join("report");
         fs::create_dir_all(&folder)?;
-        outputs.report = Some(folder);
+        outputs = Outputs::new(args.common.json.as_ref(), Some(&folder))?;
     }
     built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
     let limit = args.limit.unwrap_or(if args.full { 5400 } else { 900 });
