@@ -312,6 +312,15 @@ fn a_yield_outside_of_a_loop_is_reported() {
     says(1, &["--filter", "yields/yield/shuttle/dfs"], &words);
 }
 
+#[test]
+fn a_panic_that_is_caught_is_no_failure() {
+    let row = "panics/caught/loom/weak";
+    let told = says(0, &["--replay", row], &["EXHAUSTED"]);
+    let line = told.lines().find(|line| line.starts_with("| panics/"));
+    let cells: Vec<&str> = line.expect("the row").split('|').map(str::trim).collect();
+    assert_eq!(cells[5], "4", "{told}");
+}
+
 /// The search without reduction has more executions, and the same outcomes.
 #[test]
 fn a_reduced_search_loses_no_outcome() {
