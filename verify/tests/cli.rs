@@ -312,6 +312,16 @@ fn a_yield_outside_a_loop_is_reported() {
     says(1, &["--filter", "yields/yield/shuttle/dfs"], &words);
 }
 
+#[test]
+fn a_panic_that_is_caught_is_no_failure() {
+    let row = "panics/caught/loom/weak";
+    // Without a record the search is bounded.
+    let told = says(0, &["--replay", row], &["BOUNDED"]);
+    let line = told.lines().find(|line| line.starts_with("| panics/"));
+    let cells: Vec<&str> = line.expect("the row").split('|').map(str::trim).collect();
+    assert_ne!(cells[5], "1", "{told}");
+}
+
 /// The search without reduction has more executions, but the same number of outcomes.
 #[test]
 fn a_reduced_search_loses_no_outcome() {
@@ -384,6 +394,8 @@ fn partitions_are_merged_and_reported() {
     let text = format!("{}\"selection\": \"\"{}", &text[..chosen], &text[end..]);
     fs::write(&bugs, text).expect("can write");
     says(1, &files, &["1 injected bugs: 1 KILLED"]);
+    let wrong = ["merge", &b, &a, "--mutants", &bugs];
+    says(2, &wrong, &["judged.json", "cargo verify mutants --json"]);
     let html = fs::read_to_string(path("verify.html")).expect("written");
     let page = fs::read_to_string(path("verify.md")).expect("written");
     assert!(html.contains("1 injected bugs: 1 KILLED") && html.contains("flag-first/slot"));
@@ -398,6 +410,8 @@ fn partitions_are_merged_and_reported() {
     };
     says(2, &["merge", &a], &["partitions are missing", "1/2"]);
     says(2, &["merge", &a, &b, &a], &["overlap", &a]);
+    change(&|row| row.name = "slot/handover/loom/weak".into());
+    says(2, &["merge", &a, &other], &["partitions are missing"]);
     change(&|row| row.run.commit = "0123456789ab".into());
     says(
         2,
@@ -502,6 +516,8 @@ fn a_promela_model_holds_and_its_bug_is_found() {
         &[&row[..], &["--bug", "NO_SET"]].concat(),
         &["FAILED", "acceptance cycle"],
     );
+    let words = ["FAILED", "Spin did not search every state"];
+    says(1, &[&row[..], &["--bug", "ENDS_EARLY"]].concat(), &words);
     let killed = ["1 injected bugs: 1 KILLED", "slot/granted/spin/ltl"];
     says(0, &["bugs", "-p", "slot", "--filter", "NO_SET"], &killed);
     says(

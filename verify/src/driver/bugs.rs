@@ -15,7 +15,7 @@ use super::kill::{Candidate, Candidates, Change, Reached, searches};
 use super::models::{Plan, Task};
 use super::mutants::sources;
 use crate::info::{BugSite, Kind, ProgramInfo};
-use crate::mode::{Checker, Mode};
+use crate::mode::Mode;
 
 /// Returns each bug once for every suite that must find it, and the errors in the bugs'
 /// definitions.
@@ -117,20 +117,10 @@ fn of_promela(plan: &Plan) -> Vec<Candidate<'_>> {
 
 /// Returns a bug and the searches of its suite. Programs that must find the bug come first.
 fn candidate<'a>(plan: &'a Plan, suite: &str, change: Change) -> Candidate<'a> {
-    const MODES: [Mode; 3] = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
-    let tasks = plan.tasks.iter();
-    let of_suite = tasks.filter(|it| it.job.program.suite == suite);
+    let of_suite = plan.tasks.iter().filter(|it| it.job.program.suite == suite);
     let is_right = |task: &Task| change.expected.contains(&task.job.program.name);
-    let in_weak = of_suite.clone().filter(|task| task.job.mode == Mode::Weak);
+    let in_weak = of_suite.filter(|task| task.job.mode == Mode::Weak);
     let (models, others): (Vec<_>, Vec<_>) = in_weak.partition(|it| is_right(it));
-    // If loom does not run a program, all its shuttle rows run, with their own bounds.
-    let weak: BTreeSet<&str> = models.iter().map(|it| &*it.job.program.name).collect();
-    let of_shuttle = of_suite.filter(|task| {
-        let is_weak = weak.contains(&*task.job.program.name);
-        is_right(task) && !is_weak && task.job.mode.checker() == Checker::Shuttle
-    });
-    let mut all = searches(plan, &models, &MODES);
-    all.extend(of_shuttle.map(|task| (task, false)));
-    all.extend(searches(plan, &others, &MODES));
-    (change, all)
+    let searches = [models, others].map(|its| searches(plan, &its, &Mode::SEARCHES));
+    (change, searches.concat())
 }

@@ -150,16 +150,10 @@ fn hash(outcomes: &BTreeSet<String>) -> String {
 
 /// Returns the verdict on a row, and its failure if it has one.
 fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
-    let must_fail = job.program.must_fail(job.mode);
     let (verdict, why) = match &ended.end {
-        End::Found(_) if must_fail => {
-            let why = "no execution fails, although this form has the bug";
-            (Verdict::Failed, why.to_owned())
-        }
         End::Found(found) => return verdict::verdict(job, found),
         End::Failed(status) => match &ended.told()[..] {
             [] => (Verdict::Failed, format!("{status}: {}", ended.stderr)),
-            told if must_fail => (Verdict::Found, told.join("\n")),
             told => (Verdict::Failed, told.join("\n")),
         },
         End::Stopped => (Verdict::Truncated, stopped(job, ended.elapsed)),

@@ -85,6 +85,8 @@ enum Fate {
 /// A mutant or an injected bug, with its verdict: one row of the table and of the JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Change {
+    /// `mutants` or `bugs`.
+    pub(super) kind: String,
     /// `file:line:column:operation=Relaxed`, or `BUG/SUITE`. `--filter` matches this name.
     name: String,
     /// `Acquire->Relaxed`, `drop`, the bug's description, or `unreached` if no program reaches it.
@@ -296,6 +298,7 @@ fn judge(
         name,
         |(change, searches)| {
             let mut change = change.clone();
+            change.kind = kind.command.to_owned();
             change.run = run.clone();
             change.run.rows = candidates.len();
             change.judge(built, searches).map(|()| change)

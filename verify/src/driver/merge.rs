@@ -73,10 +73,12 @@ fn changes(path: &Path, kind: &Kind, rows: Run) -> Result<Vec<Change>> {
     for Change { run, .. } in &all {
         same(rows, (run, path), &["version", "commit", "rustc"])?;
     }
+    let is_right = |it: &Change| it.kind == kind.command && it.run.selection.is_empty();
     let asked = all.first().map_or(1, |changes| changes.run.rows);
     ensure!(
-        asked == all.len() && all.iter().all(|it| it.run.selection.is_empty()),
-        "{}: has {} of {asked} rows, or was filtered: write it with `{command}`, without a filter",
+        asked == all.len() && all.iter().all(is_right),
+        "{}: has {} of {asked} rows, others, or was filtered: write it with `{command}`, without a \
+         filter",
         path.display(),
         all.len()
     );
@@ -111,12 +113,12 @@ fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     let Some(first) = rows.first() else {
         bail!("there are no rows in these files");
     };
-    // The numbers are distinct and between 1 and `rows`, so counting them finds missing rows.
+    let names: BTreeSet<&str> = rows.iter().map(|row| &*row.name).collect();
     let parts: BTreeSet<&str> = rows.iter().map(|row| &*row.run.partition).collect();
     ensure!(
-        rows.len() == first.run.rows,
+        names.len() == first.run.rows,
         "partitions are missing: {} of {} rows were found, from the partitions {}",
-        rows.len(),
+        names.len(),
         first.run.rows,
         Vec::from_iter(parts).join(", ")
     );

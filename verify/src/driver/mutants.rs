@@ -38,7 +38,7 @@ pub(super) fn candidates<'a>(
             // preemptions find most reasons that no longer hold.
             let modes: &[Mode] = match (&reason, site.operation == "wake") {
                 (Some(_), _) => &[],
-                (None, true) => &[Mode::Weak, Mode::RmwLoad, Mode::Dfs],
+                (None, true) => &Mode::SEARCHES,
                 (None, false) => &[Mode::Weak, Mode::RmwLoad],
             };
             let name = format!("{}={mutation}", site.place);

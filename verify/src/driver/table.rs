@@ -7,7 +7,7 @@ use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 
 use super::models::Task;
 use crate::mode::Mode;
-use crate::rows::row::{Agreement, Row, Verdict};
+use crate::rows::row::{Agreement, Row};
 
 /// A column of a table: its heading, and a function that makes its cell for an item.
 pub(super) type Column<T> = (&'static str, fn(&T) -> Cell);
@@ -118,10 +118,10 @@ fn verdict(row: &Row) -> String {
 /// Returns each failure with the command that replays it; empty if nothing failed.
 pub(super) fn failures(rows: &[Row]) -> String {
     let mut text = String::new();
-    for row in rows.iter().filter(|row| row.verdict != Verdict::Found) {
-        let Some(failure) = &row.failure else {
-            continue;
-        };
+    for (row, failure) in rows
+        .iter()
+        .filter_map(|row| Some((row, row.failure.as_ref()?)))
+    {
         let _ = writeln!(text, "{}: {}: {}", name(row.verdict), row.name, row.claim);
         for line in failure.lines() {
             let _ = writeln!(text, "  {line}");
