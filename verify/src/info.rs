@@ -66,7 +66,7 @@ pub struct ProgramInfo {
     pub has_facade: bool,
     /// The form, if the program re-creates a known bug.
     pub form: Option<Form>,
-    /// The modes that must find the bug. In every other mode, the program must pass.
+    /// The searches that must find the bug. In every other search, the program must pass.
     pub fails_in: Vec<Mode>,
     pub kind: Kind,
 }
@@ -183,7 +183,7 @@ impl Expected {
     }
 }
 
-/// A fault in every execution, at the `nth` point of `thread` that can have it, counted from 0.
+/// A fault in every execution: the `nth` time, from 0, that `thread` can have one of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     pub(crate) kind: FaultKind,

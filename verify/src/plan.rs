@@ -150,7 +150,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds the program's rows. `drawn` programs of its suite run with random schedules only.
+    /// Adds the program's rows. Of its suite's programs, `drawn` run with random schedules only.
     fn rows(&self, drawn: u64, jobs: &mut Vec<Job>) {
         match &self.program.kind {
             Kind::Drawn => {

@@ -132,7 +132,7 @@ impl Program {
         self
     }
 
-    /// Makes the full run search this program of three threads unbounded in loom's weak mode.
+    /// In the full run, loom's weak mode searches this program of three threads without a bound.
     pub fn whole_in_full_run(mut self) -> Self {
         self.info.whole_in_full_run = true;
         self

@@ -9,8 +9,8 @@ use super::verify::Partition;
 /// mode of a checker) in its own process.
 ///
 /// Succeeds only if every row passes and every search has the recorded number of executions. A row
-/// passes if it is EXHAUSTED (every execution explored), BOUNDED (every execution within the row's
-/// bound explored) or SKIPPED (its checker is not installed). A row that reaches its time limit is
+/// passes if it is EXHAUSTED (every execution explored), BOUNDED (every execution within a bound, or
+/// random ones, explored) or SKIPPED (its checker is not installed). A row that reaches its time limit is
 /// TRUNCATED, which is a failure. If `CI` is set, a row is FAILED instead of SKIPPED.
 #[derive(clap::Parser, Debug)]
 #[command(name = "cargo verify", bin_name = "cargo verify", version)]
@@ -23,7 +23,8 @@ pub(super) struct Args {
     /// Run only searches of at most 300 recorded executions, and no bounded ones of two threads
     #[arg(long)]
     pub(super) quick: bool,
-    /// Also run the long rows; without -p and --filter, judge mutants and bugs, and write a report
+    /// Also run the long rows; unless -p, --filter or --partition is given, also judge mutants and
+    /// bugs, and write a report
     #[arg(long, conflicts_with = "quick")]
     pub(super) full: bool,
     /// Run only the K-th of N parts of the rows; `cargo verify merge` joins their --json files
@@ -32,8 +33,8 @@ pub(super) struct Args {
     /// List the rows and their claims, and run nothing
     #[arg(long, conflicts_with_all = ["json", "report", "accept", "jobs", "limit"])]
     pub(super) list: bool,
-    /// Write verify.json, verify.md and verify.html to FOLDER, and with --full of all rows also
-    /// mutants.json and bugs.json [default with --full of all rows: target/verify/report]
+    /// Write verify.json, verify.md and verify.html to FOLDER; a --full run that judges mutants and
+    /// bugs also writes mutants.json and bugs.json [default for it: target/verify/report]
     #[arg(long, value_name = "FOLDER")]
     pub(super) report: Option<PathBuf>,
     /// Record each search's number of executions in its package's models/executions.tsv

@@ -77,8 +77,7 @@ fn changes(path: &Path, kind: &Kind, rows: Run) -> Result<Vec<Change>> {
     let asked = all.first().map_or(1, |changes| changes.run.rows);
     ensure!(
         asked == all.len() && all.iter().all(is_right),
-        "{}: has {} of {asked} rows, others, or was filtered: write it with `{command}`, without a \
-         filter",
+        "{}: not the whole result of a run ({} of {asked}): write it with `{command}`, without a filter",
         path.display(),
         all.len()
     );

@@ -16,7 +16,7 @@ use super::kill::{Candidates, Change, Reached, searches};
 use super::models::Plan;
 use crate::mode::Mode;
 
-/// An ordering belongs to a call that is reported fewer than this many lines above it.
+/// The number of lines, from that of a reported call on, whose orderings belong to the call.
 const CALL: usize = 8;
 
 /// A line of a module doc that starts with this text exempts the file and its submodules from the

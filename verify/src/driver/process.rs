@@ -216,7 +216,7 @@ fn spin(file: &Path, macros: &[&str], trace: bool, limit: Option<Duration>) -> R
         });
         return Ok(ended);
     }
-    // A failure is an error that it counts, and no search that ended early.
+    // Only an error that Spin counts is a failure. A search that ended early is not.
     if !ended.stdout.contains("errors: ") || ended.stdout.contains("errors: 0") {
         ended.end = End::Broken(format!("Spin did not search every state: {}", ended.stdout));
         return Ok(ended);
