@@ -40,8 +40,8 @@ pub struct Args {
     #[arg(long, default_value = "1.8", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 
-    /// Locks to compare, separated by commas; those from parking_lot on only with --micro [default:
-    /// all]
+    /// Locks to compare, separated by commas; `ofd` and `parking_lot-fair` only with --micro
+    /// [default: all]
     #[arg(long, value_delimiter = ',', value_parser = names(micro_locks()), value_name = "LOCK,…")]
     pub locks: Vec<String>,
 
@@ -138,9 +138,9 @@ impl Args {
                 "--micro measures only lock and unlock, without files and with fixed thread counts: leave {option} out, or --micro"
             ));
         }
-        let of_registry = locks::all();
-        let is_peer = |lock: &&String| of_registry.iter().all(|(name, _)| name != lock);
-        let peer = self.locks.iter().find(is_peer)?;
+        let of_files = locks::contestants();
+        let of_micro = |lock: &&String| of_files.iter().all(|it| it.name != **lock);
+        let peer = self.locks.iter().find(of_micro)?;
         Some(format!(
             "--locks {peer}: this lock cannot protect files and is measured only with --micro: leave it out, or add --micro"
         ))
@@ -166,7 +166,9 @@ impl Args {
         threads.sort_unstable();
         threads.dedup();
 
-        let locks = selected(locks::all(), &self.locks);
+        let contestants = locks::contestants().into_iter();
+        let contestants = contestants.map(|it| (it.name, it.about)).collect();
+        let locks = selected(contestants, &self.locks);
         let mut workloads = self.workloads.clone();
         if self.import.is_some() && !workloads.is_empty() {
             workloads.push(workloads::IMPORT.to_owned());

@@ -11,6 +11,7 @@ pub mod load;
 pub mod locks;
 pub mod measure;
 pub mod micro;
+pub mod peers;
 pub mod report;
 pub mod volume;
 pub mod workloads;

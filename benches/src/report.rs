@@ -13,7 +13,7 @@ pub use html::page;
 pub use machine::Machine;
 pub use outputs::Outputs;
 pub(crate) use text::thread_count;
-pub use text::{losses, table};
+pub use text::{losses, table, targets};
 
 /// The versions behind the figures: this package and the compiler.
 pub const VERSIONS: &str = concat!(

@@ -62,6 +62,7 @@ fn run_files(
     let outcome = compare::run(&plan, bar, |line| bar.suspend(|| terminal.say(line)))?;
     bar.finish_and_clear();
     terminal.say(&report::table(&outcome.rows));
+    terminal.say(&report::targets(&outcome));
     terminal.say(&report::losses(&outcome.rows));
     if let Some(imported) = &outcome.imported {
         terminal.say(imported);
