@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::args::{Size, names, seconds, selected, size, threads};
+use crate::contention::args::ContentionArgs;
 use crate::failures::args::{Child, FailuresArgs};
 use crate::journal::args::JournalArgs;
 use crate::{locks, measure, micro, workloads};
@@ -83,6 +84,9 @@ pub enum Command {
     /// projects. Eight threads append numbered records; after a simulated power cut, every
     /// acknowledged record must be found. Exits with an error if one of our journals is not clean
     Failures(FailuresArgs),
+    /// Compares the locks under contention, without files: throughput, waits, and processor time,
+    /// for critical sections of different lengths, overlaps, shares of reads, and threads
+    Contention(ContentionArgs),
     /// The child processes that `failures` starts.
     #[command(hide = true, subcommand)]
     FailuresChild(Child),
@@ -193,7 +197,7 @@ impl Args {
 }
 
 /// Returns the names of all locks that `--micro` measures, each with a description.
-fn micro_locks() -> Vec<(&'static str, &'static str)> {
+pub(crate) fn micro_locks() -> Vec<(&'static str, &'static str)> {
     let all = micro::candidates().into_iter();
     all.map(|it| (it.name, it.about)).collect()
 }

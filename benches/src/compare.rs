@@ -442,6 +442,7 @@ impl Row {
             ops_per_s,
             bytes_per_s: ops_per_s * 4096.0,
             latencies: measure::latencies(),
+            cpu_ns_per_op: 0.0,
         };
         summary(workload, lock, threads, &[round])
     }

@@ -3,6 +3,7 @@
 pub mod args;
 pub mod cli;
 pub mod compare;
+pub mod contention;
 pub mod failures;
 pub mod import;
 pub mod journal;

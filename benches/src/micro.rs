@@ -8,8 +8,8 @@
 
 mod cases;
 mod contended;
-mod ranges;
-mod subjects;
+pub(crate) mod ranges;
+pub(crate) mod subjects;
 mod targets;
 
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! The output of a run: a table, JSON, and an HTML page.
 
+pub mod contention;
 pub mod failures;
 mod html;
 pub mod journal;

@@ -11,6 +11,7 @@ use spanlock_range_lock::{Access, RawRangeLock};
 use super::contended::{self, Contention};
 use super::ranges::{LARGEST, SEGMENT, SEGMENTS, segments};
 use super::subjects::{FairParkingLot, Need, Ofd, Ours, SliceMutex, Subject, VecRange};
+use crate::contention;
 use crate::locks::{self, Entry, Visitor};
 
 /// The first segment that is locked. It is neither the lock's first nor its last, and is a multiple
@@ -128,6 +129,19 @@ pub trait MeasuredLock: Sync {
     /// # Errors
     /// A thread cannot be started, or the lock admitted two threads at once.
     fn contended(&self, threads: usize, duration: Duration, timed: bool) -> Result<Contention>;
+
+    /// Runs a round of a case of `compare contention`. `steps_per_us` steps of work take a
+    /// microsecond. If `timed`, every acquisition is timed.
+    ///
+    /// # Errors
+    /// Same as [`contended`](Self::contended).
+    fn contend(
+        &self,
+        case: &contention::Case,
+        steps_per_us: f64,
+        duration: Duration,
+        timed: bool,
+    ) -> Result<contention::Measured>;
 }
 
 /// A lock that can be created.
@@ -272,6 +286,16 @@ impl<S: Subject> MeasuredLock for Entrant<S> {
 
     fn contended(&self, threads: usize, duration: Duration, timed: bool) -> Result<Contention> {
         contended::round(&self.subject, threads, duration, timed)
+    }
+
+    fn contend(
+        &self,
+        case: &contention::Case,
+        steps_per_us: f64,
+        duration: Duration,
+        timed: bool,
+    ) -> Result<contention::Measured> {
+        contention::round(&self.subject, case, steps_per_us, duration, timed)
     }
 }
 

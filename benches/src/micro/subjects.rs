@@ -24,7 +24,7 @@ use super::ranges::{SEGMENT, SEGMENTS};
 
 /// A feature that a case needs from a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(crate) enum Need {
     /// Shared acquisitions.
     Sharing,
     /// Simultaneous acquisitions of disjoint ranges.
@@ -37,7 +37,7 @@ pub(super) enum Need {
 const EVERYTHING: &str = "locks everything: a second range waits for the first";
 
 /// A lock with its concrete type. Ranges are in bytes and lie within its capacity.
-pub(super) trait Subject: Sized + Sync {
+pub(crate) trait Subject: Sized + Sync {
     /// An exclusive guard; dropping it releases the range.
     type Write<'a>
     where
