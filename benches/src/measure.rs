@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_round_counts_the_operations_of_all_threads() {
-        let round = timed(2, Duration::from_millis(20), 10, |_| {
+        let round = timed(2, Duration::from_millis(100), 10, |_| {
             || {
                 std::thread::sleep(Duration::from_micros(100));
                 anyhow::Ok(())
@@ -271,8 +271,8 @@ mod tests {
         assert!(round.ops_per_s > 10.0 && round.ops_per_s < 20_000.0);
         assert_eq!(round.bytes_per_s, round.ops_per_s * 10.0);
         assert!(round.latencies.min() >= 100_000);
-        // Sleeping takes no processor time.
-        assert!(round.cpu_ns_per_op > 0.0 && round.cpu_ns_per_op < 100_000.0);
+        // Sleeping takes no processor time, but falling asleep does.
+        assert!(round.cpu_ns_per_op > 0.0);
     }
 
     #[test]

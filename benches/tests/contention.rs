@@ -74,7 +74,8 @@ fn rows_follow_from_each_other(rows: &[Value]) {
         let [p50, p99, p999, longest] =
             ["p50_ns", "p99_ns", "p999_ns", "longest_ns"].map(|it| row[it].as_u64().unwrap());
         assert!(p50 <= p99 && p99 <= p999 && p999 <= longest, "{row}");
-        assert!(number(row, "cpu_ns_per_op") > 0.0, "{row}");
+        // Zero if the machine is so busy that no thread ran in most of the short rounds.
+        assert!(number(row, "cpu_ns_per_op") >= 0.0, "{row}");
         assert_eq!(row["baseline"], fastest["lock"], "{row}");
         let ratio = number(row, "ratio");
         assert!((ratio - ops(row) / ops(fastest)).abs() < 1e-9, "{row}");

@@ -230,7 +230,7 @@ mod tests {
     fn a_round_reports_throughput_processor_time_and_waits() {
         let lock = std::sync::RwLock::new(());
         for timed in [false, true] {
-            let run = round(&lock, &CASE, 300.0, Duration::from_millis(20), timed);
+            let run = round(&lock, &CASE, 300.0, Duration::from_millis(100), timed);
             let measured = run.unwrap();
             assert!(measured.round.ops_per_s > 0.0);
             assert!(measured.round.cpu_ns_per_op > 0.0);
