@@ -150,6 +150,8 @@ where
         ops += share.ops;
         cpu += share.cpu;
     }
+    // On an overloaded machine the threads may not have run. Count no operation as one.
+    round.ops_per_s = round.ops_per_s.max(1.0 / duration.as_secs_f64());
     round.cpu_ns_per_op = cpu.as_nanos() as f64 / ops.max(1) as f64;
     round.bytes_per_s = round.ops_per_s * bytes_per_op as f64;
     Ok(round)
