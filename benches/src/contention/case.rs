@@ -50,8 +50,8 @@ impl Case {
     }
 }
 
-/// Returns all cases if `all`, or else the cheap subset. With one thread there is nothing to overlap
-/// with, so those cases exist only once, with the overlap 100.
+/// Returns all cases if `all`, or else the cheap subset. With one thread there is nothing to
+/// overlap with, so those cases exist only once, with the overlap 100.
 pub fn cases(all: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     for section_ns in SECTIONS_NS {
