@@ -155,8 +155,9 @@ fn nothing_is_found_in_a_correct_lock() {
 
 #[test]
 fn one_thread_finds_each_bug_and_shrinks_it_to_few_operations() {
+    type Make = fn(Wrong) -> Driven;
     // Each bug, its lock, and the maximum length of the shrunk history.
-    let cases: [(Wrong, fn(Wrong) -> Driven, usize); 5] = [
+    let cases: [(Wrong, Make, usize); 5] = [
         (Wrong::FailsInAGap, broken, 24),
         (Wrong::AdmitsReaders, broken, 24),
         (Wrong::LosesWakes, broken, 24),
