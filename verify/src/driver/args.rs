@@ -9,9 +9,10 @@ use super::verify::Partition;
 /// mode of a checker) in its own process.
 ///
 /// Succeeds only if every row passes and every search has the recorded number of executions. A row
-/// passes if it is EXHAUSTED (every execution explored), BOUNDED (every execution within a bound, or
-/// random ones, explored) or SKIPPED (its checker is not installed). A row that reaches its time limit is
-/// TRUNCATED, which is a failure. If `CI` is set, a row is FAILED instead of SKIPPED.
+/// passes if it is EXHAUSTED (every execution explored), BOUNDED (every one within a bound, or a
+/// number of random ones, explored) or SKIPPED (its checker is not installed). A row that reaches
+/// its time limit is TRUNCATED, which is a failure. If `CI` is set, a row is FAILED instead of
+/// SKIPPED.
 #[derive(clap::Parser, Debug)]
 #[command(name = "cargo verify", bin_name = "cargo verify", version)]
 #[command(args_conflicts_with_subcommands = true)]

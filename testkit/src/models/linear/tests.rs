@@ -406,7 +406,7 @@ fn a_scenario_is_parsed_as_it_is_displayed() {
         }
     }
     let wrong = parse("write(0..1) read(1..2)");
-    assert!(wrong.is_err_and(|why| why.contains("wait for what it holds")));
+    assert!(wrong.is_err_and(|why| why.contains("could wait for itself")));
     let wrong = parse("wrote(0..1)");
     assert_eq!(wrong, Err("`wrote(0..1)` is not an operation".to_owned()));
     let wrong = Scenario::parse(&model(WHOLE), "write(1..2)");
