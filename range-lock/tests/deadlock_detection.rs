@@ -75,9 +75,8 @@ unsafe impl RawRangeLock for List {
 
 // SAFETY: an entry is replaced while the mutex is held.
 unsafe impl RawRangeLockDowngrade for List {
-    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, _: &mut Token) {
         self.replace((span, from), &[(span, to)]);
-        token
     }
 }
 
@@ -99,17 +98,15 @@ unsafe impl RawRangeLockUpgradeWait for List {
 
 // SAFETY: as above.
 unsafe impl RawRangeLockSplit for List {
-    unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
+    unsafe fn shrink(&self, span: Span, access: Access, _: &mut Token, keep: Span) {
         self.replace((span, access), &[(keep, access)]);
-        token
     }
-    unsafe fn split(&self, span: Span, access: Access, token: Token, at: u64) -> (Token, Token) {
+    unsafe fn split(&self, span: Span, access: Access, _: &mut Token, at: u64, _: &mut Token) {
         let part = |range| (Span::new(range).unwrap().unwrap(), access);
         self.replace(
             (span, access),
             &[part(span.start()..at), part(at..span.end())],
         );
-        (token, token)
     }
 }
 

@@ -28,10 +28,10 @@ fn tree() -> SrlTree {
     SrlTree::with_shape(1 << 16, &Shape::new(1, &[1; 16]).unwrap()).unwrap()
 }
 
-capabilities!(srl_tree: tree; deadlines futures parts batches append owned);
-capabilities!(srl_array: array; deadlines futures parts batches append owned);
-capabilities!(srl_packed: packed; deadlines futures parts batches append owned);
-capabilities!(srl_gate: gate; deadlines futures parts batches append owned);
+capabilities!(srl_tree: tree; deadlines futures parts batches append owned foreign);
+capabilities!(srl_array: array; deadlines futures parts batches append owned foreign);
+capabilities!(srl_packed: packed; deadlines futures parts batches append owned foreign);
+capabilities!(srl_gate: gate; deadlines futures parts batches append owned foreign replaced);
 
 macro_rules! holds {
     ($($name:ident)*) => {
