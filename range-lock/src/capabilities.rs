@@ -21,7 +21,7 @@
 //!
 //! | method | if it panics |
 //! |---|---|
-//! | `downgrade`, `shrink`, `split` | the hold is changed; the tokens were stored before a waker ran |
+//! | `downgrade`, `shrink`, `split` | the hold is changed, and the tokens are stored |
 //! | `try_upgrade`, `upgrade` | the hold is as before, and so is its token |
 //! | `lock_batch`, `try_lock_batch` | nothing is held, and no token was appended |
 //! | `poll_lock` | the request is not granted, and can be polled or cancelled |
@@ -119,8 +119,8 @@ pub unsafe trait RawRangeLockUpgrade: RawRangeLock {
 /// That writer waits for the upgradable hold, and the upgrade waits for the reader.
 ///
 /// # Safety
-/// As for [`RawRangeLockUpgrade`]. After a panic the hold can be released as an upgradable one, with
-/// its old token.
+/// As for [`RawRangeLockUpgrade`]. After a panic the hold can be released as an upgradable one,
+/// with its old token.
 pub unsafe trait RawRangeLockUpgradeWait: RawRangeLockUpgrade {
     /// Turns a hold with [`Access::Upgradable`] into one with [`Access::Write`]. Blocks until the
     /// readers have left; meanwhile, new readers are kept out. Ordering: Acquire.
@@ -144,8 +144,8 @@ pub unsafe trait RawRangeLockSplit: RawRangeLock {
     /// held instead.
     unsafe fn shrink(&self, span: Span, access: Access, token: &mut Token, keep: Span);
 
-    /// Cuts the hold of `span` into one of `span.start()..at`, whose token is stored in `token`, and
-    /// one of `at..span.end()`, whose token is stored in `above`.
+    /// Cuts the hold of `span` into one of `span.start()..at`, whose token is stored in `token`,
+    /// and one of `at..span.end()`, whose token is stored in `above`.
     ///
     /// # Safety
     /// `span` is held with `access` and `token`. The position `at` lies strictly within it and is a
@@ -171,10 +171,16 @@ pub unsafe trait RawRangeLockSplit: RawRangeLock {
 ///   queues for the second behind a wide request that waits for the first: both wait in a cycle.
 /// - A lock whose upgrades wait. No batch may hold some of its spans while it waits for others.
 ///
+/// # Deadlock
+/// Requests of threads that hold nothing of the lock never wait for each other in a cycle, be they
+/// batches or single spans. Nothing is promised for a thread that waits while it holds another span
+/// of the same lock, not even if it takes spans in ascending order. Suppose a thread holds position
+/// 5, and a batch for 5 and 100 waits for it. If the first thread now requests 100, it waits behind
+/// the batch, although nobody holds 100. A single span 5..101 may have the same effect.
+///
 /// # Safety
 /// After a return with `Ok`, each span is held as if [`RawRangeLock::lock`] had acquired it, with
-/// the token at the same index of `tokens`. After an error nothing is held. Batches, and single
-/// spans acquired in ascending order, never wait for each other in a cycle.
+/// the token at the same index of `tokens`. After an error nothing is held.
 pub unsafe trait RawRangeLockBatch: RawRangeLock {
     /// Acquires every span of `batch`; blocks until no conflicting hold is left. Appends the tokens
     /// to `tokens`. Ordering: Acquire.

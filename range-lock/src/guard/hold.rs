@@ -158,8 +158,10 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         let Some(span) = Span::new(range)? else {
             return Ok(Self::of_nothing(lock));
         };
-        detect::before(lock.raw(), &[(span, A::ACCESS)], None);
-        let token = lock.raw().lock(span, A::ACCESS)?;
+        let token = {
+            let _waiting = detect::before(lock.raw(), &[(span, A::ACCESS)], None);
+            lock.raw().lock(span, A::ACCESS)?
+        };
         let watch = Watch::begin(lock.raw(), span, A::ACCESS);
         Ok(Self::of(lock, span, token, watch))
     }

@@ -67,8 +67,8 @@ slice_ref!(Arc<RangeLock<T, L>>);
 /// ```
 #[must_use = "dropping the guard at once releases the range"]
 pub struct RangeGuard<P: LockRef, T, A: Mode> {
-    /// The elements of the held span (R2, R4). `*mut`, because a guard that can write must be invariant
-    /// in `T` (R3).
+    /// The elements of the held span (R2, R4). `*mut`, because a guard that can write must be
+    /// invariant in `T` (R3).
     data: *mut [T],
     hold: Hold<P, A>,
 }

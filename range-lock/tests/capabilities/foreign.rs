@@ -8,9 +8,10 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::thread;
 
 use spanlock_range_lock::{
     Access, Exclusive, Hold, LockFuture, Mode, RangeLock, RangeLockExt, RawRangeLock,
@@ -325,6 +326,40 @@ where
         assert_free(&*lock);
     }
     assert!(count.load(Relaxed) > 0);
+}
+
+/// A waker blocks the thread that runs it. That thread has released its range before, so other
+/// threads go on.
+pub(crate) fn a_waker_that_blocks_delays_only_its_caller<L: RawRangeLockWait>(lock: &L) {
+    let all = units(lock, 0..1);
+    let ((running, runs), (go_on, gate)) = (mpsc::channel(), mpsc::channel());
+    let (running, gate) = (Mutex::new(running), Mutex::new(gate));
+    let foreign = Foreign {
+        on_wake: Box::new(move || {
+            running.lock().unwrap().send(()).unwrap();
+            // A failed assertion below drops the other end.
+            let _ = gate.lock().unwrap().recv();
+        }),
+        ..Foreign::new()
+    };
+    // A hold that every lock releases in one step.
+    let hold = lock.read(all.clone()).unwrap();
+    let mut future = lock.write_async(all.clone());
+    assert!(poll(&mut future, &foreign.waker()).is_pending());
+    thread::scope(|scope| {
+        let go_on = go_on;
+        let releasing = scope.spawn(|| drop(hold));
+        runs.recv().unwrap();
+        let granted = poll(&mut future, Waker::noop());
+        assert!(granted.is_ready(), "the range was released before");
+        drop(granted);
+        drop(future);
+        drop(lock.write(all.clone()).unwrap());
+        drop(lock.read(all.clone()).unwrap());
+        go_on.send(()).unwrap();
+        releasing.join().unwrap();
+    });
+    assert_free(lock);
 }
 
 /// Returns a waker that panics when it is dropped for the first time. It is leaked, so that only

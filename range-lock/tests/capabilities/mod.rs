@@ -97,6 +97,7 @@ macro_rules! capability {
         capability_tests! { parts, &($make)();
             holds_shrink
             an_invalid_part_leaves_the_hold_unchanged
+            parts_at_the_first_and_the_last_position
             holds_split
         }
         capability_tests! { owned, &($make)(); guards_shrink_and_split zero_sized_elements_are_split }
@@ -116,6 +117,8 @@ macro_rules! capability {
             random_batches_agree_with_a_list
             batches_in_any_order_never_deadlock
             a_batch_guard_lends_several_slices
+            a_request_under_a_hold_waits_behind_a_request_for_both
+            requests_without_other_holds_never_deadlock
         }
         capability_tests! { owned, $make; owned_batches }
     };
@@ -134,6 +137,7 @@ macro_rules! capability {
             a_panic_in_downgrade_releases
             a_panic_in_a_failed_upgrade_releases
             a_panic_in_releasing_a_batch_releases_all
+            a_waker_that_blocks_delays_only_its_caller
             a_woken_waker_that_panics_when_dropped
             a_cancelled_waker_that_panics_when_dropped
         }

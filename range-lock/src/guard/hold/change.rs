@@ -83,7 +83,8 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
     pub fn upgrade(mut self) -> Hold<P, Exclusive> {
         if let Some((span, token)) = self.held {
-            detect::before(self.lock.raw(), &[(span, Access::Write)], Some(&self.watch));
+            let wanted = [(span, Access::Write)];
+            let _waiting = detect::before(self.lock.raw(), &wanted, Some(&self.watch));
             // SAFETY: the span is held with this access and token, also after a panic.
             self.held = Some((span, unsafe { self.lock.raw().upgrade(span, token) }));
         }
