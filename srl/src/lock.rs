@@ -40,10 +40,10 @@
 //!   segment excludes conflicting holds, and the later hold sees what was done under the earlier
 //!   one. For a small and a wide hold, see G-I3.
 //! - **S-I2** Small requests without entries never wait in a cycle. Each takes states in ascending
-//!   order and waits at one segment at a time. A request at segment *i* waits for holders of *i*, and for waiters
-//!   ahead of it in the queue of *i*. A holder of *i* can itself wait only at a later segment. A
-//!   waiter ahead holds earlier segments only, and waits only for holders of *i* and for waiters
-//!   ahead of itself.
+//!   order and waits at one segment at a time. A request at segment *i* waits for holders of *i*,
+//!   and for waiters ahead of it in the queue of *i*. A holder of *i* can itself wait only at a
+//!   later segment. A waiter ahead holds earlier segments only, and waits only for holders of *i*
+//!   and for waiters ahead of itself.
 //! - **S-I3** A try that fails releases all states that it took.
 //! - **S-I4** A token contains the address of the first segment's word, or the gate's entry of a
 //!   wide request. Its two lowest bits tell which ([`crate::token`]).
