@@ -17,12 +17,11 @@ use crate::requests::{Requests, Wakes};
 // between (IL-I2). Every later hold that conflicts with the old one is granted under the mutex
 // after this change. That includes the readers that this call admits.
 unsafe impl<P: Park> RawRangeLockDowngrade for IntervalLock<P> {
-    unsafe fn downgrade(&self, _span: Span, _from: Access, to: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, _span: Span, _from: Access, to: Access, token: &mut Token) {
         let mut wakes = Wakes::default();
         let mut requests = self.core.requests();
-        requests.downgrade(index(token), to, &mut wakes);
+        requests.downgrade(index(*token), to, &mut wakes);
         finish(requests, wakes);
-        token
     }
 }
 
@@ -50,22 +49,27 @@ unsafe impl<P: Park> RawRangeLockUpgradeWait for IntervalLock<P> {
 // SAFETY: the kept part is in the tree before and after, and the change happens under the mutex, so
 // no other thread sees an intermediate state.
 unsafe impl<P: Park> RawRangeLockSplit for IntervalLock<P> {
-    unsafe fn shrink(&self, _span: Span, _access: Access, held: Token, keep: Span) -> Token {
+    unsafe fn shrink(&self, _span: Span, _access: Access, held: &mut Token, keep: Span) {
         let mut wakes = Wakes::default();
         let mut requests = self.core.requests();
-        requests.shrink(index(held), keep, &mut wakes);
+        requests.shrink(index(*held), keep, &mut wakes);
         finish(requests, wakes);
-        held
     }
 
-    unsafe fn split(&self, span: Span, _access: Access, held: Token, at: u64) -> (Token, Token) {
+    unsafe fn split(
+        &self,
+        span: Span,
+        _access: Access,
+        held: &mut Token,
+        at: u64,
+        above: &mut Token,
+    ) {
         let part = |range| match Span::new(range) {
             Ok(Some(part)) => part,
             _ => panic!("{at} does not lie within {span:?}"),
         };
         let (low, high) = (part(span.start()..at), part(at..span.end()));
-        let high = self.core.requests().split(index(held), low, high);
-        (held, token(high))
+        *above = token(self.core.requests().split(index(*held), low, high));
     }
 }
 

@@ -221,14 +221,16 @@ unsafe impl<P: Park> RawRangeLockWait for RwDistributed<P> {
 // SAFETY: the reader's slot is held throughout, and a writer needs all slots, so none can
 // intervene.
 unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
-    unsafe fn downgrade(&self, _span: Span, from: Access, to: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, _span: Span, from: Access, to: Access, token: &mut Token) {
         if to != Access::Read {
-            let words = self.held(from, token);
+            let words = self.held(from, *token);
             // SAFETY: the caller holds every slot with `from`, which is `Write`.
             unsafe { words::downgrade_all(words, from, to, &self.queue) }
-            return token;
+            return;
         }
-        let token = self.token(to);
+        // Stored before a waker runs, which may panic. Every slot is released or downgraded even
+        // then.
+        *token = self.token(to);
         words::for_each_surely(self.slots.0.iter().enumerate(), |(i, slot)| {
             // SAFETY: the caller holds every slot with `from`, which is not `Read`; one becomes the
             // reader's.
@@ -240,7 +242,6 @@ unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
                 }
             }
         });
-        token
     }
 }
 

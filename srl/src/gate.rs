@@ -34,11 +34,12 @@
 //!   and waits for them; or the small request sees the gate closed and the entry, and backs off.
 //! - **G-I3** So no small hold conflicts with a wide hold. The wide request is granted after its
 //!   scan. A small request that takes a conflicting word after the scan of that word backs off.
-//! - **G-I4** Requests never wait in a cycle. A small request that waits for an entry holds no
-//!   words. A small request that waits at a word has taken lower words only. A wide request that
-//!   waits for its entry holds nothing. A wide request that scans waits at one word at a time, in
-//!   ascending order, for holders of the word and for waiters ahead in its queue. Each of these
-//!   holders has passed the gate, or will back off, or waits at a higher word.
+//! - **G-I4** Requests of threads without other holds never wait in a cycle. A small request that
+//!   waits for an entry holds no words. A small request that waits at a word has taken lower words
+//!   only. A wide request that waits for its entry holds nothing. A wide request that scans waits
+//!   at one word at a time, in ascending order, for holders of the word and for waiters ahead in
+//!   its queue. Each of these holders has passed the gate, or will back off, or waits at a higher
+//!   word.
 //! - **G-I5** No request starves. Later small requests that conflict with a wide request back off,
 //!   so they cannot overtake it. A small request that backs off gets an entry, so wide requests
 //!   that come later cannot overtake it.

@@ -39,11 +39,11 @@
 //!   the access of the hold. Two spans that overlap touch a common segment. The word of that
 //!   segment excludes conflicting holds, and the later hold sees what was done under the earlier
 //!   one. For a small and a wide hold, see G-I3.
-//! - **S-I2** Small requests never wait in a cycle. Each takes states in ascending order and waits
-//!   at one segment at a time. A request at segment *i* waits for holders of *i*, and for waiters
-//!   ahead of it in the queue of *i*. A holder of *i* can itself wait only at a later segment. A
-//!   waiter ahead holds earlier segments only, and waits only for holders of *i* and for waiters
-//!   ahead of itself.
+//! - **S-I2** Small requests without entries never wait in a cycle. Each takes states in ascending
+//!   order and waits at one segment at a time. A request at segment *i* waits for holders of *i*,
+//!   and for waiters ahead of it in the queue of *i*. A holder of *i* can itself wait only at a
+//!   later segment. A waiter ahead holds earlier segments only, and waits only for holders of *i*
+//!   and for waiters ahead of itself.
 //! - **S-I3** A try that fails releases all states that it took.
 //! - **S-I4** A token contains the address of the first segment's word, or the gate's entry of a
 //!   wide request. Its two lowest bits tell which ([`crate::token`]).
@@ -52,6 +52,10 @@
 //! [`crate::gate`].
 //!
 //! # Not guaranteed
+//! A thread that holds a range and requests another may wait for ever, even in ascending order. If
+//! a request with an entry wants both, it waits for the first range, and its entry stops the thread
+//! at the second.
+//!
 //! A small request that waits already holds its lower segments, as in the paper. A try on those
 //! segments fails although the request has not been granted. Two conflicting tries at the same time
 //! may both fail.

@@ -99,25 +99,34 @@ unsafe impl RawRangeLockWait for Broken {
 
 // SAFETY: as above.
 unsafe impl RawRangeLockSplit for Broken {
-    unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
+    unsafe fn shrink(&self, span: Span, access: Access, token: &mut Token, keep: Span) {
         if token.into_word() == UNCOUNTED {
-            return token;
+            return;
         }
         if self.sometimes(Wrong::ReleasesTooMuch) {
             // SAFETY: the caller guarantees the same requirements.
-            unsafe { self.lock.unlock(span, access, token) };
-            return Token::new(UNCOUNTED);
+            unsafe { self.lock.unlock(span, access, *token) };
+            *token = Token::new(UNCOUNTED);
+            return;
         }
         // SAFETY: the caller guarantees the same requirements.
         unsafe { self.lock.shrink(span, access, token, keep) }
     }
 
-    unsafe fn split(&self, span: Span, access: Access, token: Token, at: u64) -> (Token, Token) {
+    unsafe fn split(
+        &self,
+        span: Span,
+        access: Access,
+        token: &mut Token,
+        at: u64,
+        above: &mut Token,
+    ) {
         if token.into_word() == UNCOUNTED {
-            return (token, token);
+            *above = *token;
+            return;
         }
         // SAFETY: the caller guarantees the same requirements.
-        unsafe { self.lock.split(span, access, token, at) }
+        unsafe { self.lock.split(span, access, token, at, above) }
     }
 }
 

@@ -113,10 +113,10 @@ unsafe impl RawRangeLock for Wrong {
 
 // SAFETY: as above.
 unsafe impl RawRangeLockDowngrade for Wrong {
-    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: &mut Token) {
         // SAFETY: the caller guarantees the same requirements.
-        unsafe { self.lock.unlock(span, from, token) };
-        self.lock.lock(span, to).expect("in range")
+        unsafe { self.lock.unlock(span, from, *token) };
+        *token = self.lock.lock(span, to).expect("in range");
     }
 }
 
