@@ -128,10 +128,11 @@ use core::task::{Poll, Waker};
 use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
 };
-use spanlock_sync::hint::Backoff;
-use spanlock_sync::{Counters, DefaultPark, Mutex, MutexGuard, Park, injected_bug};
+use spanlock_sync::{Counters, DefaultPark, Park, injected_bug};
 
-use crate::requests::{Requests, Wakes};
+use crate::narrow::leave;
+use crate::requests::Stage;
+use crate::shards::Shards;
 use crate::tree::Index;
 
 /// A range lock for exact ranges. Conflicting requests are served first come, first served; only
@@ -163,7 +164,7 @@ pub struct IntervalLock<P = DefaultPark> {
 
 /// The part of a lock that does not depend on how waiters sleep, so that it is compiled only once.
 pub(crate) struct Core {
-    requests: Mutex<Requests>,
+    pub(crate) shards: Shards,
     pub(crate) counters: Counters,
     id: LockId,
 }
@@ -171,23 +172,57 @@ pub(crate) struct Core {
 /// A request for a range of an [`IntervalLock`] that has not been granted yet.
 #[derive(Debug, Default)]
 pub struct IntervalRequest {
-    /// The index of its node, once it is in the tree.
-    place: Option<Index>,
+    /// The index of its node in the first shard that it touches, once it has nodes.
+    pub(crate) place: Option<Index>,
 }
 
+/// The number of shards of a lock, unless it is given.
+const SHARDS: usize = 8;
+
+/// The number of positions in a stripe, unless it is given.
+const STRIPE: u64 = 1 << 16;
+
 impl IntervalLock {
-    /// Creates a lock without holds.
+    /// Creates a lock without holds, with 8 shards and stripes of 65,536 positions.
     pub fn new() -> Self {
         Self::with_capacity(0)
     }
 
-    /// Creates a lock with memory for this number of holders and waiters together.
+    /// Creates a lock like [`new`](Self::new), with memory in each shard for this number of holders
+    /// and waiters together.
     ///
-    /// Up to that number, the lock allocates only to store wakers.
+    /// Up to that number, the lock does not allocate.
     pub fn with_capacity(requests: usize) -> Self {
+        Self::of(Shards::new(SHARDS, STRIPE, requests))
+    }
+
+    /// Creates a lock whose positions are divided among `shards` shards, in stripes of `stripe`
+    /// positions.
+    ///
+    /// A request locks the mutexes of all shards that it touches. So make a stripe longer than most
+    /// requests, but short enough that requests in different places touch different stripes.
+    ///
+    /// Both numbers are rounded up to powers of two. There are at most 16 shards. With one shard,
+    /// the lock is small and allocates nothing until it is used.
+    ///
+    /// ```
+    /// use spanlock_interval_lock::{IntervalLock, RangeLockExt};
+    ///
+    /// let lock = IntervalLock::with_shards(4, 1 << 20);
+    /// let hold = lock.write(100..(1 << 20) + 1)?; // touches two shards
+    /// assert!(lock.try_read(1 << 20..u64::MAX).is_err());
+    /// assert!(lock.try_read((1 << 20) + 1..u64::MAX).is_ok());
+    /// # drop(hold);
+    /// # Ok::<(), spanlock_interval_lock::RangeError>(())
+    /// ```
+    pub fn with_shards(shards: usize, stripe: u64) -> Self {
+        Self::of(Shards::new(shards, stripe, 0))
+    }
+
+    fn of(shards: Shards) -> Self {
         IntervalLock {
             core: Core {
-                requests: Mutex::new(Requests::with_capacity(requests)),
+                shards,
                 counters: Counters::default(),
                 id: LockId::new(),
             },
@@ -207,9 +242,10 @@ impl<P> IntervalLock<P> {
 
     /// Returns the number of holders and waiters. Each range of a batch counts as one.
     ///
-    /// The result is a snapshot: other threads may change the number at any time.
+    /// The result is a snapshot: other threads may change the number at any time. With more than
+    /// one shard, counting takes a step for each holder and waiter.
     pub fn len(&self) -> usize {
-        self.core.requests().len()
+        self.core.shards.count_spans(|_| true)
     }
 
     /// Returns whether there are no holders and no waiters. The result is a snapshot.
@@ -218,35 +254,42 @@ impl<P> IntervalLock<P> {
     }
 
     /// Returns the number of waiters, including upgrades. Each range of a waiting batch counts as
-    /// one. The result is a snapshot.
+    /// one. The result is a snapshot; see also [`len`](Self::len).
     pub fn waiting(&self) -> usize {
-        self.core.requests().waiting()
+        self.core.shards.count_spans(|stage| stage != Stage::Held)
     }
 
     /// Returns whether a request for `span` would have to wait. The result is a snapshot.
     ///
-    /// The answer takes into account every request that began before this call and has not ended.
+    /// The answer takes into account every request that began before this call and has not ended,
+    /// even those that a blocking request might overtake.
     pub fn would_block(&self, span: Span, access: Access) -> bool {
-        !self.core.requests().admits(span, access)
+        match self.core.shards.home(span) {
+            Some(shard) => !shard.lock().admits(span, access),
+            None => {
+                let mut locked = self.core.shards.lock(self.core.shards.touched(span));
+                !self.core.admits_all(&mut locked, &[(span, access)])
+            }
+        }
     }
 
     /// Returns all holds, in the order of their starts. The result is a snapshot.
     ///
     /// The hold of a waiting upgrade is listed as [`Access::Upgradable`].
     pub fn held_ranges(&self) -> Vec<(Span, Access)> {
-        self.core.requests().holds().collect()
+        self.core.shards.ranges().0
     }
 
     /// Returns all waiting requests, in the order of their starts. The result is a snapshot.
     ///
     /// A waiting upgrade is listed as [`Access::Write`].
     pub fn waiting_ranges(&self) -> Vec<(Span, Access)> {
-        self.core.requests().waits().collect()
+        self.core.shards.ranges().1
     }
 
     /// Returns the size of the lock and of everything that it has allocated, in bytes.
     pub fn memory_usage(&self) -> usize {
-        size_of::<Self>() + self.core.requests().memory_usage()
+        size_of::<Self>() + self.core.shards.memory_usage()
     }
 }
 
@@ -258,10 +301,7 @@ impl Default for IntervalLock {
 
 impl<P> fmt::Debug for IntervalLock<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (held, waiting): (Vec<_>, Vec<_>) = {
-            let requests = self.core.requests();
-            (requests.holds().collect(), requests.waits().collect())
-        };
+        let (held, waiting) = self.core.shards.ranges();
         f.debug_struct("IntervalLock")
             .field("held", &held)
             .field("waiting", &waiting)
@@ -298,7 +338,7 @@ unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
 
     #[inline]
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
-        Ok(token(self.core.take(span, access, Self::WAIT)))
+        Ok(self.core.take(span, access, Self::SLEEP))
     }
 
     #[inline]
@@ -308,13 +348,13 @@ unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
     }
 
     #[inline]
-    unsafe fn unlock(&self, _span: Span, _access: Access, token: Token) {
-        self.core.release(index(token));
+    unsafe fn unlock(&self, span: Span, _access: Access, token: Token) {
+        self.core.release(span, index(token));
     }
 }
 
 // SAFETY: `Ready` is returned only for a request that is `Held`, with the guarantees above. A
-// forgotten request stays in the tree.
+// forgotten request keeps its nodes.
 unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
     type Request = IntervalRequest;
 
@@ -328,7 +368,7 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
         self.core.poll(span, access, request, waker).map(Ok)
     }
 
-    unsafe fn cancel(&self, _span: Span, _access: Access, request: &mut IntervalRequest) {
+    unsafe fn cancel(&self, span: Span, _access: Access, request: &mut IntervalRequest) {
         if let Some(index) = request.place.take()
             && !injected_bug!(
                 "waiter-stays",
@@ -338,141 +378,28 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
         {
             // The request may have been granted meanwhile. In both cases, only the requests that
             // counted it change.
-            self.core.leave(self.core.requests(), index);
+            match self.core.shards.home(span) {
+                Some(shard) => leave(shard.lock(), index),
+                None => self.core.leave_wide(span, index),
+            }
         }
     }
 }
 
-/// A function that blocks until the waiting request at the index is granted. The request must not
-/// have a waker yet.
-pub(crate) type Wait = fn(&Core, MutexGuard<'_, Requests>, Index);
+/// Makes the calling thread sleep until the function returns true. Calls it at once and after each
+/// wake, with the waker to wake.
+pub(crate) type Sleep = fn(&mut dyn FnMut(&Waker) -> bool);
 
 impl<P: Park> IntervalLock<P> {
     /// The function that makes waiters sleep, for code that is not generic over `P`.
-    pub(crate) const WAIT: Wait = Core::wait::<P>;
+    pub(crate) const SLEEP: Sleep = sleep::<P>;
 }
 
-/// These functions are not inlined, and only `wait` is generic. Their results fit in a register, so
-/// the code around the calls stays small.
-impl Core {
-    fn take(&self, span: Span, access: Access, wait: Wait) -> Index {
-        let mut requests = self.requests.lock();
-        if let Some(index) = requests.try_hold(span, access) {
-            self.counters.acquisitions(1);
-            return index;
+#[cold]
+fn sleep<P: Park>(is_granted: &mut dyn FnMut(&Waker) -> bool) {
+    P::with(|parker| {
+        while !is_granted(parker.waker()) {
+            parker.park();
         }
-        let index = requests.queue(span, access);
-        wait(self, requests, index);
-        self.counters.acquisitions(1);
-        index
-    }
-
-    fn try_take(&self, span: Span, access: Access) -> Option<Index> {
-        let mut requests = self.requests.lock();
-        let held = requests.try_hold(span, access);
-        self.counters.acquisitions(usize::from(held.is_some()));
-        held
-    }
-
-    fn release(&self, index: Index) {
-        let mut requests = self.requests.lock();
-        if requests.has_no_waiters() {
-            requests.remove_hold(index);
-        } else {
-            self.leave(requests, index);
-        }
-    }
-
-    #[cold]
-    fn leave(&self, mut requests: MutexGuard<'_, Requests>, index: Index) {
-        let mut wakes = Wakes::default();
-        requests.leave(index, &mut wakes);
-        finish(requests, wakes);
-    }
-
-    pub(crate) fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock()
-    }
-
-    /// See [`RawRangeLockWait::poll_lock`].
-    fn poll(
-        &self,
-        span: Span,
-        access: Access,
-        request: &mut IntervalRequest,
-        waker: &Waker,
-    ) -> Poll<Token> {
-        let mut clone: Option<Waker> = None;
-        loop {
-            let mut requests = self.requests.lock();
-            let index = match request.place {
-                Some(index) => index,
-                None => requests.try_hold(span, access).unwrap_or_else(|| {
-                    self.counters.waits();
-                    requests.queue(span, access)
-                }),
-            };
-            if requests.is_held(index) {
-                request.place = None;
-                self.counters.acquisitions(1);
-                return Poll::Ready(token(index));
-            }
-            // Record the index first: the waker's code below may panic.
-            request.place = Some(index);
-            if requests.will_wake(index, waker) {
-                return Poll::Pending;
-            }
-            if let Some(clone) = clone.take() {
-                let before = requests.set_waker(index, clone);
-                drop(requests);
-                drop(before);
-                return Poll::Pending;
-            }
-            // This waker is foreign code, so it is cloned, dropped and woken outside the mutex. The
-            // next iteration checks the request again.
-            drop(requests);
-            clone = Some(waker.clone());
-        }
-    }
-
-    #[cold]
-    fn wait<P: Park>(&self, mut requests: MutexGuard<'_, Requests>, index: Index) {
-        self.counters.waits();
-        P::with(|parker| {
-            if injected_bug!(
-                "no-recheck",
-                "a waiter unlocks the tree between queueing its request and registering its waker",
-                killed_by = "wakeup, poll"
-            ) {
-                drop(requests);
-                requests = self.requests();
-            }
-            // The mutex has been locked since the request was queued. So a grant finds this waker,
-            // and no wake is lost. Unlike the waker of a future, it is cloned under the mutex: it
-            // comes from `P`.
-            requests.set_waker(index, parker.waker().clone());
-            drop(requests);
-            let mut spin = Backoff::new();
-            loop {
-                if spin.round() {
-                    if !parker.try_park() {
-                        continue;
-                    }
-                } else {
-                    parker.park();
-                }
-                // The parker may have kept a wake from an earlier use, so check the request.
-                if self.requests().is_held(index) {
-                    return;
-                }
-            }
-        });
-    }
-}
-
-/// Unlocks the mutex, then wakes the granted waiters.
-#[track_caller]
-pub(crate) fn finish(requests: MutexGuard<'_, Requests>, wakes: Wakes) {
-    drop(requests);
-    wakes.wake();
+    });
 }
