@@ -1,6 +1,6 @@
 //! The capabilities of an [`IntervalLock`]: downgrade, upgrade, shrink, split, and batches. Each of
-//! them changes one request under the mutex, and updates exactly the counts that the change affects
-//! (IL-I1 in [`crate::requests`]).
+//! them changes one request under the mutexes of all shards that it touches, and updates exactly
+//! the counts that the change affects (IL-I1 in [`crate::requests`]).
 
 use alloc::vec::Vec;
 
@@ -133,7 +133,8 @@ unsafe impl<P: Park> RawRangeLockBatch for IntervalLock<P> {
 impl<P: Park> spanlock_range_lock::RawRangeLockStatistics for IntervalLock<P> {
     /// Returns the lock's statistics.
     ///
-    /// The number of overtakes is always 0. An upgrade that has to wait counts as a wait.
+    /// A request that overtakes waiters counts as one overtake, however many they are. An upgrade
+    /// that has to wait counts as a wait.
     fn statistics(&self) -> spanlock_range_lock::Statistics {
         self.core.counters.snapshot()
     }

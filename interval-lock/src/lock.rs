@@ -1,5 +1,5 @@
-//! The interval-tree range lock: a tree finds overlapping requests, and each request counts those
-//! that block it.
+//! The interval-tree range lock: trees find overlapping requests, and each request counts those that
+//! block it.
 //!
 //! # The problem
 //! With one lock per file, writers of different parts wait for each other. A segment lock, with one
@@ -12,43 +12,52 @@
 //! It waits outside the mutex, and is granted when its count falls to 0. A request that leaves
 //! decrements the counts of the requests that counted it.
 //!
-//! This lock works the same way, but defines the count exactly (IL-I1 in [`crate::requests`]). So
-//! one procedure updates the counts after a release, a cancellation, a downgrade, an upgrade, a
-//! shrink or a split.
+//! This lock works the same way, with two differences. It defines the count exactly (IL-I1 in
+//! [`crate::requests`]), so one procedure updates the counts after a release, a cancellation, a
+//! downgrade, an upgrade, a shrink or a split. And it divides the positions among **shards**, each
+//! with a mutex and a tree of its own ([`crate::shards`]), so that requests in different places
+//! rarely contend.
 //!
 //! # Properties
 //! - **Exactness**: two requests conflict if they share a position and their accesses conflict.
 //!   Requests that do not conflict never block each other. Positions go up to `u64::MAX`.
-//! - **Fairness**: conflicting requests are served first come, first served. A later request never
-//!   overtakes a waiter that it conflicts with. An upgrade may precede waiters, because it already
-//!   holds its range.
+//! - **Fairness**: conflicting requests are served first come, first served, with two exceptions. An
+//!   upgrade may precede waiters, because it already holds its range. And a blocking call without a
+//!   deadline, for a range in one shard, may overtake a waiter that has been granted its range but
+//!   has not run yet. Overtaking is bounded, see `requests/overtaking.rs`: a waiter with *w* waiters
+//!   ahead of it is overtaken at most (*w* + 1) · 32 times in each shard that it touches, or for
+//!   about half a millisecond for each of the *w* + 1, whichever is later. Without a clock, only the
+//!   number counts. Tries, futures, batches and calls with a deadline overtake nobody.
 //! - **Progress**: a request waits only for requests that come before it in a total order. So
-//!   requests cannot wait in a cycle, and the first request in the order is always granted.
-//! - **Cost**: without conflicts, taking a range locks the mutex once, and so does releasing it.
-//!   Each takes O(log *n*) steps with *n* requests in the tree. Checking *k* overlapping requests
-//!   takes O(log *n* + *k*) steps if their starts are adjacent in the tree, and up to O(log *n*)
-//!   for each otherwise. The length of a range does not matter. A thread that waits locks the mutex
-//!   once more after it is woken. All threads contend for the one mutex, which is why [SRL] §III-C
-//!   developed segment locks.
-//! - **Waiting**: a thread spins for about a microsecond on a cache line of its own, yields its
-//!   core a few times, then sleeps. A release unlocks the mutex, and then wakes exactly the waiters
-//!   that it has granted.
-//! - **Allocation**: the tree and its list of wakers grow when needed and never shrink. A release
-//!   allocates only if it wakes more than eight waiters.
-//! - **Memory**: about 100 bytes for each request, in a numbered slot. The list of wakers takes 16
-//!   bytes for each slot, up to the highest in which a request has waited. The lock keeps memory
-//!   for the largest number of requests that existed at once. [`IntervalLock::new`] allocates
-//!   nothing.
+//!   requests cannot wait in a cycle, and the first request in the order is granted as soon as the
+//!   holds that block it have ended.
+//! - **Cost**: without conflicts, taking a range in one stripe locks one mutex once, and so does
+//!   releasing it. A range that touches *s* shards locks *s* mutexes. Each shard takes O(log *n*)
+//!   steps with *n* requests in its tree. Checking *k* overlapping requests takes O(log *n* + *k*)
+//!   steps if their starts are adjacent in the tree, and up to O(log *n*) for each otherwise. A
+//!   thread that waits locks the mutexes again each time it is woken. Threads whose ranges are in
+//!   the same shard contend for its mutex, which is why [SRL] §III-C developed segment locks.
+//! - **Waiting**: a thread that is blocked spins for about a microsecond, then enters the tree and
+//!   sleeps. A release unlocks the mutexes, and then wakes the waiters that it has granted. A
+//!   request that touches several shards may be woken once for each of them before it is granted.
+//! - **Allocation**: the trees and the lists of waiters grow when needed and never shrink, so
+//!   waiting allocates nothing once they have grown. A release allocates only if it wakes more than
+//!   eight waiters.
+//! - **Memory**: about 150 bytes for each request in each shard that it touches, and 128 bytes for
+//!   each shard. The lock keeps memory for the largest number of requests that each shard contained
+//!   at once. With one shard, a new lock allocates nothing.
 //!
 //! # States
-//! A request is in the tree until it is released or cancelled. All transitions happen under the
-//! mutex.
+//! A request has nodes in the trees until it is released or cancelled. All transitions happen under
+//! the mutexes of all shards that the request touches, except that a grant needs only the mutex of
+//! the one shard of a narrow request.
 //!
 //! ```text
 //!              blocked                all blockers have left
 //!  arrival ──┬──────────► Waiting ──────────────┬──────────► Held ───── unlock ────► gone
-//!            │               │                  │            │  ▲
-//!            │               └─ cancel ─► gone  │    upgrade │  │ all readers have left
+//!            │             ▲ │                  │            │  ▲
+//!            │  overtaken, │ └─ cancel ─► gone  │    upgrade │  │ all readers have left
+//!            │  not yet run└─────────────────── │ ◄──────────┤  │
 //!            │ not blocked                      │            ▼  │
 //!            └──────────────────────────────────┘          Upgrading
 //! ```
@@ -59,11 +68,13 @@
 //! | `Upgrading` | holds its span as `Upgradable`, and counts the readers in the span | > 0 |
 //! | `Waiting` | holds nothing, and counts the conflicting requests before it | > 0 |
 //!
-//! A *batch* is one request for several spans. It has one count, and is granted as a whole.
+//! A *batch* is one request for several spans, and is granted as a whole.
 //!
 //! "Before" refers to a total order of requests: first by stage, in the order of this table, then
 //! by arrival. `requests.rs` defines the counts and shows that they stay exact (IL-I1 to IL-I7).
-//! `tree.rs` finds overlapping requests (IL-T1 to IL-T6).
+//! `requests/overtaking.rs` bounds overtaking (IL-I8). `shards.rs` divides the positions (IL-S1 to
+//! IL-S4), and `tree.rs` finds overlapping requests (IL-T1 to IL-T6). `narrow.rs` and `wide.rs`
+//! contain the operations on requests with one node and with several.
 //!
 //! ```text
 //!               0    5    10   15   20   25     stage    count
@@ -73,7 +84,7 @@
 //!   D  read                    ├─────────┤      Held     0   B reads too; C ends where D starts
 //!   E  read               ├────┤                Waiting  1   blocked by C, which came first
 //!
-//!   the tree, ordered by starts: all five requests fit into one leaf
+//!   the tree of one shard, ordered by starts: all five requests fit into one leaf
 //!
 //!          ┌─────────┬─────────┬──────────┬──────────┬──────────┐
 //!          │ A 0..10 │ C 5..15 │ B 10..20 │ E 10..15 │ D 15..25 │
@@ -86,21 +97,23 @@
 //! because it would overtake C.
 //!
 //! # Orderings
-//! The lock has no atomics of its own; its mutex orders all holds. A hold ends under the mutex. A
-//! conflicting hold is granted later under the same mutex, and its thread locks the mutex before it
-//! returns. So everything done under the earlier hold happens-before everything done under the
-//! later one. A woken waiter checks under the mutex whether it was granted, because a wake may be
-//! spurious.
+//! The lock has no atomics of its own; its mutexes order all holds. Two conflicting holds touch a
+//! common shard. The earlier hold ends under the mutex of that shard. The later one is granted under
+//! the same mutex afterwards, and its thread locks that mutex before it returns. So everything done
+//! under the earlier hold happens-before everything done under the later one. A woken waiter checks
+//! under the mutex whether it was granted, because a wake may be spurious, and because a grant may
+//! have been revoked.
 //!
 //! # Not guaranteed
 //! - Recursion: a thread that requests a range that conflicts with its own hold deadlocks. Even a
 //!   second read can deadlock: it waits behind a writer that waits for the first read to end.
-//! - Tries that never block: a try does not wait for ranges, but may wait for the mutex.
+//! - Tries that never block: a try does not wait for ranges, but may wait for mutexes.
 //! - An order among waiters that do not conflict.
 //! - Freeing memory before the lock is dropped.
 //!
 //! # Models
-//! `cargo verify` checks these properties, in the rows `interval-tree/…`:
+//! `cargo verify` checks these properties, in the rows `interval-tree/…` with one shard and
+//! `interval-tree-sharded/…` with two:
 //!
 //! | pair of operations | properties |
 //! |---|---|
@@ -110,12 +123,13 @@
 //! | disjoint, any | `disjoint` |
 //! | try, any | `visibility`, `try-leaves-no-trace` |
 //!
-//! Further rows cover cancelling, deadlines, downgrades, upgrades, shrinks, splits and batches. The
+//! `passes` bounds overtaking, and `wide-keeps-its-place` shows that a request that waits in one
+//! shard keeps its place in the others. Further rows cover cancelling, deadlines, downgrades, upgrades, shrinks, splits and batches. The
 //! rows `pair-…` run two of these operations at a time.
 //!
-//! The order and the counts change only within a critical section of the mutex, so plain tests
-//! cover them. `src/requests/tests.rs` recomputes every count after each of thousands of random
-//! changes. `tests/histories.rs` compares random steps with a list.
+//! The order and the counts change only within critical sections, so plain tests cover them.
+//! `src/requests/tests.rs` and, with several shards, `src/wide/tests.rs` recompute every count after
+//! each of thousands of random changes. `tests/histories.rs` compares random steps with a list.
 //!
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
@@ -135,11 +149,11 @@ use crate::requests::Stage;
 use crate::shards::Shards;
 use crate::tree::Index;
 
-/// A range lock for exact ranges. Conflicting requests are served first come, first served; only
-/// upgrades precede waiters.
+/// A range lock for exact ranges. Conflicting requests are served first come, first served, except
+/// for upgrades and bounded overtaking.
 ///
-/// An interval tree, protected by one mutex, contains holds and waiting requests. `P` determines
-/// how waiters sleep.
+/// The positions are divided among shards. Each shard has an interval tree of holds and waiting
+/// requests, protected by a mutex. `P` determines how waiters sleep.
 ///
 /// ```
 /// use spanlock_interval_lock::{IntervalLock, RangeLockExt};
@@ -317,9 +331,9 @@ pub(crate) fn index(token: Token) -> Index {
     token.into_word() as Index
 }
 
-// SAFETY: 1: IL-I2. 2: the earlier hold ends under the mutex, and a conflicting hold is granted
-// under the mutex later ("Orderings"). 3, 4: a hold records no thread, and stays in the tree until
-// its token, the index of its node, is passed to `unlock`.
+// SAFETY: 1: IL-I2 and IL-S1. 2: the earlier hold ends under the mutex of a shard that both touch,
+// and a conflicting hold is granted under that mutex later ("Orderings"). 3, 4: a hold records no
+// thread, and keeps its nodes until its token, the index of the first, is passed to `unlock`.
 unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
     #[inline]
     fn capacity(&self) -> u64 {
