@@ -44,7 +44,7 @@ impl Requests {
                 && !injected_bug!(
                     "pass-not-charged",
                     "an arrival that passes a waiter is not counted",
-                    killed_by = "passes-are-bounded"
+                    killed_by = "passes"
                 )
             {
                 self.waiters[other as usize].passes.charge();
@@ -93,7 +93,7 @@ impl Requests {
         if injected_bug!(
             "grant-not-revoked",
             "an arrival that passes a granted waiter leaves it its grant",
-            killed_by = "pass"
+            killed_by = "passes"
         ) {
             return;
         }
