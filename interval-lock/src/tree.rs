@@ -116,6 +116,11 @@ impl<T: Default> Tree<T> {
         self.len as usize
     }
 
+    /// Returns the number of spans for which the tree has slots.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+
     /// Returns the size of the vectors in bytes, including unused capacity.
     pub(crate) fn memory_usage(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>() + self.slots.capacity() * size_of::<Slot<T>>()

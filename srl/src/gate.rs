@@ -87,7 +87,8 @@ impl Default for Gate {
     fn default() -> Self {
         Gate {
             wide: Flag::default(),
-            entries: IntervalLock::new(),
+            // One shard: entries are few, and the lock of a small file must stay small.
+            entries: IntervalLock::with_shards(1, u64::MAX),
         }
     }
 }
