@@ -12,6 +12,7 @@
 #![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::rows::row::Overtaking;
@@ -68,6 +69,14 @@ fn me() -> usize {
 pub fn finished() {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::finished();
+}
+
+/// Has the system refuse heavy barriers ([`spanlock_sync::barrier::heavy`]) to the calling thread:
+/// those of its `calls` from now on, counted from 0.
+pub fn refuse_barriers(calls: Range<u32>) {
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    spanlock_sync::check::refuse_barriers(calls.clone());
+    let _ = calls;
 }
 
 /// Notes that an arrival has tried to overtake a waiter; `passes` is how many now have, of at most
