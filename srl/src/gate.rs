@@ -177,7 +177,7 @@ impl<P: Park> Gate<P> {
             && !injected_bug!(
                 "doubt-ignored",
                 "a request keeps words that may lie in an unlinked leaf",
-                killed_by = "reclamation-in-doubt"
+                killed_by = "srl-tree/reclamation-in-doubt"
             )
     }
 

@@ -70,9 +70,9 @@
 //! |---|---|---|---|---|
 //! | F | in `enter`, between the counter and the walk | light barrier | G | `rcu/grace` |
 //! | G | in `synchronize`, before the counters | heavy barrier | F | `rcu/grace` |
-//! | H | the store that drops a guard | Release | I | `rcu/grace`, `rcu/nested` |
+//! | H | the store that drops a guard | Release | I | `rcu/grace` |
 //! | I | the load of a counter in `synchronize` | Acquire | H, R | `rcu/grace` |
-//! | R | the store that enters | Release | I | `rcu/recall`, `rcu/nested` |
+//! | R | the store that enters | Release | I | `rcu/recall` |
 //! | P | the store of a new stamp in `synchronize` | Release | Q | `rcu/recall` |
 //! | Q | the load of the stamp in `enter` | Acquire | P | `rcu/recall` |
 //!
@@ -147,9 +147,7 @@ impl Rcu {
         // Relaxed: only this thread changes it.
         let count = counter.load(Relaxed);
         if count & (LEAVING | DEPTH) == 0 {
-            // Release [R→I]: `synchronize` may read this store instead of the store that ended the
-            // previous critical section. (The barrier F orders this store before the walk.)
-            counter.store(count.wrapping_add(1), Release);
+            set_entered(counter, count.wrapping_add(1));
             // Light [F→G].
             barrier::light();
         } else {
@@ -183,7 +181,7 @@ impl Rcu {
             && !injected_bug!(
                 "refused-barrier-ignored",
                 "synchronize goes on although the system has refused its heavy barrier",
-                killed_by = "refused-barrier"
+                killed_by = "rcu/refused-barrier, srl-tree/reclamation-in-doubt"
             )
         {
             return false;
@@ -208,6 +206,22 @@ impl Rcu {
     }
 }
 
+/// Sets the counter of the calling thread, which enters.
+#[inline]
+fn set_entered(counter: &AtomicU64, count: u64) {
+    // Release [R→I]: `synchronize` may read this store instead of the store that ended the previous
+    // critical section. (The barrier F orders the store of depth 1 before the walk.)
+    counter.store(count, Release);
+}
+
+/// Sets the counter of the calling thread, which drops a guard.
+#[inline]
+fn set_left(counter: &AtomicU64, count: u64) {
+    // Release [H→I]: what the thread did before happens before the load that sees this store: its
+    // critical section, if this ends it, and earlier ones.
+    counter.store(count, Release);
+}
+
 /// Enters if the thread has other guards, or is ending.
 #[cold]
 fn enter_again(counter: &AtomicU64, count: u64) {
@@ -215,8 +229,7 @@ fn enter_again(counter: &AtomicU64, count: u64) {
         // So many guards were forgotten that the section never ends.
         return;
     }
-    // Release [R→I]: as in `enter`.
-    counter.store(count + 1, Release);
+    set_entered(counter, count + 1);
     if count & DEPTH == 0 {
         // Light [F→G].
         barrier::light();
@@ -225,26 +238,25 @@ fn enter_again(counter: &AtomicU64, count: u64) {
 
 /// Drops a guard if the thread has other guards, or is ending.
 #[cold]
-fn leave_again(counters: &world::Counters, counter: &AtomicU64, count: u64) {
+fn leave_again(counter: &AtomicU64) {
+    // Relaxed: only this thread changes it.
+    let count = counter.load(Relaxed);
     let ends = count & DEPTH == 1
         || injected_bug!(
             "nested-guards-not-counted",
             "the first guard that a thread drops ends its critical section",
-            killed_by = "nested"
+            killed_by = "rcu/nested"
         );
     if count & DEPTH == DEPTH {
         return;
     }
     if !ends {
-        // Release [H→I]: what the thread did under this guard happens before the load that sees it
-        // dropped.
-        counter.store(count - 1, Release);
+        set_left(counter, count - 1);
         return;
     }
-    // Release [H→I]: as in `drop`.
-    counter.store((count & !(LEAVING | DEPTH)).wrapping_add(ENDED), Release);
+    set_left(counter, (count & !(LEAVING | DEPTH)).wrapping_add(ENDED));
     if count & LEAVING != 0 {
-        counters.retire(counter);
+        world::retire();
     }
 }
 
@@ -282,10 +294,9 @@ impl Drop for ReadGuard<'_> {
         // Relaxed: only this thread changes it.
         let count = self.counter.load(Relaxed);
         if count & (LEAVING | DEPTH) == 1 {
-            // Release [H→I]: the critical section happens before the load that sees its end.
-            (self.counter).store(count.wrapping_add(ENDED - 1), Release);
+            set_left(self.counter, count.wrapping_add(ENDED - 1));
         } else {
-            leave_again(&self.rcu.counters, self.counter, count);
+            leave_again(self.counter);
         }
     }
 }

@@ -175,7 +175,7 @@ impl Place {
             || injected_bug!(
                 "unseen-waiter-sleeps",
                 "a waiter whose heavy barrier was refused sleeps until it is woken",
-                killed_by = "refused-barrier"
+                killed_by = "rw-word/refused-barrier"
             )
     }
 }

@@ -11,27 +11,68 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// # Panics
 /// Panics if the system does not accept the filter.
 pub fn refuse_membarrier() {
-    let statement = |code: u32, k: u32| libc::sock_filter {
-        code: code as u16,
-        jt: 0,
-        jf: 0,
-        k,
-    };
-    let is_membarrier = libc::sock_filter {
-        jf: 1,
-        ..statement(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            libc::SYS_membarrier as u32,
-        )
-    };
-    let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-    let mut filter = [
+    install([
         // The number of the system call is the first field of `seccomp_data`.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
-        is_membarrier,
-        statement(libc::BPF_RET | libc::BPF_K, refused),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
-    ];
+        LOAD_FIELD,
+        unless(libc::SYS_membarrier as u32, 1),
+        RETURN.with(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        RETURN.with(libc::SECCOMP_RET_ALLOW),
+    ]);
+}
+
+/// Makes the expedited form of `membarrier` fail for lack of memory, in the calling thread and in
+/// threads that it starts.
+///
+/// # Panics
+/// Panics if the system does not accept the filter.
+pub fn lack_memory_for_membarrier() {
+    let command = libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED as u32;
+    install([
+        LOAD_FIELD,
+        unless(libc::SYS_membarrier as u32, 3),
+        // The first argument.
+        LOAD_FIELD.with(16),
+        unless(command, 1),
+        RETURN.with(libc::SECCOMP_RET_ERRNO | libc::ENOMEM as u32),
+        RETURN.with(libc::SECCOMP_RET_ALLOW),
+    ]);
+}
+
+/// A statement of a filter.
+struct Statement(libc::sock_filter);
+
+/// Loads the first field of `seccomp_data`, or the one at an offset.
+const LOAD_FIELD: Statement = Statement::new(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS);
+
+/// Ends the filter with a result.
+const RETURN: Statement = Statement::new(libc::BPF_RET | libc::BPF_K);
+
+/// Skips statements unless the loaded field has this value.
+fn unless(value: u32, skip: u8) -> Statement {
+    let compare = Statement::new(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K).with(value);
+    Statement(libc::sock_filter {
+        jf: skip,
+        ..compare.0
+    })
+}
+
+impl Statement {
+    const fn new(code: u32) -> Self {
+        Statement(libc::sock_filter {
+            code: code as u16,
+            jt: 0,
+            jf: 0,
+            k: 0,
+        })
+    }
+
+    fn with(self, k: u32) -> Self {
+        Statement(libc::sock_filter { k, ..self.0 })
+    }
+}
+
+fn install<const N: usize>(filter: [Statement; N]) {
+    let mut filter = filter.map(|statement| statement.0);
     let program = libc::sock_fprog {
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),

@@ -1,6 +1,6 @@
 //! A process forks while its threads use locks. The child has one thread: the one that forked.
 
-#![cfg(all(target_os = "linux", not(any(spanlock_loom, spanlock_shuttle))))]
+#![cfg(all(target_os = "linux", not(any(miri, spanlock_loom, spanlock_shuttle))))]
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc;

@@ -1,7 +1,7 @@
 //! A seccomp filter refuses `membarrier` to a thread after the process was registered for it. The
 //! thread can still use every lock, and so can all others.
 
-#![cfg(all(target_os = "linux", not(any(spanlock_loom, spanlock_shuttle))))]
+#![cfg(all(target_os = "linux", not(any(miri, spanlock_loom, spanlock_shuttle))))]
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,9 @@ use spanlock_range_lock::{
     RwDistributed, TimedLockError,
 };
 use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree, SrlTreePacked};
-use spanlock_testkit::system::refuse_membarrier;
+use spanlock_sync::barrier::heavy;
+use spanlock_sync::rcu::Rcu;
+use spanlock_testkit::system::{lack_memory_for_membarrier, refuse_membarrier};
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -202,4 +204,21 @@ fn a_refused_shrink_frees_nothing() {
     nobody_is_left_in_a_queue(&lock);
     assert!(lock.shrink() > 0);
     assert!(lock.memory_usage() < used);
+}
+
+/// The system may lack memory for the fast form of the barrier. Then the slow form serves.
+#[test]
+fn a_lack_of_memory_is_overcome() {
+    let rcu = Rcu::new();
+    assert!(heavy(), "the process is registered");
+    let [before, after] = thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            lack_memory_for_membarrier();
+            let before = heavy() && rcu.synchronize();
+            refuse_membarrier();
+            [before, heavy() || rcu.synchronize()]
+        });
+        thread.join().unwrap()
+    });
+    assert!(before && !after);
 }

@@ -51,7 +51,7 @@ impl Drop for Returned {
         // Relaxed: only this thread changes it.
         let count = self.0.load(Relaxed);
         if count & DEPTH == 0 {
-            retire(self.0);
+            retire();
         } else {
             // Relaxed: the section goes on.
             self.0.store(count | LEAVING, Relaxed);
@@ -59,10 +59,11 @@ impl Drop for Returned {
     }
 }
 
-/// Returns the counter of the calling thread to the registry.
-fn retire(counter: &'static AtomicU64) {
-    MINE.set(None);
-    REGISTRY.lock().unused.push(counter);
+/// Returns the counter of the calling thread to the registry, for reuse: the thread is ending.
+pub(crate) fn retire() {
+    if let Some(counter) = MINE.take() {
+        REGISTRY.lock().unused.push(counter);
+    }
 }
 
 /// Returns a new stamp: never 0, and never the same twice.
@@ -88,13 +89,6 @@ impl Counters {
         }
     }
 
-    /// Returns the counter of the calling thread for reuse, because the thread is ending.
-    pub(crate) fn retire(&self, _counter: &AtomicU64) {
-        if let Some(counter) = MINE.get() {
-            retire(counter);
-        }
-    }
-
     /// Returns the entry in which this thread remembers memory for `key`.
     #[inline]
     pub(crate) fn memory(&self, key: u64) -> &Memory {
@@ -117,7 +111,7 @@ impl Counters {
 #[cold]
 fn register() -> &'static AtomicU64 {
     let mut registry = REGISTRY.lock();
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     if registry.all.is_empty() {
         fork::handle();
     }
@@ -141,7 +135,7 @@ fn register() -> &'static AtomicU64 {
 }
 
 /// What happens when the process forks.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod fork {
     use core::cell::UnsafeCell;
     use core::sync::atomic::Ordering::Relaxed;
