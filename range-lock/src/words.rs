@@ -270,7 +270,13 @@ impl<'a, W: Word> Run<'a, W> {
                 if poll_all(runs, access, &mut progress, queue, parker.waker()).is_ready() {
                     return true;
                 }
-                if parker.park_until(Some(deadline)) == Wakeup::TimedOut {
+                let timed_out = if progress.may_be_overlooked() {
+                    parker.park_briefly();
+                    Parker::has_passed(deadline)
+                } else {
+                    parker.park_until(Some(deadline)) == Wakeup::TimedOut
+                };
+                if timed_out {
                     // SAFETY: the request was made by this call.
                     unsafe { cancel_all(run, access, &mut progress, queue) };
                     return false;
@@ -307,7 +313,7 @@ impl<'a, W: Word> Run<'a, W> {
                 parker.park();
             }
             while poll_all(run.clone(), access, &mut progress, queue, parker.waker()).is_pending() {
-                parker.park();
+                progress.park(parker);
             }
         });
     }

@@ -21,7 +21,7 @@ pub use spanlock_range_lock::{
     OwnedRangeWriteGuard, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, PartError,
     RangeBatchGuard, RangeError, RangeGuard, RangeLockExt, RangeReadGuard, RangeUpgradableGuard,
     RangeWriteGuard, RawRangeLock, ReadHold, RwCounter, Span, TryLockError, UpgradableHold,
-    WriteHold,
+    WriteHold, use_fences,
 };
 #[cfg(feature = "statistics")]
 pub use spanlock_range_lock::{RawRangeLockStatistics, Statistics};

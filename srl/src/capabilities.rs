@@ -233,7 +233,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         };
         // SAFETY: the caller's promise.
         unsafe { (self.words).for_held(Some(word), touched.clone(), upgrade) };
-        if alone && !self.gate.stops(touched, Access::Write) {
+        let conflicts = || self.gate.is_closed() && self.gate.would_block(touched, Access::Write);
+        if alone && !conflicts() {
             return true;
         }
         let upgraded = touched.start..touched.start + upgraded;

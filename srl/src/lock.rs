@@ -21,8 +21,8 @@
 //! - **Cost**: without contention, a request takes each word with one read-modify-write. A writer
 //!   that holds a whole word releases it by a plain store; any other release costs one more
 //!   read-modify-write. A request for more segments than [`wide_above`](Srl::wide_above) is
-//!   **wide**, any other is **small**. A wide request costs a system call, and one plain load per
-//!   word.
+//!   **wide**, any other is **small**. A wide request costs some tens of nanoseconds, and one
+//!   plain load per word.
 //! - **Allocation**: after construction, a small request that is granted without waiting allocates
 //!   nothing, except missing nodes in a tree.
 //! - **Fairness**: each segment's queue is first come, first served. At most [`MAX_PASSES`] new
@@ -101,8 +101,8 @@ pub struct Srl<S, P = DefaultPark> {
     id: LockId,
 }
 
-/// The default of [`Srl::wide_above`], in words. For more words, a system call costs less than
-/// taking every word.
+/// The default of [`Srl::wide_above`], in words. For more words, an entry of the gate costs
+/// less than taking every word.
 const WIDE_ABOVE: u64 = 512;
 
 impl<W: Word> Srl<Array<W>> {
@@ -178,6 +178,9 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
     /// Frees all leaves in which no range is held, and the nodes above them that become empty.
     /// Returns the bytes freed.
     ///
+    /// Frees nothing and returns 0 while the system refuses `membarrier` to the calling thread
+    /// ([`use_fences`](spanlock_range_lock::use_fences)). The memory stays until another call.
+    ///
     /// Holds are not disturbed. A waiter keeps its place in the queue while its segment is held. A
     /// waiter that has just been woken may have to join the queue again. Small requests near a
     /// freed leaf may wait for some microseconds. A wide hold keeps the leaves that it covers, and
@@ -245,8 +248,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     /// Returns this lock with another bound: requests for more than `segments` segments are wide.
     ///
     /// 0 counts as 1. The default is the number of segments in 512 words. A wide request costs a
-    /// load per word, and a system call that interrupts every core that runs this process. A small
-    /// request costs some nanoseconds per word.
+    /// load per word, and an entry in the gate, where wide requests share a mutex. A small request
+    /// costs some nanoseconds per word.
     pub fn wide_above(mut self, segments: u64) -> Self {
         self.wide_above = segments.max(1);
         self
@@ -444,6 +447,10 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         }
         match self.advance_from(refusal, &touched, access) {
             Advance::All(word) => return Ok(words_token(word)),
+            Advance::Stopped if self.gate.is_in_doubt() => {
+                let token = self.try_lock_in_doubt(&touched, access);
+                return token.ok_or(TryLockError::WouldBlock);
+            }
             Advance::Stopped => {}
             Advance::Taken(_)
                 if injected_bug!(
@@ -473,7 +480,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
             }
             Refusal::Busy => Advance::Taken(0),
             Refusal::Closed(guard, word) => {
-                if !self.gate.would_block(touched, access) {
+                if !self.gate.turns_back(touched, access) {
                     return Advance::All(word);
                 }
                 let none = touched.start..touched.start;
@@ -486,6 +493,19 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
                 self.words.wake(wakes);
                 Advance::Stopped
             }
+        }
+    }
+
+    /// Takes the words of a small request under an entry, because the gate is in
+    /// [doubt](crate::gate#doubt).
+    fn try_lock_in_doubt(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
+        let (entries, entry) = (self.gate.entries(), entry_of(touched));
+        let token = entries.try_lock(entry, access).ok()?;
+        // SAFETY: the entry was taken just now, and is given up once the words are taken, or not.
+        unsafe {
+            let words = self.words.take_under_entry(touched, access);
+            entries.unlock(entry, access, token);
+            words
         }
     }
 

@@ -264,7 +264,7 @@ pub(crate) fn block<S: SegmentStore, P: Park>(
             // SAFETY: the request belongs to this call.
             match unsafe { (attempt.request).poll(words, gate, wanted, parker.waker()) } {
                 Poll::Ready(token) => return token,
-                Poll::Pending => parker.park(),
+                Poll::Pending => attempt.request.progress.park(parker),
             }
         }
     })

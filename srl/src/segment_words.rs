@@ -332,7 +332,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
                 .poll_scan(touched, access, &mut scan.progress)
                 .is_pending()
             {
-                parker.park();
+                scan.progress.park(parker);
             }
         });
     }

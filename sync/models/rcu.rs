@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use spanlock_sync::atomic::{AtomicBool, Ordering, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::rcu::Rcu;
-use spanlock_verify::{Program, Scene, Suite, finished, note};
+use spanlock_verify::{Program, Scene, Suite, finished, note, refuse_barriers};
 
 const WALK: [&str; 2] = ["enter", "leave"];
 const WALK_AGAIN: [&str; 3] = ["enter", "recall", "leave"];
@@ -53,6 +53,27 @@ pub(crate) fn suite() -> Suite {
             })
             .thread(WALK_AGAIN, Shared::walk_twice),
         )
+        .program(
+            Program::new(
+                "nested",
+                "a critical section lasts until its thread has dropped all guards, in any order",
+            )
+            .scene(Shared::new)
+            .thread(["synchronize"], |shared| shared.free(Release))
+            .thread(["enter", "leave", "enter", "leave"], Shared::walk_nested),
+        )
+        .program(
+            Program::new(
+                "refused-barrier",
+                "memory is kept while the system refuses the heavy barrier, and freed later",
+            )
+            .scene(Shared::new)
+            .thread(["synchronize", "synchronize"], |shared| {
+                refuse_barriers(0..1);
+                shared.free(Release);
+            })
+            .thread(WALK, Shared::walk),
+        )
         .program(Program::from(readers("grace-3", 2)).whole_in_full_run())
         .program(readers("crowd-4", 3))
         .program(readers("crowd-6", 5))
@@ -89,6 +110,18 @@ impl Shared {
     fn walk_twice(&self) {
         self.walk_again();
         self.walk_again();
+    }
+
+    /// Walks, and walks again under the second of two guards, after the first has been dropped.
+    fn walk_nested(&self) {
+        self.walk();
+        let outer = self.rcu.enter();
+        let inner = self.rcu.enter();
+        drop(outer);
+        finished();
+        self.linked.use_if_linked();
+        drop(inner);
+        finished();
     }
 
     /// Uses the memory in a critical section, if it is recalled or still linked.
@@ -137,19 +170,27 @@ impl Linked {
     fn walk(&self, rcu: &Rcu) {
         let guard = rcu.enter();
         finished();
+        self.use_if_linked();
+        drop(guard);
+        finished();
+    }
+
+    /// Uses the memory if it is still linked. The caller is in a critical section.
+    fn use_if_linked(&self) {
         let found = self.is_linked.load(Acquire);
         if found {
             self.memory.use_it();
         }
         note(if found { "used" } else { "gone" });
-        drop(guard);
-        finished();
     }
 
-    /// Unlinks the memory, waits for its readers, and frees it.
+    /// Unlinks the memory, waits for its readers, and frees it. Tries again while it cannot wait.
     fn free(&self, rcu: &Rcu, unlinking: Ordering) {
         self.is_linked.store(false, unlinking);
-        rcu.synchronize();
+        while !rcu.synchronize() {
+            note("kept");
+            finished();
+        }
         finished();
         // SAFETY: every critical section that could have found the memory has ended. loom checks
         // that this suffices.

@@ -80,6 +80,16 @@ pub trait Park: Sized + 'static {
     /// Consumes the wake that was kept, and returns whether there was one. Never sleeps, so
     /// spinning code can call it.
     fn try_park(&self) -> bool;
+
+    /// Consumes the wake that was kept, then sleeps until woken, but for a millisecond at most. For
+    /// a thread that may be overlooked. This default does not sleep, but yields the core.
+    fn park_briefly(&self) {
+        self.try_park();
+        #[cfg(feature = "std")]
+        crate::thread::yield_now();
+        #[cfg(not(feature = "std"))]
+        hint::pause();
+    }
 }
 
 /// How threads wait by default: they sleep in a [`Parker`](crate::Parker).

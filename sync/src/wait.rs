@@ -34,7 +34,8 @@
 //!   also count as occupied without a waiter, because words share counters.)
 //! - **Q-I2** No wake is lost. Each side stores, issues a barrier, and loads what the other side
 //!   stored. So either the waiter's check sees the change, or the changing thread sees that the
-//!   queue is occupied, and [wakes](WaitQueue::wake) its head. A wake that comes before the sleep
+//!   queue is occupied, and [wakes](WaitQueue::wake) its head. (A waiter whose barrier was refused
+//!   rechecks instead.) A wake that comes before the sleep
 //!   is kept by [`Park`](crate::Park). If several waiters of one [`Class`] are at the head, only
 //!   the first is woken. It wakes the next when it [leaves](WaitQueue::leave).
 //! - **Q-I3** A waiter at the head stays there until it leaves or is evicted.
@@ -57,6 +58,9 @@
 //! freed word of a lock can reach a waiter of a new word of the same lock, at the same address. Or
 //! a waker that was [listed](Wakers) during one wait wakes its thread in a later wait.
 //!
+//! If the system refuses the heavy barrier to a waiter, a thread that changes the word may overlook
+//! it. So such a waiter [rechecks](Place::is_seen) from time to time. A wait may then end late.
+//!
 //! A [`Place`] is **forgotten** if it is dropped or leaked without [leaving](WaitQueue::leave). Its
 //! entry stays in the queue, and blocks the waiters behind it, until the owner of the word
 //! [evicts](WaitQueue::evict) the address or drops the lock.
@@ -74,7 +78,7 @@ use crate::barrier::{self, Flag};
 use crate::unwind::for_each_surely;
 use crate::world::wait as world;
 pub use crate::world::wait::is_wake_left_out;
-use crate::{Counters, DefaultPark, MutexGuard};
+use crate::{Counters, DefaultPark, MutexGuard, injected_bug};
 
 use bucket::{Bucket, Entry, NOBODY, Queue};
 
@@ -126,6 +130,11 @@ impl Listener {
     pub fn is(&self, waker: &Waker) -> bool {
         self.0.will_wake(waker)
     }
+
+    /// Calls the waker.
+    pub fn wake(&self) {
+        self.0.wake_by_ref();
+    }
 }
 
 /// A waiter's place in the queue of a [`Spot`]. If it is dropped without
@@ -143,6 +152,7 @@ pub struct Place {
     evictions: usize,
     /// The address of the listener in the queue's entry.
     listener: *const Waker,
+    is_seen: bool,
 }
 
 // SAFETY: the pointer is only compared, never dereferenced.
@@ -155,6 +165,18 @@ impl Place {
     #[inline]
     pub fn spot(&self) -> Spot {
         self.spot
+    }
+
+    /// Returns whether every later change of the word wakes the waiter. If not, the system has
+    /// refused the heavy barrier, and the waiter must recheck the word from time to time.
+    #[inline]
+    pub fn is_seen(&self) -> bool {
+        self.is_seen
+            || injected_bug!(
+                "unseen-waiter-sleeps",
+                "a waiter whose heavy barrier was refused sleeps until it is woken",
+                killed_by = "rw-word/refused-barrier"
+            )
     }
 }
 
@@ -252,7 +274,8 @@ impl<P> WaitQueue<P> {
     }
 
     /// Joins the queue of `spot` and issues the heavy barrier (E). The caller must check the word
-    /// after this call.
+    /// after this call. If the system refuses the barrier, the waiter is not
+    /// [seen](Place::is_seen).
     #[track_caller]
     pub fn join(&self, spot: Spot, class: Class, listener: &Listener) -> Place {
         self.counters.waits();
@@ -274,13 +297,14 @@ impl<P> WaitQueue<P> {
         self.handle.table.raise(spot.word);
         drop(bucket);
         // Heavy [E→D].
-        barrier::heavy();
+        let is_seen = barrier::heavy();
         Place {
             spot,
             id,
             at_head,
             evictions: world::evictions(),
             listener: Arc::as_ptr(&listener.0),
+            is_seen,
         }
     }
 

@@ -21,4 +21,4 @@ pub use mode::{Checker, Mode};
 pub use program::{Program, Scene};
 pub use runner::main;
 pub use suite::Suite;
-pub use trace::{finished, note, note_as, note_at_end, overtake, perform, remark};
+pub use trace::{finished, note, note_as, note_at_end, overtake, perform, refuse_barriers, remark};

@@ -10,6 +10,7 @@
 // Without a checker no program runs, and nothing reads the notes.
 #![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
 
+use std::ops::Range;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::rows::row::Found;
@@ -60,6 +61,14 @@ pub fn note_at_end(what: impl Into<String>) {
 pub fn finished() {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::finished();
+}
+
+/// Has the system refuse heavy barriers ([`spanlock_sync::barrier::heavy`]) to the calling thread:
+/// those of its `calls` from now on, counted from 0.
+pub fn refuse_barriers(calls: Range<u32>) {
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    spanlock_sync::check::refuse_barriers(calls.clone());
+    let _ = calls;
 }
 
 /// Records that an arriving thread tried to overtake a waiter. `passed` says whether it did, and

@@ -26,6 +26,11 @@ pub(super) fn block_on<F: Future + Unpin>(
                 return None;
             }
             wakeup = sleep(parker, &mut spin, deadline);
+            // A future that may be overlooked wakes itself at each poll, so its thread never sleeps
+            // until the deadline.
+            if deadline.is_some_and(Parker::has_passed) {
+                wakeup = Wakeup::TimedOut;
+            }
         }
     })
 }

@@ -18,8 +18,9 @@
 use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 
-use spanlock_sync::injected_bug;
+use spanlock_sync::unwind::and_surely;
 use spanlock_sync::wait::{Class, Listener, Place, WaitQueue, Wakers};
+use spanlock_sync::{Park, injected_bug};
 
 use super::{Run, Word, for_each_surely};
 use crate::raw::Access;
@@ -83,8 +84,35 @@ impl Progress {
 
     /// Wakes the waiters that this request has unblocked. Must follow each poll, and
     /// [`leave`](Self::leave).
+    ///
+    /// Wakes this request, too, if it [may be overlooked](Self::may_be_overlooked): a future cannot
+    /// sleep for a bounded time, so it asks for its next poll at once.
     pub fn wake_others(&mut self) {
-        for_each_surely(core::mem::take(&mut self.wakers).into_iter(), Wakers::wake);
+        let own = self.may_be_overlooked().then(|| self.listener().clone());
+        #[cfg(feature = "std")]
+        if own.is_some() {
+            spanlock_sync::thread::yield_now();
+        }
+        and_surely(
+            || for_each_surely(core::mem::take(&mut self.wakers).into_iter(), Wakers::wake),
+            || own.iter().for_each(Listener::wake),
+        );
+    }
+
+    /// Returns whether the request waits, and the thread that unblocks it may not see it in the
+    /// queue, because the system refused the heavy barrier. Then it must recheck the word from time
+    /// to time.
+    pub fn may_be_overlooked(&self) -> bool {
+        (self.place.as_ref()).is_some_and(|place| !place.is_seen())
+    }
+
+    /// Puts the calling thread to sleep until a poll is worthwhile. (The sleep may end spuriously.)
+    pub fn park(&self, parker: &impl Park) {
+        if self.may_be_overlooked() {
+            parker.park_briefly();
+        } else {
+            parker.park();
+        }
     }
 
     /// Continues with `run`, the rest of the current lane range. Either acquires all of it, or
