@@ -291,19 +291,13 @@ fn judge(
     run: &Circumstances,
 ) -> Result<Changes> {
     let name = |(change, _): &Candidate| change.name.clone();
-    let judged = at_the_same_time(
-        candidates,
-        workers,
-        kind.many,
-        name,
-        |(change, searches)| {
-            let mut change = change.clone();
-            change.kind = kind.command.to_owned();
-            change.run = run.clone();
-            change.run.rows = candidates.len();
-            change.judge(built, searches).map(|()| change)
-        },
-    );
+    let judged = at_the_same_time(candidates, workers, kind.many, name, |(change, rows)| {
+        let mut change = change.clone();
+        change.kind = kind.command.to_owned();
+        change.run = run.clone();
+        change.run.rows = candidates.len();
+        change.judge(built, rows).map(|()| change)
+    });
     let all = judged.into_iter().collect::<Result<_>>()?;
     Ok(Changes { kind, all })
 }
@@ -361,10 +355,7 @@ impl<'a> Reached<'a> {
 pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> Vec<Search<'a>> {
     let in_mode = |mode| models.iter().filter_map(move |it| plan.in_mode(it, mode));
     let short = [Mode::Weak, Mode::RmwLoad].into_iter().flat_map(in_mode);
-    let affordable = |task: &&Task| {
-        let recorded = task.recorded();
-        recorded.is_some_and(|count| count.executions <= AFFORDABLE)
-    };
+    let affordable = |task: &&Task| task.recorded().is_some_and(|n| n.executions <= AFFORDABLE);
     let long = modes.iter().copied().flat_map(in_mode).filter(affordable);
     let short = short.map(|task| (task, true));
     short.chain(long.map(|task| (task, false))).collect()
