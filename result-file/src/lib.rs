@@ -107,8 +107,8 @@ fn method(path: &Path) -> io::Result<Method> {
     Ok(Method::InPlace)
 }
 
-/// Returns whether `place`, a canonical path, names the file `found`. It may not: if standard output
-/// is a deleted file, the canonical path of `/proc/self/fd/1` names no file, or another one.
+/// Returns whether `place`, a canonical path, names the file `found`. It may not: if standard
+/// output is a deleted file, the canonical path of `/proc/self/fd/1` names no file, or another one.
 fn is_same_file(place: &Path, found: &Metadata) -> bool {
     fs::symlink_metadata(place).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
 }
