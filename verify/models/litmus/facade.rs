@@ -232,8 +232,8 @@ fn sleeping() -> Vec<Model> {
         past_the_facade(model(
             Litmus {
                 name: "condvar-time-out",
-                claim: "a wait with a time limit ends by a notification, by itself (1), or by the \
-                        limit (2)",
+                claim: "a wait with a time limit ends by a notification or by itself (slept=1), or by \
+                        the limit (slept=2)",
                 reason: "`Condvar::wait_timeout` says whether the limit has passed, and the limit \
                          may pass at any moment",
                 allowed: "01 10 11 20 21",
