@@ -234,7 +234,8 @@ impl ChildRun<'_> {
         true
     }
 
-    /// Reopens the log, unless another thread has done so since it was opened the `times`th time.
+    /// Reopens the log after an error of the `times`th opening, unless another thread has already
+    /// reopened it.
     fn reopen(&self, times: u32) {
         let mut opened = self.log.write();
         if opened.times != times {
