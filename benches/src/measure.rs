@@ -90,8 +90,8 @@ const STOP: u8 = 2;
 ///
 /// # Errors
 /// A thread cannot be started, or an operation fails. A thread whose operation fails stops; the
-/// others continue to the end of the round. If several fail, the error of the first by number is
-/// returned.
+/// others continue to the end of the round. If several fail, the error of the lowest-numbered one
+/// is returned.
 pub fn timed<Op, E>(
     workers: usize,
     duration: Duration,
@@ -152,7 +152,7 @@ where
         cpu += share.cpu;
     }
     // On an overloaded machine the threads may not have run. Then report the rate of a single
-    // operation, so that no figure divides by zero.
+    // operation, so that callers never divide by zero.
     round.ops_per_s = round.ops_per_s.max(1.0 / duration.as_secs_f64());
     round.cpu_ns_per_op = cpu.as_nanos() as f64 / ops.max(1) as f64;
     round.bytes_per_s = round.ops_per_s * bytes_per_op as f64;

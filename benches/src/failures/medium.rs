@@ -57,7 +57,7 @@ struct State {
     written: u64,
     /// The file and offset of the rest of a write that was cut short.
     rest: Option<(PathBuf, u64)>,
-    /// The file that lost data in a failed write. The next flush of it that ends reports the loss.
+    /// The file that lost data in a failed write. Whichever of its flushes ends next reports it.
     untold: Option<PathBuf>,
     /// The number of times that data was lost.
     losses: u64,
