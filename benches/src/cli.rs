@@ -72,7 +72,7 @@ pub struct Args {
     pub size: Option<Size>,
 }
 
-/// The comparisons other than that of locks.
+/// The comparisons that have a command of their own.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Compares durable commits of our block journal in each commit mode, our compact log, okaywal,

@@ -30,7 +30,8 @@ use crate::workloads::{self, IMPORT, PAGES_APART, SHARED_FILE, SharedFile};
 /// Rounds of each cell on the shared file.
 pub const ROUNDS: usize = 7;
 
-/// The most rounds of an import. A large folder gets as many as fit the time, but at least one.
+/// The maximum number of rounds of an import. A large folder gets as many as fit the time, but at
+/// least one.
 pub const MAX_IMPORTS: usize = 21;
 
 /// The result for a cell.
@@ -93,8 +94,8 @@ pub struct Outcome {
 /// start.
 ///
 /// # Errors
-/// The folder cannot be read, or the volume cannot be created or opened or is full. Also if data
-/// read back differs from the data written.
+/// The folder cannot be read; the volume cannot be created or opened, or is full; or data read back
+/// differs from the data written.
 pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome> {
     let watch = LoadWatch::start();
     let tree = if plan.workloads.contains(&IMPORT) {

@@ -69,7 +69,7 @@ impl Progress {
 }
 
 /// Imports `tree` into `volume`, prefixing all names with `prefix`. On success everything is
-/// committed; on failure `progress` tells what is.
+/// committed; on failure `progress` shows how much.
 ///
 /// # Errors
 /// A file cannot be read or has become shorter; the volume is full; a lock cannot be created; or a

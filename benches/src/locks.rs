@@ -1,5 +1,5 @@
-//! Every lock that can protect a file, each listed on one line here and nowhere else: the registry,
-//! which is this project's, and the locks of other projects.
+//! The list of all locks that can protect a file, one line each. The first part, the *registry*,
+//! lists this project's locks; the second part lists those of other projects.
 //!
 //! All code is compiled for each lock's concrete type, as in a program that uses a single lock.
 //! Therefore the list is visited by generic code and not stored.

@@ -89,8 +89,9 @@ const STOP: u8 = 2;
 /// thread then repeats. An operation handles `bytes_per_op` bytes.
 ///
 /// # Errors
-/// A thread cannot be started, or an operation fails. The first error is returned. The thread that
-/// failed stops; the others continue to the end of the round.
+/// A thread cannot be started, or an operation fails. A thread whose operation fails stops; the
+/// others continue to the end of the round. If several fail, the error of the lowest-numbered one
+/// is returned.
 pub fn timed<Op, E>(
     workers: usize,
     duration: Duration,
@@ -150,7 +151,8 @@ where
         ops += share.ops;
         cpu += share.cpu;
     }
-    // On an overloaded machine the threads may not have run. Count no operation as one.
+    // On an overloaded machine the threads may not have run. Then report the rate of a single
+    // operation, so that callers never divide by zero.
     round.ops_per_s = round.ops_per_s.max(1.0 / duration.as_secs_f64());
     round.cpu_ns_per_op = cpu.as_nanos() as f64 / ops.max(1) as f64;
     round.bytes_per_s = round.ops_per_s * bytes_per_op as f64;

@@ -63,17 +63,17 @@ pub struct Row {
     pub q1_ns: f64,
     /// The third quartile of the samples.
     pub q3_ns: f64,
-    /// The longest wait for an acquisition in the contended rounds in which every acquisition was
-    /// timed. `None` in other cases.
+    /// The longest wait for an acquisition, from the half of each contended round in which every
+    /// acquisition was timed. `None` in uncontended cases.
     pub longest_ns: Option<f64>,
     /// The number of samples.
     pub samples: usize,
     /// The length in bytes of the range that is locked. For the full range it is the lock's
     /// capacity.
     pub bytes: u64,
-    /// `ns` divided by parking_lot's in the same case. If parking_lot cannot run the case, it is
-    /// divided by parking_lot's write of one segment. `None` in other cases, or if parking_lot was
-    /// not measured.
+    /// `ns` divided by parking_lot's in the same case. In cases that lock one segment and that
+    /// parking_lot cannot run, it is divided by parking_lot's write of one segment. `None` in other
+    /// cases, or if parking_lot was not measured.
     pub ratio: Option<f64>,
     /// The targets of this row.
     pub targets: Vec<Target>,

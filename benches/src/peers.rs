@@ -20,7 +20,7 @@ use range_lock::{VecRangeLock, VecRangeLockGuard};
 use range_mutex::{RangeMutex, RangeMutexGuard};
 use spanlock_range_lock::{Access, RangeError, RawRangeLock, Span, Token, TryLockError};
 
-/// The proof of a hold of parking_lot's raw lock, which has no content.
+/// The marker that parking_lot's raw lock requires as proof of a hold. It is empty.
 type Marker = <parking_lot::RawRwLock as RawRwLock>::SharedGuard;
 
 /// `parking_lot::RwLock`: one lock for a whole file.
@@ -34,8 +34,8 @@ impl ParkingLot {
     }
 }
 
-// SAFETY: The reader-writer lock excludes conflicting holds of everything and orders them, and any
-// thread may release a raw hold. A hold that is never released stays held.
+// SAFETY: Every hold covers everything. The reader-writer lock excludes conflicting holds and
+// orders them, and any thread may release a raw hold. A hold that is never released stays held.
 unsafe impl RawRangeLock for ParkingLot {
     fn capacity(&self) -> u64 {
         u64::MAX
@@ -108,7 +108,7 @@ pub unsafe trait Guards: Send + Sync {
     fn read(&self, range: Range<u64>, waits: bool) -> Option<Self::Read<'_>>;
 }
 
-/// A lock with guards, as a lock of a file. Upgradable holds are exclusive.
+/// Adapts a lock with guards to [`RawRangeLock`]. Upgradable holds are exclusive.
 pub struct Guarded<G>(pub G);
 
 impl<G: Guards> Guarded<G> {
@@ -179,7 +179,7 @@ thread_local! {
     static FREE: Cell<Option<Box<Place>>> = const { Cell::new(None) };
 }
 
-/// Stores a guard. The token leads to it.
+/// Stores a guard. The token holds its address.
 #[inline]
 fn keep<T>(guard: T) -> Token {
     const {
@@ -201,7 +201,7 @@ unsafe fn kept<T>(token: Token) -> T {
     let place = ptr::with_exposed_provenance_mut::<Place>(token.into_word());
     // SAFETY: `keep` wrote a guard of this type there, which is read only here.
     let guard = unsafe { place.cast::<T>().read() };
-    // SAFETY: `keep` released this box, and nothing else uses it.
+    // SAFETY: `place` is from `Box::into_raw` in `keep`, and nothing else uses it.
     FREE.set(Some(unsafe { Box::from_raw(place) }));
     guard
 }
@@ -235,8 +235,8 @@ unsafe impl Guards for RwLock<()> {
     }
 }
 
-/// `RangeMutex` of crate `range-mutex`. Its elements have no size, so a range is in bytes and the
-/// lock takes no memory for its capacity.
+/// `RangeMutex` of crate `range-mutex`. Its elements are zero-sized, so a range can be in bytes
+/// without the lock taking memory for its capacity.
 pub type SliceMutex = RangeMutex<(), Vec<()>>;
 
 /// Creates a [`SliceMutex`] for positions below `capacity`.
@@ -244,10 +244,10 @@ pub fn slice_mutex(capacity: u64) -> Guarded<SliceMutex> {
     Guarded(RangeMutex::new(sizeless(capacity)))
 }
 
-/// Returns a vector of `count` elements without size.
+/// Returns a vector of `count` zero-sized elements.
 fn sizeless(count: u64) -> Vec<()> {
-    // SAFETY: Elements without size need no memory and no initialization. `vec!` would loop over
-    // them in a build without optimization.
+    // SAFETY: Zero-sized elements need no memory and no initialization. `vec!` would loop over them
+    // in a build without optimization.
     unsafe { Vec::from_raw_parts(NonNull::dangling().as_ptr(), count as usize, count as usize) }
 }
 
@@ -280,7 +280,7 @@ unsafe impl Guards for SliceMutex {
     }
 }
 
-/// `VecRangeLock` of crate `range-lock`, with elements without size.
+/// `VecRangeLock` of crate `range-lock`, with zero-sized elements.
 pub type VecRange = VecRangeLock<()>;
 
 /// Creates a [`VecRange`] for positions below `capacity`.

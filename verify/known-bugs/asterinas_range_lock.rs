@@ -1,8 +1,8 @@
 //! Asterinas: a waiter for a file range sleeps on the queue of a lock that no longer exists.
 //!
-//! In Asterinas, a kernel in Rust, each held range of a file owns a wait queue. A thread that finds
-//! a conflicting range sleeps on that range's queue. When an owner locks its range again in another
-//! mode, it *replaces* the range and its queue.
+//! In Asterinas, a kernel written in Rust, each held range of a file owns a wait queue. A thread
+//! that finds a conflicting range sleeps on that range's queue. When an owner locks its range again
+//! in another mode, it *replaces* the range and its queue.
 //!
 //! | step | owner | waiter |
 //! |---|---|---|

@@ -30,7 +30,7 @@
 //!
 //! - Related: <https://github.com/asterinas/asterinas/issues/1297>
 //!
-//! In the fixed form, the last reader that subtracts itself wakes the queue.
+//! In the fixed form, the last reader to subtract itself wakes the queue.
 //!
 //! Both interleaving bugs end in a deadlock, so loom and shuttle find them.
 

@@ -21,7 +21,7 @@
 //! Under sequential consistency, every interleaving is correct, so both forms pass under shuttle
 //! and in mode `rmw-load`. Loom in mode `weak` finds the bug.
 //!
-//! **The reader's departure (in the same lines).** The reader increments the reference count and
+//! **The reader's departure (in the same code).** The reader increments the reference count and
 //! then decrements `readers`, both Relaxed, and nothing orders the two. So the writer may see
 //! `readers` at 0 and give up the last reference before the increment takes effect. This is load
 //! buffering: each thread reads a value that the other writes later in program order. Loom executes
@@ -114,8 +114,8 @@ impl SharedCell {
     fn set(&self, node: usize) {
         let old = self.node.swap(node, AcqRel);
         self.fence();
-        // The original waits for readers here. This writer ends instead, and does not free the
-        // node.
+        // The original waits here until no reader is left. This writer returns at once if there is
+        // a reader, and keeps its reference.
         if self.readers.load(Relaxed) == 0 {
             fence(Acquire);
             self.give_up(old);

@@ -103,7 +103,7 @@ impl RangeLock {
         self.leave(id, kind);
     }
 
-    /// Removes a request, and subtracts it from the requests that a request of `kind` blocks.
+    /// Removes a request, and lowers the counts of the requests that conflict with one of `kind`.
     fn leave(&self, id: u32, kind: Kind) {
         let mut requests = self.requests.lock();
         let at = requests

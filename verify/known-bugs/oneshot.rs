@@ -26,7 +26,7 @@
 //! |---|---|---|
 //! | 1 | | swaps `RECEIVING` for `UNPARKING` |
 //! | 2 | swaps `UNPARKING` for `DISCONNECTED` | |
-//! | 3 | would wait while the state is `UNPARKING`; finds `DISCONNECTED`, frees the channel | |
+//! | 3 | finds `DISCONNECTED` instead of `UNPARKING`, so does not wait; frees the channel | |
 //! | 4 | | takes the waker from the freed channel |
 //!
 //! - Issue: <https://github.com/faern/oneshot/issues/87>
@@ -91,7 +91,8 @@ pub(crate) fn bugs() -> [KnownBug; 3] {
     [polled, unparking, orderings]
 }
 
-/// Returns a program that drops both ends of a polled channel. `of` sets the bug in the channel.
+/// Returns a program that drops both ends of a polled channel. `of` turns the fixed channel into a
+/// form with or without one bug.
 fn both_drop(
     name: &'static str,
     of: impl Fn(Channel) -> Channel + Send + Sync + 'static,

@@ -14,8 +14,8 @@
 //!   the file is too short. The report suspects that the offset is not updated under the range
 //!   lock.
 //!
-//! The fixed form locks "from the end" and learns the offset from the lock, as ZFS's `RL_APPEND`
-//! does.
+//! The fixed form chooses the offset under the lock. In ZFS, a range lock of type `RL_APPEND` does
+//! this: it locks "from the end" and returns the offset.
 //!
 //! This is an interleaving bug, so loom and shuttle find it.
 

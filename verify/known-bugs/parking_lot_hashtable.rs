@@ -6,7 +6,7 @@
 //! | 1 | initializes a table | initializes a table |
 //! | 2 | publishes it by a compare-exchange with Release | |
 //! | 3 | | its compare-exchange fails *Relaxed* and returns the winner's table |
-//! | 4 | | uses that table: nothing orders step 1 before it |
+//! | 4 | | uses that table, although nothing orders the winner's step 1 before this use |
 //!
 //! - Fix: Acquire on failure, <https://github.com/Amanieu/parking_lot/pull/210>
 //!

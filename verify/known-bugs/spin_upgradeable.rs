@@ -85,7 +85,7 @@ impl RwLock {
         }
         if self.asserts {
             let bits = self.word.load(Acquire) & (WRITER | UPGRADEABLE);
-            assert_eq!(bits, WRITER, "only the writer's bit is set");
+            assert_eq!(bits, WRITER, "a bit besides the writer's is set");
         }
         self.word.store(UPGRADEABLE, Release);
     }

@@ -40,11 +40,11 @@ impl Waiters {
 
 /// A heap block of one word. Several threads have its address, and one of them frees it.
 ///
-/// An execution fails under a checker if a thread uses the word after [`free`](Block::free), if
-/// threads free the block twice, or if a use is not ordered before the call of `free`. A thread
-/// must not give up the block by an operation on this word, but by one on a word outside of the
-/// block. The reason is that the facade reports an operation to loom only after it. By then,
-/// another thread may already have freed the block.
+/// An execution fails under a checker if a thread uses the word after [`free`](Block::free), or if
+/// threads free the block twice. Under loom, it also fails if a use is not ordered before the call
+/// of `free`. To give up the block, a thread must use a word outside of it, not this one: the
+/// facade performs an operation first and then reports it to loom. In between, another thread may
+/// already have freed the block.
 pub(crate) struct Block(*mut [AtomicU32]);
 
 // SAFETY: the words are atomics.

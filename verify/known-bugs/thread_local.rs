@@ -8,7 +8,7 @@
 //! | 1 | initializes the bucket's entries | |
 //! | 2 | publishes the bucket with Release | |
 //! | 3 | | loads the bucket's address with Relaxed |
-//! | 4 | | reads an entry: nothing orders step 1 before it |
+//! | 4 | | reads an entry, although nothing orders step 1 before this read |
 //!
 //! - Advisory: RUSTSEC-2022-0006, <https://github.com/Amanieu/thread_local-rs/issues/33>
 //! - Fix (1.1.4): an Acquire load, <https://github.com/Amanieu/thread_local-rs/pull/34>

@@ -91,7 +91,7 @@ impl Channel {
     }
 
     fn take(&self) -> Option<u32> {
-        // SAFETY: from the state, the caller knows that only it may access the value.
+        // SAFETY: the state tells the caller that the other end does not access the value.
         self.value.with_mut(|slot| unsafe { (*slot).take() })
     }
 }

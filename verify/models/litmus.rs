@@ -242,7 +242,7 @@ mod checks {
         );
     }
 
-    /// Checks that a model shows each blind spot.
+    /// Checks that each blind spot is shown by at least one model.
     pub(super) fn each_blind_spot_has_a_model() {
         let models = models();
         for spot in BLIND_SPOTS {

@@ -1,6 +1,7 @@
 //! Runs the command on a small workspace that is independent of this project.
 //!
-//! All tests share one copy of the workspace and its builds, so that each checker builds it once.
+//! All tests share one copy of the workspace and its builds, so that it is built only once for each
+//! checker.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ fn copy(from: &Path, to: &Path, root: &str) {
         let text = fs::read_to_string(&from)
             .expect("text")
             .replace("ROOT", root);
-        // Cargo would rebuild a file with a newer time stamp.
+        // Leave an unchanged file alone: a newer time stamp would make cargo rebuild its package.
         if fs::read_to_string(&to).unwrap_or_default() != text {
             fs::write(&to, text).expect("can write");
         }
@@ -229,8 +230,8 @@ fn a_list_names_each_row_once_and_partitions_divide_it() {
     );
 }
 
-/// A search without a record drifts until `--accept` records it. Then it drifts only if the record
-/// is wrong.
+/// A search without a record is reported as drift until `--accept` records it. Afterwards, it is
+/// reported only if the record is wrong.
 #[test]
 fn a_record_is_written_and_compared() {
     let args = ["--filter", "adder/"];
@@ -354,7 +355,7 @@ fn partitions_are_merged_and_reported() {
     );
     for (part, file) in [("1/2", &a), ("2/2", &b)] {
         let rows = ["--filter", "slot/handover", "--filter", "counter/"];
-        // This fails, because the rows have no record, and those of the counter fail.
+        // The run fails: no row has a record, and the rows of the counter fail.
         says(
             1,
             &[&rows[..], &["--partition", part, "--json", file]].concat(),

@@ -26,9 +26,9 @@ pub struct Measured {
 
 /// Runs one round; `lock` is released when it ends. If `timed`, every acquisition is timed.
 ///
-/// Each request takes a common segment or the thread's own one. It takes the common segment with a
-/// probability of the root of the case's overlap, so that two requests overlap with exactly that
-/// overlap. Exclusive locks serve reads exclusively.
+/// Each request locks the common segment or the thread's own. It locks the common one with a
+/// probability of the square root of the case's overlap, so that two requests overlap with exactly
+/// the probability that the case names. Exclusive locks serve reads exclusively.
 pub(crate) fn round<S: Subject>(
     lock: &S,
     case: &Case,
@@ -68,7 +68,8 @@ pub(crate) fn round<S: Subject>(
     })
 }
 
-/// The number of writes of a segment, which only the lock protects, on a cache line of its own.
+/// A counter of the writes to one segment, on a cache line of its own. Only the lock under test
+/// protects it.
 #[derive(Default)]
 #[repr(align(128))]
 struct Guarded(AtomicU64);
@@ -145,7 +146,8 @@ impl<'a> Worker<'a> {
     }
 
     fn read(&mut self, guarded: &AtomicU64) {
-        // Relaxed, here and below: the lock orders these accesses, or a difference shows.
+        // Relaxed, here and below: a correct lock orders these accesses. If a broken one does not,
+        // the checks at the end of the round may notice.
         let before = guarded.load(Ordering::Relaxed);
         work(self.all.steps);
         self.torn += u64::from(guarded.load(Ordering::Relaxed) != before);

@@ -33,10 +33,11 @@ pub struct Case {
 enum Work {
     /// One range of this many adjacent segments.
     Segments(u64),
-    /// One range of everything that the lock covers, after each segment of 1 GiB was locked once.
+    /// One range of everything that the lock covers. Beforehand, a lock with ranges locks and
+    /// releases the segments of the first GiB one by one.
     Everything,
-    /// Each segment of 1 GiB in turn, released before the next is locked, so that no memory for
-    /// guards is measured.
+    /// The segments of the first GiB, one after another. Each is released before the next is
+    /// locked, so that no memory for guards is measured.
     EachSegment,
     /// One segment in a gap between this many held segments.
     Beside(u64),
@@ -84,12 +85,12 @@ pub const CASES: [Case; 8] = [
     ),
     Case::write(
         "write/full-range",
-        "everything that the lock covers, after each segment of 1 GiB was locked once",
+        "everything that the lock covers, after locking the segments of the first GiB one by one",
         Work::Everything,
     ),
     Case::write(
         "write/full-range-by-segment",
-        "each of the 262,144 segments of 1 GiB in turn, released before the next",
+        "the 262,144 segments of the first GiB, each released before the next is locked",
         Work::EachSegment,
     ),
     Case::write(
@@ -232,8 +233,8 @@ fn peers() -> [Candidate; 6] {
 
 struct Entrant<S> {
     subject: S,
-    /// The holder of the ranges that stay held, if the lock needs a separate handle for another
-    /// owner.
+    /// A second handle to the lock, which holds the ranges that stay held. `None` if any user may
+    /// use the first handle.
     other: Option<S>,
     capacity: u64,
 }

@@ -108,8 +108,8 @@ fn holds<S: Subject>(
             tally.waited(called.elapsed());
         }
         for _ in 0..STEPS {
-            // Relaxed, and not a read-modify-write: the lock orders these accesses, or steps are
-            // lost.
+            // Relaxed, and not a read-modify-write: a correct lock orders these accesses, and under
+            // a broken one, steps are lost.
             guarded.store(guarded.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         if tally.one_more().is_multiple_of(YIELD_EVERY) {

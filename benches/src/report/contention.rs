@@ -109,11 +109,11 @@ pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
     writeln!(
         page,
         "<p>In each case, every thread repeatedly locks one segment of 4 KiB, works for the time of the section, releases it, and \
-         works as long outside. The requests of two threads overlap with the given probability in percent, and the given share in \
-         percent is shared; exclusive locks serve them exclusively. The locks take turns in {ROUNDS} rounds, for {} s per row. \
-         Throughput and processor time are medians of one half of the rounds; the waits are those of all acquisitions in the other \
-         half, from call to return. A lock burns cores if its processor time per operation is more than {BURNS} times that of the \
-         most frugal lock in the case and it beats that lock's throughput. A ratio compares operations per second with the \
+         works as long outside. The requests of two threads overlap with the given probability in percent, and the given percentage \
+         of requests are reads; exclusive locks serve them exclusively. The locks take turns in {ROUNDS} rounds, for {} s per row. \
+         Half of each round measures throughput and processor time, whose medians are shown; in the other half, every \
+         acquisition is timed, from call to return. A lock burns cores if its processor time per operation is more than {BURNS} \
+         times that of the most frugal lock in the case and it beats that lock's throughput. A ratio compares operations per second with the \
          baseline: the fastest whole-file lock in the same case. <code>{FAIR}</code> is never the baseline; it is the yardstick \
          for longest waits.</p>",
         outcome.seconds

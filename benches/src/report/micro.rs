@@ -197,10 +197,10 @@ fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
         page,
         "<p>Every figure is the median of samples of about a millisecond each. All rows take turns in one \
          process, for {} s per row; contended rows have {ROUNDS} rounds on {} cores. A ratio compares with <code>{PEER}</code> in the same \
-         case, or, if it cannot run the case, with its write of one segment; above 1 the lock is slower. A segment is \
+         case or, for one segment among held ones, with its write of one segment; above 1 the lock is slower. A segment is \
          4 KiB. The range is what one call locks; the full range is everything that the lock covers. Contended figures are the time \
-         from one acquisition to the next by any thread, including the work. The longest wait is from other rounds, in which every \
-         acquisition is timed; <code>{FAIR}</code> is the yardstick for it.</p>\n<p>{}</p>",
+         from one acquisition to the next by any thread, including the work. The longest wait is from the half of \
+         each round in which every acquisition is timed; <code>{FAIR}</code> is the yardstick for it.</p>\n<p>{}</p>",
         outcome.seconds,
         outcome.cores,
         escaped(&losses(outcome)).replace('\n', "<br>\n")

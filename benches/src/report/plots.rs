@@ -56,8 +56,8 @@ pub(super) fn throughput(rows: &[&Row], locks: &[&str]) -> Result<String> {
     amounts("operations per second, by threads", &lines)
 }
 
-/// Plots lines of finite points from zero, coloured by their index. The unit is put before the
-/// caption.
+/// Plots lines on axes that begin at zero, each coloured by its index. All points must be finite.
+/// A unit such as "million" is put before the caption.
 ///
 /// # Errors
 /// The plot cannot be drawn.

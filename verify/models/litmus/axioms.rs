@@ -17,15 +17,15 @@
 //! - *coherence-ordered before*: the transitive closure of three relations: reads-from, the
 //!   modification order, and the order from a read to all writes after the write that it saw
 //!   (atomics.order 3).
-//! - *strongly happens before*: a part of happens-before (intro.races 12).
+//! - *strongly happens before*: a subset of happens-before (intro.races 12).
 //!
 //! An execution is permitted if it satisfies these rules:
 //!
-//! - No event happens before itself, or before an event that it is coherence-ordered after
-//!   (intro.races 15 to 18).
+//! - No event happens before itself. If one event happens before another, the second is not
+//!   coherence-ordered before the first (intro.races 15 to 18).
 //! - A read-modify-write reads the write just before its own (atomics.order 10).
-//! - There is a total order of the SeqCst operations and fences that agrees with the last two
-//!   relations in the way that atomics.order 4 requires.
+//! - There is a total order of the SeqCst operations and fences that agrees with *strongly happens
+//!   before* and *coherence-ordered before*, as atomics.order 4 requires.
 //! - No value comes out of thin air (atomics.order 8): no value depends on itself.
 
 use std::collections::BTreeSet;
@@ -160,8 +160,8 @@ impl Execution<'_> {
         self.written(self.from[event], self.events.len())
     }
 
-    /// Returns whether every compare-exchange read a value that agrees with its success, and every
-    /// read-modify-write read the write just before its own.
+    /// Returns whether no value depends on itself, every compare-exchange read a value that agrees
+    /// with its success, and every read-modify-write read the write just before its own.
     fn is_computed(&self) -> bool {
         (0..self.events.len()).all(|e| {
             let event = self.events[e];

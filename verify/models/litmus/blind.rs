@@ -34,10 +34,10 @@ pub(super) const LOAD_THEN_STORE: &BlindSpot = &BlindSpot {
            not explore the other order (loom issues 166 and 392).",
     consequence: "To acquire a contended word, a thread loads it and then executes a \
                   compare-exchange. Mode `rmw-load` has no loads, and `dfs` does not prune the \
-                  search in this way, so both show these interleavings. Therefore the full run has \
-                  every program of two threads in all three modes, except the programs of a whole \
-                  journal and those that state faults of their own. A row of `dfs` fails if it \
-                  shows an outcome that loom's two modes together do not show.",
+                  search in this way, so both show these interleavings. Therefore the full run \
+                  searches every program of two threads in all three modes. Exceptions are the \
+                  programs that run a whole journal, and those that state their own faults. A row \
+                  of `dfs` fails if it shows an outcome that loom's two modes together do not show.",
 };
 
 pub(super) const STALE_READS: &BlindSpot = &BlindSpot {

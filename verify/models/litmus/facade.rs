@@ -61,8 +61,8 @@ fn past_the_facade(model: Model) -> Model {
     }
 }
 
-/// Returns another program whose outcomes loom misses, like `load-then-store`. Its loops are like
-/// those of a lock.
+/// Returns a second model of the blind spot that `load-then-store` shows. Its loops are like those
+/// of a lock.
 fn increments_seen_halfway() -> Model {
     let litmus = Litmus {
         name: "increments-seen-halfway",
@@ -178,8 +178,8 @@ fn mutexes() -> Vec<Model> {
     ]
 }
 
-/// Waits for a flag under a mutex, and sleeps at most once. Notes whether and how the sleep ended,
-/// and the flag.
+/// Waits for a flag under a mutex, and sleeps at most once. Notes whether the thread slept (1, or 2
+/// if its time limit passed), and the flag. `sleep` returns whether the limit passed, and the flag.
 fn sleep_once(sleep: fn(world::sync::MutexGuard<'_, bool>, &Condvar) -> (bool, bool)) {
     let shared = Arc::new((WorldMutex::new(false), Condvar::new()));
     let others = shared.clone();
@@ -232,8 +232,8 @@ fn sleeping() -> Vec<Model> {
         past_the_facade(model(
             Litmus {
                 name: "condvar-time-out",
-                claim: "a wait with a time limit ends by a notification, by itself (1), or by the \
-                        limit (2)",
+                claim: "a wait with a time limit ends by a notification or by itself (slept=1), or by \
+                        the limit (slept=2)",
                 reason: "`Condvar::wait_timeout` says whether the limit has passed, and the limit \
                          may pass at any moment",
                 allowed: "01 10 11 20 21",
@@ -415,8 +415,9 @@ fn faults() -> Vec<Model> {
     ]
 }
 
-/// Waits until a word has changed, as a lock does. Another thread changes it by a plain store, and
-/// wakes the queue's head if the queue is occupied. Returns how often the main thread slept.
+/// Waits until a word has changed, as a lock does. Another thread changes the word by a plain
+/// store, and wakes the queue's head if the queue is occupied. Returns how often the main thread
+/// slept.
 fn wait_for_change() -> u32 {
     const SPOT: Spot = Spot { word: 1, lane: 0 };
     let shared = Arc::new((AtomicU32::new(0), WaitQueue::new()));

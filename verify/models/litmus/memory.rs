@@ -49,7 +49,7 @@ pub(crate) struct Memory {
     /// The operations of each thread. The first is the main thread, which starts the others and
     /// joins them.
     pub threads: &'static [&'static [Op]],
-    /// The words that the main thread reads and notes when all threads have ended.
+    /// The words that the main thread reads and notes after it has joined the other threads.
     pub finals: &'static [Word],
 }
 
@@ -185,7 +185,7 @@ fn run(threads: &'static [&'static [Op]], finals: &[Word]) {
         other.join().expect("litmus threads do not fail");
     }
     if !finals.is_empty() {
-        // Relaxed: all threads have been joined.
+        // Relaxed: all other threads have been joined.
         let look = |word: &Word| words[*word as usize].load(Ordering::Relaxed);
         let values: Vec<_> = finals.iter().map(look).collect();
         note_at_end(fill(&ends(finals), &values));
