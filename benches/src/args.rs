@@ -13,7 +13,7 @@ pub struct Size {
     pub typed: String,
 }
 
-/// Returns the most threads that are accepted. More would only wait for each other.
+/// Returns the largest thread count that is accepted. More threads would only wait for each other.
 fn max_threads() -> usize {
     (16 * measure::cores()).max(64)
 }

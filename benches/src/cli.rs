@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::args::{Size, names, seconds, selected, size, threads};
+use crate::contention::args::ContentionArgs;
 use crate::failures::args::{Child, FailuresArgs};
 use crate::journal::args::JournalArgs;
 use crate::{locks, measure, micro, workloads};
@@ -40,8 +41,8 @@ pub struct Args {
     #[arg(long, default_value = "1.8", value_parser = seconds, value_name = "S")]
     pub seconds: f64,
 
-    /// Locks to compare, separated by commas; those from parking_lot on only with --micro [default:
-    /// all]
+    /// Locks to compare, separated by commas; `ofd` and `parking_lot-fair` only with --micro
+    /// [default: all]
     #[arg(long, value_delimiter = ',', value_parser = names(micro_locks()), value_name = "LOCK,…")]
     pub locks: Vec<String>,
 
@@ -71,7 +72,7 @@ pub struct Args {
     pub size: Option<Size>,
 }
 
-/// The comparisons other than that of locks.
+/// The comparisons that have a command of their own.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Compares durable commits of our block journal in each commit mode, our compact log, okaywal,
@@ -83,6 +84,9 @@ pub enum Command {
     /// projects. Eight threads append numbered records; after a simulated power cut, every
     /// acknowledged record must be found. Exits with an error if one of our journals is not clean
     Failures(FailuresArgs),
+    /// Compares the locks under contention, without files: throughput, waits, and processor time,
+    /// for critical sections of different lengths, overlaps, shares of reads, and threads
+    Contention(ContentionArgs),
     /// The child processes that `failures` starts.
     #[command(hide = true, subcommand)]
     FailuresChild(Child),
@@ -138,9 +142,9 @@ impl Args {
                 "--micro measures only lock and unlock, without files and with fixed thread counts: leave {option} out, or --micro"
             ));
         }
-        let of_registry = locks::all();
-        let is_peer = |lock: &&String| of_registry.iter().all(|(name, _)| name != lock);
-        let peer = self.locks.iter().find(is_peer)?;
+        let of_files = locks::contestants();
+        let of_micro = |lock: &&String| of_files.iter().all(|it| it.name != **lock);
+        let peer = self.locks.iter().find(of_micro)?;
         Some(format!(
             "--locks {peer}: this lock cannot protect files and is measured only with --micro: leave it out, or add --micro"
         ))
@@ -166,7 +170,9 @@ impl Args {
         threads.sort_unstable();
         threads.dedup();
 
-        let locks = selected(locks::all(), &self.locks);
+        let contestants = locks::contestants().into_iter();
+        let contestants = contestants.map(|it| (it.name, it.about)).collect();
+        let locks = selected(contestants, &self.locks);
         let mut workloads = self.workloads.clone();
         if self.import.is_some() && !workloads.is_empty() {
             workloads.push(workloads::IMPORT.to_owned());
@@ -191,7 +197,7 @@ impl Args {
 }
 
 /// Returns the names of all locks that `--micro` measures, each with a description.
-fn micro_locks() -> Vec<(&'static str, &'static str)> {
+pub(crate) fn micro_locks() -> Vec<(&'static str, &'static str)> {
     let all = micro::candidates().into_iter();
     all.map(|it| (it.name, it.about)).collect()
 }

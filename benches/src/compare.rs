@@ -4,6 +4,8 @@
 //! begins with a different lock, so that other load on the machine affects all locks equally. Each
 //! round reopens and recovers the volume, so all locks use the same memory.
 
+mod targets;
+
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -14,10 +16,12 @@ use serde::Serialize;
 use spanlock_range_lock::RawRangeLock;
 use walkdir::DirEntry;
 
+pub use targets::Target;
+
 use crate::cli::Plan;
 use crate::import::{self, Progress, Tree};
 use crate::load::{LoadWatch, Others};
-use crate::locks::{self, BASELINE, Make, Task};
+use crate::locks::{self, Make, Task};
 use crate::measure::{self, Round, median};
 use crate::report;
 use crate::volume::{self, Needs, PREFIX, Volume};
@@ -26,7 +30,8 @@ use crate::workloads::{self, IMPORT, PAGES_APART, SHARED_FILE, SharedFile};
 /// Rounds of each cell on the shared file.
 pub const ROUNDS: usize = 7;
 
-/// The most rounds of an import. A large folder gets as many as fit the time, but at least one.
+/// The maximum number of rounds of an import. A large folder gets as many as fit the time, but at
+/// least one.
 pub const MAX_IMPORTS: usize = 21;
 
 /// The result for a cell.
@@ -48,17 +53,23 @@ pub struct Row {
     pub p99_ns: u64,
     /// The longest of these latencies.
     pub max_ns: u64,
-    /// `ops_per_s` divided by the baseline's at the same number of threads, rounded to thousandths.
-    /// `None` if the baseline was not measured.
+    /// Whether the lock is in this project's registry.
+    pub ours: bool,
+    /// The fastest whole-file lock in this workload with this number of threads: the baseline.
+    /// `None` if no whole-file lock was measured.
+    pub baseline: Option<&'static str>,
+    /// `ops_per_s` divided by the baseline's, rounded to thousandths. `None` without a baseline.
     pub ratio: Option<f64>,
+    /// The targets of this row.
+    pub targets: Vec<Target>,
     /// Operations per second of each round.
     pub rounds: Vec<f64>,
 }
 
 impl Row {
-    /// Returns whether the baseline is faster.
+    /// Returns whether this lock is one of ours and the baseline is faster.
     pub fn is_loss(&self) -> bool {
-        self.ratio.is_some_and(|ratio| ratio < 1.0)
+        self.ours && self.ratio.is_some_and(|ratio| ratio < 1.0)
     }
 }
 
@@ -67,6 +78,8 @@ impl Row {
 pub struct Outcome {
     /// The rows by workload, then threads, then lock.
     pub rows: Vec<Row>,
+    /// The targets, with verdicts.
+    pub targets: Vec<Target>,
     /// A description of the volume and its location.
     pub volume: String,
     /// A summary of the import, if there was one.
@@ -81,8 +94,8 @@ pub struct Outcome {
 /// start.
 ///
 /// # Errors
-/// The folder cannot be read, or the volume cannot be created or opened or is full. Also if data
-/// read back differs from the data written.
+/// The folder cannot be read; the volume cannot be created or opened, or is full; or data read back
+/// differs from the data written.
 pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome> {
     let watch = LoadWatch::start();
     let tree = if plan.workloads.contains(&IMPORT) {
@@ -133,8 +146,14 @@ pub fn run(plan: &Plan, bar: &ProgressBar, say: impl Fn(&str)) -> Result<Outcome
     let order = |row: &Row| plan.workloads.iter().position(|&it| it == row.workload);
     let mut rows = run.rows;
     rows.sort_by_key(order);
+    let targets = targets::targets(&rows);
+    for row in &mut rows {
+        let of_row = targets.iter().filter(|it| it.is_of(row));
+        row.targets = of_row.cloned().collect();
+    }
     Ok(Outcome {
         rows,
+        targets,
         volume: volume.description().to_owned(),
         imported,
         seconds: plan.seconds,
@@ -276,13 +295,30 @@ impl Run<'_> {
         }
         self.bar
             .set_position(before + (locks.len() * ROUNDS) as u64);
-        let baseline = locks.iter().position(|&it| it == BASELINE);
-        let baseline = baseline.map(|it| median_ops(&done[it]));
-        for (lock, rounds) in locks.iter().zip(&done) {
-            self.rows
-                .push(summary(workload, lock, threads, rounds, baseline));
-        }
+        let mut rows: Vec<Row> = locks
+            .iter()
+            .zip(&done)
+            .map(|(lock, rounds)| summary(workload, lock, threads, rounds))
+            .collect();
+        fill_in_ratios(&mut rows);
+        self.rows.append(&mut rows);
         Ok(())
+    }
+}
+
+/// Compares rows of one workload and one number of threads with the fastest whole-file lock.
+fn fill_in_ratios(rows: &mut [Row]) {
+    let whole_file = rows
+        .iter()
+        .filter(|row| locks::contestant(row.lock).whole_file);
+    let fastest = whole_file.max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s));
+    let Some((baseline, ops_per_s)) = fastest.map(|row| (row.lock, row.ops_per_s)) else {
+        return;
+    };
+    for row in rows {
+        row.baseline = Some(baseline);
+        let ratio = (ops_per_s > 0.0).then(|| row.ops_per_s / ops_per_s);
+        row.ratio = ratio.map(|it| (it * 1000.0).round() / 1000.0);
     }
 }
 
@@ -291,30 +327,25 @@ fn median_ops(rounds: &[Round]) -> f64 {
     median(&ops)
 }
 
-fn summary(
-    workload: &'static str,
-    lock: &'static str,
-    threads: usize,
-    rounds: &[Round],
-    baseline: Option<f64>,
-) -> Row {
+fn summary(workload: &'static str, lock: &'static str, threads: usize, rounds: &[Round]) -> Row {
     let bytes: Vec<f64> = rounds.iter().map(|round| round.bytes_per_s).collect();
     let mut latencies = measure::latencies();
     for round in rounds {
         latencies += &round.latencies;
     }
-    let ops_per_s = median_ops(rounds);
-    let ratio = baseline.filter(|&it| it > 0.0).map(|it| ops_per_s / it);
     Row {
         workload,
         lock,
         threads,
-        ops_per_s,
+        ops_per_s: median_ops(rounds),
         mb_per_s: median(&bytes) / 1e6,
         p50_ns: latencies.value_at_quantile(0.5),
         p99_ns: latencies.value_at_quantile(0.99),
         max_ns: latencies.max(),
-        ratio: ratio.map(|it| (it * 1000.0).round() / 1000.0),
+        ours: locks::contestant(lock).ours,
+        baseline: None,
+        ratio: None,
+        targets: Vec::new(),
         rounds: rounds.iter().map(|round| round.ops_per_s).collect(),
     }
 }
@@ -397,5 +428,50 @@ impl ImportRound<'_> {
         error.context(format!(
             "stopped; before that, {files} files and {bytes} bytes were committed, recovered and verified ({kept})"
         ))
+    }
+}
+
+#[cfg(test)]
+impl Row {
+    pub(crate) fn of_test(
+        workload: &'static str,
+        lock: &'static str,
+        threads: usize,
+        ops_per_s: f64,
+    ) -> Self {
+        let round = Round {
+            ops_per_s,
+            bytes_per_s: ops_per_s * 4096.0,
+            latencies: measure::latencies(),
+            cpu_ns_per_op: 0.0,
+        };
+        summary(workload, lock, threads, &[round])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_to_the_fastest_whole_file_lock() {
+        let row = |lock, ops_per_s| Row::of_test("dwom", lock, 2, ops_per_s);
+        let mut rows = [
+            row("rw-counter", 50.0),
+            row("srl-array", 90.0),
+            row("parking_lot", 100.0),
+            row("std", 80.0),
+            row("range-mutex", 110.0),
+        ];
+        fill_in_ratios(&mut rows);
+        let ratios = rows.each_ref().map(|row| row.ratio.unwrap());
+        assert_eq!(ratios, [0.5, 0.9, 1.0, 0.8, 1.1]);
+        assert!(rows.iter().all(|row| row.baseline == Some("parking_lot")));
+        let losses = rows.each_ref().map(Row::is_loss);
+        assert_eq!(losses, [true, true, false, false, false]);
+
+        let mut ranges = [row("srl-array", 90.0), row("range-mutex", 110.0)];
+        fill_in_ratios(&mut ranges);
+        assert!(ranges.iter().all(|row| row.ratio.is_none()));
     }
 }

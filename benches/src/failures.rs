@@ -32,8 +32,8 @@ use trial::{Conditions, TrialOutcome, trial};
 pub struct Trials {
     /// The contestants, in table order.
     pub contestants: Vec<FailureContestant>,
-    /// Run only this plan (an inner `None`: no failure), this many times. Otherwise run every plan
-    /// once.
+    /// If set, run only this plan, this many times; a plan of `None` has no failure. If not set,
+    /// run every plan once.
     pub only: Option<(Option<FailurePlan>, u32)>,
     /// The conditions of each trial.
     pub conditions: Conditions,
@@ -44,8 +44,8 @@ pub struct Trials {
 /// Runs all plans for all contestants.
 ///
 /// # Errors
-/// A child cannot be run. Also if a contestant of another project is not clean even without a
-/// failure, because its results would then be meaningless.
+/// A child cannot be run, or a contestant of another project is not clean even without a failure.
+/// In that case its results would be meaningless.
 pub fn run(task: &Trials, bar: &ProgressBar) -> Result<Vec<Row>> {
     let mut plans = Vec::new();
     for contestant in &task.contestants {

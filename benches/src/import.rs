@@ -69,7 +69,7 @@ impl Progress {
 }
 
 /// Imports `tree` into `volume`, prefixing all names with `prefix`. On success everything is
-/// committed; on failure `progress` tells what is.
+/// committed; on failure `progress` shows how much.
 ///
 /// # Errors
 /// A file cannot be read or has become shorter; the volume is full; a lock cannot be created; or a
@@ -124,6 +124,7 @@ pub fn import<L: RawRangeLock + 'static>(
         ops_per_s: ops as f64 / seconds,
         bytes_per_s: tree.bytes as f64 / seconds,
         latencies,
+        cpu_ns_per_op: 0.0,
     })
 }
 

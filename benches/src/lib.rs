@@ -3,6 +3,7 @@
 pub mod args;
 pub mod cli;
 pub mod compare;
+pub mod contention;
 pub mod failures;
 pub mod import;
 pub mod journal;
@@ -11,6 +12,7 @@ pub mod load;
 pub mod locks;
 pub mod measure;
 pub mod micro;
+pub mod peers;
 pub mod report;
 pub mod volume;
 pub mod workloads;

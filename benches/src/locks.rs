@@ -1,4 +1,5 @@
-//! Every lock that is measured, each listed on one line here and nowhere else.
+//! The list of all locks that can protect a file, one line each. The first part, the *registry*,
+//! lists this project's locks; the second part lists those of other projects.
 //!
 //! All code is compiled for each lock's concrete type, as in a program that uses a single lock.
 //! Therefore the list is visited by generic code and not stored.
@@ -6,23 +7,32 @@
 //! Some locks take memory in proportion to their capacity, so creating one can fail.
 
 use std::fmt;
+use std::sync::RwLock;
 
 use spanlock_interval_lock::IntervalLock;
 use spanlock_range_lock::{RawRangeLock, RwCounter, RwDistributed};
 use spanlock_srl::{SrlArray, SrlPacked, SrlTree};
 
-/// The lock that all others are compared with.
-pub const BASELINE: &str = "rw-counter";
+use crate::peers::{self, Guarded, ParkingLot};
 
-/// Visits every lock, in the order in which they are reported.
+/// Visits every lock of the registry, in the order in which they are reported.
 #[rustfmt::skip] // A lock is one line.
 pub fn visit_all(visitor: &mut impl Visitor) {
-    visitor.visit(Entry { name: "rw-counter", about: "one reader-writer word for a whole file, NOVA's default", reach: u64::MAX, make: |_| Ok(RwCounter::new()) });
-    visitor.visit(Entry { name: "rw-distributed", about: "the same, with a reader count for each core", reach: u64::MAX, make: |_| Ok(RwDistributed::new()) });
-    visitor.visit(Entry { name: "srl-array", about: "a reader-writer word for each 4 KiB of a file", reach: 1 << 30, make: |capacity| SrlArray::new(capacity).map_err(NoLock::because) });
-    visitor.visit(Entry { name: "srl-packed", about: "the states of sixteen 4 KiB segments in one word", reach: 1 << 30, make: |capacity| SrlPacked::new(capacity).map_err(NoLock::because) });
-    visitor.visit(Entry { name: "srl-tree", about: "a word for each 4 KiB, in the leaves of a radix tree that grows", reach: u64::MAX, make: |capacity| SrlTree::new(capacity).map_err(NoLock::because) });
-    visitor.visit(Entry { name: "interval-tree", about: "a tree of exact ranges under one mutex, first come, first served", reach: u64::MAX, make: |_| Ok(IntervalLock::new()) });
+    visitor.visit(Entry { name: "rw-counter", about: "one reader-writer word for a whole file, NOVA's default", whole_file: true, reach: u64::MAX, make: |_| Ok(RwCounter::new()) });
+    visitor.visit(Entry { name: "rw-distributed", about: "the same, with a reader count for each core", whole_file: true, reach: u64::MAX, make: |_| Ok(RwDistributed::new()) });
+    visitor.visit(Entry { name: "srl-array", about: "a reader-writer word for each 4 KiB of a file", whole_file: false, reach: 1 << 30, make: |capacity| SrlArray::new(capacity).map_err(NoLock::because) });
+    visitor.visit(Entry { name: "srl-packed", about: "the states of sixteen 4 KiB segments in one word", whole_file: false, reach: 1 << 30, make: |capacity| SrlPacked::new(capacity).map_err(NoLock::because) });
+    visitor.visit(Entry { name: "srl-tree", about: "a word for each 4 KiB, in the leaves of a radix tree that grows", whole_file: false, reach: u64::MAX, make: |capacity| SrlTree::new(capacity).map_err(NoLock::because) });
+    visitor.visit(Entry { name: "interval-tree", about: "a tree of exact ranges under one mutex, first come, first served", whole_file: false, reach: u64::MAX, make: |_| Ok(IntervalLock::new()) });
+}
+
+/// Visits the locks of other projects, in the order in which they are reported.
+#[rustfmt::skip] // A lock is one line.
+pub fn visit_peers(visitor: &mut impl Visitor) {
+    visitor.visit(Entry { name: "parking_lot", about: "one parking_lot::RwLock 0.13 for a whole file", whole_file: true, reach: u64::MAX, make: |_| Ok(ParkingLot::new()) });
+    visitor.visit(Entry { name: "std", about: "one std::sync::RwLock for a whole file", whole_file: true, reach: u64::MAX, make: |_| Ok(Guarded(RwLock::new(()))) });
+    visitor.visit(Entry { name: "range-mutex", about: "range_mutex::RangeMutex 0.1.7: a sorted vector of ranges under a mutex; reads are exclusive", whole_file: false, reach: u64::MAX, make: |capacity| Ok(peers::slice_mutex(capacity)) });
+    visitor.visit(Entry { name: "range-lock", about: "range_lock::VecRangeLock 0.2.4: a tree of ranges under a mutex; reads are exclusive, and waiting threads yield and retry", whole_file: false, reach: u64::MAX, make: |capacity| Ok(peers::vec_range(capacity)) });
 }
 
 /// A lock in the list.
@@ -32,6 +42,9 @@ pub struct Entry<L> {
     pub name: &'static str,
     /// A short description.
     pub about: &'static str,
+    /// Whether the lock has no ranges and always locks everything. The best of these in a run is
+    /// the baseline of its ratios.
+    pub whole_file: bool,
     /// The largest capacity in bytes with which the lock is measured on its own. It is 1 GiB for a
     /// lock that allocates memory for every segment of its capacity, and `u64::MAX` for others.
     pub reach: u64,
@@ -75,23 +88,58 @@ pub trait Task {
     fn run<L: RawRangeLock + 'static>(self, make: Make<L>) -> Self::Output;
 }
 
-/// Returns the names of all locks, each with a description.
-pub fn all() -> Vec<(&'static str, &'static str)> {
-    struct Names(Vec<(&'static str, &'static str)>);
-    impl Visitor for Names {
+/// The properties of a contestant that do not depend on its type.
+#[derive(Clone, Copy, Debug)]
+pub struct Contestant {
+    /// The name for selection and reports.
+    pub name: &'static str,
+    /// A short description.
+    pub about: &'static str,
+    /// Whether the lock is in the registry.
+    pub ours: bool,
+    /// Whether the lock always locks everything.
+    pub whole_file: bool,
+}
+
+/// Returns all locks that can protect a file: the registry, then those of other projects.
+pub fn contestants() -> Vec<Contestant> {
+    struct List(Vec<Contestant>, bool);
+    impl Visitor for List {
         fn visit<L: RawRangeLock + 'static>(&mut self, entry: Entry<L>) {
-            self.0.push((entry.name, entry.about));
+            self.0.push(Contestant {
+                name: entry.name,
+                about: entry.about,
+                ours: self.1,
+                whole_file: entry.whole_file,
+            });
         }
     }
-    let mut names = Names(Vec::new());
-    visit_all(&mut names);
-    names.0
+    let mut list = List(Vec::new(), true);
+    visit_all(&mut list);
+    list.1 = false;
+    visit_peers(&mut list);
+    list.0
+}
+
+/// Returns the contestant with this name.
+///
+/// # Panics
+/// Panics if there is none.
+pub fn contestant(name: &str) -> Contestant {
+    let found = contestants().into_iter().find(|it| it.name == name);
+    found.unwrap_or_else(|| panic!("no lock is named {name:?}"))
+}
+
+/// Returns the names of the registry's locks, each with a description.
+pub fn all() -> Vec<(&'static str, &'static str)> {
+    let ours = contestants().into_iter().filter(|it| it.ours);
+    ours.map(|it| (it.name, it.about)).collect()
 }
 
 /// Runs `task` with the lock `name`.
 ///
 /// # Panics
-/// Panics if no lock has this name. Names come from [`all`].
+/// Panics if no lock has this name. Names come from [`contestants`].
 pub fn with<T: Task>(name: &str, task: T) -> T::Output {
     struct Select<'n, T: Task> {
         name: &'n str,
@@ -113,6 +161,7 @@ pub fn with<T: Task>(name: &str, task: T) -> T::Output {
         output: None,
     };
     visit_all(&mut select);
+    visit_peers(&mut select);
     select
         .output
         .unwrap_or_else(|| panic!("no lock is named {name:?}"))

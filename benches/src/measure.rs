@@ -35,6 +35,8 @@ pub struct Round {
     pub bytes_per_s: f64,
     /// Latencies of single operations.
     pub latencies: Latencies,
+    /// Processor time of all threads per operation, in nanoseconds; 0 if it was not measured.
+    pub cpu_ns_per_op: f64,
 }
 
 /// Returns the number of cores that this process may use.
@@ -87,8 +89,9 @@ const STOP: u8 = 2;
 /// thread then repeats. An operation handles `bytes_per_op` bytes.
 ///
 /// # Errors
-/// A thread cannot be started, or an operation fails. The first error is returned. The thread that
-/// failed stops; the others continue to the end of the round.
+/// A thread cannot be started, or an operation fails. A thread whose operation fails stops; the
+/// others continue to the end of the round. If several fail, the error of the lowest-numbered one
+/// is returned.
 pub fn timed<Op, E>(
     workers: usize,
     duration: Duration,
@@ -138,12 +141,20 @@ where
         ops_per_s: 0.0,
         bytes_per_s: 0.0,
         latencies: latencies(),
+        cpu_ns_per_op: 0.0,
     };
+    let (mut ops, mut cpu) = (0, Duration::ZERO);
     for thread in done {
-        let (ops_per_s, latencies) = thread.map_err(Into::into)?;
-        round.ops_per_s += ops_per_s;
-        round.latencies += latencies;
+        let share = thread.map_err(Into::into)?;
+        round.ops_per_s += share.ops_per_s;
+        round.latencies += share.latencies;
+        ops += share.ops;
+        cpu += share.cpu;
     }
+    // On an overloaded machine the threads may not have run. Then report the rate of a single
+    // operation, so that callers never divide by zero.
+    round.ops_per_s = round.ops_per_s.max(1.0 / duration.as_secs_f64());
+    round.cpu_ns_per_op = cpu.as_nanos() as f64 / ops.max(1) as f64;
     round.bytes_per_s = round.ops_per_s * bytes_per_op as f64;
     Ok(round)
 }
@@ -173,18 +184,35 @@ pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Runs one thread's share. Returns its operations per second and the sampled latencies.
-fn measure<E>(
-    phase: &AtomicU8,
-    op: &mut impl FnMut() -> Result<(), E>,
-) -> Result<(f64, Latencies), E> {
+/// Returns the processor time that this thread has used.
+fn thread_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: The pointer leads to a `timespec`, which the call fills in.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert_eq!(failed, 0, "every Linux has this clock");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The result of one thread in a round.
+struct Share {
+    ops: u64,
+    ops_per_s: f64,
+    latencies: Latencies,
+    cpu: Duration,
+}
+
+/// Runs one thread's share.
+fn measure<E>(phase: &AtomicU8, op: &mut impl FnMut() -> Result<(), E>) -> Result<Share, E> {
     // Relaxed, here and below: as in `timed`.
     while phase.load(Ordering::Relaxed) == WARM_UP {
         op()?;
     }
     let mut latencies = latencies();
     let (mut ops, mut until_sample) = (0_u64, SAMPLE_EVERY);
-    let started = Instant::now();
+    let (started, cpu) = (Instant::now(), thread_time());
     while phase.load(Ordering::Relaxed) == MEASURE {
         until_sample -= 1;
         if until_sample == 0 {
@@ -199,7 +227,12 @@ fn measure<E>(
     }
     // On an overloaded machine the thread may not have run at all.
     let elapsed = started.elapsed().max(Duration::from_nanos(1));
-    Ok((ops as f64 / elapsed.as_secs_f64(), latencies))
+    Ok(Share {
+        ops,
+        ops_per_s: ops as f64 / elapsed.as_secs_f64(),
+        latencies,
+        cpu: thread_time().saturating_sub(cpu),
+    })
 }
 
 /// Returns the median: the middle value, or the mean of the two middle values.
@@ -232,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_round_counts_the_operations_of_all_threads() {
-        let round = timed(2, Duration::from_millis(20), 10, |_| {
+        let round = timed(2, Duration::from_millis(100), 10, |_| {
             || {
                 std::thread::sleep(Duration::from_micros(100));
                 anyhow::Ok(())
@@ -242,6 +275,8 @@ mod tests {
         assert!(round.ops_per_s > 10.0 && round.ops_per_s < 20_000.0);
         assert_eq!(round.bytes_per_s, round.ops_per_s * 10.0);
         assert!(round.latencies.min() >= 100_000);
+        // Sleeping takes no processor time, but falling asleep does.
+        assert!(round.cpu_ns_per_op > 0.0);
     }
 
     #[test]

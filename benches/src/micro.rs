@@ -8,8 +8,8 @@
 
 mod cases;
 mod contended;
-mod ranges;
-mod subjects;
+pub(crate) mod ranges;
+pub(crate) mod subjects;
 mod targets;
 
 use std::time::Duration;
@@ -19,15 +19,18 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 pub use cases::{CASES, Candidate, Case, MeasuredLock, Runner, candidates};
-pub use contended::{CONTENDED, CORES, Contended};
+pub use contended::{CONTENDED, CORES, Contended, Contention};
 pub use ranges::{LARGEST, SEGMENT, SEGMENTS};
-pub use targets::{Cell, Target};
+pub use targets::{Cell, Figure, Target};
 
 use crate::load::{LoadWatch, Others};
 use crate::measure;
 
 /// The lock that rows are compared with.
 pub const PEER: &str = "parking_lot";
+
+/// The lock that longest waits are compared with.
+pub const FAIR: &str = "parking_lot-fair";
 
 /// The intended duration of a sample. A single lock and unlock may take longer.
 const SAMPLE: Duration = Duration::from_millis(1);
@@ -60,14 +63,17 @@ pub struct Row {
     pub q1_ns: f64,
     /// The third quartile of the samples.
     pub q3_ns: f64,
+    /// The longest wait for an acquisition, from the half of each contended round in which every
+    /// acquisition was timed. `None` in uncontended cases.
+    pub longest_ns: Option<f64>,
     /// The number of samples.
     pub samples: usize,
     /// The length in bytes of the range that is locked. For the full range it is the lock's
     /// capacity.
     pub bytes: u64,
-    /// `ns` divided by parking_lot's in the same case. If parking_lot cannot run the case, it is
-    /// divided by parking_lot's write of one segment. `None` in other cases, or if parking_lot was
-    /// not measured.
+    /// `ns` divided by parking_lot's in the same case. In cases that lock one segment and that
+    /// parking_lot cannot run, it is divided by parking_lot's write of one segment. `None` in other
+    /// cases, or if parking_lot was not measured.
     pub ratio: Option<f64>,
     /// The targets of this row.
     pub targets: Vec<Target>,
@@ -94,6 +100,7 @@ impl Row {
             min_ns: at(0.0),
             q1_ns: at(0.25),
             q3_ns: at(0.75),
+            longest_ns: None,
             samples: samples.len(),
             bytes,
             ratio: None,
@@ -275,7 +282,7 @@ impl Run<'_> {
     fn make_all(&mut self, candidates: &[Candidate]) -> Vec<Made> {
         let mut made = Vec::new();
         for case in &CASES {
-            for candidate in candidates {
+            for candidate in candidates.iter().filter(|it| !it.only_contended) {
                 let name = candidate.name;
                 match candidate.make() {
                     Ok(lock) => made.push(Made { case, name, lock }),
@@ -309,43 +316,57 @@ impl Run<'_> {
         }
         for case in CONTENDED {
             self.bar.set_message(case.about);
-            let samples = self.contended_rounds(case, &able)?;
-            for ((name, _), samples) in able.iter().zip(samples) {
-                self.rows.push(Row::new(case.name, name, SEGMENT, samples));
+            let all = self.contended_rounds(case, &able)?;
+            for ((name, _), Rounds { samples, longest }) in able.iter().zip(all) {
+                self.rows.push(Row {
+                    longest_ns: Some(longest.as_secs_f64() * 1e9),
+                    ..Row::new(case.name, name, SEGMENT, samples)
+                });
             }
         }
         Ok(())
     }
 
-    /// Returns, for each lock, the nanoseconds per acquisition in each round.
+    /// Returns each lock's results in all rounds. Half of each round measures throughput, and the
+    /// other half times every acquisition.
     fn contended_rounds(
         &self,
         case: Contended,
         locks: &[(&'static str, Box<dyn MeasuredLock>)],
-    ) -> Result<Vec<Vec<f64>>> {
-        let duration = Duration::from_secs_f64(self.plan.seconds / ROUNDS as f64);
-        let mut samples = vec![Vec::new(); locks.len()];
+    ) -> Result<Vec<Rounds>> {
+        let half = Duration::from_secs_f64(self.plan.seconds / ROUNDS as f64 / 2.0);
+        let mut all: Vec<Rounds> = locks.iter().map(|_| Rounds::default()).collect();
         for first in 0..ROUNDS {
             for turn in 0..locks.len() {
                 let place = (first + turn) % locks.len();
                 let (name, lock) = &locks[place];
-                let round = lock
-                    .contended(case.threads, duration)
-                    .with_context(|| format!("{} under {name}", case.name))?;
-                // On an overloaded machine the threads may not have run. Count no acquisition as
-                // one.
-                let least = 1.0 / duration.as_secs_f64();
-                samples[place].push(1e9 / round.ops_per_s.max(least));
+                let told = || format!("{} under {name}", case.name);
+                let round = lock.contended(case.threads, half, false);
+                let round = round.with_context(told)?.round;
+                let timed = lock.contended(case.threads, half, true);
+                let timed = timed.with_context(told)?;
+                let rounds = &mut all[place];
+                rounds.samples.push(1e9 / round.ops_per_s);
+                rounds.longest = rounds.longest.max(timed.longest);
                 self.bar
-                    .inc(duration.div_duration_f64(SAMPLE).round() as u64);
+                    .inc((2 * half).div_duration_f64(SAMPLE).round() as u64);
             }
         }
-        Ok(samples)
+        Ok(all)
     }
 
     fn absent(&mut self, cell: Cell, reason: String) {
         self.absent.push(Absent { cell, reason });
     }
+}
+
+/// The results of a lock in the rounds of a contended case.
+#[derive(Default)]
+struct Rounds {
+    /// Nanoseconds per acquisition, for each round.
+    samples: Vec<f64>,
+    /// The longest wait in all rounds.
+    longest: Duration,
 }
 
 impl<'a> Sampled<'a> {

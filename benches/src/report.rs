@@ -1,5 +1,6 @@
 //! The output of a run: a table, JSON, and an HTML page.
 
+pub mod contention;
 pub mod failures;
 mod html;
 pub mod journal;
@@ -13,7 +14,7 @@ pub use html::page;
 pub use machine::Machine;
 pub use outputs::Outputs;
 pub(crate) use text::thread_count;
-pub use text::{losses, table};
+pub use text::{losses, table, targets};
 
 /// The versions behind the figures: this package and the compiler.
 pub const VERSIONS: &str = concat!(

@@ -285,7 +285,7 @@ impl Volume {
 /// Another run uses the volume.
 fn alone_with(path: &Path) -> Result<Option<UnixListener>> {
     let Ok(found) = fs::metadata(path) else {
-        return Ok(None); // Opening the volume reports why.
+        return Ok(None); // Opening the volume will report the error.
     };
     let name = format!("spanlock-compare/{}/{}", found.dev(), found.ino());
     let bound =

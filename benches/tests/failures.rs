@@ -121,7 +121,7 @@ fn logs_that_cannot_be_reopened_are_caught() {
     assert!(why.contains("the log is gone"), "{why}");
 }
 
-/// A line of the output contains the command that repeats it alone.
+/// For each kind of failure, the output contains the command that repeats one run alone.
 #[test]
 fn one_plan_can_be_run_alone() {
     let folder = tempfile::tempdir().unwrap();

@@ -142,7 +142,7 @@ fn an_error_names_the_lock_that_cannot_be_created() {
     ];
     let wanted = [
         "import under srl-array, 1 thread",
-        "no memory for",
+        "not enough memory for",
         "leave this lock out with --locks",
     ];
     // The lock needs 4 GiB of words for each file of up to 4 TiB. A volume that contains a file

@@ -40,7 +40,8 @@ async fn many_tasks() -> Result<()> {
                     break;
                 }
             }
-            // Let other tasks run on this thread. Tasks that wait for this range do not block it.
+            // Let other tasks run on this thread. Tasks that wait for this range do not block the
+            // thread.
             yield_now().await;
             mine[51..].iter_mut().for_each(|byte| *byte += 1);
             Ok::<_, RangeError>(())

@@ -1,5 +1,8 @@
 //! The models of the interval tree.
 
+mod passes;
+mod sharded;
+
 use std::process::ExitCode;
 
 use spanlock_interval_lock::IntervalLock;
@@ -14,16 +17,24 @@ const BUGS: &[&str] = &[
     "WAKE_FIRST",
     "HOLDERS_ONLY",
     "CANCEL_ALL",
+    "CLAIM_PART",
+    "WAKER_IN_READY",
+    "NO_LIMIT",
+    "NO_REVOKE",
 ];
 
 fn main() -> ExitCode {
+    // All positions of the programs are in one stripe, hence in one shard.
     let tree = primitive!(
         "interval-tree", IntervalLock::new();
         wait, downgrade, upgrade, upgrade_wait, split, batch
     );
     let tree = tree.granular().overtakes(0);
-    let suite = models::range_lock(tree, [granted()]);
-    spanlock_verify::main([suite.check("promela", || models::promela::check(PROMELA, BUGS))])
+    let suite = models::range_lock(tree, [granted(), passes::program()]);
+    spanlock_verify::main([
+        suite.check("promela", || models::promela::check(PROMELA, BUGS)),
+        sharded::suite(),
+    ])
 }
 
 /// Checks the protocol with threads that may run for ever.

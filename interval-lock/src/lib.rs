@@ -5,8 +5,11 @@ extern crate alloc;
 
 mod capabilities;
 mod lock;
+mod narrow;
 mod requests;
+mod shards;
 mod tree;
+mod wide;
 
 pub use lock::{IntervalLock, IntervalRequest};
 

@@ -1,5 +1,5 @@
-//! The interval-tree range lock: a tree finds overlapping requests, and each request counts those
-//! that block it.
+//! The interval-tree range lock: trees find overlapping requests, and each request counts those that
+//! block it.
 //!
 //! # The problem
 //! With one lock per file, writers of different parts wait for each other. A segment lock, with one
@@ -8,46 +8,56 @@
 //!
 //! The range lock patches for Linux keep the *exact* ranges of all requests in an interval tree,
 //! protected by one mutex. [F2FS] §3.2 puts that lock into F2FS, and [SRL] §III into NOVA. An
-//! arriving request counts the conflicting requests in the tree (`num_blockings` in the patches).
+//! arriving request counts the conflicting requests in the tree (`num_blockings` in [SRL]).
 //! It waits outside the mutex, and is granted when its count falls to 0. A request that leaves
 //! decrements the counts of the requests that counted it.
 //!
-//! This lock works the same way, but defines the count exactly (IL-I1 in [`crate::requests`]). So
-//! one procedure updates the counts after a release, a cancellation, a downgrade, an upgrade, a
-//! shrink or a split.
+//! This lock works the same way, with two differences. It defines the count exactly (IL-I1 in
+//! [`crate::requests`]), so one procedure updates the counts after a release, a cancellation, a
+//! downgrade, an upgrade, a shrink or a split. And it divides the positions among **shards**, each
+//! with a mutex and a tree of its own ([`crate::shards`]), so that requests in different places
+//! rarely contend.
 //!
 //! # Properties
 //! - **Exactness**: two requests conflict if they share a position and their accesses conflict.
 //!   Requests that do not conflict never block each other. Positions go up to `u64::MAX`.
-//! - **Fairness**: conflicting requests are served first come, first served. A later request never
-//!   overtakes a waiter that it conflicts with. An upgrade may precede waiters, because it already
-//!   holds its range.
+//! - **Fairness**: conflicting requests are served first come, first served, with two exceptions. An
+//!   upgrade may precede waiters, because it already holds its range. And a blocking call without a
+//!   deadline, for a range in one shard, may overtake a waiter that has been granted its range but
+//!   has not run yet. Overtaking is bounded, see `requests/overtaking.rs`: a waiter with *w* waiters
+//!   ahead of it is overtaken at most (*w* + 1) · 32 times in each shard that it touches, or for
+//!   about half a millisecond for each of the *w* + 1, whichever is later. Without a clock, only the
+//!   number counts. Tries, futures, batches and calls with a deadline overtake nobody.
 //! - **Progress**: a request waits only for requests that come before it in a total order. So
-//!   requests cannot wait in a cycle, and the first request in the order is always granted.
-//! - **Cost**: without conflicts, taking a range locks the mutex once, and so does releasing it.
-//!   Each takes O(log *n*) steps with *n* requests in the tree. Checking *k* overlapping requests
-//!   takes O(log *n* + *k*) steps if their starts are adjacent in the tree, and up to O(log *n*)
-//!   for each otherwise. The length of a range does not matter. A thread that waits locks the mutex
-//!   once more after it is woken. All threads contend for the one mutex, which is why [SRL] §III-C
-//!   developed segment locks.
-//! - **Waiting**: a thread spins for about a microsecond on a cache line of its own, yields its
-//!   core a few times, then sleeps. A release unlocks the mutex, and then wakes exactly the waiters
-//!   that it has granted.
-//! - **Allocation**: the tree and its list of wakers grow when needed and never shrink. A release
-//!   allocates only if it wakes more than eight waiters.
-//! - **Memory**: about 100 bytes for each request, and 16 more if it waits. The lock keeps memory
-//!   for the largest number of requests that existed at once. [`IntervalLock::new`] allocates
-//!   nothing.
+//!   requests cannot wait in a cycle, and the first request in the order is granted as soon as the
+//!   holds that block it have ended.
+//! - **Cost**: without conflicts, taking a range in one stripe locks one mutex once, and so does
+//!   releasing it. A range that touches *s* shards locks *s* mutexes. Each shard takes O(log *n*)
+//!   steps with *n* requests in its tree. Checking *k* overlapping requests takes O(log *n* + *k*)
+//!   steps if their starts are adjacent in the tree, and up to O(log *n*) for each otherwise. A
+//!   thread that waits locks the mutexes again each time it is woken. Threads whose ranges are in
+//!   the same shard contend for its mutex, which is why [SRL] §III-C developed segment locks.
+//! - **Waiting**: a thread that is blocked spins for about a microsecond, then enters the tree and
+//!   sleeps. A release unlocks the mutexes, and then wakes the waiters that it has granted. A
+//!   request that touches several shards may be woken once for each of them before it is granted.
+//! - **Allocation**: the trees and the lists of waiters grow when needed and never shrink, so
+//!   waiting allocates nothing once they have grown. A release allocates only if it wakes more than
+//!   eight waiters.
+//! - **Memory**: about 150 bytes for each request in each shard that it touches, and 128 bytes for
+//!   each shard. The lock keeps memory for the largest number of requests that each shard contained
+//!   at once. With one shard, a new lock allocates nothing.
 //!
 //! # States
-//! A request is in the tree until it is released or cancelled. All transitions happen under the
-//! mutex.
+//! A request has nodes in the trees until it is released or cancelled. All transitions happen under
+//! the mutexes of all shards that the request touches, except that a grant needs only the mutex of
+//! the one shard of a narrow request.
 //!
 //! ```text
 //!              blocked                all blockers have left
 //!  arrival ──┬──────────► Waiting ──────────────┬──────────► Held ───── unlock ────► gone
-//!            │               │                  │            │  ▲
-//!            │               └─ cancel ─► gone  │    upgrade │  │ all readers have left
+//!            │             ▲ │                  │            │  ▲
+//!            │  overtaken, │ └─ cancel ─► gone  │    upgrade │  │ all readers have left
+//!            │  not yet run└─────────────────── │ ◄──────────┤  │
 //!            │ not blocked                      │            ▼  │
 //!            └──────────────────────────────────┘          Upgrading
 //! ```
@@ -58,11 +68,13 @@
 //! | `Upgrading` | holds its span as `Upgradable`, and counts the readers in the span | > 0 |
 //! | `Waiting` | holds nothing, and counts the conflicting requests before it | > 0 |
 //!
-//! A *batch* is one request for several spans. It has one count, and is granted as a whole.
+//! A *batch* is one request for several spans, and is granted as a whole.
 //!
 //! "Before" refers to a total order of requests: first by stage, in the order of this table, then
 //! by arrival. `requests.rs` defines the counts and shows that they stay exact (IL-I1 to IL-I7).
-//! `tree.rs` finds overlapping requests (IL-T1 to IL-T6).
+//! `requests/overtaking.rs` bounds overtaking (IL-I8). `shards.rs` divides the positions (IL-S1 to
+//! IL-S4), and `tree.rs` finds overlapping requests (IL-T1 to IL-T6). `narrow.rs` and `wide.rs`
+//! contain the operations on requests with one node and with several.
 //!
 //! ```text
 //!               0    5    10   15   20   25     stage    count
@@ -72,7 +84,7 @@
 //!   D  read                    ├─────────┤      Held     0   B reads too; C ends where D starts
 //!   E  read               ├────┤                Waiting  1   blocked by C, which came first
 //!
-//!   the tree, ordered by starts: all five requests fit into one leaf
+//!   the tree of one shard, ordered by starts: all five requests fit into one leaf
 //!
 //!          ┌─────────┬─────────┬──────────┬──────────┬──────────┐
 //!          │ A 0..10 │ C 5..15 │ B 10..20 │ E 10..15 │ D 15..25 │
@@ -85,21 +97,23 @@
 //! because it would overtake C.
 //!
 //! # Orderings
-//! The lock has no atomics of its own; its mutex orders all holds. A hold ends under the mutex. A
-//! conflicting hold is granted later under the same mutex, and its thread locks the mutex before it
-//! returns. So everything done under the earlier hold happens-before everything done under the
-//! later one. A woken waiter checks under the mutex whether it was granted, because a wake may be
-//! spurious.
+//! The lock has no atomics of its own; its mutexes order all holds. Two conflicting holds touch a
+//! common shard. The earlier hold ends under the mutex of that shard. The later one is granted under
+//! the same mutex afterwards, and its thread locks that mutex before it returns. So everything done
+//! under the earlier hold happens-before everything done under the later one. A woken waiter checks
+//! under the mutex whether it was granted, because a wake may be spurious, and because a grant may
+//! have been revoked.
 //!
 //! # Not guaranteed
 //! - Recursion: a thread that requests a range that conflicts with its own hold deadlocks. Even a
 //!   second read can deadlock: it waits behind a writer that waits for the first read to end.
-//! - Tries that never block: a try does not wait for ranges, but may wait for the mutex.
+//! - Tries that never block: a try does not wait for ranges, but may wait for mutexes.
 //! - An order among waiters that do not conflict.
 //! - Freeing memory before the lock is dropped.
 //!
 //! # Models
-//! `cargo verify` checks these properties, in the rows `interval-tree/…`:
+//! `cargo verify` checks these properties, in the rows `interval-tree/…` with one shard and
+//! `interval-tree-sharded/…` with two:
 //!
 //! | pair of operations | properties |
 //! |---|---|
@@ -109,12 +123,13 @@
 //! | disjoint, any | `disjoint` |
 //! | try, any | `visibility`, `try-leaves-no-trace` |
 //!
-//! Further rows cover cancelling, deadlines, downgrades, upgrades, shrinks, splits and batches. The
+//! `passes` bounds overtaking, and `wide-keeps-its-place` shows that a request that waits in one
+//! shard keeps its place in the others. Further rows cover cancelling, deadlines, downgrades, upgrades, shrinks, splits and batches. The
 //! rows `pair-…` run two of these operations at a time.
 //!
-//! The order and the counts change only within a critical section of the mutex, so plain tests
-//! cover them. `src/requests/tests.rs` recomputes every count after each of thousands of random
-//! changes. `tests/histories.rs` compares random steps with a list.
+//! The order and the counts change only within critical sections, so plain tests cover them.
+//! `src/requests/tests.rs` and, with several shards, `src/wide/tests.rs` recompute every count after
+//! each of thousands of random changes. `tests/histories.rs` compares random steps with a list.
 //!
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
@@ -128,16 +143,18 @@ use core::task::{Poll, Waker};
 use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
 };
-use spanlock_sync::hint::Backoff;
-use spanlock_sync::{Counters, DefaultPark, Mutex, MutexGuard, Park, injected_bug};
+use spanlock_sync::{Counters, DefaultPark, Park, injected_bug};
 
-use crate::requests::{Requests, Wakes};
+use crate::narrow::leave;
+use crate::requests::Stage;
+use crate::shards::Shards;
 use crate::tree::Index;
 
-/// A range lock for exact ranges, served first come, first served.
+/// A range lock for exact ranges. Conflicting requests are served first come, first served, except
+/// for upgrades and bounded overtaking.
 ///
-/// An interval tree, protected by one mutex, contains holds and waiting requests. `P` determines
-/// how waiters sleep.
+/// The positions are divided among shards. Each shard has an interval tree of holds and waiting
+/// requests, protected by a mutex. `P` determines how waiters sleep.
 ///
 /// ```
 /// use spanlock_interval_lock::{IntervalLock, RangeLockExt};
@@ -162,7 +179,7 @@ pub struct IntervalLock<P = DefaultPark> {
 
 /// The part of a lock that does not depend on how waiters sleep, so that it is compiled only once.
 pub(crate) struct Core {
-    requests: Mutex<Requests>,
+    pub(crate) shards: Shards,
     pub(crate) counters: Counters,
     id: LockId,
 }
@@ -170,23 +187,57 @@ pub(crate) struct Core {
 /// A request for a range of an [`IntervalLock`] that has not been granted yet.
 #[derive(Debug, Default)]
 pub struct IntervalRequest {
-    /// The index of its node, once it is in the tree.
-    place: Option<Index>,
+    /// The index of its node in the first shard that it touches, once it has nodes.
+    pub(crate) place: Option<Index>,
 }
 
+/// The number of shards of a lock, unless it is given.
+const SHARDS: usize = 8;
+
+/// The number of positions in a stripe, unless it is given.
+const STRIPE: u64 = 1 << 16;
+
 impl IntervalLock {
-    /// Creates a lock without holds.
+    /// Creates a lock without holds, with 8 shards and stripes of 65,536 positions.
     pub fn new() -> Self {
         Self::with_capacity(0)
     }
 
-    /// Creates a lock with memory for this number of holders and waiters together.
+    /// Creates a lock like [`new`](Self::new), with memory in each shard for this number of holders
+    /// and waiters together.
     ///
-    /// Up to that number, the lock allocates only to store wakers.
+    /// Up to that number, the lock does not allocate.
     pub fn with_capacity(requests: usize) -> Self {
+        Self::of(Shards::new(SHARDS, STRIPE, requests))
+    }
+
+    /// Creates a lock whose positions are divided among `shards` shards, in stripes of `stripe`
+    /// positions.
+    ///
+    /// A request locks the mutexes of all shards that it touches. So make a stripe longer than most
+    /// requests, but short enough that requests in different places touch different stripes.
+    ///
+    /// Both numbers are rounded up to powers of two. There are at most 16 shards. With one shard,
+    /// the lock is small and allocates nothing until it is used.
+    ///
+    /// ```
+    /// use spanlock_interval_lock::{IntervalLock, RangeLockExt};
+    ///
+    /// let lock = IntervalLock::with_shards(4, 1 << 20);
+    /// let hold = lock.write(100..(1 << 20) + 1)?; // touches two shards
+    /// assert!(lock.try_read(1 << 20..u64::MAX).is_err());
+    /// assert!(lock.try_read((1 << 20) + 1..u64::MAX).is_ok());
+    /// # drop(hold);
+    /// # Ok::<(), spanlock_interval_lock::RangeError>(())
+    /// ```
+    pub fn with_shards(shards: usize, stripe: u64) -> Self {
+        Self::of(Shards::new(shards, stripe, 0))
+    }
+
+    fn of(shards: Shards) -> Self {
         IntervalLock {
             core: Core {
-                requests: Mutex::new(Requests::with_capacity(requests)),
+                shards,
                 counters: Counters::default(),
                 id: LockId::new(),
             },
@@ -206,9 +257,10 @@ impl<P> IntervalLock<P> {
 
     /// Returns the number of holders and waiters. Each range of a batch counts as one.
     ///
-    /// The result is a snapshot: other threads may change the number at any time.
+    /// The result is a snapshot: other threads may change the number at any time. With more than
+    /// one shard, counting takes a step for each holder and waiter.
     pub fn len(&self) -> usize {
-        self.core.requests().len()
+        self.core.shards.count_spans(|_| true)
     }
 
     /// Returns whether there are no holders and no waiters. The result is a snapshot.
@@ -217,35 +269,42 @@ impl<P> IntervalLock<P> {
     }
 
     /// Returns the number of waiters, including upgrades. Each range of a waiting batch counts as
-    /// one. The result is a snapshot.
+    /// one. The result is a snapshot; see also [`len`](Self::len).
     pub fn waiting(&self) -> usize {
-        self.core.requests().waiting()
+        self.core.shards.count_spans(|stage| stage != Stage::Held)
     }
 
     /// Returns whether a request for `span` would have to wait. The result is a snapshot.
     ///
-    /// The answer takes into account every request that began before this call and has not ended.
+    /// The answer takes into account every request that began before this call and has not ended,
+    /// even those that a blocking request might overtake.
     pub fn would_block(&self, span: Span, access: Access) -> bool {
-        !self.core.requests().admits(span, access)
+        match self.core.shards.home(span) {
+            Some(shard) => !shard.lock().admits(span, access),
+            None => {
+                let mut locked = self.core.shards.lock(self.core.shards.touched(span));
+                !self.core.admits_all(&mut locked, &[(span, access)])
+            }
+        }
     }
 
     /// Returns all holds, in the order of their starts. The result is a snapshot.
     ///
     /// The hold of a waiting upgrade is listed as [`Access::Upgradable`].
     pub fn held_ranges(&self) -> Vec<(Span, Access)> {
-        self.core.requests().holds().collect()
+        self.core.shards.ranges().0
     }
 
     /// Returns all waiting requests, in the order of their starts. The result is a snapshot.
     ///
     /// A waiting upgrade is listed as [`Access::Write`].
     pub fn waiting_ranges(&self) -> Vec<(Span, Access)> {
-        self.core.requests().waits().collect()
+        self.core.shards.ranges().1
     }
 
     /// Returns the size of the lock and of everything that it has allocated, in bytes.
     pub fn memory_usage(&self) -> usize {
-        size_of::<Self>() + self.core.requests().memory_usage()
+        size_of::<Self>() + self.core.shards.memory_usage()
     }
 }
 
@@ -257,10 +316,7 @@ impl Default for IntervalLock {
 
 impl<P> fmt::Debug for IntervalLock<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (held, waiting): (Vec<_>, Vec<_>) = {
-            let requests = self.core.requests();
-            (requests.holds().collect(), requests.waits().collect())
-        };
+        let (held, waiting) = self.core.shards.ranges();
         f.debug_struct("IntervalLock")
             .field("held", &held)
             .field("waiting", &waiting)
@@ -276,9 +332,9 @@ pub(crate) fn index(token: Token) -> Index {
     token.into_word() as Index
 }
 
-// SAFETY: 1: IL-I2. 2: the earlier hold ends under the mutex, and a conflicting hold is granted
-// under the mutex later ("Orderings"). 3, 4: a hold records no thread, and stays in the tree until
-// its token, the index of its node, is passed to `unlock`.
+// SAFETY: 1: IL-I2 and IL-S1. 2: the earlier hold ends under the mutex of a shard that both touch,
+// and a conflicting hold is granted under that mutex later ("Orderings"). 3, 4: a hold records no
+// thread, and keeps its nodes until its token, the index of the first, is passed to `unlock`.
 unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
     #[inline]
     fn capacity(&self) -> u64 {
@@ -297,7 +353,7 @@ unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
 
     #[inline]
     fn lock(&self, span: Span, access: Access) -> Result<Token, RangeError> {
-        Ok(token(self.core.take(span, access, Self::WAIT)))
+        Ok(self.core.take(span, access, Self::SLEEP))
     }
 
     #[inline]
@@ -307,13 +363,13 @@ unsafe impl<P: Park> RawRangeLock for IntervalLock<P> {
     }
 
     #[inline]
-    unsafe fn unlock(&self, _span: Span, _access: Access, token: Token) {
-        self.core.release(index(token));
+    unsafe fn unlock(&self, span: Span, _access: Access, token: Token) {
+        self.core.release(span, index(token));
     }
 }
 
 // SAFETY: `Ready` is returned only for a request that is `Held`, with the guarantees above. A
-// forgotten request stays in the tree.
+// forgotten request keeps its nodes.
 unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
     type Request = IntervalRequest;
 
@@ -329,7 +385,7 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
             .map(Ok)
     }
 
-    unsafe fn cancel(&self, _span: Span, _access: Access, request: Pin<&mut IntervalRequest>) {
+    unsafe fn cancel(&self, span: Span, _access: Access, request: Pin<&mut IntervalRequest>) {
         if let Some(index) = request.get_mut().place.take()
             && !injected_bug!(
                 "waiter-stays",
@@ -339,140 +395,28 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
         {
             // The request may have been granted meanwhile. In both cases, only the requests that
             // counted it change.
-            self.core.leave(self.core.requests(), index);
+            match self.core.shards.home(span) {
+                Some(shard) => leave(shard.lock(), index),
+                None => self.core.leave_wide(span, index),
+            }
         }
     }
 }
 
-/// A function that blocks until the waiting request at the index is granted. The request must not
-/// have a waker yet.
-pub(crate) type Wait = fn(&Core, MutexGuard<'_, Requests>, Index);
+/// Makes the calling thread sleep until the function returns true. Calls it at once and after each
+/// wake, with the waker to wake.
+pub(crate) type Sleep = fn(&mut dyn FnMut(&Waker) -> bool);
 
 impl<P: Park> IntervalLock<P> {
     /// The function that makes waiters sleep, for code that is not generic over `P`.
-    pub(crate) const WAIT: Wait = Core::wait::<P>;
+    pub(crate) const SLEEP: Sleep = sleep::<P>;
 }
 
-/// These functions are not inlined, and only `wait` is generic. Their results fit in a register, so
-/// the code around the calls stays small.
-impl Core {
-    fn take(&self, span: Span, access: Access, wait: Wait) -> Index {
-        let mut requests = self.requests.lock();
-        if let Some(index) = requests.try_hold(span, access) {
-            self.counters.acquisitions(1);
-            return index;
+#[cold]
+fn sleep<P: Park>(is_granted: &mut dyn FnMut(&Waker) -> bool) {
+    P::with(|parker| {
+        while !is_granted(parker.waker()) {
+            parker.park();
         }
-        let index = requests.queue(span, access);
-        wait(self, requests, index);
-        self.counters.acquisitions(1);
-        index
-    }
-
-    fn try_take(&self, span: Span, access: Access) -> Option<Index> {
-        let mut requests = self.requests.lock();
-        let held = requests.try_hold(span, access);
-        self.counters.acquisitions(usize::from(held.is_some()));
-        held
-    }
-
-    fn release(&self, index: Index) {
-        let mut requests = self.requests.lock();
-        if requests.has_no_waiters() {
-            requests.remove_hold(index);
-        } else {
-            self.leave(requests, index);
-        }
-    }
-
-    #[cold]
-    fn leave(&self, mut requests: MutexGuard<'_, Requests>, index: Index) {
-        let mut wakes = Wakes::default();
-        requests.leave(index, &mut wakes);
-        finish(requests, wakes);
-    }
-
-    pub(crate) fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock()
-    }
-
-    /// See [`RawRangeLockWait::poll_lock`].
-    fn poll(
-        &self,
-        span: Span,
-        access: Access,
-        request: &mut IntervalRequest,
-        waker: &Waker,
-    ) -> Poll<Token> {
-        let mut clone: Option<Waker> = None;
-        loop {
-            let mut requests = self.requests.lock();
-            let index = match request.place {
-                Some(index) => index,
-                None => requests.try_hold(span, access).unwrap_or_else(|| {
-                    self.counters.waits();
-                    requests.queue(span, access)
-                }),
-            };
-            if requests.is_held(index) {
-                request.place = None;
-                self.counters.acquisitions(1);
-                return Poll::Ready(token(index));
-            }
-            // Record the index first: the waker's code below may panic.
-            request.place = Some(index);
-            if requests.will_wake(index, waker) {
-                return Poll::Pending;
-            }
-            if let Some(clone) = clone.take() {
-                let before = requests.set_waker(index, clone);
-                drop(requests);
-                drop(before);
-                return Poll::Pending;
-            }
-            // Wakers are foreign code, so they are cloned, dropped and woken outside the mutex. The
-            // next iteration checks the request again.
-            drop(requests);
-            clone = Some(waker.clone());
-        }
-    }
-
-    #[cold]
-    fn wait<P: Park>(&self, mut requests: MutexGuard<'_, Requests>, index: Index) {
-        self.counters.waits();
-        P::with(|parker| {
-            if injected_bug!(
-                "no-recheck",
-                "a waiter unlocks the tree between queueing its request and registering its waker",
-                killed_by = "wakeup, poll"
-            ) {
-                drop(requests);
-                requests = self.requests();
-            }
-            // The mutex has been locked since the request was queued. So a grant finds this waker,
-            // and no wake is lost.
-            requests.set_waker(index, parker.waker().clone());
-            drop(requests);
-            let mut spin = Backoff::new();
-            loop {
-                if spin.round() {
-                    if !parker.try_park() {
-                        continue;
-                    }
-                } else {
-                    parker.park();
-                }
-                // The parker may have kept a wake from an earlier use, so check the request.
-                if self.requests().is_held(index) {
-                    return;
-                }
-            }
-        });
-    }
-}
-
-/// Unlocks the mutex, then wakes the granted waiters.
-#[track_caller]
-pub(crate) fn finish(requests: MutexGuard<'_, Requests>, wakes: Wakes) {
-    drop(requests);
-    wakes.wake();
+    });
 }

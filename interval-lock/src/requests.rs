@@ -1,9 +1,13 @@
 //! The state of the lock: holds, waiting requests, and the counts that decide when each waiting
 //! request is granted. How threads wait is in [`crate::lock`].
 //!
+//! One `Requests` is the state of one shard ([`crate::shards`]). The nodes of a request that
+//! touches several shards are in as many `Requests`. All changes to one shard happen under its
+//! mutex.
+//!
 //! # The order
 //! Requests have a total *order*: first by stage, then by number. Numbers ascend in order of
-//! arrival.
+//! arrival (IL-S3).
 //!
 //! | stage | the request | requests that count it |
 //! |---|---|---|
@@ -13,34 +17,44 @@
 //!
 //! An `Upgrading` request is stored with the access that it waits for, `Write`.
 //!
-//! A request A **blocks** a request B if A comes before B in this order, their spans overlap, and
-//! their accesses conflict.
+//! A node A **blocks** a node B of another request in the same shard if A comes before B in this
+//! order, their spans overlap, and their accesses conflict.
 //!
-//! A **batch** is one request for several disjoint spans. It has one node in the tree for each
-//! span. The nodes share one number, are linked in a ring, and are granted together. One of them,
-//! the *leader*, stores the count and the waker of the batch. Once granted, the nodes are
-//! independent holds.
+//! # Narrow and wide requests
+//! A **narrow** request has one node: it is for one span, which touches one shard. The change that
+//! unblocks it *grants* it, under the mutex of its shard.
 //!
-//! If the nodes were granted one by one, a batch could deadlock with an upgrade: the batch would
+//! A **wide** request has several nodes: it is a batch of disjoint spans, or its span touches
+//! several shards. Its nodes share one number. The thread that unblocks one of its nodes may not
+//! have locked the others. So it only wakes the owner, the thread or future that waits for the
+//! request. The owner locks all shards that the request touches, and *claims* all nodes together if
+//! none is blocked. If some node is blocked, the owner leaves its waker in the first such node.
+//!
+//! If the nodes were claimed one by one, a wide request could deadlock with an upgrade: it would
 //! hold one span and wait for the upgrade at another, while the upgrade waits for the first span.
 //!
+//! Once claimed, the spans of a batch are independent holds.
+//!
 //! # Invariants
-//! - **IL-I1** The count of a request is the number of nodes that block it. The count of a batch is
-//!   the sum over its nodes. When a request changes, [`Requests::settle`] updates exactly the
-//!   counts of the requests that it starts or stops blocking.
-//! - **IL-I2** A request is `Held` if and only if its count is 0. So no two holds conflict: the
-//!   first in the order would block the other. A hold does not conflict with the upgradable hold of
-//!   a waiting upgrade either.
-//! - **IL-I3** A grant moves a request forward in the order. It never moves the request past a
-//!   conflicting one, because that one would still block it. So a grant changes no count.
-//! - **IL-I4** A blocker comes before the requests that it blocks. So requests cannot wait in a
-//!   cycle, and the first request in the order is granted.
-//! - **IL-I5** `waiting` is the number of nodes that are not `Held`. While it is 0, no request
-//!   counts any other.
-//! - **IL-I6** Only a request that is not `Held` has a waker. A grant removes the waker from the
-//!   list, and the caller wakes it.
-//! - **IL-I7** Each node of a waiting request stores the index of its leader, and its link to the
-//!   next node of the ring. In a hold, both are meaningless.
+//! - **IL-I1** The count of a node is the number of nodes that block it. When a node changes,
+//!   [`Requests::settle`] updates exactly the counts of the nodes that it starts or stops blocking.
+//! - **IL-I2** A narrow request is `Held` if and only if its count is 0. A wide request is `Held`
+//!   only if the counts of all its nodes are 0. So no two holds conflict: in a shard that both
+//!   touch (IL-S1), the first in the order would block the other. A hold does not conflict with the
+//!   upgradable hold of a waiting upgrade either.
+//! - **IL-I3** A grant or a claim moves a request forward in the order. It never moves the request
+//!   past a conflicting one, because that one would still block it. So it changes no count.
+//! - **IL-I4** A blocker comes before the requests that it blocks, and the order is the same in all
+//!   shards. So requests cannot wait in a cycle, and the first request that is not `Held` is ready
+//!   as soon as the holds that block it have left.
+//! - **IL-I5** `waiting` is the number of nodes that are not `Held`. While it is 0, no node in this
+//!   shard counts any other.
+//! - **IL-I6** Only a node that is not `Held` has a waker. A change that makes its count 0 removes
+//!   the waker, and the caller wakes it. If there is none, the owner has already been woken, and
+//!   will lock the mutex. An owner that finds a count above 0 leaves its waker in a node with such
+//!   a count before it sleeps. So no wake is lost.
+//! - **IL-I7** Each node of a span stores the index of the span's node in the next shard that the
+//!   span touches. In the last shard, the link is meaningless.
 //!
 //! IL-I1 makes cancelling exact. Cancelling a waiter decrements only the counts of the requests
 //! that it blocks: later arrivals that conflict with it. Two waiting readers do not conflict, so
@@ -51,11 +65,17 @@
 use alloc::vec::Vec;
 use core::task::Waker;
 
-use spanlock_range_lock::words::for_each_surely;
 use spanlock_range_lock::{Access, Span};
-use spanlock_sync::{injected_bug, wait};
+use spanlock_sync::injected_bug;
 
 use crate::tree::{Index, Tree};
+use passes::Passes;
+
+pub(crate) use wakes::Wakes;
+
+mod overtaking;
+mod passes;
+mod wakes;
 
 /// The stage of a request. Earlier stages come first in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,31 +85,35 @@ pub(crate) enum Stage {
     Waiting,
 }
 
-/// The data of a node: of a whole request, or of one span of a batch.
+/// The data of a node.
 #[derive(Clone, Copy)]
 struct Claim {
-    /// Unique, except that the nodes of a batch share one.
+    /// Unique in the shard, except that the nodes of a batch share one.
     number: u64,
     access: Access,
     stage: Stage,
-    /// The count of the request, if this node is the leader (IL-I1).
+    /// Whether the request is wide, so that only its owner turns it into a hold.
+    wide: bool,
+    /// Whether the node was granted, but its owner has not returned from its call yet. Such a grant
+    /// can be revoked.
+    unclaimed: bool,
+    /// The number of nodes that block this one (IL-I1).
     count: u32,
-    /// The node that stores the count and the waker (IL-I7).
-    leader: Index,
-    /// The next node of the ring (IL-I7).
+    /// The node of the same span in the next shard (IL-I7).
     next: Index,
 }
 
 impl Claim {
-    /// Creates a claim with a count of 0 and without links.
+    /// Creates the claim of a narrow request with a count of 0.
     #[inline]
     fn new(access: Access, stage: Stage, number: u64) -> Self {
         Claim {
             number,
             access,
             stage,
+            wide: false,
+            unclaimed: false,
             count: 0,
-            leader: 0,
             next: 0,
         }
     }
@@ -119,11 +143,19 @@ impl Stake {
     }
 }
 
-/// All requests of a lock: holders and waiters.
+/// The part of a waiting node that only waiting needs.
+#[derive(Default)]
+struct Waiter {
+    waker: Option<Waker>,
+    passes: Passes,
+}
+
+/// The nodes of all requests that touch one shard: of holders and of waiters.
 pub(crate) struct Requests {
     tree: Tree<Claim>,
-    /// The waker of each waiting request, at the index of its leader. Grows as needed.
-    wakers: Vec<Option<Waker>>,
+    /// The waiting part of each node, at its index. Has capacity for all nodes, so waiting does not
+    /// allocate.
+    waiters: Vec<Waiter>,
     next_number: u64,
     waiting: usize,
 }
@@ -132,7 +164,7 @@ impl Requests {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Requests {
             tree: Tree::with_capacity(capacity),
-            wakers: Vec::new(),
+            waiters: Vec::with_capacity(capacity),
             next_number: 0,
             waiting: 0,
         }
@@ -179,50 +211,100 @@ impl Requests {
         *self.tree.value_mut(index) = Claim::new(access, Stage::Held, number);
     }
 
-    /// Adds a hold that [`admits`](Self::admits) has found unblocked.
-    pub(crate) fn hold(&mut self, span: Span, access: Access) -> Index {
-        let number = self.new_number();
-        self.add(span, access, Stage::Held, number)
-    }
-
-    /// Adds a waiting request; returns its index. At least one request must conflict with it.
-    pub(crate) fn queue(&mut self, span: Span, access: Access) -> Index {
-        let count = self.conflicts(span, access);
-        debug_assert!(count > 0, "an unblocked request must be added as a hold");
-        self.waiting += 1;
-        let number = self.new_number();
-        let index = self.add(span, access, Stage::Waiting, number);
-        self.lead_itself(index, count);
+    /// Adds a node of a hold that no node blocks: of a new request that [`admits`](Self::admits)
+    /// has found unblocked, or of the part that [`split`](Self::split) cuts off a hold.
+    pub(crate) fn hold(&mut self, span: Span, access: Access, number: u64, next: Index) -> Index {
+        let index = self.add(span, access, Stage::Held, number);
+        self.set_next(index, next);
         index
     }
 
-    /// Adds a waiting batch. At least one of its spans must be [blocked](Self::admits).
-    ///
-    /// Passes the index of each node to `tell`, in the order of the batch. The first node is the
-    /// leader.
-    pub(crate) fn queue_all(&mut self, batch: &[(Span, Access)], mut tell: impl FnMut(Index)) {
+    /// Adds a waiting narrow request; returns its index. At least one node must block it.
+    pub(crate) fn queue(&mut self, span: Span, access: Access) -> Index {
         let number = self.new_number();
-        // The leader, and the last node of the ring so far.
-        let mut ring = None;
-        for &(span, access) in batch {
-            let count = self.conflicts(span, access);
-            let index = self.add(span, access, Stage::Waiting, number);
-            let (leader, last) = *ring.get_or_insert((index, index));
-            let claim = self.tree.value_mut(index);
-            (claim.leader, claim.next) = (leader, leader);
-            self.tree.value_mut(last).next = index;
-            self.tree.value_mut(leader).count += count;
-            ring = Some((leader, index));
-            self.waiting += 1;
-            tell(index);
-        }
-        // The last node links to the leader. A single node links to itself.
-        debug_assert!(ring.is_some_and(|(leader, _)| self.claim(leader).count > 0));
+        let index = self.wait_as(span, access, number);
+        debug_assert!(self.claim(index).count > 0, "unblocked, so it must be held");
+        index
     }
 
-    /// Returns whether the request at `index` is granted.
-    pub(crate) fn is_held(&self, index: Index) -> bool {
-        self.claim(index).stage == Stage::Held
+    /// Adds a node of a waiting wide request; returns its index.
+    pub(crate) fn queue_wide(
+        &mut self,
+        span: Span,
+        access: Access,
+        number: u64,
+        next: Index,
+    ) -> Index {
+        let index = self.wait_as(span, access, number);
+        let claim = self.claim_mut(index);
+        (claim.wide, claim.next) = (true, next);
+        index
+    }
+
+    /// Adds a waiting node.
+    fn wait_as(&mut self, span: Span, access: Access, number: u64) -> Index {
+        let count = self.conflicts(span, access);
+        self.waiting += 1;
+        let index = self.add(span, access, Stage::Waiting, number);
+        self.claim_mut(index).count = count;
+        self.make_waiter(index);
+        index
+    }
+
+    /// Resets the waiting part of a node that begins to wait.
+    fn make_waiter(&mut self, index: Index) {
+        let at = index as usize;
+        if self.waiters.len() <= at {
+            let all = self.tree.capacity();
+            self.waiters.reserve_exact(all - self.waiters.len());
+            self.waiters.resize_with(at + 1, Waiter::default);
+        }
+        debug_assert!(self.waiters[at].waker.is_none(), "IL-I6");
+        self.waiters[at].passes = Passes::default();
+    }
+
+    /// Makes a granted narrow request a hold that cannot be revoked; returns whether it was
+    /// granted.
+    pub(crate) fn claim_grant(&mut self, index: Index) -> bool {
+        let claim = self.claim_mut(index);
+        claim.unclaimed = false;
+        claim.stage == Stage::Held
+    }
+
+    /// Makes a ready node of a wide request a hold.
+    pub(crate) fn claim_wide(&mut self, index: Index) {
+        let claim = self.claim_mut(index);
+        debug_assert!(
+            claim.wide && claim.count == 0 && claim.stage != Stage::Held,
+            "IL-I2"
+        );
+        claim.stage = Stage::Held;
+        self.waiting -= 1;
+    }
+
+    /// Returns whether no node blocks the node at `index`.
+    pub(crate) fn is_ready(&self, index: Index) -> bool {
+        self.claim(index).count == 0
+    }
+
+    /// Returns the link of a node (IL-I7).
+    pub(crate) fn next(&self, index: Index) -> Index {
+        self.claim(index).next
+    }
+
+    /// Sets the link of a node (IL-I7).
+    pub(crate) fn set_next(&mut self, index: Index, next: Index) {
+        self.claim_mut(index).next = next;
+    }
+
+    /// Returns the number of the next request.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Makes later requests have greater numbers than `number`.
+    pub(crate) fn numbers_used(&mut self, number: u64) {
+        self.next_number = number + 1;
     }
 
     /// Returns whether there are no waiters. If there are none, no request counts another (IL-I5).
@@ -234,16 +316,17 @@ impl Requests {
     /// Removes a hold while there are [no waiters](Self::has_no_waiters).
     #[inline]
     pub(crate) fn remove_hold(&mut self, index: Index) {
-        debug_assert!(self.has_no_waiters() && self.is_held(index));
+        debug_assert!(self.has_no_waiters());
+        debug_assert!(self.claim(index).stage == Stage::Held);
         self.tree.remove(index);
     }
 
-    /// Removes a request, granted or not.
+    /// Removes a node, granted or not.
     pub(crate) fn leave(&mut self, index: Index, wakes: &mut Wakes) {
         let mut old = self.stake(index);
         if old.order.0 != Stage::Held {
             self.waiting -= 1;
-            wakes.discarded = self.take_waker(index);
+            wakes.discard(self.take_waker(index));
             if injected_bug!(
                 "reader-cancel-grants",
                 "a cancelled reader is subtracted from the counts of requests that never counted it",
@@ -278,76 +361,51 @@ impl Requests {
         let old = self.stake(index);
         self.settle_quietly(&old, &[low, high].map(|span| Stake { span, ..old }));
         self.tree.resize(index, low);
-        self.hold(high, old.access)
+        // The parts share a number, like the spans of a batch.
+        self.hold(high, old.access, old.order.1, 0)
     }
 
-    /// Makes a hold exclusive if no other hold or upgrade overlaps it; returns whether it did.
-    pub(crate) fn try_upgrade(&mut self, index: Index) -> bool {
-        let alone = self.other_holders(index) == 0;
-        if alone {
-            self.make_exclusive(index, Stage::Held, 0);
-        }
-        alone
+    /// Returns the number of other holds that overlap the hold at `me`. An upgrade waits for these.
+    pub(crate) fn other_holders(&self, me: Index) -> u32 {
+        let holds = |&index: &Index| index != me && self.claim(index).stage != Stage::Waiting;
+        self.overlaps(self.tree.span(me)).filter(holds).count() as u32
     }
 
-    /// Makes an upgradable hold exclusive if no other hold overlaps it. Otherwise, makes it wait
-    /// until the readers have left.
-    ///
-    /// Returns whether the hold is exclusive already.
-    pub(crate) fn upgrade(&mut self, index: Index) -> bool {
+    /// Makes a hold exclusive. No other hold may overlap it.
+    pub(crate) fn make_exclusive(&mut self, index: Index) {
+        self.make_writer(index, Stage::Held, 0);
+    }
+
+    /// Makes a node of an upgradable hold wait for the readers that overlap it.
+    pub(crate) fn queue_upgrade(&mut self, index: Index, wide: bool) {
         let readers = self.other_holders(index);
-        if readers == 0 {
-            self.make_exclusive(index, Stage::Held, 0);
-        } else {
-            self.waiting += 1;
-            self.make_exclusive(index, Stage::Upgrading, readers);
-        }
-        readers == 0
+        self.waiting += 1;
+        self.claim_mut(index).wide = wide;
+        self.make_writer(index, Stage::Upgrading, readers);
+        self.make_waiter(index);
     }
 
-    /// Sets the waker of the waiting request at `index`; returns the previous one.
+    /// Sets the waker of the waiting node at `index`; returns the previous one.
     pub(crate) fn set_waker(&mut self, index: Index, waker: Waker) -> Option<Waker> {
-        debug_assert!(!self.is_held(index), "IL-I6");
-        let at = index as usize;
-        if self.wakers.len() <= at {
-            self.wakers.resize_with(at + 1, || None);
-        }
-        self.wakers[at].replace(waker)
+        self.waiters[index as usize].waker.replace(waker)
     }
 
-    /// Returns whether a grant of the request at `index` would wake the same task as `waker`.
+    /// Returns whether the waiting node at `index` has a waker.
+    pub(crate) fn has_waker(&self, index: Index) -> bool {
+        self.waiters[index as usize].waker.is_some()
+    }
+
+    /// Returns whether the node at `index` would wake the same task as `waker`.
     pub(crate) fn will_wake(&self, index: Index, waker: &Waker) -> bool {
-        matches!(self.wakers.get(index as usize), Some(Some(set)) if set.will_wake(waker))
+        let set = &self.waiters[index as usize].waker;
+        set.as_ref().is_some_and(|set| set.will_wake(waker))
     }
 
-    /// Returns the number of nodes of holders and waiters.
-    pub(crate) fn len(&self) -> usize {
-        self.tree.len()
-    }
-
-    /// Returns the number of waiting nodes, upgrades included.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting
-    }
-
-    /// Returns all holds, including those of waiting upgrades, in the order of their spans.
-    pub(crate) fn holds(&self) -> impl Iterator<Item = (Span, Access)> {
-        self.stakes().filter_map(|stake| match stake.order.0 {
-            Stage::Held => Some((stake.span, stake.access)),
-            Stage::Upgrading => Some((stake.span, Access::Upgradable)),
-            Stage::Waiting => None,
-        })
-    }
-
-    /// Returns all waiting requests, including upgrades, in the order of their spans.
-    pub(crate) fn waits(&self) -> impl Iterator<Item = (Span, Access)> {
-        let waits = self.stakes().filter(|stake| stake.order.0 != Stage::Held);
-        waits.map(|stake| (stake.span, stake.access))
-    }
-
-    fn stakes(&self) -> impl Iterator<Item = Stake> {
+    /// Returns the span, access and stage of each node, in the order of their spans.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (Span, Access, Stage)> {
         // Everything overlaps the full span.
-        self.overlaps(Span::FULL).map(|index| self.stake(index))
+        let stakes = self.overlaps(Span::FULL).map(|index| self.stake(index));
+        stakes.map(|stake| (stake.span, stake.access, stake.order.0))
     }
 
     /// Returns the nodes that overlap `span`, in the order of their spans.
@@ -357,9 +415,9 @@ impl Requests {
         core::iter::successors(self.tree.first_overlap(span), next)
     }
 
-    /// Returns the size of the tree's nodes and the list of wakers, in bytes.
+    /// Returns the size of the tree's nodes and of the waiting parts, in bytes.
     pub(crate) fn memory_usage(&self) -> usize {
-        self.tree.memory_usage() + self.wakers.capacity() * size_of::<Option<Waker>>()
+        self.tree.memory_usage() + self.waiters.capacity() * size_of::<Waiter>()
     }
 
     /// Returns the number of nodes that block a new request. A new request comes last in the order,
@@ -383,15 +441,14 @@ impl Requests {
         index
     }
 
-    /// Makes the node at `index` a request with a single node.
-    fn lead_itself(&mut self, index: Index, count: u32) {
-        let claim = self.tree.value_mut(index);
-        claim.count = count;
-        (claim.leader, claim.next) = (index, index);
+    #[inline]
+    fn claim(&self, index: Index) -> &Claim {
+        self.tree.value(index)
     }
 
-    fn claim(&self, index: Index) -> Claim {
-        *self.tree.value(index)
+    #[inline]
+    fn claim_mut(&mut self, index: Index) -> &mut Claim {
+        self.tree.value_mut(index)
     }
 
     #[inline]
@@ -405,30 +462,22 @@ impl Requests {
     }
 
     fn take_waker(&mut self, index: Index) -> Option<Waker> {
-        self.wakers.get_mut(index as usize)?.take()
-    }
-
-    /// Returns the number of other holds that overlap the hold at `me`. An upgrade waits for these.
-    fn other_holders(&self, me: Index) -> u32 {
-        let holds = |&index: &Index| index != me && self.claim(index).stage != Stage::Waiting;
-        self.overlaps(self.tree.span(me)).filter(holds).count() as u32
+        self.waiters.get_mut(index as usize)?.waker.take()
     }
 
     /// Changes the access of a hold to `Write`, and sets its stage and count.
-    fn make_exclusive(&mut self, index: Index, stage: Stage, count: u32) {
+    fn make_writer(&mut self, index: Index, stage: Stage, count: u32) {
         let old = self.stake(index);
         let access = Access::Write;
-        let claim = self.tree.value_mut(index);
-        (claim.access, claim.stage) = (access, stage);
-        // From now on the hold is a request of its own, even if it was part of a batch.
-        self.lead_itself(index, count);
-        let order = (stage, old.order.1);
+        let claim = self.claim_mut(index);
+        (claim.access, claim.stage, claim.count) = (access, stage, count);
+        let (span, order) = (old.span, (stage, old.order.1));
         self.settle_quietly(
             &old,
             &[Stake {
+                span,
                 access,
                 order,
-                ..old
             }],
         );
     }
@@ -445,7 +494,8 @@ impl Requests {
         while let Some(index) = next {
             next = self.tree.next_overlap(index, old.span);
             let other = self.stake(index);
-            if other.order.1 == old.order.1 {
+            // Nothing blocks a hold, even if it passes the request that is revoked here.
+            if other.order.0 == Stage::Held || other.order.1 == old.order.1 {
                 continue;
             }
             let did = u32::from(old.blocks(&other));
@@ -453,68 +503,30 @@ impl Requests {
             if did == does {
                 continue;
             }
-            let leader = self.claim(index).leader;
-            let claim = self.tree.value_mut(leader);
+            let claim = self.claim_mut(index);
             claim.count = claim.count + does - did;
             if claim.count == 0 {
-                self.grant(leader, wakes);
+                self.grant(index, wakes);
             }
         }
     }
 
-    /// Grants all nodes of a request.
-    fn grant(&mut self, leader: Index, wakes: &mut Wakes) {
-        let mut index = leader;
-        loop {
-            let claim = self.tree.value_mut(index);
+    /// Grants a narrow request that is no longer blocked, or wakes the owner of a wide one.
+    fn grant(&mut self, index: Index, wakes: &mut Wakes) {
+        let claim = self.claim_mut(index);
+        if !claim.wide {
+            claim.unclaimed = claim.stage == Stage::Waiting;
             claim.stage = Stage::Held;
             self.waiting -= 1;
-            index = claim.next;
-            if index == leader {
-                break;
-            }
         }
-        wakes.push(self.take_waker(leader));
+        wakes.push(self.take_waker(index));
     }
 
     /// Like [`settle`](Self::settle), for a change that unblocks no request.
     fn settle_quietly(&mut self, old: &Stake, new: &[Stake]) {
         let mut wakes = Wakes::default();
         self.settle(old, new, &mut wakes);
-        debug_assert_eq!(wakes.len, 0, "this change must not unblock a request");
-    }
-}
-
-/// The number of wakers that [`Wakes`] stores without allocating.
-const FEW: usize = 8;
-
-/// The wakers to wake or drop once the mutex is unlocked. Both run foreign code.
-#[derive(Default)]
-pub(crate) struct Wakes {
-    few: [Option<Waker>; FEW],
-    len: usize,
-    more: Vec<Waker>,
-    discarded: Option<Waker>,
-}
-
-impl Wakes {
-    fn push(&mut self, waker: Option<Waker>) {
-        let Some(waker) = waker else { return };
-        match self.few.get_mut(self.len) {
-            Some(place) => *place = Some(waker),
-            None => self.more.push(waker),
-        }
-        self.len += 1;
-    }
-
-    /// Wakes all waiters, in the order of their grants, even if one of the wakers panics.
-    #[track_caller]
-    pub(crate) fn wake(self) {
-        if self.len > 0 && wait::is_wake_left_out() {
-            return;
-        }
-        let few = self.few.into_iter().flatten();
-        for_each_surely(few.chain(self.more), Waker::wake);
+        debug_assert!(wakes.is_empty(), "this change must not unblock a request");
     }
 }
 

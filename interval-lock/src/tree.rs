@@ -31,9 +31,9 @@
 //! - **IL-T2** All leaves have the same depth. Every node but the root has at least [`FEWEST`]
 //!   entries, and an inner root at least two. So a tree of *n* spans has at most 1 + log₇ *n*
 //!   levels and 1 + *n* / 6 nodes.
-//! - **IL-T3** The end of an inner entry is the furthest end of all spans below it. Its start is at
-//!   or before the starts of those spans. It is at or after the starts of all spans that come
-//!   earlier in the order.
+//! - **IL-T3** The end of an inner entry is the furthest end of all spans below it. The start of an
+//!   inner entry is at or before the starts of those spans, and at or after the starts of all spans
+//!   that come before them in the order.
 //! - **IL-T4** Links are mutual: a slot stores the leaf that refers to it, and a node stores the
 //!   parent that refers to it. The root's parent has no meaning.
 //! - **IL-T5** Every slot is either in the tree or in the list of free slots. Every node is either
@@ -79,7 +79,7 @@ pub(crate) struct Tree<T> {
     len: u32,
 }
 
-/// The data of a span that does not move when the span moves to another leaf.
+/// The part of a span's data that stays where it is when the span moves to another leaf.
 struct Slot<T> {
     value: T,
     leaf: Index,
@@ -114,6 +114,11 @@ impl<T: Default> Tree<T> {
     /// Returns the number of spans.
     pub(crate) fn len(&self) -> usize {
         self.len as usize
+    }
+
+    /// Returns the number of spans for which the tree has slots.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.capacity()
     }
 
     /// Returns the size of the vectors in bytes, including unused capacity.
@@ -208,12 +213,12 @@ impl<T: Default> Tree<T> {
     /// Inserts a span at `gap`; returns its index. The tree must not have changed since
     /// [`gap`](Self::gap) returned.
     ///
-    /// The value of the span is unspecified until the caller sets it. A value passed as an argument
-    /// would be stored in small pieces and loaded in large ones. The processor would stall for
-    /// longer than the whole insertion takes.
+    /// The value of the span is unspecified until the caller sets it. This function does not take
+    /// the value as an argument. The value would be stored in small pieces and loaded in large
+    /// ones, and the processor would stall for longer than the whole insertion takes.
     ///
     /// # Panics
-    /// If the tree already has 2³² − 1 spans, which take more than 400 GiB.
+    /// If the tree already has 2³² − 1 spans, which take more than 400 GB.
     pub(crate) fn insert(&mut self, gap: Gap, span: Span) -> Index {
         let index = self.allocate();
         self.attach(gap, Entry { span, to: index });
@@ -485,7 +490,8 @@ impl<T: Default> Tree<T> {
     }
 }
 
-/// Returns whether the injected bug is active that lets searches run past the end of their range.
+/// Returns whether the injected bug `no-end-stop` is active. It lets searches run past the end of
+/// their range.
 fn ignores_ends() -> bool {
     injected_bug!(
         "no-end-stop",

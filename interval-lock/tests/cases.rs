@@ -30,7 +30,8 @@ fn appends_get_places_of_their_own() {
                 let append = |i| {
                     let len = 1 + (me + i) % 7;
                     let tail = Taken::lock(lock, end.load(Relaxed)..u64::MAX, Write);
-                    // Only a thread that holds the end's position moves the end. This one does.
+                    // Only a thread that holds the end's position moves the end. This thread now
+                    // holds it.
                     let start = end.load(Relaxed);
                     let mine = tail.shrink(start..u64::MAX);
                     end.store(start + len, Relaxed);

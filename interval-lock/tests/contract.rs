@@ -8,7 +8,8 @@
 mod shared;
 
 mod suite {
-    //! The shared suite, with a stricter test of fairness: no try overtakes a waiting writer.
+    //! The shared suite, with stricter tests of fairness: no try overtakes a waiting writer, and this
+    //! lock can tell when a thread waits.
 
     pub(crate) use crate::shared::*;
 
@@ -36,6 +37,34 @@ mod suite {
                     assert_eq!(lock.waiting(), 1, "granted while a reader holds");
                     drop(in_the_way);
                 });
+                kind.assert_free(&lock);
+            }
+        }
+
+        pub(crate) fn writers_are_served_in_order_of_arrival(
+            kind: &crate::shared::Kind<IntervalLock>,
+        ) {
+            let lock = kind.lock();
+            let order = std::sync::Mutex::new(Vec::new());
+            for _ in 0..20 {
+                order.lock().unwrap().clear();
+                let in_the_way = lock.read(kind.units(0..1)).unwrap();
+                std::thread::scope(|scope| {
+                    for number in 0..3 {
+                        let (lock, order) = (&lock, &order);
+                        scope.spawn(move || {
+                            let hold = lock.write(kind.units(0..1)).unwrap();
+                            order.lock().unwrap().push(number);
+                            drop(hold);
+                        });
+                        // No later request arrives after the release, so none overtakes.
+                        while lock.waiting() <= number {
+                            std::thread::yield_now();
+                        }
+                    }
+                    drop(in_the_way);
+                });
+                assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
                 kind.assert_free(&lock);
             }
         }

@@ -1,5 +1,5 @@
 //! Deadlock detection: a thread that would wait for itself panics, and so does a thread that takes
-//! two locks in the opposite order. A lock is forgotten when it is dropped.
+//! two locks in the opposite order. The detector forgets a lock when the lock is dropped.
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 

@@ -9,7 +9,10 @@ mod capabilities;
 
 use spanlock_interval_lock::IntervalLock;
 
-capabilities!(interval: IntervalLock::new; deadlines futures parts upgrades batches append owned);
+capabilities! {
+    interval: IntervalLock::new;
+    deadlines futures parts upgrades batches append owned foreign replaced
+}
 
 #[test]
 fn downgrade() {

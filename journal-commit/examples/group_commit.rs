@@ -1,5 +1,6 @@
-//! Threads that append a record, wait until it is durable, and think. Compares plain group commit
-//! with the rendezvous, on a storage whose flush takes a fixed time.
+//! Compares plain group commit with the rendezvous, on a storage in memory whose flush takes a
+//! fixed time. Each thread repeatedly appends a record, waits until it is durable, and pauses (its
+//! *think time*).
 //!
 //! ```text
 //! cargo run --release -p spanlock-journal-commit --example group_commit -- \
@@ -7,9 +8,9 @@
 //!     [--think 0,0.5,1,2,4] [--jitter 0.1]
 //! ```
 //!
-//! Rounds of the two alternate, because machines are busy now and then; figures are sums over the
-//! rounds. Think times are in flushes. Each pause is drawn evenly from an interval of the given
-//! jitter around its think time.
+//! Rounds with and without the rendezvous alternate, because a machine may be busy now and then.
+//! The figures are sums over the rounds. Think times are multiples of a flush. With a jitter of
+//! 0.1, a pause varies at random by up to 10 % around the think time.
 
 use std::env;
 use std::io;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{GroupCommit, Log, Lsn, Options};
 
-/// Writes go to memory; a flush only takes its time.
+/// A storage in memory. A flush only sleeps.
 struct Modelled {
     memory: std::sync::RwLock<Vec<u8>>,
     flush: Duration,
@@ -51,7 +52,7 @@ impl Storage for Modelled {
     }
 }
 
-/// The figures of one way to commit.
+/// The figures of plain group commit or of the rendezvous.
 #[derive(Default)]
 struct Figures {
     latencies: Vec<Duration>,
@@ -64,7 +65,7 @@ impl Figures {
         self.latencies.len() as f64 / self.time.as_secs_f64()
     }
 
-    /// Returns the microseconds within which `percent` of a hundred records were durable.
+    /// Returns the time in microseconds within which `percent` % of the records became durable.
     fn percentile(&self, percent: usize) -> u128 {
         let at = (self.latencies.len() * percent / 100).min(self.latencies.len() - 1);
         self.latencies[at].as_micros()
@@ -90,7 +91,7 @@ fn main() {
     }
 }
 
-/// Runs both ways in turn.
+/// Measures plain group commit and the rendezvous in turn, and prints both.
 fn row(arguments: &Arguments, threads: usize, think: f64) {
     const WAYS: [GroupCommit; 2] = [GroupCommit::Plain, GroupCommit::Rendezvous];
     let mut figures = [Figures::default(), Figures::default()];
@@ -148,7 +149,7 @@ fn round(
     figures.time += start.elapsed();
     let stats = log.stats();
     figures.flushes += stats.flushes;
-    // The log holds every acknowledged record.
+    // Check that the log holds every acknowledged record.
     let commits = figures.latencies.len() - before;
     assert_eq!(log.durable(), Lsn::new(commits as u64));
     assert_eq!(log.records().count(), commits);

@@ -1,5 +1,5 @@
-//! A map that outlives its process. Each change first goes into the log; when the log is full, a
-//! snapshot makes room.
+//! A map that outlives its process. Each change is written to the log. When the log is full, the
+//! map is written to a snapshot, and the log is truncated.
 //!
 //! ```text
 //! cargo run -p spanlock-journal-commit --example key_value
@@ -19,8 +19,9 @@ type Map = BTreeMap<String, String>;
 
 struct Store {
     log: Log<FileStorage>,
-    /// Locked while a change is appended, so that the log and the map have the changes in the same
-    /// order. Not locked during a flush.
+    /// A thread locks the map while it appends a change, so that the log and the map have all
+    /// changes in the same order. A thread that waits for the flush of its change does not hold the
+    /// lock.
     map: Mutex<Map>,
     folder: PathBuf,
 }
@@ -32,8 +33,8 @@ impl Store {
         Ok(())
     }
 
-    /// Restores the snapshot and the changes since. Changes already in the snapshot may be applied
-    /// again, which has no effect.
+    /// Restores the snapshot, and applies the changes in the log. Some of these changes may be in
+    /// the snapshot already; to apply them again has no effect.
     fn open(folder: &Path) -> Result<Self, Box<dyn Error>> {
         let storage = FileStorage::open(folder.join("log"), FileMode::Buffered)?;
         let log = Log::open(storage, &Options::new())?;
@@ -69,7 +70,8 @@ impl Store {
         Ok(number)
     }
 
-    /// Writes the map to a file beside the log, and then truncates the records that led to it.
+    /// Writes the map to a file beside the log, and then truncates the records whose changes it
+    /// contains.
     fn snapshot(&self, map: &Map) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.log.commit()?;
         let new = self.folder.join("snapshot.new");
@@ -112,7 +114,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .lock()
         .expect("no thread panics with the lock")
         .clone();
-    drop(store); // As if the process had died.
+    drop(store); // This has the same effect as the death of the process.
 
     let store = Store::open(&folder)?;
     assert_eq!(

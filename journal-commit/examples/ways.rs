@@ -1,5 +1,5 @@
-//! Durable handles per second of each way to commit, on a modelled device: memory whose flushes and
-//! durable writes take one millisecond.
+//! Measures the durable handles per second of each way to commit, on a simulated device in memory.
+//! Its flushes and durable writes take one millisecond.
 //!
 //! `cargo run --release -p spanlock-journal-commit --example ways [SECONDS]` runs each row for that
 //! many seconds (default 0.1).
@@ -18,7 +18,7 @@ const FLUSH: Duration = Duration::from_millis(1);
 /// JBD2's longest delay.
 const PIGGYBACK: Delay = Delay::Piggyback(Duration::from_millis(15));
 
-/// Memory whose flushes take a given time.
+/// A storage in memory whose flushes and durable writes take one millisecond.
 struct Modelled(Mutex<Vec<u8>>);
 
 impl Modelled {
@@ -86,7 +86,7 @@ fn run(
     let a_second = counts.iter().sum::<u64>() as f64 / began.elapsed().as_secs_f64();
     let stats = journal.stats();
     drop(journal);
-    // Every acknowledged change is there.
+    // Check that every acknowledged change is there.
     let journal = Journal::open(log, home, options)?;
     for (thread, count) in counts.iter().enumerate() {
         let mut block = vec![0; BLOCK as usize];

@@ -1,5 +1,5 @@
-//! Group commit of the compact log (`src/compact/group.rs`): plain, and with a rendezvous, which is
-//! a deadline before the leader starts.
+//! Group commit of the compact log (`src/compact/group.rs`): plain, and with a rendezvous, in which
+//! a leader waits with a deadline before it starts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub(crate) fn group() -> Suite {
         }))
         .program(program(
             "late",
-            "a record that joins during a flush is durable after the next one",
+            "a record that joins during a flush is durable after the next flush",
             [COMMIT, COMMIT],
             || Log::all_there(0, 3, &[commit, commit_twice]),
         ))
@@ -43,7 +43,7 @@ pub(crate) fn group() -> Suite {
         }))
         .program(program(
             "fail-beside",
-            "a load that is being written when the group fails is not acknowledged afterwards",
+            "if the group fails while a load is being written, the load is not acknowledged",
             [FAIL, COMMIT],
             || {
                 Log::failing(&[fail, commit_or_learn]);
@@ -67,16 +67,17 @@ pub(crate) fn group() -> Suite {
 }
 
 const DURABLE: &str =
-    "a waiter's record is durable, in the order of tickets, and one thread leads at a time";
-const TOLD: &str = "every thread learns of a leader's failure, and nothing is acknowledged that is \
-                    not on the medium";
-const FIRST_STAYS: &str = "the first failure stays, and what was durable stays durable";
+    "a waiter's record becomes durable, in the order of tickets; one thread leads at a time";
+const TOLD: &str = "every thread gets the error of a leader's failure, and only records on the \
+                    medium are acknowledged";
+const FIRST_STAYS: &str = "a later failure does not replace the first, and durable records stay";
 
 pub(crate) fn rendezvous() -> Suite {
     let passes = |thread| Fault::new(FaultKind::TimeOut, thread, 0);
     let third = program(
         "third",
-        "when two of three threads meet, the third commits too, wherever the deadlines fall",
+        "when two of three threads commit together, the third commits too, no matter when \
+         deadlines pass",
         [COMMIT, COMMIT, COMMIT],
         || Log::all_there(2, 3, &[commit, commit, commit]),
     );
@@ -123,9 +124,9 @@ pub(crate) fn rendezvous() -> Suite {
         }))
 }
 
-const MEET: &str = "a thread that waits for another leads once that arrives, or its deadline \
-                    passes, and no thread is left behind";
-const ALONE: &str = "a thread that waits and is not joined leads once its deadline has passed";
+const MEET: &str = "a leader that waits for another thread starts once that thread arrives or the \
+                    deadline passes, and every thread's record becomes durable";
+const ALONE: &str = "if no other thread comes to wait, a leader starts after its deadline";
 
 /// The tickets that have joined.
 #[derive(Default)]
@@ -141,13 +142,13 @@ impl Batch for Tickets {
 
 /// When a leader starts. A deadline passes if the fault plan says so.
 enum When {
-    /// Once so many threads wait.
+    /// Once this many threads wait.
     Meet(usize),
-    /// As the log decides, at a time that stands still while threads arrive.
+    /// When the log's policy decides so. The clock stands still while threads arrive.
     Rendezvous(Rendezvous, Instant),
 }
 
-/// The flush of the medium that [`When::trained`] has learnt.
+/// The length of a flush that [`When::trained`] has learnt.
 const FLUSH: Duration = Duration::from_millis(1);
 
 impl When {
@@ -186,8 +187,9 @@ impl Gather for When {
         if let When::Rendezvous(rendezvous, now) = self {
             *now += FLUSH;
             rendezvous.finished_at(*now, released);
-            // A thread that a deadline has separated from the other must arrive too late to be
-            // waited for: no further thread comes, and no deadline passes by itself.
+            // If a deadline has separated the two threads, no further thread comes, and in a model
+            // no deadline passes by itself. So let the later thread arrive after the window, where
+            // the policy does not wait.
             *now += FLUSH / 2;
         }
     }
@@ -204,8 +206,8 @@ struct Log {
     medium: UnsafeCell<Vec<u64>>,
 }
 
-// SAFETY: leaders, one at a time, and threads that have seen them done access the medium. loom
-// checks that this suffices.
+// SAFETY: the medium is accessed only by leaders, one at a time, and by threads that have seen that
+// the leaders' commits are done. loom checks that these accesses do not race.
 unsafe impl Sync for Log {}
 // SAFETY: plain data.
 unsafe impl Send for Log {}
@@ -223,7 +225,7 @@ impl Log {
         })
     }
 
-    /// Runs `works`, none of which fails. Tickets up to `last` are durable at the end.
+    /// Runs `works`, none of which fails. Checks that tickets up to `last` are durable at the end.
     fn all_there(meet: usize, last: u64, works: &[Work]) {
         Log::new(meet).ends(last, works);
     }
@@ -239,12 +241,13 @@ impl Log {
         Log::failing_of(0, works)
     }
 
-    /// Runs `works`, which may fail. All durable tickets are on the medium.
+    /// Runs `works`, which may fail. Checks that all durable tickets are on the medium.
     fn failing_of(meet: usize, works: &[Work]) -> Arc<Self> {
         let log = Log::new(meet);
         at_once(&log, works);
         let durable = log.group.durable();
-        // A load that was being written at a failure from outside may be there too.
+        // If a failure came from outside while a load was being written, the medium may have that
+        // load too.
         assert!(log.written().len() as u64 >= durable);
         if let Some(failure) = log.group.failure() {
             assert_eq!(log.join(), Err(failure));
@@ -274,7 +277,7 @@ impl Log {
         result
     }
 
-    /// Returns what is on the medium. The caller knows that no leader writes.
+    /// Returns the tickets on the medium. The caller ensures that no leader writes.
     fn written(&self) -> Vec<u64> {
         // SAFETY: no leader writes.
         self.medium.with(|medium| unsafe { (*medium).clone() })
@@ -303,12 +306,12 @@ fn look(me: usize, log: &Log) {
     perform("look");
     note_as(me, format!("{durable}"));
     if durable == 1 {
-        // It is the only ticket, so no leader comes after its commit.
+        // There is only one ticket, so no leader writes after its commit.
         assert_eq!(log.written(), [1]);
     }
 }
 
-/// Commits where other threads may fail.
+/// Commits a record, although another thread may fail.
 fn commit_or_learn(me: usize, log: &Log) {
     let Ok(ticket) = log.join() else { return };
     let result = log.wait(ticket);
@@ -324,7 +327,7 @@ fn lead_and_fail(me: usize, log: &Log) {
     assert!(result.is_ok() == (log.group.durable() >= ticket));
 }
 
-/// Fails the group from outside. Nothing becomes durable after it.
+/// Fails the group from outside. Checks that nothing becomes durable afterwards.
 fn fail(me: usize, log: &Log) {
     log.group
         .fail(Failure::Failed(["no space", "no power"][me]));

@@ -1,4 +1,4 @@
-//! The state machines of JBD2's commit (`src/jbd2/raw/`), one a file.
+//! Models of the state machines in `src/jbd2/raw/`, one file for each.
 
 pub(crate) mod medium;
 pub(crate) mod owner;
@@ -8,5 +8,5 @@ pub(crate) mod submission;
 pub(crate) mod tickets;
 pub(crate) mod updates;
 
-/// Why some pairs of operations need no program.
+/// The reason why some pairs of operations need no program.
 const ONE_COMMITS: &str = "only the journal's thread commits, one transaction after the other";

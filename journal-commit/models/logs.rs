@@ -1,5 +1,5 @@
-//! Whole journals and logs, by the public API, over a device that knows what is durable. Everything
-//! acknowledged is there after a crash.
+//! Models of whole journals and logs, through the public API. They run on a simulated device that
+//! tracks which writes are durable, and check that everything acknowledged is there after a crash.
 
 use std::io;
 use std::ops::Range;
@@ -49,17 +49,16 @@ pub(crate) fn journal() -> Suite {
 }
 
 const DURABLE: &str =
-    "what is acknowledged is there after a crash, and a closed journal needs no recovery";
+    "acknowledged changes are there after a crash, and a closed journal needs no recovery";
 
-/// Returns a program in which the second thread is the journal's own, which performs no operation
-/// that a user asks for.
+/// Returns a program with two threads: the main thread and the journal's own thread.
 fn alone(name: &str, run: fn()) -> Program {
     program(name, DURABLE, [&[], &[]], run)
 }
 
 fn too_long(program: Program) -> Program {
-    let reason = "a whole journal takes too many steps; each of its state machines is searched to \
-                  its end";
+    let reason = "a whole journal takes too many steps; each of its state machines is searched \
+                  completely";
     program.bounded(3, reason)
 }
 
@@ -96,7 +95,7 @@ pub(crate) fn compact_log() -> Suite {
 
 const RECORD: &str = "an acknowledged record is there after a crash, and a truncated one is not";
 
-/// Bytes that no checker sees, for use before the threads begin and after they have ended.
+/// A storage that no checker sees, for use before the threads begin and after they have ended.
 struct Plain(Mutex<Vec<u8>>);
 
 impl Plain {
@@ -130,10 +129,11 @@ impl Storage for Plain {
     }
 }
 
-/// The bytes of a block of the journal.
+/// The size of a block of the journal.
 const BLOCK: usize = 1024;
 
-/// Returns a journal, which is formatted once per process, and the blocks that it protects.
+/// Returns the device of a new journal, and the device of the blocks that it protects. The journal
+/// is formatted only once per process.
 fn devices() -> [Arc<Recorded>; 2] {
     static FORMATTED: OnceLock<Vec<u8>> = OnceLock::new();
     let formatted = FORMATTED.get_or_init(|| {
@@ -159,8 +159,8 @@ fn change(journal: &Journal, block: u8) -> Handle<'_> {
     handle
 }
 
-/// Recovers what a crash now would leave. Returns the blocks, and the number of transactions that
-/// were replayed.
+/// Recovers the devices as a crash now would leave them. Returns the first byte of each block, and
+/// the number of transactions that were replayed.
 fn after_a_crash([log, home]: &[Arc<Recorded>; 2]) -> ([u8; 3], u64) {
     let home = Arc::new(Plain::new(home.medium()));
     let log = Plain::new(log.medium());
@@ -173,7 +173,7 @@ fn after_a_crash([log, home]: &[Arc<Recorded>; 2]) -> ([u8; 3], u64) {
     )
 }
 
-/// Three threads commit and help the fourth, which is the journal's.
+/// Three threads commit, and help the fourth thread, which is the journal's own.
 fn commit_each() {
     let devices = devices();
     let journal = Arc::new(open(&devices, CommitWay::Cooperative));
@@ -184,8 +184,9 @@ fn commit_each() {
     assert_eq!(after_a_crash(&devices), ([1, 2, 3], 0));
 }
 
-/// Transactions are committed while other threads begin or join them. Three threads ask for a
-/// commit and wait, three ask and do not wait, and one leaves its change to the next commit.
+/// Threads begin or join transactions while others are committed. Three threads request a commit
+/// and wait for it, three request a commit and do not wait, and one thread does not request a
+/// commit.
 fn commit_some() {
     let devices = devices();
     let journal = Arc::new(open(&devices, CommitWay::Coalesced));
@@ -234,7 +235,7 @@ fn options() -> LogOptions {
     LogOptions::new().group_commit(GroupCommit::Plain)
 }
 
-/// Runs works on a log of one record. At the end, a crash leaves the records `there`.
+/// Runs `works` on a log of one record. Checks that a crash at the end leaves the records `there`.
 fn records(works: &[fn(usize, &Scene)], there: Range<u64>) {
     let device = Arc::new(Recorded::new(16 * 1024));
     let log = Log::create(device.clone(), &options()).expect("there is room");
@@ -257,7 +258,7 @@ fn append(me: usize, (log, _): &Scene) {
     note_as(me, format!("{lsn:?}"));
 }
 
-/// Truncates the log to what follows its first record.
+/// Truncates the first record of the log.
 fn truncate(_: usize, (log, _): &Scene) {
     log.truncate(Lsn::new(2)).expect("the first is durable");
     perform("truncate");

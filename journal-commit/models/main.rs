@@ -1,4 +1,4 @@
-//! The models of the state machines that a commit consists of, and of whole journals and logs.
+//! Models of the state machines that make up a commit, and of whole journals and logs.
 
 mod compact;
 mod journal;

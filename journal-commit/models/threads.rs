@@ -1,4 +1,4 @@
-//! Running functions in threads (*works*), and data that the threads hand to each other.
+//! Runs functions (*works*) in threads, and provides data that the threads share.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ pub(crate) fn program<const N: usize>(
     Program::new(property, claim).performs(performs).run(run)
 }
 
-/// Returns a program of many threads, for random schedules, which the table of pairs leaves out.
+/// Returns a program of many threads, for random schedules. Such a program does not count as a test
+/// of any pair of operations (see `performs`).
 pub(crate) fn crowd(
     property: &str,
     claim: &str,
@@ -28,8 +29,8 @@ pub(crate) fn crowd(
     program.threads(threads).operations(threads).run(run)
 }
 
-/// Runs each of `works` in a thread of its own, the first in the main thread. Each gets its number.
-/// Returns their results in order.
+/// Runs each of `works` in a thread of its own, the first in the main thread. Passes each work the
+/// number of its thread. Returns the results in order.
 pub(crate) fn at_once<T, R>(shared: &Arc<T>, works: &[fn(usize, &T) -> R]) -> Vec<R>
 where
     T: Send + Sync + 'static,
@@ -47,10 +48,10 @@ where
     results
 }
 
-/// Plain data that threads hand to each other: loom fails the program if two accesses race.
+/// Plain data that threads share without locks. If two accesses race, loom fails the program.
 pub(crate) struct Cells<const N: usize>([UnsafeCell<u32>; N]);
 
-// SAFETY: loom checks that the state machine keeps accesses apart.
+// SAFETY: the state machine under test orders the accesses, and loom checks that it does.
 unsafe impl<const N: usize> Send for Cells<N> {}
 // SAFETY: as above.
 unsafe impl<const N: usize> Sync for Cells<N> {}

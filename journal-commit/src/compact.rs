@@ -2,48 +2,50 @@
 //! waiting threads durable.
 //!
 //! # The problem
-//! A storage engine writes each change into a log before it applies it, and continues once the log
-//! is durable. JBD2's journal is such a log of *blocks*. To change 256 bytes it writes a block of
-//! 4096, a descriptor and a commit block, usually with two flushes.
+//! A storage engine writes each change into a log before it applies the change, and continues once
+//! the log is durable. JBD2's journal is such a log of *blocks*. For a change of 256 bytes, it
+//! writes a block of 4096 bytes, a descriptor and a commit block, usually with two flushes.
 //!
-//! This log holds *records* of any length, packed. One flush makes them durable, because a checksum
-//! later shows whether a batch is complete.
+//! This log holds *records* of any length, packed into *batches*. One flush makes a batch durable:
+//! recovery needs no separate commit block, because a checksum shows whether the batch is complete.
 //!
 //! # Properties
 //! - **Appending** copies the record into the open batch and returns its number. **Waiting** for a
 //!   number blocks until it is durable. [`Log::append_durable`] does both.
-//! - **One write and one flush** serve all records collected so far; one of the waiting threads
-//!   does them: [`group`]. With the [`rendezvous`], the default, *N* threads that only commit get
-//!   nearly *N* commits per flush.
+//! - **One write and one flush** serve all records collected so far. One of the waiting threads,
+//!   the *leader*, does both: see [`group`]. With the [`rendezvous`], the default, *N* threads that
+//!   only commit get nearly *N* commits per flush.
 //! - **Order**: records are numbered in the order of appending. The durable records are always a
 //!   prefix.
 //! - **A ring**: the storage has a fixed length and never grows. Truncating the front frees room. A
-//!   full log refuses records and loses none. A ring was chosen over segments because a flush has
-//!   no metadata to write if all blocks of the file were written before. No file is ever created,
-//!   renamed or removed, and a device or persistent memory serves as well as a file.
-//! - **Recovery** keeps every acknowledged record, and none after a gap. It distinguishes what a
-//!   crash cut off from what the medium lost, as far as the bytes allow. `docs/compact.md` has the
-//!   format and every case of a crash.
-//! - **Failure**: after one failed write or flush, no further record is acknowledged. Every waiting
-//!   and every later thread gets the error, unless its record is already durable. Open the log
-//!   again to continue.
+//!   full log refuses records and loses none. Compared with a log of several segment files, a ring
+//!   has two advantages. Its file has a fixed size and all blocks were written before, so a flush
+//!   writes no metadata. It creates, renames and removes no files, so it also works on a device or
+//!   in persistent memory.
+//! - **Recovery** keeps every acknowledged record, and no record that follows a missing one. As far
+//!   as the bytes allow, it distinguishes the end of an interrupted write from data that the medium
+//!   lost. `docs/compact.md` has the format and every case of a crash.
+//! - **Failure**: one failed write or flush *poisons* the log: no further record is acknowledged.
+//!   Every waiting thread and every later caller gets the error, unless its record is already
+//!   durable. Open the log again to continue.
 //! - **Cost**: the appending thread computes its record's checksum, in parallel with others, and
-//!   copies the record under a mutex. The leader's own work does not depend on the number of bytes.
-//!   Memory: two batches.
+//!   copies the record under a mutex. Apart from the write itself, the leader's work does not
+//!   depend on the number of bytes. The log keeps two batches in memory.
 //!
 //! # Reading order
-//! `group.rs` and [`rendezvous`]: which thread commits, and when. `format.rs`: the bytes.
-//! `recover.rs`: what they mean after a crash. `batch.rs`, `ring.rs`, `marks.rs`, and this file,
-//! which joins them.
+//! 1. `group.rs` and [`rendezvous`]: which thread commits, and when.
+//! 2. `format.rs`: the encoding. `recover.rs`: reading the log after a crash.
+//! 3. `batch.rs`, `ring.rs` and `marks.rs`: the parts of a log.
+//! 4. This file, which combines them.
 //!
 //! # Locks
-//! Lock order: `superblock`, then `medium`, then either the group's mutex or `ends`. Only the
-//! first two are held while the storage is working.
+//! Lock order: `superblock`, then `medium`, then either the group's mutex or `ends`. A thread holds
+//! only the first two during an operation on the storage.
 //!
-//! `medium` serializes the writes of batches and superblocks. On Linux a failed write-back can lose
-//! what other threads wrote and have not flushed, while a later flush succeeds. So a flush that
-//! runs at the same time as a failing one proves nothing. With one operation at a time, a failure
-//! is known before the next operation begins.
+//! `medium` serializes the writes of batches and superblocks. On Linux, a failed write-back can
+//! lose data that other threads wrote and have not flushed, and a later flush then succeeds
+//! nevertheless. A flush that runs at the same time as a failing one therefore proves nothing. With
+//! one operation at a time, a failure is known before the next operation begins.
 
 pub mod group;
 
@@ -111,12 +113,12 @@ pub struct Log<S> {
     group: Group<Open, Error, Option<Rendezvous>>,
     ends: Mutex<Ends>,
     superblock: Mutex<Superblock>,
-    /// Held by the thread that writes.
+    /// A thread holds this while it writes to the storage.
     medium: Mutex<()>,
     recovery: Recovery,
 }
 
-/// Where the durable batches are.
+/// The positions of the durable batches.
 #[derive(Debug)]
 struct Ends {
     marks: Marks,
@@ -140,8 +142,9 @@ impl<S: Storage> Log<S> {
     /// storage.
     ///
     /// # Errors
-    /// [`Error::Occupied`], [`Error::BadOption`] (a storage too small, or a bad block size): the
-    /// storage is unchanged. After [`Error::Io`] its start may be partly written.
+    /// [`Error::Occupied`], and [`Error::BadOption`] if the storage is too small or the block size
+    /// is invalid. Both leave the storage unchanged. After [`Error::Io`] the start of the storage
+    /// may be partly written.
     pub fn create(storage: S, options: &Options) -> Result<Self, Error> {
         options.check_block()?;
         let (len, block) = (storage.len(), options.block_bytes);
@@ -186,19 +189,20 @@ impl<S: Storage> Log<S> {
     /// not.
     ///
     /// # Errors
-    /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`], [`Error::Corrupt`]: the storage
-    /// is unchanged. After [`Error::Io`] the last batch may have been written again, and the
-    /// superblocks may be new. No acknowledged record is lost, and opening can be repeated.
+    /// [`Error::NotALog`], [`Error::Version`], [`Error::CutShort`] and [`Error::Corrupt`] leave the
+    /// storage unchanged. After [`Error::Io`] the last batch and the superblocks may have been
+    /// rewritten. No acknowledged record is lost, and opening can be repeated.
     pub fn open(storage: S, options: &Options) -> Result<Self, Error> {
         Self::recover(storage, options, Err)
     }
 
-    /// Opens a damaged log and keeps the records before the damage. The rest is lost, and its
-    /// numbers will be used again. [`Recovery::damage`] describes the damage. A log without damage
-    /// is opened as it is.
+    /// Opens a damaged log and keeps the records before the damage. The other records are lost, and
+    /// their numbers will be used again. [`Recovery::damage`] describes the damage. If the log has
+    /// no damage, this is the same as [`open`](Self::open).
     ///
     /// # Errors
-    /// As [`open`](Self::open), but [`Error::Corrupt`] only if both superblocks are damaged.
+    /// As for [`open`](Self::open), except that [`Error::Corrupt`] is returned only if no
+    /// superblock is usable.
     pub fn salvage(storage: S, options: &Options) -> Result<Self, Error> {
         Self::recover(storage, options, Ok)
     }
@@ -222,7 +226,7 @@ impl<S: Storage> Log<S> {
         let ring = Ring::new(storage, &superblock);
         let (scan, damage) = recover::scan(&ring, &superblock)?;
         let recovery = scan.report(&superblock, damage.map(accept).transpose()?);
-        // C-R4: the batch may be in a cache only.
+        // The last batch may be in the page cache only (C-R4).
         if let Some(last) = &scan.last {
             (ring.write(&last.bytes, last.header.position))
                 .and_then(|()| ring.storage.flush())
@@ -265,7 +269,7 @@ impl<S: Storage> Log<S> {
         }
     }
 
-    /// Lengths in a batch have 32 bits.
+    /// The maximum size of a batch, whose lengths have 32 bits.
     const MOST: usize = 1 << 30;
 
     /// Adds a record to the open batch and returns its number. The record becomes durable when a
@@ -274,8 +278,12 @@ impl<S: Storage> Log<S> {
     /// Blocks only if the batch has reached its maximum size; this thread then commits it first.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::RecordTooLarge`]: the record was not added. [`Error::Poisoned`],
-    /// [`Error::Panicked`].
+    /// [`Error::Full`] and [`Error::RecordTooLarge`], if the record does not fit.
+    /// [`Error::Poisoned`] and [`Error::Panicked`], if the log has failed. In each case the record
+    /// was not added.
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait), if this thread commits the full batch.
     pub fn append(&self, record: &[u8]) -> Result<Lsn, Error> {
         let max = self.max_record();
         if record.len() as u64 > max {
@@ -308,7 +316,8 @@ impl<S: Storage> Log<S> {
     /// flushes for all.
     ///
     /// # Errors
-    /// [`Error::NotYet`] if there is no such record; [`Error::Poisoned`], [`Error::Panicked`].
+    /// [`Error::NotYet`] if there is no such record; [`Error::Poisoned`] or [`Error::Panicked`] if
+    /// the log failed before the record was durable.
     ///
     /// # Panics
     /// If the storage panics.
@@ -351,8 +360,8 @@ impl<S: Storage> Log<S> {
     /// Iterates as [`records`](Self::records) does, starting at `lsn`.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if that record is gone; [`Error::NotYet`] if it lies beyond the next
-    /// record to become durable.
+    /// [`Error::Truncated`] if that record was truncated; [`Error::NotYet`] if its number is
+    /// greater than that of the next record to become durable.
     pub fn records_from(&self, lsn: Lsn) -> Result<Records<'_, S>, Error> {
         let (first, next) = (self.first(), self.durable().next());
         if lsn < first {
@@ -364,12 +373,12 @@ impl<S: Storage> Log<S> {
         Ok(Records::new(self, lsn.0))
     }
 
-    /// Truncates the records before `lsn`, durably, and frees their room. Up to a 256th of the log
-    /// and one batch stay occupied until a later call.
+    /// Truncates the records before `lsn`, durably, and frees their room. Of that room, up to a
+    /// 256th of the log and one batch stay occupied until a later call.
     ///
-    /// To truncate all records, pass [`durable`](Self::durable)`().next()`. Records that are
-    /// already truncated cause no error. Commits continue meanwhile. A call costs two durable
-    /// writes of a block, so do not truncate after every record.
+    /// To truncate all records, pass [`durable`](Self::durable)`().next()`. If the records before
+    /// `lsn` are already truncated, the call does nothing. Other threads can append meanwhile. A
+    /// call costs two durable writes of a block, so do not truncate after every record.
     ///
     /// # Errors
     /// [`Error::NotYet`] if a record before `lsn` is not durable; [`Error::Poisoned`],
@@ -392,7 +401,7 @@ impl<S: Storage> Log<S> {
             new.head = head.position;
             new.head_record = head.record;
             new.first_record = lsn.0;
-            // If all settled batches are truncated, nothing before the head is left to name.
+            // If all settled batches are truncated, the batches from the head on are not settled.
             new.settled = new.settled.max(head.position);
         })?;
         self.ends.lock().marks.cut(head);
@@ -401,10 +410,11 @@ impl<S: Storage> Log<S> {
         Ok(())
     }
 
-    /// Commits all appended records and notes that the log ends there. Opening it then detects any
-    /// damage and needs no search.
+    /// Commits all appended records, and stores the end of the log in the superblock. When the log
+    /// is opened again, any damage is detected, and no search for later batches is needed.
     ///
-    /// Dropping a log instead loses the records after the last committed one, as a crash does.
+    /// If a log is dropped instead, the records after the last committed one are lost, as in a
+    /// crash.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Panicked`].
@@ -419,7 +429,7 @@ impl<S: Storage> Log<S> {
         })
     }
 
-    /// Returns what opening the log found.
+    /// Returns the result of the recovery when the log was opened.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
@@ -434,8 +444,8 @@ impl<S: Storage> Log<S> {
         (self.ring.len).min(Self::MOST as u64) - (HEADER + RECORD) as u64
     }
 
-    /// Returns the bytes that are free for further batches. A record takes its length and 8; a
-    /// batch takes 56, rounded up to whole blocks.
+    /// Returns the number of bytes that are free for further batches. A batch takes 56 bytes, plus
+    /// 8 bytes and the record's length for each record, rounded up to whole blocks.
     pub fn free(&self) -> u64 {
         self.group.open(|open| open.free())
     }
@@ -465,7 +475,7 @@ impl<S: Storage> Log<S> {
         Ok(())
     }
 
-    /// Changes the superblock durably, or poisons the log.
+    /// Changes the superblock durably. If that fails, poisons the log.
     fn change(
         &self,
         superblock: &mut Superblock,

@@ -1,11 +1,12 @@
-//! JBD2: the journal of ext4, in its own on-disk format, which Linux and e2fsprogs read and write.
+//! A journal of blocks in the on-disk format of JBD2, the journal of ext4. Linux and e2fsprogs read
+//! and write the same format.
 //!
-//! [`docs/format.md`] draws the format and lists what recovery does with every state that a crash
-//! can leave.
+//! [`docs/format.md`] draws the format. For each state that a crash can leave, it says what
+//! recovery does.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `format.rs` | offsets, block kinds, features, and what follows from them |
+//! | `format.rs` | offsets, block kinds, features, and values derived from them |
 //! | `superblock.rs`, `blocks.rs`, `checksum.rs` | encoding and decoding of blocks |
 //! | `place.rs` | where the log's blocks lie in a storage |
 //! | `recover.rs` | the three passes of recovery |
@@ -13,7 +14,7 @@
 //! | `inner.rs` | the state that the threads share, its invariants and lock order |
 //! | `transaction.rs`, `buffers.rs` | a transaction and the blocks it changes |
 //! | `commit.rs`, `committing.rs` | writing the running transaction to the log |
-//! | `log.rs`, `checkpoint.rs` | free space in the log; writing blocks home |
+//! | `log.rs`, `checkpoint.rs` | the log as a ring; writing blocks home |
 //! | `raw/` | the state machines behind all of these |
 //!
 //! [`docs/format.md`]: https://docs.rs/crate/spanlock-journal-commit/latest/source/docs/format.md

@@ -1,19 +1,19 @@
 //! The rendezvous: a commit waits briefly for the threads that the previous commit woke.
 //!
 //! Both the compact log ([`Group`](crate::compact::group::Group)) and the journal of blocks
-//! ([`Gathering`](crate::jbd2::raw::gathering::Gathering)) use this policy. It contains neither
-//! locks nor sleeps. "Flush" below means the flush of a batch, or the whole commit of a
-//! transaction.
+//! ([`Gathering`](crate::jbd2::raw::gathering::Gathering)) use this policy. This file only decides:
+//! it contains neither locks nor sleeps. "Flush" below means the flush of a batch in the compact
+//! log, and the whole commit of a transaction in the journal.
 //!
 //! # The problem
-//! After a flush, the threads it woke, its *cohort*, leave and return with new records. A thread
-//! that returns first, or was waiting already, could start the next flush at once; the rest of the
-//! cohort then waits for two flushes. Or it could wait for the rest, which delays the threads that
-//! are present.
+//! A flush wakes the threads that waited for it, its *cohort*. They continue, and return with new
+//! records. The first thread to return could start the next flush at once, and so could a thread
+//! that was waiting already. The rest of the cohort then waits for two flushes. Alternatively the
+//! first thread could wait for the rest, but this delays all threads that wait already.
 //!
-//! The better choice depends on how soon the cohort returns, and how much of it. That in turn
-//! depends on the work between commits (the *think time*), on the number of threads, and on the
-//! length of a flush.
+//! The better choice depends on how many threads of the cohort return, and how soon. This depends
+//! on the time that threads work between commits (the *think time*), on the number of threads, and
+//! on the length of a flush.
 //!
 //! ```text
 //!   four threads that only commit; each line is a thread, ▒ waits, █ is being flushed
@@ -26,49 +26,54 @@
 //!      2 records a flush, two flushes each       4 records a flush, a little more than one each
 //! ```
 //!
-//! JBD2's piggyback rests on the same idea without a measurement: it sleeps a fixed time for any
-//! thread that may come. Cui, "An Efficient Journaling Mechanism in Lustre File System for Fast
-//! Storage Devices", 2018, §3.2, switches it off.
+//! JBD2 uses the same idea, called *piggyback*, but does not measure whether it pays: before a
+//! commit, a thread sleeps so that others may join. Cui, "An Efficient Journaling Mechanism in
+//! Lustre File System for Fast Storage Devices", 2018, §3.2, removes this sleep.
 //!
 //! # The decision
-//! The policy counts arrivals whether it waits or not. A thread that arrives within a quarter of a
-//! flush after the last flush (the *window*) is early; the others are late. The policy keeps three
-//! moving means: the fraction of a cohort that is early, the time at which the last early thread
-//! arrives, and the number of late threads. It holds a commit back if
+//! The policy counts arrivals whether it waits or not. The *window* begins at the end of a flush
+//! and lasts for a quarter of a flush. A thread that arrives in the window is *early*; the others
+//! are *late*. The policy keeps three moving means: the fraction of a cohort that is early, the
+//! time at which the last early thread arrives, and the number of late threads. It holds a commit
+//! back if
 //!
 //! > missing × (flush − wait) > (waiting + late) × wait
 //!
-//! The left side is the time saved by the missing threads: a flush each, less the wait. The right
-//! side is the time lost by the threads that wait, and by those that come too late and find the
-//! flush delayed. For independent arrivals the right side is always larger; for threads that return
-//! at once the left side is.
+//! Here *missing* is the number of early threads that are expected and have not arrived, *waiting*
+//! is the number of threads that wait now, and *wait* is the expected duration of the wait. The
+//! left side is the time that the missing threads save: each saves a flush, minus the wait. The
+//! right side is the time that other threads lose: those that wait now, and those that arrive late
+//! and find the flush delayed. If threads arrive independently of each other, the right side is
+//! always larger. If they return at once, the left side is larger.
 //!
-//! The hold ends when the expected number of threads has arrived. It lasts no longer than about
-//! twice the usual time, and never beyond the end of the window.
+//! The wait ends when the expected number of threads has arrived. It lasts at most about twice as
+//! long as the last early thread usually takes to arrive, and never beyond the end of the window.
 //!
 //! # The trial
 //! A prediction can be wrong, so a *trial* checks it (`trial.rs`):
 //!
 //! ```text
-//!   part 0: as it is ──16 flushes──► part 1: the other way ──4 + 16──► part 2: as it is
-//!     ▲                                       │ clear result                 │ 4 + 16
-//!     │                                       ▼                              ▼
-//!     └──── 64 to 4096 waits later ──── settled: waits, or does not ◄───── judge
+//!   part 0: current choice ──16 flushes──► part 1: other choice ──4 + 16──► part 2: current choice
+//!     ▲                                           │ clear result                   │ 4 + 16
+//!     │                                           ▼                                ▼
+//!     └─────── 8 to 4096 waits later ────────── settled: waits, or does not ◄─── judge
 //! ```
 //!
-//! At first the policy does not wait and only counts when it would have. After some sixteen flushes
-//! it makes the waits, for about twenty more. If that brings at least a tenth more commits per
-//! second than the flushes before and after, it keeps waiting.
+//! At first the policy does not wait, and only counts how often it would have waited. After some
+//! sixteen flushes it does wait, for about twenty flushes. If these twenty bring at least a tenth
+//! more commits per second than the flushes before and after them, the policy keeps waiting.
 //!
-//! Later it tries the other way from time to time: at first after 64 waits, made or left out. Each
-//! time a trial confirms the current way, that number grows fourfold, up to 4096. A clear result
-//! ends a trial early.
+//! Later the policy repeats the trial from time to time. The first interval is 64 waits, including
+//! those that the policy would have made while it does not wait. Each time a trial confirms the
+//! current choice, the interval grows fourfold, up to 4096. If no wait was due in part 0, the trial
+//! ends there, and the interval is only 8 waits. A clear result ends a trial early.
 //!
 //! # Not guaranteed
 //! - Threads that return after more than a quarter of a flush are never waited for, although
 //!   waiting could pay for think times up to about half a flush.
-//! - No commit waits if flushes take less than 120 µs: a sleep cannot be that short.
-//! - A gain of less than a tenth is not pursued.
+//! - No commit waits if flushes take less than 120 µs, because a sleep cannot be as short as a
+//!   quarter of that.
+//! - The policy does not wait for a gain of less than a tenth.
 
 use std::time::{Duration, Instant};
 
@@ -76,15 +81,15 @@ mod trial;
 
 use trial::Trial;
 
-/// The window, as a fraction of a flush. No wait lasts longer after the last flush.
+/// The window, as a fraction of a flush. No wait lasts beyond the end of the window.
 const WINDOW: f64 = 0.25;
 /// The shortest usable window in seconds. Linux ends a sleep some 50 µs late, so much shorter
 /// sleeps are impossible.
 const LEAST_WINDOW: f64 = 30e-6;
 /// The weight of the newest value in a moving mean.
 const NEWEST: f64 = 0.125;
-/// The longest time, in flushes, that a trial counts from the end of one flush to the end of the
-/// next. A longer pause has another cause.
+/// The longest time between the ends of two flushes that a trial counts, in flushes. A longer time
+/// counts as this, because it has a cause other than the choice under trial.
 const LONGEST_CYCLE: f64 = 3.0;
 
 /// Decides whether a commit waits for the cohort that was just woken. See the [module](self).
@@ -106,7 +111,7 @@ struct Cycle {
     late: usize,
     last_early: Duration,
     started: Instant,
-    /// Waiting seemed right, whether or not it was left out.
+    /// Whether the decision was to wait, even if the trial then left the wait out.
     was_wait_due: bool,
 }
 
@@ -116,14 +121,14 @@ struct Means {
     flush: f64,
     /// The fraction of a cohort that is early, from 0 to 1.
     returning: f64,
-    /// The seconds until its last early thread arrives.
+    /// The seconds from the end of a flush until the last early thread arrives.
     lag: f64,
     /// The number of late threads.
     late: f64,
 }
 
 impl Rendezvous {
-    /// Creates a policy that has seen nothing, and does not wait until it has.
+    /// Creates a policy that has not seen any commits. It begins without waiting.
     pub fn new() -> Self {
         Rendezvous::at(Instant::now())
     }
@@ -139,9 +144,9 @@ impl Rendezvous {
         }
     }
 
-    /// Creates a policy that has learnt that whole cohorts return at once, and that waiting pays.
+    /// Creates a policy that has learnt two facts: whole cohorts return at once, and waiting pays.
     ///
-    /// For models: if `flush` is long, it decides the same whatever the clock says.
+    /// For models: if `flush` is long, the decisions do not depend on the clock.
     #[doc(hidden)]
     pub fn learnt(now: Instant, flush: Duration) -> Self {
         Rendezvous {
@@ -234,8 +239,8 @@ impl Rendezvous {
         };
         let took = took.min(LONGEST_CYCLE * means.flush);
         self.trial.cycle(cycle.was_wait_due, released, took);
-        // A flush that lasts long because the machine or the device stalled says little about the
-        // next.
+        // A very long flush shows that the machine or the device stalled. It says little about the
+        // next flush, so limit its weight.
         let most = 4.0 * means.flush;
         mean(&mut means.flush, flush.min(most));
         mean(&mut means.late, cycle.late as f64);
@@ -270,8 +275,8 @@ impl Cycle {
 }
 
 impl Means {
-    /// Returns the time that all threads together save if `waiting` threads wait for `wait`
-    /// seconds, and `missing` threads arrive meanwhile.
+    /// Returns the time that all threads together save if `waiting` threads wait for `wait` seconds
+    /// and `missing` threads arrive during that wait.
     fn gain(&self, missing: usize, waiting: usize, wait: f64) -> f64 {
         missing as f64 * (self.flush - wait) - (waiting as f64 + self.late) * wait
     }

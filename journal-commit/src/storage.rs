@@ -1,5 +1,5 @@
-//! Where a journal lies: [`Storage`], with a file and a region of persistent memory as
-//! implementations.
+//! The trait [`Storage`], the medium of a journal or log, and its implementations for files and for
+//! persistent memory.
 
 use std::io;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ mod pmem;
 pub use file::{FileMode, FileStorage};
 pub use pmem::PmemStorage;
 
-/// Where a journal lies: a file, a device, a region of persistent memory. Its length is fixed.
-/// Several threads may call its methods at once.
+/// The medium of a journal or log: a file, a device, or a region of persistent memory. Its length
+/// is fixed. Several threads may call its methods at once.
 #[allow(
     clippy::len_without_is_empty,
     reason = "no journal fits into an empty one"
@@ -21,19 +21,19 @@ pub use pmem::PmemStorage;
 pub trait Storage: Send + Sync {
     /// Returns the length in bytes.
     fn len(&self) -> u64;
-    /// Fills `buf` from `offset`. Fails if that range reaches beyond the end.
+    /// Fills `buf` with the bytes at `offset`. Fails if they reach beyond the end.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
-    /// Writes all of `data`. The write is durable after a later `flush`; until then a crash may
-    /// tear it into 512-byte sectors.
+    /// Writes all of `data`. The write becomes durable with a later `flush`. A crash before that
+    /// may keep any of its 512-byte sectors and lose the others.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
     /// Makes every write durable that returned before this call.
     fn flush(&self) -> io::Result<()>;
-    /// Writes `data`, which is durable when the call returns (FUA). This implies nothing about
-    /// earlier writes.
+    /// Writes `data` durably (FUA): it is on the medium when the call returns. Earlier writes do
+    /// not become durable by this call.
     fn write_fua(&self, data: &[u8], offset: u64) -> io::Result<()>;
 }
 
-/// Implements [`Storage`] for a pointer to one.
+/// Implements [`Storage`] for a pointer to a storage.
 macro_rules! forward_to_pointee {
     ($pointer:ty) => {
         impl<S: Storage + ?Sized> Storage for $pointer {

@@ -1,12 +1,13 @@
-//! A device for tests of code that uses a [`Storage`]. It records every write and flush, yields the
-//! images that a crash can leave, and fails as planned.
+//! A simulated device for tests of code that uses a [`Storage`]. It records every write and flush,
+//! generates images that a crash can leave, and injects planned failures.
 //!
 //! # The device
-//! A write is visible at once and durable later: when a flush that *began after* the write has
-//! ended. A durable write is durable when it has ended itself. A crash keeps what is durable. Of
-//! the rest it keeps any part, in any order, cut into sectors of 512 bytes ([`History::image`]).
+//! Reads see a write at once. The write becomes durable later, when a flush ends that *began after*
+//! the write. A *durable write* (FUA) is durable when it ends. A crash keeps everything durable. Of
+//! the other writes it keeps any part, in any order, cut into sectors of 512 bytes
+//! ([`History::image`]).
 //!
-//! Do not use it in production: it keeps everything in memory, for ever.
+//! Do not use the device in production: it keeps all writes in memory, for ever.
 //!
 //! Not reached by models: the delay of a flush, which is real time.
 //!
@@ -39,10 +40,10 @@ use crate::storage::{Storage, check_bounds};
 use history::Event;
 pub use history::{History, Loss, SECTOR_BYTES};
 
-/// The operation that a planned failure hits.
+/// The operation that fails as planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultAt {
-    /// The write with this number, counted from 0, durable writes included.
+    /// The write with this number, counted from 0. Durable writes count too.
     Write(u64),
     /// The flush with this number, counted from 0.
     Flush(u64),
@@ -51,11 +52,11 @@ pub enum FaultAt {
 /// The form of a planned failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// An error, and nothing is done.
+    /// The operation returns an error and does nothing.
     Error,
-    /// An error after half of the write is done. A flush fails as with `Error`.
+    /// A write returns an error after half of it is done. A flush fails as with `Error`.
     Short,
-    /// The calling thread panics, and nothing is done.
+    /// The operation panics and does nothing.
     Panic,
 }
 
@@ -66,14 +67,14 @@ pub struct Fault {
     pub at: FaultAt,
     /// The form of the failure.
     pub kind: FaultKind,
-    /// Whether everything after it fails too.
+    /// Whether all later writes and flushes fail too.
     pub for_ever: bool,
-    /// Whether all writes that were not yet durable are lost from then on, as after a failed
-    /// write-back on Linux: later flushes succeed, and prove nothing.
+    /// Whether the failure loses all writes that were not yet durable. A failed write-back on Linux
+    /// has this effect: later flushes succeed although data is lost.
     pub drop_dirty: bool,
 }
 
-/// A device in memory that records. See the [module](self).
+/// A device in memory that records its operations. See the [module](self).
 #[derive(Debug)]
 pub struct Recorded {
     state: Mutex<State>,
@@ -85,12 +86,12 @@ pub struct Recorded {
 struct State {
     /// The bytes that reads return.
     visible: Vec<u8>,
-    /// The bytes that a crash is sure to leave.
+    /// The durable bytes, which every crash leaves.
     medium: Vec<u8>,
     /// The initial content.
     base: Arc<[u8]>,
     events: Vec<Event>,
-    /// Writes that are not durable, by the number of their event.
+    /// Writes that are not durable: the number of the event, the offset, and the data.
     pending: Vec<(usize, u64, Arc<[u8]>)>,
     writes: u64,
     flushes: u64,
@@ -152,24 +153,25 @@ impl Recorded {
         self.state.lock().failures
     }
 
-    /// Returns the number of events so far: the cut for [`History::image`] that means "now".
+    /// Returns the number of events so far. Passed to [`History::image`], it stands for a crash
+    /// now.
     pub fn now(&self) -> usize {
         self.state.lock().events.len()
     }
 
-    /// Returns what has happened so far, except for dirty data that was dropped;
-    /// [`medium`](Recorded::medium) shows that.
+    /// Returns the events so far. The history does not show that a failure dropped dirty data;
+    /// [`medium`](Recorded::medium) does.
     pub fn history(&self) -> History {
         let state = self.state.lock();
         History::new(state.base.clone(), state.events.clone())
     }
 
-    /// Returns what a crash now would be sure to leave.
+    /// Returns the durable content, which every crash would leave.
     pub fn medium(&self) -> Vec<u8> {
         self.state.lock().medium.clone()
     }
 
-    /// Returns what reads return now.
+    /// Returns the content that reads see now.
     pub fn visible(&self) -> Vec<u8> {
         self.state.lock().visible.clone()
     }
@@ -180,7 +182,7 @@ impl Recorded {
         }
     }
 
-    /// Does the visible part of a write, and returns the number of its event.
+    /// Makes a write visible to reads, and returns the number of its event.
     fn begin_write(&self, data: &[u8], offset: u64, durable: bool) -> io::Result<usize> {
         check_bounds(offset, data.len(), self.len)?;
         let mut state = self.state.lock();
@@ -271,7 +273,7 @@ impl Storage for Recorded {
         drop(state);
         self.wait();
         let mut state = self.state.lock();
-        // A durable write that has not returned is not covered.
+        // The flush does not cover durable writes that have not returned yet.
         let on_their_way = state.durable_in_flight();
         state.settle(|number| number < began && !on_their_way.contains(&number));
         state.events.push(Event::Ended { began });

@@ -1,4 +1,4 @@
-//! Code that runs only if a foreign call panics.
+//! A guard whose closure runs only if a call into foreign code panics.
 
 /// Runs a closure when dropped, unless it was [disarmed](OnUnwind::disarm).
 ///

@@ -1,5 +1,5 @@
-//! The compact log through its public API: records come out as they went in, in order, around the
-//! ring, and misuse gets a clear error.
+//! Tests of the compact log through its public API. A reader gets all records unchanged and in
+//! order, even after many turns of the ring. Misuse gets a clear error.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +22,7 @@ fn records<S: Storage>(log: &Log<S>) -> Vec<(u64, Vec<u8>)> {
         .unwrap()
 }
 
-/// Returns record `number` of a test: of length `len`, and unlike any other.
+/// Returns the content of record `number`, of length `len`. It differs from all other records.
 fn record(number: u64, len: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(number);
     let mut bytes = vec![0; len];
@@ -67,7 +67,7 @@ fn one_write_and_one_flush_commit_all_collected_records() {
         (writes + 1, flushes + 1)
     );
     assert_eq!(records(&log).len(), 100);
-    // Waiting for a durable record costs nothing.
+    // Waiting for a durable record causes no further flush.
     log.wait(Lsn::FIRST).unwrap();
     log.commit().unwrap();
     assert_eq!(storage.flushes(), flushes + 1);
@@ -159,7 +159,7 @@ fn reading_starts_at_any_record() {
     let not_yet = log.records_from(Lsn::new(1002)).unwrap_err();
     assert!(matches!(not_yet, Error::NotYet { next, .. } if next.get() == 1001));
     drop(log);
-    // Truncation is exact to the record.
+    // After the truncation, exactly the records before the given one are gone.
     assert_eq!(records(&open(&storage))[0].0, 400);
 }
 
@@ -180,7 +180,7 @@ fn truncation_frees_room_and_persists() {
     let before = log.free();
     log.truncate(Lsn::new(11)).unwrap();
     assert_eq!(log.free(), before + 10 * 1024);
-    log.truncate(Lsn::new(5)).unwrap(); // Backwards: nothing to do.
+    log.truncate(Lsn::new(5)).unwrap(); // Does nothing: these records are gone.
     assert_eq!(log.first().get(), 11);
     log.truncate(log.durable().next()).unwrap();
     assert_eq!((log.free(), records(&log).len()), (all, 0));
@@ -229,7 +229,7 @@ fn records_of_each_thread_stay_in_order() {
 }
 
 /// A reader iterates over the log while other threads append and truncate. It gets correct records
-/// in order, or learns that they were truncated.
+/// in order, or the error that they were truncated.
 #[test]
 fn a_reader_sees_sound_records_during_truncation() {
     let storage = Recorded::new(8192 + 32 * 1024);
@@ -390,7 +390,7 @@ fn another_version_or_a_short_storage_is_refused() {
     assert_eq!(records(&open(&longer)), [(1, b"kept".to_vec())]);
 }
 
-/// Remains of an older log with another id are not taken for this one's.
+/// Batches of an older log with another id are not mistaken for batches of the new log.
 #[test]
 fn remains_of_another_log_are_ignored() {
     let storage = Recorded::new(1 << 16);

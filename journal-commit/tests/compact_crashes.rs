@@ -1,5 +1,5 @@
-//! Crashes of a log at every event, with writes lost, reordered and torn. Every image is recovered
-//! and compared with the acknowledged records.
+//! Crashes of a log after every event on its device, with writes lost, reordered and torn. Each
+//! test recovers every crash image and compares it with the acknowledged records.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,13 +11,13 @@ use spanlock_journal_commit::testing::{History, Loss, Recorded};
 /// The state expected after a crash.
 #[derive(Clone, Debug)]
 struct Expected {
-    /// The lowest and highest first record before any truncation below.
+    /// The lowest and highest possible first record, before the truncations in `truncated`.
     first: (u64, u64),
     /// All records appended, from number 1 on.
     appended: Vec<Vec<u8>>,
-    /// The last acknowledged record, from an event on.
+    /// Pairs of an event and the last record that was acknowledged by then.
     acknowledged: Vec<(usize, u64)>,
-    /// Truncations: the events between which each happened, and its first record.
+    /// Truncations: the events at the start and the end of each, and the first record left.
     truncated: Vec<(usize, usize, u64)>,
 }
 
@@ -36,7 +36,7 @@ impl Expected {
         before.map(|(_, last)| *last).max().unwrap_or(0)
     }
 
-    /// Returns the lowest and highest first record.
+    /// Returns the lowest and highest possible first record after a crash at `cut`.
     fn first_at(&self, cut: usize) -> (u64, u64) {
         let over = self.truncated.iter().filter(|(_, end, _)| *end <= cut);
         let begun = self.truncated.iter().filter(|(begun, ..)| *begun < cut);
@@ -45,8 +45,7 @@ impl Expected {
         (least, most.max(least))
     }
 
-    /// Opens what a crash left and compares it. The records found are the expected ones from then
-    /// on.
+    /// Opens the log that a crash left, and compares its records with the expected ones.
     fn check(&self, cut: usize, storage: &Recorded, what: &str) {
         let log = match Log::open(storage, &Options::new()) {
             Ok(log) => log,
@@ -79,7 +78,7 @@ impl Expected {
     }
 }
 
-/// Appends, commits, truncates, closes and opens at random.
+/// Appends, commits, truncates, closes and opens a log at random.
 fn script(storage: &Recorded, seed: u64, steps: u32, expected: &mut Expected) {
     let mut random = fastrand::Rng::with_seed(seed);
     let options = Options::new();
@@ -115,7 +114,8 @@ fn script(storage: &Recorded, seed: u64, steps: u32, expected: &mut Expected) {
                 log = Log::open(storage, &options).unwrap();
             }
             _ => {
-                // The process dies and the machine continues: uncommitted records are lost.
+                // Simulate a process that dies on a machine that continues: uncommitted records
+                // are lost.
                 drop(log);
                 log = Log::open(storage, &options).unwrap();
                 expected.appended.truncate(log.durable().get() as usize);
@@ -139,11 +139,11 @@ fn losses(seed: u64) -> Vec<Loss> {
     losses
 }
 
-/// Returns every cut from `from` on, with each loss.
+/// Returns the image after a crash at each cut from `from` on, with each loss.
 fn images(history: &History, from: usize) -> impl Iterator<Item = (usize, Loss, Vec<u8>)> {
     (from..=history.len()).flat_map(move |cut| {
         let losses = losses(cut as u64 * 1000);
-        // Where nothing is in flight, nothing can be lost.
+        // If no write is in flight, nothing can be lost.
         let some = if history.in_flight(cut) == 0 {
             1
         } else {
@@ -159,7 +159,7 @@ fn every_cut_is_recovered() {
     for seed in 0..8 {
         let storage = Recorded::new(8192 + 24 * 512);
         let mut expected = Expected::new();
-        // The creation makes two durable writes; before the first there is no log.
+        // The creation makes two durable writes. Before the end of the first, there is no log.
         script(&storage, seed, 150, &mut expected);
         let history = storage.history();
         for (cut, loss, image) in images(&history, 4) {
@@ -172,7 +172,7 @@ fn every_cut_is_recovered() {
     assert!(count >= 2000, "{count}");
 }
 
-/// Crashes during the recovery from a crash.
+/// A crash during the recovery from a crash is recovered too.
 #[test]
 fn a_crashed_recovery_is_recovered() {
     let mut count = 0;
@@ -197,8 +197,8 @@ fn a_crashed_recovery_is_recovered() {
     assert!(count >= 1000, "{count}");
 }
 
-/// Many crashes of one log, one after the other. Records that a recovery returned persist, and
-/// remains of torn batches never come back.
+/// Crashes one log many times. A record that a recovery returned stays in the log, and a torn batch
+/// never comes back later.
 #[test]
 fn records_survive_generations_of_crashes() {
     let mut random = fastrand::Rng::with_seed(4);
@@ -225,7 +225,7 @@ fn records_survive_generations_of_crashes() {
                 _ => Loss::Sectors(random.u64(..)),
             };
             image = history.image(cut, loss);
-            // The next generation starts at its event 0.
+            // Events of the next generation count from 0 again.
             expected.first = expected.first_at(cut);
             expected.acknowledged = vec![(0, expected.acknowledged_at(cut))];
             expected.truncated.clear();
@@ -243,8 +243,8 @@ fn settle(storage: &Recorded, expected: &mut Expected) {
     expected.truncated.clear();
 }
 
-/// Cuts a run of eight threads anywhere. The records acknowledged to each thread are there, in the
-/// order of their numbers.
+/// Crashes a run of eight threads at any event. After recovery, the records acknowledged to each
+/// thread are there, in the order of their numbers.
 #[test]
 fn crashes_of_eight_threads_are_recovered() {
     for group_commit in [GroupCommit::Plain, GroupCommit::Rendezvous] {

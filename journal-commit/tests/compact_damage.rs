@@ -1,5 +1,5 @@
-//! A medium that changes durable bytes. Damage is distinguished from a torn end wherever the bytes
-//! allow, and no data is invented.
+//! Tests with a medium that changes durable bytes. Opening distinguishes damage from a torn end
+//! wherever the bytes allow, and never returns a record that was not appended.
 
 use spanlock_journal_commit::Storage;
 use spanlock_journal_commit::compact::{Error, Log, Lsn, Options};
@@ -17,8 +17,8 @@ fn record(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Returns a log of twenty batches with one record each, and where each batch starts. The first ten
-/// precede the last opening.
+/// Returns a log of twenty batches with one record each, and the offset of each batch. The log was
+/// opened again after the first ten batches.
 fn log_of_twenty(is_closed: bool) -> (Vec<u8>, Vec<usize>) {
     let storage = Recorded::new(LEN);
     let mut starts = Vec::new();
@@ -77,7 +77,7 @@ fn a_damaged_batch_is_not_taken_for_torn() {
                 damaged[range].iter_mut().for_each(|byte| *byte ^= 0x40);
                 let result = open(damaged.clone());
                 if number == 20 && !is_closed {
-                    // No batch followed this one, so it looks torn.
+                    // No batch follows the last one, so it looks torn.
                     assert_eq!(result.unwrap(), first(19));
                     continue;
                 }
@@ -92,8 +92,8 @@ fn a_damaged_batch_is_not_taken_for_torn() {
     }
 }
 
-/// Checks that the records before the damage are kept, the rest is discarded, and the log
-/// continues.
+/// Checks that `salvage` keeps the records before the damage and discards the others, and that the
+/// log can be continued.
 fn salvaged(damaged: Vec<u8>, number: u64) {
     let storage = Recorded::from_image(damaged);
     let log = Log::salvage(&storage, &Options::new()).unwrap();
@@ -135,7 +135,7 @@ fn either_superblock_suffices() {
                 records(&Log::open(&storage, &Options::new()).unwrap()),
                 first(20)
             );
-            // Opening rewrote the superblock, so the other copy may be lost now.
+            // Opening rewrote the damaged copy, so the log now survives the loss of the other copy.
             let mut other = storage.visible();
             other[4096 - at..4096 - at + 512].fill(0xFF);
             assert_eq!(open(other).unwrap(), first(20));
@@ -157,7 +157,8 @@ fn either_superblock_suffices() {
     );
 }
 
-/// A truncation wrote only one superblock, which is then lost: the log starts where it did before.
+/// A truncation writes only one copy of the superblock, and that copy is then lost. The log starts
+/// where it did before.
 #[test]
 fn a_half_written_truncation_is_undone() {
     let (image, _) = log_of_twenty(false);
@@ -174,8 +175,9 @@ fn a_half_written_truncation_is_undone() {
     assert_eq!(open(half).unwrap(), first(20));
 }
 
-/// Zeroes, fills and exchanges sectors and flips bits, at random. The log opens with a prefix of
-/// its records or reports damage.
+/// Changes the image at random: zeroes sectors, fills them with random bytes, overwrites them with
+/// copies of other sectors, and flips bits. The log opens with a prefix of its records or reports
+/// damage.
 #[test]
 fn random_damage_invents_no_records() {
     let (image, _) = log_of_twenty(false);
@@ -205,7 +207,8 @@ fn random_damage_invents_no_records() {
     assert!(refused > 1000);
 }
 
-/// A superblock with a correct checksum and absurd numbers, as a fuzzer would write it.
+/// Opens logs whose superblock has absurd numbers and a correct checksum, as a fuzzer would write
+/// them.
 #[test]
 fn absurd_superblocks_are_harmless() {
     let (image, _) = log_of_twenty(false);

@@ -1,5 +1,5 @@
-//! Fails each write and each flush of a run once. No thread hangs, every acknowledged record is on
-//! the medium, and nothing is acknowledged after the failure.
+//! Fails each write and each flush of a run once. The tests check that no thread hangs, that every
+//! acknowledged record is on the medium, and that nothing is acknowledged after the failure.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,8 +25,8 @@ fn record(thread: u64, nth: u64) -> Vec<u8> {
 /// The acknowledged records.
 type Acknowledged = Vec<(Lsn, Vec<u8>)>;
 
-/// Lets eight threads commit, the first of which sometimes truncates, until all is done or
-/// something fails. The test would hang if a thread did.
+/// Lets eight threads commit until all is done or something fails. The first thread also truncates
+/// sometimes. If a thread hangs, the test hangs.
 fn run(storage: &Recorded, group_commit: GroupCommit) -> Result<Acknowledged, Error> {
     let options = Options::new().group_commit(group_commit);
     let log = Log::create(storage, &options)?;
@@ -41,7 +41,7 @@ fn run(storage: &Recorded, group_commit: GroupCommit) -> Result<Acknowledged, Er
             };
             acknowledged.lock().unwrap().push((lsn, record));
             if thread == 0 && nth % 3 == 2 {
-                // Keeps all records: only the superblock is written.
+                // This frees almost nothing; its purpose is to write the superblock.
                 let _ = catch_unwind(AssertUnwindSafe(|| log.truncate(Lsn::new(nth / 3 + 1))));
             }
         }
@@ -82,8 +82,8 @@ fn stays_poisoned(log: &Log<&Recorded>, acknowledged: &Acknowledged) {
     assert_eq!(log.durable(), durable);
 }
 
-/// Checks that the image has every acknowledged record at its number, and otherwise only records
-/// that were appended.
+/// Checks that the image has every acknowledged record that was not truncated, with its number, and
+/// that all its other records were appended.
 fn check(image: Vec<u8>, acknowledged: &Acknowledged, what: &str) {
     let storage = Recorded::from_image(image);
     let log = match Log::open(&storage, &Options::new()) {
@@ -135,7 +135,7 @@ fn fail_each(kind: FaultKind, for_ever: bool, drop_dirty: bool) {
             let acknowledged = match result {
                 Ok(result) => result.unwrap_or_default(),
                 Err(payload) => {
-                    // The creation panicked, which no thread catches.
+                    // `Log::create` panicked, before the threads that catch panics.
                     let text = payload.downcast_ref::<String>().map_or("", |text| text);
                     assert!(text.contains("planned"), "{what}: {text}");
                     Vec::new()
@@ -217,8 +217,8 @@ impl Storage for Cache {
     }
 }
 
-/// When the log is opened again, the batch of a failed flush is found in the cache. It is written
-/// again before it counts.
+/// When the log is opened again, it finds the batch of a failed flush in the cache. It writes the
+/// batch again before it returns its records.
 #[test]
 fn a_batch_in_the_cache_only_is_written_again() {
     let cache = Cache {
@@ -248,7 +248,7 @@ fn a_batch_in_the_cache_only_is_written_again() {
     assert_eq!(data, [&b"first"[..], b"second", b"third"]);
 }
 
-/// A failure reaches every thread, whether it sleeps or is about to append.
+/// Every thread gets the error of a failure, whether the thread sleeps or is about to append.
 #[test]
 fn a_failed_flush_reaches_sleeping_threads() {
     let storage = Recorded::new(LEN).flush_takes(Duration::from_millis(5));

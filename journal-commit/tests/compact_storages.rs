@@ -1,4 +1,4 @@
-//! The compact log on files and on persistent memory, and in a process that is killed at any
+//! Tests of the compact log on files, on persistent memory, and in a process that is killed at any
 //! moment.
 
 #![cfg(target_os = "linux")]
@@ -88,7 +88,8 @@ fn persistent_memory_works() {
 
 const CHILD: &str = "SPANLOCK_JOURNAL_KILLED";
 
-/// A process reports which records are durable, and is killed. Those records are there.
+/// A process reports which records are durable, and is then killed. The log still has all records
+/// that it reported.
 #[test]
 fn a_killed_process_loses_no_durable_record() {
     if let Ok(path) = env::var(CHILD) {
@@ -136,7 +137,7 @@ fn append_for_ever(path: &Path) -> ! {
                 loop {
                     match log.append_durable(&record) {
                         Ok(lsn) => println!("durable {lsn}"),
-                        // A reader would process records in the same way: half of them at a time.
+                        // The log is full: keep only the last hundred records.
                         Err(_) => log.truncate(Lsn::new(log.durable().get() - 100)).unwrap(),
                     }
                 }

@@ -1,6 +1,6 @@
-//! Crash images of runs that go around a small log many times, checkpoints included. Acknowledged
-//! changes are there, and every handle is there as a whole or not at all. Recovery itself crashes
-//! too.
+//! Crash images of runs that go around a small log many times, with checkpoints. After recovery,
+//! acknowledged changes are there, and the changes of each handle are all there or none of them is.
+//! Some tests also crash the recovery.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ const BLOCKS: u64 = 64;
 const THREADS: u64 = 4;
 const ROUNDS: u8 = 24;
 
-/// Log and blocks on one device.
+/// Returns the place of the log. Log and home blocks share one device.
 fn place() -> Place {
     Place::extents([
         Extent {
@@ -34,7 +34,7 @@ fn place() -> Place {
 struct Run {
     history: History,
     first_cut: usize,
-    /// By thread: the cut from which on a round was acknowledged.
+    /// For each thread: pairs of a cut and the round that was acknowledged by then.
     acknowledged: Vec<Vec<(usize, u8)>>,
 }
 
@@ -57,7 +57,7 @@ fn run(flushes: Flushes, way: CommitWay) -> Run {
                         block.fill(round);
                         block.dirty().unwrap();
                     }
-                    // A third block is revoked and written again in turn.
+                    // Every third round revokes a third block; the other rounds write it.
                     let guest = 40 + thread;
                     if round % 3 == 0 {
                         handle.revoke(guest).unwrap();
@@ -103,8 +103,8 @@ fn check(run: &Run, cut: usize, image: &[u8], what: &str) {
             "thread {thread} was told {told}, found {}: {what}",
             one[0]
         );
-        // Written with its round. If a later round of the same handles revoked it, its content is
-        // undefined.
+        // The guest block has the round that wrote it. If a later round revoked the block, its
+        // content is undefined.
         let guest = block(40 + thread);
         let is_of_this = one[0].is_multiple_of(3) || guest.iter().all(|byte| *byte == one[0]);
         assert!(is_of_this, "guest block of thread {thread}: {what}");
@@ -142,7 +142,7 @@ fn all_images(flushes: Flushes, way: CommitWay) {
     assert!(images > 1000, "{images}");
 }
 
-/// Crashes a recovery and repeats it.
+/// Crashes a recovery, and then repeats it.
 fn crash_again(run: &Run, cut: usize, recovery: &History, what: &str) {
     for second in 0..=recovery.len() {
         for loss in [Loss::Nothing, Loss::Sectors(second as u64)] {
@@ -178,8 +178,8 @@ fn one_flush_cooperative() {
     all_images(Flushes::One, CommitWay::Cooperative);
 }
 
-/// A torn revoke block of several sectors: in the format with one flush no checksum would detect
-/// it.
+/// A torn revoke block is detected. In the format with one flush no checksum covers it, so its
+/// transaction takes two flushes.
 #[test]
 fn a_torn_revoke_block_is_detected() {
     for flushes in [Flushes::Two, Flushes::One] {
@@ -226,12 +226,13 @@ fn a_torn_revoke_block_is_detected() {
     }
 }
 
-/// A commit that reached the cache but not the medium, followed by a recovery that crashes: still
-/// all of it or nothing.
+/// A commit reaches the cache but not the medium, and the recovery then crashes. After the next
+/// recovery, all of the commit is there or nothing.
 #[test]
 fn a_commit_in_the_cache_only_is_all_or_nothing() {
     for flushes in [Flushes::Two, Flushes::One] {
-        // The commit block is the last write; with one flush, that flush is the last operation.
+        // With two flushes, the last operation is the write of the commit block. With one flush,
+        // that flush is the last operation.
         let (writes, flushed) = {
             let device = commit_of_two(flushes, None);
             (device.writes(), device.flushes())
@@ -241,14 +242,14 @@ fn a_commit_in_the_cache_only_is_all_or_nothing() {
             _ => FaultAt::Flush(flushed - 1),
         };
         let device = commit_of_two(flushes, Some(at));
-        // The cached data counts as clean, and is never written.
+        // In this case the cached data is marked clean, and is never written.
         let clean = Arc::new(Clean {
             seen: Mutex::new(device.visible()),
             medium: Recorded::from_image(device.medium()),
         });
         opened(clean.clone());
         all_or_nothing(&clean.medium.history(), 0);
-        // The cached data is still dirty, and may be written at any time.
+        // In this case the cached data is still dirty, and may be written at any time.
         let reopened = device.now();
         opened(device.clone());
         all_or_nothing(&device.history(), reopened);
@@ -279,7 +280,7 @@ fn all_or_nothing(history: &History, from: usize) {
     }
 }
 
-/// A device that reads data which is not on its medium.
+/// A device whose reads return cached data that is not on its medium.
 struct Clean {
     seen: Mutex<Vec<u8>>,
     medium: Recorded,
@@ -316,8 +317,8 @@ impl Storage for Clean {
     }
 }
 
-/// Fills blocks 0 and 1 with sevens through one handle, on a new device. After a failure, the cache
-/// keeps what was written.
+/// Fills blocks 0 and 1 with sevens through one handle, on a new device. If the commit fails, the
+/// cache keeps what was written.
 fn commit_of_two(flushes: Flushes, fault: Option<FaultAt>) -> Arc<Recorded> {
     let device = Arc::new(Recorded::new((BLOCKS + LOG_BLOCKS) as usize * BLOCK));
     let new = FormatOptions::new(BLOCK as u32).place(place());
@@ -327,7 +328,7 @@ fn commit_of_two(flushes: Flushes, fault: Option<FaultAt>) -> Arc<Recorded> {
     if let Some(at) = fault {
         device.plan(Fault {
             at,
-            // The half of the commit block that counts.
+            // The first half of the commit block, which contains all its fields, is written.
             kind: FaultKind::Short,
             for_ever: false,
             drop_dirty: false,

@@ -1,5 +1,5 @@
-//! Damage that no crash explains is refused, and nothing is replayed. The remains of a crash are
-//! not taken for damage.
+//! Recovery refuses a log with damage that no crash explains, and replays nothing. It does not
+//! mistake the remains of a crash for damage.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use spanlock_journal_commit::testing::Recorded;
 
 const BLOCK: usize = 1024;
 
-/// Returns a log of three transactions. Blocks 1 to 6 are a descriptor, four data blocks and a
-/// commit block; the second repeats that; the third also begins with a revoke block.
+/// Returns a log of three transactions. Blocks 1 to 6 are the first: a descriptor, four data blocks
+/// and a commit block. The second has the same layout. The third has a revoke block before these.
 fn log(flushes: Flushes) -> Vec<u8> {
     let log = Arc::new(Recorded::new(128 * BLOCK));
     format(
@@ -71,11 +71,11 @@ fn the_log_has_the_expected_layout() {
 
 #[test]
 fn damage_is_refused_before_anything_is_replayed() {
-    // Checksums of the third kind: any byte in descriptors, data and revoke blocks, in each
-    // transaction.
+    // Checksums of the third kind detect damage of any byte in the descriptors, data and revoke
+    // blocks of each transaction.
     let image = log(Flushes::Two);
     for block in (1..19).filter(|it| !COMMIT.contains(it)) {
-        // The data of a block that is revoked later is not read.
+        // Recovery does not read the data of a block that is revoked later.
         if block == 2 {
             continue;
         }
@@ -84,7 +84,7 @@ fn damage_is_refused_before_anything_is_replayed() {
         assert!(matches!(error, Error::Damaged { .. }), "{block}: {error}");
         assert!(home.iter().all(|byte| *byte == 0), "{block}");
     }
-    // A commit block with another one after it.
+    // A damaged commit block is refused if another commit block follows.
     for flushes in [Flushes::Two, Flushes::One] {
         for block in &COMMIT[..2] {
             let (done, home) = recovered(&log(flushes), block * BLOCK + 0x11);
@@ -93,14 +93,14 @@ fn damage_is_refused_before_anything_is_replayed() {
             assert!(home.iter().all(|byte| *byte == 0), "{block}");
         }
     }
-    // Checksums of the first kind: data under a commit block with another one after it.
+    // With checksums of the first kind, damaged data is refused if another transaction follows.
     let (done, _) = recovered(&log(Flushes::One), 3 * BLOCK + 9);
     assert!(matches!(done, Err(Error::Damaged { .. })));
 }
 
 #[test]
 fn an_interrupted_transaction_is_dropped() {
-    // The last commit block, torn, in both formats.
+    // In both formats, a torn last commit block drops its transaction.
     for flushes in [Flushes::Two, Flushes::One] {
         let (done, home) = recovered(&log(flushes), COMMIT[2] * BLOCK + 0x11);
         let done = done.unwrap();
@@ -108,11 +108,11 @@ fn an_interrupted_transaction_is_dropped() {
         assert_eq!(done.dropped.map(|it| it.next()), Some(done.next));
         assert_eq!(home[BLOCK], 1, "not revoked");
     }
-    // No commit block.
+    // The last commit block is missing.
     let (done, _) = recovered(&log(Flushes::Two), COMMIT[2] * BLOCK + 1);
     let done = done.unwrap();
     assert_eq!((done.transactions, done.dropped), (2, None));
-    // Torn data, with one flush.
+    // Data of the last transaction is torn, in the format with one flush.
     let (done, _) = recovered(&log(Flushes::One), 18 * BLOCK + 9);
     assert_eq!(done.unwrap().transactions, 2);
 }
@@ -137,7 +137,7 @@ fn any_byte_may_be_damaged() {
     }
 }
 
-/// A block whose home is beyond the device.
+/// A log with a block whose home is beyond the device is refused.
 #[test]
 fn a_home_beyond_the_device_is_refused() {
     let log = Arc::new(Recorded::from_image(log(Flushes::Two)));

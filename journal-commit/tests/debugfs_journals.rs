@@ -1,5 +1,5 @@
-//! Journals written by debugfs, replayed by this crate and by e2fsck: the results are the same,
-//! byte for byte.
+//! Replays journals that debugfs wrote, with this crate and with e2fsck. The results must be the
+//! same, byte for byte.
 
 mod ext4;
 
@@ -10,16 +10,16 @@ use ext4::Image;
 use spanlock_journal_commit::jbd2::{Recovery, recover};
 use spanlock_journal_commit::testing::Recorded;
 
-/// Transactions for `debugfs`: each a list of blocks to write from a file of its own, and of blocks
-/// to revoke.
+/// Transactions for `debugfs`. Each has a list of blocks to write, from a file of its own, and a
+/// list of blocks to revoke.
 struct Script {
     commands: String,
     revokes: bool,
 }
 
 impl Script {
-    /// Returns random transactions over the image's file. Some blocks begin with the journal's
-    /// magic.
+    /// Returns random transactions on the blocks of the image's file. Some blocks begin with the
+    /// journal's magic.
     fn new(image: &Image, open: &str, transactions: usize, revokes: bool) -> Script {
         let mut commands = format!("{open}\n");
         for number in 0..transactions {
@@ -74,7 +74,7 @@ fn compare(image: &Image) -> Recovery {
     );
     assert!(image.file_of(&theirs) == image.file_of(&ours), "{done:?}");
 
-    // A second recovery finds nothing to do.
+    // Check that a second recovery has nothing to do.
     let again = recover(
         device.clone(),
         device.clone(),
@@ -99,8 +99,8 @@ fn replay_matches_e2fsck() {
             // Checksums of the third kind.
             ("metadata_csum,64bit", "jo -c", true),
             ("metadata_csum,^64bit", "jo -c -v 3", true),
-            // Of the first kind. (debugfs also sums revoke blocks, which no other program does:
-            // e2fsck calls the result corrupt.)
+            // Checksums of the first kind, without revokes: the checksums of debugfs also cover
+            // revoke blocks, so e2fsck would call the journal corrupt.
             ("^metadata_csum,64bit", "jo -c", false),
             ("^metadata_csum,^64bit", "jo -c", false),
             // No checksums.

@@ -1,6 +1,6 @@
-//! Crash images of a journal inside an ext4 image. This crate, `e2fsck -fy` and, where it can mount
-//! them, the running kernel recover each one. The journaled blocks must be the same, and hold all
-//! acknowledged changes.
+//! Crash images of a journal inside an ext4 image. This crate and `e2fsck -fy` recover each image,
+//! and so does the running kernel if it can mount images. The results must agree in the journaled
+//! blocks and hold all acknowledged changes.
 
 mod ext4;
 
@@ -14,8 +14,8 @@ use spanlock_journal_commit::jbd2::{
 };
 use spanlock_journal_commit::testing::{History, Loss, Recorded};
 
-/// A handle: its transaction, its blocks, and the byte it filled them with, or `None` if
-/// it revoked them.
+/// The changes of a handle: its transaction, its blocks, and the byte with which it filled them, or
+/// `None` if it revoked them.
 struct Step {
     tid: Tid,
     changes: Vec<(u64, Option<u8>)>,
@@ -28,9 +28,9 @@ struct Run {
     history: History,
     /// The event at which the run itself begins.
     first_cut: usize,
-    /// By thread, in order.
+    /// The handles of each thread, in order.
     steps: Vec<Vec<Step>>,
-    /// The cut from which on a transaction was acknowledged.
+    /// Pairs of a cut and the transaction that was acknowledged by then.
     acknowledged: Vec<(usize, Tid)>,
 }
 
@@ -95,8 +95,8 @@ impl Run {
         }
     }
 
-    /// Returns the file's blocks after a transaction: the byte that fills each, or `None` where it
-    /// is undefined.
+    /// Returns the state of the file's blocks after a transaction: the byte that fills each block,
+    /// or `None` if its content is undefined.
     fn state(&self, tid: Tid) -> BTreeMap<u64, Option<u8>> {
         let mut state: BTreeMap<_, _> =
             self.image.file.iter().map(|it| (*it, Some(b'a'))).collect();
@@ -127,7 +127,7 @@ impl Run {
         let size = self.image.block_bytes as usize;
         for (block, byte) in self.state(last) {
             let found = &recovered[block as usize * size..][..size];
-            // Some begin with the journal's magic.
+            // Some blocks begin with the journal's magic, so skip the first bytes.
             let expected = |found: &u8| byte.is_none_or(|byte| *found == byte);
             assert!(
                 found[4..].iter().all(expected),
@@ -232,15 +232,15 @@ impl Tally {
         }
         match kernel(&run.image, &crashed) {
             Ok(mounted) if run.image.file_of(&mounted) == our_file => self.mounted += 1,
-            // A torn commit block with checksums of the third kind. Newer kernels accept it if the
-            // used part is sound: the data it commits had been flushed.
+            // The commit block is torn and has a checksum of the third kind. Newer kernels accept
+            // the transaction if the used part is sound, because its data had been flushed.
             Ok(mounted) => {
                 let torn = (done.dropped).unwrap_or_else(|| panic!("the kernel differs: {what}"));
                 assert_eq!(run.flushes, Flushes::Two, "the kernel differs: {what}");
                 run.check_state(torn, &mounted);
                 self.torn_but_taken += 1;
             }
-            // Older kernels refuse it, which is the only refusal that a crash can cause.
+            // Older kernels refuse a torn commit block. A crash can cause no other refusal.
             Err(error) => {
                 assert!(done.dropped.is_some(), "the kernel refuses: {error} {what}");
                 self.refused += 1;
@@ -249,7 +249,7 @@ impl Tally {
     }
 }
 
-/// Checks all cuts of a run, with some of the possible losses where writes are in flight.
+/// Checks all cuts of a run. If writes are in flight at a cut, checks some of the possible losses.
 fn all_cuts(run: &Run, mount: bool, tally: &mut Tally) {
     for cut in run.first_cut..=run.history.len() {
         let seed = cut as u64;
@@ -269,7 +269,7 @@ fn all_cuts(run: &Run, mount: bool, tally: &mut Tally) {
     }
 }
 
-/// Returns how many times the usual number of rounds to run: `.ci/full` runs more.
+/// Returns the factor by which to multiply the number of rounds; `.ci/full` sets it.
 fn more() -> u8 {
     let given = std::env::var("SPANLOCK_CRASH_ROUNDS").ok();
     given.map_or(1, |given| {
@@ -342,8 +342,8 @@ fn debugfs_reads_the_journal() {
     }
 }
 
-/// Journals made by mke2fs and debugfs, without checksums or with those of the first kind and two
-/// flushes, can be continued.
+/// This crate can continue journals that mke2fs and debugfs made: without checksums, with checksums
+/// of the first kind and two flushes, or with checksums of the third kind.
 #[test]
 fn journals_of_e2fsprogs_can_be_continued() {
     if !ext4::have_e2fsprogs() {

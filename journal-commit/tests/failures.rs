@@ -1,6 +1,6 @@
-//! Fails every write and every flush of a run once, at each index. Nothing is acknowledged that is
-//! not on the medium, no thread hangs, and every thread gets the error until the journal is opened
-//! again.
+//! Fails every write and every flush of a run once. The tests check that everything acknowledged is
+//! on the medium, that no thread hangs, and that every thread gets the error until the journal is
+//! opened again.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,7 +40,7 @@ fn device(flushes: Flushes) -> Vec<u8> {
 }
 
 fn open(device: &Arc<Recorded>, way: CommitWay) -> Result<Journal, Error> {
-    // Commits gather where they can: one more thing that could hang.
+    // Use the rendezvous, because its wait could hang too.
     let options = options().way(way).delay(Delay::Rendezvous);
     Journal::open(device.clone(), device.clone(), options)
 }
@@ -54,7 +54,7 @@ struct Told {
 }
 
 /// In each round, a thread writes the round's number to its own blocks, durably. It continues after
-/// errors, because later acknowledgements would be wrong.
+/// an error, to check that nothing is acknowledged afterwards.
 fn thread(journal: &Journal, thread: u64) -> Told {
     let mut told = Told::default();
     for round in 1..=ROUNDS {
@@ -82,8 +82,8 @@ fn one_round(journal: &Journal, thread: u64, round: u8) -> Result<Tid, Error> {
     handle.stop_durable()
 }
 
-/// Runs with one planned failure. A panic of the device counts as an error of the thread that it
-/// hits.
+/// Runs the threads with one planned failure. A panic of the device counts as an error of the
+/// thread that called it.
 fn run(image: &[u8], way: CommitWay, fault: Option<Fault>) -> (Arc<Recorded>, Vec<Told>) {
     let device = Arc::new(Recorded::from_image(image.to_vec()));
     let journal = open(&device, way).unwrap();
@@ -102,7 +102,7 @@ fn run(image: &[u8], way: CommitWay, fault: Option<Fault>) -> (Arc<Recorded>, Ve
         assert!(matches!(journal.begin(1), Err(Error::Poisoned(_))));
         assert!(matches!(journal.check(), Err(Error::Poisoned(_))));
     }
-    // The close itself may fail, or panic.
+    // `close` itself may fail or panic.
     let closed = catch_unwind(AssertUnwindSafe(|| journal.close()));
     let well = matches!(closed, Ok(Ok(())));
     assert_eq!(well, device.failures() == 0, "{closed:?}");
@@ -156,7 +156,8 @@ fn each_failure(flushes: Flushes, way: CommitWay) {
     );
     check(&clean, &told, "no failure");
     let mut failed = 0;
-    // The number depends on how the threads interleave; a fault beyond the end has no effect.
+    // The number of operations varies between runs. If a run is shorter than this one, a fault
+    // beyond its end has no effect.
     let at = (2..clean.writes()).map(FaultAt::Write);
     for at in at.chain((1..clean.flushes()).map(FaultAt::Flush)) {
         for (kind, for_ever, drop_dirty) in [
@@ -217,7 +218,7 @@ fn one_flush_cooperative() {
     each_failure(Flushes::One, CommitWay::Cooperative);
 }
 
-/// A failure while a journal is being opened is an error, and the journal can be opened again.
+/// If opening fails, it returns an error, and the journal can be opened again.
 #[test]
 fn opening() {
     for flushes in [Flushes::Two, Flushes::One] {
@@ -255,9 +256,10 @@ fn opening() {
     }
 }
 
-/// A device on which a write home fails and loses all dirty data while a commit flushes or writes
-/// its commit block. The commit's operation succeeds nevertheless, and the failure is reported only
-/// later. A thread must therefore not trust its own success.
+/// A device on which a write home fails while a commit writes its data, flushes, or writes its
+/// commit block. The failure loses all dirty data, but the commit's operation succeeds, and the
+/// failed write returns only later. A thread must therefore not trust the success of its own
+/// operation alone.
 struct LateNews {
     device: Arc<Recorded>,
     during: During,
@@ -269,7 +271,8 @@ struct LateNews {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum During {
-    /// The data writes: some are lost; the others, and the descriptor, which is written last, stay.
+    /// The writes of data. Some of them are lost. The others are kept, and so is the descriptor,
+    /// which is written last.
     Data,
     Flush,
     CommitBlock,
@@ -281,7 +284,7 @@ enum Stage {
     Armed,
     /// The commit has reached the point at which it loses its writes.
     Reached,
-    /// The write home has lost them.
+    /// The failed write home has lost these writes.
     Lost,
     /// The commit was told that its operation succeeded.
     Told,
@@ -302,7 +305,7 @@ impl LateNews {
         *self.stage.lock().unwrap() == stage
     }
 
-    /// The commit's turn: loses its writes in the middle of `operation`.
+    /// Performs the commit's `operation`, but first waits until the commit's writes are lost.
     fn lose_beside(&self, operation: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.reach(Stage::Reached);
         self.wait_for(Stage::Lost);
@@ -343,7 +346,7 @@ impl Storage for LateNews {
         let lost = self.device.write_at(data, offset);
         self.reach(Stage::Lost);
         self.wait_for(Stage::Told);
-        // The commit continues if it trusts its success.
+        // Give the commit time to continue, which it would do if it trusted its success.
         std::thread::sleep(Duration::from_millis(50));
         lost
     }
@@ -377,8 +380,8 @@ fn success_beside_a_failure_is_not_trusted() {
         });
         let options = options().way(CommitWay::Serial);
         let journal = Journal::open(late.clone(), late.clone(), options).unwrap();
-        // Ten blocks of the log each. After the fifth, the next transaction has no room and writes
-        // blocks home.
+        // Each transaction takes ten blocks of the log. After five of them, the next transaction
+        // has no room, so its thread writes blocks home.
         let eight = |byte| {
             let mut handle = journal.begin(8).unwrap();
             for number in 0..8 {

@@ -1,5 +1,5 @@
-//! Bad input: a place without a journal, or with one that this build cannot read, is refused with
-//! an error that says why.
+//! Bad input: a place without a journal, or with a journal that this build cannot read, is refused.
+//! The error says why.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ fn the_error_of_an_aborted_journal_is_reported_until_cleared() {
         || recover(device.clone(), Recorded::new(4096), BLOCK, &Place::whole()).unwrap();
     assert_eq!(recovered().errno, 0);
     device.write_at(&(-5_i32).to_be_bytes(), 0x20).unwrap();
-    // With an empty log and one to recover, with `Journal` and with `recover`.
+    // Try an empty log and a log to recover, each with `Journal::open` and with `recover`.
     let home = Arc::new(Recorded::new(4 * BLOCK as usize));
     for recoveries in 0..2 {
         assert_eq!(recovered().errno, -5);
@@ -130,7 +130,7 @@ fn the_error_of_an_aborted_journal_is_reported_until_cleared() {
     assert_eq!(recovered().errno, -5);
 }
 
-/// The log would overwrite the superblock.
+/// An external journal whose log would overwrite the superblock is refused.
 #[test]
 fn an_external_log_begins_after_its_superblock() {
     for first in [1_u32, 2] {

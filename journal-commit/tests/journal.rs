@@ -1,5 +1,5 @@
-//! Transactions through the public API: acknowledged changes persist, errors are clear, and all
-//! ways to commit have the same result.
+//! Tests of transactions through the public API: acknowledged changes persist, errors are clear,
+//! and all ways to commit have the same result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +93,7 @@ fn a_durable_stop_survives_a_crash() {
         let journal = crashed.open(options.clone());
         assert_eq!(journal.recovery().transactions, 1);
         assert_eq!([1, 3, 4].map(|block| byte(&journal, block)), [5, 5, 0]);
-        // The journal continues.
+        // Check that the journal can be used after the recovery.
         let two = fill(&journal, &[9], 9);
         journal.wait(two).unwrap();
         journal.close().unwrap();
@@ -139,7 +139,7 @@ fn data_that_looks_like_a_journal_block_is_kept() {
         let looks_like = block[..12].to_vec();
         block.dirty().unwrap();
         handle.stop_durable().unwrap();
-        // A scan of the log does not take it for the journal's own.
+        // A scan of the log must not mistake the data for a block of the journal.
         let log = devices.log.medium();
         assert!(log.chunks(BLOCK).all(|block| block[..12] != looks_like));
         let journal = devices.crashed().open(options);
@@ -159,7 +159,7 @@ fn revoked_blocks_are_never_written() {
         let mut handle = journal.begin(3).unwrap();
         handle.revoke(1).unwrap();
         handle.revoke(2).unwrap();
-        // Revoked, and used again at once.
+        // Block 2 is revoked, and used again in the same handle.
         let mut again = handle.get_write(2).unwrap();
         again.fill(8);
         again.dirty().unwrap();
@@ -171,7 +171,7 @@ fn revoked_blocks_are_never_written() {
             .unwrap();
         let recovered = devices.crashed().open(options.clone());
         assert_eq!([1, 2, 3].map(|block| byte(&recovered, block)), [0xEE, 8, 5]);
-        // No checkpoint writes it either.
+        // Checkpoints must not write block 1 either.
         for round in 0..60 {
             let tid = fill(&journal, &[20 + round % 7], round as u8);
             journal.wait(tid).unwrap();
@@ -349,8 +349,8 @@ fn an_external_journal() {
     assert_eq!(journal.recovery().transactions, 1);
 }
 
-/// A thread with a handle panics. Before the handle has changed anything, the journal continues;
-/// afterwards it is poisoned. No thread hangs.
+/// A thread with a handle panics. If the handle has changed nothing, the journal continues.
+/// Otherwise the journal is poisoned. No thread hangs.
 #[test]
 fn a_panic_leaves_the_journal_usable_or_poisoned() {
     let devices = Devices::new(64, Flushes::Two);
@@ -391,7 +391,7 @@ fn a_forgotten_handle_does_not_block_the_drop() {
     let tid = handle.tid();
     std::mem::forget(handle);
     journal.commit(tid).unwrap();
-    // By now, or soon, the journal's thread waits for the handle.
+    // Let the journal's thread begin to wait for the handle.
     std::thread::sleep(Duration::from_millis(20));
     drop(journal);
     assert_eq!(byte(&devices.crashed().open(options()), 1), 5);

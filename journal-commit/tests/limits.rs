@@ -1,4 +1,5 @@
-//! Limits of devices: sectors of 4096 bytes, numbers of 32 bits, files that end inside a sector.
+//! Limits of devices and formats: sectors of 4096 bytes, block numbers of 32 bits, files that end
+//! inside a sector.
 
 use std::io;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl Storage for Vast {
     }
 }
 
-/// If the number were cut to 32 bits, replay would overwrite another block.
+/// If a block number were cut to 32 bits, replay would overwrite another block.
 #[test]
 fn far_blocks_need_numbers_of_64_bits() {
     const FAR: u64 = 1 << 32;
@@ -56,7 +57,7 @@ fn far_blocks_need_numbers_of_64_bits() {
     handle.get_write(FAR).unwrap().dirty().unwrap();
     handle.stop_durable().unwrap();
     wide.close().unwrap();
-    // The same without the feature 64BIT, as mke2fs makes small file systems.
+    // Now without the feature 64BIT, which small file systems of mke2fs do not have.
     let features = 5_u32.to_be_bytes();
     log.write_fua(&features, 0x28).unwrap();
     let narrow = Journal::open(log, Vast, options).unwrap();
@@ -72,8 +73,8 @@ fn far_blocks_need_numbers_of_64_bits() {
     handle.stop_durable().unwrap();
 }
 
-/// A device that accepts only whole sectors of 4096 bytes, as such a device does past the page
-/// cache.
+/// A device that accepts only whole sectors of 4096 bytes, like a real device with such sectors
+/// when the page cache is bypassed.
 struct Sectors(Recorded);
 
 impl Sectors {
@@ -154,7 +155,7 @@ fn a_compact_log_works_on_sectors_of_4096_bytes() {
     compact::Log::<Arc<Sectors>>::wipe(device).unwrap();
 }
 
-/// The last bytes of a file whose length is not a multiple of a sector.
+/// Reads the last bytes of a file whose length is not a multiple of a sector.
 #[test]
 fn direct_reads_reach_the_end_of_a_file() {
     let folder = tempfile::tempdir().unwrap();

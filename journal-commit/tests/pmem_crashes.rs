@@ -1,4 +1,5 @@
-//! Kills a process between two 8-byte stores to persistent memory, and opens its journal of blocks.
+//! Simulates a process that dies between two 8-byte stores to persistent memory, and opens its
+//! journal of blocks again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -13,7 +14,7 @@ const BLOCKS: u64 = 8;
 const LOG_BLOCKS: u64 = 36;
 const ROUNDS: u8 = 12;
 
-/// Memory that keeps a given number of stores, and none after them.
+/// Memory that keeps a given number of stores and ignores all later ones.
 struct Mortal {
     id: RegionId,
     words: Vec<AtomicU64>,
@@ -38,7 +39,7 @@ impl Mortal {
     }
 }
 
-// SAFETY: what survives is what the test defines; slice indexing checks every range, and all
+// SAFETY: the test defines which stores survive. Slice indexing checks every range, and all
 // accesses are atomic.
 unsafe impl Pmem for Mortal {
     fn len(&self) -> u64 {
@@ -106,8 +107,8 @@ fn open(region: &Arc<Mortal>) -> Journal {
     Journal::open(storage.clone(), storage, options).unwrap()
 }
 
-/// Runs rounds that each fill two blocks. Returns the last round that was acknowledged while the
-/// memory was alive.
+/// Runs rounds that each fill two blocks. Returns the last round that was acknowledged before the
+/// memory began to ignore stores.
 fn run(region: &Arc<Mortal>) -> u8 {
     let journal = open(region);
     let mut acknowledged = 0;
@@ -182,7 +183,7 @@ fn a_sector_is_old_or_new() {
         }
         assert!(now[..24].iter().chain(&now[1024..]).all(|byte| *byte != 9));
     }
-    // Something else at the end of the region.
+    // The end of the region holds something other than a mark.
     old.words[384].store(5, Relaxed);
     assert!(PmemStorage::sectors(old).is_err());
     assert!(PmemStorage::sectors(Mortal::new(&[0; 64], i64::MAX)).is_err());

@@ -1,4 +1,4 @@
-//! Storages: files, persistent memory, the recording device.
+//! Tests of the storages: files, persistent memory, and the recording device.
 
 use std::io::ErrorKind;
 
@@ -7,7 +7,7 @@ use spanlock_journal_commit::storage::{FileMode, FileStorage, PmemStorage};
 use spanlock_journal_commit::testing::{Fault, FaultAt, FaultKind, Loss, Recorded};
 use spanlock_pmem::{MappedFile, Options};
 
-/// Checks what every storage must do.
+/// Checks the operations that every storage must support.
 fn exercise(storage: &dyn Storage) {
     let len = storage.len();
     assert!(len >= 1 << 20);
@@ -157,7 +157,7 @@ fn a_crash_keeps_what_is_durable_and_any_part_of_the_rest() {
         seen.insert((image[0], image[1024]));
     }
     assert_eq!(seen.len(), 4);
-    // Until it has ended, a durable write is like any other.
+    // Until a durable write has ended, a crash can lose it like any other write.
     let image = history.image(history.len() - 1, Loss::Everything);
     assert_eq!((image[0], image[2048]), (1, 0));
 }

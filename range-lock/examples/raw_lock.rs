@@ -80,20 +80,18 @@ unsafe impl RawRangeLock for HoldList {
 
 // SAFETY: the entry is replaced while the mutex is held, so no writer comes between.
 unsafe impl RawRangeLockDowngrade for HoldList {
-    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, _: &mut Token) {
         self.replace((span, from), &[(span, to)]);
-        token
     }
 }
 
 // SAFETY: as above: the kept part is in the list before and after.
 unsafe impl RawRangeLockSplit for HoldList {
-    unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
+    unsafe fn shrink(&self, span: Span, access: Access, _: &mut Token, keep: Span) {
         self.replace((span, access), &[(keep, access)]);
-        token
     }
 
-    unsafe fn split(&self, span: Span, access: Access, _: Token, at: u64) -> (Token, Token) {
+    unsafe fn split(&self, span: Span, access: Access, _: &mut Token, at: u64, _: &mut Token) {
         let part = |range| {
             (
                 Span::new(range).ok().flatten().expect("within the span"),
@@ -104,7 +102,6 @@ unsafe impl RawRangeLockSplit for HoldList {
             (span, access),
             &[part(span.start()..at), part(at..span.end())],
         );
-        (Token::NONE, Token::NONE)
     }
 }
 

@@ -11,7 +11,9 @@ use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{barrier, thread};
 use spanlock_testkit::models::{self, acquire, words};
-use spanlock_verify::{Fault, FaultKind, Program, Suite, note_as, overtake, perform};
+use spanlock_verify::{
+    Fault, FaultKind, Program, Suite, note_as, overtake, perform, refuse_barriers,
+};
 
 /// A timeout: the first sleep of the first spawned thread ends at its deadline.
 const TIMES_OUT: Fault = Fault::new(FaultKind::TimeOut, 1, 0);
@@ -74,6 +76,17 @@ fn programs() -> Vec<Program> {
             &[&["try", "release"], &["acquire-exclusive", "release"]],
             5,
             bounded_overtaking,
+        ),
+        program(
+            "refused-barrier",
+            "a waiter to which the system refuses the heavy barrier is granted, although nobody \
+             may wake it",
+            &[
+                &["acquire-exclusive", "release"],
+                &["acquire-exclusive", "release"],
+            ],
+            4,
+            refused_barrier,
         ),
         program(
             "full-count",
@@ -411,6 +424,22 @@ fn give_up() {
     shared.lock(Access::Write);
     shared.use_and_unlock(0, Access::Write);
     other.join().expect("a thread panicked");
+    shared.assert_free();
+}
+
+fn refused_barrier() {
+    let shared = Guarded::new();
+    let refused = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            refuse_barriers(0..u32::MAX);
+            shared.lock(Access::Write);
+            shared.use_and_unlock(1, Access::Write);
+        })
+    };
+    shared.lock(Access::Write);
+    shared.use_and_unlock(0, Access::Write);
+    refused.join().expect("is granted");
     shared.assert_free();
 }
 

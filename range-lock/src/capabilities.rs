@@ -12,8 +12,20 @@
 //! | `RawRangeLockStatistics` | counts of acquisitions, waits, overtakes (feature `statistics`) |
 //!
 //! One rule covers every method with a `token` argument: pass the token of the acquisition or, if
-//! the hold has changed since, of its last change. If the method returns a token, that one replaces
-//! it.
+//! the hold has changed since, of its last change. If the method returns or stores a token, that
+//! one replaces it.
+//!
+//! # Panics
+//! A change can unblock waiters. Their wakers are foreign code, which may panic, and then the
+//! method panics. The caller must still know what it holds:
+//!
+//! | method | if it panics |
+//! |---|---|
+//! | `downgrade`, `shrink`, `split` | the hold is changed, and the tokens are stored |
+//! | `try_upgrade`, `upgrade` | the hold is as before, and so is its token |
+//! | `lock_batch`, `try_lock_batch` | nothing is held, and no token was appended |
+//! | `poll_lock` | the request is not granted, and can be polled or cancelled |
+//! | `cancel` | the request is given up |
 
 use alloc::vec::Vec;
 use core::pin::Pin;
@@ -76,22 +88,22 @@ pub unsafe trait RawRangeLockWait: RawRangeLock {
 /// # Safety
 /// No writer holds any part of the span between the old hold and the new one. Everything done under
 /// the old hold happens-before everything done under any later hold that conflicts with the old
-/// one.
+/// one. If `downgrade` panics, the hold is downgraded, and `token` is valid for it.
 pub unsafe trait RawRangeLockDowngrade: RawRangeLock {
     /// Turns a hold with `from` into one with `to`, which excludes less, and wakes the waiters that
-    /// this unblocks. Never blocks. Ordering: Release.
+    /// this unblocks. Stores the new token first. Never blocks. Ordering: Release.
     ///
     /// # Safety
     /// `span` is held with `from` and `token`. Either `from` is [`Access::Write`], or `from` is
     /// [`Access::Upgradable`] and `to` is [`Access::Read`].
-    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token;
+    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: &mut Token);
 }
 
 /// A range lock whose shared holds can become exclusive.
 ///
 /// # Safety
-/// No writer holds any part of the span between the old hold and the new one. After `Err` the hold
-/// is unchanged.
+/// No writer holds any part of the span between the old hold and the new one. After `Err`, and
+/// after a panic, the hold is unchanged.
 pub unsafe trait RawRangeLockUpgrade: RawRangeLock {
     /// Turns a hold with `from` ([`Access::Read`] or [`Access::Upgradable`]) into one with
     /// [`Access::Write`] if no other request holds any part of it. Never blocks. Ordering: Acquire
@@ -113,7 +125,8 @@ pub unsafe trait RawRangeLockUpgrade: RawRangeLock {
 /// That writer waits for the upgradable hold, and the upgrade waits for the reader.
 ///
 /// # Safety
-/// As for [`RawRangeLockUpgrade`].
+/// As for [`RawRangeLockUpgrade`]. After a panic the hold can be released as an upgradable one,
+/// with its old token.
 pub unsafe trait RawRangeLockUpgradeWait: RawRangeLockUpgrade {
     /// Turns a hold with [`Access::Upgradable`] into one with [`Access::Write`]. Blocks until the
     /// readers have left; meanwhile, new readers are kept out. Ordering: Acquire.
@@ -126,22 +139,31 @@ pub unsafe trait RawRangeLockUpgradeWait: RawRangeLockUpgrade {
 /// A range lock whose holds can be made smaller, and cut in two.
 ///
 /// # Safety
-/// `shrink` and `split` act as documented, and the kept part stays held throughout.
+/// `shrink` and `split` act as documented, and the kept part stays held throughout. If one of them
+/// panics, the hold is changed all the same, and the stored tokens are valid.
 pub unsafe trait RawRangeLockSplit: RawRangeLock {
     /// Releases the part of the hold of `span` that is not needed to hold `keep`, and wakes the
-    /// waiters that this unblocks. Ordering: Release.
+    /// waiters that this unblocks. Stores the new token first. Ordering: Release.
     ///
     /// # Safety
     /// `span` is held with `access` and `token`, and `keep` lies within it. From now on, `keep` is
     /// held instead.
-    unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token;
+    unsafe fn shrink(&self, span: Span, access: Access, token: &mut Token, keep: Span);
 
-    /// Cuts the hold of `span` into one of `span.start()..at` and one of `at..span.end()`.
+    /// Cuts the hold of `span` into one of `span.start()..at`, whose token is stored in `token`,
+    /// and one of `at..span.end()`, whose token is stored in `above`.
     ///
     /// # Safety
     /// `span` is held with `access` and `token`. The position `at` lies strictly within it and is a
     /// multiple of [`granularity`](RawRangeLock::granularity).
-    unsafe fn split(&self, span: Span, access: Access, token: Token, at: u64) -> (Token, Token);
+    unsafe fn split(
+        &self,
+        span: Span,
+        access: Access,
+        token: &mut Token,
+        at: u64,
+        above: &mut Token,
+    );
 }
 
 /// A range lock that acquires several ranges in one call, all or none.
@@ -155,10 +177,16 @@ pub unsafe trait RawRangeLockSplit: RawRangeLock {
 ///   queues for the second behind a wide request that waits for the first: both wait in a cycle.
 /// - A lock whose upgrades wait. No batch may hold some of its spans while it waits for others.
 ///
+/// # Deadlock
+/// Requests of threads that hold nothing of the lock never wait for each other in a cycle, be they
+/// batches or single spans. Nothing is promised for a thread that waits while it holds another span
+/// of the same lock, not even if it takes spans in ascending order. Suppose a thread holds position
+/// 5, and a batch for 5 and 100 waits for it. If the first thread now requests 100, it waits behind
+/// the batch, although nobody holds 100. A single span 5..101 may have the same effect.
+///
 /// # Safety
 /// After a return with `Ok`, each span is held as if [`RawRangeLock::lock`] had acquired it, with
-/// the token at the same index of `tokens`. After an error nothing is held. Batches, and single
-/// spans acquired in ascending order, never wait for each other in a cycle.
+/// the token at the same index of `tokens`. After an error nothing is held.
 pub unsafe trait RawRangeLockBatch: RawRangeLock {
     /// Acquires every span of `batch`; blocks until no conflicting hold is left. Appends the tokens
     /// to `tokens`. Ordering: Acquire.

@@ -1,17 +1,19 @@
 //! Detects deadlocks before a thread waits, and reports the source locations involved.
 //!
 //! With the feature `deadlock-detection` every hold of a guard is recorded: the thread that took
-//! it, the source location, and the lock. A call that may wait for ever first checks the thread's
-//! own holds:
+//! it, the source location, and the lock. So is every call that may wait for ever, until it
+//! returns. Such a call is checked first:
 //!
-//! 1. If one of them conflicts with the request, the thread would wait for itself.
-//! 2. For each *other* lock among them, the order "that lock, then this one" is recorded. If the
-//!    recorded orders form a cycle, threads that pass these locations at the same time can wait for
-//!    each other.
+//! 1. If one of the thread's own holds conflicts with the request, it would wait for itself.
+//! 2. For each *other* lock among the holds, the order "that lock, then this one" is recorded. If
+//!    the recorded orders form a cycle, threads that pass these locations at the same time can wait
+//!    for each other.
+//! 3. The request would wait for the conflicting holds of other threads, and for their conflicting
+//!    requests that came first. If those threads wait in their turn, and the last of them for a
+//!    hold of this thread, all of them would wait for ever.
 //!
-//! In both cases the call panics before it acquires anything, and names all locations involved.
-//! Without the feature, [`LockId`] and the guards' records have no size, and the functions are
-//! empty.
+//! In each case the call panics before it acquires anything, and names all locations involved.
+//! Without the feature, [`LockId`] and the records have no size, and the functions are empty.
 //!
 //! # Scope
 //! - Only these calls are checked: the plain methods, `lock_all`, `append`, and the blocking
@@ -20,16 +22,17 @@
 //!   is not checked either.)
 //! - Orders outlive holds, and end with the lock: dropping its [`LockId`] removes them. Ids are not
 //!   reused.
-//! - A lock without a [`LockId`] is known by its address. It takes part in check 1 but not in check
-//!   2. A forgotten guard of it counts against the next lock at the same address.
+//! - A lock without a [`LockId`] is known by its address. It takes part in checks 1 and 3 but not
+//!   in check 2. A forgotten guard of it counts against the next lock at the same address.
 //!
 //! # Limits
 //! - A hold counts as held by the thread that took it until it is dropped, wherever that happens. A
 //!   thread that hands a guard to another thread and then requests the same range panics, although
 //!   it would only wait for that other thread. Do not use the feature in such a program.
 //! - A hold taken by a future belongs to no thread: it is neither recorded nor checked.
-//! - Two ranges of *one* lock taken in opposite orders are not detected; `lock_all` takes them in
-//!   one call. A reader that reads again behind a waiting writer is not detected either.
+//! - Check 3 sees what happens in this run, at this moment: two ranges of *one* lock taken in
+//!   opposite orders are reported only when two threads really meet there. It takes every lock for
+//!   first come, first served. So it may report threads that this lock would have let overtake.
 //! - Orders are recorded for locks, not for ranges, as calls happen. A cycle is reported even if
 //!   its ranges or threads can never meet.
 //! - Raw locks used without guards are not watched.

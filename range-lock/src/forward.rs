@@ -78,7 +78,7 @@ macro_rules! forward_all {
         });
 
         forward!(RawRangeLockDowngrade for $pointer {
-            unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
+            unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: &mut Token) {
                 // SAFETY: as `unlock`.
                 unsafe { (**self).downgrade(span, from, to, token) }
             }
@@ -104,7 +104,7 @@ macro_rules! forward_all {
         });
 
         forward!(RawRangeLockSplit for $pointer {
-            unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
+            unsafe fn shrink(&self, span: Span, access: Access, token: &mut Token, keep: Span) {
                 // SAFETY: as `unlock`.
                 unsafe { (**self).shrink(span, access, token, keep) }
             }
@@ -112,11 +112,12 @@ macro_rules! forward_all {
                 &self,
                 span: Span,
                 access: Access,
-                token: Token,
+                token: &mut Token,
                 at: u64,
-            ) -> (Token, Token) {
+                above: &mut Token,
+            ) {
                 // SAFETY: as `unlock`.
-                unsafe { (**self).split(span, access, token, at) }
+                unsafe { (**self).split(span, access, token, at, above) }
             }
         });
 

@@ -67,8 +67,12 @@ pub trait RangeLockExt: RawRangeLock {
         /// Acquire.
         ///
         /// The ranges may come in any order, overlap and repeat: each unit of the lock is held with
-        /// the strongest access requested for it. Threads that request all their ranges in one call
-        /// cannot wait for each other in a cycle.
+        /// the strongest access requested for it.
+        ///
+        /// Threads cannot wait for each other in a cycle if each requests all its ranges in one
+        /// call, and only while it holds nothing of this lock. A thread that requests a range while
+        /// it holds another may wait for ever, in whatever order it takes them: behind a request
+        /// for both, which waits for the range that the thread holds.
         ///
         /// ```
         /// use spanlock_range_lock::{Access, RangeLockExt, RwCounter};

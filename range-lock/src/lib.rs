@@ -42,5 +42,6 @@ pub use rw_counter::RwCounter;
 #[cfg(feature = "std")]
 pub use rw_distributed::{DistributedRequest, RwDistributed};
 pub use rw_word::RwWord;
+pub use spanlock_sync::barrier::use_fences;
 #[cfg(feature = "statistics")]
 pub use statistics::{RawRangeLockStatistics, Statistics};

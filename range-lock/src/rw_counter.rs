@@ -121,10 +121,9 @@ unsafe impl<P: Park> RawRangeLockWait for RwCounter<P> {
 // holds.
 unsafe impl<P: Park> RawRangeLockDowngrade for RwCounter<P> {
     #[inline]
-    unsafe fn downgrade(&self, _span: Span, from: Access, to: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, _span: Span, from: Access, to: Access, _token: &mut Token) {
         // SAFETY: the caller holds the word with `from`, which is not `Read`.
         unsafe { self.word.run().downgrade(from, to, &self.queue) }
-        token
     }
 }
 

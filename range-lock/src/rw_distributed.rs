@@ -229,26 +229,29 @@ unsafe impl<P: Park> RawRangeLockWait for RwDistributed<P> {
 // SAFETY: the reader's slot is held throughout, and a writer needs all slots, so none can
 // intervene.
 unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
-    unsafe fn downgrade(&self, _span: Span, from: Access, to: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, _span: Span, from: Access, to: Access, token: &mut Token) {
         if to != Access::Read {
-            let words = self.held(from, token);
+            let words = self.held(from, *token);
             // SAFETY: the caller holds every slot with `from`, which is `Write`.
             unsafe { words::downgrade_all(words, from, to, &self.queue) }
-            return token;
+            return;
         }
-        let token = self.token(to);
-        words::for_each_surely(self.slots.0.iter().enumerate(), |(i, slot)| {
+        let all = self.held(from, *token);
+        *token = self.token(to);
+        let kept = token.into_word();
+        for (i, run) in all.clone().enumerate() {
             // SAFETY: the caller holds every slot with `from`, which is not `Read`; one becomes the
-            // reader's.
+            // reader's. The waiters of every slot are woken below.
             unsafe {
-                if i == token.into_word() {
-                    slot.0.run().downgrade(from, to, &self.queue);
+                if i == kept {
+                    run.downgrade_no_wake(from, to);
                 } else {
-                    slot.0.run().unlock(from, &self.queue);
+                    let _ = run.release_no_wake(from);
                 }
             }
-        });
-        token
+        }
+        // Last, because wakers may panic, or block until they get a slot.
+        words::wake_all(all, &self.queue);
     }
 }
 

@@ -45,11 +45,9 @@ macro_rules! whole_range {
         // can meet the precondition of `split`: no position within a span is a multiple of
         // `u64::MAX`.
         unsafe impl<P: Park> RawRangeLockSplit for $lock {
-            unsafe fn shrink(&self, _: Span, _: Access, token: Token, _: Span) -> Token {
-                token
-            }
+            unsafe fn shrink(&self, _: Span, _: Access, _: &mut Token, _: Span) {}
 
-            unsafe fn split(&self, _: Span, _: Access, _: Token, at: u64) -> (Token, Token) {
+            unsafe fn split(&self, _: Span, _: Access, _: &mut Token, at: u64, _: &mut Token) {
                 unreachable!(
                     "a whole-range lock was split at {at}: it has a single unit, which cannot be split"
                 );

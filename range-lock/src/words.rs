@@ -283,17 +283,23 @@ impl<'a, W: Word> Run<'a, W> {
         if self.try_lock(access, queue) {
             return true;
         }
+        let mut attempt = Attempt {
+            run: self,
+            access,
+            progress: pin!(Progress::default()),
+            queue,
+        };
         Parker::with(|parker| {
-            let mut attempt = Attempt {
-                run: self,
-                access,
-                progress: pin!(Progress::default()),
-                queue,
-            };
             while attempt.poll(parker.waker()).is_pending() {
-                if attempt.progress.is_asleep()
-                    && parker.park_until(Some(deadline)) == Wakeup::TimedOut
-                {
+                let timed_out = if attempt.progress.may_be_overlooked() {
+                    parker.park_briefly();
+                    Parker::has_passed(deadline)
+                } else if attempt.progress.is_asleep() {
+                    parker.park_until(Some(deadline)) == Wakeup::TimedOut
+                } else {
+                    Parker::has_passed(deadline)
+                };
+                if timed_out {
                     return false;
                 }
             }
@@ -313,23 +319,22 @@ impl<'a, W: Word> Run<'a, W> {
                 return;
             }
         }
+        let mut attempt = Attempt {
+            run: self,
+            access,
+            progress: pin!(Progress::default()),
+            queue,
+        };
+        // Counted before foreign code runs, which may panic (W-I5).
+        attempt.progress.as_mut().skip(u64::from(taken));
         P::with(|parker| {
-            let mut attempt = Attempt {
-                run: self,
-                access,
-                progress: pin!(Progress::default()),
-                queue,
-            };
-            let progress = &mut attempt.progress;
+            let mut progress = attempt.progress.as_mut();
             progress.as_mut().listen(parker.waker());
             // Spinning did not help; enqueue without another check.
-            let (rest, taken) = (self.after(taken), u64::from(taken));
             // SAFETY: the attempt is polled until it is ready, or cancelled when it is dropped.
-            unsafe { progress.as_mut().enqueue(rest, taken, access, queue) };
+            unsafe { progress.enqueue(self.after(taken), access, queue) };
             while attempt.poll(parker.waker()).is_pending() {
-                if attempt.progress.is_asleep() {
-                    parker.park();
-                }
+                attempt.progress.park(parker);
             }
         });
     }
@@ -428,7 +433,7 @@ impl<W: Word, P> Attempt<'_, '_, W, P> {
     fn poll(&mut self, waker: &Waker) -> Poll<()> {
         let (run, progress) = (core::iter::once(self.run), self.progress.as_mut());
         // SAFETY: the request is for this run. When the attempt is dropped, it leaves the queue.
-        unsafe { poll_all(run, self.access, progress, self.queue, waker) }
+        unsafe { progress::advance_all(run, self.access, progress, self.queue, waker) }
     }
 }
 
@@ -569,32 +574,53 @@ pub fn try_lock_all<'a, W: Word, P>(
     false
 }
 
-/// Releases every run and wakes the waiters that this unblocks. Ordering: Release.
+/// Releases every run, and then wakes the waiters that this unblocks. Ordering: Release.
 ///
 /// # Safety
-/// The caller holds every run with `access`, and gives up those holds.
+/// The caller holds every run with `access`, and gives up those holds. The words outlive the call.
 #[inline]
 pub unsafe fn unlock_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>>,
+    runs: impl Iterator<Item = Run<'a, W>> + Clone,
     access: Access,
     queue: &WaitQueue<P>,
 ) {
-    // SAFETY: the caller's promise, run by run.
-    for_each_surely(runs, |run| unsafe { run.unlock(access, queue) });
+    let mut unblocks = false;
+    for run in runs.clone() {
+        // SAFETY: the caller's promise, run by run.
+        unblocks |= unsafe { run.release_no_wake(access) };
+    }
+    if unblocks {
+        wake_all(runs, queue);
+    }
 }
 
-/// Turns holds of every run into holds that exclude less. Ordering: Release.
+/// Wakes the waiters for every run. A waker may block until it gets one of the runs, so the caller
+/// has changed all of them.
+#[inline]
+pub(crate) fn wake_all<'a, W: Word, P>(
+    runs: impl Iterator<Item = Run<'a, W>>,
+    queue: &WaitQueue<P>,
+) {
+    // Light [D→E]: orders the state changes before the check of the queue.
+    if queue.is_any_asleep() {
+        for_each_surely(runs, |run| run.wakes().wake_known(queue));
+    }
+}
+
+/// Turns holds of every run into holds that exclude less, and then wakes the waiters that this
+/// unblocks. Ordering: Release.
 ///
 /// # Safety
-/// As for [`Run::downgrade`], for every run.
+/// As for [`Run::downgrade`], for every run. The words outlive the call.
 pub unsafe fn downgrade_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>>,
+    runs: impl Iterator<Item = Run<'a, W>> + Clone,
     from: Access,
     to: Access,
     queue: &WaitQueue<P>,
 ) {
     // SAFETY: the caller's promise, run by run.
-    for_each_surely(runs, |run| unsafe { run.downgrade(from, to, queue) });
+    (runs.clone()).for_each(|run| unsafe { run.downgrade_no_wake(from, to) });
+    wake_all(runs, queue);
 }
 
 /// Turns holds of every run into exclusive ones, or none. Ordering: Acquire on success.

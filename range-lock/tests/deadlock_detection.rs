@@ -6,8 +6,9 @@
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
 
 use spanlock_range_lock::{
@@ -75,9 +76,8 @@ unsafe impl RawRangeLock for List {
 
 // SAFETY: an entry is replaced while the mutex is held.
 unsafe impl RawRangeLockDowngrade for List {
-    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, _: &mut Token) {
         self.replace((span, from), &[(span, to)]);
-        token
     }
 }
 
@@ -99,17 +99,15 @@ unsafe impl RawRangeLockUpgradeWait for List {
 
 // SAFETY: as above.
 unsafe impl RawRangeLockSplit for List {
-    unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
+    unsafe fn shrink(&self, span: Span, access: Access, _: &mut Token, keep: Span) {
         self.replace((span, access), &[(keep, access)]);
-        token
     }
-    unsafe fn split(&self, span: Span, access: Access, token: Token, at: u64) -> (Token, Token) {
+    unsafe fn split(&self, span: Span, access: Access, _: &mut Token, at: u64, _: &mut Token) {
         let part = |range| (Span::new(range).unwrap().unwrap(), access);
         self.replace(
             (span, access),
             &[part(span.start()..at), part(at..span.end())],
         );
-        (token, token)
     }
 }
 
@@ -368,4 +366,81 @@ fn batches_and_elements_are_checked() {
     let erased: Arc<dyn RawRangeLock> = other;
     panics(|| erased.write(0..1).is_ok(), &[]);
     drop(hold);
+}
+
+/// Waits until a batch of these ranges is recorded: then a request for the second range, by a
+/// thread that holds the first, closes a cycle.
+fn behind_a_waiting_batch<L: RawRangeLock>(
+    lock: &L,
+    wait: impl Fn(&L) + Sync,
+    then: impl Fn(&L) -> bool,
+) {
+    let first = lock.write(5..6).unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| wait(lock));
+        while !waiter.is_finished() {
+            let again = AssertUnwindSafe(|| then(lock));
+            match catch_unwind(again) {
+                // The other thread does not wait yet.
+                Ok(true) => thread::yield_now(),
+                Ok(false) => unreachable!("the request is granted or panics"),
+                Err(panic) => {
+                    let message = panic.downcast::<String>().expect("a message");
+                    assert!(message.contains("wait for each other"), "{message}");
+                    assert_eq!(message.matches("requested at").count(), 3, "{message}");
+                    break;
+                }
+            }
+        }
+        drop(first);
+        waiter.join().unwrap();
+    });
+    drop(lock.write(0..u64::MAX).unwrap());
+}
+
+/// A thread that holds one range and requests another waits behind a request for both, although
+/// nobody holds the other range. Which of the two is lower does not matter, nor whether both are
+/// requested as a batch or as one range.
+#[test]
+fn a_second_range_behind_a_request_for_both_panics() {
+    let grants = |lock: &List, range| lock.write(range).is_ok();
+    let both = [(5..6, Access::Write), (100..101, Access::Read)];
+    behind_a_waiting_batch(
+        &List::default(),
+        |lock| drop(lock.lock_all(both.clone()).unwrap()),
+        |lock| grants(lock, 100..101),
+    );
+    behind_a_waiting_batch(
+        &List::default(),
+        |lock| drop(lock.write(0..200).unwrap()),
+        |lock| grants(lock, 100..101),
+    );
+    behind_a_waiting_batch(
+        &List::default(),
+        |lock| drop(lock.write(0..200).unwrap()),
+        |lock| grants(lock, 1..2),
+    );
+}
+
+/// Two threads take two ranges of one lock in opposite orders, and meet. The second one to request
+/// panics, and the first one is granted.
+#[test]
+fn opposite_orders_of_two_ranges_panic_when_threads_meet() {
+    let (lock, meet) = (List::default(), Barrier::new(2));
+    let pair = |first: Range<u64>, second: Range<u64>| {
+        let first = lock.write(first).unwrap();
+        meet.wait();
+        let result = catch_unwind(AssertUnwindSafe(|| drop(lock.write(second).unwrap())));
+        drop(first);
+        result.map_err(|panic| *panic.downcast::<String>().expect("a message"))
+    };
+    let results = thread::scope(|scope| {
+        let other = scope.spawn(|| pair(10..11, 0..1));
+        [pair(0..1, 10..11), other.join().unwrap()]
+    });
+    let messages = Vec::from_iter(results.into_iter().filter_map(Result::err));
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(messages[0].contains("wait for each other"), "{messages:?}");
+    assert_eq!(messages[0].matches("held at").count(), 2, "{messages:?}");
+    drop(lock.write(0..u64::MAX).unwrap());
 }

@@ -9,8 +9,11 @@ use spanlock_range_lock::{
     Access, RangeLockExt, RawRangeLock, RawRangeLockSplit, RwCounter, RwDistributed, Span,
 };
 
-capabilities!(rw_counter: RwCounter::new; deadlines futures parts batches append owned);
-capabilities!(rw_distributed: || RwDistributed::with_slots(3); deadlines futures parts batches append owned);
+capabilities!(rw_counter: RwCounter::new; deadlines futures parts batches append owned foreign);
+capabilities! {
+    rw_distributed: || RwDistributed::with_slots(3);
+    deadlines futures parts batches append owned foreign
+}
 
 fn all_but_split<L>(make: fn() -> L)
 where
@@ -38,10 +41,10 @@ fn a_whole_range_hold_shrinks_to_itself() {
     fn check<L: RawRangeLock + RawRangeLockSplit>(lock: &L) {
         assert_eq!(lock.granularity(), u64::MAX);
         let (all, part) = (Span::FULL, Span::new(3..4).unwrap().unwrap());
-        let token = lock.lock(all, Access::Write).unwrap();
+        let mut token = lock.lock(all, Access::Write).unwrap();
         // SAFETY: the hold is shrunk and released once.
         unsafe {
-            let token = lock.shrink(all, Access::Write, token, part);
+            lock.shrink(all, Access::Write, &mut token, part);
             assert!(lock.try_read(7..8).is_err());
             lock.unlock(part, Access::Write, token);
         }

@@ -50,8 +50,8 @@ impl ResultFile {
 
     /// Examines the path again, and writes `content` to it. Replaces previous content.
     ///
-    /// Blocks until the operating system has accepted the content. A pipe accepts all of it only
-    /// after a reader has opened the pipe.
+    /// Blocks until the operating system has accepted the content. For a pipe, that takes a reader:
+    /// it must open the pipe, and read what the pipe cannot buffer.
     ///
     /// # Errors
     /// As for [`check`](Self::check).
@@ -107,8 +107,8 @@ fn method(path: &Path) -> io::Result<Method> {
     Ok(Method::InPlace)
 }
 
-/// Returns whether `place`, a canonical path, names the file `found`. The canonical path of
-/// `/proc/self/fd/1` names another file, or none, if standard output is a deleted file.
+/// Returns whether `place`, a canonical path, names the file `found`. It may not: if standard
+/// output is a deleted file, the canonical path of `/proc/self/fd/1` names no file, or another one.
 fn is_same_file(place: &Path, found: &Metadata) -> bool {
     fs::symlink_metadata(place).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
 }

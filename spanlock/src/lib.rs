@@ -21,7 +21,7 @@ pub use spanlock_range_lock::{
     OwnedRangeWriteGuard, OwnedReadHold, OwnedUpgradableHold, OwnedWriteHold, PartError,
     RangeBatchGuard, RangeError, RangeGuard, RangeLockExt, RangeReadGuard, RangeUpgradableGuard,
     RangeWriteGuard, RawRangeLock, ReadHold, RwCounter, Span, TryLockError, UpgradableHold,
-    WriteHold,
+    WriteHold, use_fences,
 };
 #[cfg(feature = "statistics")]
 pub use spanlock_range_lock::{RawRangeLockStatistics, Statistics};
@@ -30,7 +30,8 @@ pub use spanlock_range_lock::{RwDistributed, TimedLockError};
 #[cfg(feature = "srl")]
 pub use spanlock_srl::{SegmentError, Shape, SrlArray, SrlPacked, SrlTree, SrlTreePacked};
 
-/// A slice of `T`, protected by a lock of exact ranges. Disjoint ranges never block each other.
+/// A slice of `T`, protected by a range lock. A request locks exactly the elements in its range, so
+/// requests for disjoint ranges never block each other.
 ///
 /// This is [`range_lock::RangeLock`] with an [`IntervalLock`], and has every method of that type.
 /// `RangeLock::new` takes the elements:

@@ -57,8 +57,9 @@ trait MayReclaim {
 }
 impl<L: RawRangeLock> MayReclaim for L {}
 
-/// Methods that no lock has yet. If a lock gets one of them, the call in `column!` becomes
-/// ambiguous and does not compile. Then probe the capability trait of the method, as other rows do.
+/// Methods that `RangeLockExt` does not have yet. If it gets one of them, the call in `column!`
+/// becomes ambiguous and does not compile. Then probe the method's capability trait, as other rows
+/// do.
 trait MissingFromLocks {
     fn lock_all_for(&self) -> Missing {
         Missing

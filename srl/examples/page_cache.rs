@@ -42,7 +42,8 @@ struct Cache {
     /// A stand-in for the device.
     device: Mutex<BTreeMap<u64, Content>>,
     /// The file's size in pages. A truncate changes the size only while it holds everything after
-    /// the new end. So a page within the size stays there while a thread holds the page.
+    /// the new end. So while a thread holds a page that is within the size, the size cannot drop
+    /// below that page.
     size: AtomicU64,
 }
 

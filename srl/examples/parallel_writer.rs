@@ -1,7 +1,7 @@
-//! Threads write one file in parallel. Each calls `pwrite` under a hold of the range that it
-//! writes. `pwrite` takes an offset, so threads can share a file. But two threads could write the
-//! same block at the same time, or a thread could copy a block that is half written. The range lock
-//! prevents both. There are four kinds of threads:
+//! Threads read and write one file in parallel, with `pread` and `pwrite`. Each thread holds the
+//! range that it reads or writes. Both calls take an offset, so threads can share a file. But two
+//! threads could write the same block at the same time, or a thread could read a block that is half
+//! written. The range lock prevents both. There are four kinds of threads:
 //!
 //! - *Writers* overwrite a block, under a hold of the block.
 //! - *Movers* copy a block to its backup. One call locks the block for reading and the backup for

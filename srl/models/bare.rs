@@ -82,10 +82,9 @@ unsafe impl RawRangeLockWait for Bare {
 
 // SAFETY: one read-modify-write of the word changes the hold from one access to the other.
 unsafe impl RawRangeLockDowngrade for Bare {
-    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, _token: &mut Token) {
         // SAFETY: the caller holds the lanes with `from`, which is not `Read`.
         unsafe { self.run(span).downgrade(from, to, &self.queue) }
-        token
     }
 }
 

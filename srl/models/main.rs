@@ -47,8 +47,8 @@ fn of_four() -> SrlArray {
     SrlArray::with_segment_size(4, 1).expect("1 is a power of two")
 }
 
-/// The number of random schedules of each scenario of three operations per thread. A search of all
-/// schedules would take tens of millions of executions.
+/// How many random schedules the full run tries of each scenario, in which a thread performs up to
+/// three operations. A search of all schedules would take tens of millions of executions.
 const SCHEDULES_OF_SCENARIOS: u64 = 100;
 
 /// Declares the properties that all segment range locks share.
@@ -57,14 +57,15 @@ fn of_segments(lock: Primitive, readers: u32) -> Primitive {
     lock.readers(readers as usize).overtakes(MAX_PASSES)
 }
 
-/// Bounds the search of `batch-across`, which does not end in ten minutes.
+/// Bounds the search of `batch-across` in the mode `Weak`. Without a bound, it does not end in ten
+/// minutes.
 fn bounded_batches(lock: Primitive) -> Primitive {
     lock.bounded_in(
         "batch-across",
         Mode::Weak,
         3,
-        "two requests for two segments each, with all stale loads of words, gate and entries: an \
-         unbounded search does not end in ten minutes; loom's other mode and shuttle search the \
-         program to its end",
+        "each of two requests asks for two segments, and each load, of a word or the gate for \
+         example, may return a stale value: without a bound, the search does not end in ten \
+         minutes; the mode `rmw-load` and shuttle search the program to its end",
     )
 }

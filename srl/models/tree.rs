@@ -8,7 +8,7 @@ use spanlock_srl::{Shape, SrlTree};
 use spanlock_sync::thread;
 use spanlock_testkit::models::data::Data;
 use spanlock_testkit::{models, primitive};
-use spanlock_verify::{Program, Suite, note_as, perform};
+use spanlock_verify::{Program, Suite, note_as, perform, refuse_barriers};
 
 /// Every program of the tree lock.
 pub(crate) fn suite() -> Suite {
@@ -22,7 +22,7 @@ pub(crate) fn suite() -> Suite {
     models::range_lock(super::bounded_batches(lock), programs()).step_bound(160)
 }
 
-fn programs() -> [Program; 2] {
+fn programs() -> [Program; 3] {
     [
         Program::new(
             "growth",
@@ -38,6 +38,16 @@ fn programs() -> [Program; 2] {
         .performs([vec!["reclaim"], vec!["acquire-exclusive", "release"]])
         .operations(3)
         .run(reclamation),
+        Program::new(
+            "reclamation-in-doubt",
+            "while the system refuses the barrier before a free, no thread holds an unlinked leaf",
+        )
+        .performs([
+            vec!["reclaim", "acquire-exclusive", "release", "reclaim"],
+            vec!["acquire-exclusive", "release"],
+        ])
+        .operations(6)
+        .run(reclamation_in_doubt),
     ]
 }
 
@@ -85,5 +95,27 @@ fn reclamation() {
     note_as(0, if freed > 0 { "freed" } else { "in use" });
     other.join().expect("gets a leaf");
     write(&shared.0, &shared.1);
+    assert_eq!(shared.1.sum(&(0..1)), 2, "a write was lost");
+}
+
+/// As [`reclamation`], but the main thread unlinks the leaf and then may not free it. It acquires
+/// the word of a new leaf before it shrinks the tree again.
+fn reclamation_in_doubt() {
+    let shared = Arc::new((tree(), Data::new()));
+    drop(shared.0.write(0..1).expect("in range"));
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || write(&shared.0, &shared.1))
+    };
+    // The first call only asks whether barriers are granted.
+    refuse_barriers(1..2);
+    let freed = shared.0.shrink();
+    perform("reclaim");
+    assert_eq!(freed, 0, "a leaf was freed without a barrier");
+    write(&shared.0, &shared.1);
+    let freed = shared.0.shrink();
+    perform("reclaim");
+    note_as(0, if freed > 0 { "freed" } else { "in use" });
+    other.join().expect("gets a leaf");
     assert_eq!(shared.1.sum(&(0..1)), 2, "a write was lost");
 }

@@ -1,9 +1,9 @@
 //! The array: the words of all segments in one allocation.
 //!
-//! This store is for a capacity that is known and moderate. The words take 4 bytes per segment, or
-//! half a byte in the packed form ([SRL] Equation 3 without the tree). Where the system provides
-//! zeroed memory page by page, a page of words takes memory only once a request uses one of these
-//! words.
+//! This store is for a capacity that is known and moderate. The words take 4 bytes per segment, as
+//! in the last term of [SRL] Equation 3, or half a byte in the packed form. Where the system
+//! provides zeroed memory page by page, a page of words takes memory only once a request uses one
+//! of these words.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 

@@ -9,15 +9,15 @@
 //!    are granted. So no two batches wait for each other in a cycle. A batch holds no words while
 //!    it waits, so a batch and a single request do not wait for each other in a cycle either
 //!    (G-I4).
-//! 2. It scans the words of its ranges in ascending order. Before it scans the next range, it may
-//!    take the words of this range and release its entry.
+//! 2. It scans the words of its ranges in ascending order. After scanning a range, and before
+//!    scanning the next, it may take the words of the scanned range and release that range's entry.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use spanlock_range_lock::words::for_each_surely;
 use spanlock_range_lock::{
-    Access, RangeError, RawRangeLock, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
+    Access, RangeError, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
     RawRangeLockUpgrade, Span, Token, TryLockError,
 };
 use spanlock_sync::Park;
@@ -26,23 +26,21 @@ use spanlock_sync::unwind::and_surely;
 use crate::gate::{entry_of, in_range};
 use crate::lock::Srl;
 use crate::store::{Piece, SegmentStore};
-use crate::token::{Holding, wide_token};
+use crate::token::{Changing, Holding, wide_token};
 
 // SAFETY: each segment's state changes from one access to the other in one step (S-I1). So does an
 // entry.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLockDowngrade for Srl<S, P> {
-    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: Token) -> Token {
+    unsafe fn downgrade(&self, span: Span, from: Access, to: Access, token: &mut Token) {
         let touched = self.segments.of(span);
         // SAFETY: the caller holds the span with `from` by this token, and `to` excludes less.
         unsafe {
-            match Holding::of(token) {
-                Holding::Words(word) => {
-                    self.downgrade_words(word, touched, from, to);
-                    token
-                }
+            match Holding::of(*token) {
+                Holding::Words(word) => self.downgrade_words(word, touched, from, to),
                 Holding::Wide(entry) => {
-                    let entries = self.gate.entries();
-                    wide_token(entries.downgrade(entry_of(&touched), from, to, entry))
+                    let (entries, span) = (self.gate.entries(), entry_of(&touched));
+                    let mut changing = Changing { token, entry };
+                    entries.downgrade(span, from, to, &mut changing.entry);
                 }
             }
         }
@@ -69,49 +67,61 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockUpgrade for Srl<S, P> {
 // SAFETY: the kept part stays held throughout. Its words or its entry stay as they are, or the
 // words are taken before the entry is released.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
-    unsafe fn shrink(&self, span: Span, access: Access, token: Token, keep: Span) -> Token {
+    unsafe fn shrink(&self, span: Span, access: Access, token: &mut Token, keep: Span) {
         let (all, kept) = (self.segments.of(span), self.segments.of(keep));
         // SAFETY: the caller holds the span by this token, and gives up the segments that `keep`
         // does not touch.
         unsafe {
-            match Holding::of(token) {
+            match Holding::of(*token) {
                 Holding::Words(_) => {
-                    // Make the token first: once the other words are released, their memory may be
-                    // freed. The memory of the kept words stays.
-                    let token = self.words.token_of(&kept);
+                    // Stored before the releases, whose wakers may panic. In a tree, this reads
+                    // only nodes on the path to kept words, which stay (N-I3).
+                    *token = self.words.token_of(&kept);
                     let (below, above) = (all.start..kept.start, kept.end..all.end);
-                    and_surely(
-                        || self.words.release(None, below, access),
-                        || self.words.release(None, above, access),
-                    );
-                    token
+                    let mut unblocked = self.words.unblocked();
+                    for given_up in [below, above] {
+                        let release = |piece: Piece<'_, S::Word>| {
+                            unblocked.add(piece.release(access));
+                        };
+                        self.words.for_held(None, given_up, release);
+                    }
+                    unblocked.wake();
                 }
                 Holding::Wide(entry) => {
-                    let entries = self.gate.entries();
-                    let entry = entries.shrink(entry_of(&all), access, entry, entry_of(&kept));
-                    self.narrowed(&kept, access, entry)
+                    let (entries, span) = (self.gate.entries(), entry_of(&all));
+                    let mut changing = Changing { token, entry };
+                    entries.shrink(span, access, &mut changing.entry, entry_of(&kept));
+                    drop(changing);
+                    self.narrow(&kept, access, token);
                 }
             }
         }
     }
 
-    unsafe fn split(&self, span: Span, access: Access, token: Token, at: u64) -> (Token, Token) {
+    unsafe fn split(
+        &self,
+        span: Span,
+        access: Access,
+        token: &mut Token,
+        at: u64,
+        above: &mut Token,
+    ) {
         let touched = self.segments.of(span);
         let at = at >> self.segments.size().trailing_zeros();
         // SAFETY: the caller holds the span by this token. Segment `at` is a segment of the span,
         // but not the first.
         unsafe {
-            match Holding::of(token) {
-                Holding::Words(_) => (token, self.words.token_of(&(at..touched.end))),
+            match Holding::of(*token) {
+                Holding::Words(_) => *above = self.words.token_of(&(at..touched.end)),
                 Holding::Wide(entry) => {
-                    let entries = self.gate.entries();
-                    let (low, high) = entries.split(entry_of(&touched), access, entry, at);
+                    let (entries, span) = (self.gate.entries(), entry_of(&touched));
+                    let (mut low, mut high) = (entry, Token::NONE);
+                    // Both tokens are stored before a part becomes narrow, which runs wakers.
+                    entries.split(span, access, &mut low, at, &mut high);
+                    (*token, *above) = (wide_token(low), wide_token(high));
                     self.gate.close();
-                    let (below, above) = (touched.start..at, at..touched.end);
-                    (
-                        self.narrowed(&below, access, low),
-                        self.narrowed(&above, access, high),
-                    )
+                    self.narrow(&(touched.start..at), access, token);
+                    self.narrow(&(at..touched.end), access, above);
                 }
             }
         }
@@ -204,12 +214,14 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     /// The caller holds the segments by their words with `from`, which excludes more than `to`. If
     /// there are any segments, `word` is the address of the first word.
     unsafe fn downgrade_words(&self, word: usize, held: Range<u64>, from: Access, to: Access) {
+        let mut unblocked = self.words.unblocked();
+        let downgrade = |piece: Piece<'_, S::Word>| {
+            // SAFETY: the caller's promise.
+            unblocked.add(Some(unsafe { piece.downgrade(from, to) }));
+        };
         // SAFETY: the caller's promise.
-        unsafe {
-            self.words.for_held(Some(word), held, |piece| {
-                piece.downgrade(from, to).wake(&self.words.queue);
-            });
-        }
+        unsafe { self.words.for_held(Some(word), held, downgrade) };
+        unblocked.wake();
     }
 
     /// # Safety
@@ -227,7 +239,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         };
         // SAFETY: the caller's promise.
         unsafe { (self.words).for_held(Some(word), touched.clone(), upgrade) };
-        if alone && !self.gate.stops(touched, Access::Write) {
+        let conflicts = || self.gate.is_closed() && self.gate.would_block(touched, Access::Write);
+        if alone && !conflicts() {
             return true;
         }
         let upgraded = touched.start..touched.start + upgraded;
@@ -249,8 +262,9 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         if self.words.is_free(touched, Access::Write) {
             return true;
         }
+        let mut same = entry;
         // SAFETY: the entry was upgraded just now. The token stays the same, because the span does.
-        let _ = unsafe { entries.downgrade(span, Access::Write, from, entry) };
+        unsafe { entries.downgrade(span, Access::Write, from, &mut same) };
         false
     }
 
@@ -276,17 +290,6 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
             }
         }
     }
-
-    /// Does what [`narrow`](Self::narrow) does, for a wide hold; returns the new token.
-    ///
-    /// # Safety
-    /// The caller holds the segments by `entry` with `access`.
-    unsafe fn narrowed(&self, touched: &Range<u64>, access: Access, entry: Token) -> Token {
-        let mut token = wide_token(entry);
-        // SAFETY: the caller's promise.
-        unsafe { self.narrow(touched, access, &mut token) };
-        token
-    }
 }
 
 /// The ranges of a batch that have been taken so far. Dropping it releases them.
@@ -311,10 +314,33 @@ impl<S: SegmentStore, P: Park> TakenBatch<'_, S, P> {
 
 impl<S: SegmentStore, P: Park> Drop for TakenBatch<'_, S, P> {
     fn drop(&mut self) {
+        let Srl { words, gate, .. } = self.lock;
         let taken = self.tokens.drain(self.first..).zip(self.batch);
-        for_each_surely(taken, |(token, &(span, access))| {
-            // SAFETY: the span was taken for the batch, with this access.
-            unsafe { self.lock.unlock(span, access, token) };
+        let taken = taken.map(|(token, &(span, access))| {
+            (Holding::of(token), self.lock.segments.of(span), access)
         });
+        // A waker may block until it gets one of the ranges, so all words are released first.
+        let mut unblocked = words.unblocked();
+        let mut wide = Vec::new();
+        for (holding, touched, access) in taken {
+            match holding {
+                Holding::Words(word) => {
+                    let release = |piece: Piece<'_, S::Word>| {
+                        // SAFETY: the range was taken for the batch, with this access.
+                        unblocked.add(unsafe { piece.release(access) });
+                    };
+                    // SAFETY: as above.
+                    unsafe { words.for_held(Some(word), touched, release) };
+                }
+                Holding::Wide(entry) => wide.push((touched, access, entry)),
+            }
+        }
+        let open = || {
+            for_each_surely(wide.into_iter(), |(touched, access, entry)| {
+                // SAFETY: as above.
+                unsafe { gate.release(&touched, access, entry) };
+            });
+        };
+        and_surely(open, || unblocked.wake());
     }
 }

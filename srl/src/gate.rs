@@ -22,7 +22,7 @@
 //! | | small request | | wide request |
 //! |---|---|---|---|
 //! | 1 | takes its words | 1 | closes the gate, gets its entry |
-//! | 2 | light barrier | 2 | heavy barrier |
+//! | 2 | light barrier | 2 | full barrier |
 //! | 3 | checks the gate; if it is closed, also the entries | 3 | scans the words |
 //!
 //! # Invariants
@@ -34,11 +34,12 @@
 //!   and waits for them; or the small request sees the gate closed and the entry, and backs off.
 //! - **G-I3** So no small hold conflicts with a wide hold. The wide request is granted after its
 //!   scan. A small request that takes a conflicting word after the scan of that word backs off.
-//! - **G-I4** Requests never wait in a cycle. A small request that waits for an entry holds no
-//!   words. A small request that waits at a word has taken lower words only. A wide request that
-//!   waits for its entry holds nothing. A wide request that scans waits at one word at a time, in
-//!   ascending order, for holders of the word and for waiters ahead in its queue. Each of these
-//!   holders has passed the gate, or will back off, or waits at a higher word.
+//! - **G-I4** Requests of threads without other holds never wait in a cycle. A small request that
+//!   waits for an entry holds no words. A small request that waits at a word has taken lower words
+//!   only. A wide request that waits for its entry holds nothing. A wide request that scans waits
+//!   at one word at a time, in ascending order, for holders of the word and for waiters ahead in
+//!   its queue. Each of these holders has passed the gate, or will back off, or waits at a higher
+//!   word.
 //! - **G-I5** No request starves. Later small requests that conflict with a wide request back off,
 //!   so they cannot overtake it. A small request that backs off gets an entry, so wide requests
 //!   that come later cannot overtake it.
@@ -55,12 +56,26 @@
 //!
 //! | letter | where | ordering | pairs with |
 //! |---|---|---|---|
-//! | J | small: between taking the words and checking the gate | light barrier | K |
-//! | K | wide: between closing the gate and the scan | heavy barrier | J |
+//! | J | small: between taking the words and checking the gate | light, after an RMW | K |
+//! | K | wide: between closing the gate and the scan | full barrier | J |
 //! | L | opening the gate ([`Flag::lower`]) | Release | M |
-//! | M | small: checking the gate ([`Flag::is_raised`]) | Acquire | L |
+//! | M | small: checking the gate ([`Flag::is_raised_after_rmw`]) | Acquire | L |
 //!
 //! The model `srl-gate/try-leaves-no-trace` fails if any of the four is missing.
+//!
+//! A small request takes its words by read-modify-writes. So the pair J and K needs no
+//! `membarrier`, which the system may refuse ([`Flag::is_raised_after_rmw`]).
+//!
+//! # Doubt
+//! The thread that shrinks a tree may have unlinked nodes, and then the system may refuse the
+//! barrier by which it would learn when no thread references them ([`spanlock_sync::rcu`]). Such a
+//! thread leaves the gate closed, and **in doubt**. While the gate is in doubt, *each* small
+//! request that takes words backs off, and goes on with an entry of its own. It then looks its
+//! words up in a new critical section, which finds no unlinked node.
+//!
+//! - **G-I7** While a thread may still find an unlinked node that has not been freed, the gate is
+//!   in doubt, or the thread that unlinked the node has the exclusive entry for its span. So no
+//!   request passes the gate with a word of that node.
 //!
 //! The interval tree's mutex orders wide requests among each other. It also orders a wide request
 //! and a small request that saw the gate closed.
@@ -69,7 +84,7 @@ use core::ops::Range;
 
 use spanlock_interval_lock::IntervalLock;
 use spanlock_range_lock::{Access, RangeError, RawRangeLock, Span, Token};
-use spanlock_sync::atomic::Ordering::Acquire;
+use spanlock_sync::atomic::{AtomicBool, Ordering::*};
 use spanlock_sync::barrier::{self, Flag};
 use spanlock_sync::{DefaultPark, Park, injected_bug};
 
@@ -79,6 +94,8 @@ pub(crate) struct Gate<P = DefaultPark> {
     /// Counts the wide requests.
     wide: Flag,
     entries: IntervalLock<P>,
+    /// Whether the gate is in [doubt](self#doubt). Then it is also closed.
+    in_doubt: AtomicBool,
 }
 
 impl Default for Gate {
@@ -86,7 +103,9 @@ impl Default for Gate {
     fn default() -> Self {
         Gate {
             wide: Flag::default(),
-            entries: IntervalLock::new(),
+            // One shard: entries are few, and the lock of a small file must stay small.
+            entries: IntervalLock::with_shards(1, u64::MAX),
+            in_doubt: AtomicBool::new(false),
         }
     }
 }
@@ -97,6 +116,7 @@ impl<P: Park> Gate<P> {
         Gate {
             wide: self.wide,
             entries: self.entries.with_parking(),
+            in_doubt: self.in_doubt,
         }
     }
 
@@ -114,22 +134,22 @@ impl<P: Park> Gate<P> {
 
     /// Orders closing the gate before the scan.
     pub(crate) fn before_scan(&self) {
-        // Heavy [K→J].
-        barrier::heavy();
+        // Full [K→J].
+        barrier::full();
     }
 
     /// Returns whether a small request that has just taken words must back off.
     #[inline]
     pub(crate) fn stops(&self, touched: &Range<u64>, access: Access) -> bool {
-        self.is_closed() && self.would_block(touched, access)
+        self.is_closed() && self.turns_back(touched, access)
     }
 
     /// Returns whether a small request that has just taken words must check the entries with
-    /// [`would_block`](Self::would_block).
+    /// [`turns_back`](Self::turns_back).
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         // Light [J→K], Acquire [M→L].
-        self.wide.is_raised(Acquire)
+        self.wide.is_raised_after_rmw(Acquire)
             && !injected_bug!(
                 "gate-look-skipped",
                 "a small request that has taken its words does not check the gate",
@@ -138,10 +158,50 @@ impl<P: Park> Gate<P> {
             )
     }
 
-    /// Returns whether a small request that found the gate closed must back off.
+    /// Returns whether a small request that has just taken words and found the gate closed must
+    /// back off.
     #[cold]
+    pub(crate) fn turns_back(&self, touched: &Range<u64>, access: Access) -> bool {
+        self.would_block(touched, access) || self.is_in_doubt()
+    }
+
+    /// Returns whether an entry conflicts with a request.
     pub(crate) fn would_block(&self, touched: &Range<u64>, access: Access) -> bool {
         self.entries.would_block(entry_of(touched), access)
+    }
+
+    /// Returns whether the gate is in [doubt](self#doubt). The caller has found no conflicting
+    /// entry.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        // Relaxed: the gate is in doubt before the entry of the thread in doubt is released. So the
+        // entries' mutex orders this load.
+        self.in_doubt.load(Relaxed)
+            && !injected_bug!(
+                "doubt-ignored",
+                "a request keeps words that may lie in an unlinked leaf",
+                killed_by = "srl-tree/reclamation-in-doubt"
+            )
+    }
+
+    /// Releases an exclusive entry, but leaves the gate closed and in doubt. Only the thread that
+    /// shrinks the tree calls this.
+    ///
+    /// # Safety
+    /// The caller holds the segments by `entry` exclusively, has closed the gate for this entry,
+    /// and gives the entry up.
+    pub(crate) unsafe fn release_in_doubt(&self, touched: &Range<u64>, entry: Token) {
+        // Relaxed: the entries' mutex orders it before the checks.
+        self.in_doubt.store(true, Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { self.entries.unlock(entry_of(touched), Access::Write, entry) };
+    }
+
+    /// Ends the doubt: no thread references an unlinked node any more. Only the thread that shrinks
+    /// the tree calls this, once for each call of [`release_in_doubt`](Self::release_in_doubt).
+    pub(crate) fn end_doubt(&self) {
+        // Relaxed: a request that misses the store only backs off.
+        self.in_doubt.store(false, Relaxed);
+        self.open();
     }
 
     /// Returns the lock of the entries: those of wide requests, of batches, and of small requests

@@ -21,16 +21,18 @@
 //! - **Cost**: without contention, a request takes each word with one read-modify-write. A writer
 //!   that holds a whole word releases it by a plain store; any other release costs one more
 //!   read-modify-write. A request for more segments than [`wide_above`](Srl::wide_above) is
-//!   **wide**, any other is **small**. A wide request costs a system call, and one plain load per
-//!   word.
-//! - **Allocation**: after construction, a small request that does not wait allocates nothing,
-//!   except missing nodes in a tree.
+//!   **wide**, any other is **small**. A wide request costs some tens of nanoseconds, and one
+//!   plain load per word.
+//! - **Allocation**: after construction, a small request that is granted without waiting allocates
+//!   nothing, except missing nodes in a tree.
 //! - **Fairness**: each segment's queue is first come, first served. At most [`MAX_PASSES`] new
 //!   requests overtake the waiter at its head or, if that takes longer, those of half a millisecond
 //!   ([`spanlock_range_lock::words`]). [SRL] §IV-B
 //!   proposes such a bound ("aging") but does not implement it. A request for *n* segments may have
-//!   to queue at each of them, one after the other. The gate serves wide requests, and the small
-//!   requests that they stop, first come, first served.
+//!   to queue at each of them, one after the other. In a tree that is shrunk, a waiter whose leaf
+//!   is freed starts again as a new request, so more requests may overtake it ([`crate::tree`]).
+//!   The gate serves wide requests, and the small requests that they stop, first come, first
+//!   served.
 //! - **Waiting**: a thread spins for about a microsecond, yields its core once, then sleeps. Waiting
 //!   for a segment allocates nothing.
 //!
@@ -39,11 +41,11 @@
 //!   the access of the hold. Two spans that overlap touch a common segment. The word of that
 //!   segment excludes conflicting holds, and the later hold sees what was done under the earlier
 //!   one. For a small and a wide hold, see G-I3.
-//! - **S-I2** Small requests never wait in a cycle. Each takes states in ascending order and waits
-//!   at one segment at a time. A request at segment *i* waits for holders of *i*, and for waiters
-//!   ahead of it in the queue of *i*. A holder of *i* can itself wait only at a later segment. A
-//!   waiter ahead holds earlier segments only, and waits only for holders of *i* and for waiters
-//!   ahead of itself.
+//! - **S-I2** Small requests without entries never wait in a cycle. Each takes states in ascending
+//!   order and waits at one segment at a time. A request at segment *i* waits for holders of *i*,
+//!   and for waiters ahead of it in the queue of *i*. A holder of *i* can itself wait only at a
+//!   later segment. A waiter ahead holds earlier segments only, and waits only for holders of *i*
+//!   and for waiters ahead of itself.
 //! - **S-I3** A try that fails releases all states that it took.
 //! - **S-I4** A token contains the address of the first segment's word, or the gate's entry of a
 //!   wide request. Its two lowest bits tell which ([`crate::token`]).
@@ -52,6 +54,10 @@
 //! [`crate::gate`].
 //!
 //! # Not guaranteed
+//! A thread that holds a range and requests another may wait for ever, even in ascending order. If
+//! a request with an entry wants both, it waits for the first range, and its entry stops the thread
+//! at the second.
+//!
 //! A small request that waits already holds its lower segments, as in the paper. A try on those
 //! segments fails although the request has not been granted. Two conflicting tries at the same time
 //! may both fail.
@@ -98,8 +104,8 @@ pub struct Srl<S, P = DefaultPark> {
     id: LockId,
 }
 
-/// The default of [`Srl::wide_above`], in words. For more words, a system call costs less than
-/// taking every word.
+/// The default of [`Srl::wide_above`], in words. For more words, an entry of the gate costs
+/// less than taking every word.
 const WIDE_ABOVE: u64 = 512;
 
 impl<W: Word> Srl<Array<W>> {
@@ -175,6 +181,9 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
     /// Frees all leaves in which no range is held, and the nodes above them that become empty.
     /// Returns the bytes freed.
     ///
+    /// Frees nothing and returns 0 while the system refuses `membarrier` to the calling thread
+    /// ([`use_fences`](spanlock_range_lock::use_fences)). The memory stays until another call.
+    ///
     /// Holds are not disturbed. A waiter keeps its place in the queue while its segment is held. A
     /// waiter that has just been woken may have to join the queue again. Small requests near a
     /// freed leaf may wait for some microseconds. A wide hold keeps the leaves that it covers, and
@@ -208,8 +217,8 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
 
 impl<S: SegmentStore> Srl<S> {
     fn with_store(store: S) -> Self {
-        // `Word` promises both. Lane ranges and pieces need the power of two, tokens the alignment
-        // (S-I4).
+        // `Word` promises that `LANES` is a power of two, which lane ranges and pieces need, and
+        // that the alignment is above `KIND`, which tokens need (S-I4).
         const { assert!(S::Word::LANES.is_power_of_two() && align_of::<S::Word>() > KIND) };
         let segments = store.segments();
         let gate = Gate::default();
@@ -242,8 +251,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     /// Returns this lock with another bound: requests for more than `segments` segments are wide.
     ///
     /// 0 counts as 1. The default is the number of segments in 512 words. A wide request costs a
-    /// load per word, and a system call that interrupts every core that runs this process. A small
-    /// request costs some nanoseconds per word.
+    /// load per word, and an entry in the gate, where wide requests share a mutex. A small request
+    /// costs some nanoseconds per word.
     pub fn wide_above(mut self, segments: u64) -> Self {
         self.wide_above = segments.max(1);
         self
@@ -260,8 +269,8 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     }
 }
 
-// SAFETY: 1, 2: S-I1. 3, 4: words and entries do not record an owner, and any thread can find them
-// by the token.
+// SAFETY: guarantees 1 and 2 of `RawRangeLock`: S-I1. Guarantees 3 and 4: words and entries do not
+// record an owner, and any thread can find them by the token.
 unsafe impl<S: SegmentStore, P: Park> RawRangeLock for Srl<S, P> {
     #[inline]
     fn capacity(&self) -> u64 {
@@ -324,12 +333,16 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
         &self,
         span: Span,
         access: Access,
-        request: Pin<&mut SrlRequest>,
+        mut request: Pin<&mut SrlRequest>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
         let wanted = self.wanted(self.segments.touched(span)?, access);
         // SAFETY: the caller's promise.
-        let token = ready!(unsafe { request.poll(&self.words, &self.gate, &wanted, waker) });
+        let poll = unsafe { (request.as_mut()).poll(&self.words, &self.gate, &wanted, waker) };
+        if poll.is_pending() {
+            request.poll_again(waker);
+        }
+        let token = ready!(poll);
         self.words.queue.counters().acquisitions(1);
         Poll::Ready(Ok(token))
     }
@@ -350,6 +363,36 @@ enum Refusal<G> {
     Busy,
     /// The word at this address was taken under this guard, but the gate is closed.
     Closed(G, usize),
+}
+
+/// What a try has taken while the gate is in doubt. Dropping it gives that up, in case a waker
+/// panics.
+struct InDoubt<'a, S: SegmentStore, P: Park> {
+    lock: &'a Srl<S, P>,
+    touched: &'a Range<u64>,
+    access: Access,
+    entry: Option<Token>,
+    words: Option<Token>,
+}
+
+impl<S: SegmentStore, P: Park> Drop for InDoubt<'_, S, P> {
+    fn drop(&mut self) {
+        let InDoubt {
+            lock,
+            touched,
+            access,
+            ..
+        } = *self;
+        // SAFETY: the segments, or their entry, were taken and are given up.
+        unsafe {
+            if self.words.take().is_some() {
+                lock.words.release(None, touched.clone(), access);
+            }
+            if let Some(token) = self.entry.take() {
+                lock.gate.entries().unlock(entry_of(touched), access, token);
+            }
+        }
+    }
 }
 
 /// The fast path: an uncontended request for one word.
@@ -441,6 +484,10 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         }
         match self.advance_from(refusal, &touched, access) {
             Advance::All(word) => return Ok(words_token(word)),
+            Advance::Stopped if self.gate.is_in_doubt() => {
+                let token = self.try_lock_in_doubt(&touched, access);
+                return token.ok_or(TryLockError::WouldBlock);
+            }
             Advance::Stopped => {}
             Advance::Taken(_)
                 if injected_bug!(
@@ -470,7 +517,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
             }
             Refusal::Busy => Advance::Taken(0),
             Refusal::Closed(guard, word) => {
-                if !self.gate.would_block(touched, access) {
+                if !self.gate.turns_back(touched, access) {
                     return Advance::All(word);
                 }
                 let none = touched.start..touched.start;
@@ -484,6 +531,26 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
                 Advance::Stopped
             }
         }
+    }
+
+    /// Takes the words of a small request under an entry, because the gate is in
+    /// [doubt](crate::gate#doubt).
+    fn try_lock_in_doubt(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
+        let (entries, entry) = (self.gate.entries(), entry_of(touched));
+        let token = entries.try_lock(entry, access).ok()?;
+        let mut taken = InDoubt {
+            lock: self,
+            touched,
+            access,
+            entry: Some(token),
+            words: None,
+        };
+        // SAFETY: the entry was taken just now.
+        taken.words = unsafe { self.words.take_under_entry(touched, access) };
+        taken.entry = None;
+        // SAFETY: as above. The entry is given up, once the words are taken or not.
+        unsafe { entries.unlock(entry, access, token) };
+        taken.words.take()
     }
 
     fn try_lock_wide(&self, touched: &Range<u64>, access: Access) -> Option<Token> {

@@ -2,8 +2,8 @@
 //!
 //! A small request takes the words of its segments in ascending order. A wide request, for very
 //! many segments, gets an entry in the [gate](crate::gate). Then it scans the words: it waits until
-//! it has seen each of them free. A small request that the gate stops backs off: it releases its
-//! words, gets an entry of its own, and takes its words again.
+//! it has seen each of them free. If the gate stops a small request, the request backs off: it
+//! releases its words, gets an entry of its own, and takes its words again.
 //!
 //! # Stages
 //!
@@ -91,15 +91,21 @@ impl SrlRequest {
         }
     }
 
-    /// Returns whether a thread must park before it polls again. (It may park in other cases, too,
-    /// if it was not woken.)
-    fn must_park(&self) -> bool {
+    /// Puts the calling thread to sleep until a poll is worthwhile. (The sleep may end spuriously,
+    /// and there may be none.)
+    fn park(&self, parker: &impl Park) {
         match self.stage {
-            Stage::AwaitingEntry(_) | Stage::AwaitingWideEntry(_) => true,
+            Stage::AwaitingEntry(_) | Stage::AwaitingWideEntry(_) => parker.park(),
             Stage::Taking | Stage::TakingUnderEntry(_) | Stage::Scanning(_) => {
-                self.progress.is_asleep()
+                self.progress.park(parker);
             }
         }
+    }
+
+    /// Asks for the next poll of a future whose waiter may be overlooked, as
+    /// [`Progress::poll_again`] does.
+    pub(crate) fn poll_again(&self, waker: &Waker) {
+        self.progress.poll_again(waker);
     }
 
     /// Continues the request until it is granted or must wait.
@@ -204,8 +210,9 @@ impl SrlRequest {
                     entries.cancel(entry, access, Pin::new(&mut waiting));
                 }
                 Stage::TakingUnderEntry(token) => {
+                    let wakes = words.back_off(taken, None, access);
                     let unlock = || entries.unlock(entry, access, token);
-                    and_surely(|| words.give_up(taken, access), unlock);
+                    and_surely(unlock, || words.wake(wakes));
                 }
                 Stage::AwaitingWideEntry(mut waiting) => {
                     gate.open();
@@ -254,25 +261,26 @@ pub(crate) fn block<S: SegmentStore, P: Park>(
     {
         advance = words.advance(touched, taken, access, || gate.stops(touched, access));
     }
+    let is_stopped = matches!(advance, Advance::Stopped);
+    let mut attempt = Attempt {
+        words,
+        gate,
+        wanted,
+        request: pin!(SrlRequest::default()),
+    };
+    match advance {
+        // SAFETY: the request holds all segments.
+        Advance::All(_) => return unsafe { words.token_of(touched) },
+        // Record first what the request holds: foreign code may panic.
+        Advance::Taken(taken) => attempt.request.as_mut().parts().1.skip(taken),
+        Advance::Stopped => {}
+    }
     P::with(|parker| {
-        let mut attempt = Attempt {
-            words,
-            gate,
-            wanted,
-            request: pin!(SrlRequest::default()),
-        };
-        match advance {
-            // SAFETY: the request holds all segments.
-            Advance::All(_) => return unsafe { words.token_of(touched) },
-            Advance::Taken(taken) => {
-                let (_, mut progress) = attempt.request.as_mut().parts();
-                // Record first what the request holds: cloning a waker may panic.
-                progress.as_mut().skip(taken);
-                progress.as_mut().listen(parker.waker());
-                // SAFETY: when the attempt is dropped, it cancels the request.
-                unsafe { words.enqueue(touched, taken, access, progress) };
-            }
-            Advance::Stopped => {}
+        if !is_stopped {
+            let (_, mut progress) = attempt.request.as_mut().parts();
+            progress.as_mut().listen(parker.waker());
+            // SAFETY: when the attempt is dropped, it cancels the request.
+            unsafe { words.enqueue(touched, access, progress) };
         }
         loop {
             let request = attempt.request.as_mut();
@@ -280,8 +288,7 @@ pub(crate) fn block<S: SegmentStore, P: Park>(
             // request.
             match unsafe { request.poll(words, gate, wanted, parker.waker()) } {
                 Poll::Ready(token) => return token,
-                Poll::Pending if attempt.request.must_park() => parker.park(),
-                Poll::Pending => {}
+                Poll::Pending => attempt.request.park(parker),
             }
         }
     })

@@ -12,7 +12,7 @@ use core::ops::Range;
 use core::pin::{Pin, pin};
 use core::task::Poll;
 
-use spanlock_range_lock::words::{Progress, Wakes, for_each_surely};
+use spanlock_range_lock::words::{Progress, Wakes, Word, for_each_surely};
 use spanlock_range_lock::{Access, Token};
 use spanlock_sync::unwind::and_surely;
 use spanlock_sync::wait::WaitQueue;
@@ -48,10 +48,40 @@ enum Take<W> {
     Stopped(Vec<Wakes<W>>),
 }
 
+/// The waiters that changes of several pieces have unblocked. They are woken once all pieces have
+/// changed, because a waker may block until it gets one of the others.
+#[must_use = "a waiter that is not woken sleeps for ever"]
+pub(crate) struct Unblocked<'a, W, P> {
+    queue: &'a WaitQueue<P>,
+    last: Option<Wakes<W>>,
+    /// Those of earlier pieces, if any waiter was asleep: a change of one piece allocates nothing.
+    others: Vec<Wakes<W>>,
+}
+
+impl<W: Word, P> Unblocked<'_, W, P> {
+    /// Adds the waiters of a piece that has changed.
+    #[inline]
+    pub(crate) fn add(&mut self, wakes: Option<Wakes<W>>) {
+        if let Some(wakes) = wakes
+            && let Some(before) = self.last.replace(wakes)
+            // Light [D→E]: orders the changes so far before the check of the queue.
+            && self.queue.is_any_asleep()
+        {
+            self.others.push(before);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn wake(self) {
+        let all = self.others.into_iter().chain(self.last);
+        for_each_surely(all, |wakes| wakes.wake(self.queue));
+    }
+}
+
 /// Taking words without waiting, and releasing them.
 impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
-    /// Takes the segments after the first `taken`, up to the first that cannot be taken without
-    /// waiting.
+    /// Skips the first `taken` segments. Takes the following ones, and stops before one that cannot
+    /// be taken without waiting.
     ///
     /// Calls `stops` after each piece. If `stops` returns true, releases everything.
     #[inline]
@@ -147,20 +177,26 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         for_each_surely(pieces, f);
     }
 
-    /// Releases words and wakes the waiters that this unblocks.
+    /// Releases words, and then wakes the waiters that this unblocks.
     ///
     /// `word` is the address of the first word, if the caller knows it.
     ///
     /// # Safety
     /// The caller holds the segments by words with `access`, and gives them up.
     pub(crate) unsafe fn release(&self, word: Option<usize>, held: Range<u64>, access: Access) {
+        let mut unblocked = self.unblocked();
         // SAFETY: the caller's promise.
-        unsafe {
-            self.for_held(word, held, |piece| {
-                if let Some(wakes) = piece.release(access) {
-                    wakes.wake(&self.queue);
-                }
-            });
+        unsafe { self.for_held(word, held, |piece| unblocked.add(piece.release(access))) };
+        unblocked.wake();
+    }
+
+    /// Returns an empty list of waiters to wake.
+    #[inline]
+    pub(crate) fn unblocked(&self) -> Unblocked<'_, S::Word, P> {
+        Unblocked {
+            queue: &self.queue,
+            last: None,
+            others: Vec::new(),
         }
     }
 
@@ -371,30 +407,27 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
                 if scanned.is_ready() {
                     return;
                 }
-                if scan.progress.is_asleep() {
-                    parker.park();
-                }
+                scan.progress.park(parker);
             }
         });
     }
 
-    /// Enqueues a small request at the segment after the first `taken`, without checking it again.
-    /// The request has a waker already ([`Progress::listen`]).
+    /// Enqueues a small request at its next segment, without checking that segment again. The
+    /// request has a waker already ([`Progress::listen`]).
     ///
     /// # Safety
     /// The promise of [`Progress`].
     pub(crate) unsafe fn enqueue(
         &self,
         touched: &Range<u64>,
-        taken: u64,
         access: Access,
         progress: Pin<&mut Progress>,
     ) {
         let guard = self.store.enter();
-        let at = touched.start + taken;
+        let at = touched.start + progress.taken();
         let run = self.store.find_or_make(&guard, at, at + 1).first_run();
         // SAFETY: the caller's promise.
-        unsafe { progress.enqueue(run, taken, access, &self.queue) }
+        unsafe { progress.enqueue(run, access, &self.queue) }
     }
 }
 

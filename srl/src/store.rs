@@ -1,8 +1,9 @@
 //! Segment stores: where the words of segments are kept.
 //!
-//! A **word** has the reader-writer states of one or more neighbouring segments, its *lanes*. An
-//! array keeps all words in one allocation. A tree keeps them in leaves, each an allocation of its
-//! own. A [`Piece`] is a sequence of words within one allocation.
+//! A **word** consists of one or more *lanes*. Each lane is the reader-writer state of one segment;
+//! the lanes of a word belong to neighbouring segments. An array keeps all words in one allocation.
+//! A tree keeps them in leaves, each an allocation of its own. A [`Piece`] is a sequence of words
+//! within one allocation.
 
 use spanlock_range_lock::Access;
 use spanlock_range_lock::words::{Run, Wakes, Word};

@@ -35,6 +35,19 @@ pub(crate) fn wide_token(entry: Token) -> Token {
     Token::new(entry.into_word() << 1 | WIDE)
 }
 
+/// The entry of a wide hold while the entry changes. Dropping this stores the hold's token, so the
+/// token is right even if a waker panics during the change.
+pub(crate) struct Changing<'a> {
+    pub(crate) token: &'a mut Token,
+    pub(crate) entry: Token,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        *self.token = wide_token(self.entry);
+    }
+}
+
 /// The hold that a token stands for.
 pub(crate) enum Holding {
     /// A small hold: the address of its first word.

@@ -30,7 +30,7 @@
 //!   release needs no lookup for the hold's first leaf.
 //! - **Progress**: finding a word is wait-free. Creating a node is lock-free except for the
 //!   allocator. A thread that shrinks the tree waits for other threads. It delays only the requests
-//!   that the closed gate stops, by about two system calls per node.
+//!   that the closed gate stops, by about one system call per node.
 //! - **Memory**: leaves in use take 4 bytes per segment (half a byte packed), and inner nodes take
 //!   8 per slot. [`memory_usage`](crate::Srl::memory_usage) returns the sum.
 //!
@@ -43,12 +43,18 @@
 //!
 //! 1. Close the gate, and try to take an exclusive entry for the span. If the try fails, the node
 //!    keeps its children.
-//! 2. Issue the heavy barrier, then scan the children. A leaf is **vacant** if every word is free.
+//! 2. Issue the full barrier, then scan the children. A leaf is **vacant** if every word is free.
 //!    An inner node is vacant if every slot is null.
 //! 3. Unlink the vacant children.
 //! 4. Synchronize: wait for every read-side critical section that began before.
 //! 5. Open the gate, and release the entry. Free the unlinked nodes, and all nodes that were linked
 //!    below them meanwhile.
+//!
+//! If the system refuses the barrier of step 4, the thread must not free the nodes, and cannot link
+//! them again: meanwhile, other nodes may be in their slots. So it keeps them in a list, releases
+//! the entry, and leaves the gate closed and in [doubt](crate::gate#doubt). The next shrink begins
+//! with step 4. A shrink first asks whether the system grants barriers, and does nothing if not. So
+//! a gate gets in doubt only if a refusal begins after that.
 //!
 //! The walk shrinks children before their parents, so one walk shrinks an idle tree to its root.
 //! Only one thread at a time shrinks a tree, so no other thread frees the nodes that it walks over.
@@ -65,7 +71,7 @@
 //!   thread that shrinks the tree changes a slot from a node to null, while it has the exclusive
 //!   entry for the span. So a segment has one word at a time, except between this unlinking and the
 //!   opening of the gate. During that time, no request that takes the old or the new word passes
-//!   the gate.
+//!   the gate. (While the gate is in doubt, requests take new words under entries of their own.)
 //! - **N-I3** A node in which a word is held is not freed. Either the scan sees the word taken, or
 //!   the request found the gate closed and the entry in place, and backed off (G-I2). After the
 //!   gate has been opened, no request finds an unlinked node. A small request with an entry of its
@@ -88,8 +94,9 @@
 //! that its segment now has a word elsewhere. It leaves the old queue, wakes the next waiter
 //! there, and starts again as a new request ([`Progress`](spanlock_range_lock::words::Progress)).
 //! Before the leaf's memory is freed, all waiters still queued there are removed from the queue and
-//! woken. So each time a waiter's leaf is freed,
-//! [`MAX_PASSES`](spanlock_range_lock::words::MAX_PASSES) more requests may overtake that waiter.
+//! woken. So a waiter whose leaf is freed loses its place. Requests that arrive before it runs
+//! again overtake it, and [`MAX_PASSES`](spanlock_range_lock::words::MAX_PASSES) more may overtake
+//! it once it is the head of the new queue.
 //!
 //! # Orderings
 //!
@@ -112,6 +119,7 @@ mod shape;
 mod shrink;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 
@@ -124,6 +132,7 @@ use crate::segment::{SegmentError, Segments};
 use crate::store::{Piece, SegmentStore, words_of};
 use node::{Node, Slot};
 use shape::{Level, Levels};
+use shrink::Unlinked;
 
 pub use shape::Shape;
 
@@ -135,8 +144,9 @@ pub struct Tree<W: Word> {
     rcu: Rcu,
     /// The size of all nodes but the root.
     bytes: AtomicUsize,
-    /// Held by the thread that shrinks the tree.
-    shrinking: Mutex<()>,
+    /// Held by the thread that shrinks the tree. Contains the nodes that were unlinked but cannot
+    /// be freed yet.
+    shrinking: Mutex<Vec<Unlinked>>,
     words: PhantomData<Box<[W]>>,
 }
 
@@ -156,7 +166,7 @@ impl<W: Word> Tree<W> {
             segments,
             rcu: Rcu::new(),
             bytes: AtomicUsize::new(0),
-            shrinking: Mutex::new(()),
+            shrinking: Mutex::new(Vec::new()),
             words: PhantomData,
         })
     }
@@ -410,6 +420,10 @@ impl<W: Word> Drop for Tree<W> {
         for slot in &self.root {
             // SAFETY: no other thread has the tree.
             unsafe { self.free(0, slot.load(), &|_| {}) };
+        }
+        for Unlinked { depth, child } in core::mem::take(self.shrinking.get_mut()) {
+            // SAFETY: no other thread has the tree.
+            unsafe { self.free(depth, child, &|_| {}) };
         }
     }
 }

@@ -6,7 +6,7 @@
 #[macro_use]
 mod capabilities;
 
-use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree};
+use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree, SrlTreePacked};
 
 /// Returns an array with segments of one position.
 fn array() -> SrlArray {
@@ -28,10 +28,21 @@ fn tree() -> SrlTree {
     SrlTree::with_shape(1 << 16, &Shape::new(1, &[1; 16]).unwrap()).unwrap()
 }
 
-capabilities!(srl_tree: tree; deadlines futures parts batches append owned);
-capabilities!(srl_array: array; deadlines futures parts batches append owned);
-capabilities!(srl_packed: packed; deadlines futures parts batches append owned);
-capabilities!(srl_gate: gate; deadlines futures parts batches append owned);
+fn tree_packed() -> SrlTreePacked {
+    SrlTreePacked::with_segment_size(1 << 16, 1).unwrap()
+}
+
+/// Returns a tree whose segments end at `u64::MAX`.
+fn tree_of_all() -> SrlTree {
+    SrlTree::with_segment_size(u64::MAX, 1).unwrap()
+}
+
+capabilities!(srl_tree_packed: tree_packed; deadlines futures parts batches append owned foreign);
+capabilities!(srl_tree_of_all: tree_of_all; parts batches);
+capabilities!(srl_tree: tree; deadlines futures parts batches append owned foreign);
+capabilities!(srl_array: array; deadlines futures parts batches append owned foreign);
+capabilities!(srl_packed: packed; deadlines futures parts batches append owned foreign);
+capabilities!(srl_gate: gate; deadlines futures parts batches append owned foreign replaced);
 
 macro_rules! holds {
     ($($name:ident)*) => {
@@ -49,4 +60,4 @@ macro_rules! holds {
     };
 }
 
-holds!(array packed gate tree);
+holds!(array packed gate tree tree_packed tree_of_all);

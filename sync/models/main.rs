@@ -1,7 +1,8 @@
 //! The models of RCU. (Models of other parts of the facade are in the crates of the locks.)
 //!
 //! Does nothing without a checker. `spanlock-verify` enables the feature `std` of this crate, and
-//! the tests without `std` must not have it. So it is a dependency only under a checker.
+//! the tests without `std` must not have it. So `spanlock-verify` is a dependency only under a
+//! checker.
 
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 mod rcu;

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use spanlock_sync::atomic::{AtomicBool, Ordering, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::rcu::Rcu;
-use spanlock_verify::{Program, Scene, Suite, finished, note};
+use spanlock_verify::{Program, Scene, Suite, finished, note, refuse_barriers};
 
 const WALK: [&str; 2] = ["enter", "leave"];
 const WALK_AGAIN: [&str; 3] = ["enter", "recall", "leave"];
@@ -53,6 +53,27 @@ pub(crate) fn suite() -> Suite {
             })
             .thread(WALK_AGAIN, Shared::walk_twice),
         )
+        .program(
+            Program::new(
+                "nested",
+                "a critical section lasts until its thread has dropped all guards, in any order",
+            )
+            .scene(Shared::new)
+            .thread(["synchronize"], |shared| shared.free(Release))
+            .thread(["enter", "leave", "enter", "leave"], Shared::walk_nested),
+        )
+        .program(
+            Program::new(
+                "refused-barrier",
+                "memory is kept while the system refuses the heavy barrier, and freed later",
+            )
+            .scene(Shared::new)
+            .thread(["synchronize", "synchronize"], |shared| {
+                refuse_barriers(0..1);
+                shared.free(Release);
+            })
+            .thread(WALK, Shared::walk),
+        )
         .program(Program::from(readers("grace-3", 2)).whole_in_full_run())
         .program(readers("crowd-4", 3))
         .program(readers("crowd-6", 5))
@@ -91,13 +112,26 @@ impl Shared {
         self.walk_again();
     }
 
+    /// Walks, and walks again under the second of two guards, after the first has been dropped.
+    fn walk_nested(&self) {
+        self.walk();
+        let outer = self.rcu.enter();
+        let inner = self.rcu.enter();
+        drop(outer);
+        finished();
+        self.linked.use_if_linked();
+        drop(inner);
+        finished();
+    }
+
     /// Uses the memory in a critical section, if it is recalled or still linked.
     fn walk_again(&self) {
         let guard = self.rcu.enter();
         finished();
         let recalled = guard.recall(0).is_some();
         finished();
-        // Relaxed: the stamp and the barriers alone must order this load.
+        // Relaxed: this load must be ordered by the `Rcu`'s stamp (see `rcu.rs`) and by the
+        // barriers alone.
         if recalled || self.linked.is_linked.load(Relaxed) {
             guard.remember(0, NonNull::dangling());
             self.linked.memory.use_it();
@@ -136,19 +170,27 @@ impl Linked {
     fn walk(&self, rcu: &Rcu) {
         let guard = rcu.enter();
         finished();
+        self.use_if_linked();
+        drop(guard);
+        finished();
+    }
+
+    /// Uses the memory if it is still linked. The caller is in a critical section.
+    fn use_if_linked(&self) {
         let found = self.is_linked.load(Acquire);
         if found {
             self.memory.use_it();
         }
         note(if found { "used" } else { "gone" });
-        drop(guard);
-        finished();
     }
 
-    /// Unlinks the memory, waits for its readers, and frees it.
+    /// Unlinks the memory, waits for its readers, and frees it. Tries again while it cannot wait.
     fn free(&self, rcu: &Rcu, unlinking: Ordering) {
         self.is_linked.store(false, unlinking);
-        rcu.synchronize();
+        while !rcu.synchronize() {
+            note("kept");
+            finished();
+        }
         finished();
         // SAFETY: every critical section that could have found the memory has ended. loom checks
         // that this suffices.
@@ -165,8 +207,8 @@ unsafe impl Sync for Memory {}
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Uses the memory. The caller found it linked, or recalled it, in a critical section that
-    /// lasts; loom checks that this suffices.
+    /// Uses the memory. The caller found it linked, or recalled it, in a critical section that has
+    /// not ended yet. Loom checks that this suffices.
     fn use_it(&self) {
         // SAFETY: the caller is in such a critical section.
         let used = self.0.with(|memory| unsafe { *memory });

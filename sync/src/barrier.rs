@@ -37,8 +37,24 @@
 //! | L | the decrement that lowers the flag | Release | M | `srl-gate/try-leaves-no-trace` |
 //! | M | the load of the flag | Acquire | L | `srl-gate/try-leaves-no-trace` |
 //!
-//! Not reached by models: the fence of a process without `membarrier`, which `tests/barrier.rs`
-//! covers.
+//! # When the system refuses
+//! A process decides once how it issues these barriers: when it makes its first lock, or in
+//! [`use_fences`]. A later system call can still fail, for lack of memory, or in a thread with a
+//! seccomp filter. Then `heavy` tries a few more times. Then it returns false, and the other
+//! threads may not see what the caller stored:
+//!
+//! - A waiter may be overlooked, so it rechecks its word from time to time.
+//! - A thread that frees memory cannot know who uses it, so it keeps the memory.
+//!
+//! A light side that has just changed its word by a read-modify-write does not depend on `heavy`:
+//! see [`Flag::is_raised_after_rmw`].
+//!
+//! # Saturation
+//! A flag that has been raised 2³⁰ times more often than it was lowered remains raised for ever. So
+//! holds that are forgotten cannot lower a flag by overflow.
+//!
+//! Not reached by models: the fence of a process without `membarrier`, and saturation, which
+//! `tests/barrier.rs` and the unit tests cover.
 
 use crate::atomic::{AtomicU32, Ordering, Ordering::*, fence};
 use crate::world::barrier as world;
@@ -53,12 +69,37 @@ pub fn light() {
 /// The barrier of the side that runs rarely. That side calls it between its store and its load.
 /// Takes about a microsecond.
 ///
-/// # Panics
-/// On Linux, if `membarrier` fails after the process was registered for it (a seccomp filter was
-/// installed meanwhile).
+/// Returns false if the system refuses the barrier to the calling thread: on Linux, if `membarrier`
+/// fails several times, although the process was registered for it. Then neither side may
+/// see the store of the other.
 #[track_caller]
-pub fn heavy() {
-    world::heavy();
+#[must_use = "the system may refuse the barrier"]
+pub fn heavy() -> bool {
+    world::heavy()
+}
+
+/// Returns whether the system grants [`heavy`] barriers to the calling thread now. Not a barrier.
+pub fn is_heavy_granted() -> bool {
+    world::is_heavy_granted()
+}
+
+/// The barrier of the rare side, where the other side calls [`Flag::is_raised_after_rmw`]. A
+/// `fence(SeqCst)`, which nothing can refuse.
+#[inline]
+#[track_caller]
+pub fn full() {
+    world::full();
+}
+
+/// Makes the barriers of this process fences, as on a system without `membarrier`. Returns whether
+/// they are fences now.
+///
+/// Call it before the process makes its first lock: after that, nothing changes, and the function
+/// returns false. It is for processes whose threads install seccomp filters later that refuse
+/// `membarrier`. Every lock works in such threads, too, but their waits may end a millisecond late,
+/// and they cannot free memory.
+pub fn use_fences() -> bool {
+    world::use_fences()
 }
 
 /// Counts the threads on the heavy side, so that the light side can check for them. See the
@@ -68,6 +109,13 @@ pub struct Flag(AtomicU32);
 
 /// The bit of a flag that says that the light side has to fence.
 const FENCES: u32 = 1 << 31;
+
+/// The bit of a flag that is raised for ever. The count below it carries into this bit.
+const STUCK: u32 = 1 << 30;
+
+/// The count of a flag that is raised for ever: so far from the bounds of [`STUCK`] that all
+/// threads together do not reach them between their two steps in `raise` or `lower`.
+const FAR: u32 = 1 << 29;
 
 impl Default for Flag {
     /// Returns a flag that is not raised. Registers the process for
@@ -84,7 +132,22 @@ impl Flag {
     #[inline]
     pub fn raise(&self) {
         // Relaxed: the heavy barrier orders the increment before the check.
-        self.0.fetch_add(1, Relaxed);
+        let before = self.0.fetch_add(1, Relaxed);
+        if before & !FENCES >= STUCK - 1 {
+            self.stay_raised(before);
+        }
+    }
+
+    /// Makes the flag stay raised for ever, after an increment.
+    #[cold]
+    fn stay_raised(&self, before: u32) {
+        if before & STUCK == 0 {
+            // Relaxed: the flag is raised before and after.
+            self.0.fetch_max((before & FENCES) | STUCK | FAR, Relaxed);
+        } else {
+            // Relaxed: as above.
+            self.0.fetch_sub(1, Relaxed);
+        }
     }
 
     /// Undoes one [`raise`](Self::raise). Ordering: Release.
@@ -92,7 +155,11 @@ impl Flag {
     pub fn lower(&self) {
         // Release [L→M]: a thread that finds the flag lowered sees everything that was done while
         // the flag was raised.
-        self.0.fetch_sub(1, Release);
+        let before = self.0.fetch_sub(1, Release);
+        if before & STUCK != 0 {
+            // Relaxed: the flag stays raised for ever.
+            self.0.fetch_add(1, Relaxed);
+        }
     }
 
     /// Issues a light barrier, then returns whether the flag is raised.
@@ -111,10 +178,76 @@ impl Flag {
         count != 0
     }
 
+    /// Returns whether the flag is raised. For a light side that has just changed its word by a
+    /// read-modify-write; the heavy side then needs only the barrier [`full`].
+    ///
+    /// On x86, a locked instruction is a full barrier, so this check is a single load. Elsewhere it
+    /// issues a `fence(SeqCst)` first.
+    ///
+    /// `order` is the ordering of the load, as in [`is_raised`](Self::is_raised).
+    #[inline]
+    #[track_caller]
+    pub fn is_raised_after_rmw(&self, order: Ordering) -> bool {
+        world::after_rmw();
+        self.0.load(order) & !FENCES != 0
+    }
+
     /// Returns whether the flag is raised, without a barrier. The result is only a hint.
     #[inline]
     pub fn may_be_raised(&self) -> bool {
         // Relaxed: the result is only a hint.
         self.0.load(Relaxed) & !FENCES != 0
+    }
+}
+
+#[cfg(all(test, not(any(spanlock_loom, spanlock_shuttle))))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    /// Returns flags that are raised `count` times, without fences and with fences.
+    fn raised(count: u32) -> [Flag; 2] {
+        [count, count | FENCES].map(|count| Flag(AtomicU32::new(count)))
+    }
+
+    #[test]
+    fn a_flag_counts_up_to_the_bound() {
+        for flag in raised(STUCK - 2) {
+            flag.raise();
+            (0..STUCK - 1).step_by(1 << 20).for_each(|_| flag.lower());
+            assert!(flag.is_raised(Acquire) && flag.0.load(Relaxed) & STUCK == 0);
+        }
+        for flag in raised(2) {
+            flag.lower();
+            assert!(flag.is_raised(Acquire) && flag.is_raised_after_rmw(Acquire));
+            flag.lower();
+            assert!(!flag.is_raised(Acquire) && !flag.is_raised_after_rmw(Acquire));
+        }
+    }
+
+    #[test]
+    fn a_flag_that_is_raised_too_often_stays_raised() {
+        for flag in raised(STUCK - 3) {
+            let fences = flag.0.load(Relaxed) & FENCES;
+            for _ in 0..10 {
+                flag.raise();
+                assert!(flag.is_raised(Acquire) && flag.may_be_raised());
+            }
+            assert_eq!(flag.0.load(Relaxed), fences | STUCK | FAR);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for _ in 0..10_000 {
+                            flag.lower();
+                            assert!(flag.is_raised(Acquire) && flag.may_be_raised());
+                            flag.raise();
+                            flag.lower();
+                        }
+                    });
+                }
+            });
+            assert_eq!(flag.0.load(Relaxed), fences | STUCK | FAR);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! [`Park`]: how a thread waits for a lock.
 //!
-//! Not reached by models: `tests/checked_spin.rs` explores [`Spin`] under loom.
+//! Not reached by models: those that `cargo verify` runs do not use [`Spin`]. The test
+//! `tests/checked_spin.rs` explores it under loom instead.
 
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -85,6 +86,16 @@ pub trait Park: Sized + 'static {
     /// Consumes the wake that was kept, and returns whether there was one. Never sleeps, so
     /// spinning code can call it.
     fn try_park(&self) -> bool;
+
+    /// Consumes the wake that was kept, then sleeps until woken, but for a millisecond at most. For
+    /// a thread that may be overlooked. This default does not sleep, but yields the core.
+    fn park_briefly(&self) {
+        self.try_park();
+        #[cfg(feature = "std")]
+        crate::thread::yield_now();
+        #[cfg(not(feature = "std"))]
+        hint::pause();
+    }
 }
 
 /// How threads wait by default: they sleep in a [`Parker`](crate::Parker).
@@ -141,8 +152,9 @@ impl Park for Spin {
     }
 
     fn try_park(&self) -> bool {
-        // Relaxed: the load only avoids requesting the cache line exclusively in vain. Acquire:
-        // pairs with the Release in `wake_by_ref`.
+        // Relaxed: the load is only an optimization. While the flag is not set, it avoids a swap,
+        // which would request exclusive access to the cache line for nothing. Acquire: pairs with
+        // the Release in `wake_by_ref`.
         self.woken.0.load(Relaxed) && self.woken.0.swap(false, Acquire)
     }
 }

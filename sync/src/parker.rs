@@ -43,6 +43,10 @@ impl Park for Parker {
     fn try_park(&self) -> bool {
         world::try_park(&self.inner)
     }
+
+    fn park_briefly(&self) {
+        world::park_briefly(&self.inner);
+    }
 }
 
 impl Parker {
@@ -58,5 +62,11 @@ impl Parker {
     /// so.
     pub fn park_until(&self, deadline: Option<Instant>) -> Wakeup {
         world::park(&self.inner, deadline)
+    }
+
+    /// Returns whether a deadline has passed. Under a checker, returns false: a deadline passes in
+    /// [`park_until`](Self::park_until) only.
+    pub fn has_passed(deadline: Instant) -> bool {
+        world::has_passed(deadline)
     }
 }

@@ -35,12 +35,13 @@
 //!
 //! Orderings: F to I as in `rcu.rs`, needed by `sync/tests/checked_rcu_shared.rs`.
 //!
-//! Not reached by models: `tests/checked_rcu_shared.rs` explores this module under loom.
+//! Not reached by models: those that `cargo verify` runs use the module for std, `rcu.rs`. The test
+//! `tests/checked_rcu_shared.rs` explores this module under loom instead.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use crate::atomic::{AtomicUsize, Ordering::*};
+use crate::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use crate::{Mutex, barrier, hint};
 
 /// A set of readers, for which a thread can wait before it frees memory.
@@ -48,19 +49,19 @@ use crate::{Mutex, barrier, hint};
 pub struct Rcu {
     /// Its lowest bit says which counter new readers raise.
     phase: AtomicUsize,
-    inside: [AtomicUsize; 2],
+    /// Of 64 bits, so that forgotten guards cannot make a counter overflow.
+    inside: [AtomicU64; 2],
     /// Held during `synchronize`. Without it, two threads that change the phase alternately could
     /// delay each other for long.
     synchronizing: Mutex<()>,
 }
 
-/// An RCU read-side critical section, which ends when this guard is dropped. Critical sections may
-/// be nested. With std, they all end when the outermost guard is dropped, so callers must not rely
-/// on an inner one after that.
+/// Protects what its thread found under it, until it is dropped. A thread may have several guards,
+/// and drop them in any order.
 #[derive(Debug)]
 #[must_use = "dropping the guard at once ends the critical section"]
 pub struct ReadGuard<'a> {
-    counter: &'a AtomicUsize,
+    counter: &'a AtomicU64,
     /// Not `Send`, as with std: the critical section ends in the thread that began it.
     not_send: PhantomData<*const ()>,
 }
@@ -71,7 +72,7 @@ impl Rcu {
     pub fn new() -> Self {
         Rcu {
             phase: AtomicUsize::new(0),
-            inside: [AtomicUsize::new(0), AtomicUsize::new(0)],
+            inside: [AtomicU64::new(0), AtomicU64::new(0)],
             synchronizing: Mutex::new(()),
         }
     }
@@ -94,17 +95,25 @@ impl Rcu {
     /// Waits until no critical section can still reference memory that was unlinked before this
     /// call.
     ///
+    /// Returns false, without waiting, if the system
+    /// [refuses](crate::barrier#when-the-system-refuses) the heavy barrier to the calling thread.
+    /// Then critical sections may still reference the memory.
+    ///
     /// Never call it inside a critical section of this `Rcu`: it would wait for itself.
-    pub fn synchronize(&self) {
+    #[must_use = "if false, the memory must not be freed"]
+    pub fn synchronize(&self) -> bool {
         let _alone = self.synchronizing.lock();
         // Heavy [G→F].
-        barrier::heavy();
+        if !barrier::heavy() {
+            return false;
+        }
         // Relaxed: only the holder of the mutex changes the phase.
         let phase = self.phase.load(Relaxed);
         self.wait_for(phase.wrapping_add(1));
         // Relaxed: SRCU-I3 needs only that readers see the new phase eventually.
         self.phase.store(phase.wrapping_add(1), Relaxed);
         self.wait_for(phase);
+        true
     }
 
     fn wait_for(&self, phase: usize) {

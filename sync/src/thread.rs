@@ -4,14 +4,12 @@ use crate::world::thread as world;
 pub use crate::world::thread::{JoinHandle, ThreadId, id};
 
 /// Returns the number of the calling thread. Threads that live at the same time have different
-/// numbers.
+/// numbers, with one exception: a thread that is ending and has lost its thread locals may see 0.
+/// So use the number to spread threads over slots, never as an identity.
 ///
 /// As shipped (built without a checker), threads get the numbers 0, 1, 2… in the order of their
 /// first calls, and no number is used again. Under a checker the numbers begin anew in each
 /// execution, and main has 0.
-///
-/// Use it to spread threads over slots, never as an identity: a thread that is ending and has lost
-/// its thread locals may see 0.
 #[inline]
 pub fn index() -> usize {
     world::index()

@@ -72,8 +72,9 @@
 //!   the head needs no barrier. When it is unblocked by a waiter with a hold, the change that ends
 //!   the *last* hold in its way comes after the release of this hold in the order of the word's
 //!   changes. The light barrier is an acquire fence too, so the thread that makes that last change
-//!   sees that the queue is armed. A wake goes to every waiter at the head that is asleep. One that
-//!   comes before the sleep is kept by [`Park`](crate::Park).
+//!   sees that the queue is armed. (A waiter whose barrier was refused rechecks instead.) A wake goes
+//!   to every waiter at the head that is asleep. One that comes before the sleep is kept by
+//!   [`Park`](crate::Park).
 //! - **Q-I3** A waiter at the head stays there until it leaves or is evicted. So a waiter that was
 //!   woken is at the head.
 //! - **Q-I4** The waiters that are at the head together belong to one **generation**. A new
@@ -98,10 +99,16 @@
 //! | E | in `join` and `rearm`, before the check | heavy barrier | D | `wait-and-wake`, `wakeup` |
 //!
 //! # Not guaranteed
-//! A wake may be spurious, and addresses may be reused: a late wake for a freed lock can reach a
-//! waiter of a new lock at the same address. Waiters recheck after each wake. A waiter is
-//! **forgotten** if it never [leaves](WaitQueue::leave), and its memory is never used again. It
-//! stays in the queue, and blocks the waiters behind it, until the owner of the word
+//! A wake may be spurious, so waiters recheck after each wake. For example, a late wake for a freed
+//! word of a lock can reach a waiter of a new word of the same lock, at the same address. Or a waker
+//! that was taken during one wait wakes its thread in a later wait.
+//!
+//! If the system refuses the heavy barrier to a waiter, a thread that changes the word may overlook
+//! it. So such a waiter [rechecks](Waiter::may_be_overlooked) from time to time. A wait may then end
+//! late.
+//!
+//! A waiter is **forgotten** if it never [leaves](WaitQueue::leave), and its memory is never used
+//! again. It stays in the queue, and blocks the waiters behind it, until the owner of the word
 //! [evicts](WaitQueue::evict) the address or drops the lock.
 //!
 //! A waiter that was woken and never runs again delays those that it would exclude, and no others.
@@ -113,7 +120,6 @@ use core::pin::Pin;
 use core::task::Waker;
 use core::time::Duration;
 
-use crate::atomic::AtomicU32;
 use crate::atomic::Ordering::Relaxed;
 use crate::barrier::{self, Flag};
 use crate::injected_bug;
@@ -253,8 +259,8 @@ impl<P> WaitQueue<P> {
     /// a word: an arrival that reads false came before the waiter (Q-I4).
     #[inline]
     pub fn may_be_occupied(&self) -> bool {
-        // Relaxed: an arrival may come before a waiter that has just joined.
-        self.handle.waiters.load(Relaxed) != 0
+        // Without a barrier: an arrival may come before a waiter that has just joined.
+        self.handle.waiters.may_be_raised()
     }
 
     /// Like [`may_be_occupied`](Self::may_be_occupied), but checks this word only. Call it after
@@ -290,11 +296,12 @@ impl<P> WaitQueue<P> {
     /// Lets an arrival of this class acquire lanes of the word before the waiters it conflicts
     /// with.
     ///
-    /// Calls `take` with the end of the lanes that the arrival may acquire. This is the first lane
-    /// whose queue has a waiter that conflicts with the arrival, and has run out of `patience`; or
-    /// else the end of `lanes`. `take` returns the end of the lanes that it acquired. In each
-    /// acquired lane whose queue has a waiter that conflicts with the arrival, a pass is counted.
-    /// Returns what `take` returned.
+    /// Calls `take` with the (exclusive) end of the lanes that the arrival may acquire. That end is
+    /// the first lane that it may not acquire, because its queue has a waiter that conflicts with
+    /// the arrival, and has run out of `patience`. If there is no such lane, it is the end of
+    /// `lanes`. `take` returns the end of the lanes that it acquired. In each acquired lane whose
+    /// queue has a waiter that conflicts with the arrival, a pass is counted. Returns what `take`
+    /// returned.
     pub fn pass(
         &self,
         word: usize,
@@ -306,18 +313,20 @@ impl<P> WaitQueue<P> {
         let spot = |lane| Spot { word, lane };
         let mut bucket = self.lock(spot(0));
         let lock = self.handle.number.get();
-        // SAFETY, here and below: the bucket is locked; Q-I6.
+        // SAFETY: the bucket is locked; Q-I6.
         let is_shut = |&lane: &u32| unsafe { bucket.is_shut(lock, spot(lane), class, patience) };
         let open = lanes.clone().find(is_shut);
         let end = take(open.unwrap_or(lanes.end));
         let mut passes = false;
         for lane in lanes.start..end {
+            // SAFETY: as above.
             if unsafe { bucket.count_pass(lock, spot(lane), class) } {
                 self.counters.overtakes();
                 passes = true;
             }
         }
-        if passes && patience.batch > 1 {
+        if passes && patience.batch > 1 && !self.handle.table.has_credits(word) {
+            // SAFETY: as above.
             let credits = unsafe { bucket.count_in_advance(patience.batch - 1, patience) };
             self.handle.table.add_credits(word, credits);
         }
@@ -331,32 +340,39 @@ impl<P> WaitQueue<P> {
         if is_wake_left_out() {
             return;
         }
-        // Not more than were asleep at first: a waiter may rearm meanwhile, over and over.
-        let mut left = usize::MAX;
+        // Every waiter once: one that is woken may rearm meanwhile, over and over. It does so
+        // behind the shared waiters that have not been woken yet.
+        let mut shared_left = None;
         let refill = |batch: &mut Batch| {
             let mut bucket = self.lock(spot);
             // SAFETY: the bucket is locked; Q-I6.
             let Some(queue) = (unsafe { bucket.queue(self.handle.number.get(), spot) }) else {
                 return;
             };
-            left = left.min(queue.max_armed());
+            let left = shared_left.get_or_insert_with(|| {
+                // SAFETY: as above.
+                if let Some(waker) = unsafe { queue.wake_single() } {
+                    batch.push(waker);
+                }
+                queue.shared_asleep()
+            });
             if injected_bug!(
                 "wake-first-only",
                 "a wake goes to the first waiter at the head only",
                 killed_by = "queued-readers-share"
             ) {
-                left = left.min(1);
+                *left = (*left).min(1);
             }
-            while left > 0
+            while *left > 0
                 && batch.has_room()
                 // SAFETY: as above.
-                && let Some(waker) = unsafe { queue.wake_one() }
+                && let Some(waker) = unsafe { queue.wake_shared() }
             {
                 batch.push(waker);
-                left -= 1;
+                *left -= 1;
             }
             // SAFETY: as above.
-            let armed = unsafe { queue.after_wakes() };
+            let armed = unsafe { queue.settle() };
             self.handle.count_armed(spot.word, armed);
         };
         for_each_waker(refill, Waker::wake);
@@ -382,7 +398,9 @@ impl<P> WaitQueue<P> {
 impl<P> WaitQueue<P> {
     /// Joins the queue of `spot`, asleep: a wake calls `waker`. Returns whether the waiter is at
     /// the head. If so, this call has issued the heavy barrier (E), and the caller must check the
-    /// word. If not, the waiter will be woken once it is worthwhile to check.
+    /// word. If the system refuses the barrier, the waiter
+    /// [may be overlooked](Waiter::may_be_overlooked). If the waiter is not at the head, it will be
+    /// woken once it is worthwhile to check.
     ///
     /// # Panics
     /// Panics if the waiter is in a queue.
@@ -405,6 +423,7 @@ impl<P> WaitQueue<P> {
         // SAFETY: the waiter is not moved.
         let this = unsafe { waiter.as_mut().get_unchecked_mut() };
         (this.place, this.shown) = (Some(spot), Identity::of(&waker));
+        this.is_unseen = false;
         let node = this.node();
         // SAFETY: the waiter is in no queue, so nobody else uses its node.
         unsafe {
@@ -412,8 +431,7 @@ impl<P> WaitQueue<P> {
             (*node).waker = Some(waker);
         }
         let mut bucket = self.lock(spot);
-        // Relaxed: the count is a hint for arrivals.
-        self.handle.waiters.fetch_add(1, Relaxed);
+        self.handle.waiters.raise();
         self.handle.table.raise(spot.word);
         // SAFETY: the bucket is locked. The node is alive until the waiter has left: the caller's
         // promise, which makes Q-I6 hold.
@@ -425,14 +443,15 @@ impl<P> WaitQueue<P> {
         drop(bucket);
         if joined.is_at_head {
             // Heavy [E→D]: orders counting the queue as armed before the caller's check.
-            barrier::heavy();
+            this.is_unseen = !barrier::heavy();
         }
         joined.is_at_head
     }
 
     /// Lets a waiter sleep again that was [woken](Status::Woken), and issues the heavy barrier (E).
-    /// The caller must check the word after this call. Gives the waker back if the waiter was not
-    /// woken (it may have been evicted).
+    /// The caller must check the word after this call. If the system refuses the barrier, the
+    /// waiter [may be overlooked](Waiter::may_be_overlooked). Gives the waker back if the waiter was
+    /// not woken (it may have been evicted).
     ///
     /// # Errors
     /// `waker`, if the waiter is not in the state [`Status::Woken`].
@@ -449,9 +468,10 @@ impl<P> WaitQueue<P> {
         self.handle.count_armed(spot.word, armed);
         drop(bucket);
         // SAFETY: the waiter is not moved.
-        unsafe { waiter.as_mut().get_unchecked_mut() }.shown = shown;
+        let this = unsafe { waiter.as_mut().get_unchecked_mut() };
+        this.shown = shown;
         // Heavy [E→D]: orders counting the queue as armed before the caller's check.
-        barrier::heavy();
+        this.is_unseen = !barrier::heavy();
         Ok(())
     }
 
@@ -501,28 +521,20 @@ impl<P> WaitQueue<P> {
 }
 
 /// The part of a [`WaitQueue`] that does not depend on how threads sleep.
+#[derive(Default)]
 struct Handle {
     /// How many waiters queue at the words of this handle. An arrival checks this count before the
     /// bucket's count. This count lies in the lock, next to data that the thread has just read.
     /// Hashing the address to find the bucket would take as long as the rest of the operation.
-    waiters: AtomicU32,
+    ///
+    /// Only a hint for arrivals, so it needs no barrier. A [`Flag`] because it must not overflow.
+    waiters: Flag,
     /// How many queues of this handle are armed. A thread that changes a word checks this count
     /// before the bucket's count.
     armed: Flag,
     /// The number that distinguishes this lock from others.
     number: world::Number,
     table: world::Table,
-}
-
-impl Default for Handle {
-    fn default() -> Self {
-        Handle {
-            waiters: AtomicU32::new(0),
-            armed: Flag::default(),
-            number: world::Number::default(),
-            table: world::Table::default(),
-        }
-    }
 }
 
 impl Handle {
@@ -549,16 +561,16 @@ impl Handle {
         if removed.renews {
             self.table.take_back_credits(word);
         }
-        // Relaxed: the count is a hint for arrivals.
-        self.waiters.fetch_sub(1, Relaxed);
+        self.waiters.lower();
         self.table.lower(word);
     }
 
     /// Evicts the waiters of this handle at spots for which `gone` returns true, and calls `f` with
     /// the wakers of those that are asleep. The words of these spots lie in `words`.
     fn retire(&self, words: &Range<usize>, gone: impl Fn(Spot) -> bool, f: impl FnMut(Waker)) {
-        // Relaxed: the caller knows of every waiter that still waits. All others were forgotten.
-        if self.waiters.load(Relaxed) == 0 {
+        // Without a barrier: the caller knows of every waiter that still waits. All others were
+        // forgotten.
+        if !self.waiters.may_be_raised() {
             return;
         }
         let lock = self.number.get();

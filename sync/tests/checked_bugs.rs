@@ -56,7 +56,7 @@ fn freed() {
     );
     free_slice(words);
     if early {
-        // SAFETY: none as shipped. A checker keeps freed memory until the execution has ended.
+        // SAFETY: none as shipped. A checker keeps freed memory until the next execution begins.
         unsafe { &*second }.store(8, Relaxed);
     }
     // The freed memory is not reused.
@@ -69,7 +69,8 @@ fn a_use_of_freed_memory_is_detected() {
     let model = Model::new("a_use_of_freed_memory_is_detected", file!(), freed);
     model.must_pass("");
     let text = model.must_fail("bug:node-freed-too-early").text;
-    assert!(text.contains("memory is used that was freed"), "{text}");
+    let message = "an atomic is used after its memory was freed";
+    assert!(text.contains(message), "{text}");
     // The failure names the file of the use.
     assert!(text.contains("checked_bugs.rs"), "{text}");
 }

@@ -45,7 +45,7 @@ impl Scene {
 
     fn free(&self) {
         self.linked.store(false, Relaxed);
-        self.rcu.synchronize();
+        assert!(self.rcu.synchronize());
         // SAFETY: every critical section that found the memory has ended.
         self.memory.with_mut(|memory| unsafe { *memory = 0 });
     }
@@ -69,7 +69,7 @@ fn a_walk_between_two_synchronizes() {
     let scene = Scene::new();
     let other = scene.clone();
     let walker = thread::spawn(move || other.walk());
-    scene.rcu.synchronize();
+    assert!(scene.rcu.synchronize());
     scene.free();
     walker.join().unwrap();
 }

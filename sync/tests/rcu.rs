@@ -12,29 +12,29 @@ use spanlock_sync::rcu::Rcu;
 #[test]
 fn synchronize_returns_at_once_without_readers() {
     let rcu = Rcu::new();
-    rcu.synchronize();
+    assert!(rcu.synchronize());
     drop(rcu.enter());
-    rcu.synchronize();
+    assert!(rcu.synchronize());
 }
 
-#[test]
-fn synchronize_waits_for_the_outermost_end() {
+/// Enters twice, drops one of the guards, and has another thread synchronize.
+fn waits_for_the_other_guard(first: usize) {
     let rcu = &Rcu::new();
     let (entered, has_entered) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel();
     let ended = &AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(move || {
-            let outer = rcu.enter();
-            drop(rcu.enter());
+            let mut guards = vec![rcu.enter(), rcu.enter()];
+            drop(guards.remove(first));
             entered.send(()).unwrap();
             may_go_on.recv().unwrap();
             ended.store(true, SeqCst);
-            drop(outer);
+            drop(guards);
         });
         has_entered.recv().unwrap();
         let waits = scope.spawn(|| {
-            rcu.synchronize();
+            assert!(rcu.synchronize());
             assert!(ended.load(SeqCst), "the critical section has not ended");
         });
         for _ in 0..100 {
@@ -43,6 +43,16 @@ fn synchronize_waits_for_the_outermost_end() {
         go_on.send(()).unwrap();
         waits.join().unwrap();
     });
+}
+
+#[test]
+fn synchronize_waits_for_the_outer_guard() {
+    waits_for_the_other_guard(1);
+}
+
+#[test]
+fn synchronize_waits_for_the_inner_guard() {
+    waits_for_the_other_guard(0);
 }
 
 /// A stream of later critical sections does not delay `synchronize` for ever.
@@ -59,7 +69,7 @@ fn synchronize_does_not_wait_for_later_readers() {
             });
         }
         for _ in 0..200 {
-            rcu.synchronize();
+            assert!(rcu.synchronize());
         }
         done.store(true, SeqCst);
     });
@@ -88,7 +98,7 @@ fn no_reader_reads_memory_that_was_freed_after_synchronize() {
         for _ in 0..2_000 {
             let new = Box::into_raw(Box::new(AtomicU64::new(GOOD)));
             let old = link.swap(new, AcqRel);
-            rcu.synchronize();
+            assert!(rcu.synchronize());
             // SAFETY: unlinked, and every critical section that could have found it has ended.
             let old = unsafe { Box::from_raw(old) };
             old.store(0, Relaxed);
@@ -107,10 +117,10 @@ fn threads_come_and_go() {
     for _ in 0..200 {
         thread::scope(|scope| {
             scope.spawn(|| drop(rcu.enter()));
-            scope.spawn(|| rcu.synchronize());
+            scope.spawn(|| assert!(rcu.synchronize()));
         });
     }
-    rcu.synchronize();
+    assert!(rcu.synchronize());
 }
 
 /// A thread recalls an entry until the next `synchronize`, and for the same `Rcu` only.
@@ -126,7 +136,7 @@ fn memory_is_recalled_until_the_next_synchronize() {
     thread::scope(|scope| {
         scope.spawn(|| assert_eq!(rcu.enter().recall(7), None, "another thread"));
     });
-    rcu.synchronize();
+    assert!(rcu.synchronize());
     assert_eq!(rcu.enter().recall(7), None);
 
     // A thread remembers a few keys only.

@@ -18,11 +18,10 @@ use spanlock_range_lock::{
 use crate::Driven;
 use crate::owner::{Asked, Hold, span};
 
-/// Converts a range of units to a span. A unit is the lock's granularity, or 4096 positions if that
-/// is less.
-fn units(lock: &Driven, range: Range<u64>) -> Span {
-    let unit = lock.raw.granularity().min(4096);
-    span(range.start * unit..range.end * unit)
+/// Converts a range of strides to a span.
+fn strides(lock: &Driven, range: Range<u64>) -> Span {
+    let stride = lock.stride();
+    span(range.start * stride..range.end * stride)
 }
 
 fn is_granular(lock: &Driven) -> bool {
@@ -30,7 +29,7 @@ fn is_granular(lock: &Driven) -> bool {
 }
 
 fn take(lock: &Driven, range: Range<u64>, access: Access) -> Hold<'_> {
-    Hold::try_lock(lock, units(lock, range), access).expect("no conflicting hold or request")
+    Hold::try_lock(lock, strides(lock, range), access).expect("no conflicting hold or request")
 }
 
 fn granted<'a>(asked: &mut Asked<'a>) -> Hold<'a> {
@@ -49,19 +48,19 @@ fn assert_free(lock: &Driven) {
     all.expect("no hold and no waiter is left").release();
 }
 
-/// Linux range lock patches, 2019: cancelling a waiting reader decremented the counts of blocking
-/// ranges in all requests that overlapped it. Another reader was then granted while the writer
-/// still held the range.
+/// Linux range lock patches, 2019: each request counted the ranges that blocked it. Cancelling a
+/// waiting reader decremented this count in every overlapping request. Another reader was then
+/// granted while the writer still held the range.
 pub fn case_01_a_cancelled_reader_lets_nobody_in(lock: &Driven) {
     if lock.wait.is_none() {
         return;
     }
     let writer = take(lock, 0..4, Write);
-    let first = Asked::waiting(lock, units(lock, 0..4), Read);
-    let mut second = Asked::waiting(lock, units(lock, 0..4), Read);
+    let first = Asked::waiting(lock, strides(lock, 0..4), Read);
+    let mut second = Asked::waiting(lock, strides(lock, 0..4), Read);
     first.cancel();
     assert!(waits(&mut second), "granted while a writer holds");
-    let third = Asked::waiting(lock, units(lock, 1..2), Read);
+    let third = Asked::waiting(lock, strides(lock, 1..2), Read);
     third.cancel();
     assert!(waits(&mut second), "granted while a writer holds");
     writer.release();
@@ -75,9 +74,9 @@ pub fn case_01_a_cancelled_waiter_unblocks_later_arrivals_only(lock: &Driven) {
         return;
     }
     let reader = take(lock, 0..4, Read);
-    let mut before = Asked::waiting(lock, units(lock, 0..1), Write);
-    let given_up = Asked::waiting(lock, units(lock, 3..4), Write);
-    let mut behind = Asked::new(lock, units(lock, 3..4), Read);
+    let mut before = Asked::waiting(lock, strides(lock, 0..1), Write);
+    let given_up = Asked::waiting(lock, strides(lock, 3..4), Write);
+    let mut behind = Asked::new(lock, strides(lock, 3..4), Read);
     let passed = behind.poll().expect("a valid range");
     given_up.cancel();
     match passed {
@@ -108,9 +107,9 @@ pub fn case_02_a_try_in_a_free_gap_succeeds(lock: &Driven) {
         for gap in [1..3, 4..7, 8..9, 5..6] {
             take(lock, gap, access).release();
         }
-        // Each of these ranges also covers a held unit.
+        // Each of these ranges also covers a held stride.
         for wide in [0..3, 1..4, 3..5, 4..8] {
-            let tried = Hold::try_lock(lock, units(lock, wide), access);
+            let tried = Hold::try_lock(lock, strides(lock, wide), access);
             assert!(matches!(tried, Err(TryLockError::WouldBlock)));
         }
     }
@@ -127,22 +126,22 @@ pub fn case_04_a_shrink_wakes_the_waiters_outside_the_kept_part(lock: &Driven) {
     let mut hold = take(lock, 0..6, Write);
     thread::scope(|scope| {
         let reader = |range| {
-            let span = units(lock, range);
+            let span = strides(lock, range);
             scope.spawn(move || Hold::lock(lock, span, Read).expect("in range").release())
         };
         let (low, high) = (reader(0..2), reader(4..6));
-        hold.shrink(units(lock, 2..6));
+        hold.shrink(strides(lock, 2..6));
         // The readers must finish while the kept part is still held.
         low.join().expect("a reader of the released part");
-        hold.shrink(units(lock, 2..4));
+        hold.shrink(strides(lock, 2..4));
         high.join().expect("a reader of the released part");
     });
-    let inside = Hold::try_lock(lock, units(lock, 3..4), Read);
+    let inside = Hold::try_lock(lock, strides(lock, 3..4), Read);
     assert!(inside.is_err(), "the kept part is held");
     if lock.wait.is_some() {
-        let mut beyond = Asked::waiting(lock, units(lock, 3..4), Read);
-        let mut within = Asked::waiting(lock, units(lock, 2..3), Read);
-        hold.shrink(units(lock, 2..3));
+        let mut beyond = Asked::waiting(lock, strides(lock, 3..4), Read);
+        let mut within = Asked::waiting(lock, strides(lock, 2..3), Read);
+        hold.shrink(strides(lock, 2..3));
         granted(&mut beyond).release();
         assert!(waits(&mut within), "granted while a writer holds");
         within.cancel();
@@ -160,13 +159,13 @@ pub fn case_06_an_upgrade_does_not_wait_for_itself(lock: &Driven) {
     for access in [Read, Upgradable] {
         let mut hold = take(lock, 1..3, access);
         assert!(hold.try_upgrade(), "no other hold exists");
-        assert!(Hold::try_lock(lock, units(lock, 2..3), Read).is_err());
+        assert!(Hold::try_lock(lock, strides(lock, 2..3), Read).is_err());
         hold.release();
     }
     if lock.upgrade_wait.is_some() {
         let mut hold = take(lock, 1..3, Upgradable);
         hold.upgrade();
-        assert!(Hold::try_lock(lock, units(lock, 2..3), Read).is_err());
+        assert!(Hold::try_lock(lock, strides(lock, 2..3), Read).is_err());
         hold.release();
     }
     assert_free(lock);
@@ -178,14 +177,14 @@ pub fn case_06_an_upgrade_does_not_wait_for_its_waiters(lock: &Driven) {
         return;
     }
     let mut hold = take(lock, 0..2, Upgradable);
-    let mut writer = Asked::waiting(lock, units(lock, 0..2), Write);
+    let mut writer = Asked::waiting(lock, strides(lock, 0..2), Write);
     assert!(hold.try_upgrade(), "no other hold exists");
     assert!(waits(&mut writer), "granted while a writer holds");
     hold.release();
     granted(&mut writer).release();
     if lock.upgrade_wait.is_some() {
         let mut hold = take(lock, 0..2, Upgradable);
-        let mut writer = Asked::waiting(lock, units(lock, 0..2), Write);
+        let mut writer = Asked::waiting(lock, strides(lock, 0..2), Write);
         hold.upgrade();
         hold.release();
         granted(&mut writer).release();
@@ -218,9 +217,8 @@ pub fn case_06_a_failed_upgrade_leaves_no_trace(lock: &Driven) {
 /// panicked, and so did a length that overflowed.
 pub fn case_09_the_smallest_and_the_largest_ranges(lock: &Driven) {
     let (raw, capacity) = (&lock.raw, lock.raw.capacity());
-    let unit = raw.granularity().min(4096);
     let last = raw.write(capacity - 1..capacity).expect("in range");
-    let rest = raw.try_write(0..capacity - unit);
+    let rest = raw.try_write(0..capacity - lock.stride());
     assert_eq!(rest.is_ok(), is_granular(lock));
     assert!(raw.try_read(0..capacity).is_err());
     // Empty ranges hold nothing and conflict with nothing, wherever they are.
@@ -267,7 +265,7 @@ pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
         return;
     }
     let hold = take(lock, 0..2, Write);
-    let mut asked = Asked::waiting(lock, units(lock, 0..2), Write);
+    let mut asked = Asked::waiting(lock, strides(lock, 0..2), Write);
     for _ in 0..1_000_000 {
         assert!(waits(&mut asked), "granted while a writer holds");
     }
@@ -277,24 +275,27 @@ pub fn case_10_a_request_polled_a_million_times_is_one_waiter(lock: &Driven) {
         asked.wakers()
     );
     // After its cancellation, the request must not block the reader behind it in the queue.
-    let mut behind = Asked::waiting(lock, units(lock, 0..2), Read);
+    let mut behind = Asked::waiting(lock, strides(lock, 0..2), Read);
     asked.cancel();
     hold.release();
     granted(&mut behind).release();
     assert_free(lock);
 }
 
-/// The same crate mishandled leaked guards. A leaked guard must keep its range locked and affect no
-/// other range.
+/// A leaked guard must keep its range locked and affect no other range.
 pub fn case_10_leaked_holds_keep_their_ranges_and_nothing_else(lock: &Driven) {
-    core::mem::forget(lock.raw.write(units(lock, 2..3).range()).expect("in range"));
-    core::mem::forget(lock.raw.try_read(units(lock, 6..7).range()));
-    assert!(Hold::try_lock(lock, units(lock, 2..3), Read).is_err());
+    core::mem::forget(
+        lock.raw
+            .write(strides(lock, 2..3).range())
+            .expect("in range"),
+    );
+    core::mem::forget(lock.raw.try_read(strides(lock, 6..7).range()));
+    assert!(Hold::try_lock(lock, strides(lock, 2..3), Read).is_err());
     if is_granular(lock) {
         take(lock, 0..2, Write).release();
         take(lock, 3..6, Write).release();
         take(lock, 6..7, Read).release();
-        assert!(Hold::try_lock(lock, units(lock, 6..7), Write).is_err());
+        assert!(Hold::try_lock(lock, strides(lock, 6..7), Write).is_err());
     }
 }
 
@@ -308,9 +309,9 @@ pub fn case_13_a_writer_gets_in_among_readers_that_overlap(lock: &Driven) {
     }
     for wide in [0..1, 0..4] {
         let mut hold = take(lock, 0..1, Read);
-        let mut writer = Asked::waiting(lock, units(lock, wide), Write);
+        let mut writer = Asked::waiting(lock, strides(lock, wide), Write);
         let mut passes = 0;
-        while let Ok(next) = Hold::try_lock(lock, units(lock, 0..1), Read) {
+        while let Ok(next) = Hold::try_lock(lock, strides(lock, 0..1), Read) {
             core::mem::replace(&mut hold, next).release();
             passes += 1;
             if passes == 1 {
@@ -349,7 +350,7 @@ pub fn case_14_a_refused_request_does_nothing(lock: &Driven) {
             scope.spawn(|| {
                 for _ in 0..500 {
                     // Only a thread with a hold accesses the data.
-                    match Hold::try_lock(lock, units(lock, 0..2), Write) {
+                    match Hold::try_lock(lock, strides(lock, 0..2), Write) {
                         Ok(hold) => {
                             // Relaxed: the lock must provide the ordering.
                             writes.store(writes.load(Relaxed) + 1, Relaxed);
@@ -368,7 +369,7 @@ pub fn case_14_a_refused_request_does_nothing(lock: &Driven) {
 
 /// Defines every case and the random histories as tests of one lock. The arguments are a name for
 /// the test module, the lock's [`Order`](crate::Order), and an expression that creates a
-/// [`Driven`]. The lock must cover at least 64 units.
+/// [`Driven`]. The lock must cover at least 64 [strides](Driven::stride).
 ///
 /// ```
 /// mod tests {

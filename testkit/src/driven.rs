@@ -61,6 +61,12 @@ impl Driven {
         }
     }
 
+    /// Returns the lock's **stride**, by which the tests lay out their ranges: the size of a unit,
+    /// or 4096 positions if a unit is larger, as in a whole-range lock.
+    pub fn stride(&self) -> u64 {
+        self.raw.granularity().min(4096)
+    }
+
     /// Returns the span that a hold of `span` blocks: `span` rounded outwards to the lock's
     /// granularity.
     pub fn rounded(&self, span: Span) -> Span {

@@ -7,6 +7,8 @@ pub mod models;
 pub mod op;
 pub mod owner;
 pub mod sequential;
+#[cfg(target_os = "linux")]
+pub mod system;
 pub mod threads;
 
 pub use driven::{Driven, ErasedWait};

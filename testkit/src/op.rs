@@ -175,21 +175,21 @@ pub fn program(
 }
 
 /// The points where the ranges of a history may start and end. They lie around the borders of the
-/// first and the last units that the lock covers.
+/// first and the last [strides](Driven::stride) that the lock covers.
 #[derive(Clone, Debug)]
 pub struct Points(Vec<u64>);
 
 impl Points {
-    /// The number of units at each end.
-    const UNITS: u64 = 12;
+    /// The number of strides at each end.
+    const STRIDES: u64 = 12;
 
     /// Returns the points for `lock`.
     pub fn of(lock: &Driven) -> Self {
-        let (unit, capacity) = (lock.raw.granularity().min(4096), lock.raw.capacity());
-        let border = |n: u64| n.saturating_mul(unit);
+        let (stride, capacity) = (lock.stride(), lock.raw.capacity());
+        let border = |n: u64| n.saturating_mul(stride);
         let around = |at: u64| [at.saturating_sub(1), at, at.saturating_add(1)];
-        let low = (0..=Self::UNITS).flat_map(|n| around(border(n)));
-        let high = (0..=Self::UNITS).flat_map(|n| around(capacity.saturating_sub(border(n))));
+        let low = (0..=Self::STRIDES).flat_map(|n| around(border(n)));
+        let high = (0..=Self::STRIDES).flat_map(|n| around(capacity.saturating_sub(border(n))));
         let mut points: Vec<u64> = low.chain(high).filter(|&at| at <= capacity).collect();
         points.sort_unstable();
         points.dedup();

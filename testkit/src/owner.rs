@@ -132,8 +132,7 @@ impl<'a> Hold<'a> {
         let capability = self.lock.downgrade.as_ref();
         let capability = capability.expect("a lock with this capability");
         // SAFETY: the comment above this `impl`.
-        self.token =
-            unsafe { capability.downgrade(self.span, self.access, Access::Read, self.token) };
+        unsafe { capability.downgrade(self.span, self.access, Access::Read, &mut self.token) };
         self.access = Access::Read;
     }
 
@@ -176,7 +175,7 @@ impl<'a> Hold<'a> {
             .as_ref()
             .expect("a lock with this capability");
         // SAFETY: the comment above this `impl`.
-        self.token = unsafe { capability.shrink(self.span, self.access, self.token, keep) };
+        unsafe { capability.shrink(self.span, self.access, &mut self.token, keep) };
         self.span = keep;
     }
 
@@ -190,10 +189,11 @@ impl<'a> Hold<'a> {
             .split
             .as_ref()
             .expect("a lock with this capability");
+        let mut above = Token::NONE;
         // SAFETY: the comment above this `impl`.
-        let tokens = unsafe { capability.split(self.span, self.access, self.token, at) };
-        (self.span, self.token) = (low, tokens.0);
-        Hold::of(self.lock, high, self.access, tokens.1)
+        unsafe { capability.split(self.span, self.access, &mut self.token, at, &mut above) };
+        self.span = low;
+        Hold::of(self.lock, high, self.access, above)
     }
 }
 

@@ -31,7 +31,8 @@ pub enum Order {
     Bounded,
 }
 
-/// The maximum number of owners at a time. Each owner has one hold or one request.
+/// While there are at least this many owners, operations that add owners are skipped, except for
+/// splits. Each owner has one hold or one request. A batch or a split may exceed this number.
 const CROWD: usize = 16;
 
 /// The maximum number of polls and releases that the end of a history may take.
@@ -79,9 +80,9 @@ struct World<'a> {
     done: u64,
 }
 
-/// Runs a history on an unused lock, and returns how many operations ran. An operation that would
-/// exceed the limit on owners is skipped and not counted. An operation that finds no hold or
-/// request to act on is counted.
+/// Runs a history on an unused lock, and returns how many operations ran. While there are many
+/// owners, an operation that would add one is skipped and not counted, unless it is a split. An
+/// operation that finds no hold or request to act on is counted.
 ///
 /// # Errors
 /// The first result or wakeup that differs from the list's prediction.

@@ -1,4 +1,5 @@
-//! Random histories on several threads: real threads, or a checker's threads through the facade.
+//! Random histories on several threads: real threads, or a checker's threads through
+//! `spanlock_sync`, the facade over std and the checkers.
 //!
 //! Each thread plays several owners of holds and requests. A thread cannot predict its results, so
 //! the test checks these properties instead:
@@ -12,9 +13,9 @@
 //!   the data must equal the number of writes.
 //! - **No lost wakeup and no deadlock**: the history ends.
 //!
-//! A history must end in whatever order the lock grants requests. So a thread releases everything
-//! before it blocks; only a blocking upgrade keeps the hold that it upgrades. A thread may hold
-//! ranges during a try, a poll or a wait that gives up.
+//! Whatever the order in which the lock grants requests, a history must end. So a thread releases
+//! everything before it blocks; only a blocking upgrade keeps the hold that it upgrades. A thread
+//! may hold ranges during a try, a poll or a wait that gives up.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -31,7 +32,8 @@ use crate::owner::{Asked, Hold};
 const UPGRADER: u64 = 1 << 16;
 const WRITER: u64 = 1 << 32;
 
-/// The maximum number of holds and requests of a thread at once.
+/// A thread with at least this many holds and requests releases or cancels one of them before each
+/// operation. A try of several ranges may exceed this number.
 const CROWD: usize = 4;
 
 /// Returns what one hold adds to the count of a gap.

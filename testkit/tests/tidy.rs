@@ -110,7 +110,7 @@ fn files_that_documents_name_exist() {
 }
 
 /// Returns whether a crate has models. Such a crate takes atomics, threads and mutexes only from
-/// the facade.
+/// `spanlock_sync`, the facade over std and the checkers.
 fn has_models(folder: &Path) -> bool {
     folder.join("models/main.rs").is_file()
 }

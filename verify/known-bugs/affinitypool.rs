@@ -1,8 +1,8 @@
-//! `affinitypool`: a task is queued and no worker is woken.
+//! `affinitypool`: a producer queues a task, but wakes no worker.
 //!
-//! A worker registers itself as parked, looks once more for a task, and parks. A producer queues
-//! its task, and looks for a parked worker to wake. Each side writes one word and reads the
-//! other's.
+//! A worker registers itself as parked, checks once more for a task, and parks. A producer queues
+//! its task, and checks for a parked worker to wake. Each of the two writes one word and then reads
+//! the other's word.
 //!
 //! | step | worker | producer |
 //! |---|---|---|
@@ -11,12 +11,12 @@
 //! | 3 | parks forever | |
 //!
 //! - Issue: <https://github.com/surrealdb/affinitypool/issues/21>
-//! - Fix: a SeqCst fence between write and read on both sides,
+//! - Fix: a SeqCst fence between write and read, in both threads,
 //!   <https://github.com/surrealdb/affinitypool/pull/22>
 //!
 //! Release and Acquire do not order a store before a later load of another word, so both reads may
-//! be stale. Loom in mode `weak` finds the deadlock; mode `rmw-load` and shuttle have no stale
-//! reads and pass both forms.
+//! return stale values. Loom in mode `weak` finds the deadlock. Mode `rmw-load` and shuttle have no
+//! stale reads, so both forms pass.
 
 use std::task::Waker;
 

@@ -1,14 +1,14 @@
 //! Asterinas: a waiter for a file range sleeps on the queue of a lock that no longer exists.
 //!
-//! In Asterinas, a kernel in Rust, each held range of a file owns a wait queue. A thread that
-//! finds a conflicting range sleeps on that range's queue. An owner that locks its range again in
-//! another mode *replaces* the range, and the queue with it.
+//! In Asterinas, a kernel written in Rust, each held range of a file owns a wait queue. A thread
+//! that finds a conflicting range sleeps on that range's queue. When an owner locks its range again
+//! in another mode, it *replaces* the range and its queue.
 //!
 //! | step | owner | waiter |
 //! |---|---|---|
 //! | 1 | holds the range for writing | |
 //! | 2 | | finds the conflict, takes the range's queue, sleeps on it |
-//! | 3 | locks the range for reading: new range, new queue; wakes the old queue | |
+//! | 3 | locks the range for reading: creates a new range and queue, wakes the old queue | |
 //! | 4 | | wakes, still finds a conflict, sleeps on the *old* queue |
 //! | 5 | unlocks; wakes the *new* queue | sleeps forever |
 //!
@@ -18,7 +18,7 @@
 //! - Issue: <https://github.com/asterinas/asterinas/issues/1464>
 //! - Fix: <https://github.com/asterinas/asterinas/pull/1466>
 //!
-//! It is an interleaving bug that ends in a deadlock, so loom and shuttle both find it.
+//! This interleaving bug ends in a deadlock, so loom and shuttle both find it.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -47,7 +47,7 @@ pub(crate) fn bug() -> KnownBug {
 /// A file with one range, which is held at first.
 struct File {
     form: Form,
-    /// The queue of the held range, if one is held.
+    /// The queue of the range, if it is held.
     held: Mutex<Option<Arc<Waiters>>>,
 }
 
@@ -57,7 +57,7 @@ impl File {
         File { form, held }
     }
 
-    /// Locks the range for reading instead: replaces it.
+    /// Locks the range for reading instead, which replaces the range.
     fn downgrade(&self) {
         let old = self.held.lock().replace(Arc::new(Waiters::new()));
         old.expect("held").wake_all();
@@ -84,7 +84,7 @@ impl File {
         }
     }
 
-    /// Locks the range, or returns the queue of the conflicting one, with `waker` added to it.
+    /// Locks the range. If it is held, adds `waker` to its queue and returns the queue.
     fn try_lock(&self, waker: Option<&Waker>) -> Result<(), Arc<Waiters>> {
         let mut held = self.held.lock();
         if let Some(waiters) = &*held {

@@ -1,25 +1,25 @@
 //! Asterinas `RwMutex`: two releases that wake no waiter.
 //!
 //! The lock is one word: a writer bit, an upgradeable-reader bit and a count of readers. A thread
-//! that cannot lock sleeps in a wait queue and retries when it is woken.
+//! that cannot lock the mutex sleeps in a wait queue, and retries when another thread wakes it.
 //!
-//! **The old value taken for the new one.** Dropping the upgradeable guard subtracts its bit and
-//! wakes the queue if the result of `fetch_sub` is 0. But `fetch_sub` returns the *previous* value,
-//! which holds the bit.
+//! **The old value is mistaken for the new value.** The drop of an upgradeable guard subtracts its
+//! bit, and wakes the queue if the result of `fetch_sub` is 0. But `fetch_sub` returns the
+//! *previous* value, in which the bit is still set.
 //!
 //! | step | upgradeable reader | writer |
 //! |---|---|---|
 //! | 1 | holds the lock | |
-//! | 2 | | enqueues, finds the bit, sleeps |
+//! | 2 | | enqueues, finds the bit set, sleeps |
 //! | 3 | `fetch_sub(UPGRADEABLE)` returns `UPGRADEABLE`, not 0: wakes no waiter | sleeps forever |
 //!
 //! - Issue: <https://github.com/asterinas/asterinas/issues/1303>
 //! - Fix: <https://github.com/asterinas/asterinas/pull/1309>
 //!
-//! **A failed try that holds up a writer.** `try_read` counts itself as a reader first, and takes
-//! that back without a wake if a writer holds the lock. That this can lose a wakeup was a
-//! hypothesis; the program confirms it. The code has not changed. A related report says that such a
-//! transient reader can make a downgrade spin.
+//! **A failed try blocks a writer.** `try_read` first counts itself as a reader. If a writer holds
+//! the lock, `try_read` subtracts itself again, but does not wake the queue. We suspected that a
+//! wakeup can be lost in this way, and the program confirms it. The project's code still does this.
+//! A related report says that such a transient reader can make a downgrade spin.
 //!
 //! | step | writer A | `try_read` | writer B |
 //! |---|---|---|---|
@@ -30,9 +30,9 @@
 //!
 //! - Related: <https://github.com/asterinas/asterinas/issues/1297>
 //!
-//! The fixed form wakes the queue if the reader that leaves was the last.
+//! In the fixed form, the last reader to subtract itself wakes the queue.
 //!
-//! Both are interleaving bugs that end in a deadlock, so loom and shuttle find them.
+//! Both interleaving bugs end in a deadlock, so loom and shuttle find them.
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_verify::{Form, KnownBug, Program};

@@ -1,30 +1,31 @@
-//! `basedrop`: `SharedCell::get` and `SharedCell::replace` miss each other.
+//! `basedrop`: `SharedCell::get` and `SharedCell::replace` do not see each other's writes.
 //!
-//! A reader announces itself in a counter, loads the pointer, and takes a reference. A writer
-//! swaps the pointer, waits until no reader is announced, and gives up the old reference.
+//! A reader increments the counter `readers`, loads the pointer, takes a reference to the node, and
+//! decrements the counter. A writer swaps the pointer, waits until the counter is 0, and gives up
+//! its reference to the old node.
 //!
-//! **Store buffering (open).** Each side writes one word and then reads the other. Only the
-//! reader's increment and load are SeqCst; the writer's swap is AcqRel and its load Relaxed. So
-//! both reads may miss the other side's write.
+//! **Store buffering (issue open).** Each thread writes one word and then reads the other's.
+//! Only the reader's increment and load are SeqCst. The writer's swap is AcqRel, and its load is
+//! Relaxed. So each thread may miss the other's write.
 //!
 //! | step | reader | writer |
 //! |---|---|---|
-//! | 1 | adds itself to `readers` | swaps the pointer |
+//! | 1 | increments `readers` | swaps the pointer |
 //! | 2 | loads the *old* pointer | loads `readers`: still 0 |
 //! | 3 | | gives up the last reference: the node is freed |
 //! | 4 | takes a reference in freed memory | |
 //!
 //! - Issue: <https://github.com/micahrj/basedrop/issues/10>
-//! - The fixed form has a SeqCst fence between write and read on both sides.
+//! - The fixed form has a SeqCst fence between write and read in both threads.
 //!
-//! Every interleaving is correct under sequential consistency, so shuttle and mode `rmw-load` pass
-//! both forms. Loom in mode `weak` finds it.
+//! Under sequential consistency, every interleaving is correct, so both forms pass under shuttle
+//! and in mode `rmw-load`. Loom in mode `weak` finds the bug.
 //!
-//! **The reader's departure (the same lines).** The reader increments the count Relaxed and leaves
-//! with a Relaxed `fetch_sub`. Nothing orders the two. So the writer may see the reader gone and
-//! give up the last reference before the increment takes effect. This is load buffering: each side
-//! reads a value that the other side writes later in its program order. Loom executes operations in
-//! program order, and cannot show it.
+//! **The reader's departure (in the same code).** The reader increments the reference count and
+//! then decrements `readers`, both Relaxed, and nothing orders the two. So the writer may see
+//! `readers` at 0 and give up the last reference before the increment takes effect. This is load
+//! buffering: each thread reads a value that the other writes later in program order. Loom executes
+//! each thread in program order, so it cannot show the bug.
 
 use spanlock_sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
 use spanlock_verify::{Form, KnownBug, Mode, Program};
@@ -48,7 +49,7 @@ pub(crate) fn bugs() -> [KnownBug; 2] {
     )
     .program(|form| get_and_set("departure", move || SharedCell::new(Form::Fixed, form)))
     .not_found(
-        "it needs load buffering: loom executes each thread in program order",
+        "the bug needs load buffering, but loom executes each thread in program order",
         "herd7 (AArch64), GenMC (--imm)",
     );
     [buffering, departure]
@@ -72,9 +73,9 @@ struct SharedCell {
     fences: Form,
     departure: Form,
     readers: AtomicU32,
-    /// Which node is current.
+    /// The index of the current node.
     node: AtomicUsize,
-    /// References to each node.
+    /// The number of references to each node.
     counts: [AtomicU32; 2],
     nodes: [Block; 2],
 }
@@ -113,7 +114,8 @@ impl SharedCell {
     fn set(&self, node: usize) {
         let old = self.node.swap(node, AcqRel);
         self.fence();
-        // The original waits here. A writer that sees a reader ends instead, and keeps the node.
+        // The original waits here until no reader is left. This writer returns at once if there is
+        // a reader, and keeps its reference.
         if self.readers.load(Relaxed) == 0 {
             fence(Acquire);
             self.give_up(old);

@@ -1,24 +1,25 @@
 //! `crossbeam-channel` 0.5.12 to 0.5.14: an unbounded channel frees its first block twice.
 //!
 //! The first sender installs a block in `tail_block` and then in `head_block`. When the last
-//! receiver leaves, it takes the block out of `head_block`, leaving null, and frees it with its
-//! messages. The channel's `Drop` frees whatever `head_block` still holds.
+//! receiver leaves, it swaps `head_block` for null, and frees the block that it found, with its
+//! messages. When the channel is dropped, it frees a block that is still in `head_block`.
 //!
 //! | step | sender A | sender B | last receiver |
 //! |---|---|---|---|
 //! | 1 | installs the block in `tail_block` | | |
 //! | 2 | | sends a message into the block | |
-//! | 3 | | | takes `head_block`: null; sees a message, so waits for the block |
+//! | 3 | | | swaps `head_block` and finds null; sees a message, so waits for the block |
 //! | 4 | stores the block in `head_block` | | |
 //! | 5 | | | *loads* `head_block`, and frees the block |
-//! | 6 | | | the channel is dropped: `head_block` is freed again |
+//! | 6 | | | drops the channel, which frees the block in `head_block` again |
 //!
 //! - Advisory: RUSTSEC-2025-0024
-//! - Fix (0.5.15): swap in the loop too, <https://github.com/crossbeam-rs/crossbeam/pull/1187>
+//! - Fix (0.5.15): swap instead of load in the waiting loop too,
+//!   <https://github.com/crossbeam-rs/crossbeam/pull/1187>
 //!
-//! It is an interleaving of three threads that frees twice: loom and shuttle find it. The program
-//! leaves out what sender A does after step 4, and the channel has a single block. A receiver that
-//! would have to wait longer returns instead.
+//! The bug is an interleaving of three threads, so loom and shuttle find it. In this program,
+//! sender A ends after step 4, and the channel has a single block. If the receiver would have to
+//! wait longer, it returns instead.
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_verify::{Form, KnownBug, Program};
@@ -39,10 +40,10 @@ pub(crate) fn bug() -> KnownBug {
     })
 }
 
-/// Set in `tail` when the last receiver has left.
+/// The bit that the last receiver sets in `tail` when it leaves.
 const MARK: u32 = 1;
 const MESSAGE: u32 = 2;
-/// The values of `head_block` and `tail_block`: no block, or the block.
+/// The two values of `head_block` and `tail_block`.
 const NULL: u32 = 0;
 const BLOCK: u32 = 1;
 
@@ -68,7 +69,7 @@ impl Channel {
         }
     }
 
-    /// The first step of the first sender.
+    /// Installs the block, as the first sender does.
     fn install(&self) {
         let installed = self
             .tail_block
@@ -80,7 +81,7 @@ impl Channel {
 
     fn send(&self) {
         self.install();
-        // Fails if the receiver has left.
+        // The compare-exchange fails if the receiver has left.
         if self
             .tail
             .compare_exchange(0, MESSAGE, AcqRel, Relaxed)

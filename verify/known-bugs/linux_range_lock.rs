@@ -1,9 +1,10 @@
-//! Linux range lock (patches of 2019): cancelling one waiting reader grants another.
+//! Linux range lock (patches of 2019): when one waiting reader is cancelled, another is granted.
 //!
-//! Each request counts the conflicting requests that came before it. It is granted when the count
-//! is 0. A request that leaves subtracts itself from the requests that it conflicts with. A reader
-//! that is cancelled by a signal forgets first that it is a reader, and so subtracts itself from
-//! readers that never counted it.
+//! Each request counts the conflicting requests that came before it, and is granted when the count
+//! is 0. When a request leaves, it subtracts 1 from the count of each request that it conflicts
+//! with. If a signal cancels a waiting reader, the code first clears the mark that the request is a
+//! reader. So the request also subtracts 1 from the counts of other readers, which never counted
+//! it.
 //!
 //! | step | writer W | reader R1 | reader R2 |
 //! |---|---|---|---|
@@ -12,12 +13,12 @@
 //! | 3 | | is cancelled, subtracts 1 from R2 | |
 //! | 4 | still holds the range | | is granted |
 //!
-//! The fixed form subtracts the request from later, conflicting requests only.
+//! In the fixed form, a request subtracts 1 only from later requests that it conflicts with.
 //!
-//! - Background: <https://lwn.net/Articles/724502/>. The patches were not merged.
+//! - Background: <https://lwn.net/Articles/724502/>. Linux did not merge the patches.
 //!
-//! It is an interleaving bug: loom and shuttle find it. (The other bug of these patches, a `try`
-//! that fails in a free gap, needs no second thread, so it has no entry here.)
+//! This is an interleaving bug, so loom and shuttle find it. (These patches had another bug: a
+//! `try` for a free gap failed. That bug needs no second thread, so it has no entry here.)
 
 use spanlock_sync::{Condvar, Mutex};
 use spanlock_verify::{Form, KnownBug, Program};
@@ -44,11 +45,11 @@ enum Kind {
 struct Request {
     id: u32,
     kind: Kind,
-    /// Conflicting requests that came before and have not left.
+    /// The number of conflicting requests that came before and have not left.
     blocked_by: u32,
 }
 
-/// All requests are for the same range.
+/// A range lock whose requests are all for the same range.
 struct RangeLock {
     form: Form,
     /// In order of arrival.
@@ -57,7 +58,7 @@ struct RangeLock {
 }
 
 impl RangeLock {
-    /// A lock that writer 0 holds.
+    /// Creates a lock that writer 0 holds.
     fn written(form: Form) -> Self {
         let writer = Request {
             id: 0,
@@ -102,7 +103,7 @@ impl RangeLock {
         self.leave(id, kind);
     }
 
-    /// Removes a request and unblocks those that it blocked, as a request of `kind`.
+    /// Removes a request, and lowers the counts of the requests that conflict with one of `kind`.
     fn leave(&self, id: u32, kind: Kind) {
         let mut requests = self.requests.lock();
         let at = requests

@@ -1,24 +1,27 @@
-//! Concurrency bugs of other projects, re-created at their smallest and found again. Most are
-//! published.
+//! Concurrency bugs of other projects, re-created as small programs that the harness must find.
+//! Most of the bugs are published.
 //!
-//! Each entry has a *buggy* and a *fixed* form of the same few lines. The harness must fail the
-//! buggy form, with a schedule to replay, and pass the fixed one. The one exception is
-//! `basedrop-departure`, which states why no mode finds it. The code is our own: it keeps the
-//! operations and orderings that matter to the bug and leaves out the rest of the project.
+//! Each entry has a *buggy* and a *fixed* form of the same few lines. The harness must find a
+//! failing execution of the buggy form, and none of the fixed form. The one exception is
+//! `basedrop-departure`, which states why no mode finds it. We wrote the code ourselves. It has the
+//! operations and orderings that matter to the bug, and nothing else of the project.
 //!
 //! | kind of bug | found by | why |
 //! |---|---|---|
-//! | interleaving, lost wakeup | loom and shuttle | both search interleavings and see deadlocks |
-//! | stale value | loom in mode `weak` only | the others never return a stale value |
+//! | interleaving, lost wakeup | loom and shuttle | both explore interleavings and see deadlocks |
+//! | stale value | loom in mode `weak` only | in the other modes, no load returns a stale value |
 //! | missing synchronization | loom in both modes | shuttle does not track happens-before |
 //! | load buffering | no mode | the checkers execute each thread in program order |
 //!
-//! Three entries are not reported upstream. They were found while other entries were re-created
-//! from the same code: `asterinas-rw-mutex-try-read`, `basedrop-departure`,
+//! Mode `weak` is loom as published. In mode `rmw-load`, loom executes each load as a
+//! read-modify-write, which returns the latest value.
+//!
+//! Three of the bugs have not been reported to their projects. We found them while we re-created
+//! other bugs in the same code: `asterinas-rw-mutex-try-read`, `basedrop-departure`,
 //! `spin-upgradeable-store`.
 //!
-//! The forms that free memory twice, or use it after it was freed, are safe to run under a checker
-//! only: there `free_slice` keeps the memory until the execution ends.
+//! Some forms free memory twice, or use freed memory. They are safe to run only under a checker,
+//! where `free_slice` keeps the memory until the execution ends.
 
 use std::process::ExitCode;
 

@@ -1,12 +1,12 @@
-//! `oneshot`: three ways to free the channel while the other end still uses it.
+//! `oneshot`: three bugs by which one end frees the channel while the other end still uses it.
 //!
-//! The channel is a heap block with a state and a slot for the receiver's waker. (Here the state
-//! lies beside the block.) The end that leaves second frees the channel. A receiver that was polled
-//! has written its waker and set the state to `RECEIVING`. The sender takes the waker in state
-//! `UNPARKING`, which it ends itself.
+//! The channel is a heap block with a state and a slot for the receiver's waker. (In this program,
+//! the state is outside the block.) The end that leaves second frees the channel. A polled receiver
+//! has stored its waker and set the state to `RECEIVING`. To take the waker, the sender sets the
+//! state to `UNPARKING`, and afterwards to another state.
 //!
-//! **A polled receiver is dropped (0.1.11).** The receiver gives up its end first and drops its
-//! waker afterwards.
+//! **A polled receiver is dropped (0.1.11).** The receiver disconnects first, and drops its waker
+//! afterwards.
 //!
 //! | step | receiver's drop | sender's drop |
 //! |---|---|---|
@@ -15,31 +15,33 @@
 //! | 3 | drops the waker in the freed channel | |
 //!
 //! - Advisory: RUSTSEC-2026-0005, <https://github.com/faern/oneshot/issues/73>
-//! - Fix (0.1.12): <https://github.com/faern/oneshot/pull/74>: leave `RECEIVING` for `EMPTY`, drop
+//! - Fix (0.1.12): <https://github.com/faern/oneshot/pull/74>: change `RECEIVING` to `EMPTY`, drop
 //!   the waker, then disconnect.
 //!
-//! **A receiver is dropped while the sender takes its waker (0.1.11 to 0.2.1, open).** The receiver
-//! overwrites `UNPARKING` with `DISCONNECTED`. Then it mistakes its own value for one that the
-//! sender wrote.
+//! **A receiver is dropped while the sender takes its waker (0.1.11 to 0.2.1, issue open).** The
+//! receiver overwrites `UNPARKING` with `DISCONNECTED`. Then it mistakes its own value for a value
+//! that the sender wrote.
 //!
 //! | step | receiver's drop | sender's drop |
 //! |---|---|---|
 //! | 1 | | swaps `RECEIVING` for `UNPARKING` |
 //! | 2 | swaps `UNPARKING` for `DISCONNECTED` | |
-//! | 3 | waits while the state is `UNPARKING`: it is not; frees the channel | |
+//! | 3 | finds `DISCONNECTED` instead of `UNPARKING`, so does not wait; frees the channel | |
 //! | 4 | | takes the waker from the freed channel |
 //!
 //! - Issue: <https://github.com/faern/oneshot/issues/87>
-//! - The fixed form waits until the state is no longer `UNPARKING` before it writes to it.
+//! - In the fixed form, the receiver waits until the state is no longer `UNPARKING`, and then
+//!   writes it.
 //!
-//! **The orderings of both drops (0.1.11).** The sender's `fetch_xor` was Relaxed and the
-//! receiver's swap only Acquire. So the end that frees is not ordered after the other end's last
-//! use.
+//! **The orderings of both drops (0.1.11).** The sender's `fetch_xor` was Relaxed, and the
+//! receiver's swap only Acquire. So nothing ordered one end's last use of the channel before the
+//! other end freed it.
 //!
-//! - Fix (0.1.12): AcqRel on both sides, <https://github.com/faern/oneshot/pull/72>
+//! - Fix (0.1.12): AcqRel for both, <https://github.com/faern/oneshot/pull/72>
 //!
-//! The first two are interleavings that use freed memory: loom and shuttle find them. The third
-//! frees after the use in every interleaving, but without synchronization: only loom sees that.
+//! The first two bugs are interleavings that use freed memory, so loom and shuttle find them. In
+//! the third, every interleaving frees the channel after the last use, but without synchronization.
+//! Only loom detects that.
 
 use spanlock_sync::atomic::AtomicU32;
 use spanlock_sync::atomic::Ordering::{self, *};
@@ -48,7 +50,7 @@ use spanlock_verify::{Form, KnownBug, Mode, Program};
 
 use crate::support::Block;
 
-// The sender leaves by flipping bit 0.
+// The states of the channel. To leave, the sender flips bit 0.
 const RECEIVING: u32 = 0b00;
 const UNPARKING: u32 = 0b01;
 const DISCONNECTED: u32 = 0b10;
@@ -89,7 +91,8 @@ pub(crate) fn bugs() -> [KnownBug; 3] {
     [polled, unparking, orderings]
 }
 
-/// Both ends of a polled channel are dropped. `of` says what is wrong with the channel.
+/// Returns a program that drops both ends of a polled channel. `of` turns the fixed channel into a
+/// form with or without one bug.
 fn both_drop(
     name: &'static str,
     of: impl Fn(Channel) -> Channel + Send + Sync + 'static,
@@ -102,7 +105,7 @@ fn both_drop(
 
 struct Channel {
     state: AtomicU32,
-    /// Holds the waker.
+    /// Stands for the waker's slot.
     block: Block,
     waker_first: Form,
     waits_first: Form,
@@ -120,7 +123,7 @@ impl Channel {
         }
     }
 
-    /// The ordering of the operation by which an end leaves.
+    /// Returns the ordering of the operation by which an end leaves.
     fn leaving(&self, buggy: Ordering) -> Ordering {
         match self.orderings {
             Form::Buggy => buggy,
@@ -131,7 +134,7 @@ impl Channel {
     fn drop_sender(&self) {
         match self.state.fetch_xor(1, self.leaving(Relaxed)) {
             RECEIVING => {
-                // Takes the waker.
+                // Stands for taking the waker.
                 self.block.touch();
                 self.state.swap(DISCONNECTED, AcqRel);
             }
@@ -148,7 +151,7 @@ impl Channel {
             left.is_ok()
         };
         if self.waker_first == Form::Fixed && leave_receiving() {
-            // Stands for dropping the waker, as in the lines below.
+            // Stands for dropping the waker, as does `touch` below.
             self.block.touch();
         }
         match self.disconnect() {
@@ -164,7 +167,7 @@ impl Channel {
         }
     }
 
-    /// Gives up the receiver's end; returns the state before.
+    /// Gives up the receiver's end. Returns the old state.
     fn disconnect(&self) -> u32 {
         let state = &self.state;
         let order = self.leaving(Acquire);

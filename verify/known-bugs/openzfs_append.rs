@@ -1,8 +1,8 @@
 //! OpenZFS: two appends choose the same offset.
 //!
-//! A write in append mode goes to the end of the file. The offset must be chosen under the range
-//! lock. Code that chooses the offset first, and then locks the range there, can overwrite another
-//! append.
+//! A write in append mode goes to the end of the file. It must choose the offset under the range
+//! lock. Code that chooses the offset first, and then locks the range at that offset, can overwrite
+//! another append.
 //!
 //! | step | writer A | writer B |
 //! |---|---|---|
@@ -10,13 +10,14 @@
 //! | 2 | locks 0..1, writes, moves the end to 1, unlocks | |
 //! | 3 | | locks 0..1, overwrites A's byte |
 //!
-//! - Issue (open): <https://github.com/openzfs/zfs/issues/6136>. After concurrent appends the file
-//!   is too short; the report suspects that the offset is not updated under the range lock.
+//! - Issue (open): <https://github.com/openzfs/zfs/issues/6136>. After concurrent appends,
+//!   the file is too short. The report suspects that the offset is not updated under the range
+//!   lock.
 //!
-//! The fixed form locks "from the end" and learns the offset from the lock, as ZFS's `RL_APPEND`
-//! does.
+//! The fixed form chooses the offset under the lock. In ZFS, a range lock of type `RL_APPEND` does
+//! this: it locks "from the end" and returns the offset.
 //!
-//! It is an interleaving bug: loom and shuttle find it.
+//! This is an interleaving bug, so loom and shuttle find it.
 
 use spanlock_sync::Mutex;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
@@ -38,7 +39,7 @@ pub(crate) fn bug() -> KnownBug {
 struct File {
     form: Form,
     end: AtomicU32,
-    /// The bytes, under one mutex that stands for the lock of any range.
+    /// The bytes, under a mutex that stands for the range lock.
     bytes: Mutex<[u32; 2]>,
 }
 

@@ -1,15 +1,17 @@
-//! `parking_lot_core`: a thread that loses the race to create the table does not synchronize.
+//! `parking_lot_core`: a thread that loses the race to create a table does not synchronize with the
+//! winner.
 //!
 //! | step | winner | loser |
 //! |---|---|---|
 //! | 1 | initializes a table | initializes a table |
 //! | 2 | publishes it by a compare-exchange with Release | |
 //! | 3 | | its compare-exchange fails *Relaxed* and returns the winner's table |
-//! | 4 | | uses that table: nothing orders step 1 before it |
+//! | 4 | | uses that table, although nothing orders the winner's step 1 before this use |
 //!
 //! - Fix: Acquire on failure, <https://github.com/Amanieu/parking_lot/pull/210>
 //!
-//! Loom finds the race on the table: failure orderings count too. Shuttle passes both forms.
+//! Loom, which models failure orderings too, finds the race on the table. Both forms pass under
+//! shuttle.
 
 use std::ptr;
 
@@ -38,7 +40,7 @@ struct Lazy {
     table: AtomicPtr<Table>,
 }
 
-// SAFETY: a table is not written after it was published.
+// SAFETY: no thread writes a table after it was published.
 unsafe impl Sync for Lazy {}
 
 impl Lazy {
@@ -74,7 +76,7 @@ impl Lazy {
         {
             Ok(_) => table,
             Err(winner) => {
-                // SAFETY: made above, and not published.
+                // SAFETY: the table was made above, and was not published.
                 drop(unsafe { Box::from_raw(table) });
                 winner
             }

@@ -2,7 +2,7 @@
 //!
 //! Shuttle has its own model of `parking_lot`'s `RwLock`. To upgrade an upgradeable read, it
 //! released the reader's permit and then acquired all permits. A waiting writer could get the lock
-//! in between, though an upgradeable reader relies on the value that it has read.
+//! in between. But an upgradeable reader relies on the value that it has read.
 //!
 //! | step | upgradeable reader | writer |
 //! |---|---|---|
@@ -15,7 +15,7 @@
 //! - Fix: keep the permit and acquire the missing ones,
 //!   <https://github.com/awslabs/shuttle/pull/351>
 //!
-//! It is an interleaving bug: loom and shuttle find it.
+//! This is an interleaving bug, so loom and shuttle find it.
 
 use spanlock_sync::{Condvar, Mutex};
 use spanlock_verify::{Form, KnownBug, Program};
@@ -26,7 +26,7 @@ pub(crate) fn bug() -> KnownBug {
         "https://github.com/awslabs/shuttle/pull/351",
     )
     .program(|form| {
-        Program::new("upgrade", "an upgrade keeps what was read")
+        Program::new("upgrade", "an upgrade keeps the value that was read")
             .scene(move || RwLock::new(form))
             .thread(["read", "upgrade"], |lock| lock.read_and_upgrade())
             .thread(["write"], |lock| lock.increment())

@@ -11,7 +11,7 @@
 //! - Fix (0.5.2): a Release operation, <https://github.com/zesterer/spin-rs/pull/66>
 //!
 //! Every interleaving is correct; only the ordering is missing. Loom finds the race on the cell.
-//! Shuttle does not track happens-before and passes both forms.
+//! Shuttle does not track happens-before, so both forms pass.
 
 use spanlock_sync::atomic::{AtomicUsize, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
@@ -40,7 +40,7 @@ struct RwLock {
     data: UnsafeCell<u32>,
 }
 
-// SAFETY: `data` is accessed under the lock only, if the lock is right.
+// SAFETY: if the lock is correct, threads access `data` only under the lock.
 unsafe impl Sync for RwLock {}
 
 impl RwLock {

@@ -1,10 +1,10 @@
 //! `spin`: `downgrade_to_upgradeable` assumes that no other thread changes the word.
 //!
 //! The word has a writer bit, an upgradeable bit and a count of readers. `try_upgradeable_read` and
-//! `try_read` first change the word and then check whether they were allowed to. A failed
-//! `try_upgradeable_read` even leaves its bit behind, for the writer to clear.
+//! `try_read` first change the word, and then check whether they have got the lock. A failed
+//! `try_upgradeable_read` even leaves its bit set, and the writer clears the bit later.
 //!
-//! **The assertion (open).** The downgrade asserts that the upgradeable bit is clear.
+//! **The assertion (issue open).** The downgrade asserts that the upgradeable bit is clear.
 //!
 //! | step | writer | `try_upgradeable_read` |
 //! |---|---|---|
@@ -15,19 +15,20 @@
 //! - Issue: <https://github.com/zesterer/spin-rs/issues/169>
 //!
 //! **The plain store.** The same function stores the upgradeable bit over the whole word, and so
-//! loses the count of a failing `try_read`. This was seen while the issue was re-created; it is
-//! not reported.
+//! loses the count of a failing `try_read`. We found this bug while we re-created the first one,
+//! and have not reported it.
 //!
 //! | step | writer | `try_read` |
 //! |---|---|---|
 //! | 1 | holds the lock | |
 //! | 2 | | adds a reader, finds the writer |
-//! | 3 | stores the upgradeable bit: the reader is gone | |
+//! | 3 | stores the upgradeable bit, which erases the count | |
 //! | 4 | | subtracts the reader: the count underflows |
 //!
-//! The fixed form sets the one bit and clears the other, and asserts only what it owns.
+//! The fixed form changes only the two bits: it sets the upgradeable bit, then clears the writer
+//! bit. It has no assertion.
 //!
-//! Both are interleaving bugs: loom and shuttle find them.
+//! Both are interleaving bugs, so loom and shuttle find them.
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_verify::{Form, KnownBug, Program};
@@ -67,7 +68,7 @@ struct RwLock {
 }
 
 impl RwLock {
-    /// A lock that a writer holds.
+    /// Creates a lock that a writer holds.
     fn written(form: Form, asserts: bool) -> Self {
         RwLock {
             form,
@@ -84,12 +85,12 @@ impl RwLock {
         }
         if self.asserts {
             let bits = self.word.load(Acquire) & (WRITER | UPGRADEABLE);
-            assert_eq!(bits, WRITER, "only the writer's bit is set");
+            assert_eq!(bits, WRITER, "a bit besides the writer's is set");
         }
         self.word.store(UPGRADEABLE, Release);
     }
 
-    /// A `try_upgradeable_read`, which fails: the other thread holds the lock throughout.
+    /// Performs a `try_upgradeable_read`. It fails, because the other thread holds the lock.
     fn fail_upgradeable_read(&self) {
         let old = self.word.fetch_or(UPGRADEABLE, Acquire);
         assert_ne!(old & (WRITER | UPGRADEABLE), 0, "two upgradeable readers");

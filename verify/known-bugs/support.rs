@@ -1,11 +1,11 @@
-//! Helpers for several entries: a wait queue and a heap block shared by address.
+//! Helpers for several entries: a wait queue, and a heap block that threads share.
 
 use std::task::Waker;
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, free_slice, zeroed_slice};
 use spanlock_sync::{Mutex, Park, Parker};
 
-/// A wait queue in the manner of a kernel's: enqueue, recheck the condition, sleep.
+/// A wait queue like those of kernels: a waiter enqueues, rechecks its condition, and sleeps.
 pub(crate) struct Waiters(Mutex<Vec<Waker>>);
 
 impl Waiters {
@@ -38,13 +38,13 @@ impl Waiters {
     }
 }
 
-/// A heap block, of one word, that several threads reach by its address and one of them frees.
+/// A heap block of one word. Several threads have its address, and one of them frees it.
 ///
-/// The checker fails an execution that uses the word after [`free`](Block::free), frees twice, or
-/// uses the word without ordering that use before the freeing. The word by which a thread gives up
-/// the block must lie outside of it. The facade reports a use to loom only after the operation
-/// itself. For an operation that gives up the block, that would be too late: another thread may
-/// have freed it by then.
+/// An execution fails under a checker if a thread uses the word after [`free`](Block::free), or if
+/// threads free the block twice. Under loom, it also fails if a use is not ordered before the call
+/// of `free`. To give up the block, a thread must use a word outside of it, not this one: the
+/// facade performs an operation first and then reports it to loom. In between, another thread may
+/// already have freed the block.
 pub(crate) struct Block(*mut [AtomicU32]);
 
 // SAFETY: the words are atomics.
@@ -58,19 +58,19 @@ impl Block {
         Block(Box::into_raw(zeroed_slice(1).expect("a few bytes")))
     }
 
-    /// Uses the word. This stands for any access to the block's contents.
+    /// Uses the word. The call stands for any access to the block's contents.
     pub(crate) fn touch(&self) {
         // SAFETY: under a checker, freed memory stays allocated until the execution ends.
         let word = unsafe { &(&*self.0)[0] };
-        // Relaxed: a plain access.
+        // Relaxed: stands for a plain access.
         word.load(Relaxed);
     }
 
     /// Frees the block.
     pub(crate) fn free(&self) {
-        // The checker fails this use if the block was freed before.
+        // If the block was freed before, the execution fails here.
         self.touch();
-        // SAFETY: the block was not freed before, or the line above has failed the execution.
+        // SAFETY: the block was not freed before, or the execution has failed in the line above.
         free_slice(unsafe { Box::from_raw(self.0) });
     }
 }

@@ -1,20 +1,20 @@
-//! `thread_local` 1.1.3: an iterator loads the pointer to a bucket Relaxed.
+//! `thread_local` 1.1.3: an iterator loads the pointer to a bucket with Relaxed.
 //!
 //! A thread that has no entry yet allocates a bucket, initializes it and publishes its address. An
-//! iterator in another thread loads the address and walks over the bucket's entries.
+//! iterator in another thread loads the address and reads the bucket's entries.
 //!
 //! | step | owner | iterator |
 //! |---|---|---|
 //! | 1 | initializes the bucket's entries | |
 //! | 2 | publishes the bucket with Release | |
-//! | 3 | | loads its address with Relaxed |
-//! | 4 | | reads an entry: nothing orders step 1 before it |
+//! | 3 | | loads the bucket's address with Relaxed |
+//! | 4 | | reads an entry, although nothing orders step 1 before this read |
 //!
 //! - Advisory: RUSTSEC-2022-0006, <https://github.com/Amanieu/thread_local-rs/issues/33>
 //! - Fix (1.1.4): an Acquire load, <https://github.com/Amanieu/thread_local-rs/pull/34>
 //!
-//! Only the ordering is wrong. Loom finds the race on the entry, in both modes; shuttle passes
-//! both forms.
+//! Only the ordering is wrong. Loom finds the race on the entry in both modes. Both forms pass
+//! under shuttle.
 
 use std::ptr;
 
@@ -43,7 +43,7 @@ struct ThreadLocal {
     bucket: AtomicPtr<Entry>,
 }
 
-// SAFETY: entries are read after they were published only, if the type is right.
+// SAFETY: if the type is correct, threads read entries only after they were published.
 unsafe impl Sync for ThreadLocal {}
 
 impl ThreadLocal {

@@ -10,8 +10,8 @@
 //! - Fix (1.13.1): do not set `SENT` once the channel is closed,
 //!   <https://github.com/tokio-rs/tokio/pull/4226>
 //!
-//! Loom sees a race on the cell. Shuttle does not look at cells, but finds the interleaving in
-//! which the sender comes second and has nothing left to return.
+//! Loom detects a race on the cell. Shuttle does not check cells for races, but finds the
+//! interleaving in which the receiver takes the value first, and the sender finds none.
 
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
 use spanlock_sync::cell::UnsafeCell;
@@ -42,7 +42,7 @@ struct Channel {
     value: UnsafeCell<Option<u32>>,
 }
 
-// SAFETY: `state` says which end may access `value`, if the channel is right.
+// SAFETY: if the channel is correct, `state` says which end may access `value`.
 unsafe impl Sync for Channel {}
 
 impl Channel {
@@ -65,14 +65,14 @@ impl Channel {
     }
 
     fn send(&self, value: u32) {
-        // SAFETY: the receiver looks at the value after `SENT` only.
+        // SAFETY: the receiver accesses the value only after `SENT` is set.
         self.value.with_mut(|slot| unsafe { *slot = Some(value) });
         if self.set_sent() & CLOSED != 0 {
             self.take().expect("the closed channel still has its value");
         }
     }
 
-    /// Sets `SENT`; returns the state before.
+    /// Sets `SENT`. Returns the old state.
     fn set_sent(&self) -> u32 {
         if self.form == Form::Buggy {
             return self.state.fetch_or(SENT, AcqRel);
@@ -91,7 +91,7 @@ impl Channel {
     }
 
     fn take(&self) -> Option<u32> {
-        // SAFETY: the state has told the caller that the value is its own.
+        // SAFETY: the state tells the caller that the other end does not access the value.
         self.value.with_mut(|slot| unsafe { (*slot).take() })
     }
 }

@@ -1,17 +1,18 @@
-//! Tests of the checkers themselves: programs whose outcomes are known, so that an error in a
-//! checker is noticed.
+//! Litmus tests of the checkers: small programs whose outcomes are known, so that errors in a
+//! checker are noticed.
 //!
-//! A model states what C++20, and so Rust, allows, and how modes deviate from that: the outcomes
-//! that a mode **misses**, and those that it **adds**. Each deviation names its [`BlindSpot`], with
-//! the consequence for our locks. A row passes only if the mode shows exactly what is allowed, less
-//! what it is known to miss, plus what it is known to add. So a row also fails if a checker
-//! improves, until the deviation is removed.
+//! A model states which outcomes C++20, and so Rust, allows. It also states how each mode of a
+//! checker deviates: which allowed outcomes it **misses**, and which other outcomes it **adds**.
+//! Each deviation names its [`BlindSpot`], with the consequence for our locks. A row (one model in
+//! one mode) passes only if the mode deviates exactly as stated. So if a checker improves, the row
+//! fails until the deviation is removed.
 //!
-//! - [`memory`]: programs of loads, stores, read-modify-writes and fences, stated as data. Each
-//!   states its allowed outcomes, and [`axioms`] derives them a second time from the definitions of
-//!   the standard. A check compares the two.
-//! - [`facade`]: mutexes, condition variables, parking, the facade's own waiting, fault plans.
-//! - [`page`]: `docs/checkers.md`, generated from the models.
+//! - [`memory`]: programs of loads, stores, read-modify-writes and fences, written as data. Each
+//!   program lists its allowed outcomes. [`axioms`] derives them a second time from the definitions
+//!   of the standard, and a check compares the two.
+//! - [`facade`]: mutexes, condition variables, parking, the wait queue of `spanlock-sync`, and
+//!   fault plans, which list the faults to inject.
+//! - [`page`]: generates `docs/checkers.md` from the models.
 
 mod axioms;
 mod blind;
@@ -36,15 +37,15 @@ use spanlock_verify::{Expected, Fault, Mode, Program, Suite};
 pub(crate) struct Deviation {
     /// The mode.
     pub mode: Mode,
-    /// Allowed outcomes that it does not show, as in [`Litmus::allowed`].
+    /// Allowed outcomes that the mode does not show, in the form of [`Litmus::allowed`].
     pub misses: &'static str,
-    /// Outcomes that it shows and that are not allowed.
+    /// Outcomes that the mode shows although they are not allowed.
     pub adds: &'static str,
-    /// The reason, and the consequence.
+    /// The reason for the deviation, and its consequence.
     pub spot: &'static BlindSpot,
 }
 
-/// Says that `mode` does not show these outcomes.
+/// Returns the deviation of a mode that does not show these outcomes.
 const fn misses(mode: Mode, misses: &'static str, spot: &'static BlindSpot) -> Deviation {
     Deviation {
         mode,
@@ -54,7 +55,7 @@ const fn misses(mode: Mode, misses: &'static str, spot: &'static BlindSpot) -> D
     }
 }
 
-/// Says that `mode` shows these outcomes too.
+/// Returns the deviation of a mode that also shows these outcomes.
 const fn adds(mode: Mode, adds: &'static str, spot: &'static BlindSpot) -> Deviation {
     Deviation {
         mode,
@@ -69,31 +70,32 @@ const fn adds(mode: Mode, adds: &'static str, spot: &'static BlindSpot) -> Devia
 pub(crate) struct Litmus {
     /// Its name.
     pub name: &'static str,
-    /// Its claim, in a line.
+    /// Its claim, in one line.
     pub claim: &'static str,
-    /// Why exactly these outcomes are allowed: the rule of C++20 (paragraphs of N4861), or of the
-    /// interface.
+    /// Why exactly these outcomes are allowed: a rule of C++20 (with the paragraph of N4861, its
+    /// last draft), or the documentation of a function.
     pub reason: &'static str,
-    /// The allowed outcomes, separated by spaces: one character a value, in the order of
+    /// The allowed outcomes, separated by spaces. Each has one character per value, in the order of
     /// [`pattern`](Model::pattern).
     pub allowed: &'static str,
-    /// How modes deviate. A mode that is not named shows exactly the allowed outcomes.
+    /// How modes deviate. A mode without a deviation shows exactly the allowed outcomes.
     pub deviations: &'static [Deviation],
 }
 
-/// A model: what it states, and what it runs.
+/// A model: a statement, and the program that it is about.
 #[derive(Clone)]
 pub(crate) struct Model {
     /// The statement.
     pub litmus: Litmus,
-    /// The form of an outcome, with a value at each `_`: `T0:y=_ T1:x=_`.
+    /// The form of an outcome, with a `_` for each value: `T0:y=_ T1:x=_`.
     pub pattern: String,
     /// The program, as text.
     pub text: String,
     threads: u32,
     operations: u32,
     faults: &'static [Fault],
-    /// Whether it uses the checker's own mutexes and condition variables, past the facade.
+    /// Whether the program uses the checker's own mutexes and condition variables, not the
+    /// facade's.
     is_bare: bool,
     run: Arc<dyn Fn() + Send + Sync>,
 }
@@ -129,7 +131,7 @@ pub(crate) fn suite() -> Suite {
 }
 
 impl Model {
-    /// Returns the program that rows run.
+    /// Returns the program that the rows of this model run.
     fn program(&self) -> Program {
         let outcomes = |values: &str| -> BTreeSet<_> {
             let values = values.split_whitespace();
@@ -160,7 +162,7 @@ impl Model {
             .fold(program, |it, &fault| it.fault(fault))
     }
 
-    /// Returns an outcome as a row writes it, from its values.
+    /// Fills values into the pattern, as a row prints an outcome.
     fn outcome(&self, values: &str) -> String {
         let mut values = values.chars();
         let fill = |c| {
@@ -189,7 +191,7 @@ mod checks {
         assert_eq!(
             set.len(),
             values.split_whitespace().count(),
-            "{values}: twice"
+            "{values}: an outcome is listed twice"
         );
         set
     }
@@ -200,7 +202,11 @@ mod checks {
         let mut names = BTreeSet::new();
         for model in &models {
             let litmus = &model.litmus;
-            assert!(names.insert(litmus.name), "{} is there twice", litmus.name);
+            assert!(
+                names.insert(litmus.name),
+                "two models are named {}",
+                litmus.name
+            );
             assert!(!litmus.reason.is_empty(), "{}", litmus.name);
             let allowed = set(litmus.allowed);
             for deviation in litmus.deviations {
@@ -218,7 +224,7 @@ mod checks {
         }
     }
 
-    /// The outcomes that each program states are those that the axioms derive.
+    /// Compares the outcomes that each program states with those that the axioms derive.
     pub(super) fn the_axioms_allow_the_same() {
         let mut wrong = Vec::new();
         for memory in MEMORY.into_iter().flatten() {
@@ -229,10 +235,14 @@ mod checks {
                 wrong.push(format!("{}: {derived}", memory.litmus.name));
             }
         }
-        assert!(wrong.is_empty(), "derived otherwise:\n{}", wrong.join("\n"));
+        assert!(
+            wrong.is_empty(),
+            "the axioms derive other outcomes:\n{}",
+            wrong.join("\n")
+        );
     }
 
-    /// Every blind spot is shown by a model.
+    /// Checks that each blind spot is shown by at least one model.
     pub(super) fn each_blind_spot_has_a_model() {
         let models = models();
         for spot in BLIND_SPOTS {

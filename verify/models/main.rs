@@ -1,4 +1,4 @@
-//! Tests of the checkers themselves: litmus tests, whose outcomes are known.
+//! Litmus tests of the checkers: small programs whose outcomes are known.
 
 mod litmus;
 

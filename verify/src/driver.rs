@@ -1,45 +1,34 @@
-//! The command: builds the models under each checker, runs each row in a process of its own, and
-//! judges.
+//! The command `cargo verify`: builds the models under each checker (loom and shuttle), runs each
+//! row (one program in one mode of a checker) in its own process, and judges the results.
 //!
-//! Not reached by models: this process only starts those that are.
+//! Not reached by models: this code only starts the processes that run models.
 
 mod args;
 mod bugs;
 mod build;
-mod circumstances;
-mod evidence;
 mod judge;
 mod kill;
-mod known_bugs;
 mod merge;
 mod models;
 mod mutants;
-mod output;
-mod pairs;
-mod partition;
-mod pool;
 mod process;
-mod replay;
 mod report;
 mod run;
-mod sites;
-mod spin;
 mod table;
 mod verify;
-mod workspace;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use clap::Parser;
 
 use args::{Args, Subcommand};
 
-/// Runs the command with this process's arguments. The exit code is 0 if everything passes, 1 if
-/// anything does not, and 2 if it cannot be run.
+/// Runs the command with this process's arguments. Returns exit code 0 if everything passes, 1 if
+/// anything fails, and 2 if the command cannot run.
 pub fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();
-    // Cargo passes the subcommand's name on.
+    // Cargo passes the subcommand's name as the first argument.
     if words.get(1).is_some_and(|word| word == "verify") {
         words.remove(1);
     }
@@ -52,38 +41,32 @@ pub fn main() -> ExitCode {
 fn run(args: &Args) -> Result<ExitCode> {
     match (&args.command, &args.replay) {
         (Some(Subcommand::Merge(args)), _) => merge::merge(args),
-        (Some(Subcommand::Mutants(args)), _) => mutants::mutants(args),
-        (Some(Subcommand::Bugs(args)), _) => bugs::bugs(args),
-        (Some(Subcommand::Pairs(args)), _) => pairs::pairs(args),
-        (Some(Subcommand::KnownBugs(args)), _) => known_bugs::known_bugs(args),
-        (None, Some(name)) => {
-            replay::replay(name, &args.common.scope, workspace::MODELS, &args.change)
-        }
+        (Some(Subcommand::Mutants(args)), _) => kill::command(&kill::MUTANTS, args),
+        (Some(Subcommand::Bugs(args)), _) => kill::command(&kill::BUGS, args),
+        (Some(Subcommand::Pairs(args)), _) => report::pairs(args),
+        (Some(Subcommand::KnownBugs(args)), _) => verify::known_bugs(args),
+        (None, Some(name)) => verify::replay(name, &args.common.scope, build::MODELS, &args.change),
         (None, None) => verify::verify(args),
     }
 }
 
 fn exit_code(success: bool) -> ExitCode {
-    match success {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
+    ExitCode::from(u8::from(!success))
 }
 
-/// Keeps the items whose names contain one of `filter`, or all if it is empty. If no name contains
-/// a filter, the error is `missing`, in which `{}` stands for it.
+/// Keeps the items whose names contain at least one text of `filter`; an empty filter keeps all. If
+/// a text is in no name, returns the error `missing`, with the text in place of `{}`.
 fn retain_meant<T>(
     items: &mut Vec<T>,
     filter: &[String],
     name: impl Fn(&T) -> String,
     missing: &str,
 ) -> Result<()> {
+    let has = |item: &T, text: &String| name(item).contains(text);
     for text in filter {
-        if !items.iter().any(|item| name(item).contains(text)) {
-            bail!("{}", missing.replace("{}", text));
-        }
+        let is_there = items.iter().any(|item| has(item, text));
+        ensure!(is_there, "{}", missing.replace("{}", text));
     }
-    let is_meant = |name: String| filter.iter().any(|text| name.contains(text));
-    items.retain(|item| filter.is_empty() || is_meant(name(item)));
+    items.retain(|item| filter.is_empty() || filter.iter().any(|text| has(item, text)));
     Ok(())
 }

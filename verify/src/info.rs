@@ -1,8 +1,8 @@
-//! What a binary of models says of itself: its suites and programs as plain data.
+//! The description of a binary of models: its suites and programs as plain data.
 //!
 //! The command and a binary of models are two processes, and the command is built without any
-//! model. So a binary prints its [`Description`] when asked (`--describe`), and both sides derive
-//! the same [rows](crate::plan) from it.
+//! model. So the binary prints its [`Description`] on `--describe`, and both processes derive the
+//! same [rows](crate::plan) from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,193 +14,165 @@ use crate::mode::Mode;
 /// Everything that a binary of models contains.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Description {
-    /// Its suites.
     pub suites: Vec<SuiteInfo>,
 }
 
-/// A suite: the programs about one primitive.
+/// A suite: the programs that check one primitive.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SuiteInfo {
     /// The primitive's name, the first part of each row's name.
     pub name: String,
-    /// Its programs.
     pub programs: Vec<ProgramInfo>,
-    /// The operations of the primitive: the rows and columns of its table of pairs.
+    /// The primitive's operations: rows and columns of the [table of pairs](crate::Suite).
     pub operations: Vec<String>,
     /// Pairs that need no program.
     pub no_pairs: Vec<NoPair>,
-    /// The suite whose programs cover this one's pairs too, because its primitive contains this
-    /// one and adds no step.
+    /// Another suite whose programs also cover this suite's pairs.
     pub part_of: Option<String>,
-    /// Whether a table of pairs is derived.
+    /// Whether the suite has a table of pairs.
     pub has_pairs: bool,
     /// The address of the published bug that the suite re-creates, if it does.
     pub known_bug: Option<String>,
+    /// If no mode finds that bug: the checker that would, and the reason.
+    pub not_found: Option<String>,
 }
 
-/// A cell of a table of pairs that is empty for a reason.
+/// Two operations that no program needs to run in different threads, and the reason.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NoPair {
-    /// One operation.
     pub first: String,
-    /// The other, or the same.
     pub second: String,
-    /// Why no program can show anything.
     pub why: String,
 }
 
-/// A program, without its code.
+/// A program without its code. The methods of [`Program`](crate::Program) explain the fields.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProgramInfo {
-    /// Its suite.
     pub suite: String,
     /// The property's name, the second part of each row's name.
     pub name: String,
-    /// What it shows, in a line.
     pub claim: String,
-    /// Threads, the main thread included.
     pub threads: u32,
-    /// Operations of all threads together.
     pub operations: u32,
-    /// The operations that each thread performs, the main thread first.
     pub performs: Vec<Vec<String>>,
-    /// Faults that belong to the program: it runs with them, and with no others.
     pub faults: Vec<Fault>,
-    /// The exact outcomes, where they are the point.
     pub expected: Option<Expected>,
-    /// Preemption bounds, each with its reason.
-    pub bounds: Vec<Bound>,
-    /// How the program is run under fault injection.
+    /// For each mode with a stated bound on preemptions: the bound, and the reason for it.
+    pub bounds: BTreeMap<Mode, (u64, String)>,
     pub injection: Injection,
-    /// Whether the full run searches a program of three threads without bound.
     pub whole_in_full_run: bool,
-    /// Steps of one thread that may pass before an operation is finished, under shuttle.
     pub step_bound: u64,
-    /// Whether its code uses the facade, which tells what each step touches.
+    /// Whether its code uses the facade `spanlock_sync`, which reports what each step touches.
     pub has_facade: bool,
-    /// Which form of a known bug it is.
+    /// The form, if the program re-creates a known bug.
     pub form: Option<Form>,
-    /// What is run.
+    /// The searches that must find the bug. In every other search, the program must pass.
+    pub fails_in: Vec<Mode>,
     pub kind: Kind,
 }
 
 impl ProgramInfo {
-    /// Whether the program is searched, to its end or to a number of preemptions, rather than run
-    /// under random schedules alone.
+    /// Whether the program has searches (complete, or with a bound on preemptions), and not only
+    /// random schedules.
     pub fn is_searched(&self) -> bool {
-        matches!(self.kind, Kind::Once) && (self.threads <= 3 || self.expected.is_some())
+        self.kind == Kind::Once && (self.threads <= 3 || self.expected.is_some())
     }
 
-    /// Whether the program is run under every single and double fault.
+    /// Whether the program is small enough for searches without a bound: it has at most two
+    /// threads, or is a litmus program with stated outcomes.
+    pub fn is_exact(&self) -> bool {
+        self.threads <= 2 || self.expected.is_some()
+    }
+
+    /// Whether the program also runs with every single fault and every pair of faults.
     pub fn meets_faults(&self) -> bool {
         let is_plain = self.expected.is_none() && self.faults.is_empty();
-        self.threads == 2 && is_plain && self.injection != Injection::None
+        let is_injected = self.has_facade && self.injection != Injection::None;
+        self.threads == 2 && is_plain && is_injected
     }
 
     /// Whether the search in this mode must fail: the program has a known bug that the mode finds.
     pub fn must_fail(&self, mode: Mode) -> bool {
-        // A program of three threads has random schedules in place of shuttle's search.
+        // Under shuttle, a program of three threads runs with random schedules, not as a search.
         let mode = if mode.is_random() { Mode::Dfs } else { mode };
-        matches!(&self.form, Some(Form::Buggy { fails_in, .. }) if fails_in.contains(&mode))
-    }
-
-    /// Returns the bound that the program states for this mode.
-    pub fn bound(&self, mode: Mode) -> Option<&Bound> {
-        let applies = |bound: &&Bound| bound.mode.is_none_or(|it| it == mode);
-        self.bounds.iter().find(applies)
+        self.fails_in.contains(&mode)
     }
 }
 
-/// A form of a published bug, re-created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A form of a re-created bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// With the bug.
-    Buggy {
-        /// The modes whose search must fail. In every other mode it passes.
-        fails_in: Vec<Mode>,
-        /// Where no mode finds it: the checker that would, and why none here does.
-        found_by: Option<String>,
-    },
-    /// Without it.
+    /// With the bug: a search must fail.
+    Buggy,
+    /// Without it: every search must pass.
     Fixed,
 }
 
-/// A bound on preemptions that a program states.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bound {
-    /// The mode it is for; none: for every mode.
-    pub mode: Option<Mode>,
-    /// Preemptions.
-    pub preemptions: u64,
-    /// Why the search without bound is not made.
-    pub reason: String,
+impl Form {
+    /// Returns `buggy` or `fixed`.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Form::Buggy => "buggy",
+            Form::Fixed => "fixed",
+        }
+    }
 }
 
-/// How a program is run under fault injection.
+/// How a program runs with injected faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Injection {
-    /// Single faults in every run, double ones in the full run; without bound where that is
-    /// affordable.
+    /// Single faults in every run, and pairs of faults in the full run. The number of preemptions
+    /// is unbounded where that is affordable.
     #[default]
     Searched,
-    /// The same, always with at most two preemptions.
+    /// As `Searched`, but always with at most two preemptions.
     Few,
-    /// As `Few`, and in the full run only.
+    /// As `Few`, but in the full run only.
     Rare,
     /// Never.
     None,
 }
 
-/// What is run.
+/// What the rows of a program run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// One program.
     #[default]
     Once,
-    /// Random programs, each under this many random schedules.
-    Drawn {
-        /// Schedules of each program.
-        schedules: u64,
-    },
-    /// Generated scenarios, each of them searched, and each history judged.
-    Searched {
-        /// Random schedules of the full run, where its scenarios are too many to be searched.
-        schedules_in_full_run: Option<u64>,
-    },
-    /// Scenarios drawn at random, and each history judged.
+    /// Random programs, each under random schedules.
+    Drawn,
+    /// Generated scenarios, each with a search. Every history must be linearizable. If `schedules`
+    /// is set, the full run draws that many random schedules instead.
+    Searched { schedules: Option<u64> },
+    /// Scenarios drawn at random. Every history must be linearizable.
     Sampled,
-    /// A Promela model of a protocol, for Spin.
-    Promela {
-        /// The file, relative to its package's folder.
-        file: String,
-        /// Macros that each inject a bug, which Spin must find.
-        bugs: Vec<String>,
-    },
+    /// A Promela model for Spin: its file, and macros that inject one bug each.
+    Promela { file: String, bugs: Vec<String> },
 }
 
 /// The outcomes that a litmus program must show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
-    /// What the memory model allows.
+    /// The outcomes that the memory model allows.
     pub allowed: BTreeSet<String>,
-    /// How modes are known to deviate from that.
+    /// How the outcomes of some modes are known to differ from the allowed ones.
     pub deviations: BTreeMap<Mode, Deviation>,
 }
 
-/// How a mode deviates from what is allowed.
+/// The known difference between a mode's outcomes and the allowed ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deviation {
-    /// Allowed outcomes that it does not show.
+    /// Allowed outcomes that the mode does not show.
     pub misses: BTreeSet<String>,
-    /// Outcomes that it shows and that are not allowed.
+    /// Outcomes that the mode shows although they are not allowed.
     pub adds: BTreeSet<String>,
 }
 
 impl Expected {
-    /// Returns exactly the outcomes that `mode` shows.
+    /// Returns the exact set of outcomes that `mode` must show.
     pub fn shown_by(&self, mode: Mode) -> BTreeSet<&str> {
         let mut shown: BTreeSet<_> = self.allowed.iter().map(String::as_str).collect();
         if let Some(deviation) = self.deviations.get(&mode) {
@@ -211,18 +183,15 @@ impl Expected {
     }
 }
 
-/// One fault in every execution: the `nth` of its kind, from 0, that `thread` reaches.
+/// A fault in every execution: the `nth` time, from 0, that `thread` can have one of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// What is injected.
-    pub kind: FaultKind,
-    /// In which thread; main is 0.
-    pub thread: usize,
-    /// At which occasion.
-    pub nth: u32,
+    pub(crate) kind: FaultKind,
+    pub(crate) thread: usize,
+    pub(crate) nth: u32,
 }
 
-/// What can be injected.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
@@ -235,13 +204,13 @@ pub enum FaultKind {
 }
 
 impl Fault {
-    /// Creates a fault for every execution.
+    /// Creates a fault. The main thread is 0.
     pub const fn new(kind: FaultKind, thread: usize, nth: u32) -> Self {
         Fault { kind, thread, nth }
     }
 }
 
-/// As the facade writes an occasion: `weak-cas@1.0`.
+/// Formats a fault as the facade does: `weak-cas@1.0`.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
@@ -256,11 +225,11 @@ impl fmt::Display for Fault {
 /// A place where an injected bug fires.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BugSite {
-    /// Its name, which `--bug` takes. Several sites may share one.
+    /// The bug's name, the argument of `--bug`. Several sites may share a name.
     pub name: String,
-    /// What is done wrong.
+    /// What the code does wrong.
     pub what: String,
-    /// The programs, at least one of which must fail: `property`, or `suite/property`.
+    /// Programs of which at least one must fail, as `property` or `suite/property`.
     pub killed_by: Vec<String>,
     /// `file:line`.
     pub place: String,
@@ -274,13 +243,4 @@ impl BugSite {
             None => it == program,
         })
     }
-}
-
-/// Splits `killed_by` as it is written at the site: `wakeup, ring/exchange`.
-pub fn killed_by(text: &str) -> Vec<String> {
-    let parts = text.split(',').map(str::trim);
-    parts
-        .filter(|it| !it.is_empty())
-        .map(str::to_owned)
-        .collect()
 }

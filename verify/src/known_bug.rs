@@ -1,79 +1,63 @@
-//! Published bugs of other projects, re-created. If a checker finds no new bug, finding these shows
-//! that it works.
+//! Published bugs of other projects, re-created. Finding these bugs shows that the checkers work,
+//! even if they find no new one.
 
 use std::process::ExitCode;
 
-use crate::info;
+use crate::info::{Form, Injection};
 use crate::mode::Mode;
 use crate::program::Program;
 use crate::suite::Suite;
 
-/// A form of a re-created bug.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// With the bug: a search must fail.
-    Buggy,
-    /// Without it: every search must pass.
-    Fixed,
-}
-
-/// A published bug, as the same programs in two forms.
+/// A published bug: programs that exist in a buggy and in a fixed form.
 #[derive(Clone)]
 pub struct KnownBug {
-    name: String,
-    source: String,
-    programs: Vec<[Program; 2]>,
+    suite: Suite,
     found_in: Vec<Mode>,
-    unseen: Option<String>,
 }
 
 impl KnownBug {
-    /// Creates an entry. `source` is the address where the bug is described.
+    /// Creates a known bug without programs. `source` is the address of the bug's description.
     pub fn new(name: &str, source: &str) -> Self {
-        KnownBug {
-            name: name.to_owned(),
-            source: source.to_owned(),
-            programs: Vec::new(),
-            found_in: vec![Mode::Weak, Mode::RmwLoad, Mode::Dfs],
-            unseen: None,
-        }
+        let mut suite = Suite::new(name).without_pairs();
+        suite.info.known_bug = Some(source.to_owned());
+        let found_in = Mode::SEARCHES.to_vec();
+        KnownBug { suite, found_in }
     }
 
-    /// Adds a program, in both forms.
+    /// Adds both forms of a program.
     pub fn program<P: Into<Program>>(mut self, program: impl Fn(Form) -> P) -> Self {
-        let forms = [Form::Buggy, Form::Fixed];
-        self.programs.push(forms.map(|form| program(form).into()));
+        for form in [Form::Buggy, Form::Fixed] {
+            let mut program = program(form).into().injection(Injection::None);
+            program.info.name = format!("{}-{}", program.info.name, form.name());
+            program.info.form = Some(form);
+            self.suite = self.suite.program(program);
+        }
         self
     }
 
-    /// States the modes that find the bug, if these are not all three searches. In every other mode
-    /// the buggy form must pass: an entry says exactly what each checker sees.
+    /// Sets the searches that find the bug. The default is all three. In every other search the
+    /// buggy form must pass, so the list is exact.
     pub fn found_in(mut self, modes: impl IntoIterator<Item = Mode>) -> Self {
         self.found_in = modes.into_iter().collect();
         self
     }
 
-    /// Says that no mode finds the bug, why, and which other checker would.
+    /// Says that no mode finds the bug, for this reason, and names another checker that would.
     pub fn not_found(mut self, reason: &str, checker: &str) -> Self {
-        self.found_in.clear();
-        self.unseen = Some(format!("{checker}: {reason}"));
-        self
+        self.suite.info.not_found = Some(format!("{checker}: {reason}"));
+        self.found_in([])
     }
 
-    fn suite(self) -> Suite {
-        let mut suite = Suite::new(self.name).without_pairs();
-        suite.info.known_bug = Some(self.source);
-        for [buggy, fixed] in self.programs {
-            let (fails_in, found_by) = (self.found_in.clone(), self.unseen.clone());
-            let form = info::Form::Buggy { fails_in, found_by };
-            suite = suite.program(buggy.in_form("buggy", form));
-            suite = suite.program(fixed.in_form("fixed", info::Form::Fixed));
+    fn suite(mut self) -> Suite {
+        let programs = self.suite.programs.iter_mut().map(|it| &mut it.info);
+        for buggy in programs.filter(|it| it.form == Some(Form::Buggy)) {
+            buggy.fails_in.clone_from(&self.found_in);
         }
-        suite
+        self.suite
     }
 }
 
-/// Runs a binary of known bugs: as [`main`](crate::main), for the test target `known-bugs`.
+/// Runs the test target `known-bugs`, as [`main`](crate::main) runs the test target `models`.
 pub fn known_bugs(bugs: impl IntoIterator<Item = KnownBug>) -> ExitCode {
     crate::main(bugs.into_iter().map(KnownBug::suite))
 }

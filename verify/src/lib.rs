@@ -2,7 +2,7 @@
 
 #[cfg(all(feature = "command", not(any(spanlock_loom, spanlock_shuttle))))]
 pub mod driver;
-pub mod info;
+mod info;
 mod known_bug;
 mod mode;
 pub mod oracles;
@@ -10,16 +10,15 @@ pub mod plan;
 mod program;
 pub mod rows;
 mod runner;
-pub mod search;
+mod search;
 mod suite;
 mod trace;
 mod worlds;
 
-pub use info::{Deviation, Expected, Fault, FaultKind, Injection};
-pub use known_bug::{Form, KnownBug, known_bugs};
+pub use info::{Deviation, Expected, Fault, FaultKind, Form, Injection};
+pub use known_bug::{KnownBug, known_bugs};
 pub use mode::{Checker, Mode};
 pub use program::{Program, Scene};
 pub use runner::main;
 pub use suite::Suite;
-pub use trace::{finished, note, note_as, note_at_end, overtake, perform, remark};
-pub use worlds::{SCENARIO, SEED};
+pub use trace::{finished, note, note_as, note_at_end, overtake, perform, refuse_barriers, remark};

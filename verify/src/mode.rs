@@ -1,10 +1,8 @@
-//! The checkers, and the modes in which they explore executions.
-
-use std::fmt;
+//! The checkers, and the modes in which they explore executions. A *row* is a program in one mode.
 
 use serde::{Deserialize, Serialize};
 
-/// One way of exploring executions.
+/// A way in which a checker explores executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -12,20 +10,24 @@ pub enum Mode {
     Weak,
     /// Loom, with each load executed as a read-modify-write.
     RmwLoad,
-    /// Shuttle: one of each class of schedules that differ only in the order of independent steps.
+    /// Shuttle: one of each set of schedules that differ only in the order of independent steps.
     Dfs,
     /// Shuttle: random schedules.
     Random,
-    /// Shuttle: probabilistic concurrency testing, random priorities with few changes.
+    /// Shuttle: probabilistic concurrency testing (random thread priorities, with few changes).
     Pct,
-    /// Shuttle: selectively uniform concurrency testing, schedules drawn about uniformly.
+    /// Shuttle: selectively uniform concurrency testing (all schedules are about equally likely).
     Urw,
-    /// Spin: every state of a Promela model, for properties of the form *eventually*.
+    /// Spin: every state of a Promela model, to check properties of the form *eventually*.
     Ltl,
 }
 
 impl Mode {
-    /// Returns the mode's name, as rows spell it.
+    /// The modes that search systematically. Every run explores the same executions, so the
+    /// repository records their numbers.
+    pub const SEARCHES: [Mode; 3] = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
+
+    /// Returns the mode's name, as in the names of rows.
     pub const fn name(self) -> &'static str {
         match self {
             Mode::Weak => "weak",
@@ -38,14 +40,14 @@ impl Mode {
         }
     }
 
-    /// Whether the mode draws schedules; its bound is then their number.
+    /// Whether the mode draws random schedules. The bound of a row is then their number.
     pub const fn is_random(self) -> bool {
         matches!(self, Mode::Random | Mode::Pct | Mode::Urw)
     }
 
-    /// Whether the mode makes the same executions in every run, so that their number is committed.
-    pub const fn is_counted(self) -> bool {
-        matches!(self, Mode::Weak | Mode::RmwLoad | Mode::Dfs)
+    /// Whether the mode is one of [`Self::SEARCHES`].
+    pub fn is_counted(self) -> bool {
+        Mode::SEARCHES.contains(&self)
     }
 
     /// Returns the checker that has this mode.
@@ -57,7 +59,7 @@ impl Mode {
         }
     }
 
-    /// Returns what the mode cannot see, however long it runs.
+    /// Names what the mode cannot check, however long it runs.
     pub const fn blind_spot(self) -> &'static str {
         match self {
             Mode::Weak => "stores that race with another thread's load-then-store; load buffering",
@@ -66,33 +68,27 @@ impl Mode {
             Mode::Random | Mode::Pct | Mode::Urw => {
                 "schedules not drawn; weak orderings (all are SeqCst); data races on cells"
             }
-            Mode::Ltl => "the Rust code, which the model restates; weak orderings (all are SeqCst)",
+            Mode::Ltl => "the Rust code (the model restates it); weak orderings (all are SeqCst)",
         }
     }
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// A program that explores executions.
+/// A model checker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Checker {
-    /// Loom: orderings.
+    /// Loom, which explores memory orderings.
     Loom,
-    /// Shuttle: interleavings.
+    /// Shuttle, which explores interleavings.
     Shuttle,
-    /// Spin: properties of the form *eventually*, of Promela models.
+    /// Spin, which checks properties of the form *eventually* in Promela models.
     Spin,
 }
 
 impl Checker {
-    /// The checkers that run Rust code, each in a build of its own.
+    /// The checkers that run Rust code. Each needs its own build.
     pub const OF_CODE: [Checker; 2] = [Checker::Loom, Checker::Shuttle];
 
-    /// Returns the checker's name: that of its crate, and as rows spell it.
+    /// Returns the checker's name, as in the names of rows.
     pub const fn name(self) -> &'static str {
         match self {
             Checker::Loom => "loom",
@@ -101,23 +97,12 @@ impl Checker {
         }
     }
 
-    /// Returns the cfg that switches the facade to this checker; none for Spin.
-    pub const fn cfg(self) -> Option<&'static str> {
-        match self {
-            Checker::Loom => Some("spanlock_loom"),
-            Checker::Shuttle => Some("spanlock_shuttle"),
-            Checker::Spin => None,
-        }
-    }
-
     /// Returns the checker for which this code was built, if any.
     pub const fn of_this_build() -> Option<Self> {
-        if cfg!(spanlock_loom) {
-            Some(Checker::Loom)
-        } else if cfg!(spanlock_shuttle) {
-            Some(Checker::Shuttle)
-        } else {
-            None
+        match (cfg!(spanlock_loom), cfg!(spanlock_shuttle)) {
+            (true, _) => Some(Checker::Loom),
+            (_, true) => Some(Checker::Shuttle),
+            _ => None,
         }
     }
 }

@@ -1,3 +1,3 @@
-//! Judges of what an execution showed, beyond the program's own assertions.
+//! Checks of an execution's results, beyond the program's own assertions.
 
 pub mod linearizability;

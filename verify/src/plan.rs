@@ -1,16 +1,8 @@
-//! The rows of a program: in which modes it runs, with which bounds, under which faults.
+//! The rows of a program. A row is the program in one mode, with its bound and its faults.
 //!
-//! Everything follows from the program (its threads, its stated bounds) and from the record of
-//! earlier searches ([`Counts`]):
-//!
-//! - A program of at most two threads is searched in loom's two modes and by shuttle, to its end.
-//!   Where the record says that this took too long, the normal run goes up to the recorded bound on
-//!   preemptions, and the full run has the search without bound as a row that ends in `/long`.
-//! - A search by loom that is not recorded is bounded until `cargo verify --accept` measures it.
-//! - A program of three threads is searched up to three preemptions under loom, and run under
-//!   random schedules by shuttle. One of more threads has random schedules alone.
-//! - A program of two threads is also searched under every single fault, and in the full run under
-//!   every two.
+//! The rows follow from the program (its threads and stated bounds) and from the record of earlier
+//! searches ([`Counts`]). The README of this crate states the rules. A search by loom without a
+//! record is bounded until `cargo verify --accept` measures it.
 
 use std::sync::Arc;
 
@@ -18,45 +10,48 @@ use crate::info::{Description, Injection, Kind, ProgramInfo};
 use crate::mode::{Checker, Mode};
 use crate::rows::counts::{Count, Counts};
 
-/// Preemptions of a search that is not made to its end.
+/// The default bound on preemptions, for a search that is too long without one.
 const PREEMPTIONS: u64 = 3;
 
-/// Preemptions of a costly search under faults.
+/// The default bound on preemptions, for a costly search with faults.
 const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
 
-/// Random schedules of a program.
+/// Random schedules of a row in the normal run.
 const SCHEDULES: u64 = 20_000;
 
-/// Schedules of a suite in the full run, at the least: its programs and the random modes share
-/// them.
+/// Random schedules of each random program.
+const SCHEDULES_OF_DRAWN: u64 = 40;
+
+/// The least number of random schedules of a suite in the full run, divided equally among its
+/// programs and the random modes.
 const SCHEDULES_IN_FULL_RUN: u64 = 1_000_000;
 
 /// Schedules of a row of sampled scenarios in the full run.
 const SAMPLES_IN_FULL_RUN: u64 = 100_000;
 
-/// Each single fault needs a search of its own. A program of more executions than this is not
-/// searched under single faults without bound.
+/// The most executions of a program whose searches with single faults may be unbounded. Each fault
+/// needs a search of its own.
 const TOO_COSTLY_UNDER_FAULTS: u64 = 5_000;
 
 /// One row to run.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What runs.
+    /// The program.
     pub program: Arc<ProgramInfo>,
-    /// How.
+    /// The mode in which it runs.
     pub mode: Mode,
-    /// Preemption bound, or number of schedules; none: no bound.
+    /// The bound on preemptions, or the number of random schedules. `None` means no bound.
     pub bound: Option<u64>,
-    /// Every plan of at most this many faults is a search of its own; 0: the program as it is.
+    /// The most faults in an execution. Each combination of at most this many has its own search.
     pub faults: usize,
-    /// Whether it is part of the full run only. There it replaces the row of the same name without
-    /// `/long`, if there is one.
+    /// Whether the row is part of the full run only. There, it replaces the row of the same name
+    /// without `/long`, if there is one.
     pub long: bool,
 }
 
 impl Job {
-    /// Returns the row's name: `ring/exchange/loom/weak`, with `/single-faults` or
-    /// `/double-faults` and `/long` behind it where they apply.
+    /// Returns the row's name, such as `ring/exchange/loom/weak`. `/single-faults` or
+    /// `/double-faults` follows if it applies, and then `/long`.
     pub fn name(&self) -> String {
         let (suite, program) = (&self.program.suite, &self.program.name);
         let (checker, mode) = (self.mode.checker().name(), self.mode.name());
@@ -69,64 +64,50 @@ impl Job {
         format!("{suite}/{program}/{checker}/{mode}{faults}{long}")
     }
 
-    /// Whether one execution of each class is explored, of those that differ only in the order of
-    /// independent steps: in shuttle's searches, and in loom's of two threads without bound.
+    /// Whether the row explores only one of all executions with the same order of dependent steps:
+    /// true of shuttle's searches, and of loom's unbounded searches of at most two threads.
     pub fn is_reduced(&self) -> bool {
         let two = self.bound.is_none() && self.program.threads <= 2;
         self.program.has_facade && (self.mode == Mode::Dfs || two)
     }
 
-    /// Returns which executions are explored, of those within the bound.
-    pub fn search(&self) -> &'static str {
-        match self.mode.checker() {
-            Checker::Loom if self.is_reduced() => {
-                "one of each class that differ only in the order of independent steps: loom's \
-                 races, and sleep sets"
-            }
-            Checker::Loom => {
-                "one or more of each class that differ only in the order of independent steps: \
-                 loom's races"
-            }
-            Checker::Shuttle if self.is_reduced() => {
-                "one of each class that differ only in the order of independent steps: source sets \
-                 and sleep sets"
-            }
-            Checker::Shuttle if self.mode == Mode::Dfs => "every schedule",
-            Checker::Shuttle => "those drawn",
-            Checker::Spin => "every state",
-        }
+    /// Describes which executions within the bound the row explores.
+    pub fn search(&self) -> String {
+        let (some, how) = match (self.mode, self.is_reduced()) {
+            (Mode::Weak | Mode::RmwLoad, true) => ("one", "loom's races, and sleep sets"),
+            (Mode::Weak | Mode::RmwLoad, false) => ("one or more", "loom's races"),
+            (Mode::Dfs, true) => ("one", "source sets and sleep sets"),
+            (Mode::Dfs, false) => return "every schedule".to_owned(),
+            (Mode::Ltl, _) => return "every state".to_owned(),
+            _ => return "the drawn schedules".to_owned(),
+        };
+        format!("{some} of all executions with the same order of dependent steps: {how}")
     }
 
-    /// Returns how many steps of all threads together may lie between two finished operations:
-    /// more, and no thread makes progress. None if the checker does not count steps.
+    /// Returns the most steps of all threads together between two finished operations. If
+    /// there are more, the execution counts as stuck. `None` if the checker does not count steps.
     ///
     /// While no operation finishes, each thread makes the steps of one operation, and repeats some
     /// after a conflict. So the bound is proportional to the number of threads.
     pub fn step_bound(&self) -> Option<u64> {
         let program = &self.program;
-        // An operation of a random program takes several ranges at once, or polls every request.
-        let is_drawn = matches!(program.kind, Kind::Drawn { .. });
-        let at_once = if is_drawn { 2 } else { 1 };
+        // Operations of random programs are longer: they take several ranges, or poll all requests.
+        let at_once = if program.kind == Kind::Drawn { 2 } else { 1 };
         let counts = self.mode.checker() == Checker::Shuttle;
         counts.then(|| at_once * program.step_bound * u64::from(program.threads))
     }
-
-    /// Returns after how many rounds the facade cuts a spin loop; none for litmus, or without it.
-    pub fn spin_cap(&self) -> Option<u32> {
-        (self.program.has_facade && self.program.expected.is_none()).then_some(0)
-    }
 }
 
-/// What to do with a search that is not recorded.
+/// How to run a search without a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unrecorded {
-    /// Search it up to a number of preemptions.
+    /// With a bound on preemptions.
     Bounded,
-    /// Search it to its end: to see, within a limit, whether that can be done.
+    /// Without a bound, to see whether it ends within the time limit.
     Whole,
 }
 
-/// Returns every row of a binary's suites, the long ones too.
+/// Returns all rows of a binary's suites, including the long ones.
 pub fn jobs(description: &Description, counts: &Counts, unrecorded: Unrecorded) -> Vec<Job> {
     let mut jobs = Vec::new();
     for suite in &description.suites {
@@ -169,21 +150,16 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds the rows, of a suite with `drawn` programs that have random schedules alone.
+    /// Adds the program's rows. Of its suite's programs, `drawn` run with random schedules only.
     fn rows(&self, drawn: u64, jobs: &mut Vec<Job>) {
         match &self.program.kind {
-            Kind::Drawn { schedules } => {
+            Kind::Drawn => {
                 let modes = [Mode::Random, Mode::Pct];
-                jobs.extend(modes.map(|mode| self.row(mode, Some(*schedules))));
+                jobs.extend(modes.map(|mode| self.row(mode, Some(SCHEDULES_OF_DRAWN))));
             }
-            Kind::Searched {
-                schedules_in_full_run,
-            } => {
-                jobs.push(self.row(Mode::Dfs, None));
-                jobs.push(match schedules_in_full_run {
-                    Some(schedules) => self.long(Mode::Random, Some(*schedules)),
-                    None => self.long(Mode::Dfs, None),
-                });
+            Kind::Searched { schedules } => {
+                let long = schedules.map_or(Mode::Dfs, |_| Mode::Random);
+                jobs.extend([self.row(Mode::Dfs, None), self.long(long, *schedules)]);
             }
             Kind::Sampled => {
                 jobs.push(self.row(Mode::Random, Some(SCHEDULES)));
@@ -205,84 +181,81 @@ impl Planner<'_> {
     /// Adds the rows of a program that is searched.
     fn searches(&self, jobs: &mut Vec<Job>) {
         let program = &self.program;
-        // A search of more threads ends only where its outcomes are known to be few.
-        let is_exact = program.threads <= 2 || program.expected.is_some();
+        let is_stated = |mode| program.bounds.contains_key(&mode);
         for mode in [Mode::Weak, Mode::RmwLoad] {
-            let whole = self.row(mode, None);
-            let stated = program.bound(mode).map(|bound| bound.preemptions);
-            let bound = match stated {
-                Some(stated) => Some(stated),
-                None if is_exact => self.recorded_bound(&whole, PREEMPTIONS),
-                None => Some(PREEMPTIONS),
-            };
-            jobs.push(self.row(mode, bound));
-            // The record says that the search takes too long for the normal run.
-            let is_cut = self.recorded(&whole).is_some_and(|it| it.bound.is_some());
-            let is_long = is_exact && stated.is_none() && is_cut;
-            let three = !is_exact && program.whole_in_full_run && mode == Mode::Weak;
-            if is_long || three {
-                jobs.push(self.long(mode, None));
-            }
+            let row = self.search(mode, 0, false);
+            // A recorded bound means that the whole search takes too long for the normal run.
+            let is_cut = self.recorded(&row).is_some_and(|it| it.bound.is_some());
+            let is_long = program.is_exact() && !is_stated(mode) && is_cut;
+            let is_whole = program.whole_in_full_run && mode == Mode::Weak;
+            let long = (is_long || is_whole).then(|| self.long(mode, None));
+            jobs.push(row.clone());
+            jobs.extend(long);
             if program.meets_faults() {
-                self.under_faults(&whole, stated, bound.is_some(), jobs);
+                self.under_faults(&row, jobs);
             }
         }
-        // Shuttle adds interleavings. What a stated fault changes, loom's two modes show.
+        // With stated faults, a program runs under loom only: its two modes show their effect.
         if !program.faults.is_empty() {
             return;
         }
-        let is_bounded = !is_exact || program.bound(Mode::Dfs).is_some();
         let (whole, long) = (self.row(Mode::Dfs, None), self.long(Mode::Dfs, None));
+        let is_bounded = !program.is_exact() || is_stated(Mode::Dfs);
         let is_long = self.recorded(&long).is_some() && self.recorded(&whole).is_none();
-        if !is_bounded && !is_long {
+        if is_bounded || is_long {
+            let modes = [Mode::Random, Mode::Pct];
+            jobs.extend(modes.map(|mode| self.row(mode, Some(SCHEDULES))));
+            jobs.extend((!is_bounded).then_some(long));
+        } else {
             jobs.push(whole);
-            return;
         }
-        let modes = [Mode::Random, Mode::Pct];
-        jobs.extend(modes.map(|mode| self.row(mode, Some(SCHEDULES))));
-        jobs.extend((!is_bounded).then_some(long));
+    }
+
+    /// Adds the rows with single faults and with pairs of faults.
+    fn under_faults(&self, plain: &Job, jobs: &mut Vec<Job>) {
+        let injection = self.program.injection;
+        let single = self.search(plain.mode, 1, injection == Injection::Rare);
+        let double = self.search(plain.mode, 2, true);
+        let is_cut = single.bound.is_some() && plain.bound.is_none();
+        let is_affordable = |count: Count| count.executions <= TOO_COSTLY_UNDER_FAULTS;
+        let is_affordable = self.recorded(plain).is_some_and(is_affordable);
+        let has_long = injection == Injection::Searched && is_cut && is_affordable;
+        let long = has_long.then(|| Job {
+            bound: None,
+            long: true,
+            ..single.clone()
+        });
+        jobs.push(single);
+        jobs.extend(long);
+        jobs.push(double);
+    }
+
+    /// Returns the row of a search by loom. Its bound is the one that the program states, or the
+    /// recorded one.
+    fn search(&self, mode: Mode, faults: usize, long: bool) -> Job {
+        let program = &self.program;
+        let stated = program.bounds.get(&mode);
+        let few = match (faults, stated) {
+            (0, Some((stated, _))) => *stated,
+            (0, None) => PREEMPTIONS,
+            _ => PREEMPTIONS_UNDER_FAULTS,
+        };
+        let mut row = Job {
+            faults,
+            long,
+            ..self.row(mode, Some(few))
+        };
+        let is_few = faults > 0 && program.injection != Injection::Searched;
+        if stated.is_none() && program.is_exact() && !is_few {
+            row.bound = match self.recorded(&row) {
+                Some(count) => count.bound,
+                None => (self.unrecorded == Unrecorded::Bounded).then_some(few),
+            };
+        }
+        row
     }
 
     fn recorded(&self, job: &Job) -> Option<Count> {
         self.counts.of(&job.name())
-    }
-
-    /// Returns the bound that the record has for a row; `few` if it has none.
-    fn recorded_bound(&self, job: &Job, few: u64) -> Option<u64> {
-        match self.recorded(job) {
-            Some(count) => count.bound,
-            None => (self.unrecorded == Unrecorded::Bounded).then_some(few),
-        }
-    }
-
-    /// Adds the rows of a search under single and double faults.
-    fn under_faults(&self, plain: &Job, stated: Option<u64>, is_cut: bool, jobs: &mut Vec<Job>) {
-        let row = |faults, bound, long| Job {
-            faults,
-            bound,
-            long,
-            ..plain.clone()
-        };
-        let few = Some(PREEMPTIONS_UNDER_FAULTS);
-        let injection = self.program.injection;
-        if injection != Injection::Searched {
-            jobs.push(row(1, few, injection == Injection::Rare));
-            jobs.push(row(2, few, true));
-            return;
-        }
-        let bound = |mut job: Job| {
-            job.bound = match stated {
-                Some(_) => few,
-                None => self.recorded_bound(&job, PREEMPTIONS_UNDER_FAULTS),
-            };
-            job
-        };
-        let single = bound(row(1, None, false));
-        let is_affordable = |count: Count| count.executions <= TOO_COSTLY_UNDER_FAULTS;
-        let is_affordable = self.recorded(plain).is_some_and(is_affordable);
-        let has_long = single.bound.is_some() && !is_cut && is_affordable;
-        jobs.push(single);
-        jobs.extend(has_long.then(|| row(1, None, true)));
-        jobs.push(bound(row(2, None, true)));
     }
 }

@@ -1,31 +1,20 @@
-//! Programs: what a suite runs.
+//! Programs: the small concurrent tests that a suite runs.
 
-use std::fmt;
 use std::sync::Arc;
 
 use proptest::strategy::Strategy;
 use spanlock_sync::thread;
 
-use crate::info::{Bound, Expected, Fault, Form, Injection, Kind, ProgramInfo};
+use crate::info::{Expected, Fault, Injection, Kind, ProgramInfo};
 use crate::mode::Mode;
 use crate::oracles::linearizability::{Model, Scenario, Scenarios};
 use crate::trace::perform;
 use crate::worlds::{self, Search};
 
-/// A property of a primitive, and the few threads that show it.
+/// A few threads that use a primitive, and the property that they check.
 ///
-/// Most programs are written as a [scene](Self::scene) and its threads:
-///
-/// ```
-/// use spanlock_sync::atomic::{AtomicU32, Ordering::*};
-/// use spanlock_verify::{Program, note};
-///
-/// let program = Program::new("add", "two additions add up")
-///     .scene(|| AtomicU32::new(0))
-///     .thread(["add"], |count| note(format!("{}", count.fetch_add(1, Relaxed))))
-///     .thread(["add"], |count| note(format!("{}", count.fetch_add(1, Relaxed))))
-///     .at_end(|count| assert_eq!(count.load(Relaxed), 2));
-/// ```
+/// Most programs consist of a [scene](Self::scene) and its threads: see the [example of this
+/// crate](crate#set-up-a-crate).
 #[derive(Clone)]
 pub struct Program {
     pub(crate) info: ProgramInfo,
@@ -36,24 +25,19 @@ pub struct Program {
 #[derive(Clone)]
 #[cfg_attr(not(spanlock_shuttle), allow(dead_code))]
 pub(crate) enum Body {
-    /// Nothing that this process can run: a Promela model, or a program that is not complete.
+    /// Nothing that this process can run: a Promela model, or an incomplete program.
     None,
-    /// One program: this is an execution of it.
+    /// One program. The function runs one execution of it.
     Once(Arc<dyn Fn() + Send + Sync>),
-    /// Many programs: this explores them, and returns how many scenarios and histories there were.
-    Many(Arc<Explore>),
+    /// Many programs. The function explores all of them.
+    Many(Arc<dyn Fn(&Search) + Send + Sync>),
 }
 
-type Explore = dyn Fn(&Search) -> Option<(u64, u64)> + Send + Sync;
-
-/// Operations that random programs perform in all, at the least.
+/// The least number of operations that the random programs of a row perform together.
 const DRAWN_OPERATIONS: u64 = 1_000_000;
 
-/// Random schedules of each random program.
-const SCHEDULES_OF_DRAWN: u64 = 40;
-
 impl Program {
-    /// Creates a program that shows a property. `claim` says in a line what that is.
+    /// Creates a program. `claim` states in one line the property that it checks.
     pub fn new(name: impl Into<String>, claim: impl Into<String>) -> Self {
         Program {
             info: ProgramInfo {
@@ -67,22 +51,23 @@ impl Program {
         }
     }
 
-    /// Sets what is shared by the threads: `make` runs at the start of each execution.
+    /// Sets the value that the threads share. `make` creates it at the start of each execution.
     pub fn scene<T: Send + Sync + 'static>(
         self,
         make: impl Fn() -> T + Send + Sync + 'static,
     ) -> Scene<T> {
         Scene {
             program: self,
-            make: Arc::new(make),
+            make: Box::new(make),
+            performs: Vec::new(),
             threads: Vec::new(),
-            at_end: None,
+            at_end: Box::new(|_| ()),
         }
     }
 
-    /// Sets the code of an execution, which starts its threads itself (by
-    /// [`spanlock_sync::thread`]). State [`threads`](Self::threads), and call
-    /// [`perform`](crate::perform) for what [`performs`](Self::performs) says.
+    /// Sets the code of an execution, which starts its own threads with [`spanlock_sync::thread`].
+    /// State their number with [`threads`](Self::threads). The code calls
+    /// [`perform`](crate::perform) for each operation that [`performs`](Self::performs) states.
     pub fn run(mut self, run: impl Fn() + Send + Sync + 'static) -> Self {
         self.body = Body::Once(Arc::new(run));
         self
@@ -100,8 +85,8 @@ impl Program {
         self
     }
 
-    /// Sets the operations that each thread performs, the main thread first; and so the number of
-    /// threads and of operations.
+    /// Sets the operations that each thread performs, the main thread first. This also sets the
+    /// numbers of threads and operations.
     pub fn performs<T, O>(mut self, threads: T) -> Self
     where
         T: IntoIterator<Item = O>,
@@ -115,45 +100,39 @@ impl Program {
         self.threads(threads).operations(operations)
     }
 
-    /// Adds a fault that belongs to the program: it runs with it in loom's modes, and fails if no
-    /// execution reaches it.
+    /// Adds a fault to every execution of the program, which then runs under loom only. The row
+    /// fails if no execution reaches the fault.
     pub fn fault(mut self, fault: Fault) -> Self {
         self.info.faults.push(fault);
         self
     }
 
-    /// States the exact outcomes, for a litmus program.
+    /// Sets the exact outcomes that this litmus program must show.
     pub fn expects(mut self, expected: Expected) -> Self {
         self.info.expected = Some(expected);
         self
     }
 
-    /// Bounds the search to a number of preemptions, because of `reason`.
+    /// Bounds the number of preemptions in every search, for the given `reason`.
     pub fn bounded(self, preemptions: u64, reason: impl Into<String>) -> Self {
-        self.with_bound(None, preemptions, reason.into())
+        let reason = reason.into();
+        let bound = |program: Self, mode| program.bounded_in(mode, preemptions, &*reason);
+        Mode::SEARCHES.into_iter().fold(self, bound)
     }
 
-    /// Bounds the search in one mode to a number of preemptions, because of `reason`.
-    pub fn bounded_in(self, mode: Mode, preemptions: u64, reason: impl Into<String>) -> Self {
-        self.with_bound(Some(mode), preemptions, reason.into())
-    }
-
-    fn with_bound(mut self, mode: Option<Mode>, preemptions: u64, reason: String) -> Self {
-        self.info.bounds.push(Bound {
-            mode,
-            preemptions,
-            reason,
-        });
+    /// Bounds the number of preemptions in the search of one mode, for the given `reason`.
+    pub fn bounded_in(mut self, mode: Mode, preemptions: u64, reason: impl Into<String>) -> Self {
+        self.info.bounds.insert(mode, (preemptions, reason.into()));
         self
     }
 
-    /// Sets how the program is run under fault injection.
+    /// Sets how the program runs with injected faults.
     pub fn injection(mut self, injection: Injection) -> Self {
         self.info.injection = injection;
         self
     }
 
-    /// Has the full run search a program of three threads without bound, in loom's weak mode.
+    /// In the full run, loom's weak mode searches this program of three threads without a bound.
     pub fn whole_in_full_run(mut self) -> Self {
         self.info.whole_in_full_run = true;
         self
@@ -163,18 +142,11 @@ impl Program {
     /// [`Suite::without_facade`](crate::Suite::without_facade).
     pub fn without_facade(mut self) -> Self {
         self.info.has_facade = false;
-        self.injection(Injection::None)
+        self
     }
 
-    /// Returns the program as a form of a known bug, with `-suffix` behind its name.
-    pub(crate) fn in_form(mut self, suffix: &str, form: Form) -> Self {
-        self.info.name = format!("{}-{suffix}", self.info.name);
-        self.info.form = Some(form);
-        self.injection(Injection::None)
-    }
-
-    /// Sets a Promela model, which Spin searches: a file of the package, relative to its folder,
-    /// and the macros that each inject a bug into it.
+    /// Sets a Promela model, which Spin searches. The path of `file` is relative to the package's
+    /// folder. Each macro in `bugs` injects a bug into the model.
     pub fn promela(mut self, file: &str, bugs: &[&str]) -> Self {
         self.info.kind = Kind::Promela {
             file: file.to_owned(),
@@ -183,12 +155,12 @@ impl Program {
         self
     }
 
-    /// Runs random programs instead of one: a million operations in all, each program under random
-    /// schedules, and a failing one reduced.
+    /// Runs random programs instead of one, each under random schedules, until they have performed
+    /// a million operations. Reduces a failing program to a smaller one.
     ///
-    /// `strategy` runs in an execution, so that it may create the object under test to see what it
-    /// can do. `run` executes a drawn program, panics if something is wrong, and returns how many
-    /// operations were performed. At most `threads` threads run, the main thread included.
+    /// `strategy` runs inside an execution, so it may create the object under test to see what the
+    /// object can do. `run` executes a drawn program, panics on an error, and returns the number of
+    /// operations performed. At most `threads` threads run, the main thread included.
     pub fn drawn<S: Strategy + Send + Sync + 'static>(
         mut self,
         threads: usize,
@@ -198,19 +170,16 @@ impl Program {
     where
         S::Value: Clone + Send + Sync,
     {
-        self.info.kind = Kind::Drawn {
-            schedules: SCHEDULES_OF_DRAWN,
-        };
+        self.info.kind = Kind::Drawn;
         let (strategy, run) = (Arc::new(strategy), Arc::new(run));
         self.body = Body::Many(Arc::new(move |search| {
             worlds::drawn(search, &strategy, &run, DRAWN_OPERATIONS);
-            None
         }));
         self.threads(threads).operations(DRAWN_OPERATIONS as usize)
     }
 
-    /// Runs generated scenarios of `model` instead of one program, and judges each history: see
-    /// [`crate::oracles::linearizability`].
+    /// Runs generated scenarios of `model` instead of one program. Each history must be
+    /// linearizable: see [`crate::oracles::linearizability`].
     pub fn linearizable<M: Model>(mut self, model: M, scenarios: Scenarios) -> Self {
         let (threads, operations, kind) = match scenarios {
             Scenarios::All {
@@ -219,11 +188,8 @@ impl Program {
                 ..
             } => {
                 let count = || Scenario::count_of_two(&model, in_full_run) as u64;
-                let schedules_in_full_run = schedules.map(|schedules| count() * schedules);
-                let kind = Kind::Searched {
-                    schedules_in_full_run,
-                };
-                (2, in_full_run, kind)
+                let schedules = schedules.map(|of_each| count() * of_each);
+                (2, in_full_run, Kind::Searched { schedules })
             }
             Scenarios::Sampled {
                 threads,
@@ -232,9 +198,30 @@ impl Program {
         };
         self.info.kind = kind;
         let model = Arc::new(model);
-        let explore = move |search: &Search| worlds::scenarios(search, &model, scenarios);
-        self.body = Body::Many(Arc::new(move |search| Some(explore(search))));
+        self.body = Body::Many(Arc::new(move |search| {
+            worlds::scenarios(search, &model, scenarios);
+        }));
         self.threads(threads).operations(threads * operations)
+    }
+
+    /// Returns a message that says what to change, if the program is invalid.
+    pub(crate) fn problem(&self) -> Option<&'static str> {
+        let info = &self.info;
+        let is_bad = |name: &str| name.is_empty() || name.contains(['/', ' ', '\t']);
+        let runs_code = !matches!(info.kind, Kind::Promela { .. });
+        if is_bad(&info.name) || is_bad(&info.suite) {
+            Some("a name must not be empty, or contain a slash, space or tab")
+        } else if runs_code && (matches!(self.body, Body::None) || info.threads == 0) {
+            Some("it has nothing to run: give it a scene with threads, or `run`")
+        } else if !info.faults.is_empty() && !info.has_facade {
+            Some("it states faults but uses no facade, and only the facade can inject them")
+        } else if !info.bounds.is_empty() && !info.is_searched() {
+            Some("`bounded` is for searches, which have at most three threads: remove it")
+        } else if info.whole_in_full_run && (!info.is_searched() || info.is_exact()) {
+            Some("`whole_in_full_run` is for searches of three threads: remove it")
+        } else {
+            None
+        }
     }
 
     /// Returns the program without its code.
@@ -243,78 +230,59 @@ impl Program {
     }
 }
 
-impl fmt::Debug for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.info.fmt(f)
-    }
-}
-
 /// A program whose threads share a `T`.
-#[must_use = "a scene is a program once it is added to a suite"]
+#[must_use = "a scene does nothing until it is added to a suite"]
 pub struct Scene<T> {
     program: Program,
-    make: Arc<dyn Fn() -> T + Send + Sync>,
-    threads: Vec<Thread<T>>,
-    at_end: Option<Code<T>>,
+    make: Box<dyn Fn() -> T + Send + Sync>,
+    performs: Vec<Vec<String>>,
+    threads: Vec<Code<T>>,
+    at_end: Code<T>,
 }
 
-type Code<T> = Arc<dyn Fn(&T) + Send + Sync>;
-
-struct Thread<T> {
-    performs: Vec<String>,
-    code: Code<T>,
-}
+type Code<T> = Box<dyn Fn(&T) + Send + Sync>;
 
 impl<T: Send + Sync + 'static> Scene<T> {
-    /// Adds a thread. The first is the main thread, which costs a search less than a further one.
+    /// Adds a thread. The first is the main thread, which is cheaper to search than a spawned one.
     /// `performs` names the operations that `code` performs, for the table of pairs.
     pub fn thread<O>(mut self, performs: O, code: impl Fn(&T) + Send + Sync + 'static) -> Self
     where
         O: IntoIterator<Item: Into<String>>,
     {
-        self.threads.push(Thread {
-            performs: performs.into_iter().map(Into::into).collect(),
-            code: Arc::new(code),
-        });
+        let performs: Vec<String> = performs.into_iter().map(Into::into).collect();
+        self.performs.push(performs.clone());
+        self.threads.push(Box::new(move |scene| {
+            code(scene);
+            performs.iter().for_each(perform);
+        }));
         self
     }
 
-    /// Sets what the main thread does when all threads have ended.
+    /// Sets the code that the main thread runs after all threads have ended.
     pub fn at_end(mut self, code: impl Fn(&T) + Send + Sync + 'static) -> Self {
-        self.at_end = Some(Arc::new(code));
+        self.at_end = Box::new(code);
         self
-    }
-}
-
-impl<T> Thread<T> {
-    fn work(&self, scene: &T) {
-        (self.code)(scene);
-        self.performs.iter().for_each(perform);
     }
 }
 
 impl<T: Send + Sync + 'static> From<Scene<T>> for Program {
     fn from(scene: Scene<T>) -> Self {
-        let threads: Arc<[Thread<T>]> = scene.threads.into();
-        let performs: Vec<_> = threads.iter().map(|it| it.performs.clone()).collect();
-        let (make, at_end) = (scene.make, scene.at_end);
+        let threads: Arc<[Code<T>]> = scene.threads.into();
         let run = move || {
-            let scene = Arc::new(make());
+            let shared = Arc::new((scene.make)());
             let spawn = |i: usize| {
-                let (scene, threads) = (scene.clone(), threads.clone());
-                thread::spawn(move || threads[i].work(&scene))
+                let (shared, threads) = (shared.clone(), threads.clone());
+                thread::spawn(move || threads[i](&shared))
             };
             let others: Vec<_> = (1..threads.len()).map(spawn).collect();
             if let Some(main) = threads.first() {
-                main.work(&scene);
+                main(&shared);
             }
             for other in others {
                 other.join().expect("a thread panicked");
             }
-            if let Some(at_end) = &at_end {
-                at_end(&scene);
-            }
+            (scene.at_end)(&shared);
         };
-        scene.program.performs(performs).run(run)
+        scene.program.performs(scene.performs).run(run)
     }
 }

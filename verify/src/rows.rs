@@ -1,4 +1,4 @@
-//! Rows: what they say, how they are judged, and what is committed of them.
+//! Rows (a row is one program in one mode of a checker), their records, and tables of pairs.
 
 pub mod counts;
 pub mod pairs;

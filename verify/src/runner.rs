@@ -1,14 +1,15 @@
 //! The main function of a binary of models.
 //!
-//! One row is explored by one process, since a checker keeps its state in statics and a deadlock
-//! usually ends in an abort. `--row NAME` is that process. `cargo verify` starts it for each row;
-//! so do the tests that this binary has for libtest's protocol, one a row, so that `cargo test`,
-//! `cargo nextest run` and `--partition` work on models too.
+//! A *row* is a program in one mode. Each row runs in its own process (`--row NAME`), since a
+//! checker keeps its state in statics, and a deadlock usually ends in an abort. `cargo verify`
+//! starts these processes. The binary also speaks libtest's protocol: each row is a test that
+//! starts the row's process. So `cargo test`, `cargo nextest run` and `--partition` work, too.
 
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
 pub(crate) mod row;
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
@@ -22,66 +23,79 @@ use crate::rows::pairs;
 use crate::rows::row::{Found, Verdict};
 use crate::rows::verdict::{told, verdict};
 use crate::suite::Suite;
-use crate::worlds::refuse;
+use crate::worlds::{no_replay, refuse};
 
-/// What is wrong on purpose.
-#[derive(clap::Args, Clone, Debug)]
-struct Mutations {
-    /// Weaken one site: file:line:column:operation=Ordering, or =drop
+/// The arguments: libtest's, and those of the process that explores one row.
+#[derive(Parser, Debug)]
+#[command(name = "models")]
+#[cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
+pub(crate) struct Args {
+    #[command(flatten)]
+    libtest: Arguments,
+    /// Print the suites and programs of this binary as a line of JSON
+    #[arg(long)]
+    describe: bool,
+    /// Explore the row of this name, and print the result as a line of JSON
+    #[arg(long)]
+    row: Option<String>,
+    /// Weaken one ordering: file:line:column:operation=Ordering, or =drop to omit the operation
     #[arg(long)]
     weaken: Option<String>,
-    /// Make one injected bug fire
+    /// Enable one injected bug
     #[arg(long)]
     bug: Option<String>,
+    /// Also report the orderings and injected bugs that the executions reached
+    #[arg(long)]
+    sites: bool,
+    /// Use this bound instead of the row's
+    #[arg(long)]
+    bound: Option<u64>,
+    /// Ignore the row's bound
+    #[arg(long, conflicts_with = "bound")]
+    unbounded: bool,
+    /// Lower the row's bound to at most this many preemptions
+    #[arg(long)]
+    preemptions: Option<u64>,
+    /// Search as the checker itself does, without the harness's reduction
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Record each step, and print the steps of a failing execution
+    #[arg(long)]
+    trace: bool,
+    /// A scratch file; without it, the harness does not reduce searches in loom's weak mode
+    #[arg(long)]
+    pub(crate) scratch: Option<PathBuf>,
 }
 
-impl Mutations {
-    fn arguments(&self) -> Vec<String> {
+impl Args {
+    /// Returns the arguments that change the code under test.
+    pub(crate) fn mutations(&self) -> Vec<String> {
         let both = [("--weaken", &self.weaken), ("--bug", &self.bug)].into_iter();
         let given = both.filter_map(|(name, value)| Some([name.to_owned(), value.clone()?]));
         given.flatten().collect()
     }
 }
 
-/// The arguments of a binary of tests.
-#[derive(Parser, Debug)]
-struct TestArgs {
-    #[command(flatten)]
-    libtest: Arguments,
-    #[command(flatten)]
-    mutations: Mutations,
-}
-
-/// Runs a binary of models, which speaks libtest's protocol: each row is a test. Exits as a test
-/// binary does.
-///
-/// ```no_run
-/// use std::process::ExitCode;
-/// use spanlock_verify::Suite;
-///
-/// fn main() -> ExitCode {
-///     spanlock_verify::main([Suite::new("ring")])
-/// }
-/// ```
+/// Runs a binary of models, which speaks libtest's protocol: each row is a test. Returns the exit
+/// code of a test binary.
 pub fn main(suites: impl IntoIterator<Item = Suite>) -> ExitCode {
     let suites: Result<Vec<_>, _> = suites.into_iter().map(Suite::complete).collect();
     let suites = suites.unwrap_or_else(|why| refuse(&why));
-    for (i, suite) in suites.iter().enumerate() {
-        let name = &suite.info.name;
-        if suites[..i].iter().any(|other| other.info.name == *name) {
-            refuse(&format!("two suites are called `{name}`"));
-        }
+    let mut names = BTreeSet::new();
+    if let Some(twice) = suites.iter().find(|it| !names.insert(&it.info.name)) {
+        refuse(&format!("two suites are called `{}`", twice.info.name));
     }
     let description = Description {
         suites: suites.iter().map(|it| it.info.clone()).collect(),
     };
-    match std::env::args().nth(1).as_deref() {
-        Some("--describe") => print_json(&description),
+    let args = Args::parse();
+    match &args.row {
+        _ if args.describe => print_json(&description),
         #[cfg(any(spanlock_loom, spanlock_shuttle))]
-        Some("--row") => row::run(&suites, &description),
+        Some(row) => row::run(row, &suites, &description, &args),
         #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
-        Some("--row") => refuse("built without a checker; `cargo verify` builds it with one"),
-        _ => tests(&suites, &description),
+        Some(_) => refuse("built without a checker; `cargo verify` builds it with one"),
+        None => tests(&suites, &description, &args),
     }
 }
 
@@ -90,29 +104,29 @@ fn print_json(value: &impl serde::Serialize) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns the rows by the record of this package: cargo runs its tests in the package's folder.
+/// Returns the rows, given the package's record. Cargo runs the tests in the package's folder.
 fn rows(description: &Description) -> Vec<Job> {
     let counts = Counts::read(Path::new(".")).unwrap_or_else(|why| refuse(&why));
     jobs(description, &counts, Unrecorded::Bounded)
 }
 
-/// Speaks libtest's protocol.
-fn tests(suites: &[Suite], description: &Description) -> ExitCode {
-    let TestArgs { libtest, mutations } = TestArgs::parse();
+/// Runs the tests that libtest's arguments select.
+fn tests(suites: &[Suite], description: &Description, args: &Args) -> ExitCode {
     let problems = pairs::problems(&description.suites);
     let mut tests = vec![Trial::test("pairs", move || match problems.is_empty() {
         true => Ok(()),
         false => Err(problems.join("\n").into()),
     })];
     if let Some(checker) = Checker::of_this_build() {
+        no_replay().unwrap_or_else(|why| refuse(&why));
         let mut rows = rows(description);
         rows.retain(|job| job.mode.checker() == checker);
         tests.extend(rows.into_iter().map(|job| {
-            let (is_long, mutations) = (job.long, mutations.clone());
+            let (is_long, mutations) = (job.long, args.mutations());
             let trial = Trial::test(job.name(), move || test(&job, &mutations));
             trial.with_ignored_flag(is_long)
         }));
-        return libtest_mimic::run(&libtest, tests).exit_code();
+        return libtest_mimic::run(&args.libtest, tests).exit_code();
     }
     for suite in suites {
         tests.extend(suite.checks.iter().map(|(name, check)| {
@@ -123,22 +137,22 @@ fn tests(suites: &[Suite], description: &Description) -> ExitCode {
             })
         }));
     }
-    if !libtest.list {
+    if !args.libtest.list {
         eprintln!(
-            "built without a checker, so no row runs here: `cargo verify` runs them all, \
-             `RUSTFLAGS=\"--cfg spanlock_loom\" cargo test --test models` those of loom"
+            "built without a checker, so no row runs here: `cargo verify` runs all rows, \
+             `RUSTFLAGS=\"--cfg spanlock_loom\" cargo test --test models` loom's rows"
         );
     }
-    libtest_mimic::run(&libtest, tests).exit_code()
+    libtest_mimic::run(&args.libtest, tests).exit_code()
 }
 
-/// Explores a row in a process of its own.
-fn test(job: &Job, mutations: &Mutations) -> Result<(), Failed> {
+/// Explores a row in its own process.
+fn test(job: &Job, mutations: &[String]) -> Result<(), Failed> {
     let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     let output = Command::new(std::env::current_exe()?)
         .args(["--row", &job.name(), "--scratch"])
         .arg(scratch.path().join("scratch"))
-        .args(mutations.arguments())
+        .args(mutations)
         .env_remove("RUST_BACKTRACE")
         .output()?;
     let stderr = String::from_utf8_lossy(&output.stderr);

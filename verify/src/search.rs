@@ -1,15 +1,15 @@
-//! How executions are searched: reductions, and plans of faults.
+//! The search of executions: partial-order reductions and fault injection.
 
 #[cfg(spanlock_loom)]
 pub(crate) mod faults;
-pub mod order;
+pub(crate) mod order;
 #[cfg(spanlock_loom)]
 pub(crate) mod pruning;
 #[cfg(spanlock_shuttle)]
 pub(crate) mod reduction;
 
-/// The advice when an execution does not repeat.
+/// The advice for a program whose repeated execution differs from the first.
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
-pub(crate) const NOT_REPEATABLE: &str = "An execution must depend on the schedule alone: remove what depends \
-    on time, addresses, random numbers or the order of a hash map, and state that an earlier \
-    execution left in a static";
+pub(crate) const NOT_REPEATABLE: &str = "An execution must depend on the schedule alone: remove code that \
+    depends on time, addresses, random numbers, the order of a hash map, or a static that an \
+    earlier execution changed";

@@ -1,18 +1,17 @@
-//! Suites: the programs about one primitive.
+//! Suites: the programs that check one primitive.
 
 use std::sync::Arc;
 
-use crate::info::{Injection, Kind, NoPair, SuiteInfo};
-use crate::program::{Body, Program};
+use crate::info::{NoPair, SuiteInfo};
+use crate::program::Program;
 
-/// Steps of one thread that may pass before an operation is finished, unless the suite says
-/// otherwise.
+/// The default of [`Suite::step_bound`].
 const STEP_BOUND: u64 = 40;
 
-/// The programs about one primitive, and what holds for all of them.
+/// The programs that check one primitive, and the settings that they share.
 ///
-/// The operations that its programs perform form a *table of pairs*: for each two of them some
-/// program must perform one in one thread and the other in another, or the suite says why not
+/// The operations that the programs perform form a *table of pairs*. For each pair, some program
+/// must perform the two operations in different threads, or the suite says why none does
 /// ([`no_pair`](Self::no_pair)).
 #[derive(Clone)]
 pub struct Suite {
@@ -24,7 +23,8 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Creates a suite without programs. `name` is the first part of its rows' names.
+    /// Creates a suite without programs. A row is a program in one mode; the names of the suite's
+    /// rows begin with `name`.
     pub fn new(name: impl Into<String>) -> Self {
         Suite {
             info: SuiteInfo {
@@ -40,9 +40,8 @@ impl Suite {
     }
 
     /// Adds a program.
-    pub fn program(mut self, program: impl Into<Program>) -> Self {
-        self.programs.push(program.into());
-        self
+    pub fn program(self, program: impl Into<Program>) -> Self {
+        self.programs([program])
     }
 
     /// Adds programs.
@@ -51,15 +50,15 @@ impl Suite {
         self
     }
 
-    /// Adds a test of the models themselves, which needs no checker: `check` panics if it fails. It
-    /// runs where the binary is built without a checker, in `cargo test` for example.
+    /// Adds a test of the models themselves, which fails if `check` panics. It runs only in a build
+    /// without a checker, for example in a plain `cargo test`.
     pub fn check(mut self, name: &str, check: impl Fn() + Send + Sync + 'static) -> Self {
         self.checks.push((name.to_owned(), Arc::new(check)));
         self
     }
 
-    /// States operations of the primitive, besides those that its programs perform: so that a pair
-    /// is missed even if no program performs one of the two.
+    /// Adds operations to the table of pairs. The harness then reports their missing pairs even if
+    /// no program performs the operations.
     pub fn operations<O>(mut self, operations: O) -> Self
     where
         O: IntoIterator<Item: Into<String>>,
@@ -69,91 +68,66 @@ impl Suite {
         self
     }
 
-    /// Says why two operations need no program.
+    /// Gives the reason why no program needs to run these two operations in different threads.
     pub fn no_pair(mut self, first: &str, second: &str, why: &str) -> Self {
-        self.info.no_pairs.push(NoPair {
-            first: first.to_owned(),
-            second: second.to_owned(),
-            why: why.to_owned(),
-        });
+        let [first, second, why] = [first, second, why].map(str::to_owned);
+        self.info.no_pairs.push(NoPair { first, second, why });
         self
     }
 
-    /// Says that another suite's primitive contains this one and adds no step: its programs cover
-    /// this suite's pairs too.
+    /// Says that the primitive of the suite `whole` wraps this one and adds no step. So the
+    /// programs of `whole` cover this suite's pairs too.
     pub fn part_of(mut self, whole: &str) -> Self {
         self.info.part_of = Some(whole.to_owned());
         self
     }
 
-    /// Leaves out the table of pairs.
+    /// Omits the table of pairs.
     pub fn without_pairs(mut self) -> Self {
         self.info.has_pairs = false;
         self
     }
 
-    /// Sets how many steps of one thread may pass before an operation of the suite is finished,
-    /// under shuttle: 40, unless set. Set it to two to five times the most that is seen (`longest`
-    /// in a row's JSON). The bound of a row is this many for each of its threads.
+    /// Sets the step bound under shuttle. A row fails if no operation finishes within `steps` times
+    /// the number of its threads. The default is 40. The row's bound should be two to five times
+    /// the most steps seen between two finished operations (`longest` in the row's JSON).
     pub fn step_bound(mut self, steps: u64) -> Self {
         self.step_bound = steps;
         self
     }
 
     /// Says that the code under test takes its atomics and threads from the checker itself, not
-    /// from `spanlock_sync`: then there are neither ordering mutants nor injected bugs nor faults,
-    /// and nothing is left out of a search.
+    /// from `spanlock_sync`. Such code has no ordering mutants, injected bugs or faults, and the
+    /// harness does not reduce its searches.
     pub fn without_facade(mut self) -> Self {
         self.has_facade = false;
         self
     }
 
-    /// Returns the suite's programs as they are so far.
+    /// Returns the programs added so far.
     pub fn programs_so_far(&self) -> &[Program] {
         &self.programs
     }
 
-    /// Completes the suite: what holds for all programs is written into each.
-    ///
-    /// # Errors
-    /// Two programs have one name, or a program has nothing to run: with what to change.
+    /// Completes the suite: copies the shared settings into each program. An error says what to
+    /// change.
     pub(crate) fn complete(mut self) -> Result<Self, String> {
-        let suite = self.info.name.clone();
-        for (i, program) in self.programs.iter_mut().enumerate() {
+        for program in &mut self.programs {
             let info = &mut program.info;
-            info.suite = suite.clone();
+            info.suite.clone_from(&self.info.name);
             info.step_bound = self.step_bound;
             info.has_facade &= self.has_facade;
-            if !info.has_facade {
-                info.injection = Injection::None;
+            let mut programs = self.info.programs.iter();
+            let why = match programs.any(|other| other.name == info.name) {
+                true => Some("two programs of the suite have this name"),
+                false => program.problem(),
+            };
+            let info = &program.info;
+            if let Some(why) = why {
+                return Err(format!("`{}/{}`: {why}", info.suite, info.name));
             }
-            for operation in info.performs.iter().flatten() {
-                if !self.info.operations.contains(operation) {
-                    self.info.operations.push(operation.clone());
-                }
-            }
-            let name = &info.name;
-            if self.info.programs.iter().any(|other| other.name == *name) {
-                return Err(format!("suite `{suite}` has two programs called `{name}`"));
-            }
-            let is_bad = |name: &str| name.is_empty() || name.contains(['/', ' ', '\t']);
-            if is_bad(name) || is_bad(&suite) {
-                return Err(format!(
-                    "`{suite}/{name}`: a name is not empty, and has no slash, space or tab"
-                ));
-            }
-            let runs_code = !matches!(info.kind, Kind::Promela { .. });
-            if runs_code && (matches!(program.body, Body::None) || info.threads == 0) {
-                return Err(format!(
-                    "`{suite}/{name}` (program {i} of its suite) has nothing to run: give it a \
-                     scene with threads, or `run`"
-                ));
-            }
-            if !info.faults.is_empty() && !info.has_facade {
-                return Err(format!(
-                    "`{suite}/{name}` has faults, which only the facade can inject"
-                ));
-            }
+            let performs = info.performs.iter().flatten().cloned();
+            self.info.operations.extend(performs);
             self.info.programs.push(info.clone());
         }
         self.info.has_pairs &= !self.info.operations.is_empty();

@@ -1,127 +1,115 @@
-//! What happened in an execution.
+//! The events of an execution, which its threads record as notes.
 //!
-//! A failure shows the events in their order. The comparison of checkers uses the *outcome*: what
-//! each thread saw. The order of events of different threads is no outcome, since a checker that
-//! reduces partial orders explores one of several orders that no thread can tell apart.
+//! The report of a failure lists the events in order. To compare checkers, the harness uses the
+//! *outcome*: the events of each thread. The order between threads is not part of it, because a
+//! checker with partial-order reduction explores only one of several equivalent orders.
 //!
-//! This is plain std state that no checker sees. Both checkers run the threads of an execution on
-//! one system thread, one at a time, so the order of notes is the order of the execution, and
-//! noting adds no scheduling point.
+//! Notes are plain std state, which no checker sees, so they add no scheduling point. Both checkers
+//! run all threads on one system thread, so the order of notes is the order of the execution.
 
 // Without a checker no program runs, and nothing reads the notes.
 #![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::rows::row::Overtaking;
+use crate::rows::row::Found;
 
 static EVENTS: Mutex<Vec<(usize, String)>> = Mutex::new(Vec::new());
-static PERFORMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-static OUTCOMES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-static OVERTAKING: Mutex<Option<Overtaking>> = Mutex::new(None);
+static FOUND: LazyLock<Mutex<Found>> = LazyLock::new(Mutex::default);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Forgets the events of the previous execution.
-pub(crate) fn begin() {
-    lock(&EVENTS).clear();
+/// Returns what this process has found so far.
+pub(crate) fn found() -> MutexGuard<'static, Found> {
+    lock(&FOUND)
 }
 
-/// Stands for the time after all threads have ended.
+/// Replaces the thread's number in events after all threads have ended.
 const END: usize = usize::MAX;
 
-/// Adds a remark of `thread` to the steps that a replay shows. It is no part of the outcome.
+/// Adds a remark of `thread` to the steps that a replay shows. It is not part of the outcome.
 pub fn remark(thread: usize, what: &str) {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::remark(thread, what);
     let _ = (thread, what);
 }
 
-/// Notes what the calling thread saw: a part of the outcome.
+/// Records an event of the calling thread, such as a value that it read, as part of the outcome.
 pub fn note(what: impl Into<String>) {
-    note_as(me(), what);
+    note_as(spanlock_sync::thread::index(), what);
 }
 
-/// Notes what `thread` saw.
+/// Records an event of `thread`, as part of the outcome.
 pub fn note_as(thread: usize, what: impl Into<String>) {
     let what = what.into();
     remark(thread, &what);
     lock(&EVENTS).push((thread, what));
 }
 
-/// Notes what holds when all threads have ended.
+/// Records a fact that holds after all threads have ended, as part of the outcome.
 pub fn note_at_end(what: impl Into<String>) {
     let what = what.into();
     remark(0, &what);
     lock(&EVENTS).push((END, what));
 }
 
-fn me() -> usize {
-    spanlock_sync::thread::index()
-}
-
-/// Ends an operation of the program: the bound on steps counts anew from here
-/// ([`Suite::step_bound`](crate::Suite::step_bound)).
+/// Marks the end of an operation. The count of steps towards the
+/// [step bound](crate::Suite::step_bound) restarts here.
 pub fn finished() {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::finished();
 }
 
-/// Notes that an arrival has tried to overtake a waiter; `passes` is how many now have, of at most
-/// `bound`.
+/// Has the system refuse heavy barriers ([`spanlock_sync::barrier::heavy`]) to the calling thread:
+/// those of its `calls` from now on, counted from 0.
+pub fn refuse_barriers(calls: Range<u32>) {
+    #[cfg(any(spanlock_loom, spanlock_shuttle))]
+    spanlock_sync::check::refuse_barriers(calls.clone());
+    let _ = calls;
+}
+
+/// Records that an arriving thread tried to overtake a waiter. `passed` says whether it did, and
+/// `passes` is the number of arrivals that have overtaken the waiter so far.
 ///
 /// # Panics
-/// They are more.
+/// Panics if `passes` exceeds `bound`.
 pub fn overtake(passed: bool, passes: u32, bound: u32) {
     assert!(passes <= bound, "{passes} arrivals overtook a waiter");
-    let mut overtaking = lock(&OVERTAKING);
-    let seen = overtaking.get_or_insert_default();
+    let mut found = found();
+    let seen = found.overtaking.get_or_insert_default();
     seen.bound = bound;
     seen.most = seen.most.max(passes);
     seen.refused |= !passed;
 }
 
-/// Returns what was seen of overtaking so far; none if no arrival tried.
-pub(crate) fn overtaking() -> Option<Overtaking> {
-    *lock(&OVERTAKING)
-}
-
-/// Notes that the calling thread has performed an operation, and [ends](finished) it. By the end
-/// of the search each thread must have performed what its program says.
+/// Records that the calling thread has performed an operation, and [ends](finished) it. By the end
+/// of the search, each thread must have performed the operations that its program states.
 pub fn perform(operation: impl AsRef<str>) {
-    lock(&PERFORMED).insert(performed_by(me(), operation.as_ref()));
+    let thread = spanlock_sync::thread::index();
+    let operation = operation.as_ref().to_owned();
+    found().performed.insert((thread, operation));
     finished();
 }
 
-/// Returns how a performed operation is written: `1:cancel`.
-pub(crate) fn performed_by(thread: usize, operation: &str) -> String {
-    format!("{thread}:{operation}")
+/// Begins an execution: forgets the events of the previous one.
+pub(crate) fn begin() {
+    lock(&EVENTS).clear();
 }
 
-/// Returns every operation so far, and the thread that performed it.
-pub(crate) fn performed() -> Vec<String> {
-    lock(&PERFORMED).iter().cloned().collect()
-}
-
-/// Ends an execution: what each thread saw is an outcome.
+/// Ends an execution, and records its outcome.
 pub(crate) fn end() {
     let mut events = lock(&EVENTS).clone();
     // Stable: the order within a thread stays.
-    events.sort_by_key(|&(who, _)| who);
-    lock(&OUTCOMES).insert(text(&events));
+    events.sort_by_key(|&(thread, _)| thread);
+    found().outcomes.insert(text(&events));
 }
 
-/// Returns the events of the execution so far, in order: what led to a failure.
+/// Returns the events of the execution so far, in order, for the report of a failure.
 pub(crate) fn events() -> String {
     text(&lock(&EVENTS))
-}
-
-/// Returns every outcome so far.
-pub(crate) fn outcomes() -> Vec<String> {
-    lock(&OUTCOMES).iter().cloned().collect()
 }
 
 fn text(events: &[(usize, String)]) -> String {

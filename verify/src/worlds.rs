@@ -1,46 +1,53 @@
-//! One execution, and all executions, under the checker of this build.
+//! Runs one execution, or the executions of a row, under the checker of this build.
 
 #![cfg_attr(not(any(spanlock_loom, spanlock_shuttle)), allow(dead_code))]
 
 #[cfg(spanlock_loom)]
 mod loom;
-#[cfg(not(spanlock_shuttle))]
-mod none;
 #[cfg(spanlock_shuttle)]
 mod shuttle;
 
 #[cfg(spanlock_loom)]
 pub(crate) use self::loom::explore;
-#[cfg(not(spanlock_shuttle))]
-pub(crate) use self::none::{drawn, scenarios};
 #[cfg(spanlock_shuttle)]
-pub(crate) use self::shuttle::{drawn, explore, scenarios};
+pub(crate) use self::shuttle::{drawn, explore, scenarios, under};
 
-use std::path::PathBuf;
+use std::env;
 
 use crate::plan::Job;
+use crate::runner::Args;
 
-/// The variable with the seed of random programs and scenarios: any number.
-pub const SEED: &str = "SPANLOCK_SEED";
+/// The environment variable that sets the seed of random programs and scenarios.
+pub(crate) const SEED: &str = "SPANLOCK_SEED";
 
-/// The variable that names the one scenario to run instead of a row's.
-pub const SCENARIO: &str = "SPANLOCK_SCENARIO";
+/// The environment variable that replaces all scenarios of a row by one.
+pub(crate) const SCENARIO: &str = "SPANLOCK_SCENARIO";
+
+/// Returns an error if an environment variable for replays is set: it would change what rows run.
+pub(crate) fn no_replay() -> Result<(), String> {
+    for name in [SCENARIO, SEED] {
+        if env::var_os(name).is_some() {
+            return Err(format!(
+                "{name} is set: it would silently change what rows run\n  unset it, or use it with \
+                 `cargo verify --replay`"
+            ));
+        }
+    }
+    Ok(())
+}
 
 /// A row that this process explores.
-pub(crate) struct Search {
-    /// The row.
+pub(crate) struct Search<'a> {
     pub(crate) job: Job,
-    /// Leave nothing out: the checker's own search.
-    pub(crate) is_plain: bool,
-    /// The most steps of all threads between two finished operations.
-    pub(crate) steps: Option<u64>,
-    /// A file to write to; without it loom's weak mode leaves nothing out.
-    #[cfg_attr(spanlock_shuttle, allow(dead_code))]
-    pub(crate) scratch: Option<PathBuf>,
-    /// The arguments of `cargo verify --replay` that change the code, each after a space.
-    #[cfg_attr(spanlock_loom, allow(dead_code))]
-    pub(crate) mutations: String,
+    pub(crate) args: &'a Args,
 }
+
+// These two run under shuttle only: loom's `explore` refuses such rows.
+#[cfg(not(spanlock_shuttle))]
+pub(crate) fn drawn<S, R>(_: &Search, _: &S, _: &R, _: u64) {}
+
+#[cfg(not(spanlock_shuttle))]
+pub(crate) fn scenarios<M, S>(_: &Search, _: &M, _: S) {}
 
 /// Begins an execution.
 #[cfg(any(spanlock_loom, spanlock_shuttle))]
@@ -58,7 +65,7 @@ pub(crate) fn execute(run: impl FnOnce()) {
     crate::trace::end();
 }
 
-/// Ends the process: it does not accept what it was asked for.
+/// Prints the reason, and exits with the code of a refused request.
 pub(crate) fn refuse(reason: &str) -> ! {
     eprintln!("models: {reason}");
     std::process::exit(crate::rows::row::REFUSES)

@@ -1,6 +1,7 @@
-//! The command, run on a small workspace that knows nothing of this project.
+//! Runs the command on a small workspace that is independent of this project.
 //!
-//! All tests share one copy of the workspace and its builds, so that each checker builds it once.
+//! All tests share one copy of the workspace and its builds, so that it is built only once for each
+//! checker.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,10 @@ use std::sync::OnceLock;
 
 use spanlock_verify::rows::row::{Row, Verdict};
 
-/// Packages whose models these tests build. They are built together, so that there is one build.
+/// The packages with models. The command builds them together, so all tests share one build.
 const PACKAGES: [&str; 3] = ["slot", "faulty", "fresh"];
 
-/// Returns the workspace: a copy, since `--accept` writes into it.
+/// Returns a copy of the workspace, because `--accept` writes into it.
 fn workspace() -> &'static Path {
     static WORKSPACE: OnceLock<PathBuf> = OnceLock::new();
     WORKSPACE.get_or_init(|| {
@@ -21,7 +22,7 @@ fn workspace() -> &'static Path {
         let from = project.join("verify/tests/fixtures/workspace");
         let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workspace");
         copy(&from, &to, project.to_str().expect("text"));
-        // The same versions as here, so that nothing is fetched.
+        // Use the same versions as this project, so that cargo fetches nothing.
         fs::copy(project.join("Cargo.lock"), to.join("Cargo.lock")).expect("can copy");
         for package in PACKAGES {
             let _ = fs::remove_file(record(&to, package));
@@ -44,7 +45,7 @@ fn copy(from: &Path, to: &Path, root: &str) {
         let text = fs::read_to_string(&from)
             .expect("text")
             .replace("ROOT", root);
-        // A newer file would be built again.
+        // Leave an unchanged file alone: a newer time stamp would make cargo rebuild its package.
         if fs::read_to_string(&to).unwrap_or_default() != text {
             fs::write(&to, text).expect("can write");
         }
@@ -59,7 +60,7 @@ fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-verify"));
     command
         .current_dir(workspace())
-        // The builds of the project's own models have the dependencies.
+        // The project's own builds of models have built the dependencies already.
         .env("CARGO_TARGET_DIR", target())
         .env("CARGO_NET_OFFLINE", "true")
         .env_remove("SPANLOCK_SEED")
@@ -82,7 +83,7 @@ fn told(output: &Output) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Runs the command, and checks its exit code and that it says each of `words`.
+/// Runs the command. Checks its exit code, and that its output contains each of `words`.
 #[track_caller]
 fn says(code: i32, args: &[&str], words: &[&str]) -> String {
     let output = verify(args);
@@ -131,7 +132,8 @@ fn a_package_without_models_is_told_what_to_add() {
     ];
     says(2, &["--package", "plain"], &words);
     says(2, &["--package", "no-such"], &["--package no-such", "slot"]);
-    says(2, &["known-bugs"], &["known-bugs/main.rs"]);
+    let words = ["known-bugs/main.rs", "use spanlock-verify and have none"];
+    says(2, &["known-bugs"], &words);
 }
 
 #[test]
@@ -154,7 +156,7 @@ fn an_output_that_cannot_be_written_is_refused_before_the_run() {
 }
 
 #[test]
-fn a_variable_of_a_replay_is_refused_and_leaves_old_results() {
+fn a_replay_variable_is_refused_and_old_results_stay() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("rows.json");
     fs::write(&file, "of another run").expect("can write");
@@ -164,11 +166,27 @@ fn a_variable_of_a_replay_is_refused_and_leaves_old_results() {
         assert_eq!(output.status.code(), Some(2));
         assert!(told(&output).contains(&format!("{name} is set")));
     }
+    for subcommand in ["mutants", "bugs", "known-bugs"] {
+        let output = command().arg(subcommand).env("SPANLOCK_SEED", "7").output();
+        let told = told(&output.expect("the command runs"));
+        assert!(told.contains("SPANLOCK_SEED is set"), "{told}");
+    }
     assert_eq!(fs::read(&file).expect("still there"), b"of another run");
 }
 
 #[test]
-fn a_list_names_every_row_once_and_partitions_share_it() {
+fn a_checker_cfg_in_rustflags_is_refused() {
+    let mut command = command();
+    command
+        .arg("--list")
+        .env("RUSTFLAGS", "--cfg spanlock_loom");
+    let told = told(&command.output().expect("the command runs"));
+    let why = "RUSTFLAGS has `--cfg spanlock_loom`, which the command adds itself";
+    assert!(told.contains(why), "{told}");
+}
+
+#[test]
+fn a_list_names_each_row_once_and_partitions_divide_it() {
     let rows = |args: &[&str]| {
         let output = verify(&[&["--list"], args].concat());
         assert!(output.status.success(), "{}", told(&output));
@@ -212,16 +230,15 @@ fn a_list_names_every_row_once_and_partitions_share_it() {
     );
 }
 
-/// A search without a record drifts, is recorded by `--accept`, and then drifts from a wrong
-/// record only.
+/// A search without a record is reported as drift until `--accept` records it. Afterwards, it is
+/// reported only if the record is wrong.
 #[test]
 fn a_record_is_written_and_compared() {
     let args = ["--filter", "adder/"];
     let file = record(workspace(), "fresh");
     let drift = [
         "DRIFT: adder/sum/loom/weak",
-        "no executions are recorded",
-        "--accept",
+        "no executions are recorded: run `cargo verify --accept` to record them",
     ];
     says(1, &args, &drift);
     says(
@@ -237,7 +254,7 @@ fn a_record_is_written_and_compared() {
     assert!(line.starts_with("adder/sum/loom/weak\t-\t"), "{line}");
     says(0, &args, &["EXHAUSTED"]);
     says(0, &["--quick", "--filter", "adder/"], &["EXHAUSTED"]);
-    // A row that exists no more is forgotten, and a wrong one put right.
+    // `--accept` removes the record of a row that no longer exists, and corrects a wrong record.
     let wrong = text.replace(&line, "adder/sum/loom/weak\t-\t999\t-");
     fs::write(&file, format!("{wrong}adder/gone/loom/weak\t-\t1\t-\n")).expect("can write");
     says(1, &args, &["999 executions are recorded"]);
@@ -277,7 +294,7 @@ fn a_failure_is_shown_with_its_replay() {
 }
 
 #[test]
-fn memory_that_is_used_after_it_was_freed_is_found() {
+fn a_use_after_free_is_found() {
     for row in [
         "memory/use-after-free/shuttle/dfs",
         "memory/use-after-free/loom/rmw-load",
@@ -291,12 +308,22 @@ fn memory_that_is_used_after_it_was_freed_is_found() {
 }
 
 #[test]
-fn a_yield_outside_of_a_loop_is_reported() {
+fn a_yield_outside_a_loop_is_reported() {
     let words = ["FAILED: yields/yield", "T0 has yielded", "remove the yield"];
     says(1, &["--filter", "yields/yield/shuttle/dfs"], &words);
 }
 
-/// The search without reduction has more executions, and the same outcomes.
+#[test]
+fn a_panic_that_is_caught_is_no_failure() {
+    let row = "panics/caught/loom/weak";
+    // Without a record the search is bounded.
+    let told = says(0, &["--replay", row], &["BOUNDED"]);
+    let line = told.lines().find(|line| line.starts_with("| panics/"));
+    let cells: Vec<&str> = line.expect("the row").split('|').map(str::trim).collect();
+    assert_ne!(cells[5], "1", "{told}");
+}
+
+/// The search without reduction has more executions, but the same number of outcomes.
 #[test]
 fn a_reduced_search_loses_no_outcome() {
     let row = "slot/handover/shuttle/dfs";
@@ -328,7 +355,7 @@ fn partitions_are_merged_and_reported() {
     );
     for (part, file) in [("1/2", &a), ("2/2", &b)] {
         let rows = ["--filter", "slot/handover", "--filter", "counter/"];
-        // The rows are not recorded, and those of the counter fail.
+        // The run fails: no row has a record, and the rows of the counter fail.
         says(
             1,
             &[&rows[..], &["--partition", part, "--json", file]].concat(),
@@ -348,11 +375,33 @@ fn partitions_are_merged_and_reported() {
     let page = fs::read_to_string(path("verify.md")).expect("written");
     assert!(rows.iter().all(|row| html.contains(&row.replay)));
     assert!(page.contains("| slot/handover/shuttle/dfs"), "{page}");
+    let failure = "FAILED: counter/lost-update/loom/weak: two additions add up\n  execution ";
+    assert!(page.contains("## What failed") && page.contains(failure));
     let dfs = rows
         .iter()
         .find(|row| row.name == "slot/handover/shuttle/dfs");
     let dfs = dfs.expect("there");
     assert_eq!((dfs.verdict, dfs.agrees), (Verdict::Exhausted, true));
+
+    let bugs = path("judged.json");
+    let filter = ["bugs", "-p", "slot", "--filter", "flag-first"];
+    says(0, &[&filter[..], &["--json", &bugs]].concat(), &[]);
+    let files = ["merge", &b, &a, "--bugs", &bugs, "--report", report];
+    says(2, &files, &["judged.json", "without a filter"]);
+    // Remove the filter from the file, as if this were the only bug.
+    let text = fs::read_to_string(&bugs).expect("written");
+    let chosen = text.find("\"selection\": \"").expect("the filter");
+    let end = chosen + text[chosen..].find(",\n").expect("a line");
+    let text = format!("{}\"selection\": \"\"{}", &text[..chosen], &text[end..]);
+    fs::write(&bugs, text).expect("can write");
+    says(1, &files, &["1 injected bugs: 1 KILLED"]);
+    let wrong = ["merge", &b, &a, "--mutants", &bugs];
+    says(2, &wrong, &["judged.json", "cargo verify mutants --json"]);
+    let html = fs::read_to_string(path("verify.html")).expect("written");
+    let page = fs::read_to_string(path("verify.md")).expect("written");
+    assert!(html.contains("1 injected bugs: 1 KILLED") && html.contains("flag-first/slot"));
+    assert!(page.contains("## Injected bugs") && !page.contains("## Mutants"));
+    assert!(fs::exists(path("bugs.json")).unwrap() && !fs::exists(path("mutants.json")).unwrap());
 
     let change = |change: &dyn Fn(&mut Row)| {
         let mut rows: Vec<Row> =
@@ -362,6 +411,8 @@ fn partitions_are_merged_and_reported() {
     };
     says(2, &["merge", &a], &["partitions are missing", "1/2"]);
     says(2, &["merge", &a, &b, &a], &["overlap", &a]);
+    change(&|row| row.name = "slot/handover/loom/weak".into());
+    says(2, &["merge", &a, &other], &["partitions are missing"]);
     change(&|row| row.run.commit = "0123456789ab".into());
     says(
         2,
@@ -386,16 +437,48 @@ fn each_weakened_ordering_is_killed() {
     let json = folder.path().join("mutants.json");
     let json = json.to_str().expect("text");
     let words = ["2 mutants: 2 KILLED", "slot/src/lib.rs"];
-    says(0, &["mutants", "--package", "slot", "--json", json], &words);
+    let orderings = ["mutants", "--package", "slot", "--filter", "src/lib.rs"];
+    says(0, &[&orderings[..], &["--json", json]].concat(), &words);
     let text = fs::read_to_string(json).expect("written");
     assert!(text.contains("\"Release->Relaxed\"") && text.contains("--weaken slot/src/lib.rs"));
     let filter = ["mutants", "--package", "slot", "--filter", "no-such"];
-    says(2, &filter, &["`no-such`", "--sites"]);
+    says(2, &filter, &["`no-such`", "--list"]);
     says(
         0,
         &["mutants", "--package", "slot", "--sites"],
         &["Acquire->Relaxed"],
     );
+}
+
+/// Each reason applies to one statement or match arm, and to one mutation.
+#[test]
+fn a_reason_above_a_statement_belongs_to_its_mutant() {
+    let args = ["mutants", "-p", "slot", "--sites", "--filter", "reasons.rs"];
+    let list = says(0, &args, &[]);
+    let mut reasons = Vec::new();
+    for row in list.lines().skip(2) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let line = cells[1].split(':').nth(1).expect("a line");
+        reasons.push((line, cells[2], cells[3]));
+    }
+    reasons.sort();
+    let (load, exchange) = ("Acquire->Relaxed", "none: of the exchange.");
+    let expected = [
+        ("12", load, "none: of the first."),
+        ("14", load, "any program"),
+        ("16", "AcqRel->Acquire", "any program"),
+        ("16", "AcqRel->Release", "any program"),
+        ("17", load, exchange),
+        ("26", load, "none: of the arm."),
+        ("30", load, "any program"),
+    ];
+    assert_eq!(reasons, expected);
+}
+
+#[test]
+fn an_ordering_that_no_program_reaches_survives() {
+    let words = ["1 mutants: 1 SURVIVED", "fresh/src/lib.rs:9 (unreached)"];
+    says(1, &["mutants", "-p", "fresh"], &words);
 }
 
 #[test]
@@ -416,14 +499,14 @@ fn each_injected_bug_is_killed() {
     says(2, &[&row[..], &["--bug", "no-such"]].concat(), &words);
 }
 
-/// Needs Spin, which CI has.
+/// Needs Spin, which is always installed in CI.
 #[test]
 fn a_promela_model_holds_and_its_bug_is_found() {
     let row = ["--replay", "slot/granted/spin/ltl"];
     if Command::new("spin").arg("-V").output().is_err() {
         assert!(
             std::env::var_os("CI").is_none(),
-            "CI is set, and there is no Spin"
+            "Spin must be installed in CI"
         );
         says(0, &row, &["SKIPPED", "apt-get install spin"]);
         return;
@@ -434,6 +517,8 @@ fn a_promela_model_holds_and_its_bug_is_found() {
         &[&row[..], &["--bug", "NO_SET"]].concat(),
         &["FAILED", "acceptance cycle"],
     );
+    let words = ["FAILED", "Spin did not search every state"];
+    says(1, &[&row[..], &["--bug", "ENDS_EARLY"]].concat(), &words);
     let killed = ["1 injected bugs: 1 KILLED", "slot/granted/spin/ltl"];
     says(0, &["bugs", "-p", "slot", "--filter", "NO_SET"], &killed);
     says(
@@ -444,7 +529,7 @@ fn a_promela_model_holds_and_its_bug_is_found() {
 }
 
 #[test]
-fn each_pair_of_operations_has_a_cell() {
+fn pairs_lists_each_pair_of_operations() {
     let words = ["put × take: handover", "put × put: none: one thread puts"];
     says(0, &["pairs", "--filter", "slot"], &words);
     says(2, &["pairs", "--filter", "no-such"], &["they are"]);

@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use spanlock_benches::cli::{Args, Command};
+use spanlock_benches::contention::args::ContentionArgs;
 use spanlock_benches::failures::args::FailuresArgs;
 use spanlock_benches::journal::args::JournalArgs;
-use spanlock_benches::{compare, failures, journal, micro, report};
+use spanlock_benches::{compare, contention, failures, journal, micro, report};
 
 fn main() -> ExitCode {
     match run(&Args::of_process()) {
@@ -38,6 +39,7 @@ fn run(args: &Args) -> Result<()> {
     }
     match &args.command {
         Some(Command::Journal(args)) => run_journal(args, &bar, &terminal)?,
+        Some(Command::Contention(args)) => run_contention(args, &bar, &terminal)?,
         Some(Command::Failures(args)) => return run_failures(args, &bar, terminal),
         Some(Command::FailuresChild(_)) | None => {
             let json = args.json.as_deref();
@@ -62,6 +64,7 @@ fn run_files(
     let outcome = compare::run(&plan, bar, |line| bar.suspend(|| terminal.say(line)))?;
     bar.finish_and_clear();
     terminal.say(&report::table(&outcome.rows));
+    terminal.say(&report::targets(&outcome));
     terminal.say(&report::losses(&outcome.rows));
     if let Some(imported) = &outcome.imported {
         terminal.say(imported);
@@ -101,6 +104,18 @@ fn run_journal(args: &JournalArgs, bar: &ProgressBar, terminal: &Terminal) -> Re
     terminal.say(&report::journal::told(&outcome));
     terminal.say(&outcome.others.to_string());
     let page = report::journal::page(&outcome, &command())?;
+    terminal.say(&outputs.write(&outcome.rows, &page)?);
+    Ok(())
+}
+
+fn run_contention(args: &ContentionArgs, bar: &ProgressBar, terminal: &Terminal) -> Result<()> {
+    let plan = args.plan()?;
+    let outputs = report::Outputs::check(&args.report, args.json.as_deref(), None)?;
+    let outcome = contention::run(&plan, bar)?;
+    bar.finish_and_clear();
+    terminal.say(&report::contention::told(&outcome));
+    terminal.say(&outcome.others.to_string());
+    let page = report::contention::page(&outcome, &command())?;
     terminal.say(&outputs.write(&outcome.rows, &page)?);
     Ok(())
 }

@@ -168,8 +168,8 @@ fn die_in_a_compaction<L: RawRangeLock + 'static>(
     let file = volume.open_or_create(HOT_FILES[0])?;
     println!("{}", Line::Begin);
     let mut state = next(seed);
-    // The write of the last compaction; then the writes between two compactions, and the duration
-    // of one.
+    // `last` is the write that caused the last compaction. `known` is the number of writes from one
+    // compaction to the next, and the duration of a compaction.
     let (mut last, mut known) = (0, None);
     for turn in 1_u64.. {
         state = next(state);

@@ -38,8 +38,8 @@ pub struct FailuresArgs {
     #[arg(long, default_value = "6", value_parser = clap::value_parser!(u32).range(1..=i64::from(Id::RECORDS)), value_name = "N")]
     pub records: u32,
 
-    /// Seconds of silence after which a run is checked for a hang; it hangs if no thread has run or
-    /// is runnable for as long again
+    /// Seconds of silence after which a run is checked for a hang. It counts as hanging if it stays
+    /// silent for as long again and no thread runs or is runnable meanwhile
     #[arg(long, default_value = "2", value_parser = seconds, value_name = "S")]
     pub patience: f64,
 

@@ -234,7 +234,8 @@ impl ChildRun<'_> {
         true
     }
 
-    /// Reopens the log, unless another thread has done so since it was opened the `times`th time.
+    /// Reopens the log, unless another thread has already done so. `times` is the number of times
+    /// that the log had been opened when the error occurred.
     fn reopen(&self, times: u32) {
         let mut opened = self.log.write();
         if opened.times != times {

@@ -53,11 +53,11 @@ struct State {
     flushes: u64,
     /// Writes that are not durable, by file.
     dirty: BTreeMap<PathBuf, Vec<Write>>,
-    /// The number of writes so far.
+    /// The number of writes that have returned.
     written: u64,
     /// The file and offset of the rest of a write that was cut short.
     rest: Option<(PathBuf, u64)>,
-    /// The file that lost data in a failed write. Its next flush to end reports the loss.
+    /// The file that lost data in a failed write. Whichever of its flushes ends next reports it.
     untold: Option<PathBuf>,
     /// The number of times that data was lost.
     losses: u64,
@@ -72,7 +72,7 @@ struct Write {
 }
 
 impl Write {
-    /// Takes over the bytes that a later write has overwritten.
+    /// Replaces the bytes of this write that a later write of `data` at `offset` has overwritten.
     fn overwrite(&mut self, offset: u64, data: &[u8]) {
         let own_end = self.offset + self.data.len() as u64;
         let start = self.offset.max(offset);
@@ -107,8 +107,8 @@ impl State {
         });
     }
 
-    /// Checks at the end of a flush whether data of the file was lost during it, or earlier without
-    /// being reported.
+    /// Fails at the end of a flush if any data was lost during it, or if the file lost data earlier
+    /// and no flush has reported that. `losses` is the number of losses when the flush began.
     fn check(&mut self, name: &Path, losses: u64) -> io::Result<()> {
         let is_untold = self.untold.take_if(|of| of == name).is_some();
         if is_untold || self.losses != losses {
@@ -159,9 +159,9 @@ impl Medium {
         (state.writes, state.flushes)
     }
 
-    /// Performs a write that is durable when it returns; libc has no such function. `write` does
-    /// the writing, at an offset. Like a hook, this must be called
-    /// [unseen](crate::journal::calls::unseen).
+    /// Performs a write that is durable when it returns; libc has no such function. `write` writes
+    /// data at an offset. Call this only within [`unseen`](crate::journal::calls::unseen), because
+    /// otherwise the hook would see these writes too.
     ///
     /// # Errors
     /// The planned error, or the file's.
@@ -300,8 +300,8 @@ impl Medium {
         let Some(len) = len else {
             return Ok(());
         };
-        // A longer length may already be durable through another flush. If the file was truncated,
-        // its current length counts.
+        // Another flush may already have made a longer length durable: keep that. But if the file
+        // has been truncated since, its current length is the limit.
         let now = fs::metadata(self.files.join(name))?.len();
         file.set_len(len.max(file.metadata()?.len()).min(now))
     }

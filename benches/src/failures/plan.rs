@@ -19,8 +19,8 @@ pub struct FailurePlan {
 pub enum Fault {
     /// A write fails with `EIO`, and nothing is written.
     Write,
-    /// Half of a write succeeds, which the caller is told. The call that writes the rest fails with
-    /// `ENOSPC`.
+    /// Half of a write succeeds, and the caller receives the number of bytes written. The call that
+    /// writes the rest fails with `ENOSPC`.
     ShortWrite,
     /// A flush fails with `EIO`.
     Flush,
@@ -38,9 +38,9 @@ pub enum Dirty {
 }
 
 impl FailurePlan {
-    /// Returns all plans for a run of this many writes and flushes. There is no plan in which a
-    /// write fails and dirty data stays in the cache. A flush would report that loss, so the plans
-    /// for flushes cover it.
+    /// Returns all plans for a run of this many writes and flushes. No plan combines a failed write
+    /// with [`Dirty::Cached`]: the next flush would report the loss of that data, and the plans in
+    /// which a flush fails cover such a report.
     pub fn all(writes: u64, flushes: u64) -> Vec<FailurePlan> {
         let of_writes = [Fault::Write, Fault::ShortWrite]
             .into_iter()

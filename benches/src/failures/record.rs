@@ -13,12 +13,12 @@ pub struct Id {
 pub const RECORD: usize = 256;
 
 impl Id {
-    /// The most threads.
+    /// The maximum number of threads.
     pub const THREADS: u32 = 32;
-    /// The most records of a thread.
+    /// The maximum number of records per thread.
     pub const RECORDS: u32 = 32;
 
-    /// Returns its index among all possible records.
+    /// Returns the record's index among all possible records.
     pub fn place(self) -> u64 {
         u64::from(self.thread * Self::RECORDS + self.nth)
     }

@@ -22,8 +22,8 @@ use super::record::Id;
 pub struct Conditions {
     /// The size of each run.
     pub size: RunSize,
-    /// How long a child may be silent before it is checked. It hangs if none of its threads has run
-    /// between the ends of two such silences.
+    /// How long a child may be silent before it is checked. A child hangs if it is silent twice in
+    /// a row and none of its threads ran during the second silence.
     pub patience: Duration,
     /// Whether to show the children's standard error.
     pub loud: bool,
@@ -176,13 +176,14 @@ fn command(
     Ok(command)
 }
 
-/// The number of silences after which a child that keeps running counts as hanging.
+/// The number of silences in a row after which a child counts as hanging even if it keeps running.
 const MAX_SILENCES: u32 = 60;
 
 /// Reads a child's output to its end. Returns `None` if the child hangs and was killed.
 ///
-/// A child hangs if it is silent and none of its threads has run or is runnable between the ends of
-/// two silences. So a child that gets no CPU time on a busy machine is not killed.
+/// A child hangs if it is silent twice in a row, and none of its threads ran during the second
+/// silence or is runnable at its end. So a child that merely waits for CPU time on a busy machine
+/// is not killed before [`MAX_SILENCES`].
 fn watch(
     mut command: Command,
     patience: Duration,

@@ -35,8 +35,8 @@ pub struct JournalArgs {
     #[arg(long, value_delimiter = ',', value_parser = names(WORKLOADS.to_vec()), value_name = "WORKLOAD,…")]
     pub workload: Vec<String>,
 
-    /// Contestants, separated by commas [default: all]; targets and ratios need the contestants on
-    /// both sides
+    /// Contestants, separated by commas [default: all]; a target or ratio needs both contestants
+    /// that it compares
     #[arg(long, value_delimiter = ',', value_parser = names(all_contestants()), value_name = "NAME,…")]
     pub contestant: Vec<String>,
 

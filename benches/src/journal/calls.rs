@@ -5,7 +5,8 @@
 //! that. So all of them run with their unchanged file code, and this program defines `write`,
 //! `pwrite`, `fdatasync` and `fsync` itself. The standard library and crate nix call libc's
 //! functions by name and therefore reach these definitions. They make the system call with
-//! `syscall`; for a file in a [watched](watch) folder they call a [`Hook`] first.
+//! `syscall`; for a file in a [watched](watch) folder they call a [`Hook`] instead, which may make
+//! the system call itself.
 //!
 //! - While no folder is watched, the cost is one atomic load per call. Otherwise the file's name is
 //!   read from `/proc/self/fd`, which takes about a microsecond.

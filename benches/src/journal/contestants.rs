@@ -106,7 +106,7 @@ impl Contestant {
         matches!(self.way, Way::Blocks(..))
     }
 
-    /// Returns crate and version, if it is another project's log.
+    /// Returns the crate's name and version if the contestant is another project's log.
     pub fn of_others(&self) -> Option<String> {
         let Way::Peer(place) = self.way else {
             return None;
@@ -189,7 +189,7 @@ pub struct Made {
 
 /// A contestant as its threads use it.
 pub trait Commits: Send + Sync {
-    /// Makes a change of thread number `thread` durable.
+    /// Makes one change durable, on behalf of thread number `thread`.
     ///
     /// # Errors
     /// The contestant's error.
@@ -210,7 +210,7 @@ pub trait Commits: Send + Sync {
     fn end(self: Box<Self>, device: &Device) -> Result<()>;
 }
 
-/// A block for each thread, which counts its commits.
+/// A journal with a block for each thread. The block holds the number of the thread's commits.
 struct Blocks {
     journal: Journal,
     blocks: u64,

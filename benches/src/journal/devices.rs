@@ -16,7 +16,7 @@ use crate::volume;
 
 /// The device whose flush sleeps for a millisecond.
 pub const MODELLED: &str = "modelled-1ms";
-/// The device whose flush is the disk's.
+/// The device whose flushes reach a disk.
 pub const DISK: &str = "disk";
 
 /// All devices, each with a description.
@@ -31,10 +31,10 @@ pub const DEVICES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Free bytes in `/dev/shm` that a run requires to use it.
+/// A run uses `/dev/shm` only if four fifths of the free bytes there are at least this many.
 const ROOM: u64 = 4 << 30;
 
-/// A separate folder with a kind of flush. The folder is removed on drop.
+/// A folder for files, and how they are flushed. The folder is removed on drop.
 #[derive(Debug)]
 pub struct Device {
     /// One of [`DEVICES`].

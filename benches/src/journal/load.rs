@@ -12,7 +12,7 @@ use crate::measure::{self, Latencies};
 /// The largest relative deviation of a pause from the think time, so that threads do not run in
 /// lockstep.
 const JITTER: f64 = 0.1;
-/// The share of a round that is warm-up and not counted.
+/// The duration of the warm-up before a round, as a share of the round. It is not counted.
 const WARM_UP: f64 = 0.1;
 
 /// The load of one round.
@@ -73,7 +73,7 @@ impl Figures {
 /// and when it ends.
 ///
 /// # Errors
-/// A thread cannot be started, or the first error of a commit.
+/// A thread cannot be started, or a commit fails.
 pub fn round(
     load: Load,
     commit: impl Fn(usize) -> Result<()> + Sync,

@@ -15,7 +15,7 @@ pub struct Row {
     pub workload: &'static str,
     /// The contestant's name.
     pub contestant: &'static str,
-    /// Crate and version, for another project's log.
+    /// The crate's name and version if the contestant is another project's log.
     pub version: Option<String>,
     /// The device's name.
     pub device: &'static str,

@@ -14,7 +14,8 @@ use super::targets;
 use super::thesis::{self, Pattern, Servers, Transactions};
 use crate::load::{LoadWatch, Others};
 
-/// The most rounds of a cell. There are fewer if rounds would be shorter than `ROUND` seconds.
+/// The maximum number of rounds of a cell. There are fewer if rounds would be shorter than `ROUND`
+/// seconds.
 const ROUNDS: f64 = 7.0;
 const ROUND: f64 = 0.1;
 /// A round lasts at least as long as this many flushes, and at least `SHORTEST`.

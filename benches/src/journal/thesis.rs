@@ -62,8 +62,8 @@ pub struct Pattern {
     pub block_bytes: u64,
 }
 
-/// Returns the loads of these patterns with these numbers of clients. Block sizes vary only in
-/// `fio` and with one number of clients: the largest that is at most eight, or else the smallest.
+/// Returns the loads of these patterns with these numbers of clients. Only one number of clients of
+/// `fio` runs with all block sizes: the largest that is at most eight, or else the smallest.
 pub fn patterns(workloads: &[&'static str], clients: &[usize]) -> Vec<Pattern> {
     let below = clients.iter().copied().filter(|&it| it <= CLIENTS).max();
     let sized = below.or(clients.iter().copied().min());

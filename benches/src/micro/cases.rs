@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use spanlock_range_lock::{Access, RawRangeLock};
 
-use super::contended;
+use super::contended::{self, Contention};
 use super::ranges::{LARGEST, SEGMENT, SEGMENTS, segments};
-use super::subjects::{Need, Ofd, Ours, SliceMutex, Subject, VecRange};
+use super::subjects::{FairParkingLot, Need, Ofd, Ours, SliceMutex, Subject, VecRange};
+use crate::contention;
 use crate::locks::{self, Entry, Visitor};
-use crate::measure::Round;
 
 /// The first segment that is locked. It is neither the lock's first nor its last, and is a multiple
 /// of 256.
@@ -33,10 +33,11 @@ pub struct Case {
 enum Work {
     /// One range of this many adjacent segments.
     Segments(u64),
-    /// One range of everything that the lock covers, after each segment of 1 GiB was locked once.
+    /// One range of everything that the lock covers. Beforehand, a lock with ranges locks and
+    /// releases the segments of the first GiB one by one.
     Everything,
-    /// Each segment of 1 GiB in turn, released before the next is locked, so that no memory for
-    /// guards is measured.
+    /// The segments of the first GiB, one after another. Each is released before the next is
+    /// locked, so that no memory for guards is measured.
     EachSegment,
     /// One segment in a gap between this many held segments.
     Beside(u64),
@@ -84,12 +85,12 @@ pub const CASES: [Case; 8] = [
     ),
     Case::write(
         "write/full-range",
-        "everything that the lock covers, after each segment of 1 GiB was locked once",
+        "everything that the lock covers, after locking the segments of the first GiB one by one",
         Work::Everything,
     ),
     Case::write(
         "write/full-range-by-segment",
-        "each of the 262,144 segments of 1 GiB in turn, released before the next",
+        "the 262,144 segments of the first GiB, each released before the next is locked",
         Work::EachSegment,
     ),
     Case::write(
@@ -123,11 +124,25 @@ pub trait MeasuredLock: Sync {
     /// it can.
     fn cannot_wait(&self) -> Option<&'static str>;
 
-    /// Runs a round in which `threads` threads lock the same segment.
+    /// Runs a round in which `threads` threads lock the same segment. If `timed`, every acquisition
+    /// is timed.
     ///
     /// # Errors
     /// A thread cannot be started, or the lock admitted two threads at once.
-    fn contended(&self, threads: usize, duration: Duration) -> Result<Round>;
+    fn contended(&self, threads: usize, duration: Duration, timed: bool) -> Result<Contention>;
+
+    /// Runs a round of a case of `compare contention`. `steps_per_us` steps of work take a
+    /// microsecond. If `timed`, every acquisition is timed.
+    ///
+    /// # Errors
+    /// Same as [`contended`](Self::contended).
+    fn contend(
+        &self,
+        case: &contention::Case,
+        steps_per_us: f64,
+        duration: Duration,
+        timed: bool,
+    ) -> Result<contention::Measured>;
 }
 
 /// A lock that can be created.
@@ -138,6 +153,8 @@ pub struct Candidate {
     pub about: &'static str,
     /// Whether the lock is in this project's registry.
     pub ours: bool,
+    /// Whether the lock is a yardstick under contention, which the other cases leave out.
+    pub only_contended: bool,
     make: Box<dyn Fn() -> Result<Box<dyn MeasuredLock>> + Send + Sync>,
 }
 
@@ -163,7 +180,15 @@ impl Candidate {
             name,
             about,
             ours,
+            only_contended: false,
             make: Box::new(make),
+        }
+    }
+
+    fn only_contended(self) -> Self {
+        Candidate {
+            only_contended: true,
+            ..self
         }
     }
 
@@ -195,9 +220,10 @@ pub fn candidates() -> Vec<Candidate> {
 
 /// Returns the locks of other projects.
 #[rustfmt::skip] // A lock is one line.
-fn peers() -> [Candidate; 5] {
+fn peers() -> [Candidate; 6] {
     [
         Candidate::new("parking_lot", "parking_lot::RwLock 0.13: no ranges, locks everything", false, LARGEST, || Ok(parking_lot::RwLock::new(()))),
+        Candidate::new("parking_lot-fair", "the same, with unlock_fair once every half millisecond: the yardstick for longest waits, measured only under contention", false, LARGEST, || Ok(FairParkingLot::new())).only_contended(),
         Candidate::new("std", "std::sync::RwLock: no ranges, locks everything", false, LARGEST, || Ok(std::sync::RwLock::new(()))),
         Candidate::new("range-lock", "range_lock::VecRangeLock 0.2.4: a tree of ranges under a mutex, exclusive, try-only", false, 1 << 30, || Ok(VecRange::new())),
         Candidate::new("range-mutex", "range_mutex::RangeMutex 0.1.7: a sorted vector of ranges under a mutex, exclusive", false, 1 << 30, || Ok(SliceMutex::new())),
@@ -207,8 +233,8 @@ fn peers() -> [Candidate; 5] {
 
 struct Entrant<S> {
     subject: S,
-    /// The holder of the ranges that stay held, if the lock needs a separate handle for another
-    /// owner.
+    /// A second handle to the lock, which holds the ranges that stay held. `None` if any user may
+    /// use the first handle.
     other: Option<S>,
     capacity: u64,
 }
@@ -259,8 +285,18 @@ impl<S: Subject> MeasuredLock for Entrant<S> {
         self.subject.lacks(Need::Waiting)
     }
 
-    fn contended(&self, threads: usize, duration: Duration) -> Result<Round> {
-        contended::round(&self.subject, threads, duration)
+    fn contended(&self, threads: usize, duration: Duration, timed: bool) -> Result<Contention> {
+        contended::round(&self.subject, threads, duration, timed)
+    }
+
+    fn contend(
+        &self,
+        case: &contention::Case,
+        steps_per_us: f64,
+        duration: Duration,
+        timed: bool,
+    ) -> Result<contention::Measured> {
+        contention::round(&self.subject, case, steps_per_us, duration, timed)
     }
 }
 

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
@@ -50,31 +50,47 @@ pub const CONTENDED: [Contended; 2] = [
     },
 ];
 
-/// Runs one round; `lock` is released when it ends. Operations are acquisitions of all threads
-/// together.
-pub(super) fn round<S: Subject>(lock: &S, threads: usize, duration: Duration) -> Result<Round> {
+/// The result of a round.
+pub struct Contention {
+    /// Operations are acquisitions of all threads together.
+    pub round: Round,
+    /// The longest time from the call to the return of an acquisition, if acquisitions were timed.
+    pub longest: Duration,
+}
+
+/// Runs one round; `lock` is released when it ends. If `timed`, every acquisition is timed, which
+/// costs two reads of the clock each, so the throughput is then not comparable.
+pub(super) fn round<S: Subject>(
+    lock: &S,
+    threads: usize,
+    duration: Duration,
+    timed: bool,
+) -> Result<Contention> {
     let users: Vec<Option<S>> = (0..threads)
         .map(|_| lock.other_user())
         .collect::<Result<_>>()?;
-    let (guarded, counted) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (guarded, all) = (AtomicU64::new(0), All::default());
     // A separate thread, because the threads that it starts inherit its cores.
     let round = thread::scope(|scope| {
         let rounds = measure::spawn(scope, threads, || {
             measure::bind_to_first(CORES);
             measure::timed(threads, duration, 0, |worker| {
                 let lock = users[worker].as_ref().unwrap_or(lock);
-                holds(lock, &guarded, Tally::new(&counted))
+                holds(lock, &guarded, Tally::new(&all), timed)
             })
         });
         measure::joined(rounds?)
     })?;
     // Relaxed: the threads have been joined.
-    let (guarded, counted) = (guarded.into_inner(), counted.into_inner());
+    let (guarded, counted) = (guarded.into_inner(), all.count.into_inner());
     ensure!(
         guarded == counted * STEPS,
         "{threads} threads counted {counted} times {STEPS} steps under the lock, but the counter is {guarded}: the lock admitted two threads at once"
     );
-    Ok(round)
+    Ok(Contention {
+        round,
+        longest: Duration::from_nanos(all.longest_ns.into_inner()),
+    })
 }
 
 /// Returns the operation that a thread repeats.
@@ -82,13 +98,18 @@ fn holds<S: Subject>(
     lock: &S,
     guarded: &AtomicU64,
     mut tally: Tally<'_>,
+    timed: bool,
 ) -> impl FnMut() -> Result<(), Infallible> {
     let mut own = 0_u64;
     move || {
+        let called = timed.then(Instant::now);
         let hold = lock.write(segments(512, 1));
+        if let Some(called) = called {
+            tally.waited(called.elapsed());
+        }
         for _ in 0..STEPS {
-            // Relaxed, and not a read-modify-write: the lock orders these accesses, or steps are
-            // lost.
+            // Relaxed, and not a read-modify-write: a correct lock orders these accesses, and under
+            // a broken one, steps are lost.
             guarded.store(guarded.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         if tally.one_more().is_multiple_of(YIELD_EVERY) {
@@ -102,15 +123,27 @@ fn holds<S: Subject>(
     }
 }
 
+/// The totals of all threads.
+#[derive(Default)]
+struct All {
+    count: AtomicU64,
+    longest_ns: AtomicU64,
+}
+
 /// Counts locally and adds the count to a shared total on drop.
 struct Tally<'a> {
     count: u64,
-    all: &'a AtomicU64,
+    longest_ns: u64,
+    all: &'a All,
 }
 
 impl<'a> Tally<'a> {
-    fn new(all: &'a AtomicU64) -> Self {
-        Tally { count: 0, all }
+    fn new(all: &'a All) -> Self {
+        Tally {
+            count: 0,
+            longest_ns: 0,
+            all,
+        }
     }
 
     // A method, so that the closure captures the whole struct and not a copy of the count.
@@ -118,12 +151,19 @@ impl<'a> Tally<'a> {
         self.count += 1;
         self.count
     }
+
+    fn waited(&mut self, wait: Duration) {
+        self.longest_ns = self.longest_ns.max(wait.as_nanos() as u64);
+    }
 }
 
 impl Drop for Tally<'_> {
     fn drop(&mut self) {
-        // Relaxed: read after the threads are joined.
-        self.all.fetch_add(self.count, Ordering::Relaxed);
+        // Relaxed, both: read after the threads are joined.
+        self.all.count.fetch_add(self.count, Ordering::Relaxed);
+        self.all
+            .longest_ns
+            .fetch_max(self.longest_ns, Ordering::Relaxed);
     }
 }
 
@@ -154,7 +194,7 @@ mod tests {
     fn a_lock_that_admits_two_threads_is_caught() {
         // The first round may not catch it: on one core, a thread must be interrupted in the middle
         // of a step.
-        let mut rounds = (0..200).map(|_| round(&Open, 4, Duration::from_millis(20)));
+        let mut rounds = (0..200).map(|_| round(&Open, 4, Duration::from_millis(20), false));
         let error = rounds.find_map(Result::err).expect("steps are lost");
         assert!(
             error.to_string().contains("admitted two threads at once"),
@@ -165,7 +205,10 @@ mod tests {
     #[test]
     fn a_lock_that_excludes_others_passes() {
         let lock = std::sync::RwLock::new(());
-        let round = round(&lock, 4, Duration::from_millis(20)).unwrap();
-        assert!(round.ops_per_s > 0.0);
+        for timed in [false, true] {
+            let done = round(&lock, 4, Duration::from_millis(20), timed).unwrap();
+            assert!(done.round.ops_per_s > 0.0);
+            assert_eq!(done.longest.is_zero(), !timed);
+        }
     }
 }

@@ -15,6 +15,6 @@ pub const SEGMENTS: u64 = (1 << 30) / SEGMENT;
 pub const LARGEST: u64 = 1_500_000_000_000;
 
 /// Returns the range of `count` segments from `first` on.
-pub(super) fn segments(first: u64, count: u64) -> Range<u64> {
+pub(crate) fn segments(first: u64, count: u64) -> Range<u64> {
     first * SEGMENT..(first + count) * SEGMENT
 }

@@ -10,6 +10,8 @@ use std::fs::File;
 use std::hint::black_box;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -22,7 +24,7 @@ use super::ranges::{SEGMENT, SEGMENTS};
 
 /// A feature that a case needs from a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(crate) enum Need {
     /// Shared acquisitions.
     Sharing,
     /// Simultaneous acquisitions of disjoint ranges.
@@ -35,7 +37,7 @@ pub(super) enum Need {
 const EVERYTHING: &str = "locks everything: a second range waits for the first";
 
 /// A lock with its concrete type. Ranges are in bytes and lie within its capacity.
-pub(super) trait Subject: Sized + Sync {
+pub(crate) trait Subject: Sized + Sync {
     /// An exclusive guard; dropping it releases the range.
     type Write<'a>
     where
@@ -116,6 +118,88 @@ impl Subject for parking_lot::RwLock<()> {
     #[inline(always)]
     fn hidden(&self, range: Range<u64>) -> (&Self, Range<u64>) {
         (black_box(self), range)
+    }
+
+    fn lacks(&self, need: Need) -> Option<&'static str> {
+        (need == Need::Disjoint).then_some(EVERYTHING)
+    }
+}
+
+/// [`parking_lot::RwLock`] that is released fairly once every half millisecond, so that no thread
+/// waits much longer while others pass it. Each release reads the clock.
+pub(super) struct FairParkingLot {
+    lock: parking_lot::RwLock<()>,
+    began: Instant,
+    /// The time of the next fair release, in nanoseconds since `began`.
+    fair_at: AtomicU64,
+}
+
+impl FairParkingLot {
+    const PERIOD: u64 = 500_000;
+
+    pub(super) fn new() -> Self {
+        FairParkingLot {
+            lock: parking_lot::RwLock::new(()),
+            began: Instant::now(),
+            fair_at: AtomicU64::new(Self::PERIOD),
+        }
+    }
+
+    /// Returns whether it is time for a fair release, and sets the next time if so.
+    #[inline(always)]
+    fn is_due(&self) -> bool {
+        let now = self.began.elapsed().as_nanos() as u64;
+        // Relaxed, both: if two readers race here, both release fairly, which is harmless.
+        let due = now >= self.fair_at.load(Ordering::Relaxed);
+        if due {
+            self.fair_at.store(now + Self::PERIOD, Ordering::Relaxed);
+        }
+        due
+    }
+}
+
+/// A hold of [`FairParkingLot`], exclusive if it has a `write` guard and shared if it has a `read`
+/// guard.
+pub(super) struct FairHold<'a> {
+    lock: &'a FairParkingLot,
+    write: Option<parking_lot::RwLockWriteGuard<'a, ()>>,
+    read: Option<parking_lot::RwLockReadGuard<'a, ()>>,
+}
+
+impl Drop for FairHold<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.lock.is_due() {
+            if let Some(guard) = self.write.take() {
+                parking_lot::RwLockWriteGuard::unlock_fair(guard);
+            }
+            if let Some(guard) = self.read.take() {
+                parking_lot::RwLockReadGuard::unlock_fair(guard);
+            }
+        }
+    }
+}
+
+impl Subject for FairParkingLot {
+    type Write<'a> = FairHold<'a>;
+    type Read<'a> = FairHold<'a>;
+
+    #[inline(always)]
+    fn write(&self, _range: Range<u64>) -> FairHold<'_> {
+        FairHold {
+            lock: self,
+            write: Some(self.lock.write()),
+            read: None,
+        }
+    }
+
+    #[inline(always)]
+    fn read(&self, _range: Range<u64>) -> FairHold<'_> {
+        FairHold {
+            lock: self,
+            write: None,
+            read: Some(self.lock.read()),
+        }
     }
 
     fn lacks(&self, need: Need) -> Option<&'static str> {

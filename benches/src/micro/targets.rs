@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::Row;
+use super::{FAIR, PEER, Row};
 
 /// A case under a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -21,13 +21,34 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A limit on a cell's time, relative to another cell of the same run.
+/// A figure of a row that a target limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// [`Row::ns`].
+    Ns,
+    /// [`Row::longest_ns`].
+    LongestNs,
+}
+
+impl Figure {
+    fn of(self, row: &Row) -> Option<f64> {
+        match self {
+            Figure::Ns => Some(row.ns),
+            Figure::LongestNs => row.longest_ns,
+        }
+    }
+}
+
+/// A limit on a cell's figure, relative to the same figure of another cell of the same run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
     /// The cell that is judged.
     #[serde(skip)]
     pub of: Cell,
-    /// The limit, as a multiple of the other cell's time.
+    /// The figure of both cells.
+    pub figure: Figure,
+    /// The limit, as a multiple of the other cell's figure.
     pub at_most: f64,
     /// The cell that it is compared with.
     pub times: Cell,
@@ -54,8 +75,8 @@ const READ: &str = "read/1-segment";
 
 /// The targets of individual locks: a cell, its limit, and the cell it is compared with.
 const SINGLE: [(Cell, f64, Cell); 9] = [
-    (cell(WRITE, "srl-array"), 0.7, cell(WRITE, "parking_lot")),
-    (cell(READ, "srl-array"), 1.05, cell(READ, "parking_lot")),
+    (cell(WRITE, "srl-array"), 0.6, cell(WRITE, "parking_lot")),
+    (cell(READ, "srl-array"), 1.0, cell(READ, "parking_lot")),
     (
         cell("write/16-segments", "srl-packed"),
         1.2,
@@ -75,7 +96,7 @@ const SINGLE: [(Cell, f64, Cell); 9] = [
     ),
     (
         cell(WRITE, "interval-tree"),
-        1.0,
+        0.95,
         cell(WRITE, "range-mutex"),
     ),
     (
@@ -85,27 +106,39 @@ const SINGLE: [(Cell, f64, Cell); 9] = [
     ),
 ];
 
+const TWO: &str = "contended/2-threads";
+const EIGHT: &str = "contended/8-threads";
+
 /// Returns all targets: those of individual locks, then those of every lock in `ours`.
 pub(super) fn targets(rows: &[Row], ours: &[&'static str]) -> Vec<Target> {
     let each = ours.iter().flat_map(|&lock| {
+        let peer = match lock {
+            "interval-tree" => "range-mutex",
+            _ => PEER,
+        };
         [
             // Twenty times as fast.
             (cell(WRITE, lock), 0.05, cell(WRITE, "ofd")),
             (cell(READ, lock), 0.05, cell(READ, "ofd")),
-            // Half of the throughput.
-            (
-                cell("contended/8-threads", lock),
-                2.0,
-                cell("contended/2-threads", lock),
-            ),
+            (cell(TWO, lock), 1.25, cell(TWO, peer)),
+            (cell(EIGHT, lock), 1.25, cell(EIGHT, peer)),
+            // At least 0.8 of the throughput.
+            (cell(EIGHT, lock), 1.25, cell(TWO, lock)),
         ]
     });
-    let all = SINGLE.into_iter().chain(each);
-    all.map(|(of, at_most, times)| {
-        let ns = |cell| find(rows, cell).map(|row| row.ns);
-        let measured = ns(of).zip(ns(times)).map(|(of, times)| of / times);
+    let times = SINGLE.into_iter().chain(each);
+    let times = times.map(|it| (Figure::Ns, it));
+    let waits = ours.iter().map(|&lock| {
+        let limit = (cell(EIGHT, lock), 4.0, cell(EIGHT, FAIR));
+        (Figure::LongestNs, limit)
+    });
+    let all = times.chain(waits);
+    all.map(|(figure, (of, at_most, times))| {
+        let value = |cell| find(rows, cell).and_then(|row| figure.of(row));
+        let measured = value(of).zip(value(times)).map(|(of, times)| of / times);
         Target {
             of,
+            figure,
             at_most,
             times,
             measured,
@@ -139,7 +172,22 @@ mod tests {
             assert_eq!(missing, [cell(WRITE, "ofd")]);
             (all[0].measured, all[0].met)
         };
-        assert_eq!(verdict(7.0), (Some(0.7), Some(true)));
+        assert_eq!(verdict(6.0), (Some(0.6), Some(true)));
         assert_eq!(verdict(8.0), (Some(0.8), Some(false)));
+    }
+
+    #[test]
+    fn longest_waits_are_judged_by_the_fair_lock() {
+        let row = |lock, longest_ns| Row {
+            longest_ns: Some(longest_ns),
+            ..Row::of_test(EIGHT, lock, 1.0)
+        };
+        let rows = [row("srl-tree", 9e6), row(FAIR, 2e6)];
+        let all = targets(&rows, &["srl-tree"]);
+        let judged = all.iter().filter(|it| it.met.is_some());
+        let judged: Vec<_> = judged
+            .map(|it| (it.figure, it.measured.unwrap(), it.met.unwrap()))
+            .collect();
+        assert_eq!(judged, [(Figure::LongestNs, 4.5, false)]);
     }
 }

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use anyhow::Result;
 
 use super::machine::{Machine, now};
-use super::text::{COLUMNS, cells, losses};
+use super::text::{COLUMNS, TARGET_COLUMNS, cells, losses, target_cells};
 use super::{VERSIONS, plots};
 use crate::compare::{Outcome, ROUNDS, Row};
 use crate::load::Others;
-use crate::locks::{self, BASELINE};
+use crate::locks;
 use crate::workloads;
 
 const STYLE: &str = "
@@ -40,6 +40,11 @@ pub fn page(outcome: &Outcome, command: &str) -> Result<String> {
     ];
     let mut page = begun("Spanlock: locks compared", command, outcome.others, &own)?;
     reading(&mut page, outcome)?;
+    let of_target = outcome.targets.iter().map(|it| {
+        let class = if it.met == Some(false) { "loss" } else { "" };
+        (class.to_owned(), target_cells(it))
+    });
+    html_table(&mut page, "Targets", TARGET_COLUMNS, of_target)?;
     table(&mut page, &outcome.rows)?;
     all_plots(&mut page, &outcome.rows)?;
     page.push_str(END);
@@ -106,9 +111,9 @@ fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
         "<p>Every figure is the median of rounds ({ROUNDS} on the shared file, more for a short import). The locks take \
          turns, so that other load on the machine affects all locks equally. Nothing else should run during the measurement. \
          Each cell is measured for {} s in total. Latencies are those of sampled operations of all rounds; the longest are \
-         caused by the scheduler. A ratio compares operations per second with <code>{BASELINE}</code> in the same workload, \
-         with the same number of threads, in the same run; below 1 the lock is slower. Differences of a few hundredths are \
-         noise.</p>\n\
+         caused by the scheduler. A ratio compares operations per second with the baseline: the fastest whole-file lock in the same \
+         workload, with the same number of threads, in the same run; below 1 the lock is slower. Differences of a few \
+         hundredths are noise.</p>\n\
          <p>{}</p>",
         outcome.seconds,
         escaped(&losses(&outcome.rows))
@@ -143,12 +148,13 @@ fn table(page: &mut String, rows: &[Row]) -> Result<()> {
 }
 
 fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
-    let locks: Vec<_> = locks::all()
+    let locks: Vec<_> = locks::contestants()
         .into_iter()
-        .filter(|(name, _)| rows.iter().any(|row| row.lock == *name))
+        .filter(|it| rows.iter().any(|row| row.lock == it.name))
         .collect();
     page.push_str("<h2>Locks</h2>\n<ul>\n");
-    for (place, (name, about)) in locks.iter().enumerate() {
+    for (place, it) in locks.iter().enumerate() {
+        let (name, about) = (it.name, it.about);
         let color = plots::html_color(place);
         writeln!(
             page,
@@ -157,7 +163,7 @@ fn all_plots(page: &mut String, rows: &[Row]) -> Result<()> {
         )?;
     }
     page.push_str("</ul>\n");
-    let names: Vec<_> = locks.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = locks.iter().map(|it| it.name).collect();
     for (workload, about) in workloads::all() {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.workload == workload).collect();
         if rows.is_empty() {

@@ -6,17 +6,18 @@ use anyhow::Result;
 
 use super::html::{END, begun, escaped, html_table};
 use super::plots;
-use super::text::{LOSS_MARK, drawn, time};
+use super::text::{LOSS_MARK, drawn, time, verdict};
 use crate::micro::{
-    Absent, CASES, CONTENDED, LARGEST, Outcome, PEER, ROUNDS, Row, Target, candidates,
+    Absent, CASES, CONTENDED, FAIR, Figure, LARGEST, Outcome, PEER, ROUNDS, Row, Target, candidates,
 };
 
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 9] = [
     "case",
     "lock",
     "median",
     "least",
     "quartiles",
+    "longest wait",
     "samples",
     "range",
     "ratio",
@@ -75,7 +76,7 @@ pub fn losses(outcome: &Outcome) -> String {
     }
 }
 
-fn cells(row: &Row) -> [String; 8] {
+fn cells(row: &Row) -> [String; 9] {
     let mark = if row.is_loss() { LOSS_MARK } else { "" };
     let ratio = row
         .ratio
@@ -86,6 +87,7 @@ fn cells(row: &Row) -> [String; 8] {
         time(row.ns),
         time(row.min_ns),
         format!("{} – {}", time(row.q1_ns), time(row.q3_ns)),
+        row.longest_ns.map_or_else(|| "–".to_owned(), time),
         row.samples.to_string(),
         size(row.bytes),
         ratio.unwrap_or_else(|| "–".to_owned()),
@@ -94,19 +96,22 @@ fn cells(row: &Row) -> [String; 8] {
 
 fn target_cells(target: &Target, rows: &[Row]) -> [String; 5] {
     let met = match target.met {
-        Some(true) => "yes".to_owned(),
-        Some(false) => format!("{LOSS_MARK} no"),
         None => {
             let missing = target.missing(rows).into_iter();
             let mut missing: Vec<_> = missing.map(|it| it.lock).collect();
             missing.dedup();
             format!("not measured: {}", missing.join(", "))
         }
+        met => verdict(met),
+    };
+    let figure = match target.figure {
+        Figure::Ns => "",
+        Figure::LongestNs => "longest wait ",
     };
     [
         target.of.case.to_owned(),
         target.of.lock.to_owned(),
-        format!("≤ {} × {}", target.at_most, target.times),
+        format!("{figure}≤ {} × {}", target.at_most, target.times),
         target
             .measured
             .map_or_else(|| "–".to_owned(), |it| format!("{} ×", factor(it))),
@@ -192,9 +197,10 @@ fn reading(page: &mut String, outcome: &Outcome) -> Result<()> {
         page,
         "<p>Every figure is the median of samples of about a millisecond each. All rows take turns in one \
          process, for {} s per row; contended rows have {ROUNDS} rounds on {} cores. A ratio compares with <code>{PEER}</code> in the same \
-         case, or, if it cannot run the case, with its write of one segment; above 1 the lock is slower. A segment is \
+         case or, for one segment among held ones, with its write of one segment; above 1 the lock is slower. A segment is \
          4 KiB. The range is what one call locks; the full range is everything that the lock covers. Contended figures are the time \
-         from one acquisition to the next by any thread, including the work.</p>\n<p>{}</p>",
+         from one acquisition to the next by any thread, including the work. The longest wait is from the half of \
+         each round in which every acquisition is timed; <code>{FAIR}</code> is the yardstick for it.</p>\n<p>{}</p>",
         outcome.seconds,
         outcome.cores,
         escaped(&losses(outcome)).replace('\n', "<br>\n")
@@ -266,6 +272,7 @@ mod tests {
         let cell = |lock| Cell { case: "case", lock };
         let target = Target {
             of: cell("a"),
+            figure: Figure::Ns,
             at_most: 0.7,
             times: cell("b"),
             measured: None,
@@ -281,6 +288,6 @@ mod tests {
             met: Some(false),
             ..target
         };
-        assert_eq!(target_cells(&target, &[])[3..], ["1.02 ×", "▼ no"]);
+        assert_eq!(target_cells(&target, &[])[3..], ["1.02 ×", "▼ missed"]);
     }
 }

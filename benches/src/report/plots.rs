@@ -13,8 +13,8 @@ use crate::micro;
 const SIZE: (u32, u32) = (460, 300);
 const TEXT: (&str, u32) = ("sans-serif", 15);
 
-/// Distinguishable for colour-blind readers (Okabe and Ito); the baseline is grey. The last four
-/// are darker.
+/// Distinguishable for colour-blind readers (Okabe and Ito); the first is grey. The last four are
+/// darker.
 const COLORS: [RGBColor; 11] = [
     RGBColor(110, 110, 110),
     RGBColor(230, 159, 0),
@@ -56,8 +56,8 @@ pub(super) fn throughput(rows: &[&Row], locks: &[&str]) -> Result<String> {
     amounts("operations per second, by threads", &lines)
 }
 
-/// Plots lines of finite points from zero, coloured by their index. The unit is put before the
-/// caption.
+/// Plots lines on axes that begin at zero, each coloured by its index. All points must be finite.
+/// A unit such as "million" is put before the caption.
 ///
 /// # Errors
 /// The plot cannot be drawn.
@@ -134,7 +134,7 @@ pub(super) fn ratios(rows: &[&Row], locks: &[&str]) -> Result<Option<String>> {
     let svg = draw(|root| {
         let groups = -0.5..threads.len() as f64 - 0.5;
         let mut chart = ChartBuilder::on(root)
-            .caption("ratio to the baseline", TEXT)
+            .caption("ratio to the fastest whole-file lock", TEXT)
             .margin(10)
             .x_label_area_size(26)
             .y_label_area_size(52)

@@ -3,15 +3,14 @@
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Row as TableRow, Table};
 
-use crate::compare::Row;
-use crate::locks::BASELINE;
+use crate::compare::{Outcome, Row, Target};
 
 /// The columns, on the terminal and in the report.
-pub(super) const COLUMNS: [&str; 9] = [
-    "workload", "lock", "threads", "ops/s", "MB/s", "p50", "p99", "max", "ratio",
+pub(super) const COLUMNS: [&str; 10] = [
+    "workload", "lock", "threads", "ops/s", "MB/s", "p50", "p99", "max", "baseline", "ratio",
 ];
 
-/// Marks a ratio below 1.
+/// Marks a row in which one of our locks is slower.
 pub(super) const LOSS_MARK: &str = "▼";
 
 /// Returns the table of all rows.
@@ -37,7 +36,7 @@ pub(super) fn drawn<R: Into<TableRow>>(
 }
 
 /// Returns a row as text, column by column.
-pub(super) fn cells(row: &Row) -> [String; 9] {
+pub(super) fn cells(row: &Row) -> [String; 10] {
     [
         row.workload.to_owned(),
         row.lock.to_owned(),
@@ -47,6 +46,7 @@ pub(super) fn cells(row: &Row) -> [String; 9] {
         duration(row.p50_ns),
         duration(row.p99_ns),
         duration(row.max_ns),
+        row.baseline.unwrap_or("–").to_owned(),
         ratio(row),
     ]
 }
@@ -59,33 +59,68 @@ fn ratio(row: &Row) -> String {
     }
 }
 
-/// Returns a sentence that lists every cell in which the baseline is faster.
+/// Returns a sentence that lists every cell in which the fastest whole-file lock is faster than one
+/// of ours.
 pub fn losses(rows: &[Row]) -> String {
-    let compared = rows
+    let compared: Vec<&Row> = rows
         .iter()
-        .filter(|row| row.ratio.is_some() && row.lock != BASELINE);
-    let compared = compared.count();
-    if compared == 0 {
-        return format!("No ratios: they need {BASELINE} and at least one other lock.");
+        .filter(|row| row.ours && row.ratio.is_some() && row.baseline != Some(row.lock))
+        .collect();
+    if compared.is_empty() {
+        return "No ratios: they need a whole-file lock and another lock of ours.".to_owned();
     }
-    let lost: Vec<String> = rows
+    let count = compared.len();
+    let lost: Vec<String> = compared
         .iter()
         .filter(|row| row.is_loss())
         .map(|row| {
             let (workload, lock) = (row.workload, row.lock);
             let threads = thread_count(row.threads);
-            let ratio = row.ratio.unwrap_or_default();
-            format!("{lock} in {workload} at {threads} ({ratio:.3})")
+            let (ratio, baseline) = (row.ratio.unwrap_or_default(), row.baseline.unwrap_or("–"));
+            format!("{lock} in {workload} at {threads} ({ratio:.3} of {baseline})")
         })
         .collect();
     if lost.is_empty() {
-        format!("No losses: none of {compared} ratios to {BASELINE} is below 1.")
+        format!("No losses: none of {count} ratios to the fastest whole-file lock is below 1.")
     } else {
         format!(
-            "{LOSS_MARK} Losses: {} of {compared} ratios to {BASELINE} are below 1: {}.",
+            "{LOSS_MARK} Losses: {} of {count} ratios to the fastest whole-file lock are below 1: {}.",
             lost.len(),
             lost.join(", ")
         )
+    }
+}
+
+/// The columns of the table of targets.
+pub(super) const TARGET_COLUMNS: [&str; 6] =
+    ["workload", "lock", "threads", "target", "measured", "met"];
+
+/// Returns the table of targets and verdicts.
+pub fn targets(outcome: &Outcome) -> String {
+    let cells = outcome.targets.iter().map(target_cells);
+    let table = drawn(TARGET_COLUMNS, 2, cells);
+    format!("Targets for ratios to the fastest whole-file lock\n{table}")
+}
+
+/// Returns a target as text, column by column.
+pub(super) fn target_cells(target: &Target) -> [String; 6] {
+    let measured = target.measured.map(|it| format!("{it:.3}"));
+    [
+        target.workload.to_owned(),
+        target.lock.to_owned(),
+        target.threads.map_or("any".to_owned(), |it| it.to_string()),
+        format!("≥ {}", target.at_least),
+        measured.unwrap_or_else(|| "–".to_owned()),
+        verdict(target.met),
+    ]
+}
+
+/// Formats whether a target is met.
+pub(super) fn verdict(met: Option<bool>) -> String {
+    match met {
+        Some(true) => "met".to_owned(),
+        Some(false) => format!("{LOSS_MARK} missed"),
+        None => "not measured".to_owned(),
     }
 }
 
@@ -140,7 +175,10 @@ mod tests {
             p50_ns: 812,
             p99_ns: 1_240,
             max_ns: 3_100_000,
+            ours: true,
+            baseline: ratio.map(|_| "parking_lot"),
             ratio,
+            targets: Vec::new(),
             rounds: vec![1.0],
         }
     }
@@ -157,6 +195,7 @@ mod tests {
             "812 ns",
             "1.24 µs",
             "3.10 ms",
+            "parking_lot",
             "▼ 0.930",
         ];
         assert_eq!(cells, wanted);
@@ -167,10 +206,10 @@ mod tests {
         let rows = [row("rw-counter", Some(1.0)), row("srl-array", Some(0.93))];
         assert_eq!(
             losses(&rows),
-            "▼ Losses: 1 of 1 ratios to rw-counter are below 1: srl-array in dwom at 2 threads (0.930)."
+            "▼ Losses: 1 of 2 ratios to the fastest whole-file lock are below 1: srl-array in dwom at 2 threads (0.930 of parking_lot)."
         );
-        assert!(losses(&rows[..1]).starts_with("No ratios"));
-        assert!(losses(&[row("srl-array", Some(1.0))]).starts_with("No losses"));
+        assert!(losses(&[row("parking_lot", Some(1.0))]).starts_with("No ratios"));
+        assert!(losses(&rows[..1]).starts_with("No losses"));
         assert!(losses(&[row("srl-array", None)]).starts_with("No ratios"));
     }
 }

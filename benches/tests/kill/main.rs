@@ -30,17 +30,17 @@ use spanlock_file_core::{FileCore, FormatOptions};
 use spanlock_pmem::{MappedFile, Options};
 use spanlock_range_lock::RwCounter;
 
-/// For each lock, the fewest imports that are killed.
+/// The minimum number of imports to kill. Like all these numbers, it is per lock.
 const IMPORTS: usize = 45;
-/// The fewest kills after a part of an import was committed.
+/// The minimum number of kills that hit a partly committed import.
 const AMID: usize = 25;
-/// The fewest overwriters that are killed.
+/// The minimum number of overwriters to kill.
 const OVERWRITERS: usize = 35;
-/// The fewest compactions by the killed overwriters.
+/// The minimum number of compactions by the killed overwriters.
 const COMPACTIONS: u64 = 20;
-/// The fewest children that kill themselves when a compaction is due.
+/// The minimum number of children that kill themselves when a compaction is due.
 const COMPACTORS: usize = 12;
-/// The most kills of a lock; the test fails if the numbers above are not reached by then.
+/// The maximum number of kills; the test fails if the numbers above are not reached by then.
 const MAX_KILLS: usize = 500;
 /// The longest time before an overwriter is killed.
 const OVERWRITING: Duration = Duration::from_millis(30);
@@ -131,12 +131,12 @@ impl Scene {
 #[derive(Default)]
 struct Tally {
     imports: usize,
-    /// Kills with one part of the import committed and another part not.
+    /// Kills that hit a partly committed import.
     amid: usize,
     /// Chunks that were reported and found.
     chunks: usize,
     overwriters: usize,
-    /// Writes that had begun and not returned.
+    /// Overwriters that were killed during a write.
     in_progress: usize,
     /// Overwrites that were reported and found, or overwritten since.
     overwrites: usize,

@@ -169,7 +169,8 @@ fn the_check_of_pages_detects_damage() {
         assert!(error.contains(wanted), "{error}");
     };
 
-    // Sequential writes: the later one counts once it has returned, and may be shown before.
+    // Sequential writes: the page may show the later one once that has begun, and must show it once
+    // it has returned.
     let mut told = vec![writing(1, 0..1), Line::Wrote(1), writing(3, 0..1)];
     assert!(check(&told, [1, 0]).is_ok() && check(&told, [3, 0]).is_ok());
     says(&told, [0, 0], "seed 1 returned but is lost");

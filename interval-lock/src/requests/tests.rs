@@ -27,61 +27,34 @@ impl Requests {
         self.overlaps(Span::FULL).collect()
     }
 
-    /// Returns the number of waiting requests; a batch counts as one.
-    fn leaders(&self) -> usize {
-        let waits = |&i: &Index| !self.is_held(i) && self.claim(i).leader == i;
-        self.indices().into_iter().filter(waits).count()
+    /// Returns the number of waiting nodes.
+    fn waiting(&self) -> usize {
+        self.waiting
     }
 
-    /// Returns the nodes of the request at `index`. A hold has one node.
-    fn ring(&self, index: Index) -> Vec<Index> {
-        if self.is_held(index) {
-            return vec![index];
-        }
-        let leader = self.claim(index).leader;
-        let mut ring = vec![leader];
-        while self.claim(*ring.last().unwrap()).next != leader {
-            ring.push(self.claim(*ring.last().unwrap()).next);
-        }
-        assert!(
-            ring.iter().all(|&i| self.claim(i).leader == leader),
-            "IL-I7"
-        );
-        assert!(ring.contains(&index), "IL-I7");
-        ring
-    }
-
-    /// Asserts IL-I1, IL-I2, IL-I5, IL-I6, IL-I7, and that no two holds conflict.
-    fn check(&self) {
+    /// Asserts IL-I1, IL-I2, IL-I5, the part of IL-I6 that concerns one shard, and that no two
+    /// holds conflict.
+    pub(crate) fn check(&self) {
         self.tree.check();
         let indices = self.indices();
         let stakes: Vec<Stake> = indices.iter().map(|&index| self.stake(index)).collect();
-        let (mut waiting, mut leaders) = (0, 0);
+        let mut waiting = 0;
         for (&index, stake) in indices.iter().zip(&stakes) {
             let claim = self.claim(index);
-            let ring = self.ring(index);
-            let leads = claim.stage != Stage::Held && claim.leader == index;
-            waiting += usize::from(claim.stage != Stage::Held);
-            leaders += usize::from(leads);
-            let waker = self.wakers.get(index as usize).and_then(Option::as_ref);
-            assert_eq!(waker.is_some(), leads, "IL-I6");
-            if claim.leader != index && claim.stage != Stage::Held {
-                continue;
-            }
-            let blockers = |of: &Stake| stakes.iter().filter(|other| other.blocks(of)).count();
-            let counted: usize = ring.iter().map(|&i| blockers(&self.stake(i))).sum();
-            assert_eq!(claim.stage == Stage::Held, counted == 0, "IL-I2");
-            if leads {
-                assert_eq!(claim.count as usize, counted, "IL-I1");
-            }
-            for &other in &ring {
-                let (one, other) = (stake, self.stake(other));
-                assert_eq!((one.order), (other.order), "IL-I7: granted together");
-            }
+            let blockers = stakes.iter().filter(|other| other.blocks(stake)).count();
+            assert_eq!(claim.count as usize, blockers, "IL-I1");
+            let held = claim.stage == Stage::Held;
+            assert!(!held || blockers == 0, "IL-I2");
+            assert!(held || claim.wide || blockers > 0, "IL-I2");
+            assert!(held || !claim.unclaimed);
+            waiting += usize::from(!held);
+            let waiter = self.waiters.get(index as usize);
+            let has_waker = waiter.is_some_and(|waiter| waiter.waker.is_some());
+            assert!(!has_waker || !held && blockers > 0, "IL-I6");
         }
         assert_eq!(waiting, self.waiting, "IL-I5");
-        let set = self.wakers.iter().flatten().count();
-        assert_eq!(set, leaders, "IL-I6: a waker without a request");
+        let set = self.waiters.iter().filter(|it| it.waker.is_some()).count();
+        assert!(set <= waiting, "IL-I6: a waker without a request");
         for (i, one) in stakes.iter().enumerate() {
             for other in &stakes[..i] {
                 // A waiting upgrade still holds its span as upgradable.
@@ -96,13 +69,19 @@ impl Requests {
             }
         }
     }
+
+    /// Returns whether the shard has no nodes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tree.len() == 0
+    }
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     Enter(Span, Access),
-    /// Each part is the gap after the previous part, a length, and an access.
-    EnterAll(Vec<(u64, u64, Access)>),
+    Pass(Span, Access),
+    /// The owner of a request runs: it claims the request, or leaves its waker.
+    Run(Pick),
     Leave(Pick),
     Downgrade(Pick),
     TryUpgrade(Pick),
@@ -118,13 +97,12 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Access::Upgradable),
         Just(Access::Write)
     ];
-    let part = (0..5_u64, 1..5_u64, access.clone());
-    let enter_all = prop::collection::vec(part, 1..5).prop_map(Step::EnterAll);
-    let enter = (0..16_u64, 1..6_u64, access)
-        .prop_map(|(start, len, access)| Step::Enter(span(start, start + len), access));
+    let request = (0..16_u64, 1..6_u64, access);
+    let request = request.prop_map(|(start, len, access)| (span(start, start + len), access));
     prop_oneof![
-        8 => enter,
-        3 => enter_all,
+        8 => request.clone().prop_map(|(span, access)| Step::Enter(span, access)),
+        4 => request.prop_map(|(span, access)| Step::Pass(span, access)),
+        4 => which().prop_map(Step::Run),
         6 => which().prop_map(Step::Leave),
         1 => which().prop_map(Step::Downgrade),
         1 => which().prop_map(Step::TryUpgrade),
@@ -156,32 +134,36 @@ impl World {
 
     fn enter(&mut self, span: Span, access: Access) {
         let requests = &mut self.requests;
-        if requests.try_hold(span, access).is_none() {
+        if let Some(index) = requests.try_hold(span, access) {
+            assert!(requests.claim_grant(index));
+        } else {
             let index = requests.queue(span, access);
-            let waker = Waker::from(self.counter.clone());
-            assert!(requests.set_waker(index, waker).is_none());
+            self.leave_waker(index);
         }
     }
 
-    fn enter_all(&mut self, parts: &[(u64, u64, Access)]) {
-        let mut at = 0;
-        let batch = Vec::from_iter(parts.iter().map(|&(gap, len, access)| {
-            at += gap + len;
-            (span(at - len, at), access)
-        }));
-        let requests = &mut self.requests;
-        if batch.iter().all(|&(span, how)| requests.admits(span, how)) {
-            batch
-                .iter()
-                .for_each(|&(span, how)| _ = requests.hold(span, how));
-        } else {
-            let mut told = Vec::new();
-            requests.queue_all(&batch, |index| told.push(index));
-            let waker = Waker::from(self.counter.clone());
-            assert!(requests.set_waker(told[0], waker).is_none());
-            let spans = told.iter().map(|&i| requests.stake(i).span);
-            assert!(spans.eq(batch.iter().map(|&(span, _)| span)));
+    fn leave_waker(&mut self, index: Index) {
+        let waker = Waker::from(self.counter.clone());
+        assert!(self.requests.set_waker(index, waker).is_none());
+    }
+
+    /// Passes waiters if that is possible.
+    fn pass(&mut self, span: Span, access: Access) {
+        let before = self.requests.indices().len();
+        let passed = self.requests.can_pass(span, access);
+        let admitted = self.requests.admits(span, access);
+        if !admitted {
+            self.change(|requests, wakes| {
+                assert_eq!(requests.pass(span, access, wakes).is_some(), passed);
+            });
         }
+        let added = usize::from(passed && !admitted);
+        assert_eq!(self.requests.indices().len(), before + added);
+    }
+
+    fn pick_held(&self) -> Option<Index> {
+        let mut indices = self.requests.indices().into_iter();
+        indices.find(|&index| self.requests.stake(index).order.0 == Stage::Held)
     }
 
     fn pick(&self, which: &Pick, suitable: impl Fn(Stake) -> bool) -> Option<Index> {
@@ -190,31 +172,51 @@ impl World {
         (!indices.is_empty()).then(|| *which.get(&indices))
     }
 
-    /// Makes a change that may grant requests; asserts one wake per grant.
+    /// Makes a change that may grant requests; asserts that it wakes the requests that it grants,
+    /// unless they have been woken before.
     fn change(&mut self, change: impl FnOnce(&mut Requests, &mut Wakes)) {
-        let requests = &mut self.requests;
-        let waiting = requests.leaders();
+        let wakers = |requests: &Requests| {
+            let waiters = requests.waiters.iter();
+            waiters.filter(|it| it.waker.is_some()).count()
+        };
+        let before = wakers(&self.requests);
         let mut wakes = Wakes::default();
-        change(requests, &mut wakes);
+        change(&mut self.requests, &mut wakes);
         let gone = usize::from(wakes.discarded.is_some());
-        self.wakes += waiting - gone - requests.leaders();
+        self.wakes += before - gone - wakers(&self.requests);
         wakes.wake();
-        assert_eq!(
-            self.counter.0.load(Relaxed),
-            self.wakes,
-            "one wake per grant"
-        );
+        let woken = self.counter.0.load(Relaxed);
+        assert_eq!(woken, self.wakes, "one wake per grant");
     }
 
     fn step(&mut self, step: &Step) {
         let held = |stake: Stake| stake.order.0 == Stage::Held;
+        // Only a hold that has been claimed has an owner that can change it.
+        if let Step::Downgrade(_)
+        | Step::TryUpgrade(_)
+        | Step::Upgrade(_)
+        | Step::Shrink(..)
+        | Step::Split(..) = step
+        {
+            for index in self.requests.indices() {
+                self.requests.claim_grant(index);
+            }
+        }
         match step {
             Step::Enter(span, access) => self.enter(*span, *access),
-            Step::EnterAll(parts) => self.enter_all(parts),
+            Step::Pass(span, access) => self.pass(*span, *access),
+            Step::Run(which) => {
+                if let Some(index) = self.pick(which, |_| true)
+                    && !self.requests.claim_grant(index)
+                    && !self.requests.has_waker(index)
+                {
+                    self.leave_waker(index);
+                }
+            }
             Step::Leave(which) => {
-                // A waiting upgrade or batch cannot be cancelled.
+                // A waiting upgrade cannot be cancelled.
                 let leaver = self.pick(which, |stake| stake.order.0 != Stage::Upgrading);
-                if let Some(index) = leaver.filter(|&i| self.requests.ring(i).len() == 1) {
+                if let Some(index) = leaver {
                     self.change(|requests, wakes| requests.leave(index, wakes));
                 }
             }
@@ -226,16 +228,21 @@ impl World {
             }
             Step::TryUpgrade(which) => {
                 if let Some(index) = self.pick(which, |s| held(s) && s.access != Access::Write) {
-                    self.change(|requests, _| _ = requests.try_upgrade(index));
+                    self.change(|requests, _| {
+                        if requests.other_holders(index) == 0 {
+                            requests.make_exclusive(index);
+                        }
+                    });
                 }
             }
             Step::Upgrade(which) => {
                 let holder = self.pick(which, |s| held(s) && s.access == Access::Upgradable);
-                if let Some(index) = holder
-                    && !self.requests.upgrade(index)
-                {
-                    let waker = Waker::from(self.counter.clone());
-                    assert!(self.requests.set_waker(index, waker).is_none());
+                let Some(index) = holder else { return };
+                if self.requests.other_holders(index) == 0 {
+                    self.requests.make_exclusive(index);
+                } else {
+                    self.requests.queue_upgrade(index, false);
+                    self.leave_waker(index);
                 }
             }
             Step::Shrink(which, start, len) => {
@@ -274,11 +281,11 @@ proptest! {
             world.requests.check();
         }
         // Release holds until none is left: every waiter must have been granted by then.
-        while let Some(index) = world.requests.indices().into_iter().find(|&i| world.requests.is_held(i)) {
+        while let Some(index) = world.pick_held() {
             world.change(|requests, wakes| requests.leave(index, wakes));
             world.requests.check();
         }
-        prop_assert_eq!(world.requests.len(), 0);
+        prop_assert!(world.requests.is_empty());
     }
 }
 

@@ -135,18 +135,14 @@ impl<'a> Taken<'a> {
         unsafe { self.lock.unlock(self.span, self.access, self.token) }
     }
 
-    pub(crate) fn downgrade(self) -> Self {
+    pub(crate) fn downgrade(mut self) -> Self {
         // SAFETY: above.
-        let token = unsafe {
+        unsafe {
             self.lock
-                .downgrade(self.span, self.access, Access::Read, self.token)
+                .downgrade(self.span, self.access, Access::Read, &mut self.token)
         };
-        let access = Access::Read;
-        Taken {
-            token,
-            access,
-            ..self
-        }
+        self.access = Access::Read;
+        self
     }
 
     /// Returns the hold, and whether it was upgraded.
@@ -177,20 +173,18 @@ impl<'a> Taken<'a> {
         }
     }
 
-    pub(crate) fn shrink(self, keep: Range<u64>) -> Self {
+    pub(crate) fn shrink(mut self, keep: Range<u64>) -> Self {
         let keep = span(keep);
         // SAFETY: above; tests keep a part of the span.
-        let token = unsafe { (self.lock).shrink(self.span, self.access, self.token, keep) };
-        Taken {
-            token,
-            span: keep,
-            ..self
-        }
+        unsafe { (self.lock).shrink(self.span, self.access, &mut self.token, keep) };
+        self.span = keep;
+        self
     }
 
     pub(crate) fn split(self, at: u64) -> (Self, Self) {
+        let (mut low, mut high) = (self.token, Token::NONE);
         // SAFETY: above; tests split within the span.
-        let (low, high) = unsafe { (self.lock).split(self.span, self.access, self.token, at) };
+        unsafe { (self.lock).split(self.span, self.access, &mut low, at, &mut high) };
         let part = |range, token| Taken {
             token,
             span: span(range),

@@ -22,13 +22,13 @@ pub(crate) fn suite() -> Suite {
         ))
         .program(program(
             "beside-a-death",
-            "a thread that dies in an operation has failed",
+            "an operation whose thread dies counts as failed",
             [flush, operation],
             || poisoned(&[acknowledge, die]),
         ))
         .program(program(
             "settle-each",
-            "two threads that flush wait for each other's operations, not in a cycle, and both \
+            "two threads that flush wait for each other's operations without a deadlock, and both \
              acknowledge",
             [flush, flush],
             || {
@@ -39,20 +39,20 @@ pub(crate) fn suite() -> Suite {
         ))
         .program(program(
             "fail",
-            "a failure other than an operation's fails every thread, and nothing is acknowledged \
-             after it",
+            "a failure that belongs to no operation reaches every thread, and nothing is \
+             acknowledged after it",
             [&["fail"], flush],
             || poisoned(&[fail, acknowledge]),
         ))
         .program(program(
             "fail-each",
-            "of two failures the first stays",
+            "a second failure does not replace the first",
             [&["fail"], &["fail"]],
             fail_each,
         ))
         .program(program(
             "told",
-            "a failure wakes a thread that sleeps for what will no longer come",
+            "a failure wakes a thread that sleeps for an event that no longer comes",
             [operation, &[]],
             || poisoned(&[lose, wait_for_ever]),
         ))
@@ -74,7 +74,7 @@ pub(crate) fn suite() -> Suite {
 }
 
 const BESIDE: &str =
-    "a thread that flushed acknowledges only if nothing failed before or beside that flush";
+    "a thread that flushed acknowledges only if nothing failed before or during that flush";
 
 struct Scene {
     medium: Medium<&'static str>,
@@ -92,7 +92,7 @@ fn scene() -> Arc<Scene> {
     })
 }
 
-/// Runs `works`, one of which fails. Every operation fails afterwards.
+/// Runs `works`, one of which causes a failure. Checks that every later operation fails.
 fn poisoned(works: &[fn(usize, &Scene) -> bool]) {
     let scene = scene();
     at_once(&scene, works);
@@ -107,7 +107,7 @@ fn acknowledge(me: usize, scene: &Scene) -> bool {
         return false;
     };
     perform("begin");
-    // Relaxed: only the loss itself counts, whether or not any thread knows of it.
+    // Relaxed: the check is about the loss itself, whether or not a thread knows of it.
     let is_durable = !scene.lost.load(Relaxed);
     let ended = flush.end(Ok(()));
     perform("end");
@@ -123,7 +123,7 @@ fn acknowledge(me: usize, scene: &Scene) -> bool {
     acknowledged
 }
 
-/// Performs an operation that fails, and loses what was not flushed.
+/// Performs an operation that fails and loses all unflushed writes.
 fn lose(me: usize, scene: &Scene) -> bool {
     if let Ok(operation) = scene.medium.begin() {
         perform("begin");
@@ -162,7 +162,7 @@ fn fail(_: usize, scene: &Scene) -> bool {
     false
 }
 
-/// Sleeps at one of the journal's signals, for a condition that never holds.
+/// Sleeps at one of the journal's signals until the medium fails.
 fn wait_for_ever(_: usize, scene: &Scene) -> bool {
     let failed = || scene.medium.check().is_err().then_some(());
     scene.alarm.wait_until(failed);

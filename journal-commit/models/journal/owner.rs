@@ -40,13 +40,14 @@ pub(crate) fn suite() -> Suite {
         ))
         .program(program(
             "open",
-            "a waiter is woken when all other blocks are written, by a thread that leaves then",
+            "the thread that wrote the last of the other blocks wakes the waiter, which then does \
+             not stay asleep",
             [&["await", "own", "finish"], &["open"]],
             || owned(&[take_over, |_, scene| open(scene)]),
         ))
         .program(program(
             "give-up",
-            "a waiter gives up when it is told to, and then no thread owns the right",
+            "a waiter gives up when it is told to, and then does not own the right",
             [&["open"], &["await"]],
             give_up,
         ))
@@ -79,12 +80,13 @@ pub(crate) fn suite() -> Suite {
 }
 
 const ONE_OWNER: &str = "one thread at a time has the right to write the commit block, and sees \
-                         what earlier owners did, as does a thread that sees it done; if an owner \
-                         leaves the block unwritten, another thread takes the right";
+                         what earlier owners did; a thread that sees the commit done sees what its \
+                         owner did; if an owner drops the right too early, another takes it";
 
 struct Scene {
     right: CommitRight,
-    /// How often the last block was written, the commit block begun, and finished.
+    /// Three counters: the last other block was written, the commit block was begun, the commit
+    /// block was finished.
     blocks: Cells<3>,
 }
 
@@ -95,7 +97,7 @@ fn owned(works: &[fn(usize, &Scene)]) {
     });
     at_once(&scene, works);
     match scene.right.wait(|| false) {
-        // Every thread has let go of the right.
+        // Every thread has dropped the right.
         Some(Turn::Yours(owner)) => finish(&scene, owner),
         Some(Turn::Done) => {}
         None => unreachable!("it does not give up"),
@@ -124,7 +126,7 @@ fn finish(scene: &Scene, owner: Owner<'_>) {
     perform("finish");
 }
 
-/// Begins to write the commit block, unless another thread does, and does not finish.
+/// Takes the right, if it is free, and drops it with the commit block unfinished.
 fn die(me: usize, scene: &Scene) {
     if let Some(owner) = own(scene) {
         scene.blocks.add(1, 1);
@@ -139,7 +141,7 @@ fn open_and_die(me: usize, scene: &Scene) {
     die(me, scene);
 }
 
-/// Waits until the commit block is written, or this thread has the right to write it.
+/// Waits until the commit is over, or takes the right and finishes the commit.
 fn take_over(me: usize, scene: &Scene) {
     let turn = scene.right.wait(|| false);
     perform("await");
@@ -175,7 +177,8 @@ fn open_and_seal(me: usize, scene: &Scene) {
     seal(me, scene);
 }
 
-/// The waiter is told to give up by the same signal. It may have become the owner before.
+/// Another thread tells the waiter to give up, through the same signal. The waiter may have become
+/// the owner before.
 fn give_up() {
     let changed = Arc::new(Signal::new());
     let over = AtomicBool::new(false);

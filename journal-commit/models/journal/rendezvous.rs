@@ -1,4 +1,4 @@
-//! Waiting for the threads that the last commit woke.
+//! A commit waits for the threads that the last commit woke.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use spanlock_verify::{Suite, note_as, perform};
 use super::ONE_COMMITS;
 use crate::threads::{at_once, crowd, program};
 
-/// The duration of a commit as the policy assumes it: so long that no decision depends on the
+/// The duration of a commit that the policy assumes. It is so long that no decision depends on the
 /// clock.
 const COMMIT: Duration = Duration::from_secs(36_000);
 
@@ -29,7 +29,7 @@ pub(crate) fn suite() -> Suite {
         ))
         .program(program(
             "arrive-each",
-            "of two expected threads exactly one is the last",
+            "of two expected threads exactly one learns that it is the last",
             [&["arrive"], &["arrive"]],
             || {
                 let is_last = at_once(&expecting(2), &[arrive, arrive]);
@@ -56,7 +56,7 @@ pub(crate) fn suite() -> Suite {
 }
 
 const CALLED: &str =
-    "the thread that commits sleeps until the last expected thread calls it, and no longer";
+    "the thread that commits sleeps until the last expected thread wakes it, and no longer";
 
 /// Returns a gathering that expects the threads that the last commit woke.
 fn expecting(threads: u32) -> Arc<Gathering> {
@@ -71,7 +71,7 @@ fn expecting(threads: u32) -> Arc<Gathering> {
 fn meet(expected: u32, works: &[fn(usize, &Gathering) -> bool]) {
     let gathering = expecting(expected);
     at_once(&gathering, works);
-    // Every thread that came, before the transaction was shut or after, is expected again.
+    // Every thread that arrived is expected again, whether it came before `shut` or after.
     gathering.committed();
     let mut last = 0;
     gathering.shut();

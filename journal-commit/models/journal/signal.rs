@@ -20,13 +20,13 @@ pub(crate) fn suite() -> Suite {
         ))
         .program(program(
             "deadline-each",
-            "a waiter whose deadline passes consumes no wake that another needs, and may wait again",
+            "a waiter whose deadline passes takes no wake from another thread, and may wait again",
             [&["wake-some", "deadline"], &["wake-some", "deadline"]],
             || ends(&[in_time, in_time]),
         ))
         .program(program(
             "wake-deadline",
-            "a waiter with a deadline and one without wait for each other's change and are woken",
+            "a waiter with a deadline and a waiter without one wait for each other and are woken",
             [&["wake", "sleep"], &["wake-some", "deadline"]],
             || ends(&[in_turn, in_time]),
         ))
@@ -38,7 +38,7 @@ pub(crate) fn suite() -> Suite {
         )
         .program(program(
             "wake-some-3",
-            "two wakes of one thread each reach two threads",
+            "two calls of `wake_some(1)` together wake two threads",
             [&["wake-some"], &["sleep"], &["sleep"]],
             || ends(&[wake_two, sleep, sleep]),
         ))
@@ -64,7 +64,7 @@ fn ends(works: &[fn(usize, &Scene)]) {
 
 impl Scene {
     fn change(&self, which: usize) {
-        // Relaxed: the signal's own lock must order it, which is what these programs show.
+        // Relaxed: these programs show that the signal's own lock orders this store.
         self.changed[which].store(true, Relaxed);
     }
 

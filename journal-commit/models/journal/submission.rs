@@ -1,4 +1,4 @@
-//! A transaction that several threads write, one seals, and all see acknowledged.
+//! A transaction: several threads write it, one thread seals it, and all see it acknowledged.
 
 use std::sync::Arc;
 
@@ -54,8 +54,8 @@ pub(crate) fn suite() -> Suite {
         ))
         .program(program(
             "beside-a-failure",
-            "data lost by a failure beside its flush is not acknowledged, nor is its commit block \
-             written",
+            "if a failure during the flush loses data, the transaction is not acknowledged and its \
+             commit block is not written",
             [main, &["fail"]],
             || works(scene(1, true), &[commit, lose]),
         ))
@@ -81,12 +81,12 @@ pub(crate) fn suite() -> Suite {
         }))
 }
 
-const DURABLE: &str = "an acknowledged transaction is durable, its commit block last; it is \
-                       acknowledged once, whichever threads help, and however far";
-const REFUSED: &str = "a transaction that fails, in whichever thread, is not acknowledged, and \
-                       every waiter is told";
+const DURABLE: &str = "an acknowledged transaction is durable, and its commit block became durable \
+                       last; it is acknowledged once, no matter which threads help";
+const REFUSED: &str = "if a step fails in any thread, the transaction is not acknowledged, and \
+                       every waiter gets the error";
 
-/// The step that fails, in whichever thread performs it.
+/// The step that fails, no matter which thread performs it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fails {
     Nothing,
@@ -105,9 +105,10 @@ struct Scene {
     medium: Medium<&'static str>,
     done: Arc<Signal>,
     acknowledged: AtomicBool,
-    /// By buffer: 1 when prepared, 2 when written, 3 when durable.
+    /// The state of each buffer: 1 when prepared, 2 when written, 3 when durable.
     buffers: Cells<MOST>,
-    /// 1 when the commit block is durable; and how often it was acknowledged.
+    /// First: 1 when the commit block is durable. Second: how often the transaction was
+    /// acknowledged.
     sealed: Cells<2>,
     /// Whether a failure of another operation has lost unflushed writes.
     lost: AtomicBool,
@@ -143,7 +144,7 @@ fn works(scene: Scene, works: &[Work]) {
     assert_eq!(scene.medium.check().is_err(), is_lost);
 }
 
-/// Runs `works`, in which one step fails. Nothing is acknowledged.
+/// Runs `works`, in which one step fails. Checks that nothing is acknowledged.
 fn fails(fails: Fails, works: &[Work]) {
     let scene = Arc::new(Scene {
         fails,
@@ -154,7 +155,7 @@ fn fails(fails: Fails, works: &[Work]) {
     assert_eq!(scene.sealed.all(), [0, 0]);
 }
 
-/// The steps as the thread with this number performs them.
+/// The steps of a submission, performed by the thread with this number.
 struct Store<'a>(&'a Scene, usize);
 
 impl Store<'_> {
@@ -179,7 +180,7 @@ impl Steps<&'static str> for Store<'_> {
     fn flush(&self) -> Result<(), &'static str> {
         self.fails(Fails::Flush)?;
         let Store(scene, _) = self;
-        // Relaxed: only the loss itself counts, whether or not any thread knows of it.
+        // Relaxed: the check is about the loss itself, whether or not a thread knows of it.
         if !scene.lost.load(Relaxed) {
             for buffer in 0..scene.submission.total() as usize {
                 assert_eq!(scene.buffers.get(buffer), 2, "flushed before it is written");
@@ -260,7 +261,8 @@ fn help_and_wait(me: usize, scene: &Scene) {
     wait(me, scene);
 }
 
-/// Performs another operation, like a checkpoint's, that fails and loses what was not flushed.
+/// Performs another operation, like a checkpoint's. The operation fails and loses all unflushed
+/// writes.
 fn lose(me: usize, scene: &Scene) {
     if let Ok(operation) = scene.medium.begin() {
         // Relaxed: as in `flush`.

@@ -1,4 +1,4 @@
-//! Which thread writes which prepared buffer.
+//! Tickets: which thread writes which prepared buffer.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) fn suite() -> Suite {
         }))
         .program(program(
             "surplus",
-            "no more threads than buffers are admitted",
+            "at most as many threads as buffers are admitted",
             [&["admit"], &["admit"]],
             surplus,
         ))
@@ -38,12 +38,12 @@ pub(crate) fn suite() -> Suite {
 }
 
 const HANDED_OVER: &str = "each buffer is written once, by a thread that sees it prepared; exactly \
-                           one thread is the last, and it sees every buffer written";
+                           one thread completes the last buffer, and it sees every buffer written";
 
 /// A transaction of `N` buffers.
 struct Scene<const N: usize> {
     tickets: Tickets,
-    /// 1 when prepared, 2 when written.
+    /// The state of each buffer: 1 when prepared, 2 when written.
     buffers: Cells<N>,
 }
 
@@ -74,7 +74,7 @@ fn help<const N: usize>(me: usize, scene: &Scene<N>) -> bool {
     is_needed && write(me, scene)
 }
 
-/// Writes buffers while there are any. Returns whether this thread completed the last one.
+/// Writes buffers until none is left. Returns whether this thread completed the last buffer.
 fn write<const N: usize>(me: usize, scene: &Scene<N>) -> bool {
     let mut last = false;
     while let Some(buffer) = scene.tickets.claim() {

@@ -1,4 +1,4 @@
-//! Joining a transaction, against locking it.
+//! Handles join a transaction while a commit locks it.
 
 use std::sync::Arc;
 
@@ -19,14 +19,13 @@ pub(crate) fn suite() -> Suite {
         }))
         .program(program(
             "credits",
-            "two handles together never have more credits than the limit, and release them",
+            "two handles together never exceed the limit of credits, and release unused credits",
             [handle, handle],
             credits,
         ))
         .program(program(
             "give-up",
-            "a commit that waits for a handle that never leaves gives up when it is told to, and \
-             is woken for it",
+            "a commit that waits for a forgotten handle is woken and gives up when it is told to",
             [&["drain"], &["join"]],
             give_up,
         ))
@@ -45,7 +44,7 @@ pub(crate) fn suite() -> Suite {
 }
 
 const DRAINED: &str =
-    "a commit sees what every handle did that joined before it, and no handle joins after it";
+    "a commit sees everything done by handles that joined before, and no handle joins after it";
 
 /// The transaction, and what each thread did in it.
 type Scene = (Updates, Cells<8>);
@@ -71,7 +70,7 @@ fn drain(me: usize, (updates, done): &Scene) -> Vec<u32> {
     done.all().to_vec()
 }
 
-/// Returns whether it could join.
+/// Joins and leaves. Returns whether this thread could join.
 fn join(me: usize, (updates, done): &Scene) -> Vec<u32> {
     let joined = updates.join(1, 8);
     perform("join");

@@ -6,7 +6,7 @@ use super::group;
 /// The records that have joined, in the form they will have in the ring.
 #[derive(Debug)]
 pub(super) struct Open {
-    /// Where the batch will start.
+    /// The position in the ring where the batch will start.
     position: u64,
     first: u64,
     count: u32,
@@ -31,7 +31,7 @@ pub(super) struct Load {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Why a record cannot join.
+/// Why a record cannot be added to the open batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The batch has reached its maximum size: commit it first.
@@ -73,8 +73,8 @@ impl Open {
                 free: self.free(),
             });
         }
-        // The length fits into 32 bits: `Log` limits a batch of one record, and `most` limits a
-        // batch of several.
+        // The length fits into 32 bits: `Log` limits the length of a record, and `most` limits a
+        // batch of several records.
         let before = record_header(record.len() as u32, checksum);
         self.digest = crc32c::crc32c_append(self.digest, &before);
         self.bytes.extend_from_slice(&before);
@@ -88,7 +88,7 @@ impl Open {
         self.limit - self.end()
     }
 
-    /// Allows positions up to `limit`, after a truncation.
+    /// Allows positions up to `limit`. Called after a truncation.
     pub(super) fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }

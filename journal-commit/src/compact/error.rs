@@ -9,7 +9,7 @@ use super::Lsn;
 
 /// Why an operation of a [`Log`](super::Log) failed.
 ///
-/// An error that refuses a record leaves the log as it was. After [`Poisoned`](Error::Poisoned) and
+/// An error that refuses a record leaves the log unchanged. After [`Poisoned`](Error::Poisoned) and
 /// [`Panicked`](Error::Panicked) no further record is acknowledged until the log is opened again.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub enum Error {
         /// The length of the storage.
         len: u64,
     },
-    /// The storage already holds something, so no log may be created in it.
+    /// The storage is not empty, so no log may be created in it.
     #[error(
         "the first {bytes} bytes of the storage are not all zero, so it may hold a log or other data; \
          open it, or wipe it first",
@@ -48,12 +48,12 @@ pub enum Error {
          restore the missing end before opening it"
     )]
     CutShort {
-        /// The number of bytes that the superblock promises.
+        /// The storage's length according to the superblock.
         expected: u64,
         /// The number of bytes in the storage.
         found: u64,
     },
-    /// No log can have this storage or this option.
+    /// The storage is too small for a log, or the value of an option is not allowed.
     #[error("cannot create a log: {what} is {found}, but must be {wanted}")]
     BadOption {
         /// The size or option.
@@ -63,8 +63,8 @@ pub enum Error {
         /// The values it may have.
         wanted: &'static str,
     },
-    /// Acknowledged data is missing or differs from what was written. The end of a write that a
-    /// crash interrupted is not an error.
+    /// Acknowledged data is missing or differs from what was written. An incomplete batch at the
+    /// end of the log, as a crash leaves it, is not an error.
     #[error(
         "the log is damaged: {what}, at byte {at} of the storage; the records before {lsn} are sound; \
          restore the storage from a copy, or discard the rest with `Log::salvage`"
@@ -72,7 +72,7 @@ pub enum Error {
     Corrupt {
         /// A description of the damage.
         what: &'static str,
-        /// Where it is, in bytes from the start of the storage.
+        /// The byte offset of the damage in the storage.
         at: u64,
         /// The first missing record.
         lsn: Lsn,
@@ -115,9 +115,9 @@ pub enum Error {
         /// The first record that is left.
         first: Lsn,
     },
-    /// The storage failed while the log was being created, opened, wiped or read. Opening and
-    /// reading lose no acknowledged record. Creating or wiping may have changed the storage's
-    /// start.
+    /// The storage failed while the log was being created, opened, wiped or read. If opening or
+    /// reading failed, no acknowledged record is lost. If creating or wiping failed, the storage's
+    /// start may have changed.
     #[error("{during} failed: {cause}")]
     Io {
         /// The operation that failed.
@@ -139,7 +139,7 @@ pub enum Error {
         #[source]
         cause: Arc<io::Error>,
     },
-    /// The storage panicked in another thread. The consequences are those of
+    /// The storage panicked in another thread. This has the same consequences as
     /// [`Poisoned`](Error::Poisoned).
     #[error(
         "the log is poisoned, because the storage panicked; \

@@ -5,11 +5,11 @@
 pub(super) const SLOTS: [u64; 2] = [0, 4096];
 /// The offset of the ring in the storage.
 pub(super) const DATA: u64 = 8192;
-/// The length of a superblock: one sector, which disks write completely or not at all.
+/// The length of a superblock: one sector. Disks write a sector completely or not at all.
 pub(super) const SUPERBLOCK: usize = 512;
 /// The length of a batch's header.
 pub(super) const HEADER: usize = DIGEST + 8;
-/// The bytes before each record.
+/// The number of bytes before each record: its length and checksum.
 pub(super) const RECORD: usize = 8;
 /// The version of this format.
 pub(super) const VERSION: u32 = 1;
@@ -139,7 +139,7 @@ impl Header {
         bytes
     }
 
-    /// Decodes a header. Returns `None` if these bytes are not one.
+    /// Decodes a header. Returns `None` if the bytes are not a sound header.
     pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
         let bytes = bytes.first_chunk::<HEADER>()?;
         let is_sound =
@@ -164,8 +164,8 @@ pub(super) fn record_header(len: u32, checksum: u32) -> [u8; RECORD] {
     bytes
 }
 
-/// Splits the first record off `bytes`: its header, itself, and the rest. Returns `None` if it is
-/// cut off or damaged.
+/// Splits the first record off `bytes`. Returns the record's header, the record, and the rest, or
+/// `None` if the record is cut off or damaged.
 pub(super) fn split_record(bytes: &[u8]) -> Option<(&[u8; RECORD], &[u8], &[u8])> {
     let (header, rest) = bytes.split_first_chunk::<RECORD>()?;
     let (record, rest) = rest.split_at_checked(u32_at(header, 0) as usize)?;

@@ -1,37 +1,42 @@
-//! Group commit: threads that wait for the medium share one flush, and one of them leads.
+//! Group commit: threads that wait for their records to become durable share one flush, and one of
+//! them, the *leader*, performs it.
 //!
 //! # The problem
 //! A flush takes as long for one record as for a thousand. Records therefore collect while a flush
-//! is under way. One of the threads that wait for them, the *leader*, then takes all of them to the
-//! medium at once, while the others sleep.
+//! is under way. One of the waiting threads, the *leader*, then writes and flushes all of them at
+//! once, while the others sleep.
 //!
-//! The remaining question is when the leader starts. Most logs start at once. The threads that the
-//! last flush woke then return a moment after the next flush has begun, and wait for two flushes.
-//! Half of the threads always miss a flush: *N* threads that only commit get *N*/2 records per
-//! flush.
+//! The remaining question is when the leader starts. In most logs it starts at once. The threads
+//! that the last flush woke then return a moment after the next flush has begun, and wait for two
+//! flushes. Half of the threads always miss a flush: *N* threads that only commit get *N*/2 records
+//! per flush.
 //!
-//! A leader may therefore wait for the threads that are about to return, the *rendezvous*. A
-//! [`Gather`] decides whether it waits and for how long; [`Rendezvous`] is the one that ships.
+//! A leader may therefore wait for the threads that are about to return. This wait is called the
+//! *rendezvous*. A [`Gather`] decides whether and how long a leader waits; the log uses the
+//! [`Gather`] named [`Rendezvous`].
 //!
-//! This file knows neither a storage nor a clock. The leader's work is a closure, and the
-//! [`Gather`]'s deadline is only passed on to the sleep.
+//! This file uses neither a storage nor a clock. The leader's work is a closure, and the [`Gather`]
+//! computes the deadline of the sleep.
 //!
 //! # Properties
-//! - **One leader at a time**: a thread that waits for its own ticket. The group has no thread of
-//!   its own, so nothing runs when no thread waits.
+//! - **One leader at a time**: the leader is a thread that waits for its own *ticket*, the number
+//!   that it got when it joined the batch. The group has no thread of its own, so nothing is
+//!   committed while no thread waits.
 //! - **Order**: tickets become durable in the order in which they were given. A flush makes all
 //!   tickets up to some number durable at once.
-//! - **Failure** is final: once a closure has failed or panicked, no further ticket becomes
-//!   durable. Every waiter and later caller gets the reason, unless it waits for a ticket that was
-//!   already durable.
-//! - **Fairness**: a waiter waits for the flush that is under way when it arrives, for a
+//! - **Failure** is final: once a leader's closure has failed or panicked, no further ticket
+//!   becomes durable. Every waiter and later caller gets the reason, unless it waits for a ticket
+//!   that was already durable.
+//! - **Fairness**: a waiter waits at most for the flush that is under way when it arrives, for a
 //!   rendezvous, and for its own flush. It never waits for a third flush.
-//! - **Cost**: joining locks the mutex once. Waiting locks it once more, or not at all if the
-//!   ticket is already durable. A thread that has slept need not lock it again.
-//! - **Allocation**: a list of the threads to wake, once per flush, if there are any.
+//! - **Cost**: joining locks the mutex once. Waiting for a ticket that is already durable does not
+//!   lock it. Any other waiter locks it once at first, and again each time it wakes before its
+//!   ticket is durable. A leader locks it once more, after its closure has returned or panicked.
+//! - **Allocation**: each flush allocates a list of the threads to wake, if there are any.
 //!
 //! # State
-//! Under the mutex:
+//! Under the mutex. The *candidate* is the waiter that sleeps with a deadline; if no other thread
+//! leads before, it then becomes the leader.
 //!
 //! ```text
 //!            a waiter asks the Gather: no hold
@@ -44,7 +49,7 @@
 //!
 //! | phase | changed by |
 //! |---|---|
-//! | `Idle` | a waiter whose ticket is not durable; it asks the [`Gather`] |
+//! | `Idle` | a waiter whose ticket is not durable, after it has asked the [`Gather`] |
 //! | `Gathering` | an arriving waiter, if enough have come; the candidate, after its deadline |
 //! | `Leading` | the leader, when its closure has returned or panicked |
 //!
@@ -53,10 +58,10 @@
 //! | `next`, the next ticket to give | a thread that joins | rises |
 //! | `durable`, the last durable ticket | the leader, unless something failed | rises |
 //! | `failed` | the leader, or [`fail`](Group::fail) | `None` to `Some`, once |
-//! | `sleepers` | waiters enter, the leader removes those it wakes for good | in order of entry |
+//! | `sleepers` | waiters enter; the leader removes those that are done | in order of entry |
 //!
 //! ```text
-//!   tickets  1 2 3 4 5 6 7 8 9        threads wait for 5, 7 and 9; the one that waits for 7 leads
+//!   tickets  1 2 3 4 5 6 7 8 9        threads wait for 5, 7 and 9; the waiter for 7 leads
 //!                    │     │ │
 //!              durable     │ next - 1         1..=4   durable
 //!                          taken              5..=7   on their way: taken, being flushed
@@ -64,21 +69,23 @@
 //! ```
 //!
 //! # Invariants
-//! - **C-I1** `durable` < every ticket on its way < every ticket that joined later < `next`. A
-//!   leader takes all tickets that have joined, including its own.
-//! - **C-I2** `durable` rises only after a closure that was given all tickets up to the new value
-//!   has returned `Ok`, and only if nothing failed before.
+//! - **C-I1** `durable` < every ticket *on its way* (taken by a leader, and not yet durable) <
+//!   every ticket that joined later < `next`. A leader takes all tickets that have joined,
+//!   including its own.
+//! - **C-I2** `durable` rises only after a leader's closure has returned `Ok`, and only if nothing
+//!   failed before. All tickets up to the new value were passed to this closure or to earlier ones.
 //! - **C-I3** While a sleeper's ticket is not durable and nothing has failed, there is a leader, a
-//!   candidate with a deadline, or a newly woken waiter. The latter was woken after the last leader
-//!   left and has not locked the mutex since. So some thread will lead, and no thread sleeps for
-//!   ever.
-//! - **C-I4** Every sleeper has an entry, made in the critical section in which it last checked. An
-//!   entry is removed in the critical section that makes its ticket durable or fails the group, and
-//!   the thread that does so then wakes the sleeper. A sleeper that leads removes its own entry.
-//! - **C-I5** No closure and no waker runs under the mutex.
+//!   candidate with a deadline, or a *newly woken* waiter. A newly woken waiter was woken after the
+//!   last leader left, and has not locked the mutex since. So some thread will lead, and no thread
+//!   sleeps for ever.
+//! - **C-I4** Every sleeper has an entry in `sleepers`. It made the entry no later than the
+//!   critical section in which it last checked its ticket. The thread that makes the ticket durable
+//!   or fails the group removes the entry in the same critical section, and then wakes the sleeper.
+//!   A sleeper that becomes the leader removes its own entry.
+//! - **C-I5** Neither a leader's closure nor a waker runs under the mutex.
 //!
 //! # Orderings
-//! The mutex protects all decisions. One word is also read outside:
+//! The mutex protects all decisions. One word, `durable`, is also read without the mutex:
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
@@ -87,8 +94,8 @@
 //!
 //! # Not guaranteed
 //! - A ticket for which no thread waits may never become durable.
-//! - A [`Batch`] or a [`Gather`] must not panic, because it runs under the mutex. A closure may
-//!   panic.
+//! - The methods of a [`Batch`] or a [`Gather`] must not panic, because they run under the mutex. A
+//!   leader's closure may panic.
 //!
 //! # Models
 //! `compact-group` and `compact-rendezvous`, in `models/compact.rs`:
@@ -101,8 +108,8 @@
 //! | wait, failure | `fail-each`, `fail-one`, `fail-beside`, `fail-alone` |
 //! | deadline, arrival | `meet`, `nobody-comes`, `third` |
 //!
-//! `tests/compact_failures.rs` shows that a panic counts as a failure; the checkers do not switch
-//! threads during unwinding.
+//! `tests/compact_failures.rs` shows that a panic counts as a failure. No model shows this, because
+//! the checkers do not switch threads during unwinding.
 
 use core::task::Waker;
 use std::time::Instant;
@@ -114,11 +121,12 @@ use spanlock_sync::{Mutex, MutexGuard, Park, Parker, Wakeup, injected_bug};
 use crate::rendezvous::Rendezvous;
 use crate::unwind::OnUnwind;
 
-/// Collects what joins. Its methods run under the group's mutex and must not panic.
+/// Collects the data of the threads that join. Its methods run under the group's mutex and must not
+/// panic.
 pub trait Batch {
     /// The load that a leader takes to the medium.
     type Load;
-    /// Takes everything that has joined, and leaves the batch empty.
+    /// Removes and returns everything that has joined.
     fn take(&mut self) -> Self::Load;
     /// Takes back a load whose commit has succeeded or failed, so that its memory can be reused.
     fn put_back(&mut self, load: Self::Load);
@@ -129,15 +137,15 @@ pub trait Gather {
     /// Notes that a thread has come to wait for a ticket that is not durable.
     fn arrived(&mut self);
     /// Returns the time until which a leader should wait for more threads, or `None` if it should
-    /// start now. `waiting` counts the threads that wait, including the one that asks.
+    /// start now. `waiting` counts the threads that wait, including the calling thread.
     ///
-    /// It is called again at each arrival meanwhile. It must not move the deadline: a leader must
-    /// start eventually.
+    /// The group calls this again at each arrival before the deadline. Later calls must not move
+    /// the deadline, so that a leader starts eventually.
     fn hold(&mut self, waiting: usize) -> Option<Instant>;
     /// Notes that a leader starts.
     fn started(&mut self);
-    /// Notes that the leader is done and that `released` threads, itself included, are about to
-    /// continue. Not called after a failure, when there is nothing left to gather for.
+    /// Notes that the leader is done and that `released` threads, including the leader, are about
+    /// to continue. Not called after a failure, because no further commit follows.
     fn finished(&mut self, released: usize);
 }
 
@@ -167,16 +175,16 @@ impl Gather for Option<Rendezvous> {
     }
 }
 
-/// Why a group commits no more.
+/// The reason why a group has failed and commits nothing more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure<E> {
-    /// A leader's closure returned this, or [`Group::fail`] was called with it.
+    /// A leader's closure returned this error, or [`Group::fail`] was called with it.
     Failed(E),
     /// A leader's closure panicked.
     Panicked,
 }
 
-/// Threads that commit together. The first ticket is the one passed to [`new`](Group::new).
+/// Threads that commit together. See the [module](self).
 ///
 /// ```
 /// use spanlock_journal_commit::compact::group::{Batch, Failure, Group};
@@ -257,10 +265,10 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         }
     }
 
-    /// Adds to what the next leader takes. `add` gets the batch and the ticket. It runs under the
-    /// mutex, so it must be brief and must not panic half-way.
+    /// Adds to the open batch, which the next leader takes. `add` gets the batch and the ticket. It
+    /// runs under the mutex, so it must be brief and must not panic half-way.
     ///
-    /// If `add` refuses, the result is `Ok(Err(…))` and no ticket is given.
+    /// If `add` returns an error, the result is `Ok(Err(…))` and the ticket is not used up.
     ///
     /// # Errors
     /// The group has failed.
@@ -285,12 +293,13 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         look(&mut self.state.lock().open)
     }
 
-    /// Blocks until `ticket`, which [`join`](Self::join) gave, is durable. The thread sleeps or
-    /// leads. A leader calls `commit` once, outside the mutex, with everything that has joined.
+    /// Blocks until `ticket`, which [`join`](Self::join) gave, is durable. The thread sleeps, or
+    /// becomes the leader. A leader calls `commit` once, outside the mutex, with everything that
+    /// has joined.
     ///
     /// # Errors
-    /// The group failed before it saw the ticket become durable. The ticket may nevertheless be
-    /// durable on the medium.
+    /// The group failed before the ticket was acknowledged. The data may nevertheless be durable on
+    /// the medium.
     ///
     /// # Panics
     /// If `commit` panics. The group has then failed for all other threads.
@@ -308,7 +317,7 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
     /// Returns the last durable ticket. Its commit happens-before the return.
     #[inline]
     pub fn durable(&self) -> u64 {
-        // Acquire [B→A]: a thread that sees the ticket sees what its commit did.
+        // Acquire [B→A]: a thread that sees the ticket sees everything that its commit did.
         self.durable.load(Acquire)
     }
 
@@ -322,8 +331,8 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         self.state.lock().failed.clone()
     }
 
-    /// Fails the group, unless it has failed already. From now on nothing becomes durable,
-    /// including tickets on their way.
+    /// Fails the group, unless it has failed already. From now on no ticket becomes durable, not
+    /// even a ticket that a leader has already taken.
     pub fn fail(&self, why: Failure<E>) {
         let calls = self.state.lock().fail(why);
         wake(calls);
@@ -382,7 +391,7 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
         state.phase = Phase::Leading;
         drop(state);
         let poison = OnUnwind::run(|| {
-            // No ticket becomes durable by a panic.
+            // A panic makes no ticket durable.
             let _ = self.finish(0, None, Err(Failure::Panicked));
         });
         let mut result = commit(&mut load);
@@ -423,8 +432,8 @@ impl<B: Batch, E: Clone, G: Gather> Group<B, E, G> {
                 Vec::new()
             }
             Ok(()) => {
-                // Release [A→B]: publishes what the commit did to threads that read without the
-                // mutex.
+                // Release [A→B]: publishes the effects of the commit to threads that read without
+                // the mutex.
                 self.durable.store(last, Release);
                 state.release(last)
             }
@@ -477,8 +486,8 @@ impl<B, E: Clone, G: Gather> State<B, E, G> {
         }
     }
 
-    /// Removes the sleepers whose tickets are now durable. Returns their wakers, preceded by that
-    /// of one thread that may lead next.
+    /// Removes the sleepers whose tickets are now durable. Returns their wakers. If a sleeper is
+    /// left, its waker comes first, so that it can lead next.
     fn release(&mut self, durable: u64) -> Vec<Waker> {
         let mut calls = Vec::new();
         let stays = self
@@ -517,17 +526,17 @@ impl<B, E: Clone, G: Gather> State<B, E, G> {
 /// A waiter's state.
 #[derive(Default)]
 struct Place {
-    /// The number of its entry, if it has one.
+    /// The number of this waiter's entry, if it has one.
     id: Option<u64>,
-    /// It is the thread with the deadline.
+    /// Whether this waiter is the one that sleeps with a deadline.
     is_candidate: bool,
-    /// Its deadline has passed.
+    /// Whether its deadline has passed.
     has_waited: bool,
 }
 
 #[track_caller]
 fn wake(calls: Vec<Waker>) {
-    // Ask only if there is a sleeper: without one, leaving out the wake would change nothing.
+    // A checker leaves out a wake only if there is a sleeper; otherwise it would change nothing.
     if calls.is_empty() || is_wake_left_out() {
         return;
     }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// The number of a record. The first record is 1, and each further one adds 1. Truncating changes
-/// no number.
+/// The number of a record (log sequence number). The first record has number 1, the next has 2, and
+/// so on. Truncating the log does not renumber records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub(super) u64);
 

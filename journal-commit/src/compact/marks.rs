@@ -1,8 +1,9 @@
-//! Positions at which some of the batches start: enough to find the others.
+//! A sample of the positions at which batches start. From these positions, a reader finds the other
+//! batches.
 
 use std::collections::VecDeque;
 
-/// The distance between marks is this fraction of the ring, which bounds their number.
+/// The ring's length divided by the distance between marks. This bounds the number of marks.
 const MARKS: u64 = 256;
 
 /// The position of a batch, and its first record.
@@ -15,7 +16,8 @@ pub(super) struct Mark {
 /// The batches of the log, from its head to the position of the next one.
 #[derive(Debug)]
 pub(super) struct Marks {
-    /// In order. The first is the head. Each is the start of a durable batch, or of the next one.
+    /// In ascending order. The first mark is the log's head. Each mark is the start of a durable
+    /// batch or of the next batch.
     marks: VecDeque<Mark>,
     end: Mark,
     apart: u64,
@@ -36,8 +38,8 @@ impl Marks {
         self.end
     }
 
-    /// Records that the next batch has become durable. `position` and `record` are those of the
-    /// batch after it.
+    /// Notes that the batch at the end has become durable. The next batch starts at `position` with
+    /// the record number `record`.
     pub(super) fn advance(&mut self, position: u64, record: u64) {
         let latest = self.marks.back().map_or(0, |mark| mark.position);
         if self.end.position > latest && self.end.position - latest >= self.apart {
@@ -52,7 +54,7 @@ impl Marks {
             return self.end;
         }
         let behind = self.marks.partition_point(|mark| mark.record <= record);
-        // The head's record is the first of all, so only an earlier record has no mark.
+        // Only a record before the head, which is truncated, has no mark before it.
         self.marks[behind.saturating_sub(1)]
     }
 
@@ -67,8 +69,8 @@ impl Marks {
 mod tests {
     use super::*;
 
-    /// With any number of batches there are few marks. The mark for a record does not lie behind
-    /// it, nor too far before it.
+    /// The number of marks stays small, however many batches there are. The mark for a record lies
+    /// before the record, and not too far before it.
     #[test]
     fn marks_are_few_and_near() {
         const RING: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! How a log is created and used.
+//! Options of a log.
 
 use super::Error;
 
@@ -7,13 +7,13 @@ use super::Error;
 pub enum GroupCommit {
     /// At once.
     Plain,
-    /// When the threads that the last flush woke have returned, if waiting pays: see
-    /// [`rendezvous`](super::rendezvous).
+    /// After a short wait for the threads that the last flush woke, if such waits have paid off:
+    /// see [`rendezvous`](super::rendezvous).
     #[default]
     Rendezvous,
 }
 
-/// How a log is created and used.
+/// Options with which a log is created or opened.
 ///
 /// ```
 /// use spanlock_journal_commit::compact::{GroupCommit, Options};
@@ -29,7 +29,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Blocks of 512 bytes, batches of up to 1 MiB, rendezvous.
+    /// Returns the defaults: blocks of 512 bytes, batches of up to 1 MiB, and the rendezvous.
     pub fn new() -> Self {
         Options {
             block_bytes: 512,
@@ -38,22 +38,22 @@ impl Options {
         }
     }
 
-    /// Sets the size to which batches are rounded up, so that no two share a block: 512, 1024, 2048
-    /// or 4096 bytes, no less than the device's sector. It is fixed when the log is created;
-    /// opening uses the log's own.
+    /// Sets the block size: 512, 1024, 2048 or 4096 bytes, but no less than the device's sector.
+    /// Batches are rounded up to whole blocks, so that no two share a block. The size is fixed when
+    /// the log is created; opening an existing log ignores this option.
     pub fn block_bytes(mut self, bytes: u64) -> Self {
         self.block_bytes = bytes;
         self
     }
 
-    /// Sets the number of bytes up to which records collect in a batch. A larger record gets a
-    /// batch of its own.
+    /// Sets the maximum size of a batch of several records, in bytes. A larger record gets a batch
+    /// of its own.
     pub fn batch_bytes(mut self, bytes: usize) -> Self {
         self.batch_bytes = bytes;
         self
     }
 
-    /// Sets when a leader starts.
+    /// Sets when a leader starts its flush.
     pub fn group_commit(mut self, group_commit: GroupCommit) -> Self {
         self.group_commit = group_commit;
         self

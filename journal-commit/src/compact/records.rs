@@ -21,7 +21,7 @@ pub struct Records<'a, S> {
     /// The next batch to read, and its first record.
     position: u64,
     record: u64,
-    /// The first record to return, and the first one not to return.
+    /// The first record to return, and the end: the first record not to return.
     next: u64,
     end: u64,
     batch: Option<Found>,
@@ -36,7 +36,7 @@ impl<'a, S: Storage> Records<'a, S> {
             let ends = log.ends.lock();
             (ends.marks.before(from), ends.marks.end())
         };
-        // If the record was truncated a moment ago, no batch starts with it.
+        // If the record was truncated a moment ago, the mark may lie after it.
         let record = mark.record.min(from);
         Records {
             log,
@@ -85,7 +85,7 @@ impl<'a, S: Storage> Records<'a, S> {
         Ok(())
     }
 
-    /// Returns why there is no batch where one was.
+    /// Returns the error for a batch that is no longer where it was.
     fn why_gone(&self) -> Error {
         let first = self.log.first();
         let lsn = Lsn(self.record.max(self.next));
@@ -93,7 +93,7 @@ impl<'a, S: Storage> Records<'a, S> {
             return Error::Truncated { lsn, first };
         }
         Error::Corrupt {
-            what: "a batch that was there is missing",
+            what: "a batch that was durable is missing",
             at: self.log.ring.place(self.position),
             lsn,
         }

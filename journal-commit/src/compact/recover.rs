@@ -1,19 +1,20 @@
-//! Opening a log: finds the last complete batch, or damage.
+//! Opening a log: finds the last complete batch, and detects damage.
 //!
 //! Recovery goes from batch to batch, beginning at the superblock's head, and stops at the first
-//! position without a fitting batch. `docs/compact.md` lists, case by case, why that position is
-//! the end or damage; "case 8" below refers to that list.
+//! position without a fitting batch. `docs/compact.md` lists the cases in which that position is
+//! the end of the log, and those in which it is damage; "case 8" below refers to that list.
 //!
 //! # Invariants
 //! - **C-R1** Both superblocks describe the ring correctly at any time, and either one suffices.
-//!   They are written durably, one after the other, and room that a change frees is used only after
+//!   They are written durably, one after the other. Space that a change frees is reused only after
 //!   both are written.
-//! - **C-R2** Batches before *settled* are durable, and belong to epochs before the superblock's.
-//!   Batches after it belong to the superblock's epoch.
-//! - **C-R3** A batch is written once all batches before it are durable. So all batches but the
-//!   last are durable.
-//! - **C-R4** Recovery returns only durable records: it writes and flushes the last batch again,
-//!   which C-R3 does not cover.
+//! - **C-R2** Each opening begins a new *epoch*. *Settled* is a position in the superblock. Batches
+//!   before *settled* are durable and belong to earlier epochs than the superblock's. Batches from
+//!   *settled* on belong to the superblock's epoch.
+//! - **C-R3** A batch is written only after all batches before it are durable. So all batches but
+//!   the last are durable.
+//! - **C-R4** Recovery returns only durable records. By C-R3 only the last batch may not be
+//!   durable, so recovery writes and flushes it again.
 
 use spanlock_sync::is_flush_left_out;
 
@@ -34,16 +35,17 @@ pub struct Recovery {
     pub first: Lsn,
     /// The record that will be appended next. All earlier ones are in the log.
     pub next: Lsn,
-    /// Whether the log had been [closed](super::Log::close), or is new.
+    /// Whether the log was [closed](super::Log::close) before, or is new.
     pub was_closed: bool,
-    /// Whether recovery left out a batch whose header is sound but whose records are not, as an
-    /// interrupted commit leaves it. False if the header did not reach the medium either.
+    /// Whether the log ended with a batch whose header is sound but whose records are not, as an
+    /// interrupted commit can leave it. Recovery dropped that batch. If its header did not reach
+    /// the medium, this is false.
     pub was_torn: bool,
-    /// The damage at which [`Log::salvage`](super::Log::salvage) cut the log off.
+    /// The damage that [`Log::salvage`](super::Log::salvage) found, where it cut the log off.
     pub damage: Option<Error>,
 }
 
-/// The log as its ring describes it.
+/// The batches that a scan of the ring found.
 pub(super) struct Scan {
     pub(super) marks: Marks,
     /// The last batch, if it belongs to the last epoch.
@@ -86,7 +88,7 @@ pub(super) fn superblock<S: Storage>(storage: &S) -> Result<Superblock, Error> {
     Ok(newest)
 }
 
-/// Checks what a checksum cannot: whether the numbers describe a log.
+/// Checks that the superblock's numbers can describe a log. A sound checksum does not imply that.
 fn check(superblock: &Superblock, len: u64) -> Result<(), Error> {
     if len < superblock.len {
         return Err(Error::CutShort {
@@ -95,7 +97,7 @@ fn check(superblock: &Superblock, len: u64) -> Result<(), Error> {
         });
     }
     let block = u64::from(superblock.block);
-    // These numbers count up, and no log counts this far.
+    // These numbers only count up, and no real log reaches the limit below.
     let are_sane = [
         superblock.serial,
         superblock.epoch,
@@ -116,7 +118,8 @@ fn check(superblock: &Superblock, len: u64) -> Result<(), Error> {
     })
 }
 
-/// Walks along the batches. Also returns the damage, if any; everything before it is sound.
+/// Scans the batches from the head on. Also returns the damage, if any; everything before the
+/// damage is sound.
 pub(super) fn scan<S: Storage>(
     ring: &Ring<S>,
     superblock: &Superblock,
@@ -209,7 +212,7 @@ fn has_successor<S: Storage>(
     Ok(false)
 }
 
-/// Returns whether a batch of the last epoch was begun at `position`.
+/// Returns whether a header of the last epoch lies at `position`.
 fn is_torn<S: Storage>(
     ring: &Ring<S>,
     superblock: &Superblock,
@@ -226,8 +229,8 @@ fn is_torn<S: Storage>(
     Ok(Header::decode(&bytes).is_some_and(begun))
 }
 
-/// Writes both copies durably, one after the other. Zeros fill the block, because a device with
-/// large sectors writes no less.
+/// Writes both copies durably, one after the other. Zeros fill the rest of the block, because a
+/// device with large sectors writes only whole sectors.
 pub(super) fn write<S: Storage>(storage: &S, superblock: &Superblock) -> std::io::Result<()> {
     let mut bytes = superblock.encode().to_vec();
     bytes.resize(superblock.block as usize, 0);

@@ -1,4 +1,5 @@
-//! The storage's blocks as a ring, addressed by positions that only grow.
+//! The part of the storage that holds batches, as a ring of blocks. A *position* in it keeps
+//! growing when the ring wraps around.
 
 use std::io;
 
@@ -8,11 +9,11 @@ use crate::Storage;
 /// The smallest number of blocks in a ring.
 const LEAST_BLOCKS: u64 = 8;
 
-/// The part of the storage that holds batches.
+/// The ring of blocks in a storage.
 #[derive(Debug)]
 pub(super) struct Ring<S> {
     pub(super) storage: S,
-    /// In bytes; a multiple of `block`.
+    /// The length in bytes; a multiple of `block`.
     pub(super) len: u64,
     pub(super) block: u64,
     pub(super) id: u64,
@@ -55,7 +56,8 @@ impl<S: Storage> Ring<S> {
         }
     }
 
-    /// Returns the bytes that a batch takes if its header and records have `bytes`.
+    /// Returns the number of bytes that a batch takes in the ring if its header and records have
+    /// `bytes`.
     pub(super) fn size(&self, bytes: u64) -> u64 {
         bytes.next_multiple_of(self.block)
     }
@@ -89,7 +91,7 @@ impl<S: Storage> Ring<S> {
     }
 
     /// Reads the batch that starts at `position` with record `first`, if its epoch satisfies
-    /// `is_epoch`. Returns `None` if there is no such batch, complete and sound.
+    /// `is_epoch`. Returns `None` if there is no such batch, or if it is incomplete or damaged.
     pub(super) fn batch(
         &self,
         position: u64,
@@ -110,7 +112,7 @@ impl<S: Storage> Ring<S> {
         }
         bytes.resize(self.size(len) as usize, 0);
         self.read(&mut bytes, position)?;
-        // Read the header again, so that everything judged below comes from one read.
+        // Decode the header again, because the checks below must use bytes of one read.
         let is_same = Header::decode(&bytes) == Some(header);
         let found = Found { header, bytes };
         Ok((is_same && are_sound(&header, found.records())).then_some(found))

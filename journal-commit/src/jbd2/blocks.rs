@@ -10,7 +10,7 @@ use super::format::*;
 pub(crate) struct Tag {
     /// The block's home.
     pub(crate) home: u64,
-    /// The data began with the magic, which was zeroed in the log.
+    /// Whether the data began with the magic, which is zeroed in the log.
     pub(crate) escaped: bool,
     /// With checksums of the third kind: the checksum of the block's bytes in the log.
     pub(crate) checksum: u32,
@@ -36,8 +36,8 @@ impl Descriptor {
         }
     }
 
-    /// Adds a tag; the first carries the journal's UUID. There must be room:
-    /// [`Format::tags_per_descriptor`].
+    /// Adds a tag, and after the first tag the journal's UUID. A block has room for
+    /// [`Format::tags_per_descriptor`] tags; the caller must not add more.
     pub(crate) fn push(&mut self, format: &Format, uuid: &[u8; UUID_BYTES], tag: Tag) {
         let mut flags = 0;
         if tag.escaped {
@@ -47,8 +47,8 @@ impl Descriptor {
             flags |= TAG_SAME_UUID;
         }
         put32(&mut self.block, self.at, tag.home as u32);
-        // Where flags have 16 bits, the 16 bits before them are for a checksum of a kind that this
-        // crate never writes, so they are zero.
+        // In a tag with 16 bits of flags, the 16 bits before are the checksum of a kind that this
+        // crate never writes. They are zero.
         self.flags = self.at + 4;
         put32(&mut self.block, self.flags, flags);
         if format.wide || format.checksums == Checksums::Third {
@@ -104,7 +104,7 @@ pub(crate) fn tags(format: &Format, block: &[u8]) -> Vec<Tag> {
     found
 }
 
-/// Returns a revoke block for `homes`, which must fit: [`Format::revokes_per_block`].
+/// Returns a revoke block that names `homes`. There must be at most [`Format::revokes_per_block`].
 pub(crate) fn revoke(format: &Format, tid: Tid, homes: &[u64]) -> Vec<u8> {
     let mut block = new_block(format, Kind::Revoke, tid);
     let mut at = REVOKE_BYTES;
@@ -121,7 +121,7 @@ pub(crate) fn revoke(format: &Format, tid: Tid, homes: &[u64]) -> Vec<u8> {
     block
 }
 
-/// Returns the blocks that a revoke block names, or `None` if it claims more bytes than it has.
+/// Returns the blocks that a revoke block names, or `None` if its length field exceeds the block.
 pub(crate) fn revoked(format: &Format, block: &[u8]) -> Option<Vec<u64>> {
     let used = get32(block, REVOKE_USED_AT) as usize;
     let names = block[..format.body_bytes()].get(REVOKE_BYTES..used.max(REVOKE_BYTES))?;
@@ -138,7 +138,7 @@ pub(crate) fn revoked(format: &Format, block: &[u8]) -> Option<Vec<u64>> {
     )
 }
 
-/// Returns the commit block. `sum` is the checksum of the first kind, over all descriptors and data
+/// Returns a commit block. `sum` is the checksum of the first kind over all descriptors and data,
 /// in the order of the log.
 pub(crate) fn commit(format: &Format, tid: Tid, now: SystemTime, sum: u32) -> Vec<u8> {
     let mut block = new_block(format, Kind::Commit, tid);
@@ -166,27 +166,27 @@ pub(crate) fn is_commit_sound(format: &Format, block: &[u8], sum: u32) -> bool {
     let marks = (block[COMMIT_KIND_AT], block[COMMIT_SIZE_AT]);
     match format.checksums {
         Checksums::None => true,
-        // A journal with this feature may hold transactions without checksums, and no field says
-        // which.
+        // A journal with this feature may hold transactions without checksums. Fields that are all
+        // zero mean that there is no checksum.
         Checksums::First if marks == (0, 0) && found == 0 => true,
         Checksums::First => marks == (CRC32_KIND, CRC32_BYTES) && found == sum,
         Checksums::Third => found == crc32c_without(format.seed, block, COMMIT_CHECKSUM_AT),
     }
 }
 
-/// Returns the seconds in a commit block.
+/// Returns the time in a commit block, in whole seconds.
 pub(crate) fn commit_seconds(block: &[u8]) -> u64 {
     let bytes = &block[COMMIT_SECONDS_AT..COMMIT_SECONDS_AT + 8];
     u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Returns the checksum of the third kind that a tag carries. `data` is the tag's block as it is in
-/// the log.
+/// Returns the checksum of the third kind for a tag. `data` is the tag's block as it is in the log.
 pub(crate) fn data_checksum(format: &Format, tid: Tid, data: &[u8]) -> u32 {
     crc32c(crc32c(format.seed, &tid.0.to_be_bytes()), data)
 }
 
-/// Puts the checksum at the end of a descriptor or revoke block, if it has one.
+/// Writes the checksum at the end of a descriptor or revoke block, if the format has checksums
+/// there.
 fn seal(format: &Format, block: &mut [u8]) {
     if format.checksums == Checksums::Third {
         let at = format.body_bytes();
@@ -195,14 +195,15 @@ fn seal(format: &Format, block: &mut [u8]) {
     }
 }
 
-/// Returns whether the checksum at the end of a descriptor or revoke block is right.
+/// Returns whether the checksum at the end of a descriptor or revoke block is correct. If the
+/// format has no checksum there, returns true.
 pub(crate) fn is_sealed(format: &Format, block: &[u8]) -> bool {
     let at = format.body_bytes();
     format.checksums != Checksums::Third
         || get32(block, at) == crc32c_without(format.seed, block, at)
 }
 
-/// Returns whether data must be escaped: it begins like a block that is not data.
+/// Returns whether data must be escaped, because it begins with the magic.
 pub(crate) fn must_escape(data: &[u8]) -> bool {
     get32(data, MAGIC_AT) == MAGIC
 }

@@ -1,12 +1,14 @@
-//! The blocks that are newer than their homes, and the handles that are changing them.
+//! A table of the blocks whose newest content may not be at home yet, and of the blocks that
+//! handles are changing.
 //!
 //! # Invariants
 //! - **B1** A block is *busy* from the moment a handle gets it until that handle puts or drops it.
 //!   Changes of one block therefore take turns.
-//! - **B2** A content in the table is the block's newest. It leaves the table when the block is
-//!   revoked, or once it has been written home and is still the newest.
-//! - **B3** Contents are immutable: a handle changes a copy. A commit that writes a content
-//!   therefore never races with the handle that makes the next one.
+//! - **B2** A content in the table is the newest content of its block. It leaves the table in three
+//!   cases: `put` replaces it with newer content, the block is revoked, or this content has been
+//!   written home and is still the newest.
+//! - **B3** Contents are immutable: a handle changes a copy. A commit that writes a content to the
+//!   log therefore never races with a handle that changes the same block.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, HashMap};
@@ -61,8 +63,8 @@ impl Buffers {
         &self.shards[(block % SHARDS) as usize]
     }
 
-    /// Returns the newest content, if it is newer than the block's home, and a version number. Each
-    /// change of the block raises that number.
+    /// Returns the block's content in the table, if there is one, and a version number. Each change
+    /// of the block raises that number.
     pub(crate) fn newest(&self, block: u64) -> (Option<Content>, u64) {
         let blocks = self.shard(block).blocks.lock();
         let entry = blocks.entries.get(&block);
@@ -72,8 +74,8 @@ impl Buffers {
         )
     }
 
-    /// Makes the block busy and returns its newest content. Blocks while another handle has it
-    /// (B1). [`free`](Buffers::free) ends it.
+    /// Makes the block busy and returns its content in the table. Blocks while another handle has
+    /// the block (B1). [`free`](Buffers::free) makes the block free again.
     pub(crate) fn take(&self, block: u64) -> Option<Content> {
         let shard = self.shard(block);
         let mut blocks = shard.blocks.lock();
@@ -87,14 +89,14 @@ impl Buffers {
         }
     }
 
-    /// Replaces the content of a busy block; `None` if the block is revoked.
+    /// Replaces the content of a busy block. `None` means that the block was revoked.
     pub(crate) fn put(&self, block: u64, content: Option<Content>) {
         let mut blocks = self.shard(block).blocks.lock();
         blocks.entries.entry(block).or_default().content = content;
         blocks.version += 1;
     }
 
-    /// Makes the block free again.
+    /// Ends the busy state of a block.
     pub(crate) fn free(&self, block: u64) {
         let shard = self.shard(block);
         let mut blocks = shard.blocks.lock();
@@ -108,7 +110,8 @@ impl Buffers {
         shard.freed.notify_all();
     }
 
-    /// Removes the block from the table if `content`, which is now at home, is the newest (B2).
+    /// Notes that `content` was written home. If it is still the block's newest content, removes it
+    /// from the table (B2).
     pub(crate) fn came_home(&self, block: u64, content: &Content) {
         let mut blocks = self.shard(block).blocks.lock();
         if let Slot::Occupied(mut slot) = blocks.entries.entry(block)

@@ -1,7 +1,7 @@
 //! Writing committed blocks home, which frees the tail of the log.
 //!
-//! A checkpoint takes the oldest transactions: as many as free a quarter of the log, or the
-//! requested number of blocks if that is more. It then
+//! A checkpoint takes as many of the oldest transactions as are needed to free a quarter of the
+//! log, or the number of blocks that a request still lacks if that is more. It then
 //!
 //! 1. writes the newest copy that these transactions have of each block,
 //! 2. flushes,
@@ -9,8 +9,9 @@
 //!
 //! Only then is their part of the log free (J5).
 //!
-//! When a committed transaction has *revoked* a block, that block is taken out of all older
-//! transactions. Its home is no longer written, because it may be in use for something else.
+//! When a transaction that *revokes* a block is committed, the journal removes that block from all
+//! older transactions. A checkpoint then does not write the block home, where other data may be by
+//! now.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ use super::inner::Inner;
 use super::transaction::Committed;
 
 impl Inner {
-    /// Frees blocks of the log until `wanted` are free, by writing blocks home.
+    /// Writes blocks home until `wanted` blocks of the log are free. Returns `Ok` with fewer free
+    /// blocks if no committed transaction is left in the log.
     pub(crate) fn make_room(&self, wanted: u32) -> Result<(), Failure> {
         if self.state.lock().free >= wanted {
             return Ok(());
@@ -45,7 +47,7 @@ impl Inner {
                 oldest.cloned().collect::<Vec<_>>()
             };
             let Some(last) = batch.last() else {
-                // The committing transaction holds the rest; the caller checks again.
+                // The committing transaction occupies the rest of the log; the caller tries again.
                 return Ok(());
             };
             self.bring_home(&batch)?;
@@ -80,7 +82,7 @@ impl Inner {
         self.medium.settle()
     }
 
-    /// Writes the newest copies that these transactions have, and flushes.
+    /// Writes the newest copy of each block in these transactions home, and flushes.
     fn bring_home(&self, batch: &[Arc<Committed>]) -> Result<(), Failure> {
         let mut newest = Copies::new();
         for it in batch {
@@ -100,12 +102,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes the blocks that a committed transaction revoked out of the older ones.
+    /// Removes the blocks that a committed transaction revoked from older transactions.
     pub(crate) fn forget_revoked(&self, by: &Committed) {
         if by.revokes.is_empty() {
             return;
         }
-        // Keeps checkpoints from writing these blocks meanwhile.
+        // Without this lock, a checkpoint could write these blocks home meanwhile.
         let _none = self.checkpointing.lock();
         let queue: Vec<_> = self.state.lock().queue.iter().cloned().collect();
         for it in queue {

@@ -1,5 +1,5 @@
-//! The two checksums: CRC-32C from a seed, and JBD's first checksum, which processes the highest
-//! bit first.
+//! The two checksum algorithms: CRC-32C with a seed, and the CRC-32 of JBD2's older format, which
+//! processes the highest bit first.
 
 use crc::{CRC_32_MPEG_2, Crc, Table};
 
@@ -8,13 +8,14 @@ static BIG_ENDIAN: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_MPEG
 /// The initial value of a checksum of the first kind.
 pub(crate) const FIRST_SEED: u32 = !0;
 
-/// Continues the CRC-32C `seed` over `data`, without inversion at either end.
+/// Returns the CRC-32C of `data`, continued from `seed`. The value is inverted neither before nor
+/// after.
 pub(crate) fn crc32c(seed: u32, data: &[u8]) -> u32 {
-    // The crate inverts at both ends.
+    // The crate `crc32c` inverts the value before and after, so undo both inversions.
     !crc32c::crc32c_append(!seed, data)
 }
 
-/// Continues the CRC-32 `seed` over `data`, highest bit first (Linux's `crc32_be`).
+/// Returns the CRC-32 of `data`, highest bit first, continued from `seed` (Linux's `crc32_be`).
 pub(crate) fn crc32_be(seed: u32, data: &[u8]) -> u32 {
     let mut digest = BIG_ENDIAN.digest_with_initial(seed);
     digest.update(data);

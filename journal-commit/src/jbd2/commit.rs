@@ -1,8 +1,14 @@
 //! The journal's thread: commits the running transaction.
 //!
-//! The steps have JBD2's names (see [`transaction`](super::transaction)): LOCKED and FLUSH are
-//! `lock_running`; COMMIT is `prepare` and the writes of [`submission`](super::raw::submission);
-//! JFLUSH is its `seal`; FINISHED is `committed`.
+//! [`transaction`](super::transaction) describes the states of a transaction, which have JBD2's
+//! names. The functions below take a transaction through these states:
+//!
+//! | states | function |
+//! |---|---|
+//! | LOCKED, FLUSH | `lock_running` |
+//! | COMMIT | `prepare`, and the writes of [`submission`](super::raw::submission) |
+//! | JFLUSH | `seal` of the submission |
+//! | FINISHED | `committed` |
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,12 +31,13 @@ use super::transaction::{Committed, Transaction};
 struct Locked {
     whole: Arc<Committed>,
     copies: Copies,
-    /// Its first block in the log.
+    /// The first block of the transaction in the log.
     start: u32,
 }
 
 impl Inner {
-    /// Runs the journal's thread: commits what is requested until it is told to stop.
+    /// Runs the journal's thread: commits the requested transactions until the journal is dropped
+    /// or closed.
     pub(crate) fn run(&self) {
         while let Some(transaction) = self.next_wanted() {
             let commit = catch_unwind(AssertUnwindSafe(|| self.commit_one(&transaction)));
@@ -43,7 +50,8 @@ impl Inner {
         }
     }
 
-    /// Blocks until the commit of the running transaction is requested. Returns `None` to stop.
+    /// Blocks until the commit of the running transaction is requested, and returns that
+    /// transaction. Returns `None` if the thread should stop.
     fn next_wanted(&self) -> Option<Arc<Transaction>> {
         self.work.wait_until(|| {
             let state = self.state.lock();
@@ -93,8 +101,8 @@ impl Inner {
             committing.publish(published, buffer);
             published += 1;
             if helpers && published == 1 {
-                // One buffer is ready and the others follow soon: this many threads are useful
-                // beside this one.
+                // One buffer is ready and the others follow soon. Wake as many helpers as are
+                // useful beside this thread.
                 let useful = (committing.submission.total() as usize - 1).min(thread::cores() - 1);
                 // equivalent(drop): helpers are not needed (C4).
                 self.done.wake_some(useful);
@@ -107,7 +115,7 @@ impl Inner {
         committing.submission.complete(&self.medium, &steps)
     }
 
-    /// Lets the threads that were just woken join the running transaction.
+    /// Waits, if the options say so, for the threads that the last commit woke.
     fn rendezvous(&self) {
         if self.options.delay != Delay::Rendezvous {
             return;
@@ -118,7 +126,7 @@ impl Inner {
 
     /// Locks the transaction and waits until all handles have left (LOCKED). Then fixes its blocks
     /// and its place in the log, and lets another transaction run (FLUSH). Returns `None` if the
-    /// journal is being dropped and a handle was forgotten, so that it never leaves.
+    /// journal is being dropped while a handle has not left, because it was forgotten.
     fn lock_running(&self, transaction: &Transaction) -> Option<Locked> {
         let began = Instant::now();
         let is_over = || self.state.lock().stopping;
@@ -158,8 +166,9 @@ impl Inner {
         })
     }
 
-    /// Makes the transaction's blocks, one after the other. `emit` gets each block as soon as it is
-    /// final, and the commit block before the last of the others.
+    /// Makes the blocks that the transaction writes to the log, one after the other. Passes each
+    /// block to `emit` as soon as it is final. The second argument says whether it is the commit
+    /// block, which comes before the last of the other blocks.
     fn prepare(&self, locked: &Locked, mut emit: impl FnMut(Buffer, bool)) {
         let format = &self.format;
         let tid = locked.whole.tid;
@@ -169,8 +178,8 @@ impl Inner {
             at = self.log.after(at, 1);
             block
         };
-        // Hold back the last block before the commit block, so that the commit block comes before
-        // it (C3).
+        // Hold back the latest revoke or descriptor block: the last one must be emitted after the
+        // commit block (C3).
         let mut held: Option<Buffer> = None;
         let mut sum = FIRST_SEED;
         for names in locked.whole.revokes.chunks(format.revokes_per_block()) {
@@ -226,7 +235,7 @@ impl Inner {
         }
     }
 
-    /// Does COMMIT from one buffer: one call writes all blocks that are adjacent.
+    /// Commits a transaction from one buffer, and writes adjacent blocks of the log with one call.
     fn commit_coalesced(&self, committing: &Committing, locked: &Locked) -> Result<(), Failure> {
         let size = self.format.block_bytes;
         let count = committing.submission.total() as usize;
@@ -258,7 +267,7 @@ impl Inner {
         committing.submission.complete_alone(&self.medium, &steps)
     }
 
-    /// Writes adjacent blocks of the log.
+    /// Writes blocks of the log that are adjacent in the storage.
     fn write_log(&self, block: u32, content: &[u8]) -> Result<(), Failure> {
         self.on_medium("writing the log", || {
             let (at, _) = self.blocks.find(block)?;
@@ -266,7 +275,7 @@ impl Inner {
         })
     }
 
-    /// Acknowledges the transaction, which is durable (FINISHED, C2).
+    /// Acknowledges a durable transaction (FINISHED, C2).
     pub(crate) fn committed(&self, committing: &Committing, flushes: u64) {
         self.forget_revoked(&committing.whole);
         let took = committing.began.elapsed();
@@ -326,7 +335,7 @@ impl Steps<Failure> for CommitSteps<'_> {
     }
 
     fn write_commit_block(&self) -> Result<(), Failure> {
-        // Clone it: if this thread dies after the write, another one writes it again.
+        // Clone the block: if this thread dies after the write, another thread writes it again.
         let commit_block = self.committing.commit_block.lock().clone();
         let (block, content) = commit_block.expect("in place before the last buffer (C3)");
         let blocks = &self.inner.blocks;

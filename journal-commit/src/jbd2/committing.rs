@@ -1,14 +1,15 @@
-//! The committing transaction: which blocks its [submission](super::raw::submission) writes, and
-//! where.
+//! A transaction that is being committed: the blocks that its [submission](super::raw::submission)
+//! writes, and their places in the log.
 //!
 //! In a format with two flushes the commit block is written *apart*, after a flush of the other
-//! blocks. With one flush it is among the buffers, unless the transaction revokes. The commit
-//! block's checksum does not cover revoke blocks, so recovery would not notice a torn one.
+//! blocks. In a format with one flush, the commit block is among the buffers, and its checksum
+//! shows whether all blocks are complete. That checksum does not cover revoke blocks. A transaction
+//! with revoke blocks therefore always takes two flushes.
 //!
 //! # Invariants
-//! Besides those of the submission:
-//! - **C3** The commit block is in place before the last buffer is published, so the thread that
-//!   completes the last buffer can continue.
+//! In addition to the invariants of the submission:
+//! - **C3** The commit block is in place before the last buffer is published. The thread that
+//!   completes the last buffer can therefore write the commit block without waiting.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,9 +30,9 @@ pub(crate) type Buffer = (u32, Content);
 pub(crate) struct Committing {
     pub(crate) tid: Tid,
     pub(crate) submission: Submission,
-    /// By number. Each one is present from its publication to its claim.
+    /// The buffers by number. Each is present until a thread claims it.
     pub(crate) buffers: Box<[Mutex<Option<Buffer>>]>,
-    /// Present if it is written apart (C3).
+    /// Present if the commit block is written apart (C3).
     pub(crate) commit_block: Mutex<Option<Buffer>>,
     /// The transaction that is acknowledged at the end.
     pub(crate) whole: Arc<Committed>,
@@ -39,8 +40,8 @@ pub(crate) struct Committing {
 }
 
 impl Committing {
-    /// Prepares the commit of a transaction with that many flushes. A thread that waits for its end
-    /// sleeps at `sealed`.
+    /// Prepares the commit of a transaction with that many flushes. The journal's thread waits for
+    /// the end at the signal `sealed`.
     pub(crate) fn new(whole: Arc<Committed>, flushes: Flushes, sealed: Arc<Signal>) -> Self {
         let is_sealed_apart = flushes == Flushes::Two;
         let total = whole.log_blocks - u32::from(is_sealed_apart);

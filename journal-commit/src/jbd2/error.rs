@@ -10,14 +10,14 @@ use super::format::Tid;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something other than a superblock is where the superblock should be.
+    /// The place does not begin with a journal's superblock.
     #[error(
         "no journal here: byte {offset} has {found:#010x} instead of JBD2's magic {magic:#010x}; \
          format this place, or pass the place where the journal is",
         magic = super::format::MAGIC
     )]
     NotAJournal {
-        /// Where it should be, in bytes.
+        /// The byte offset at which the superblock should be.
         offset: u64,
         /// The bytes found there, big-endian.
         found: u32,
@@ -28,7 +28,7 @@ pub enum Error {
          recover it with the program that wrote it (a newer Linux or e2fsprogs), or with a newer build"
     )]
     Newer {
-        /// The feature set they belong to.
+        /// The feature set that contains them.
         kind: &'static str,
         /// The unknown features.
         bits: u32,
@@ -50,9 +50,9 @@ pub enum Error {
     /// The log has no room for one transaction.
     #[error("a log of {blocks} blocks is too small for one transaction: it needs {least}")]
     TooSmall {
-        /// The log's blocks, without those before its first.
+        /// The number of blocks from the log's first to its last.
         blocks: u64,
-        /// The number of blocks it needs.
+        /// The number of blocks that a log needs.
         least: u64,
     },
     /// The place has fewer blocks than the superblock says.
@@ -82,9 +82,9 @@ pub enum Error {
     /// Two extents of the place share blocks.
     #[error("two extents of the journal's place share blocks {first}..{end}: correct the place")]
     Overlap {
-        /// The first block that is in both.
+        /// The first shared block.
         first: u64,
-        /// One past the last.
+        /// One past the last shared block.
         end: u64,
     },
     /// A checksum or a field in the log is wrong in a way that no crash explains.
@@ -95,7 +95,7 @@ pub enum Error {
     Damaged {
         /// A description of the damage.
         what: &'static str,
-        /// The block of the log; 0 or 1 is the superblock.
+        /// The number of the block in the log.
         block: u32,
         /// The transaction that was expected there.
         tid: Tid,
@@ -109,7 +109,7 @@ pub enum Error {
     /// The block is not on the device.
     #[error("block {block} is outside the device, which has {blocks} blocks")]
     OutOfDevice {
-        /// Its number.
+        /// The number of the block.
         block: u64,
         /// The number of blocks on the device.
         blocks: u64,
@@ -117,16 +117,16 @@ pub enum Error {
     /// The block's number does not fit into the journal's tags.
     #[error(
         "block {block} needs more than 32 bits, which this journal does not store: \
-         format it anew, or set its feature 64BIT"
+         format it again, or set its feature 64BIT"
     )]
     TooFar {
-        /// Its number.
+        /// The number of the block.
         block: u64,
     },
     /// The buffer does not have the size of a block.
     #[error("the buffer has {found} bytes, but a block of this journal has {expected}")]
     BufferSize {
-        /// Its length.
+        /// The length of the buffer.
         found: usize,
         /// The length of a block.
         expected: usize,
@@ -137,7 +137,7 @@ pub enum Error {
          split the work, or make a larger journal"
     )]
     TooManyCredits {
-        /// Credits asked for.
+        /// The number of credits that the handle asked for.
         asked: u32,
         /// The most credits that a transaction can have.
         most: u32,
@@ -148,7 +148,7 @@ pub enum Error {
          begin it with more"
     )]
     NoCredits {
-        /// The credits it began with.
+        /// The credits with which the handle began.
         credits: u32,
         /// The block for which no credit was left.
         block: u64,
@@ -161,11 +161,12 @@ pub enum Error {
         /// The running transaction, or the next one to begin.
         next: Tid,
     },
-    /// Something failed earlier, and nothing is committed any more.
+    /// An earlier failure has poisoned the journal: nothing is committed any more.
     #[error("the journal is poisoned ({0}): open it again to recover everything committed")]
     Poisoned(#[source] Failure),
-    /// The storage failed while a journal was being formatted, opened or read. Opening and reading
-    /// lose nothing. Formatting may have overwritten an earlier log.
+    /// The storage failed while a journal was being formatted, opened or read. If opening or
+    /// reading failed, nothing is lost. If formatting failed, an earlier log may have been
+    /// overwritten.
     #[error("{doing}: {source}")]
     Io {
         /// The operation that failed.

@@ -1,5 +1,4 @@
-//! The format's constants: offsets (each relative to the field before), block kinds, features, and
-//! what follows from them.
+//! The format's constants (offsets, block kinds, features) and values derived from them.
 //!
 //! All numbers are big-endian. `docs/format.md` has pictures.
 
@@ -27,8 +26,8 @@ pub(crate) const RO_COMPAT_AT: usize = INCOMPAT_AT + 4;
 pub(crate) const UUID_AT: usize = RO_COMPAT_AT + 4;
 pub(crate) const UUID_BYTES: usize = 16;
 pub(crate) const USERS_AT: usize = UUID_AT + UUID_BYTES;
-/// Before it lie the number of users, the block of the superblock's copy, and two limits that no
-/// implementation uses.
+/// Four fields precede it: the number of users, the block of the superblock's copy, and two limits
+/// that no implementation uses.
 pub(crate) const SUPER_CHECKSUM_KIND_AT: usize = USERS_AT + 16;
 pub(crate) const SUPER_CHECKSUM_AT: usize = 0xFC;
 pub(crate) const SUPER_BYTES: usize = 1024;
@@ -44,7 +43,8 @@ pub(crate) const COMMIT_CHECKSUM_AT: usize = COMMIT_SIZE_AT + 3;
 pub(crate) const COMMIT_SECONDS_AT: usize = COMMIT_CHECKSUM_AT + 32;
 pub(crate) const COMMIT_NANOS_AT: usize = COMMIT_SECONDS_AT + 8;
 
-/// The bytes at the end of a descriptor or revoke block that hold its checksum, if it has one.
+/// The number of bytes at the end of a descriptor or revoke block that hold its checksum, if it has
+/// a checksum.
 pub(crate) const TAIL_BYTES: usize = 4;
 
 // Flags of a tag.
@@ -61,16 +61,16 @@ pub(crate) const INCOMPAT_CSUM_V3: u32 = 0x10;
 pub(crate) const KNOWN_INCOMPAT: u32 =
     INCOMPAT_REVOKE | INCOMPAT_64BIT | INCOMPAT_ASYNC_COMMIT | INCOMPAT_CSUM_V3;
 
-/// CRC-32 in a commit block with checksums of the first kind, and its size.
+/// In a commit block with a checksum of the first kind: the code for CRC-32, and its size.
 pub(crate) const CRC32_KIND: u8 = 1;
 pub(crate) const CRC32_BYTES: u8 = 4;
-/// CRC-32C in a superblock.
+/// In a superblock: the code for CRC-32C.
 pub(crate) const CRC32C_KIND: u8 = 4;
 
 /// The smallest number of blocks in a log: a quarter of it has room for a transaction of one block.
 pub(crate) const LEAST_LOG_BLOCKS: u64 = 32;
 
-/// The kind that a block's header states.
+/// The kind of a block, as its header states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -81,8 +81,8 @@ pub(crate) enum Kind {
     Revoke = 5,
 }
 
-/// The number of a transaction. Numbers wrap around; the sign of the difference tells which is
-/// older.
+/// The number of a transaction. Numbers wrap around, so the sign of their difference tells which of
+/// two transactions is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tid(pub u32);
 
@@ -113,30 +113,31 @@ impl fmt::Display for Tid {
 }
 
 /// The number of flushes in a commit. It is fixed when the journal is formatted, because recovery
-/// must know it too.
+/// depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flushes {
-    /// The log's blocks are flushed before the commit block is written. Checksums are of the third
-    /// kind (`CSUM_V3`), Linux's default.
+    /// The transaction's other blocks are flushed before the commit block is written. Checksums are
+    /// of the third kind (`CSUM_V3`), Linux's default.
     #[default]
     Two,
-    /// The commit block is written along with the rest, with one flush for all. Linux recovers this
-    /// only with checksums of the first kind (`COMPAT_CHECKSUM`) and `ASYNC_COMMIT`.
+    /// The commit block is written along with the other blocks, and one flush makes all of them
+    /// durable. Linux recovers such a journal only with checksums of the first kind
+    /// (`COMPAT_CHECKSUM`) and `ASYNC_COMMIT`.
     ///
-    /// A transaction that revokes still takes two flushes, because those checksums do not cover
-    /// revoke blocks.
+    /// A transaction with revoke blocks still takes two flushes, because checksums of the first
+    /// kind do not cover revoke blocks.
     One,
 }
 
 /// Which blocks have checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checksums {
-    /// No block.
+    /// No block has a checksum.
     None,
-    /// The commit block, over all descriptors and data.
+    /// The commit block has a checksum over all descriptors and data.
     First,
-    /// Every block.
+    /// Every block has a checksum.
     Third,
 }
 
@@ -147,9 +148,9 @@ pub(crate) struct Format {
     pub(crate) checksums: Checksums,
     /// Block numbers have 64 bits.
     pub(crate) wide: bool,
-    /// The commit block need not wait for the others.
+    /// The commit block may be written before the other blocks are durable.
     pub(crate) async_commit: bool,
-    /// The initial value of every checksum of the third kind.
+    /// The initial value of every checksum of the third kind in the log.
     pub(crate) seed: u32,
 }
 
@@ -162,7 +163,7 @@ impl Format {
         }
     }
 
-    /// Returns the bytes of a descriptor or revoke block before its checksum.
+    /// Returns the number of bytes in a descriptor or revoke block before its checksum.
     pub(crate) fn body_bytes(&self) -> usize {
         match self.checksums {
             Checksums::Third => self.block_bytes - TAIL_BYTES,
@@ -170,8 +171,8 @@ impl Format {
         }
     }
 
-    /// Returns the number of tags that fit into a descriptor block. The journal's UUID follows the
-    /// first.
+    /// Returns the number of tags that fit into a descriptor block. The journal's UUID, which
+    /// follows the first tag, also takes room.
     pub(crate) fn tags_per_descriptor(&self) -> usize {
         (self.body_bytes() - HEADER_BYTES - UUID_BYTES) / self.tag_bytes()
     }
@@ -194,12 +195,12 @@ impl Format {
     }
 }
 
-/// Reads a number.
+/// Reads a 32-bit number at an offset.
 pub(crate) fn get32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// Writes a number.
+/// Writes a 32-bit number at an offset.
 pub(crate) fn put32(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
@@ -220,7 +221,7 @@ pub(crate) fn header(block: &[u8]) -> Option<(Kind, Tid)> {
     Some((kind, Tid(get32(block, TID_AT))))
 }
 
-/// Returns a zeroed block with a header.
+/// Returns a block that is zero except for its header.
 pub(crate) fn new_block(format: &Format, kind: Kind, tid: Tid) -> Vec<u8> {
     let mut block = vec![0; format.block_bytes];
     put32(&mut block, MAGIC_AT, MAGIC);

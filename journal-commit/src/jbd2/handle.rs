@@ -13,8 +13,8 @@ use super::options::Delay;
 use super::raw::updates::Refused;
 use super::transaction::Transaction;
 
-/// One atomic change of several blocks: after a crash, all of it is there or nothing. Many handles
-/// share a transaction.
+/// One atomic change of several blocks: after a crash, either the whole change is there or none of
+/// it. Many handles share a transaction.
 ///
 /// Handles should be short, because a commit waits for the handles in its transaction. A thread
 /// that has a handle must not begin a second one, nor wait for a commit.
@@ -29,7 +29,7 @@ use super::transaction::Transaction;
 pub struct Handle<'a> {
     inner: &'a Inner,
     transaction: Arc<Transaction>,
-    /// The credits it began with.
+    /// The credits with which the handle began.
     credits: u32,
     left: u32,
     changed: bool,
@@ -54,8 +54,8 @@ impl<'a> Handle<'a> {
     /// Returns a copy of a block's newest content to change. The change takes effect with
     /// [`dirty`](BlockMut::dirty).
     ///
-    /// Blocks while another handle has the block. A handle has one block at a time. The first
-    /// change of a block in a transaction costs a credit.
+    /// Blocks while another handle has the block. A handle can have only one block at a time. The
+    /// first change of a block in a transaction costs a credit.
     pub fn get_write(&mut self, block: u64) -> Result<BlockMut<'_, 'a>, Error> {
         self.inner.check_block(block)?;
         self.inner.medium.check()?;
@@ -75,12 +75,13 @@ impl<'a> Handle<'a> {
         Ok(taken)
     }
 
-    /// Takes a block out of the journal. Once this transaction is committed, no copy of the block
-    /// from it or from older transactions comes back after a crash or is written home.
+    /// Revokes a block: takes it out of the journal. Once this transaction is committed, the
+    /// journal ignores all copies of the block in this transaction and in older ones. Recovery does
+    /// not restore such a copy, and a checkpoint does not write it home.
     ///
-    /// Only then may the block be used for something else. Its content is undefined from now on.
-    /// Costs a credit, unless the block is already revoked in this transaction. Blocks while
-    /// another handle has the block.
+    /// Use the block for something else only after that commit. Its content is undefined from now
+    /// on. The call costs a credit, unless the block is already revoked in this transaction. Blocks
+    /// while another handle has the block.
     pub fn revoke(&mut self, block: u64) -> Result<(), Error> {
         self.inner.check_block(block)?;
         self.inner.medium.check()?;
@@ -102,8 +103,8 @@ impl<'a> Handle<'a> {
         self.tid()
     }
 
-    /// Ends the handle, requests the commit, and blocks until the change is durable. If the journal
-    /// was opened with JBD2's delay, it first waits for other threads to join.
+    /// Ends the handle, requests the commit, and blocks until the change is durable. With
+    /// [`Delay::Piggyback`], the call first sleeps so that other threads can join the transaction.
     pub fn stop_durable(self) -> Result<Tid, Error> {
         let inner = self.inner;
         self.piggyback();
@@ -112,9 +113,10 @@ impl<'a> Handle<'a> {
         Ok(tid)
     }
 
-    /// Sleeps for the usual duration of a commit, as Linux does in `jbd2_journal_stop`. It does not
-    /// sleep if this thread was also the last one to stop durably, or if the transaction is already
-    /// older than that. The handle is still open, so no commit starts meanwhile.
+    /// Sleeps for the usual duration of a commit, as Linux does in `jbd2_journal_stop`. Does not
+    /// sleep if this thread was also the last thread to stop durably, or if the transaction is
+    /// already older than that duration. The handle is still open, so the transaction cannot be
+    /// committed meanwhile.
     fn piggyback(&self) {
         let Delay::Piggyback(most) = self.inner.options.delay else {
             return;
@@ -147,7 +149,7 @@ impl<'a> Handle<'a> {
 }
 
 impl Inner {
-    /// Joins the running transaction, or begins one.
+    /// Joins the running transaction, or begins a transaction if none is running.
     pub(crate) fn begin(&self, credits: u32) -> Result<Handle<'_>, Error> {
         let most = self.log.most_credits;
         if credits > most {

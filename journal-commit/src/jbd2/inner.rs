@@ -16,9 +16,9 @@
 //!   [settled](super::raw::medium) without a failure.
 //! - **J4** The log between tail and head holds every committed transaction with a block that is
 //!   not yet durable at home.
-//! - **J5** The superblock on the medium names that tail or an older one. Blocks before the tail
-//!   are overwritten only after the new tail is on the medium.
-//! - **J6** A failure wakes every sleeper, and each one finds it.
+//! - **J5** The superblock on the medium names that tail or an older tail. Blocks before a tail are
+//!   overwritten only after the superblock that names this tail is on the medium.
+//! - **J6** A failure wakes every sleeper, and each sleeper finds the failure when it checks again.
 //!
 //! Lock order: `checkpointing`, then `state`, then any other mutex. No thread holds two of these
 //! other mutexes.
@@ -57,7 +57,7 @@ pub(crate) struct Inner {
     pub(crate) state: Mutex<State>,
     pub(crate) buffers: Buffers,
     pub(crate) medium: Medium<Failure>,
-    /// Counts the threads that wait for each transaction. Changed under the mutex of `state`.
+    /// Counts the threads that wait for commits. Changed under the mutex of `state`.
     pub(crate) gathering: Gathering,
     /// The commit that waiting threads can help with.
     pub(crate) helpable: Mutex<Option<Arc<Committing>>>,
@@ -65,11 +65,12 @@ pub(crate) struct Inner {
     pub(crate) checkpointing: Mutex<Superblock>,
     /// The journal's thread sleeps here until there is work.
     pub(crate) work: Arc<Signal>,
-    /// Threads sleep here if the running transaction is locked, until the next one can begin.
+    /// Threads sleep here if the running transaction is locked or full, until the next transaction
+    /// can begin.
     pub(crate) joins: Arc<Signal>,
     /// Threads that wait for a commit sleep here.
     pub(crate) done: Arc<Signal>,
-    /// The journal's thread sleeps here while another thread may be finishing the commit.
+    /// The journal's thread sleeps here while other threads finish the commit.
     pub(crate) sealed: Arc<Signal>,
 }
 
@@ -86,11 +87,11 @@ pub(crate) struct State {
     pub(crate) wanted: Tid,
     /// The block of the log where the next transaction starts.
     pub(crate) head: u32,
-    /// Blocks of the log that may be written.
+    /// The number of blocks of the log that may be overwritten.
     pub(crate) free: u32,
-    /// Transactions that are committed and not all at home, oldest first.
+    /// Committed transactions with blocks that may not be at home yet, oldest first.
     pub(crate) queue: VecDeque<Arc<Committed>>,
-    /// The moving average of a commit's duration, as in JBD2: the newest counts a quarter.
+    /// The moving average of a commit's duration. As in JBD2, the newest commit has the weight 1/4.
     pub(crate) commit_takes: Duration,
     /// The thread that last stopped durably.
     pub(crate) last_durable: Option<usize>,
@@ -102,21 +103,22 @@ pub(crate) struct State {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Transactions committed.
+    /// The number of transactions committed.
     pub commits: u64,
-    /// Handles begun.
+    /// The number of handles begun.
     pub handles: u64,
-    /// Blocks written to the log.
+    /// The number of blocks written to the log.
     pub blocks: u64,
-    /// Flushes and durable writes for commits.
+    /// The number of flushes and durable writes for commits.
     pub flushes: u64,
-    /// Buffers that waiting threads wrote, plus commits that they finished.
+    /// The number of buffers that waiting threads wrote, plus the number of commits that they
+    /// finished.
     pub helped: u64,
-    /// Checkpoints.
+    /// The number of checkpoints.
     pub checkpoints: u64,
-    /// Time that commits waited for handles to leave ("start-up delay").
+    /// The total time that commits waited for handles to leave (the thesis's "start-up delay").
     pub draining: Duration,
-    /// Time that commits took from then on.
+    /// The total time of commits after the handles had left.
     pub committing: Duration,
 }
 
@@ -187,8 +189,8 @@ impl Inner {
         Ok(bytes)
     }
 
-    /// Performs one operation on the medium. No operation begins after a failure, and a failure is
-    /// recorded before its operation counts as ended (P1, P2).
+    /// Performs one operation on the medium. No operation begins after a failure. A failure is
+    /// recorded before the failed operation counts as ended (P1, P2).
     pub(crate) fn on_medium(
         &self,
         doing: &'static str,
@@ -254,7 +256,7 @@ impl Inner {
 
     /// Returns the outcome of a transaction's commit, if it is known.
     fn outcome(&self, tid: Tid) -> Option<Result<(), Error>> {
-        // J3: a transaction that was reported as committed stays so, whatever failed since.
+        // J3: a committed transaction stays committed, even if something failed since.
         if !self.state.lock().committed.is_before(tid) {
             return Some(Ok(()));
         }

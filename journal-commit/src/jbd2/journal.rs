@@ -17,9 +17,10 @@ use crate::storage::Storage;
 
 /// A journal of block-level transactions, in JBD2's format.
 ///
-/// Dropping it stops its thread, after a commit that is under way has ended, and starts no other
-/// commit. Committed transactions are in the log, and are recovered when the journal is opened
-/// again. Uncommitted ones are lost. [`close`](Journal::close) leaves nothing to recover.
+/// Dropping the journal stops its thread. A commit that is under way ends first, and no other
+/// commit starts. Committed transactions are in the log, and are recovered when the journal is
+/// opened again. Uncommitted transactions are lost. After [`close`](Journal::close) there is
+/// nothing to recover.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -60,11 +61,12 @@ impl Journal {
     /// Opens the journal in `log` for the blocks of `home`, recovers it, and starts its thread.
     ///
     /// If the journal lies inside the storage that it protects, pass two `Arc`s of that storage as
-    /// `log` and `home`. No handle may then change the journal's own blocks; this is not checked.
+    /// `log` and `home`. Handles must then not change the journal's own blocks; the journal does
+    /// not check this.
     ///
     /// # Errors
-    /// As [`recover`](super::recover()). The superblock must be of version 2, which has feature
-    /// flags.
+    /// As for [`recover`](super::recover()). In addition, opening fails if the superblock is of
+    /// version 1, which has no feature flags.
     pub fn open(
         log: impl Storage + 'static,
         home: impl Storage + 'static,
@@ -74,7 +76,7 @@ impl Journal {
         let blocks = Blocks::new(Arc::new(log), &options.place, options.block_bytes)?;
         let mut superblock = Superblock::read(&blocks, &options.place)?;
         if !superblock.has_features() {
-            let what = "it is of the first version, which has no revokes: format the journal anew";
+            let what = "its version is 1, which has no revokes: format the journal again";
             return Err(Error::BadSuperblock { what });
         }
         let home: Arc<dyn Storage> = Arc::new(home);
@@ -96,16 +98,16 @@ impl Journal {
         &self.recovery
     }
 
-    /// Joins the running transaction, or begins one, with room for `credits` changed or revoked
-    /// blocks.
+    /// Begins a handle with room for `credits` changed or revoked blocks. The handle joins the
+    /// running transaction, or begins one if none is running.
     ///
-    /// Blocks while the running transaction is full, or locked for its commit. Writes blocks home
-    /// while the log has no room.
+    /// Blocks while the running transaction is full, or locked for its commit. If the log has no
+    /// room for a new transaction, this thread first writes blocks home.
     pub fn begin(&self, credits: u32) -> Result<Handle<'_>, Error> {
         self.inner.begin(credits)
     }
 
-    /// Reads the newest content of a block, which need not be committed yet. `into` must have the
+    /// Reads the newest content of a block, even if it is not committed yet. `into` must have the
     /// size of a block.
     pub fn read(&self, block: u64, into: &mut [u8]) -> Result<(), Error> {
         self.inner.check_block(block)?;
@@ -127,16 +129,18 @@ impl Journal {
         }
     }
 
-    /// Requests the commit of a transaction and of all before it. Returns at once.
+    /// Requests the commit of a transaction and of all earlier transactions. Returns at once.
     pub fn commit(&self, tid: Tid) -> Result<(), Error> {
         self.inner.commit(tid)
     }
 
-    /// Requests the commit of a transaction, and blocks until it is durable. With
-    /// [`CommitWay::Cooperative`](super::CommitWay) this thread helps.
+    /// Requests the commit of a transaction, and blocks until the transaction is durable. With
+    /// [`CommitWay::Cooperative`](super::CommitWay), this thread helps to write it.
     ///
     /// # Errors
-    /// The journal was poisoned first. The transaction may or may not be on the medium.
+    /// [`Error::NoSuchTransaction`] if the transaction has not begun. [`Error::Poisoned`] if the
+    /// journal was poisoned before the commit was acknowledged; the transaction may then be on the
+    /// medium or not.
     pub fn wait(&self, tid: Tid) -> Result<(), Error> {
         self.inner.wait(tid)
     }
@@ -157,7 +161,7 @@ impl Journal {
     }
 
     /// Commits the running transaction, writes all blocks home, and leaves an empty log. Handles
-    /// borrow the journal, so none is left.
+    /// borrow the journal, so all handles have ended or were forgotten.
     pub fn close(mut self) -> Result<(), Error> {
         let running = self.inner.state.lock().running.as_ref().map(|it| it.tid);
         if let Some(tid) = running {
@@ -176,11 +180,11 @@ impl Journal {
         };
         self.inner.work.wake_all();
         if let Some(running) = running {
-            // No handle is left, except forgotten ones, which must not delay the drop.
+            // Only forgotten handles can be left. They must not delay the drop.
             running.updates.wake();
         }
         if let Some(thread) = self.thread.take() {
-            // The thread catches its panics, and a failure has poisoned the journal.
+            // The thread catches its own panics; they have poisoned the journal.
             let _ = thread.join();
         }
     }

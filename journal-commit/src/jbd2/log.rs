@@ -2,14 +2,14 @@
 
 use super::superblock::Superblock;
 
-/// The log's measures, which never change.
+/// The size and limits of a log, which never change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Log {
     pub(crate) first: u32,
     pub(crate) end: u32,
     /// The most blocks of the log that one transaction may take.
     pub(crate) most_blocks: u32,
-    /// The most credits that fit into these blocks, in the worst case.
+    /// The largest number of credits whose blocks fit into `most_blocks` in the worst case.
     pub(crate) most_credits: u32,
 }
 
@@ -18,8 +18,8 @@ impl Log {
         let (first, end) = (superblock.first(), superblock.end());
         let most_blocks = (end - first) / 4;
         let format = superblock.format();
-        // A credit is a changed or a revoked block. In the worst case each kind leaves one block of
-        // the log almost empty.
+        // A credit is a changed or a revoked block. In the worst case the transaction has both, and
+        // the last descriptor block and the last revoke block are almost empty.
         let fits = |credits: &u32| {
             let credits = *credits as usize;
             let revokes = credits.div_ceil(format.revokes_per_block());

@@ -1,10 +1,11 @@
-//! How a journal is opened.
+//! Options of a journal.
 
 use std::time::Duration;
 
 use super::place::Place;
 
-/// Which threads write a transaction to the log, and how. The bytes in the log are the same.
+/// Which threads write a transaction to the log, and how. The format of the log does not depend on
+/// this choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommitWay {
@@ -15,8 +16,9 @@ pub enum CommitWay {
     /// call.
     #[default]
     Coalesced,
-    /// The journal's thread prepares blocks. Threads that wait for the commit write the prepared
-    /// blocks in parallel, and the thread that completes the last one writes the commit block.
+    /// The journal's thread prepares blocks. This thread and the threads that wait for the commit
+    /// write the prepared blocks in parallel. The thread that completes the last block writes the
+    /// commit block.
     Cooperative,
 }
 
@@ -24,14 +26,16 @@ pub enum CommitWay {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delay {
-    /// No delay: it commits *on the fly*.
+    /// No delay: transactions are committed *on the fly*.
     #[default]
     OnTheFly,
-    /// JBD2's *piggyback*: each durable stop first sleeps, at most this long (Linux: 15 ms).
+    /// JBD2's *piggyback*: a durable stop first sleeps for the usual duration of a commit, but at
+    /// most this long (Linux: 15 ms). It does not sleep if the same thread also made the last
+    /// durable stop.
     Piggyback(Duration),
-    /// A wait for the threads that the last commit woke, for at most a quarter of a commit and only
-    /// where that has paid: see [`rendezvous`](crate::rendezvous). Without it, threads that commit
-    /// continuously split into two halves, which take turns.
+    /// A wait for the threads that the last commit woke: see [`rendezvous`](crate::rendezvous). The
+    /// wait lasts for at most a quarter of a commit, and is made only if such waits have paid off.
+    /// Without the wait, threads that commit continuously split into two halves, which take turns.
     Rendezvous,
 }
 
@@ -46,8 +50,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Describes a journal with blocks of `block_bytes` that fills its storage, with defaults
-    /// otherwise.
+    /// Returns the options for a journal that has blocks of `block_bytes` and fills its storage.
+    /// All other options have their defaults.
     pub fn new(block_bytes: u32) -> Self {
         Options {
             block_bytes,

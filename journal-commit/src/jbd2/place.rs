@@ -1,5 +1,5 @@
-//! Where the log's blocks lie: across a whole storage, in a region of it, or scattered, as inode 8
-//! of an ext4 file system has them.
+//! Where the log's blocks lie: across a whole storage, in a region of it, or scattered, like the
+//! blocks of inode 8 in an ext4 file system.
 
 use std::fmt;
 use std::io;
@@ -27,7 +27,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The whole storage, beginning with the superblock.
+    /// Returns the place of a journal that fills a storage and begins with the superblock.
     pub fn whole() -> Self {
         Place {
             extents: None,
@@ -35,8 +35,8 @@ impl Place {
         }
     }
 
-    /// These extents, in this order, beginning with the superblock: for example the blocks of inode
-    /// 8 of an ext4 file system.
+    /// Returns the place of a journal in these extents, in this order: for example, in the blocks
+    /// of inode 8 of an ext4 file system. The superblock is the first block.
     pub fn extents(extents: impl Into<Arc<[Extent]>>) -> Self {
         Place {
             extents: Some(extents.into()),
@@ -44,8 +44,8 @@ impl Place {
         }
     }
 
-    /// An external journal, as `mke2fs -O journal_dev` makes it: the whole storage, with a file
-    /// system's superblock before the journal's.
+    /// Returns the place of an external journal, as `mke2fs -O journal_dev` makes it. The journal
+    /// fills the storage, and a file system's superblock precedes the journal's.
     pub fn external(block_bytes: u32) -> Self {
         Place {
             extents: None,
@@ -65,7 +65,7 @@ impl Place {
 pub(crate) struct Blocks {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) block_bytes: usize,
-    /// Each run with the number of blocks before it, in ascending order.
+    /// Each extent with the number of the log's blocks before it, in ascending order.
     runs: Vec<(u64, Extent)>,
     count: u64,
 }
@@ -110,8 +110,8 @@ impl Blocks {
         self.count
     }
 
-    /// Returns where a block lies, in bytes, and how many blocks are adjacent from there on, itself
-    /// included.
+    /// Returns the byte offset of a block in the storage, and the number of adjacent blocks from
+    /// there on, including the block itself.
     pub(crate) fn find(&self, block: u32) -> io::Result<(u64, u64)> {
         let block = u64::from(block);
         let after = self.runs.partition_point(|(first, _)| *first <= block);
@@ -138,7 +138,8 @@ impl Blocks {
     }
 }
 
-/// Checks that no block is in two extents. None may reach beyond the storage.
+/// Checks that no block is in two extents. The caller has checked that no extent reaches beyond the
+/// storage.
 fn check_apart(mut extents: Vec<Extent>) -> Result<(), Error> {
     extents.sort_unstable_by_key(|extent| extent.first);
     for pair in extents.windows(2) {

@@ -1,41 +1,45 @@
-//! Recovery: writes home what a crash left in the log, in three passes.
+//! Recovery: takes the transactions that a crash left in the log, and writes their blocks home. It
+//! has three passes:
 //!
-//! 1. **SCAN** walks the log from the superblock's start, transaction by transaction. It ends at a
-//!    block that cannot be the next one: no magic, another id, or an unknown kind. A transaction
-//!    counts if its commit block is present and sound.
-//! 2. **REVOKE** finds, for each block, the last transaction that revoked it. Copies from that
-//!    transaction and older ones must not come back.
-//! 3. **REPLAY** writes the newest remaining copy of each block home. It first checks every copy
-//!    that it is going to write, so a journal that is refused has changed nothing.
+//! 1. **SCAN** reads the log transaction by transaction, from the *start* in the superblock. It
+//!    ends at a block that does not continue the log: a block without the magic, with another id,
+//!    or of an unknown kind. A transaction counts if its commit block is present and sound.
+//! 2. **REVOKE** finds, for each block, the last transaction that revoked it. Copies of the block
+//!    in that transaction and in older ones must not be replayed.
+//! 3. **REPLAY** writes the newest remaining copy of each block home. Before it writes any, it
+//!    checks all these copies. So if recovery refuses a journal, it has changed nothing.
 //!
-//! # How the end of the log is judged
-//!
-//! "Third" and "first" are the kinds of checksums; "async" is `ASYNC_COMMIT`.
+//! # What counts as the end of the log
+//! *Dropped*: the log ends before this transaction. *Refused*: recovery returns an error. "Third"
+//! and "first" are the kinds of checksums in `docs/format.md`; "async" is the feature
+//! `ASYNC_COMMIT`.
 //!
 //! | found | here | e2fsck | Linux |
 //! |---|---|---|---|
 //! | no commit block | dropped | dropped | dropped |
-//! | third: wrong sum of the commit block (torn) | dropped | dropped | refused |
-//! | first, async: wrong sum of the transaction (torn data) | dropped | dropped | dropped |
-//! | one of these two, then the next commit block | refused | dropped, reported | refused |
-//! | first, not async: wrong sum | refused | reported | refused |
-//! | third: wrong sum of another block, sound commit block | refused | skipped | refused |
-//! | the same, but the commit is older than the one before | end of log (1) | the same | the same |
+//! | third: wrong checksum of the commit block (torn) | dropped | dropped | refused |
+//! | first, async: wrong checksum of the transaction (torn data) | dropped | dropped | dropped |
+//! | one of the two rows above, then another commit block | refused | dropped, reported | refused |
+//! | first, not async: wrong checksum | refused | reported | refused |
+//! | third: wrong checksum of another block, sound commit block | refused | skipped | refused |
+//! | the row above, but the commit time is too old (1) | dropped | dropped | dropped |
 //!
-//! (1) The block is left over from an earlier use of the log.
+//! (1) The time in this commit block is older than in the previous commit block. The block is left
+//! over from an earlier use of the log, so the log ends before it.
 //!
-//! No crash leaves a refused state, if the medium keeps its promises. For a refused state recovery
-//! returns [`Error::Damaged`] and leaves the log as it is, for other tools to examine.
+//! If the medium keeps its promises, no crash leads to a refusal. When recovery refuses a log, it
+//! returns [`Error::Damaged`] and leaves the log unchanged, so that other tools can examine it.
 //!
 //! # A crash during recovery
-//! Recovery can be interrupted and repeated. Its last step is to write a superblock that says the
-//! log is empty; until then, each repetition does the same work. So everything it reads from the
-//! log must still be there the next time.
+//! Recovery can be interrupted and repeated. Its last step writes a superblock that says that the
+//! log is empty. Until then, each repetition does the same work, so a crash must not change what
+//! recovery reads from the log.
 //!
-//! All transactions but the last were acknowledged before the next one was written. The last one
-//! may be in a cache only: its process may have been killed, or the system may have failed to write
-//! it back and marked it clean. Before the first block goes home, recovery therefore writes the
-//! last transaction again in its place, and flushes.
+//! Each transaction except the last is durable, because it was acknowledged before the next
+//! transaction was written. The last transaction may be in the page cache only: its process may
+//! have been killed, or the system may have failed to write it back and marked its pages clean.
+//! Before recovery writes the first block home, it therefore writes the last transaction again, in
+//! its place, and flushes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,22 +59,23 @@ use crate::storage::Storage;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
-    /// Transactions whose commit was found.
+    /// The number of transactions that were found complete.
     pub transactions: u64,
-    /// Blocks written home.
+    /// The number of blocks written home.
     pub blocks: u64,
-    /// Copies not written home because their block was revoked later.
+    /// The number of copies not written home because their block was revoked later.
     pub revoked: u64,
-    /// A transaction that was incomplete although its commit block was present.
+    /// The transaction that recovery dropped, if any. It was incomplete although its commit block
+    /// was present.
     pub dropped: Option<Tid>,
     /// The number of the next transaction.
     pub next: Tid,
-    /// The error for which Linux aborted the journal, as it left it in the superblock: a negative
-    /// `errno`, or 0.
+    /// The error that Linux stored in the superblock when it aborted the journal: a negative
+    /// `errno`, or 0 if Linux did not abort it.
     ///
-    /// The log is recovered nevertheless, and the number stays. The contents may be inconsistent in
-    /// a way that no log repairs. Have them checked by the program that wrote them; `e2fsck` does
-    /// so, and clears the number.
+    /// The log is recovered nevertheless, and the number stays in the superblock. The contents may
+    /// be inconsistent in a way that no log repairs. Check them with a tool for their format. For
+    /// ext4, `e2fsck` checks them and clears the number.
     pub errno: i32,
 }
 
@@ -81,8 +86,8 @@ pub struct Recovery {
 /// needs no recovery.
 ///
 /// # Errors
-/// A place without a journal, a damaged journal, or one that this build cannot read: nothing is
-/// changed. After a failure of a storage, recovery can be repeated.
+/// If the place holds no journal, a damaged journal, or a journal that this build cannot read,
+/// nothing is changed. After a failure of a storage, recovery can be repeated.
 pub fn recover(
     log: impl Storage + 'static,
     home: impl Storage,
@@ -161,14 +166,14 @@ struct Data {
 #[derive(Debug)]
 struct Found {
     tid: Tid,
-    /// Its first block in the log, and its commit block.
+    /// The numbers of its first block in the log and of its commit block.
     start: u32,
     commit: u32,
     data: Vec<Data>,
     revokes: Vec<u64>,
-    /// A block that is not what was written, and what is wrong with it.
+    /// A damaged block, and a description of the damage.
     bad: Option<(u32, &'static str)>,
-    /// The checksum of the first kind so far.
+    /// The checksum of the first kind over the blocks read so far.
     sum: u32,
 }
 
@@ -193,7 +198,7 @@ struct Scan<'a> {
     first: u32,
     end: u32,
     at: u32,
-    /// The number of blocks passed, which cannot exceed the log's length.
+    /// The number of blocks passed so far. The scan ends when it reaches the log's length.
     steps: u32,
     /// The transaction that is expected next.
     tid: Tid,
@@ -294,7 +299,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Judges a transaction by its commit block. Returns false if the log ends before it.
+    /// Checks a transaction and its commit block. Returns false if the log ends before this
+    /// transaction.
     fn commit(&mut self, at: u32, block: &[u8], whole: Found) -> Result<bool, Error> {
         let damaged = |block, what| Error::Damaged {
             what,
@@ -338,7 +344,7 @@ fn last_revokes(found: &[Found]) -> HashMap<u64, Tid> {
         let tid = it.tid;
         it.revokes.clone().into_iter().map(move |home| (home, tid))
     };
-    // In the order of transactions, so that the last one stays.
+    // Collect in the order of transactions, so that for each block the last revoke stays.
     found.iter().flat_map(each).collect()
 }
 
@@ -389,8 +395,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Makes durable a transaction that may be in a cache only. A flush alone would not suffice:
-    /// Linux marks pages that it failed to write as clean.
+    /// Makes the last transaction durable, which may be in the page cache only. A flush alone would
+    /// not suffice, because Linux marks pages that it failed to write as clean.
     fn write_again(&self, last: &Found) -> std::io::Result<()> {
         let mut block = vec![0; self.format.block_bytes];
         let mut at = last.start;

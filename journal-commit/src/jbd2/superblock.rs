@@ -11,8 +11,9 @@ use super::format::*;
 use super::place::{Blocks, Place};
 use crate::storage::Storage;
 
-/// The superblock's block. Only its first 1024 bytes count; the whole block is written because
-/// devices may have large sectors. Fields that this crate does not know stay as they were.
+/// The block that holds the superblock. The superblock is its first 1024 bytes, but the whole block
+/// is written, because devices may have large sectors. Fields that this crate does not know keep
+/// their values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     bytes: Vec<u8>,
@@ -88,7 +89,7 @@ impl Superblock {
         get32(&self.bytes, at)
     }
 
-    /// Returns a set of features; the first version has none.
+    /// Returns a set of features. A superblock of version 1 has no features.
     fn feature(&self, at: usize) -> u32 {
         match header(&self.bytes) {
             Some((Kind::SuperV2, _)) => self.get(at),
@@ -100,7 +101,7 @@ impl Superblock {
         self.feature(INCOMPAT_AT)
     }
 
-    /// Returns the block of the log where records begin.
+    /// Returns the first block of the log.
     pub(crate) fn first(&self) -> u32 {
         self.get(FIRST_AT)
     }
@@ -110,12 +111,12 @@ impl Superblock {
         self.get(BLOCKS_AT)
     }
 
-    /// Returns the first transaction in the log, or the next one if the log is empty.
+    /// Returns the first transaction in the log, or the next transaction if the log is empty.
     pub(crate) fn sequence(&self) -> Tid {
         Tid(self.get(SEQUENCE_AT))
     }
 
-    /// Returns the block of the log where that transaction begins; 0 if the log is empty.
+    /// Returns the block of the log where the first transaction begins, or 0 if the log is empty.
     pub(crate) fn start(&self) -> u32 {
         self.get(START_AT)
     }
@@ -155,14 +156,14 @@ impl Superblock {
         crc32c_without(!0, &self.bytes[..SUPER_BYTES], SUPER_CHECKSUM_AT)
     }
 
-    /// Sets where the log begins. With `start` 0 the log is empty, and `sequence` comes next.
+    /// Sets the first transaction in the log and the block where it begins. If `start` is 0, the
+    /// log is empty, and `sequence` is the next transaction.
     pub(crate) fn set(&mut self, sequence: Tid, start: u32) {
         put32(&mut self.bytes, SEQUENCE_AT, sequence.0);
         put32(&mut self.bytes, START_AT, start);
     }
 
-    /// Allows revoke blocks and, in a format with one flush, a commit block that is written before
-    /// the rest.
+    /// Sets the feature that allows revoke blocks.
     pub(crate) fn allow_revokes(&mut self) {
         let incompat = self.incompat() | INCOMPAT_REVOKE;
         put32(&mut self.bytes, INCOMPAT_AT, incompat);
@@ -177,7 +178,7 @@ impl Superblock {
         &self.bytes
     }
 
-    /// Returns whether this version of the superblock has features.
+    /// Returns whether the superblock's version has feature flags.
     pub(crate) fn has_features(&self) -> bool {
         matches!(header(&self.bytes), Some((Kind::SuperV2, _)))
     }
@@ -205,7 +206,7 @@ fn check_log_blocks(blocks: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that a journal can have blocks of this size.
+/// Checks that a journal's blocks can have this size.
 pub(crate) fn check_block_bytes(block_bytes: u32) -> Result<(), Error> {
     if block_bytes.is_power_of_two() && (1024..=65536).contains(&block_bytes) {
         return Ok(());
@@ -224,8 +225,8 @@ pub struct FormatOptions {
 }
 
 impl FormatOptions {
-    /// Describes a journal over a whole storage. `block_bytes` is a power of two from 1024 to
-    /// 65536.
+    /// Returns the properties of a journal that fills its storage. `block_bytes` is a power of two
+    /// from 1024 to 65536.
     pub fn new(block_bytes: u32) -> Self {
         FormatOptions {
             block_bytes,
@@ -247,17 +248,18 @@ impl FormatOptions {
         self
     }
 
-    /// Sets the journal's identity, from which its checksums start. Default: a random one.
+    /// Sets the journal's UUID. Its CRC-32C is the seed of the log's checksums, if these are of the
+    /// third kind ([`Flushes::Two`]). Default: a random UUID.
     pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
         self.uuid = Some(uuid);
         self
     }
 }
 
-/// Makes a new, empty journal, durably. Overwrites all blocks of its place: with the superblock,
-/// and with zeros.
+/// Makes a new, empty journal, durably. Overwrites the blocks of its place, from the superblock on:
+/// writes the new superblock, and zeros into all other blocks.
 ///
-/// An earlier log in that place is lost, recovered or not.
+/// An earlier log in that place is lost, whether or not it was recovered.
 pub fn format(storage: impl Storage + 'static, options: &FormatOptions) -> Result<(), Error> {
     check_block_bytes(options.block_bytes)?;
     let blocks = Blocks::new(Arc::new(storage), &options.place, options.block_bytes)?;
@@ -271,7 +273,7 @@ pub fn format(storage: impl Storage + 'static, options: &FormatOptions) -> Resul
         let (offset, _) = blocks.find(block)?;
         blocks.storage.write_at(&zeros, offset)
     };
-    // Clear the superblock first: there must be no journal while the rest is being cleared.
+    // Clear the superblock first, so that no program finds a journal during the clearing.
     (superblock..end)
         .try_for_each(clear)
         .and_then(|()| blocks.storage.flush())
@@ -308,7 +310,7 @@ fn fresh(options: &FormatOptions, first: u32, end: u32) -> Superblock {
     Superblock { bytes }
 }
 
-/// Returns a random UUID of version 4 (RFC 9562), from the seeds that std takes from the system.
+/// Returns a random UUID of version 4 (RFC 9562). The randomness comes from std's hasher seeds.
 fn new_uuid() -> [u8; UUID_BYTES] {
     let word = || RandomState::new().hash_one(std::time::SystemTime::now());
     let mut uuid = [0; UUID_BYTES];

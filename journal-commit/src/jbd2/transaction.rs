@@ -1,4 +1,4 @@
-//! A transaction: the changes that handles have put into it, and its state.
+//! A transaction: its states, and the changes that handles have put into it.
 //!
 //! # States
 //! As in JBD2:
@@ -6,14 +6,16 @@
 //! | state | what happens | who may join | ends when |
 //! |---|---|---|---|
 //! | RUNNING | handles join, change blocks, leave | if there is room | its commit is requested |
-//! | LOCKED | handles inside continue | none: joiners wait | the last one has left |
-//! | FLUSH | blocks and place in the log are fixed | joiners begin the next | at once |
-//! | COMMIT | blocks are prepared and written | | all are written |
-//! | JFLUSH | flush and commit block, by format | | all of it is durable |
-//! | FINISHED | acknowledged; to be written home | | the checkpoint ends |
+//! | LOCKED | handles inside continue; new handles wait | none | the last handle has left |
+//! | FLUSH | blocks and place in the log are fixed | none | at once |
+//! | COMMIT | blocks are prepared and written | none | all blocks are written |
+//! | JFLUSH | flush, and commit block if the format has two flushes | none | all is durable |
+//! | FINISHED | acknowledged; its blocks are not all at home yet | none | a checkpoint ends |
 //!
-//! From FLUSH on, it is the committing transaction. JBD2's SWITCH (its revoke table) and DFLUSH
-//! (waiting for blocks to be written) are steps of FLUSH and COMMIT here.
+//! From FLUSH until it is acknowledged, it is the *committing* transaction, and new handles begin
+//! the next transaction. JBD2 has two more states. SWITCH, in which it switches its revoke table,
+//! is a part of FLUSH here. DFLUSH, in which it waits for the writes of blocks, is a part of
+//! COMMIT.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -40,13 +42,13 @@ pub(crate) struct Changes {
     pub(crate) revokes: BTreeSet<u64>,
 }
 
-/// A committed transaction that is not yet at home.
+/// A transaction in the log, from the start of its commit until all its blocks are at home.
 #[derive(Debug)]
 pub(crate) struct Committed {
     pub(crate) tid: Tid,
-    /// The number of blocks it takes in the log.
+    /// The number of blocks that the transaction takes in the log.
     pub(crate) log_blocks: u32,
-    /// The block of the log after its last.
+    /// The block of the log after the transaction's last block.
     pub(crate) end: u32,
     pub(crate) blocks: Mutex<Copies>,
     pub(crate) revokes: Vec<u64>,
@@ -71,15 +73,15 @@ impl Transaction {
         self.changes.lock().revokes.contains(&block)
     }
 
-    /// Puts a block's new content in, if that costs no more than `credits`. Returns how many it
-    /// cost.
+    /// Puts a block's new content into the transaction, if this costs no more than `credits`.
+    /// Returns the cost in credits.
     pub(crate) fn put(&self, block: u64, content: Content, credits: u32) -> Option<u32> {
         let mut changes = self.changes.lock();
         let cost = u32::from(!changes.blocks.contains_key(&block));
         if cost > credits {
             return None;
         }
-        // A block that is written again must not be revoked: the revoke would hide this copy too.
+        // Remove an earlier revoke of this block: it would hide the new copy too.
         changes.revokes.remove(&block);
         changes.blocks.insert(block, content);
         Some(cost)
@@ -92,7 +94,7 @@ impl Transaction {
         changes.revokes.insert(block);
     }
 
-    /// Takes all changes, for the commit. No handle is inside any more.
+    /// Removes and returns all changes, for the commit. All handles must have left.
     pub(crate) fn take(&self) -> Changes {
         std::mem::take(&mut *self.changes.lock())
     }

@@ -1,5 +1,5 @@
-//! The rendezvous against committing at once, in simulated time: threads that commit and think, a
-//! device, slow wakes and late deadlines.
+//! Compares the rendezvous with committing at once, in simulated time. The simulation has threads
+//! that commit and think, a device, slow wakes and late deadlines.
 //!
 //! The simulation repeats the protocol of `compact/group.rs` as events.
 
@@ -25,8 +25,8 @@ struct Scene {
     between: u64,
     /// How late a deadline is.
     slack: u64,
-    /// The fraction of flushes and wakes that take up to three flushes longer, because the machine
-    /// is busy.
+    /// The fraction of flushes and wakes that take up to three flushes longer, as on a busy
+    /// machine.
     noise: f64,
 }
 
@@ -37,11 +37,11 @@ enum Think {
         mean: f64,
         jitter: f64,
     },
-    /// Exponentially distributed, independent of everything.
+    /// Exponentially distributed, independently of the other threads.
     Free {
         mean: f64,
     },
-    /// Every second thread does not think, the others do.
+    /// Half of the threads do not think.
     Half {
         mean: f64,
     },
@@ -64,7 +64,7 @@ struct Outcome {
 enum Event {
     /// A thread arrives with a record.
     Arrive(usize),
-    /// A woken thread checks.
+    /// A woken thread checks whether its record is durable.
     Look(usize),
     Deadline(usize),
     Done,
@@ -85,7 +85,7 @@ struct Simulation {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     order: u64,
     phase: Phase,
-    /// Waiting threads, in order. The leader took the first `taken`.
+    /// Waiting threads, in order of arrival. The leader has taken the records of the first `taken`.
     sleepers: Vec<usize>,
     taken: usize,
     came: Vec<u64>,
@@ -160,7 +160,7 @@ impl Simulation {
         }
     }
 
-    /// `State::turn` of the group.
+    /// Simulates `State::turn` of the group.
     fn look(&mut self, thread: usize, has_waited: bool) {
         if matches!(self.phase, Phase::Leading(_)) {
             return;
@@ -214,7 +214,7 @@ impl Simulation {
         }
         for thread in released {
             self.commits += 1;
-            // The leader is awake, but wakes the others first.
+            // The leader is awake already, but continues only after it has woken the others.
             let mut free = woken + self.noise();
             if thread != leader {
                 woken += self.scene.between;
@@ -261,8 +261,8 @@ fn scene(threads: usize, think: Think) -> Scene {
     }
 }
 
-/// Returns the outcome of committing at once and with the rendezvous, over the commits of that many
-/// flushes.
+/// Returns two outcomes: of committing at once and of the rendezvous. Each covers the commits of
+/// that many flushes.
 fn both(scene: Scene, flushes: u64) -> [Outcome; 2] {
     let commits = flushes * scene.threads as u64;
     [false, true].map(|is_rendezvous| Simulation::new(scene, is_rendezvous).run(commits))
@@ -274,7 +274,7 @@ fn ratio(scene: Scene, flushes: u64) -> f64 {
     rendezvous.per_second / plain.per_second
 }
 
-/// The grid of the crate's comparison: think times of up to four flushes.
+/// Covers the grid of `cargo compare journal`: think times of up to four flushes.
 #[test]
 fn the_rendezvous_is_never_slower_on_the_grid() {
     for threads in THREADS {
@@ -288,8 +288,8 @@ fn the_rendezvous_is_never_slower_on_the_grid() {
     }
 }
 
-/// Fast and slow devices, threads that differ from each other and change over time. The only losses
-/// are trials and chance.
+/// Covers fast and slow devices, and threads whose think times differ and vary. The rendezvous may
+/// lose only as much as its trials and chance cost.
 #[test]
 fn the_rendezvous_is_never_much_slower() {
     let mut thinks = Vec::new();
@@ -341,7 +341,7 @@ fn nearly_all_threads_share_a_flush() {
     }
 }
 
-/// The rendezvous does not wait on a device too fast for sleeps.
+/// If the device is faster than a sleep, the rendezvous does not wait.
 #[test]
 fn a_fast_device_is_never_waited_for() {
     for threads in THREADS {
@@ -361,8 +361,8 @@ fn a_fast_device_is_never_waited_for() {
     }
 }
 
-/// On a busy machine some flushes and wakes take several times as long. Short trials are not misled
-/// by that.
+/// On a busy machine some flushes and wakes take several times as long. This must not mislead a
+/// short trial.
 #[test]
 fn noise_does_not_mislead_a_trial() {
     for noise in [0.03, 0.1] {

@@ -1,31 +1,37 @@
-//! A trial: measures whether waiting brings more commits per second than it costs.
+//! A trial: measures whether commits per second are higher with or without waiting. A wait is *due*
+//! when the policy decides to wait; the trial then decides whether to make the wait or to leave it
+//! out.
 
-/// Flushes measured in each of the three parts of a trial.
+/// The number of flushes measured in each of the three parts of a trial.
 const MEASURED: u32 = 16;
-/// Flushes skipped at the start of the second and third part, while the threads fall into step.
+/// The number of flushes not measured at the start of the second and third part, while the threads
+/// adapt to the change.
 const SKIPPED: u32 = 4;
 /// If no wait was due in the first part of a trial, another trial begins after this many due waits.
 const FIRST: u32 = 8;
-/// The number of waits, made or left out, between two trials: the initial value, to which a trial
-/// that changes the way returns, and the maximum.
+/// The number of due waits between two trials: the initial value and the maximum. A trial that
+/// changes the current choice resets the number to the initial value.
 const PATIENCE: [u32; 2] = [64, 4096];
-/// The factor by which that number grows when a trial confirms the one before.
+/// The factor by which that number grows when a trial confirms the current choice.
 const LONGER: u32 = 4;
-/// The factor in commits per second that waiting must bring; less could be chance.
+/// The policy waits only if waiting multiplies the commits per second by this factor. A smaller
+/// gain could be chance.
 const BETTER: f64 = 1.1;
-/// If the other way brings more commits per second by this factor, the trial needs no third part.
+/// If the other choice multiplies the commits per second by more than this factor, the trial needs
+/// no third part.
 const CLEAR: f64 = 1.25;
-/// After this many measured flushes, the other way is given up if it brings less than this
-/// fraction.
+/// After this many measured flushes, the trial ends if the other choice brings less than this
+/// fraction of the commits per second.
 const HOPELESS: (u32, f64) = (4, 0.85);
 
-/// A trial in three parts: as it is, the other way, as it is.
+/// A trial in three parts: with the current choice, with the other choice, and with the current
+/// choice again.
 #[derive(Debug)]
 pub(super) struct Trial {
     is_waiting: bool,
     patience: u32,
     stage: Stage,
-    /// As it is, and the other way.
+    /// The rates with the current choice and with the other choice.
     rates: [Rate; 2],
     /// Whether a wait was due since the trial began.
     was_any_due: bool,
@@ -33,7 +39,7 @@ pub(super) struct Trial {
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// No trial until this many more waits.
+    /// No trial runs until this many more waits were due.
     Settled {
         left: u32,
     },
@@ -60,8 +66,7 @@ impl Trial {
     pub(super) fn new() -> Self {
         Trial {
             is_waiting: false,
-            // As if an earlier trial had been inconclusive, so that the first interval is the
-            // shortest.
+            // So that the interval after a first trial that changes nothing is the shortest one.
             patience: PATIENCE[0] / LONGER,
             stage: Stage::Part { nth: 0, flushes: 0 },
             rates: [Rate::default(); 2],
@@ -87,8 +92,8 @@ impl Trial {
         matches!(self.stage, Stage::Part { nth: 1, .. })
     }
 
-    /// Ends a flush: whether a wait was due before it, how many commits it brought, and the seconds
-    /// since the flush before.
+    /// Notes the end of a flush: whether a wait was due before it, the number of its commits, and
+    /// the seconds since the end of the previous flush.
     pub(super) fn cycle(&mut self, was_wait_due: bool, commits: usize, seconds: f64) {
         self.was_any_due |= was_wait_due;
         self.stage = match self.stage {
@@ -112,7 +117,7 @@ impl Trial {
         };
     }
 
-    /// Returns the stage after `flushes` flushes of part `nth`, `measured` of which were measured.
+    /// Returns the stage after `flushes` flushes of part `nth`. Of these, `measured` were measured.
     fn after(&mut self, nth: u32, flushes: u32, measured: u32) -> Stage {
         let [same, other] = self.rates.map(Rate::per_second);
         let is_over = measured == MEASURED;

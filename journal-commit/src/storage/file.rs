@@ -2,10 +2,10 @@
 //!
 //! # Why flushes take turns
 //! Linux reports a failed write-back *once* for each open file, to the first call that asks, and
-//! marks the pages clean. A second thread, whose own data was lost, would then be told that its
-//! flush succeeded. Flushes and durable writes of one file therefore run one at a time, and a
-//! failure is recorded before the next one begins. A flush that reports success thus ended before
-//! anything had failed.
+//! marks the pages clean. If another thread's data was lost too, that thread's flush would succeed
+//! nevertheless. Flushes and durable writes of one file therefore run one at a time, and a failure
+//! is recorded before the next operation begins. If a flush succeeds, no flush or durable write had
+//! failed before it ended.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -22,8 +22,8 @@ use super::{Storage, check_bounds};
 /// The offset and the length of a direct write are multiples of this, or of the device's sector if
 /// that is larger.
 const SECTOR: usize = 512;
-/// Alignment in memory of direct transfers, and in the file of direct reads. Devices with larger
-/// sectors are not supported.
+/// The alignment of direct transfers in memory, and of direct reads in the file. Devices with
+/// larger sectors are not supported.
 const ALIGN: usize = 4096;
 /// The number of bytes zeroed at a time when a file is created.
 const ZEROS: usize = 1 << 20;
@@ -45,18 +45,19 @@ pub enum FileMode {
 
 /// A file or a block device as a [`Storage`].
 ///
-/// Creating a file allocates and zeroes it. A later write therefore cannot fail because the disk is
-/// full, and a flush has no metadata to write. Exceptions are file systems that never write in
-/// place (btrfs, ZFS, bcachefs): there each write allocates, and fails if the disk is full.
+/// Creating a file allocates and zeroes its blocks. A later write therefore cannot fail because the
+/// disk is full, and a flush has no metadata to write. File systems that never write in place
+/// (btrfs, ZFS, bcachefs) are an exception: there each write allocates, and fails if the disk is
+/// full.
 ///
-/// The file is locked exclusively (`flock`) while it is open, so a second opener that locks too
-/// gets an error.
+/// While the file is open, it is locked exclusively (`flock`). A second opener gets an error if it
+/// locks the file too.
 ///
 /// # When write-back fails
-/// The first failure of a flush or a durable write is final: all later ones return it again until
-/// the file is reopened. Linux marks pages that it failed to write as clean, so a second attempt
-/// would prove nothing. [`FileMode::Dsync`] has no such pages, and each of its writes reports its
-/// own failure.
+/// The first failure of a flush or a durable write is final: all later flushes and durable writes
+/// return the same error until the file is reopened. Linux marks pages that it failed to write as
+/// clean, so a second attempt would prove nothing. [`FileMode::Dsync`] bypasses the page cache, and
+/// each of its writes reports its own failure.
 pub struct FileStorage {
     file: File,
     len: u64,
@@ -67,7 +68,7 @@ pub struct FileStorage {
 
 impl FileStorage {
     /// Creates a file of `len` bytes, zeroed on the medium. Fails if `path` exists or if the disk
-    /// is too full, and then leaves nothing behind.
+    /// has no room. A failed call leaves no new file behind.
     pub fn create(path: impl AsRef<Path>, len: u64, mode: FileMode) -> io::Result<Self> {
         let path = path.as_ref();
         Self::made(path, len, mode).map_err(|error| at(path, error))
@@ -80,14 +81,14 @@ impl FileStorage {
         match zero(path, &file, len) {
             Ok(()) => Self::new(file, len, mode),
             Err(error) => {
-                // Report the original error, not that of the removal.
+                // Report the original error, even if the removal fails too.
                 let _ = std::fs::remove_file(path);
                 Err(error)
             }
         }
     }
 
-    /// Opens a file or block device as it is. Its length stays what it is now.
+    /// Opens an existing file or block device. Uses the length that it has now.
     pub fn open(path: impl AsRef<Path>, mode: FileMode) -> io::Result<Self> {
         let path = path.as_ref();
         Self::opened(path, mode).map_err(|error| at(path, error))
@@ -125,8 +126,8 @@ impl FileStorage {
         write_back().inspect_err(|error| *failure = Some((error.kind(), error.to_string())))
     }
 
-    /// Fills `end` bytes of `aligned`, starting at `first`. The rest may lie beyond the end of the
-    /// file.
+    /// Reads from the file's offset `first` until the first `end` bytes of `aligned` are filled.
+    /// The rest of `aligned` may lie beyond the end of the file.
     fn read_up_to(&self, aligned: &mut [u8], first: u64, end: usize) -> io::Result<()> {
         let mut done = 0;
         while done < end {
@@ -140,7 +141,8 @@ impl FileStorage {
         Ok(())
     }
 
-    /// Calls `write` with the data in memory that the mode allows.
+    /// Calls `write` with the data. If the mode needs aligned memory and `data` is not aligned,
+    /// copies it into aligned memory first.
     fn placed(
         &self,
         data: &[u8],
@@ -220,9 +222,9 @@ impl fmt::Debug for FileStorage {
 
 impl Drop for FileStorage {
     fn drop(&mut self) {
-        // Closing alone is not enough: while another thread spawns a child, the child holds a copy
-        // of the descriptor, and with it the lock, from fork to exec. If unlocking fails, closing
-        // remains.
+        // Closing the file alone may not release the lock: while another thread spawns a child, the
+        // child holds a copy of the descriptor, and with it the lock, from fork to exec. If
+        // unlocking fails, closing is the fallback.
         let _ = self.file.unlock();
     }
 }
@@ -282,15 +284,15 @@ fn lock(file: &File) -> io::Result<()> {
 /// Allocates and zeroes a new file, and makes its length and its name durable.
 fn zero(path: &Path, file: &File, len: u64) -> io::Result<()> {
     if len > 0 {
-        // This finds a full disk before anything is written. Where the call is not supported, the
+        // This call finds a full disk before anything is written. If it is not supported, the
         // writes below allocate.
         match fallocate(file, FallocateFlags::empty(), 0, len) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    // Through another descriptor: `file` may need aligned transfers, and the last one need not be
-    // aligned.
+    // Write through another descriptor: `file` may need aligned transfers, but the last write may
+    // be unaligned.
     let plain = OpenOptions::new().write(true).open(path)?;
     let zeros = vec![0; ZEROS];
     let mut at = 0;
@@ -307,7 +309,7 @@ fn zero(path: &Path, file: &File, len: u64) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Writes with `RWF_DSYNC`, which uses FUA for this write alone where the device has it.
+/// Writes with `RWF_DSYNC`. If the device supports FUA, Linux uses it for this write alone.
 fn write_durably(file: &File, data: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < data.len() {

@@ -7,36 +7,38 @@ use spanlock_sync::{Mutex, MutexGuard};
 
 use super::{Storage, check_bounds};
 
-/// Bytes that share a lock.
+/// The number of bytes in a stripe. Each stripe has a lock.
 const STRIPE_BYTES: u64 = 64 << 10;
-/// The unit that is written atomically on request.
+/// The unit that [`PmemStorage::sectors`] writes atomically.
 const SECTOR_BYTES: u64 = 512;
-/// The high bits of a mark, whose low bits are the number of the sector that has a copy.
+/// The high bits of a mark. Its low bits are the number of the sector that has a copy.
 const MARK: u64 = 0x5370 << 48;
 const MARKED: u64 = u64::MAX >> 16;
-/// The number of locks. Later stripes share them.
+/// The largest number of locks. In a larger region, several stripes share a lock.
 const STRIPES: u64 = 64;
 
 /// A region of persistent memory as a [`Storage`].
 ///
-/// A write is durable when it returns, and a flush does nothing: a fence counts only for the thread
-/// that wrote, while a flush may come from another thread. The region defines which failures
-/// "durable" survives.
+/// A write is durable when it returns, and a flush does nothing. The reason is that a fence orders
+/// only the writes of its own thread, but a flush may come from another thread. The region defines
+/// which failures durable data survives.
 ///
 /// Threads that access the same 64 KiB take turns, so overlapping calls are safe.
 ///
 /// # What tears
-/// Persistent memory tears at 8 bytes, not at 512. The compact log detects that by checksums, and
-/// has two superblocks. A journal of blocks has one. If a power cut or a kill tears it between its
-/// tail and its checksum, the journal is refused when it is opened again.
+/// Persistent memory tears at 8 bytes, not at 512. The compact log detects torn writes by
+/// checksums, and has two superblocks. A journal of blocks has only one superblock. If a power cut
+/// or a kill interrupts a write of that superblock after the new tail and before the new checksum,
+/// the journal is refused when it is opened again.
 ///
 /// For a journal of blocks, therefore, use [`sectors`](PmemStorage::sectors), and the format with
-/// two flushes, which cost nothing here. The other format has JBD2's *first* checksums, and a torn
-/// commit block whose checksum fields are zero would count as unchecked.
+/// two flushes, which cost nothing here. The format with one flush uses JBD2's older checksums.
+/// With them, a torn commit block whose checksum fields are still zero counts as a commit block
+/// without a checksum.
 ///
 /// # Panics
-/// If the region refuses a write-back (a mapped file with msync, on a failing disk), which it
-/// cannot report otherwise.
+/// If the region cannot write data back: for example, `msync` of a mapped file fails on a broken
+/// disk. The region has no other way to report this.
 #[derive(Debug)]
 pub struct PmemStorage<P> {
     region: P,
@@ -46,8 +48,8 @@ pub struct PmemStorage<P> {
     spare: Option<Spare>,
 }
 
-/// The copy of a sector. It lies in the second half; the first half begins with the sector's mark,
-/// or 0 if the copy does not count.
+/// The last 1024 bytes of the region, which hold the copy of a sector. The second half contains the
+/// copy. The first half begins with the sector's mark, or with 0 if the copy is not valid.
 #[derive(Debug)]
 struct Spare {
     at: u64,
@@ -67,18 +69,18 @@ impl<P: Pmem> PmemStorage<P> {
         }
     }
 
-    /// Uses the region without its last 1024 bytes. They hold a copy of each sector while it is
-    /// written durably, so that after a crash every such 512-byte sector is old or new. Other
-    /// writes tear as before.
+    /// Uses the region without its last 1024 bytes. While a sector is written durably, these bytes
+    /// hold a copy of it, so that after a crash the 512-byte sector has its old or its new content.
+    /// Writes that are not durable tear as with [`new`](Self::new).
     ///
-    /// Use a region in this way from the first time on, or never.
+    /// Open a region either always with this function, or never.
     ///
     /// # Errors
-    /// The region is too small, or holds something else at its end. Nothing is changed.
+    /// The region is too small, or its last 1024 bytes hold other data. Nothing is changed.
     pub fn sectors(region: P) -> io::Result<Self> {
         let sectors = region.len() / SECTOR_BYTES;
         let Some(len) = sectors.checked_sub(2).map(|it| it * SECTOR_BYTES) else {
-            let what = "a region of less than 1024 bytes";
+            let what = "the region has fewer than 1024 bytes";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         };
         let turn = Mutex::new(());
@@ -99,7 +101,7 @@ impl<P: Pmem> PmemStorage<P> {
         }
         let sector = (mark & MARKED) * SECTOR_BYTES;
         if mark & !MARKED != MARK || sector >= self.len {
-            let what = "the region's end has something other than a sector's copy";
+            let what = "the region's last 1024 bytes hold something other than a sector's copy";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let mut copy = [0; SECTOR_BYTES as usize];
@@ -111,14 +113,14 @@ impl<P: Pmem> PmemStorage<P> {
         Ok(())
     }
 
-    /// Marks the sector that the copy belongs to.
+    /// Durably writes the mark: the sector that the copy belongs to, or 0.
     fn mark(&self, spare: u64, mark: u64, after: Durable) {
         let marked = self.region.publish(spare, mark, after);
         self.region.persist(marked);
     }
 
-    /// Writes the part of `data` that lies in a sector, if `data` begins at `offset`. The caller
-    /// holds the sector's stripe and the spare.
+    /// `data` begins at `offset`. Durably writes the part of it that lies in this sector. The
+    /// caller holds the sector's stripe and the spare.
     fn write_sector(&self, spare: u64, sector: u64, data: &[u8], offset: u64) {
         let mut now = [0; SECTOR_BYTES as usize];
         let at = sector * SECTOR_BYTES;
@@ -142,7 +144,7 @@ impl<P: Pmem> PmemStorage<P> {
         self.mark(spare, 0, self.region.persist(written));
     }
 
-    /// Locks all stripes of the bytes, in ascending order, so that no two callers deadlock.
+    /// Locks all stripes of the bytes, in ascending order so that two callers cannot deadlock.
     fn hold(&self, offset: u64, len: usize) -> io::Result<Vec<MutexGuard<'_, ()>>> {
         check_bounds(offset, len, self.len)?;
         let first = offset / STRIPE_BYTES;

@@ -1,4 +1,4 @@
-//! The events on a device, and the images that a crash at any moment can leave.
+//! The events on a simulated device, and images that a crash at any moment can leave.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,34 +10,34 @@ pub const SECTOR_BYTES: usize = 512;
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// A write, visible from here on.
+    /// A write. Reads see it from here on.
     Write {
         offset: u64,
         data: Arc<[u8]>,
         durable: bool,
     },
     FlushBegan,
-    /// The end of a flush or a durable write, by the number of the event that began it.
+    /// The end of a flush or a durable write, with the number of the event that began it.
     Ended {
         began: usize,
     },
 }
 
-/// The effect of a crash on writes that are not yet durable.
+/// Which writes a crash loses, of those that are not yet durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// All of them are on the medium: the process died, not the machine.
+    /// None of these writes is lost, as when the process dies but the machine continues.
     Nothing,
-    /// None of them is on the medium.
+    /// All these writes are lost.
     Everything,
-    /// A coin decides for each write, so later writes may be present without earlier ones. The
-    /// number seeds the coin.
+    /// Each write is lost or kept at random, so later writes may be present without earlier ones.
+    /// The number is the random seed.
     Writes(u64),
-    /// As before, for each sector of each write.
+    /// Each sector of each write is lost or kept at random. The number is the random seed.
     Sectors(u64),
 }
 
-/// The events on a device. A *cut* is a number of events: the crash came after that many.
+/// The events on a device. A *cut* says when a crash came: after that number of events.
 #[derive(Clone, Debug)]
 pub struct History {
     base: Arc<[u8]>,
@@ -54,7 +54,7 @@ impl History {
         self.events.len()
     }
 
-    /// Returns whether nothing happened.
+    /// Returns whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
@@ -68,7 +68,7 @@ impl History {
             .count()
     }
 
-    /// Returns the medium after a crash.
+    /// Returns the content of the medium after a crash.
     ///
     /// # Panics
     /// If `cut` is more than [`len`](History::len).
@@ -76,7 +76,7 @@ impl History {
         let settled = self.settled(cut);
         let mut coin = Coin::new(loss);
         let mut image = self.base.to_vec();
-        // In order: of two writes to one sector, the later one stays.
+        // Apply the writes in order, so that a later write to a sector overwrites an earlier one.
         for (number, event) in self.events[..cut].iter().enumerate() {
             let Event::Write { offset, data, .. } = event else {
                 continue;
@@ -123,8 +123,7 @@ impl History {
                 Event::Write { .. } | Event::FlushBegan => {}
             }
         }
-        // A durable write is durable from its end on; a flush that began in between does not cover
-        // it.
+        // A durable write is durable from its end on. A flush does not make it durable earlier.
         move |number| match alone.get(&number) {
             Some(ended) => *ended < cut,
             None => number < flushed,
@@ -148,7 +147,7 @@ fn sectors(offset: u64, data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     })
 }
 
-/// Splitmix64: random enough, and the same on every machine.
+/// Random decisions by Splitmix64, which gives the same sequence on every machine.
 struct Coin(u64);
 
 impl Coin {

@@ -1,4 +1,4 @@
-//! Images of ext4 file systems, and e2fsprogs working on them.
+//! Images of ext4 file systems, and functions that run e2fsprogs on them.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 
 use spanlock_journal_commit::jbd2::{Extent, Place};
 
-/// Returns whether e2fsprogs is installed. If not, the test is skipped and says so; with `CI` set
-/// it fails.
+/// Returns whether e2fsprogs is installed. If it is not, prints that the test is skipped, or panics
+/// if `CI` is set.
 pub(crate) fn have_e2fsprogs() -> bool {
     let there = ["mke2fs", "debugfs", "e2fsck"]
         .iter()
@@ -21,14 +21,14 @@ pub(crate) fn have_e2fsprogs() -> bool {
     there
 }
 
-/// A file system in a file, containing one file `file` of `blocks` blocks.
+/// A file system in a file. It contains one file, `file`.
 pub(crate) struct Image {
     folder: tempfile::TempDir,
     pub(crate) path: PathBuf,
     pub(crate) block_bytes: u32,
-    /// The journal's blocks.
+    /// The block numbers of the journal.
     pub(crate) journal: Vec<u64>,
-    /// The file's blocks.
+    /// The block numbers of the file.
     pub(crate) file: Vec<u64>,
 }
 
@@ -84,7 +84,7 @@ impl Image {
         fs::read(&self.path).unwrap()
     }
 
-    /// Returns the file's blocks in an image.
+    /// Returns the file's content in an image.
     pub(crate) fn file_of(&self, image: &[u8]) -> Vec<u8> {
         let size = self.block_bytes as usize;
         let block = |number: &u64| &image[*number as usize * size..][..size];
@@ -110,13 +110,14 @@ impl Image {
         fs::write(&path, image).unwrap();
         let done = (tool("e2fsck").arg("-fy").arg(&path).output()).unwrap();
         let text = text(&done);
-        // 0: nothing to do, 1: corrected, 2: corrected, and a reboot is needed.
+        // Exit status 0 means nothing to do; 1, errors corrected; 2, corrected, and a reboot is
+        // needed.
         assert!(done.status.code().is_some_and(|code| code < 4), "{text}");
         (fs::read(&path).unwrap(), text)
     }
 }
 
-/// Returns a command for a system program, which may not be in the user's path.
+/// Returns a command for a system program, even if it is not in the user's path.
 pub(crate) fn tool(name: &str) -> Command {
     let folders = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(name));
     let found = folders.into_iter().find(|path| path.exists());

@@ -41,5 +41,14 @@ impl Watch {
     pub(crate) fn end(&mut self) {}
 }
 
+/// The record of a request that may be waiting.
+pub(crate) struct Waiting;
+
 #[inline(always)]
-pub(crate) fn before<L: RawRangeLock + ?Sized>(_: &L, _: &[(Span, Access)], _: Option<&Watch>) {}
+pub(crate) fn before<L: RawRangeLock + ?Sized>(
+    _: &L,
+    _: &[(Span, Access)],
+    _: Option<&Watch>,
+) -> Waiting {
+    Waiting
+}

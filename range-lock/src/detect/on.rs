@@ -1,8 +1,8 @@
-//! Detection switched on: one registry of all threads' holds, and of the orders in which locks were
-//! taken.
+//! Detection switched on: one registry of all threads' holds and waiting requests, and of the
+//! orders in which locks were taken.
 
 use core::panic::Location;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -108,25 +108,38 @@ impl Watch {
     }
 }
 
+/// The record of a request that may be waiting. Dropping it ends the record.
+#[must_use = "the request is recorded while it waits"]
+pub(crate) struct Waiting(u64);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        REGISTRY.lock().requests.remove(&self.0);
+    }
+}
+
 /// Panics if the calling thread, which is about to wait for all of `wanted`, could wait for ever.
-/// `me` is a hold that is about to change; it does not conflict with itself.
+/// Otherwise records the request until the result is dropped.
+///
+/// `me` is a hold that is about to be upgraded; it does not conflict with itself.
 #[track_caller]
 pub(crate) fn before<L: RawRangeLock + ?Sized>(
     lock: &L,
     wanted: &[(Span, Access)],
     me: Option<&Watch>,
-) {
-    let wanted = Vec::from_iter(wanted.iter().map(|&(span, how)| (rounded(lock, span), how)));
-    let asking = Asking {
+) -> Waiting {
+    let request = Request {
+        thread: thread::id(),
         key: Key::of(lock),
-        wanted: &wanted,
-        me: me.and_then(|watch| watch.0).map(|(_, entry)| entry),
+        wanted: Vec::from_iter(wanted.iter().map(|&(span, how)| (rounded(lock, span), how))),
+        upgrades: me.and_then(|watch| watch.0).map(|(_, entry)| entry),
         site: Location::caller(),
     };
     // The registry is unlocked before the panic.
-    let danger = REGISTRY.lock().danger(thread::id(), &asking);
-    if let Some(danger) = danger {
-        panic!("{danger}");
+    let recorded = REGISTRY.lock().request(request);
+    match recorded {
+        Ok(number) => Waiting(number),
+        Err(danger) => panic!("{danger}"),
     }
 }
 
@@ -159,10 +172,53 @@ struct Held {
     site: Site,
 }
 
-struct Asking<'a> {
+/// A request that is about to wait, or waits.
+struct Request {
+    thread: ThreadId,
     key: Key,
-    wanted: &'a [(Span, Access)],
-    me: Option<u64>,
+    wanted: Vec<(Span, Access)>,
+    /// The entry of the hold that an upgrade changes. Its hold comes before all waiting requests.
+    upgrades: Option<u64>,
+    site: Site,
+}
+
+impl Request {
+    /// Returns what this request waits for, if one of these conflicts with it.
+    fn waits_for(
+        &self,
+        key: Key,
+        others: &[(Span, Access)],
+        site: Site,
+        how: &'static str,
+    ) -> Option<Step> {
+        let conflict = |&&(span, access): &&(Span, Access)| {
+            others
+                .iter()
+                .any(|&(other, by)| span.overlaps(other) && access.conflicts_with(by))
+        };
+        let wanted = *self
+            .wanted
+            .iter()
+            .filter(|_| key == self.key)
+            .find(conflict)?;
+        let behind = *others.iter().find(|(other, _)| wanted.0.overlaps(*other))?;
+        Some(Step {
+            wanted,
+            requested: self.site,
+            behind,
+            how,
+            site,
+        })
+    }
+}
+
+/// A request that waits for another thread: for its hold, or for a request that came first.
+struct Step {
+    wanted: (Span, Access),
+    requested: Site,
+    behind: (Span, Access),
+    /// `held` or `requested`.
+    how: &'static str,
     site: Site,
 }
 
@@ -177,6 +233,8 @@ struct Order {
 struct Registry {
     last_number: u64,
     threads: HashMap<ThreadId, Vec<Held>>,
+    /// The requests that may be waiting, in order of arrival.
+    requests: BTreeMap<u64, Request>,
     /// By the lock that was held, then by the lock that was taken. Contains no cycles.
     orders: BTreeMap<u64, BTreeMap<u64, Order>>,
 }
@@ -220,12 +278,81 @@ impl Registry {
         });
     }
 
-    fn danger(&mut self, me: ThreadId, asking: &Asking<'_>) -> Option<Danger> {
+    /// Records a request, unless it is in danger.
+    fn request(&mut self, request: Request) -> Result<u64, Danger> {
+        if let Some(danger) = self.danger(&request) {
+            return Err(danger);
+        }
+        let (number, me) = (self.number(), request.thread);
+        self.requests.insert(number, request);
+        let mut steps = Vec::new();
+        if self.leads_to(me, number, &mut HashSet::new(), &mut steps) {
+            self.requests.remove(&number);
+            return Err(Danger::Threads(steps));
+        }
+        Ok(number)
+    }
+
+    /// Returns whether the request waits for `me`, perhaps through other threads. Adds the steps of
+    /// one such way, last step first.
+    fn leads_to(
+        &self,
+        me: ThreadId,
+        number: u64,
+        seen: &mut HashSet<ThreadId>,
+        steps: &mut Vec<Step>,
+    ) -> bool {
+        for (thread, step) in self.blockers(number) {
+            // A thread that waits is stopped by its latest request.
+            let mut requests = self.requests.iter().rev();
+            let latest = requests.find(|(_, request)| request.thread == thread);
+            let found = thread == me
+                || seen.insert(thread)
+                    && latest.is_some_and(|(&next, _)| self.leads_to(me, next, seen, steps));
+            if found {
+                steps.push(step);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the other threads for which a request waits, as if the lock served conflicting
+    /// requests first come, first served.
+    fn blockers(&self, number: u64) -> Vec<(ThreadId, Step)> {
+        let request = &self.requests[&number];
+        let mut blockers = Vec::new();
+        for (&thread, holds) in &self.threads {
+            for held in holds.iter().filter(|_| thread != request.thread) {
+                let (key, span) = (held.key, (held.span, held.access));
+                let step = request.waits_for(key, &[span], held.site, "held");
+                blockers.extend(step.map(|step| (thread, step)));
+            }
+        }
+        for (&other, first) in &self.requests {
+            // Upgrades come before all waiting requests.
+            let is_before = match (first.upgrades, request.upgrades) {
+                (_, Some(_)) => false,
+                (Some(_), None) => true,
+                (None, None) => other < number,
+            };
+            if is_before && first.thread != request.thread {
+                let step = request.waits_for(first.key, &first.wanted, first.site, "requested");
+                blockers.extend(step.map(|step| (first.thread, step)));
+            }
+        }
+        blockers
+    }
+
+    fn danger(&mut self, asking: &Request) -> Option<Danger> {
         let Registry {
             threads, orders, ..
         } = self;
-        let mine = threads.get(&me)?;
-        let mine = || mine.iter().filter(|held| Some(held.entry) != asking.me);
+        let mine = threads.get(&asking.thread)?;
+        let mine = || {
+            mine.iter()
+                .filter(|held| Some(held.entry) != asking.upgrades)
+        };
         for held in mine().filter(|held| held.key == asking.key) {
             let conflicts = |&&(span, how): &&(Span, Access)| {
                 span.overlaps(held.span) && how.conflicts_with(held.access)
@@ -300,6 +427,8 @@ enum Danger {
         order: Order,
         way: Vec<(u64, u64, Order)>,
     },
+    /// The last step first.
+    Threads(Vec<Step>),
 }
 
 impl fmt::Display for Danger {
@@ -330,6 +459,23 @@ impl fmt::Display for Danger {
                         f,
                         "\n  lock {taken} at {}, with lock {held} held since {}",
                         order.taken, order.held
+                    )?;
+                }
+                Ok(())
+            }
+            Danger::Threads(steps) => {
+                write!(
+                    f,
+                    "deadlock: threads would wait for each other; request all ranges of a lock in \
+                     one call, or release the first"
+                )?;
+                for step in steps.iter().rev() {
+                    let ((span, access), (behind, by)) = (step.wanted, step.behind);
+                    write!(
+                        f,
+                        "\n  {span:?} ({access:?}) is requested at {}, and waits for {behind:?} \
+                         ({by:?}), {} at {}",
+                        step.requested, step.how, step.site
                     )?;
                 }
                 Ok(())

@@ -104,9 +104,11 @@ impl<P: LockRef<Lock: RawRangeLockBatch>> BatchHold<P> {
         let raw = lock.raw();
         let batch = normalised(requests, raw.granularity(), raw.capacity())?;
         let mut tokens = Vec::with_capacity(batch.len());
-        detect::before(raw, &batch, None);
-        // SAFETY: `normalised` has put the spans in order, rounded and disjoint.
-        unsafe { raw.lock_batch(&batch, &mut tokens) }?;
+        {
+            let _waiting = detect::before(raw, &batch, None);
+            // SAFETY: `normalised` has put the spans in order, rounded and disjoint.
+            unsafe { raw.lock_batch(&batch, &mut tokens) }?;
+        }
         Ok(Self::of(lock, batch, tokens))
     }
 

@@ -24,6 +24,11 @@ pub(super) fn block_on<F: Future>(future: F, deadline: Option<Instant>) -> Optio
                 return None;
             }
             wakeup = sleep(parker, &mut spin, deadline);
+            // A future that may be overlooked wakes itself at each poll, so its thread never sleeps
+            // until the deadline.
+            if deadline.is_some_and(Parker::has_passed) {
+                wakeup = Wakeup::TimedOut;
+            }
         }
     })
 }

@@ -103,6 +103,10 @@ impl Readable for Upgradable {}
 /// A hold on a range of the lock that `P` points to. Its aliases are [`ReadHold`],
 /// [`UpgradableHold`], [`WriteHold`], and their owned forms. Dropping it releases the range.
 ///
+/// A change or a release may wake waiters, and wakers are foreign code. If a waker panics, the hold
+/// is what it would have been without the panic: [`shrink`](Self::shrink) and
+/// [`split_off`](Self::split_off) have cut it. A method that consumes the hold releases it then.
+///
 /// The methods of [`RangeLockExt`](crate::RangeLockExt) are the short way to a borrowed hold. The
 /// functions here take any `P`. With an `Arc` they make holds that can be stored, and moved into
 /// threads and tasks:
@@ -154,8 +158,10 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         let Some(span) = Span::new(range)? else {
             return Ok(Self::of_nothing(lock));
         };
-        detect::before(lock.raw(), &[(span, A::ACCESS)], None);
-        let token = lock.raw().lock(span, A::ACCESS)?;
+        let token = {
+            let _waiting = detect::before(lock.raw(), &[(span, A::ACCESS)], None);
+            lock.raw().lock(span, A::ACCESS)?
+        };
         let watch = Watch::begin(lock.raw(), span, A::ACCESS);
         Ok(Self::of(lock, span, token, watch))
     }
@@ -219,21 +225,19 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         &self.lock
     }
 
-    /// Changes the access. `change` performs the change and returns the new token.
-    fn with<B: Mode>(self, change: impl FnOnce(&P::Lock, Span, Token) -> Token) -> Hold<P, B> {
-        let mut hold = ManuallyDrop::new(self);
-        let held = hold.held.take();
+    /// Returns this hold as one with access `B`. The caller sees to it that the lock holds the span
+    /// with `B` before the result is used or dropped.
+    fn into_mode<B: Mode>(self) -> Hold<P, B> {
+        let hold = ManuallyDrop::new(self);
         // SAFETY: both are moved out once, because `hold` is not dropped; its other fields need no
         // drop.
         let (lock, watch) = unsafe { (core::ptr::read(&hold.lock), core::ptr::read(&hold.watch)) };
-        let held = held.map(|(span, token)| {
-            let token = change(lock.raw(), span, token);
+        if let Some((span, _)) = hold.held {
             watch.change(lock.raw(), span, B::ACCESS);
-            (span, token)
-        });
+        }
         Hold {
             lock,
-            held,
+            held: hold.held,
             watch,
             mode: PhantomData,
         }

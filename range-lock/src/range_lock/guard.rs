@@ -67,8 +67,8 @@ slice_ref!(Arc<RangeLock<T, L>>);
 /// ```
 #[must_use = "dropping the guard at once releases the range"]
 pub struct RangeGuard<P: LockRef, T, A: Mode> {
-    /// The elements of the held span (R2). `*mut`, because a guard that can write must be invariant
-    /// in `T` (R3).
+    /// The elements of the held span (R2, R4). `*mut`, because a guard that can write must be
+    /// invariant in `T` (R3).
     data: *mut [T],
     hold: Hold<P, A>,
 }
@@ -264,22 +264,22 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>, T> RangeGuard<P, T, Upgradable> 
 }
 
 impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
-    /// Releases all elements but `keep`, given as indices into the guard. Never blocks. Ordering:
-    /// Release.
+    /// Releases all elements but `keep`, given as indices into the guard. Never blocks. If a waker
+    /// panics, the guard keeps the same elements. Ordering: Release.
     ///
     /// # Errors
     /// `keep` is reversed, or ends past the guard's elements. The guard is unchanged.
     pub fn shrink(&mut self, keep: Range<usize>) -> Result<(), PartError> {
         let base = self.part(keep.clone())?;
-        // Shrink the slice first: elements that the lock releases must be out of reach even if a
-        // waker panics.
+        // R4: shrink the slice first.
         self.data = self.elements(keep.clone());
         self.hold
             .shrink(base + keep.start as u64..base + keep.end as u64)
     }
 
     /// Keeps the elements below index `at` of the guard, and returns the others as a guard of their
-    /// own. Never blocks.
+    /// own. Never blocks. If a waker panics, the guard keeps the lower elements, and the others are
+    /// released.
     ///
     /// ```
     /// use spanlock_range_lock::{RangeLock, RawRangeLockSplit};
@@ -298,10 +298,16 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, T, A: Mode> RangeGuard<P, T, A> {
     /// granularity. The guard is unchanged.
     pub fn split_off(&mut self, at: usize) -> Result<Self, PartError> {
         let base = self.part(at..at)?;
-        let hold = self.hold.split_off(base + at as u64)?;
-        let data = self.elements(at..self.data.len());
+        let (all, data) = (self.data, self.elements(at..self.data.len()));
+        // R4: cut the slice first.
         self.data = self.elements(0..at);
-        Ok(RangeGuard { data, hold })
+        match self.hold.split_off(base + at as u64) {
+            Ok(hold) => Ok(RangeGuard { data, hold }),
+            Err(error) => {
+                self.data = all;
+                Err(error)
+            }
+        }
     }
 
     /// Cuts the guard in two, like [`split_off`](Self::split_off).

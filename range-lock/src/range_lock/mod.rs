@@ -45,6 +45,9 @@ use crate::raw::RawRangeLock;
 /// - **R3** A `RangeLock<T>` is never used as a `RangeLock<U>`, not even for a `U` with a shorter
 ///   lifetime. A shared reference to the lock can write elements, so it is invariant in `T`, like a
 ///   `Mutex`.
+/// - **R4** The elements of a guard lie within its hold, at every moment at which foreign code can
+///   run. A method that cuts both cuts the elements first: a release wakes waiters, and a waker
+///   that panics ends the method early.
 pub struct RangeLock<T, L: RawRangeLock> {
     lock: L,
     data: NonNull<T>,

@@ -50,7 +50,8 @@ impl<T, L: RawRangeLock> RangeLock<T, L> {
         /// Ordering: Acquire.
         ///
         /// The ranges may come in any order, overlap and repeat: each element is held with the
-        /// strongest access requested for it.
+        /// strongest access requested for it. Request all of them in one call, while no guard of
+        /// this lock is held: a second call may wait for ever.
         ///
         /// ```
         /// use spanlock_range_lock::{Access, RangeLock, RwCounter};

@@ -19,11 +19,11 @@ use core::pin::Pin;
 use core::task::{Poll, Waker};
 
 use spanlock_sync::hint::Backoff;
-use spanlock_sync::injected_bug;
 use spanlock_sync::unwind::and_surely;
 use spanlock_sync::wait::{Class, Spot, Status, WaitQueue, Waiter};
+use spanlock_sync::{Park, injected_bug};
 
-use super::{Run, Word, for_each_surely};
+use super::{Run, Word, for_each_surely, unlock_all};
 use crate::raw::Access;
 
 /// The wait state of a request for lanes that waits without a thread. The default is a request that
@@ -53,7 +53,7 @@ struct Rest {
     /// Where this request unblocked waiters by leaving a queue without acquiring the lane; they are
     /// still to be woken. Between two calls of [`Progress::run_foreign`] there are at most two: a
     /// request leaves at first because its lane has moved, and then because it gives up or has seen
-    /// the lane free.
+    /// the lane free. In the last case, [`Progress::poll_free`] returns at once.
     unblocked: [Option<Spot>; 2],
 }
 
@@ -86,8 +86,8 @@ impl Progress {
         self.parts().1
     }
 
-    /// Enqueues a request that holds `taken` lanes and found `run`, its next lane range, busy. The
-    /// request joins the queue of that range's first lane. The next poll rechecks the word.
+    /// Enqueues a request that found `run`, its next lane range, busy. The request joins the queue
+    /// of that range's first lane. The next poll rechecks the word.
     ///
     /// # Panics
     /// Panics if the request has no waker: call [`listen`](Self::listen) first.
@@ -97,13 +97,10 @@ impl Progress {
     pub unsafe fn enqueue<W: Word, P>(
         mut self: Pin<&mut Self>,
         run: Run<'_, W>,
-        taken: u64,
         access: Access,
         queue: &WaitQueue<P>,
     ) {
-        let rest = self.as_mut().rest();
-        rest.taken = taken;
-        let waker = rest.spare.take();
+        let waker = self.as_mut().rest().spare.take();
         let waker = waker.expect("a request was enqueued without a waker: call `listen` first");
         // SAFETY: the caller's promise.
         unsafe { self.join(run.first_spot(), access, waker, queue) };
@@ -141,6 +138,35 @@ impl Progress {
     #[inline]
     pub fn is_asleep(&self) -> bool {
         self.waiter.status() == Status::Asleep
+    }
+
+    /// Returns whether the request waits, and the thread that unblocks it may not see it in the
+    /// queue, because the system refused the heavy barrier. Then it must recheck the word from time
+    /// to time.
+    #[inline]
+    pub fn may_be_overlooked(&self) -> bool {
+        self.waiter.may_be_overlooked()
+    }
+
+    /// Puts the calling thread to sleep until a poll is worthwhile. (The sleep may end spuriously,
+    /// and there is none if the request [was woken](Self::is_asleep) already.)
+    pub fn park(&self, parker: &impl Park) {
+        if self.may_be_overlooked() {
+            parker.park_briefly();
+        } else if self.is_asleep() {
+            parker.park();
+        }
+    }
+
+    /// Asks for the next poll of a future that [may be overlooked](Self::may_be_overlooked): it
+    /// cannot sleep for a bounded time. Must follow each poll of a future that returns `Pending`,
+    /// with the waker of that poll.
+    pub fn poll_again(&self, waker: &Waker) {
+        if self.may_be_overlooked() {
+            #[cfg(feature = "std")]
+            spanlock_sync::thread::yield_now();
+            waker.wake_by_ref();
+        }
     }
 
     /// Advances past the next `lanes` lanes: they were acquired by other means, or are not needed.
@@ -210,7 +236,9 @@ impl Progress {
     }
 
     /// Like [`poll`](Self::poll), but acquires nothing: the request is ready when every lane has
-    /// been seen without a conflicting hold.
+    /// been seen without a conflicting hold. Also returns `Ready` if the request
+    /// [has unblocked](Self::has_unblocked) waiters. [`taken`](Self::taken) then says how many lanes
+    /// it has seen, and the caller runs foreign code before it goes on.
     ///
     /// # Safety
     /// The promise of [`Progress`].
@@ -269,7 +297,7 @@ impl Progress {
                 }
             };
             self.as_mut().rest().taken += u64::from(done);
-            if done == rest.len() {
+            if done == rest.len() || (!acquires && self.has_unblocked()) {
                 return Poll::Ready(());
             }
             rest = rest.after(done);
@@ -289,25 +317,25 @@ impl Progress {
         if (self.waiter.spot()).is_some_and(|spot| spot != run.first_spot()) {
             self.as_mut().leave(queue);
         }
-        let must_check = core::mem::take(&mut self.as_mut().rest().must_check);
-        let (waiter, rest) = self.as_mut().parts();
+        let (mut waiter, rest) = self.as_mut().parts();
+        let must_check = core::mem::take(&mut rest.must_check) || waiter.may_be_overlooked();
         match waiter.status() {
             Status::Idle => return Look::Arrives,
-            Status::Asleep if must_check => {
-                return if admit(run.up_to(1)) {
-                    Look::Admitted
-                } else {
-                    Look::Waits
-                };
-            }
             Status::Asleep => {
-                let Some(waker) = rest.spare.take() else {
-                    return Look::Waits;
+                let replaced = match rest.spare.take() {
+                    None => Ok(None),
+                    Some(waker) => queue.replace_waker(waiter.as_mut(), waker),
                 };
-                match queue.replace_waker(waiter, waker) {
+                match replaced {
                     Ok(before) => {
-                        rest.retired = before;
-                        return Look::Waits;
+                        if before.is_some() {
+                            rest.retired = before;
+                        }
+                        return if must_check && admit(run.up_to(1)) {
+                            Look::Admitted
+                        } else {
+                            Look::Waits
+                        };
                     }
                     // It was woken or evicted just now.
                     Err(waker) => rest.spare = Some(waker),
@@ -404,11 +432,30 @@ enum Look {
     Admitted,
 }
 
-/// Continues to acquire `runs`, all lane ranges of the request: see [`Progress::poll`].
+/// Continues to acquire `runs`, all lane ranges of a future's request: see [`Progress::poll`].
 ///
 /// # Safety
 /// The promise of [`Progress`]. The request was for these runs since it began, with this access.
 pub unsafe fn poll_all<'a, W: Word, P>(
+    runs: impl Iterator<Item = Run<'a, W>>,
+    access: Access,
+    mut progress: Pin<&mut Progress>,
+    queue: &WaitQueue<P>,
+    waker: &Waker,
+) -> Poll<()> {
+    // SAFETY: the caller's promise.
+    let poll = unsafe { advance_all(runs, access, progress.as_mut(), queue, waker) };
+    if poll.is_pending() {
+        progress.poll_again(waker);
+    }
+    poll
+}
+
+/// Does what [`poll_all`] does, for a thread that [parks](Progress::park) when it must wait.
+///
+/// # Safety
+/// As for [`poll_all`].
+pub(super) unsafe fn advance_all<'a, W: Word, P>(
     runs: impl Iterator<Item = Run<'a, W>>,
     access: Access,
     mut progress: Pin<&mut Progress>,
@@ -436,13 +483,14 @@ pub unsafe fn poll_all<'a, W: Word, P>(
     Poll::Ready(())
 }
 
-/// Gives up a request for `runs`: leaves the queue and releases the lanes acquired so far.
-/// Ordering: Release.
+/// Gives up a request for `runs`: leaves the queue, releases the lanes acquired so far, and then
+/// wakes the waiters that this unblocks. Ordering: Release.
 ///
 /// # Safety
-/// `progress` belongs to a request for these runs with `access`, in this queue.
+/// `progress` belongs to a request for these runs with `access`, in this queue. The words outlive
+/// the call.
 pub unsafe fn cancel_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>>,
+    runs: impl Iterator<Item = Run<'a, W>> + Clone,
     access: Access,
     mut progress: Pin<&mut Progress>,
     queue: &WaitQueue<P>,
@@ -450,17 +498,15 @@ pub unsafe fn cancel_all<'a, W: Word, P>(
     progress.as_mut().leave(queue);
     let mut taken = progress.taken();
     progress.as_mut().restart();
-    let held = runs.map_while(|run| {
+    let held = runs.map_while(move |run| {
         let lanes = u64::from(run.len()).min(taken);
         taken -= lanes;
         (lanes > 0).then(|| run.up_to(lanes as u32))
     });
-    // Wake the waiters behind this request last, even if a waker panics while the lanes are
-    // released.
-    let steps = held.map(Some).chain(core::iter::once(None));
-    for_each_surely(steps, |run| match run {
+    // The waiters behind this request are woken even if a waker panics before.
+    and_surely(
         // SAFETY: the request has acquired its first `taken` lanes, and gives them up.
-        Some(run) => unsafe { run.unlock(access, queue) },
-        None => progress.as_mut().finish(queue),
-    });
+        || unsafe { unlock_all(held, access, queue) },
+        || progress.finish(queue),
+    );
 }

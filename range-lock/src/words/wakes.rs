@@ -37,8 +37,14 @@ impl<W: Word> Wakes<W> {
     pub fn wake<P>(self, queue: &WaitQueue<P>) {
         // Light [D→E]: orders the state change before the check of the queue.
         if queue.is_any_asleep() {
-            wake_heads::<W, P>(self.word, self.first, self.end, queue);
+            self.wake_known(queue);
         }
+    }
+
+    /// Like [`wake`](Self::wake), after [`WaitQueue::is_any_asleep`] has returned true.
+    #[inline]
+    pub fn wake_known<P>(self, queue: &WaitQueue<P>) {
+        wake_heads::<W, P>(self.word, self.first, self.end, queue);
     }
 }
 

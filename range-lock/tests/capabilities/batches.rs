@@ -3,9 +3,11 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use spanlock_range_lock::{
-    Access, BatchHold, RangeError, RangeLock, RangeLockExt, RawRangeLockBatch, TryLockError,
+    Access, BatchHold, RangeError, RangeLock, RangeLockExt, RawRangeLockBatch, RawRangeLockWait,
+    TimedLockError, TryLockError,
 };
 
 use super::{Rng, unit, units};
@@ -230,4 +232,70 @@ pub(crate) fn a_batch_guard_lends_several_slices<L: RawRangeLockBatch>(lock: &L)
     assert_eq!(array[6 * unit], 2);
     assert!(array[6 * unit + 1..7 * unit].iter().all(|&e| e == 1));
     assert!(lock.try_write(units(lock, 0..8)).is_ok());
+}
+
+/// A thread holds one range and requests another, behind a request for both: it is not granted,
+/// although nobody holds the other range. Once it releases the first, the request for both is.
+pub(crate) fn a_request_under_a_hold_waits_behind_a_request_for_both<L>(lock: &L)
+where
+    L: RawRangeLockBatch + RawRangeLockWait,
+{
+    if lock.granularity() == u64::MAX {
+        return;
+    }
+    for ascending in [true, false] {
+        let (first, second) = match ascending {
+            true => (units(lock, 1..2), units(lock, 10..11)),
+            false => (units(lock, 10..11), units(lock, 1..2)),
+        };
+        let hold = lock.write(first.clone()).unwrap();
+        thread::scope(|scope| {
+            let batch = [first, second.clone()].map(|range| (range, Access::Write));
+            let both = scope.spawn(|| drop(lock.lock_all(batch).unwrap()));
+            // Wait until the batch waits.
+            while lock.try_read(second.clone()).is_ok() {
+                thread::yield_now();
+            }
+            let behind = lock.try_write_for(second, Duration::from_millis(5));
+            assert_eq!(behind.err(), Some(TimedLockError::TimedOut));
+            drop(hold);
+            both.join().unwrap();
+        });
+        assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
+    }
+}
+
+/// Threads that hold nothing when they request never deadlock: batches, requests for everything,
+/// and small requests. Under a hold, only tries and deadlines are used.
+pub(crate) fn requests_without_other_holds_never_deadlock<L>(lock: &L)
+where
+    L: RawRangeLockBatch + RawRangeLockWait,
+{
+    thread::scope(|scope| {
+        for me in 0..6 {
+            scope.spawn(move || {
+                let mut rng = Rng::new(me);
+                for _ in 0..200 {
+                    match rng.below(4) {
+                        0 => drop(lock.lock_all(random_batch(lock, &mut rng)).unwrap()),
+                        1 => drop(lock.write(units(lock, 0..UNITS)).unwrap()),
+                        2 => {
+                            let start = rng.below(UNITS - 3);
+                            drop(lock.read(units(lock, start..start + 3)).unwrap());
+                        }
+                        _ => {
+                            // Tries and deadlines may be used under a hold.
+                            let start = rng.below(UNITS - 1);
+                            let hold = lock.write(units(lock, start..start + 1)).unwrap();
+                            let next = units(lock, start + 1..start + 2);
+                            drop(lock.try_write(next.clone()));
+                            drop(lock.try_write_for(next, Duration::from_micros(50)));
+                            drop(hold);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(lock.try_write(units(lock, 0..UNITS)).is_ok());
 }

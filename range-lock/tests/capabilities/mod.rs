@@ -8,6 +8,7 @@
 pub(crate) mod append;
 pub(crate) mod batches;
 pub(crate) mod deadlines;
+pub(crate) mod foreign;
 pub(crate) mod futures;
 pub(crate) mod owned;
 pub(crate) mod parts;
@@ -19,7 +20,7 @@ use std::thread;
 
 use spanlock_range_lock::{
     Access, RangeLockExt, RawRangeLock, RawRangeLockDowngrade, RawRangeLockSplit,
-    RawRangeLockUpgrade, Span,
+    RawRangeLockUpgrade, Span, Token,
 };
 
 /// Returns the positions in a unit. Borders of units are multiples of the granularity, except for a
@@ -98,6 +99,7 @@ macro_rules! capability {
         capability_tests! { parts, &($make)();
             holds_shrink
             an_invalid_part_leaves_the_hold_unchanged
+            parts_at_the_first_and_the_last_position
             holds_split
         }
         capability_tests! { owned, &($make)(); guards_shrink_and_split zero_sized_elements_are_split }
@@ -117,6 +119,8 @@ macro_rules! capability {
             random_batches_agree_with_a_list
             batches_in_any_order_never_deadlock
             a_batch_guard_lends_several_slices
+            a_request_under_a_hold_waits_behind_a_request_for_both
+            requests_without_other_holds_never_deadlock
         }
         capability_tests! { owned, $make; owned_batches }
     };
@@ -126,6 +130,23 @@ macro_rules! capability {
             an_append_follows_a_moving_end
             an_append_past_the_last_position_is_an_error
         }
+    };
+    (foreign, $make:expr) => {
+        capability_tests! { foreign, &($make)();
+            a_panic_in_shrink_keeps_the_hold
+            a_panic_in_shrinking_to_nothing_releases
+            a_panic_in_split_keeps_the_hold
+            a_panic_in_downgrade_releases
+            a_panic_in_a_failed_upgrade_releases
+            a_panic_in_releasing_a_batch_releases_all
+            a_waker_that_blocks_delays_only_its_caller
+            a_woken_waker_that_panics_when_dropped
+            a_cancelled_waker_that_panics_when_dropped
+        }
+        capability_tests! { foreign, $make; wakers_may_use_the_lock }
+    };
+    (replaced, $make:expr) => {
+        capability_tests! { foreign, &($make)(); a_replaced_waker_that_panics_when_dropped }
     };
     (owned, $make:expr) => {
         capability_tests! { owned, $make;
@@ -266,26 +287,27 @@ pub(crate) fn shrink_and_split<L: RawRangeLockSplit>(lock: &L) {
     };
     let free = |range: std::ops::Range<u64>| lock.try_write(span(range).range()).is_ok();
     for access in [Access::Read, Access::Upgradable, Access::Write] {
-        let token = lock.lock(span(0..8), access).unwrap();
+        let mut token = lock.lock(span(0..8), access).unwrap();
+        let mut above = Token::NONE;
         // SAFETY: each hold is changed and released once, by its latest token.
         unsafe {
-            let token = lock.shrink(span(0..8), access, token, span(2..6));
+            lock.shrink(span(0..8), access, &mut token, span(2..6));
             assert!(free(0..2) && free(6..8) && !free(2..3) && !free(5..6));
-            let (below, above) = lock.split(span(2..6), access, token, 3 * unit);
-            lock.unlock(span(2..3), access, below);
+            lock.split(span(2..6), access, &mut token, 3 * unit, &mut above);
+            lock.unlock(span(2..3), access, token);
             assert!(free(0..3) && !free(3..4) && !free(5..6));
-            let above = lock.shrink(span(3..6), access, above, span(3..6));
+            lock.shrink(span(3..6), access, &mut above, span(3..6));
             lock.unlock(span(3..6), access, above);
         }
         assert!(free(0..8));
     }
     // The kept part may be smaller than a unit; the whole unit stays held.
     if unit > 1 {
-        let token = lock.lock(span(0..3), Access::Write).unwrap();
+        let mut token = lock.lock(span(0..3), Access::Write).unwrap();
         let part = Span::new(unit + 1..unit + 2).unwrap().unwrap();
         // SAFETY: as above.
         unsafe {
-            let token = lock.shrink(span(0..3), Access::Write, token, part);
+            lock.shrink(span(0..3), Access::Write, &mut token, part);
             assert!(free(0..1) && !free(1..2) && free(2..3));
             lock.unlock(part, Access::Write, token);
         }

@@ -79,6 +79,39 @@ pub(crate) fn an_invalid_part_leaves_the_hold_unchanged<L: RawRangeLockSplit>(lo
     assert!(free(lock, 0..8));
 }
 
+/// Holds at both ends of the lock's positions, 0 and `u64::MAX` where the lock goes so far.
+pub(crate) fn parts_at_the_first_and_the_last_position<L: RawRangeLockSplit>(lock: &L) {
+    let end = lock.capacity();
+    let whole = lock.granularity() == u64::MAX;
+    let is_free = |range| lock.try_write(range).is_ok();
+    for keep in [0..1, end - 1..end] {
+        let mut all = lock.write(0..end).unwrap();
+        all.shrink(keep.clone()).unwrap();
+        assert_eq!(all.span().map(|span| span.range()), Some(keep.clone()));
+        assert!(!is_free(keep.clone()));
+        assert_eq!(is_free(end / 2..end / 2 + 1), !whole);
+        drop(all);
+        assert!(is_free(0..end));
+    }
+    // Cut before the last unit, and behind the first.
+    if !whole {
+        let unit = lock.granularity();
+        for at in [unit, (end - 1) / unit * unit] {
+            let (low, high) = lock.read(0..end).unwrap().split(at).unwrap();
+            assert!(!is_free(0..1) && !is_free(end - 1..end));
+            drop(low);
+            assert!(is_free(0..at) && !is_free(at..at + 1) && !is_free(end - 1..end));
+            drop(high);
+            assert!(is_free(0..end));
+        }
+    }
+    let last = lock.append(1, || end - 1).unwrap();
+    assert_eq!(last.span().map(|span| span.range()), Some(end - 1..end));
+    assert!(lock.append(2, || end - 1).is_err() && lock.append(1, || end).is_err());
+    drop(last);
+    assert!(is_free(0..end));
+}
+
 /// Each part is released separately. Any lock can cut at the ends of a hold.
 pub(crate) fn holds_split<L: RawRangeLockSplit>(lock: &L) {
     let at = |unit| units(lock, unit..unit + 1).start;

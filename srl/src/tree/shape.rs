@@ -163,11 +163,11 @@ impl Shape {
     /// The first `working_set` positions of the file are in use. The paper's tree has a word of 4
     /// bytes for each segment in use, and nodes of 8-byte pointers, down to the words.
     ///
-    /// The exponent of Equation 2, as printed, is one level too large: the tree would have 2ᴵ times
-    /// as many pointers to words as it has words. That also contradicts Figure 11. Here, a level
-    /// has only as many nodes as the working set needs, at least one. From 512 GB on, the tree then
-    /// takes more memory than the array, as §VI-B says. Unlike in the paper, each level may have
-    /// its own number of bits.
+    /// As printed, the exponent of Equation 2 is too large by *I*, the bits of one level
+    /// (`d - l - 1` should be `d - l`). The tree would then have 2ᴵ times as many pointers to words
+    /// as it has words. That also contradicts Figure 11. Here, a level has only as many nodes as
+    /// the working set needs, at least one. From 512 GB on, the tree then takes more memory than
+    /// the array, as §VI-B says. Unlike in the paper, each level may have its own number of bits.
     ///
     /// [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
     pub fn paper_memory(&self, working_set: u64) -> u64 {

@@ -7,6 +7,7 @@ use spanlock_range_lock::words::{Word, address_range, for_each_surely};
 use spanlock_range_lock::{Access, RawRangeLock};
 use spanlock_sync::Park;
 use spanlock_sync::atomic::Ordering::Relaxed;
+use spanlock_sync::barrier;
 use spanlock_sync::unwind::and_surely;
 use spanlock_sync::wait::WaitQueue;
 
@@ -37,10 +38,29 @@ impl<'a> Inner<'a> {
     }
 }
 
+/// What one walk over the tree needs.
+struct Walk<'a, P> {
+    gate: &'a Gate<P>,
+    queue: &'a WaitQueue<P>,
+    segments: &'a Range<u64>,
+    /// See [`Tree::shrinking`](super::Tree).
+    unlinked: &'a mut Vec<Unlinked>,
+}
+
+/// A node that was unlinked from a node at `depth`, and cannot be freed yet.
+pub(super) struct Unlinked {
+    pub(super) depth: usize,
+    pub(super) child: *mut Node,
+}
+
+// SAFETY: the thread that has the list owns the node.
+unsafe impl Send for Unlinked {}
+
 /// Shrinking. Any thread may call `shrink`. The other functions run only in the thread that holds
 /// the mutex `shrinking`.
 impl<W: Word> Tree<W> {
-    /// Frees the vacant nodes that cover any of `segments`; returns the bytes freed.
+    /// Frees the vacant nodes that cover any of `segments`; returns the bytes freed. Frees nothing
+    /// if the system refuses the heavy barrier to this thread.
     pub(crate) fn shrink<P: Park>(
         &self,
         gate: &Gate<P>,
@@ -50,49 +70,60 @@ impl<W: Word> Tree<W> {
         if segments.is_empty() {
             return 0;
         }
-        let _alone = self.shrinking.lock();
+        let mut unlinked = self.shrinking.lock();
+        if !barrier::is_heavy_granted() {
+            return 0;
+        }
+        let mut freed = 0;
+        if !unlinked.is_empty() {
+            if !self.rcu.synchronize() {
+                return 0;
+            }
+            gate.end_doubt();
+            for_each_surely(unlinked.drain(..), |Unlinked { depth, child }| {
+                // SAFETY: every thread that found the child has left its critical section, and no
+                // word in it is held (N-I4, N-I5).
+                freed += unsafe { self.free(depth, child, &|words| queue.evict(words)) };
+            });
+        }
         let root = Inner {
             slots: &self.root,
             first: 0,
             depth: 0,
             shift: self.levels.root_shift,
         };
-        self.shrink_below(gate, queue, root, segments)
+        let mut walk = Walk {
+            gate,
+            queue,
+            segments,
+            unlinked: &mut unlinked,
+        };
+        freed + self.shrink_below(&mut walk, root)
     }
 
-    /// Frees the vacant nodes below `node` that cover any of `segments`; returns the bytes freed.
-    fn shrink_below<P: Park>(
-        &self,
-        gate: &Gate<P>,
-        queue: &WaitQueue<P>,
-        node: Inner<'_>,
-        segments: &Range<u64>,
-    ) -> usize {
+    /// Frees the vacant nodes below `node` that cover any of the walk's segments; returns the bytes
+    /// freed.
+    fn shrink_below<P: Park>(&self, walk: &mut Walk<'_, P>, node: Inner<'_>) -> usize {
         let mut freed = 0;
-        for (first, slot) in node.slots_of(segments) {
+        for (first, slot) in node.slots_of(walk.segments) {
             // SAFETY: only this thread unlinks nodes, and it has not unlinked this one.
             if let Some(child) = unsafe { self.inner(node.depth, first, slot.load()) } {
-                freed += self.shrink_below(gate, queue, child, segments);
+                freed += self.shrink_below(walk, child);
             }
         }
-        // Check without closing the gate first: usually no child is vacant.
-        let worthwhile = node
-            .slots_of(segments)
-            .any(|(_, slot)| self.is_vacant(node.depth, slot));
+        // Check without closing the gate first: usually no child is vacant. After a refusal, the
+        // walk only returns.
+        let worthwhile = walk.unlinked.is_empty()
+            && (node.slots_of(walk.segments)).any(|(_, slot)| self.is_vacant(node.depth, slot));
         if worthwhile {
-            freed += self.shrink_node(gate, queue, node, segments);
+            freed += self.shrink_node(walk, node);
         }
         freed
     }
 
     /// Frees the vacant children of `node`: steps 1 to 5 of [Shrinking](crate::tree#shrinking).
-    fn shrink_node<P: Park>(
-        &self,
-        gate: &Gate<P>,
-        queue: &WaitQueue<P>,
-        node: Inner<'_>,
-        segments: &Range<u64>,
-    ) -> usize {
+    fn shrink_node<P: Park>(&self, walk: &mut Walk<'_, P>, node: Inner<'_>) -> usize {
+        let (gate, queue) = (walk.gate, walk.queue);
         let span = self.span(node);
         gate.close();
         let entry = gate.entries().try_lock(entry_of(&span), Access::Write);
@@ -102,14 +133,19 @@ impl<W: Word> Tree<W> {
         };
         gate.before_scan();
         let mut unlinked = Vec::new();
-        for (_, slot) in node.slots_of(segments) {
+        for (_, slot) in node.slots_of(walk.segments) {
             if self.is_vacant(node.depth, slot) {
                 unlinked.push(slot.load());
                 slot.unlink();
             }
         }
-        if !unlinked.is_empty() {
-            self.rcu.synchronize();
+        if !unlinked.is_empty() && !self.rcu.synchronize() {
+            let depth = node.depth;
+            let unlinked = unlinked.into_iter();
+            (walk.unlinked).extend(unlinked.map(|child| Unlinked { depth, child }));
+            // SAFETY: the entry was taken above.
+            unsafe { gate.release_in_doubt(&span, entry) };
+            return 0;
         }
         // SAFETY: the entry was taken above.
         let open = || unsafe { gate.release(&span, Access::Write, entry) };

@@ -1,6 +1,6 @@
 //! The checker's atomics as newtypes that know their call sites.
 //!
-//! The newtypes change only three things:
+//! They change what an operation does in only three ways:
 //!
 //! - The configuration may weaken the ordering of one call site.
 //! - Loads and stores may run as read-modify-writes ([`crate::check::Mode`]).
@@ -8,6 +8,9 @@
 //!
 //! Under shuttle a store always runs as a swap, so that [`crate::footprint`] knows whether the
 //! store changed the value. There the swap makes no other difference.
+//!
+//! In addition, they record each operation: its footprint, its site ([`crate::check::sites`]), and
+//! its step if the configuration asks for a trace. A use of freed memory fails the model.
 
 use core::panic::Location;
 

@@ -1,6 +1,8 @@
 //! The barriers are fences under loom. Under shuttle they do nothing, because shuttle treats every
 //! ordering as SeqCst.
 
+use crate::check;
+
 #[cfg(spanlock_loom)]
 use crate::atomic::{Ordering::SeqCst, fence};
 
@@ -23,8 +25,38 @@ pub(crate) fn light() {
     fence(SeqCst);
 }
 
+/// The light barrier that follows a read-modify-write. Loom needs the fence: to loom, such an
+/// operation is no fence.
+#[inline]
 #[track_caller]
-pub(crate) fn heavy() {
+pub(crate) fn after_rmw() {
+    light();
+}
+
+#[inline]
+#[track_caller]
+pub(crate) fn full() {
+    light();
+}
+
+/// Does nothing and returns false if the model has the system
+/// [refuse](crate::check::refuse_barriers) this call.
+#[track_caller]
+pub(crate) fn heavy() -> bool {
+    if check::is_barrier_refused() {
+        return false;
+    }
     #[cfg(spanlock_loom)]
     fence(SeqCst);
+    true
+}
+
+/// Like [`heavy`], but without the barrier, so that a model does not depend on it.
+pub(crate) fn is_heavy_granted() -> bool {
+    !check::is_barrier_refused()
+}
+
+/// Returns true: under a checker, there is no `membarrier`.
+pub(crate) fn use_fences() -> bool {
+    true
 }

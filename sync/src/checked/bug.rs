@@ -9,8 +9,9 @@ use crate::check;
 ///
 /// `injected_bug!("name", "what is done wrong", killed_by = "a-property, suite/property")` stands
 /// beside the line that it breaks. Sites that share a name are injected together. `killed_by` lists
-/// properties; at least one of them must fail when the bug is injected. A bare `property` counts in
-/// every suite that reaches the site, `suite/property` in that suite only.
+/// properties; at least one of them must fail when the bug is injected. A property written without
+/// a suite counts in every suite that reaches the site. A property written as `suite/property`
+/// counts only in the suite that it names.
 ///
 /// As shipped, the macro is the constant `false`. Under a checker, [`check::bugs`] lists each site
 /// that was reached.
@@ -28,8 +29,8 @@ macro_rules! injected_bug {
     }};
 }
 
-/// Returns whether the model leaves out the flush that the caller is about to issue, or the
-/// durability of the write that it is about to make.
+/// Returns whether the model drops a flush here. If so, the caller does not issue the flush; or, if
+/// it is about to make a durable write, it makes that write without durability.
 #[track_caller]
 pub fn is_flush_left_out() -> bool {
     check::drop_flush(Location::caller())

@@ -45,11 +45,14 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 mod bugs;
 mod faults;
+mod refused;
 mod sites;
 
 pub use bugs::{BugSite, bug_fired, bugs, is_injected};
 pub use faults::{Fault, FaultPlan, Occasion, faults, injected, occasions, set_faults};
 pub(crate) use faults::{fault, injected_wakeup};
+pub(crate) use refused::is_barrier_refused;
+pub use refused::refuse_barriers;
 pub use sites::{Mutation, Op, Site, Weakening, sites, weakened};
 pub(crate) use sites::{drop_flush, drop_wake, fence_ordering, ordering};
 
@@ -114,6 +117,7 @@ pub fn configure(config: Config) -> Result<(), Config> {
 /// Starts an execution: the counts of [occasions](Occasion) and the numbers of threads begin anew.
 pub fn begin_execution() {
     faults::begin_execution();
+    refused::begin_execution();
     THREADS.store(0, Relaxed);
     #[cfg(spanlock_shuttle)]
     FINISHED.store(0, Relaxed);

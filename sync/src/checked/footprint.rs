@@ -12,8 +12,8 @@
 //! so under loom the facade reports each touch to the search ([`watch`]).
 //!
 //! The number of an object consists of the thread that made it and of how many objects that thread
-//! had made before. So an object has the same number in all executions that begin alike. Addresses
-//! would not guarantee that.
+//! had made by then, this one included. So an object has the same number in all executions that
+//! begin alike. Addresses would not guarantee that.
 //!
 //! A checker runs all threads of a model on one system thread. So the state here is kept in plain
 //! thread locals of that thread.
@@ -144,8 +144,8 @@ fn touch(object: u64, access: Access, part: Part) {
     }
 }
 
-/// Notes an access to a thread as an object. The thread itself waits for its start, and a joining
-/// thread waits for its end.
+/// Notes an access to the object that stands for a thread. The thread itself waits for its start,
+/// and a joining thread waits for its end.
 #[cfg(spanlock_shuttle)]
 pub(crate) fn touch_thread(index: usize, access: Access) {
     touch(NO_THREADS | index as u64, access, Part::Behind);

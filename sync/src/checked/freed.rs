@@ -84,5 +84,5 @@ pub(crate) fn used<T>(used: &T) {
             at.freed.is_some()
         })
     });
-    assert!(!is_freed, "memory is used that was freed before");
+    assert!(!is_freed, "an atomic is used after its memory was freed");
 }

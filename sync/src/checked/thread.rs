@@ -90,7 +90,9 @@ pub(crate) fn spawn<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -
     use crate::footprint::{Access, touch_numbering, touch_thread};
 
     let index = crate::check::next_thread_index();
-    // The previous step drew the index. In this step, the checker draws its own number.
+    // Two touches, because `spawn` below begins with a switch. This one belongs to the step that
+    // drew the index. The one after `spawn` belongs to the step in which shuttle draws its own
+    // number for the thread.
     touch_numbering();
     let inner = shuttle::thread::spawn(move || {
         touch_thread(index, Access::Wait);

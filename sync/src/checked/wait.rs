@@ -41,8 +41,8 @@ impl Number {
     }
 }
 
-/// One bucket for every address, as if all hashes collided. So the handle's own counts also say
-/// whether the bucket has waiters and armed queues.
+/// One bucket for every address, as if all hashes collided. So the counts in the `WaitQueue`'s
+/// handle (`wait.rs`) also say whether the bucket has waiters and armed queues.
 pub(crate) struct Table {
     bucket: Mutex<Bucket>,
     credits: AtomicU32,
@@ -90,6 +90,11 @@ impl Table {
             // Relaxed: credits are added under the bucket's lock only, so none is overlooked.
             self.credits.store(0, Relaxed);
         }
+    }
+
+    pub(crate) fn has_credits(&self, _word: usize) -> bool {
+        // Relaxed: as in `take_back_credits`.
+        self.has_credits.load(Relaxed) && self.credits.load(Relaxed) != 0
     }
 
     pub(crate) fn add_credits(&self, _word: usize, credits: u32) {

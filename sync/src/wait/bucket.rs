@@ -127,30 +127,27 @@ impl Queue {
         }
     }
 
-    /// Returns the first waiter at the head that is asleep, or null.
-    unsafe fn armed_head(&self) -> *mut Node {
-        let readers = self.list(Rank::Head);
-        if !readers.is_empty() {
-            return readers.front();
-        }
+    /// Returns the upgradable or the exclusive waiter at the head, if it is asleep, or null. There
+    /// are never both.
+    unsafe fn single_asleep(&self) -> *mut Node {
         // SAFETY: as for this function; the nodes are alive.
         unsafe {
             let heads = [self.upgradable_head(), self.exclusive_head()];
-            let armed = |&node: &*mut Node| !node.is_null() && (*node).waker.is_some();
-            heads.into_iter().find(armed).unwrap_or(ptr::null_mut())
+            let asleep = |&node: &*mut Node| !node.is_null() && (*node).waker.is_some();
+            heads.into_iter().find(asleep).unwrap_or(ptr::null_mut())
         }
     }
 
-    /// Returns at least the number of waiters at the head that are asleep.
-    pub(super) fn max_armed(&self) -> usize {
-        // At most one upgradable waiter is at the head. An exclusive one is there alone.
-        self.list(Rank::Head).len() + 1
+    /// Returns the number of shared waiters at the head that are asleep.
+    pub(super) fn shared_asleep(&self) -> usize {
+        self.list(Rank::Head).len()
     }
 
     /// Counts the queue as armed, or no longer, after a change.
-    unsafe fn settle(&mut self) -> Armed {
+    pub(super) unsafe fn settle(&mut self) -> Armed {
         // SAFETY: as for this function.
-        let is_armed = !unsafe { self.armed_head() }.is_null();
+        let single = unsafe { self.single_asleep() };
+        let is_armed = self.shared_asleep() > 0 || !single.is_null();
         match core::mem::replace(&mut self.is_armed, is_armed) {
             before if before == is_armed => Armed::Same,
             true => Armed::Less,
@@ -213,17 +210,31 @@ impl Queue {
         }
     }
 
-    /// Takes the waker of a waiter at the head that is asleep, if there is one.
-    pub(super) unsafe fn wake_one(&mut self) -> Option<Waker> {
+    /// Takes the waker of the upgradable or the exclusive waiter at the head, if it is asleep.
+    pub(super) unsafe fn wake_single(&mut self) -> Option<Waker> {
+        // SAFETY: as for this function.
+        unsafe {
+            let node = self.single_asleep();
+            (!node.is_null()).then(|| Self::wake(node)).flatten()
+        }
+    }
+
+    /// Takes the waker of the first shared waiter at the head that is asleep, if there is one.
+    pub(super) unsafe fn wake_shared(&mut self) -> Option<Waker> {
+        let node = self.list(Rank::Head).front();
+        if node.is_null() {
+            return None;
+        }
         // SAFETY: as for this function; the node is alive.
         unsafe {
-            let node = self.armed_head();
-            if node.is_null() {
-                return None;
-            }
-            if (*node).class == Class::Shared {
-                self.move_to(node, Rank::Awake);
-            }
+            self.move_to(node, Rank::Awake);
+            Self::wake(node)
+        }
+    }
+
+    unsafe fn wake(node: *mut Node) -> Option<Waker> {
+        // SAFETY: as for this function; the node is alive.
+        unsafe {
             if !injected_bug!(
                 "woken-flag-not-set",
                 "a wake takes the waker, but does not mark the waiter as woken",
@@ -235,12 +246,6 @@ impl Queue {
             }
             (*node).waker.take()
         }
-    }
-
-    /// Like [`settle`](Self::settle), after [`wake_one`](Self::wake_one).
-    pub(super) unsafe fn after_wakes(&mut self) -> Armed {
-        // SAFETY: as for this function.
-        unsafe { self.settle() }
     }
 
     /// Returns whether arrivals that conflict with a waiter may no longer pass.

@@ -9,6 +9,7 @@ use core::task::{RawWakerVTable, Waker};
 use super::Spot;
 use super::node::{ASLEEP, EVICTED, Node};
 use crate::atomic::Ordering::Relaxed;
+use crate::injected_bug;
 use crate::unwind::for_each_surely;
 
 /// A waiter: a node that its queue links while the waiter waits.
@@ -22,6 +23,8 @@ pub struct Waiter {
     /// What distinguishes the waker in the node from others. It is compared, and nothing else: by
     /// now the waker may have been taken.
     pub(super) shown: Identity,
+    /// Whether the system refused the heavy barrier when the waiter fell asleep.
+    pub(super) is_unseen: bool,
     /// Not [`Unpin`]: so the compiler does not take a `&mut Waiter` for the only way to the node.
     _pin: PhantomPinned,
 }
@@ -39,6 +42,7 @@ impl Default for Waiter {
             node: UnsafeCell::new(Node::new()),
             place: None,
             shown: Identity::NONE,
+            is_unseen: false,
             _pin: PhantomPinned,
         }
     }
@@ -86,6 +90,20 @@ impl Waiter {
     #[inline]
     pub fn spot(&self) -> Option<Spot> {
         self.place
+    }
+
+    /// Returns whether a thread that changes the word may overlook this waiter, because the system
+    /// refused the heavy barrier when the waiter fell asleep. If so, the waiter must recheck the
+    /// word from time to time.
+    #[inline]
+    pub fn may_be_overlooked(&self) -> bool {
+        self.place.is_some()
+            && self.is_unseen
+            && !injected_bug!(
+                "unseen-waiter-sleeps",
+                "a waiter whose heavy barrier was refused sleeps until it is woken",
+                killed_by = "rw-word/refused-barrier"
+            )
     }
 
     /// Returns whether the waker that the waiter gave last would wake the same task as `waker`.

@@ -1,10 +1,34 @@
 //! `membarrier` on Linux, fences elsewhere.
 
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
-pub(crate) use membarrier::{before_flag, flags_fence, heavy, light};
+pub(crate) use membarrier::{before_flag, flags_fence, heavy, light, use_fences};
 
 #[cfg(not(all(target_os = "linux", feature = "std", not(miri))))]
-pub(crate) use fences::{before_flag, flags_fence, heavy, light};
+pub(crate) use fences::{before_flag, flags_fence, heavy, light, use_fences};
+
+use core::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
+
+pub(crate) fn is_heavy_granted() -> bool {
+    heavy()
+}
+
+/// A fence where a locked instruction is not one already.
+#[inline]
+pub(crate) fn after_rmw() {
+    if cfg!(all(
+        any(target_arch = "x86_64", target_arch = "x86"),
+        not(miri)
+    )) {
+        compiler_fence(SeqCst);
+    } else {
+        fence(SeqCst);
+    }
+}
+
+#[inline]
+pub(crate) fn full() {
+    fence(SeqCst);
+}
 
 #[cfg(not(all(target_os = "linux", feature = "std", not(miri))))]
 mod fences {
@@ -22,8 +46,13 @@ mod fences {
         fence(SeqCst);
     }
 
-    pub(crate) fn heavy() {
+    pub(crate) fn heavy() -> bool {
         fence(SeqCst);
+        true
+    }
+
+    pub(crate) fn use_fences() -> bool {
+        true
     }
 }
 
@@ -35,7 +64,7 @@ mod membarrier {
     const UNKNOWN: u8 = 0;
     /// The process is registered for `membarrier`.
     const REGISTERED: u8 = 1;
-    /// There is no `membarrier`: both sides fence.
+    /// There is no `membarrier`, or the process does not want it: both sides fence.
     const ABSENT: u8 = 2;
 
     static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -66,19 +95,26 @@ mod membarrier {
     }
 
     fn register() -> u8 {
-        // Relaxed: registration is idempotent, so a race only repeats it.
+        // Relaxed: the state decides only which barriers are used, and both kinds are correct.
         let known = STATE.load(Relaxed);
         if known != UNKNOWN {
             return known;
         }
-        let state = if membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) {
-            REGISTERED
-        } else {
-            ABSENT
-        };
-        // Relaxed: as above.
-        STATE.store(state, Relaxed);
-        state
+        let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+        decide(if registered { REGISTERED } else { ABSENT })
+    }
+
+    /// Changes the state from `UNKNOWN`, once. Returns the state.
+    fn decide(state: u8) -> u8 {
+        // Relaxed, both: as in `register`.
+        match STATE.compare_exchange(UNKNOWN, state, Relaxed, Relaxed) {
+            Ok(_) => state,
+            Err(known) => known,
+        }
+    }
+
+    pub(crate) fn use_fences() -> bool {
+        decide(ABSENT) == ABSENT
     }
 
     /// Makes the system call, and returns whether it succeeded.
@@ -89,15 +125,28 @@ mod membarrier {
     }
 
     #[cold]
-    pub(crate) fn heavy() {
+    pub(crate) fn heavy() -> bool {
         // A full barrier for the calling thread itself.
         fence(SeqCst);
-        if register() == REGISTERED && !membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
-            // The light sides no longer fence, so every lock of this process would be unsound.
-            panic!(
-                "membarrier failed after it had been registered; was a seccomp filter installed \
-                 meanwhile? Install it before the first lock is made, or let it allow membarrier"
-            );
+        register() != REGISTERED || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) || retry()
+    }
+
+    /// How often the call is made again. It fails for lack of memory, which may be short for a
+    /// moment only.
+    const RETRIES: u32 = 3;
+
+    #[cold]
+    fn retry() -> bool {
+        for _ in 0..RETRIES {
+            std::thread::yield_now();
+            // Register again, in case that the system has forgotten the first time.
+            if membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+                && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+            {
+                return true;
+            }
         }
+        // Takes milliseconds, but no memory. It is a barrier for every thread of the system.
+        membarrier(libc::MEMBARRIER_CMD_GLOBAL)
     }
 }

@@ -12,8 +12,9 @@ macro_rules! injected_bug {
     };
 }
 
-/// Returns whether a model leaves out the flush that the caller is about to issue, or the
-/// durability of the write that it is about to make. As shipped, always false.
+/// Returns whether the model drops a flush here. If so, the caller does not issue the flush; or, if
+/// it is about to make a durable write, it makes that write without durability. As shipped, always
+/// false.
 #[inline(always)]
 pub const fn is_flush_left_out() -> bool {
     false

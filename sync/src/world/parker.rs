@@ -86,3 +86,15 @@ pub(crate) fn park(parker: &Inner, deadline: Option<Instant>) -> Wakeup {
     }
     Wakeup::Woken
 }
+
+/// How long a thread sleeps that may be overlooked.
+const BRIEFLY: Duration = Duration::from_millis(1);
+
+pub(crate) fn park_briefly(parker: &Inner) {
+    try_park(parker);
+    park(parker, Some(Instant::now() + BRIEFLY));
+}
+
+pub(crate) fn has_passed(deadline: Instant) -> bool {
+    deadline <= Instant::now()
+}

@@ -1,10 +1,21 @@
 //! One counter per thread of the process, for all `Rcu`s together.
+//!
+//! # A thread that ends
+//! A thread local returns the thread's counter for reuse. Other thread locals may be destroyed
+//! later, and their destructors may enter again, or drop a guard. Then the counter is marked
+//! `LEAVING`, and the end of the critical section returns it. So the process has at most as many
+//! counters as it had threads at a time, plus one for each thread that ended with a forgotten
+//! guard.
+//!
+//! # Fork
+//! The child has only the thread that forked. On Linux, the functions in `fork` take back the
+//! counters of all other threads in the child, and ensure that the registry is not locked there.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Mutex;
-use crate::rcu::Memory;
+use crate::rcu::{DEPTH, LEAVING, Memory};
 
 /// The number of entries that a thread remembers.
 const MEMORIES: usize = 16;
@@ -12,11 +23,12 @@ const MEMORIES: usize = 16;
 /// A thread's counter, alone on two cache lines. Never freed: when its thread ends, another thread
 /// takes the counter over.
 #[repr(align(128))]
-struct Counter(AtomicUsize);
+struct Counter(AtomicU64);
 
 struct Registry {
-    all: Vec<&'static Counter>,
-    unused: Vec<&'static Counter>,
+    all: Vec<&'static AtomicU64>,
+    /// Has room for all, so that no `push` allocates.
+    unused: Vec<&'static AtomicU64>,
 }
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
@@ -26,18 +38,31 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
 
 thread_local! {
     /// This thread local has no destructor, so a read need not check whether it still exists.
-    static MINE: Cell<Option<&'static Counter>> = const { Cell::new(None) };
+    static MINE: Cell<Option<&'static AtomicU64>> = const { Cell::new(None) };
     static MEMORY: [Memory; MEMORIES] = const { [const { Cell::new((0, 0, None)) }; MEMORIES] };
     static RETURNED_AT_THE_END: Cell<Option<Returned>> = const { Cell::new(None) };
 }
 
 /// Returns the counter to the registry when its thread ends.
-struct Returned(&'static Counter);
+struct Returned(&'static AtomicU64);
 
 impl Drop for Returned {
     fn drop(&mut self) {
-        MINE.set(None);
-        REGISTRY.lock().unused.push(self.0);
+        // Relaxed: only this thread changes it.
+        let count = self.0.load(Relaxed);
+        if count & DEPTH == 0 {
+            retire();
+        } else {
+            // Relaxed: the section goes on.
+            self.0.store(count | LEAVING, Relaxed);
+        }
+    }
+}
+
+/// Returns the counter of the calling thread to the registry, for reuse: the thread is ending.
+pub(crate) fn retire() {
+    if let Some(counter) = MINE.take() {
+        REGISTRY.lock().unused.push(counter);
     }
 }
 
@@ -57,9 +82,9 @@ impl Counters {
     }
 
     #[inline]
-    pub(crate) fn mine(&self) -> &'static AtomicUsize {
+    pub(crate) fn mine(&self) -> &'static AtomicU64 {
         match MINE.get() {
-            Some(counter) => &counter.0,
+            Some(counter) => counter,
             None => register(),
         }
     }
@@ -75,26 +100,162 @@ impl Counters {
         })
     }
 
-    pub(crate) fn for_each(&self, f: impl FnMut(&AtomicUsize)) {
+    pub(crate) fn for_each(&self, f: impl FnMut(&AtomicU64)) {
         // A thread that registers later begins its walk after the barrier G (see `rcu.rs`), so its
         // critical section does not matter.
         let all = REGISTRY.lock().all.clone();
-        all.into_iter().map(|counter| &counter.0).for_each(f);
+        all.into_iter().for_each(f);
     }
 }
 
 #[cold]
-fn register() -> &'static AtomicUsize {
+fn register() -> &'static AtomicU64 {
     let mut registry = REGISTRY.lock();
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if registry.all.is_empty() {
+        fork::handle();
+    }
     let counter = registry.unused.pop().unwrap_or_else(|| {
-        let counter = Box::leak(Box::new(Counter(AtomicUsize::new(0))));
+        let counter: &'static AtomicU64 = &Box::leak(Box::new(Counter(AtomicU64::new(0)))).0;
         registry.all.push(counter);
+        let room = registry.all.len() - registry.unused.len();
+        registry.unused.reserve(room);
         counter
     });
     drop(registry);
     MINE.set(Some(counter));
-    // A thread that is ending may have lost this thread local already. Then it never returns the
-    // counter.
-    let _ = RETURNED_AT_THE_END.try_with(|kept| kept.set(Some(Returned(counter))));
-    &counter.0
+    let returned = RETURNED_AT_THE_END.try_with(|kept| kept.set(Some(Returned(counter))));
+    if returned.is_err() {
+        // The thread is ending and has lost this thread local, so the end of the critical section
+        // that is about to begin returns the counter.
+        // Relaxed: no critical section has begun.
+        counter.store(counter.load(Relaxed) | LEAVING, Relaxed);
+    }
+    counter
+}
+
+/// What happens when the process forks.
+#[cfg(all(target_os = "linux", not(miri)))]
+mod fork {
+    use core::cell::UnsafeCell;
+    use core::sync::atomic::Ordering::Relaxed;
+
+    use super::{MINE, REGISTRY, Registry};
+    use crate::MutexGuard;
+
+    /// The guard of the registry while a thread forks.
+    struct Held(UnsafeCell<Option<MutexGuard<'static, Registry>>>);
+
+    // SAFETY: only the thread that has locked the registry accesses it: the thread that forks, in
+    // the parent and in the child.
+    unsafe impl Sync for Held {}
+
+    static HELD: Held = Held(UnsafeCell::new(None));
+
+    /// Has the system call the functions below. (If it lacks the memory for that, the process must
+    /// not shrink trees after a fork.)
+    pub(super) fn handle() {
+        // SAFETY: the functions may be called at any fork. They stay for ever.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    }
+
+    /// Locks the registry, so that it is not locked by another thread when the process forks.
+    unsafe extern "C" fn before() {
+        let guard = REGISTRY.lock();
+        // SAFETY: this thread has locked the registry.
+        unsafe { *HELD.0.get() = Some(guard) };
+    }
+
+    unsafe extern "C" fn in_parent() {
+        // SAFETY: this thread has locked the registry in `before`.
+        drop(unsafe { (*HELD.0.get()).take() });
+    }
+
+    /// Takes the counters of the threads that do not exist in the child.
+    ///
+    /// It neither allocates nor frees memory, because other threads may have been doing so when the
+    /// process forked.
+    unsafe extern "C" fn in_child() {
+        // SAFETY: this thread has locked the registry in `before`.
+        let Some(mut registry) = (unsafe { (*HELD.0.get()).take() }) else {
+            return;
+        };
+        let mine = MINE.get();
+        let Registry { all, unused } = &mut *registry;
+        unused.clear();
+        for &counter in all.iter() {
+            if !mine.is_some_and(|mine| core::ptr::eq(mine, counter)) {
+                // Relaxed: the child has no other thread.
+                counter.store(0, Relaxed);
+                unused.push(counter);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::REGISTRY;
+    use crate::rcu::{Rcu, ReadGuard};
+
+    /// Enters when it is destroyed, and drops the guard that it may contain.
+    struct Late(Cell<Option<ReadGuard<'static>>>, Cell<Option<&'static Rcu>>);
+
+    impl Drop for Late {
+        fn drop(&mut self) {
+            drop(self.0.take());
+            let rcu = self.1.get().expect("set by the test");
+            // The two may be dropped in any order.
+            let (outer, inner) = (rcu.enter(), rcu.enter());
+            drop(outer);
+            drop(inner);
+            drop(rcu.enter());
+        }
+    }
+
+    thread_local! {
+        static LATE: Late = const { Late(Cell::new(None), Cell::new(None)) };
+    }
+
+    /// Threads that enter in the destructors of thread locals, or end in a critical section, leave
+    /// no counter behind: neither one that is lost, nor one that delays `synchronize`.
+    #[test]
+    fn ending_threads_return_their_counters() {
+        const AT_ONCE: usize = 4;
+        let rcu: &'static Rcu = Box::leak(Box::new(Rcu::new()));
+        let all_run = &Barrier::new(AT_ONCE);
+        for keeps_a_guard in [false, true, false, true] {
+            for _ in 0..25 {
+                thread::scope(|scope| {
+                    let thread = || {
+                        // Used before RCU's thread local, so destroyed after it.
+                        LATE.with(|late| late.1.set(Some(rcu)));
+                        let guard = rcu.enter();
+                        all_run.wait();
+                        if keeps_a_guard {
+                            LATE.with(|late| late.0.set(Some(guard)));
+                        }
+                    };
+                    let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(thread)).collect();
+                    // Unlike the end of the scope, this waits for the destructors.
+                    threads
+                        .into_iter()
+                        .for_each(|thread| thread.join().unwrap());
+                });
+                assert!(rcu.synchronize());
+            }
+        }
+        let registry = REGISTRY.lock();
+        // The threads of other tests may run now.
+        let (all, unused) = (registry.all.len(), registry.unused.len());
+        assert!(
+            all <= 2 * AT_ONCE + 32,
+            "{all} counters for {AT_ONCE} threads at once"
+        );
+        assert!(unused >= AT_ONCE.min(all), "{unused} of {all} are unused");
+    }
 }

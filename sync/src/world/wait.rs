@@ -1,7 +1,7 @@
 //! The process's one waiting table.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use core::time::Duration;
 
 use super::mutex::Mutex;
@@ -20,13 +20,14 @@ struct Padded(Mutex<Bucket>);
 
 static TABLE: [Padded; BUCKETS] = [const { Padded(Mutex::new(Bucket::new())) }; BUCKETS];
 
-/// The counters of a bucket.
+/// The counters of a bucket. Those of waiters and queues cannot overflow: each waiter has an address
+/// of its own.
 struct Counts {
     /// How many waiters the bucket has. An arrival reads it when some word of its lock has a waiter.
-    waiters: AtomicU32,
+    waiters: AtomicUsize,
     /// How many of the bucket's queues have a waiter at the head that is asleep. A thread that
     /// changes a word reads it when some word of its lock has such a queue.
-    armed: AtomicU32,
+    armed: AtomicUsize,
     /// How many arrivals may pass all waiters of the bucket without being counted, because they were
     /// counted in advance.
     credits: AtomicU32,
@@ -36,8 +37,8 @@ struct Counts {
 /// together, apart from the buckets.
 static COUNTS: [Counts; BUCKETS] = [const {
     Counts {
-        waiters: AtomicU32::new(0),
-        armed: AtomicU32::new(0),
+        waiters: AtomicUsize::new(0),
+        armed: AtomicUsize::new(0),
         credits: AtomicU32::new(0),
     }
 }; BUCKETS];
@@ -82,7 +83,9 @@ pub(crate) struct Number(AtomicU32);
 impl Number {
     pub(crate) fn get(&self) -> u32 {
         // Relaxed: each waiter reads the number before it locks the bucket to join. A thread that
-        // finds the waiter there has locked the same bucket since.
+        // finds the waiter in the bucket has locked that bucket after the waiter did, so it reads
+        // the same number. (`Handle::retire` reads the number before it locks the bucket. But its
+        // caller already knows of every waiter that still waits.)
         self.0.load(Relaxed)
     }
 
@@ -164,7 +167,13 @@ impl Table {
         }
     }
 
-    /// Adds credits. The caller has locked the bucket, and has counted them.
+    /// Returns whether credits are left. The caller has locked the bucket.
+    pub(crate) fn has_credits(&self, word: usize) -> bool {
+        // Relaxed: as in `take_back_credits`.
+        COUNTS[bucket_of(word)].credits.load(Relaxed) != 0
+    }
+
+    /// Adds credits. The caller has locked the bucket, has counted them, and has found none left.
     pub(crate) fn add_credits(&self, word: usize, credits: u32) {
         // Relaxed: a credit publishes nothing; only the number matters.
         COUNTS[bucket_of(word)].credits.fetch_add(credits, Relaxed);

@@ -232,8 +232,8 @@ const fn overtaking(bound: u32) -> Model {
         claim: match bound {
             0 => "no reader overtakes a waiting writer, even while another reader holds",
             _ => {
-                "at most 32 readers (1 under a checker) overtake a waiting writer, even while \
-                 another reader holds"
+                "no more readers overtake a waiting writer than the lock's bound allows, even \
+                 while another reader holds"
             }
         },
         has: |it| it.wait,

@@ -1,6 +1,6 @@
 //! Linearizability of generated scenarios. A **scenario** gives each of two or three threads a list
-//! of operations. The checker runs every small scenario of two threads, and random samples of
-//! larger scenarios.
+//! of operations. The checker runs every small scenario of two threads whose operations are in
+//! [`Alphabet::Core`]. It also runs random samples of scenarios with all operations.
 //!
 //! [`scenario`] defines and generates the operations. [`spec`] specifies the answers that the
 //! contract allows.
@@ -147,8 +147,8 @@ impl Model for RangeLock {
 
     fn unexplained_text(&self, _: Op, answer: Answer) -> String {
         let why = match answer {
-            Answer::Done => "a conflicting hold is in its way",
-            Answer::Busy => "nothing that counts is in its way",
+            Answer::Done => "a conflicting hold blocks it",
+            Answer::Busy => "nothing that could make it fail is in its way",
         };
         why.to_owned()
     }

@@ -132,7 +132,8 @@ const MODELS: &[Model] = &[
     },
 ];
 
-/// The only program of three threads that the full run searches without a bound on preemptions.
+/// The only program of this module with three threads that the full run searches without a bound
+/// on preemptions.
 const WHOLE_IN_FULL_RUN: &str = "tries-3";
 
 /// The steps of the crowd programs. These have too many threads for a complete search, so they run

@@ -5,8 +5,9 @@
 //! other, and the lock distinguishes positions, the ranges are adjacent instead.
 //!
 //! If the main thread's operation changes a hold, the thread acquires that hold before the other
-//! thread begins. The other thread acquires and releases its hold concurrently, so the program also
-//! covers pairs with these two operations.
+//! thread begins. The other thread acquires and releases its hold while the main thread's operation
+//! runs. So the program also covers the pairs of that operation with an acquisition and with a
+//! release.
 //!
 //! These programs are generated from a lock's capabilities and its other programs, so every pair is
 //! covered.
@@ -114,13 +115,13 @@ fn other(primitive: &Primitive, (a, b): Pair) -> (&'static str, &'static [Step])
     let excluding = (needs(a).zip(needs(b))).is_some_and(|(a, b)| a.conflicts_with(b));
     match (excluding, primitive.granular) {
         (false, _) => (
-            "run concurrently, the two operations exclude each other where they conflict, and \
-             leave no trace",
+            "when they run concurrently, the two operations exclude each other where they \
+             conflict, and leave no trace",
             smallest(b),
         ),
         (true, true) => (
-            "run concurrently on adjacent ranges, the two operations do not affect each other, and \
-             leave no trace",
+            "when they run concurrently on adjacent ranges, the two operations do not affect each \
+             other, and leave no trace",
             elsewhere(b),
         ),
         (true, false) => (
@@ -177,7 +178,7 @@ fn program(primitive: &Arc<Primitive>, (a, b): Pair) -> Program {
     let first: Vec<_> = leaf.into_iter().flatten().chain(first).collect();
     let threads = [mine, other];
     // Under a checker, a deadline passes only by fault injection. So pairs with a deadline always
-    // run under it, and the other pairs only in the full run.
+    // run with fault injection. The other pairs run with it only in the full run.
     let injection = match [a, b].contains(&"deadline") {
         true => Injection::Few,
         false => Injection::Rare,

@@ -5,8 +5,8 @@ use std::path::Path;
 
 /// Checks the header comment of `file`, a Promela model in the folder of the running package. The
 /// header names the functions that the model mirrors, each with its source file relative to the
-/// workspace. Each function must exist in its file. `bugs` must list exactly the macros of the
-/// model, and the header must describe each of them.
+/// workspace. Each function must exist in its file. `bugs` must list exactly the macros that the
+/// model tests but does not define, and the header must describe each of them.
 ///
 /// # Panics
 /// Panics if a function is missing, if the header names fewer than eight functions, or if `bugs`
@@ -42,11 +42,42 @@ pub fn check(file: &str, bugs: &[&str]) {
             "{file}: `{bug}` is not described or not used"
         );
     }
-    for switch in text.split("#ifdef ").skip(1) {
-        let name = switch.split_whitespace().next().expect("a macro");
+    for name in switches(&text) {
         assert!(
             bugs.contains(&name),
             "{file}: the program does not list the bug `{name}`"
         );
+    }
+}
+
+/// Returns the macros that a model tests with `#ifdef`, `#ifndef` or `defined(…)`, without those
+/// that it defines itself.
+fn switches(text: &str) -> impl Iterator<Item = &str> {
+    let tests = ["#ifdef ", "#ifndef ", "defined("];
+    let tested = tests.into_iter().flat_map(|it| text.split(it).skip(1));
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let names = tested.filter_map(move |rest| rest.split(|c: char| !is_part(c)).next());
+    names.filter(|name| !text.contains(&format!("#define {name} ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::switches;
+
+    #[test]
+    fn every_kind_of_condition_is_seen() {
+        let model = "\
+#ifndef N
+#define N 3
+#endif
+#ifdef ONE
+#endif
+#ifndef TWO
+#endif
+#if !defined(THREE) && N > 2
+#endif
+";
+        let found: Vec<_> = switches(model).collect();
+        assert_eq!(found, ["ONE", "TWO", "THREE"]);
     }
 }

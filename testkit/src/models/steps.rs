@@ -65,7 +65,8 @@ pub(super) enum Step {
 impl Step {
     /// Returns the operations that the step performs in at least one execution. For example, a
     /// request is cancelled only if its first poll did not grant it, and a try releases only if it
-    /// succeeded.
+    /// succeeded. The list leaves out one operation: if the first poll granted the request,
+    /// [`Cancel`] performs a release.
     fn operations(&self) -> Vec<&'static str> {
         match self {
             Lock(_, access) => vec![acquire(*access)],
@@ -108,8 +109,8 @@ struct Scene {
     lock: Driven,
     data: Data,
     /// Whether a request of the main thread is waiting. A thread that reads `true` came after the
-    /// request, so the lock's bound on overtaking applies to that thread. The atomic is the
-    /// facade's, so that the checker knows this order.
+    /// request, so the lock's bound on overtaking applies to that thread. The atomic comes from
+    /// `spanlock_sync`, the facade over std and the checkers, so the checker sees its accesses.
     waits: AtomicBool,
     /// How many readers may overtake the waiting request.
     overtakes: u32,
@@ -258,8 +259,8 @@ impl<'a> Worker<'a> {
             Request(range, access) => {
                 self.request = Some(Asked::new(lock, span(range.clone()), *access));
                 self.poll();
-                // Relaxed: the flag publishes nothing. Later tries must find the request in the
-                // lock.
+                // Relaxed: the flag publishes nothing. Making the request visible to later tries is
+                // the job of the lock under test, not of this flag.
                 self.scene.waits.store(self.request.is_some(), Relaxed);
             }
             Await => {
@@ -396,7 +397,8 @@ impl<'a> Worker<'a> {
     }
 
     fn overtake(&mut self, range: &Range<u64>) {
-        // Load before the try: a try that begins before the request does not overtake the request.
+        // Acquire: pairs with no Release, because the flag's store is Relaxed. Load before the try:
+        // a try that begins before the request does not overtake the request.
         let waits = self.scene.waits.load(Acquire);
         let tried = Hold::try_lock(&self.scene.lock, span(range.clone()), Read);
         perform("try");

@@ -1,29 +1,32 @@
-//! Derives what C++20 allows.
+//! Derives the outcomes that C++20 allows.
 //!
-//! It enumerates every choice of what each load reads and every order of each word's stores, and
-//! keeps those that the standard permits (N4861: [intro.races], [atomics.order], [atomics.fences]).
+//! The search enumerates every choice of the write that each read sees, and every order of the
+//! stores to each word. It keeps the executions that the standard permits (N4861: [intro.races],
+//! [atomics.order], [atomics.fences]).
 //!
 //! An execution has a *reads-from* relation (which write each read sees) and a *modification order*
 //! of each word. The other relations follow from those:
 //!
-//! - *release sequence*: a write, and each read-modify-write that reads from a member of it
-//!   (intro.races 5). A store never continues one. Up to and including C++17, a store by the same
-//!   thread did.
-//! - *synchronizes-with*: from a release, or a release fence before a write, to an acquire, or an
-//!   acquire fence after a read, that reads from the release sequence of that write.
+//! - *release sequence*: a write, and each read-modify-write that reads from a member of the
+//!   sequence (intro.races 5). A store never continues a sequence. (Up to C++17, a store by the
+//!   same thread did.)
+//! - *synchronizes-with*: from a release write to an acquire read that reads from the release
+//!   sequence of that write. A release fence before a relaxed write counts as well, and so does an
+//!   acquire fence after a relaxed read.
 //! - *happens-before*: the transitive closure of synchronizes-with and the order within threads.
-//! - *coherence-ordered before*: the transitive closure of reads-from, the modification order, and
-//!   the order from a read to the writes after the one it saw (atomics.order 3).
-//! - *strongly happens before* (intro.races 12).
+//! - *coherence-ordered before*: the transitive closure of three relations: reads-from, the
+//!   modification order, and the order from a read to all writes after the write that it saw
+//!   (atomics.order 3).
+//! - *strongly happens before*: a subset of happens-before (intro.races 12).
 //!
-//! An execution is permitted if it keeps these rules:
+//! An execution is permitted if it satisfies these rules:
 //!
-//! - No event happens before itself, or before an event that it is coherence-ordered after
-//!   (intro.races 15 to 18).
+//! - No event happens before itself. If one event happens before another, the second is not
+//!   coherence-ordered before the first (intro.races 15 to 18).
 //! - A read-modify-write reads the write just before its own (atomics.order 10).
-//! - There is a total order of the SeqCst operations and fences that agrees with both relations as
-//!   atomics.order 4 says.
-//! - No value comes out of thin air (atomics.order 8): each is computed from values read before.
+//! - There is a total order of the SeqCst operations and fences that agrees with *strongly happens
+//!   before* and *coherence-ordered before*, as atomics.order 4 requires.
+//! - No value comes out of thin air (atomics.order 8): no value depends on itself.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +59,7 @@ impl Relation {
         self
     }
 
-    /// Whether an event comes before itself. Requires a closed relation.
+    /// Returns whether an event comes before itself. The relation must be transitively closed.
     fn circular(&self) -> bool {
         (0..self.0.len()).any(|a| self.has(a, a))
     }
@@ -64,7 +67,7 @@ impl Relation {
 
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    /// None for an initial value, which happens before everything else.
+    /// `None` for the store of an initial value, which happens before everything else.
     thread: Option<usize>,
     op: Op,
     /// Whether a compare-exchange succeeds in this execution.
@@ -118,9 +121,9 @@ impl Event {
 /// One candidate execution of a program.
 struct Execution<'a> {
     events: &'a [Event],
-    /// The write that each reading event sees; for other events, their own number.
+    /// For each event that reads, the write that it sees; for other events, their own number.
     from: Vec<usize>,
-    /// The place of each writing event in its word's modification order, from 0.
+    /// For each event that writes, its position in the word's modification order, from 0.
     place: Vec<usize>,
 }
 
@@ -140,7 +143,7 @@ impl Execution<'_> {
         })
     }
 
-    /// Returns what an event wrote, or `None` if that would depend on itself.
+    /// Returns the value that an event wrote, or `None` if that value would depend on itself.
     fn written(&self, event: usize, depth: usize) -> Option<u32> {
         match self.events[event].op {
             Op::Store(_, value, _) | Op::Swap(_, value, _) => Some(value),
@@ -157,8 +160,8 @@ impl Execution<'_> {
         self.written(self.from[event], self.events.len())
     }
 
-    /// Returns whether every compare-exchange read a value that agrees with its success, and every
-    /// read-modify-write read the write just before its own.
+    /// Returns whether no value depends on itself, every compare-exchange read a value that agrees
+    /// with its success, and every read-modify-write read the write just before its own.
     fn is_computed(&self) -> bool {
         (0..self.events.len()).all(|e| {
             let event = self.events[e];
@@ -177,7 +180,7 @@ impl Execution<'_> {
         })
     }
 
-    /// Whether `write` is in the release sequence that `head` heads.
+    /// Returns whether `write` is in the release sequence that `head` heads.
     fn in_release_sequence(&self, head: usize, mut write: usize) -> bool {
         loop {
             if write == head {
@@ -228,7 +231,7 @@ impl Execution<'_> {
         relation.closed()
     }
 
-    /// Whether there is a total order of the SeqCst events.
+    /// Returns whether the SeqCst events have a total order as atomics.order 4 requires.
     fn has_sc_order(&self, strongly: &Relation, before: &Relation, coherence: &Relation) -> bool {
         let events = self.events;
         let count = events.len();
@@ -273,7 +276,7 @@ impl Execution<'_> {
         self.has_sc_order(&strongly.closed(), &before, &coherence)
     }
 
-    /// Returns the outcome: the values in the order of the model's pattern.
+    /// Returns the values of this execution, in the order of the model's pattern.
     fn outcome(&self, finals: &[Word]) -> String {
         let mut outcome = String::new();
         for (e, event) in self.events.iter().enumerate() {
@@ -296,7 +299,7 @@ impl Execution<'_> {
     }
 }
 
-/// Returns the allowed outcomes of a program: the values in the order of its pattern.
+/// Returns the allowed outcomes of a program, each with its values in the order of the pattern.
 pub(crate) fn allowed(model: &Memory) -> BTreeSet<String> {
     let initial = [Word::X, Word::Y, Word::Z].map(|word| Event {
         thread: None,
@@ -368,7 +371,7 @@ fn each_execution(events: &[Event], mut visit: impl FnMut(&Execution<'_>)) {
     }
 }
 
-/// Returns every combination of one element of each set.
+/// Returns every way to choose one element of each set.
 fn choices<T: Clone>(sets: &[Vec<T>]) -> Vec<Vec<T>> {
     let mut chosen = vec![Vec::new()];
     for set in sets {

@@ -70,8 +70,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "coherence-read-write",
-            claim: "a load never sees the thread's later store, which is ordered after the value \
-                    seen (CoRW)",
+            claim: "a load never reads a later store of its own thread; in the modification order, \
+                    that later store follows the store that the load read (CoRW)",
             reason: "read-write coherence (intro.races 17)",
             allowed: "01 02 21",
             deviations: &[],

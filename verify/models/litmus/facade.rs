@@ -1,8 +1,8 @@
-//! Models of the primitives that locks need besides atomics: the facade's mutex, its waiting, and
-//! fault plans.
+//! Models of the primitives that locks need besides atomics: the mutex and the wait queue of the
+//! facade (`spanlock-sync`), and fault plans, which list the faults to inject.
 //!
-//! Other models show why the facade avoids some primitives of the checkers, or uses them in one way
-//! only.
+//! Other models show why the facade avoids some of the checkers' primitives, or uses them in one
+//! way only.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) fn models() -> Vec<Model> {
     models
 }
 
-/// A model of two threads without faults.
+/// Returns a model of two threads, without faults.
 fn model(litmus: Litmus, pattern: &str, text: &str, operations: u32, run: fn()) -> Model {
     Model {
         pattern: pattern.to_owned(),
@@ -54,7 +54,7 @@ fn model(litmus: Litmus, pattern: &str, text: &str, operations: u32, run: fn()) 
 }
 
 /// Marks a model that uses the checker's own mutexes and condition variables. The facade does not
-/// see them, so it cannot tell which steps are independent.
+/// see their operations, so the harness cannot tell which steps are independent.
 fn past_the_facade(model: Model) -> Model {
     Model {
         is_bare: true,
@@ -62,7 +62,8 @@ fn past_the_facade(model: Model) -> Model {
     }
 }
 
-/// A second program whose outcomes stock loom misses, with loops like those of a lock.
+/// Returns a second model of the blind spot that `load-then-store` shows. Its loops are like those
+/// of a lock.
 fn increments_seen_halfway() -> Model {
     let litmus = Litmus {
         name: "increments-seen-halfway",
@@ -126,8 +127,8 @@ fn mutexes() -> Vec<Model> {
         model(
             Litmus {
                 name: "mutex-store-buffering",
-                claim: "locking different mutexes is no fence: both threads may miss the other's \
-                        store",
+                claim: "locking different mutexes is no fence, so both threads may miss the \
+                        other's store",
                 reason: "only operations on the same mutex are ordered \
                          (thread.mutex.requirements.mutex)",
                 allowed: "00 01 10 11",
@@ -178,7 +179,8 @@ fn mutexes() -> Vec<Model> {
     ]
 }
 
-/// Waits for a flag under a mutex with at most one sleep. Notes whether it slept, and the flag.
+/// Waits for a flag under a mutex, and sleeps at most once. Notes whether the thread slept (1, or 2
+/// if its time limit passed), and the flag. `sleep` returns whether the limit passed, and the flag.
 fn sleep_once(sleep: fn(world::sync::MutexGuard<'_, bool>, &Condvar) -> (bool, bool)) {
     let shared = Arc::new((WorldMutex::new(false), Condvar::new()));
     let others = shared.clone();
@@ -200,7 +202,7 @@ fn sleep_once(sleep: fn(world::sync::MutexGuard<'_, bool>, &Condvar) -> (bool, b
     other.join().expect("sets the flag");
 }
 
-/// Sleeping with the checkers' own primitives.
+/// Models of sleeping by the checkers' own primitives.
 fn sleeping() -> Vec<Model> {
     vec![
         past_the_facade(model(
@@ -231,10 +233,10 @@ fn sleeping() -> Vec<Model> {
         past_the_facade(model(
             Litmus {
                 name: "condvar-time-out",
-                claim: "a wait with a time limit ends by a notification, by itself (1), or by the \
-                        limit (2)",
-                reason: "`Condvar::wait_timeout` returns which, and nothing bounds how fast time \
-                         passes",
+                claim: "a wait with a time limit ends by a notification or by itself (slept=1), or by \
+                        the limit (slept=2)",
+                reason: "`Condvar::wait_timeout` says whether the limit has passed, and the limit \
+                         may pass at any moment",
                 allowed: "01 10 11 20 21",
                 deviations: const {
                     &[
@@ -289,7 +291,7 @@ fn sleeping() -> Vec<Model> {
     ]
 }
 
-/// Waiting through the facade.
+/// Models of waiting through the facade.
 fn waiting() -> Vec<Model> {
     vec![
         model(
@@ -334,12 +336,12 @@ fn waiting() -> Vec<Model> {
     ]
 }
 
-/// Faults that a fault plan injects.
+/// Models of faults that a fault plan injects.
 fn faults() -> Vec<Model> {
     let spurious_wake = model(
         Litmus {
             name: "spurious-wake",
-            claim: "a sleep that ends by itself is no wake, so the waiter rechecks",
+            claim: "a waiter whose sleep ends by itself checks the word again",
             reason: "the fault plan ends the first sleep",
             allowed: "0 1",
             deviations: &[],
@@ -414,8 +416,9 @@ fn faults() -> Vec<Model> {
     ]
 }
 
-/// Waits until a word has changed, as a lock does. Another thread changes it by a plain store, and
-/// wakes the queue's head if it is asleep. Returns how often the main thread slept.
+/// Waits until a word has changed, as a lock does. Another thread changes the word by a plain
+/// store, and wakes the queue's head if it is asleep. Returns how often the main thread
+/// slept.
 fn wait_for_change() -> u32 {
     const SPOT: Spot = Spot { word: 1, lane: 0 };
     let shared = Arc::new((AtomicU32::new(0), WaitQueue::new()));

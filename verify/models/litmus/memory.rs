@@ -1,4 +1,4 @@
-//! Programs of atomic operations, as data: the checkers run them, and the axioms judge them.
+//! Programs of atomic operations, as data: the checkers run them, and `axioms.rs` analyses them.
 
 use std::fmt::{self, Display, Write as _};
 use std::sync::Arc;
@@ -24,16 +24,16 @@ pub(crate) enum Word {
 /// One step of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
-    /// Reads. Notes the value.
+    /// Loads. Notes the value.
     Load(Word, Ordering),
-    /// Writes.
+    /// Stores.
     Store(Word, u32, Ordering),
-    /// Swaps. Notes the value before.
+    /// Swaps. Notes the old value.
     Swap(Word, u32, Ordering),
-    /// Adds. Notes the value before.
+    /// Adds. Notes the old value.
     Add(Word, u32, Ordering),
-    /// A strong compare-exchange from one value to another. Notes 1 for success or 0, and the value
-    /// that it read.
+    /// A strong compare-exchange from one value to another. Notes 1 for success or 0 for failure,
+    /// and the value that it read.
     Cas(Word, (u32, u32), Ordering, Ordering),
     /// A weak compare-exchange. Notes the same.
     CasWeak(Word, (u32, u32), Ordering, Ordering),
@@ -49,7 +49,7 @@ pub(crate) struct Memory {
     /// The operations of each thread. The first is the main thread, which starts the others and
     /// joins them.
     pub threads: &'static [&'static [Op]],
-    /// The words that the main thread reads and notes when all threads have ended.
+    /// The words that the main thread reads and notes after it has joined the other threads.
     pub finals: &'static [Word],
 }
 
@@ -64,7 +64,7 @@ impl Word {
 }
 
 impl Op {
-    /// Returns the word that it accesses, or `None` for a fence.
+    /// Returns the word that the operation accesses, or `None` for a fence.
     pub(super) fn word(self) -> Option<Word> {
         match self {
             Op::Load(word, _) | Op::Store(word, ..) | Op::Swap(word, ..) | Op::Add(word, ..) => {
@@ -75,7 +75,7 @@ impl Op {
         }
     }
 
-    /// Returns its part of the pattern, with a `_` for each value.
+    /// Returns the operation's part of the pattern, with a `_` for each value.
     fn pattern(self) -> Option<String> {
         let name = self.word()?.name();
         match self {
@@ -85,7 +85,7 @@ impl Op {
         }
     }
 
-    /// Performs it, and returns its values.
+    /// Performs the operation, and returns the values that it notes.
     fn run(self, words: &[AtomicU32; 3]) -> Vec<u32> {
         let at = |word: Word| &words[word as usize];
         let both = |result: Result<u32, u32>| match result {
@@ -185,7 +185,7 @@ fn run(threads: &'static [&'static [Op]], finals: &[Word]) {
         other.join().expect("litmus threads do not fail");
     }
     if !finals.is_empty() {
-        // Relaxed: the threads are joined.
+        // Relaxed: all other threads have been joined.
         let look = |word: &Word| words[*word as usize].load(Ordering::Relaxed);
         let values: Vec<_> = finals.iter().map(look).collect();
         note_at_end(fill(&ends(finals), &values));

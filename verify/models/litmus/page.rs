@@ -12,27 +12,32 @@ const MODES: [Mode; 3] = [Mode::Weak, Mode::RmwLoad, Mode::Dfs];
 const HEAD: &str = "\
 # What the checkers see, and what they do not
 
-This page is generated from the models in `verify/models/litmus` by the check \
-`litmus/the-page-says-what-the-models-say`, which fails if the two differ.
+The check `litmus/the-page-says-what-the-models-say` generates this page from the models in \
+`verify/models/litmus`, and fails if the two differ.
 
-A checker is a program and can be wrong. So each mode of each checker runs programs whose outcomes \
-are known: the rows `litmus/…` of `cargo verify`. Each program states the outcomes that C++20, and \
-so Rust, allows. `axioms.rs` derives the allowed outcomes a second time from the axioms of the \
-standard, and a check compares the two. A row passes only if the mode shows exactly the allowed \
-outcomes, or deviates from them exactly as listed below. In the second case the row says `BLIND \
-SPOT`, and its JSON lists the outcomes that the mode `misses` or `adds`. If a new version of a checker \
-misses more, or less, a row fails.
+A checker is a program, so it can be wrong. Therefore each mode of each checker runs litmus \
+tests: small programs whose outcomes are known. The modes are loom as published (`weak`), loom \
+with every load executed as a read-modify-write (`rmw-load`), and shuttle's search of all \
+interleavings (`dfs`). The tests are the rows `litmus/…` of `cargo verify`.
 
-An error could hide in an outcome that a mode misses. An outcome that a mode adds can only cause a \
-false alarm.
+Each program states the outcomes that C++20, and so Rust, allows. `axioms.rs` derives the allowed \
+outcomes a second time from the axioms of the standard, and a check compares the two. A row \
+passes only if the mode shows exactly the allowed outcomes, or deviates from them exactly as \
+listed below. If it deviates, the row says `BLIND SPOT`, and its JSON lists the outcomes that the \
+mode `misses` or `adds`. If a new version of a checker misses more outcomes, or fewer, the row \
+fails.
+
+If a mode misses an outcome, it may miss an error in our code. If a mode adds an outcome, that \
+can only cause a false alarm.
 ";
 
 const TABLE: &str = "
 ## Models
 
-Words start as 0, and `T0` is the main thread. An outcome lists the values that the threads saw, one \
-character each, in the order of the pattern; `end` lists those after all threads have ended. A mode \
-without an entry shows exactly the allowed outcomes.
+All words are 0 at first, and `T0` is the main thread. The column *outcome* has a `_` for each \
+value that a thread reads; the values after `end` are read when all threads have ended. The \
+column *allowed* lists the allowed outcomes, with one character for each `_`. In the last three \
+columns, an empty cell means that the mode shows exactly the allowed outcomes.
 
 | model | program | outcome | allowed | why | `weak` | `rmw-load` | `dfs` |
 |---|---|---|---|---|---|---|---|
@@ -77,7 +82,7 @@ fn text() -> String {
     text
 }
 
-/// Returns the models that show a blind spot, each with the modes that have it.
+/// Returns the models that show a blind spot, each with the modes in which it does.
 fn shown_by(spot: &BlindSpot, models: &[Model]) -> String {
     let mut shown = Vec::new();
     for model in models {
@@ -113,9 +118,9 @@ fn row(model: &Model) -> String {
     )
 }
 
-/// Writes `docs/checkers.md` if it is not what the models say, and fails then.
+/// Compares `docs/checkers.md` with the models. If they differ, rewrites the page and fails.
 pub(super) fn check() {
-    // Cargo runs tests in the package's folder. A package alone has no docs beside it.
+    // Cargo runs tests in the package's folder. A published package has no `docs` folder beside it.
     let path = Path::new("../docs/checkers.md");
     let text = text();
     let Ok(there) = fs::read_to_string(path) else {

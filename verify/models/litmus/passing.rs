@@ -31,8 +31,8 @@ pub(super) const ALL: &[Memory] = &[
         litmus: Litmus {
             name: "message-passing-relaxed",
             claim: "with Relaxed alone, the flag can be seen before the data",
-            reason: "nothing synchronizes, so the second load may read any store that \
-                     happens-before does not hide (intro.races 14)",
+            reason: "nothing synchronizes, so the happens-before relation hides no store from the \
+                     second load (intro.races 14)",
             allowed: "00 01 10 11",
             deviations: &[
                 misses(RmwLoad, "10", STALE_READS),
@@ -142,8 +142,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "message-passing-swaps",
-            claim: "read-modify-writes on both sides synchronize: this is how our words are \
-                    acquired and released",
+            claim: "read-modify-writes on both sides synchronize; our locks acquire and release \
+                    words in this way",
             reason: "as for loads and stores (atomics.order 2)",
             allowed: "011 200 201",
             deviations: &[],
@@ -177,8 +177,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "release-sequence-of-others",
-            claim: "a read-modify-write by another thread continues a release sequence too: a \
-                    writer after two readers synchronizes with both",
+            claim: "a read-modify-write by another thread continues a release sequence too, so a \
+                    writer that acquires after two readers synchronizes with both",
             reason: "a read-modify-write continues a release sequence, whatever its ordering \
                      (intro.races 5)",
             allowed: "000 001 010 011 100 110 111 211",
@@ -195,7 +195,8 @@ pub(super) const ALL: &[Memory] = &[
         litmus: Litmus {
             name: "release-sequence-own-store",
             claim: "a store ends a release sequence, even a store by the same thread",
-            reason: "since C++20, a store is in no release sequence but its own (P0982)",
+            reason: "since C++20, a store belongs only to the release sequence that it heads \
+                     (P0982)",
             allowed: "00 01 11 20 21",
             deviations: &[
                 misses(RmwLoad, "20", STALE_READS),
@@ -216,7 +217,7 @@ pub(super) const ALL: &[Memory] = &[
         litmus: Litmus {
             name: "release-sequence-other-store",
             claim: "a store by another thread ends a release sequence too",
-            reason: "a store is in no release sequence but its own (intro.races 5)",
+            reason: "a store belongs only to the release sequence that it heads (intro.races 5)",
             allowed: "00 01 11 20 21",
             deviations: &[],
         },
@@ -230,8 +231,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "causality",
-            claim: "a thread that acquires a Release sees what the releasing thread had seen \
-                    before it (WRC)",
+            claim: "if a thread acquires a Release, it also sees what the releasing thread had \
+                    seen before (WRC)",
             reason: "happens-before is transitive (intro.races 10)",
             allowed: "000 001 010 011 100 101 111",
             deviations: &[],
@@ -261,7 +262,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "load-buffering",
-            claim: "each load can see the store that follows the other thread's load",
+            claim: "each of two loads can see the store that the other thread executes after its \
+                    own load",
             reason: "nothing orders a load before a later store of another word",
             allowed: "00 01 10 11",
             deviations: &[

@@ -25,7 +25,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "swap-race",
-            claim: "each swap takes what one other swap left, so each value is handed out once",
+            claim: "no two swaps read the same value",
             reason: "a read-modify-write reads the last value before its own (atomics.order 10)",
             allowed: "0123 0312 2013 2301 3021 3102",
             deviations: &[],
@@ -51,10 +51,10 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "compare-exchange-race",
-            claim: "of two compare-exchanges that expect one value, one succeeds and the other \
-                    sees its value",
-            reason: "a read-modify-write reads the last value before its own (atomics.order 10); \
-                     a strong one fails only on another value",
+            claim: "if two compare-exchanges expect the same value, one succeeds and the other \
+                    reads the new value",
+            reason: "a read-modify-write reads the last value before its own (atomics.order 10); a \
+                     strong compare-exchange fails only if it reads another value",
             allowed: "10011 02102",
             deviations: &[],
         },
@@ -67,7 +67,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "compare-exchange-passes",
-            claim: "a lock in one word: the thread that acquires it sees what the last holder did",
+            claim: "a thread that acquires a lock of one word sees what the last holder did",
             reason: "Acquire on success reads from the Release (atomics.order 2)",
             allowed: "000 001 111",
             deviations: &[],
@@ -135,7 +135,8 @@ pub(super) const ALL: &[Memory] = &[
             name: "compare-exchange-fails-on-stale",
             claim: "a strong compare-exchange can fail although the latest value is the expected \
                     one",
-            reason: "only a successful one must read the last value (atomics.order 10)",
+            reason: "only a successful compare-exchange must read the last value (atomics.order \
+                     10)",
             allowed: "000 011 100 111",
             deviations: &[
                 misses(Weak, "100", STALE_FAILURE),

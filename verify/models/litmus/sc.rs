@@ -32,10 +32,10 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-fenced",
-            claim: "with a SeqCst fence on both sides, at least one thread sees the other's \
-                    store: our wait queue relies on this",
-            reason: "one fence is first in the total order; the load after the second fence sees \
-                     the store before the first (atomics.order 4.4)",
+            claim: "with a SeqCst fence on both sides, at least one thread sees the other's store; \
+                    our wait queue relies on this",
+            reason: "SeqCst fences have a total order; the load after the later fence sees the \
+                     store before the earlier one (atomics.order 4.4)",
             allowed: "01 10 11",
             deviations: &[],
         },
@@ -99,7 +99,7 @@ pub(super) const ALL: &[Memory] = &[
             name: "store-buffering-mixed",
             claim: "a SeqCst fence on one side and SeqCst accesses on the other forbid store \
                     buffering",
-            reason: "the total order contains both (atomics.order 4.2, 4.3)",
+            reason: "the total order contains the fence and the accesses (atomics.order 4.2, 4.3)",
             allowed: "01 10 11",
             deviations: &[adds(Weak, "00", SEQCST_ACCESSES)],
         },
@@ -143,7 +143,7 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "store-buffering-read-by-add",
-            claim: "a load by a read-modify-write does not forbid store buffering",
+            claim: "reading by a read-modify-write does not forbid store buffering",
             reason: "a read-modify-write reads the latest value in its own word's order, which is \
                      unrelated to another word's",
             allowed: "00 01 10 11",
@@ -184,8 +184,8 @@ pub(super) const ALL: &[Memory] = &[
             name: "independent-reads-fenced",
             claim: "with a SeqCst fence between each reader's loads, both readers see the stores \
                     in the same order",
-            reason: "one fence is first in the total order; what was seen before it is seen after \
-                     the second (atomics.order 4.4)",
+            reason: "one fence is first in the total order; the thread with the other fence then \
+                     sees what was seen before that first fence (atomics.order 4.4)",
             allowed: "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1011 1100 1101 1110 1111",
             deviations: &[],
         },
@@ -266,8 +266,8 @@ pub(super) const ALL: &[Memory] = &[
     Memory {
         litmus: Litmus {
             name: "write-read-fenced",
-            claim: "if a thread's store comes after another thread's store to the same word, the \
-                    thread then sees what the other one stored before its fence (R)",
+            claim: "if T1's store to a word comes after T0's, then T1 also sees what T0 stored \
+                    before T0's fence (R)",
             reason: "one fence is first in the total order (atomics.order 4.4)",
             allowed: "01 11 12",
             deviations: &[],

@@ -1,17 +1,18 @@
-//! The arguments.
+//! The command-line arguments of `cargo verify`. Their doc comments are the help text.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use super::partition::Partition;
+use super::verify::Partition;
 
-/// Builds every package's models under loom and under shuttle, and runs each row in a process of
-/// its own.
+/// Builds each package's models under loom and under shuttle, and runs each row (one program in one
+/// mode of a checker) in its own process.
 ///
-/// Succeeds only if every row is EXHAUSTED (every execution explored) or BOUNDED (every execution
-/// within the bound that the row states), and every search had as many executions as are recorded
-/// for it. A search that was cut off is TRUNCATED, which is a failure. A row whose checker is not
-/// installed is SKIPPED; where `CI` is set, it is FAILED.
+/// Succeeds only if every row passes and every search has the recorded number of executions. A row
+/// passes if it is EXHAUSTED (every execution explored), BOUNDED (every one within a bound, or a
+/// number of random ones, explored) or SKIPPED (its checker is not installed). A row that reaches
+/// its time limit is TRUNCATED, which is a failure. If `CI` is set, a row is FAILED instead of
+/// SKIPPED.
 #[derive(clap::Parser, Debug)]
 #[command(name = "cargo verify", bin_name = "cargo verify", version)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -20,42 +21,43 @@ pub(super) struct Args {
     pub(super) command: Option<Subcommand>,
     #[command(flatten)]
     pub(super) common: Common,
-    /// Only searches of at most 300 executions; of two threads, only those without a bound
+    /// Run only searches of at most 300 recorded executions, and no bounded ones of two threads
     #[arg(long)]
     pub(super) quick: bool,
-    /// Also the long rows, the mutants and the injected bugs; writes a report
+    /// Also run the long rows; unless -p, --filter or --partition is given, also judge mutants and
+    /// bugs, and write a report
     #[arg(long, conflicts_with = "quick")]
     pub(super) full: bool,
-    /// Only the K-th of N parts of the rows; `cargo verify merge` joins their --json files
+    /// Run only the K-th of N parts of the rows; `cargo verify merge` joins their --json files
     #[arg(long, value_name = "K/N")]
     pub(super) partition: Option<Partition>,
-    /// Show the rows and what they claim, and run nothing
+    /// List the rows and their claims, and run nothing
     #[arg(long, conflicts_with_all = ["json", "report", "accept", "jobs", "limit"])]
     pub(super) list: bool,
-    /// Write verify.json, verify.md and verify.html to FOLDER, with --full of all rows also
-    /// mutants.json and bugs.json [default: target/verify/report with --full of all rows]
+    /// Write verify.json, verify.md and verify.html to FOLDER; a --full run that judges mutants and
+    /// bugs also writes mutants.json and bugs.json [default for it: target/verify/report]
     #[arg(long, value_name = "FOLDER")]
     pub(super) report: Option<PathBuf>,
-    /// Record the executions found in each package's models/executions.tsv
+    /// Record each search's number of executions in its package's models/executions.tsv
     #[arg(long)]
     pub(super) accept: bool,
-    /// Run one row by its full name, and show every step of the execution that fails
+    /// Run the row with this full name, and print every step of a failing execution
     #[arg(long, value_name = "ROW", conflicts_with_all = ["quick", "full", "filter",
         "partition", "list", "json", "report", "accept", "limit", "jobs"])]
     pub(super) replay: Option<String>,
     #[command(flatten)]
     pub(super) change: Change,
-    /// Stop a row after SECONDS, as TRUNCATED [default: 900, and 5400 with --full]
+    /// Stop each row after SECONDS, with verdict TRUNCATED [default: 900; with --full, 5400]
     #[arg(long, value_name = "SECONDS")]
     pub(super) limit: Option<u64>,
 }
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct Scope {
-    /// Only the models of this package; may be given several times
+    /// Use only the models of this package; may be given several times
     #[arg(short, long, value_name = "NAME")]
     pub(super) package: Vec<String>,
-    /// The Cargo.toml of the workspace [default: that of the current folder]
+    /// The workspace's Cargo.toml [default: the one that cargo finds from the current folder]
     #[arg(long, value_name = "PATH")]
     pub(super) manifest_path: Option<PathBuf>,
 }
@@ -64,51 +66,51 @@ pub(super) struct Scope {
 pub(super) struct Common {
     #[command(flatten)]
     pub(super) scope: Scope,
-    /// Only those whose name contains TEXT; may be given several times
+    /// Select rows, mutants, bugs or primitives with TEXT in their name; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub(super) filter: Vec<String>,
-    /// Write the result to FILE as a JSON array
+    /// Write the results to FILE as a JSON array
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Rows that run at the same time [default: as many as there are cores]
+    /// Run up to N rows at the same time [default: the number of cores]
     #[arg(long, value_name = "N")]
     pub(super) jobs: Option<NonZeroUsize>,
 }
 
 impl Common {
-    /// Whether neither packages nor names are chosen.
+    /// Whether neither `--package` nor `--filter` is given.
     pub(super) fn is_everything(&self) -> bool {
         self.filter.is_empty() && self.scope.package.is_empty()
     }
 }
 
-/// A change of the code under test or of the search, for a replay.
+/// How a replay changes the code under test or the search.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct Change {
-    /// Change one site while replaying: file:line:column:operation=Ordering, or =drop
+    /// Weaken or omit one operation in the replay: file:line:column:operation=Ordering, or =drop
     #[arg(long, value_name = "SITE=CHANGE", requires = "replay")]
     pub(super) weaken: Option<String>,
-    /// Inject a bug while replaying; `cargo verify bugs --list` shows them
+    /// Inject a bug in the replay; `cargo verify bugs --list` shows them all as NAME/SUITE
     #[arg(long, value_name = "NAME", requires = "replay")]
     pub(super) bug: Option<String>,
-    /// Leave nothing out of the search while replaying
+    /// In the replay, also explore executions that the search would leave out as equivalent
     #[arg(long, requires = "replay")]
     pub(super) plain: bool,
 }
 
-/// The other commands.
+/// The subcommands.
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum Subcommand {
-    /// Join the JSON of all partitions of a run, and judge it as a whole
+    /// Join the --json files of all partitions, and judge the run as a whole
     Merge(MergeArgs),
-    /// Weaken each ordering and omit each fence, wake and flush, one at a time: a model must fail
+    /// Weaken each ordering and omit each fence, wake and flush, one at a time: a program must fail
     Mutants(InjectArgs),
-    /// Inject each bug that the code under test names, one at a time: the right model must fail
+    /// Inject each `injected_bug!` of the code under test: a program in its `killed_by` must fail
     Bugs(InjectArgs),
-    /// Show, for each pair of operations of a primitive, the models in which different threads
-    /// perform them; run nothing
+    /// List, for each pair of a primitive's operations, the programs in which different threads
+    /// perform the two; run nothing
     Pairs(Common),
-    /// Find known bugs of other projects again: each buggy form must fail, each fixed form pass
+    /// Check re-created bugs of other projects: buggy forms must fail as stated, fixed forms pass
     KnownBugs(KnownBugsArgs),
 }
 
@@ -119,17 +121,17 @@ pub(super) struct MergeArgs {
     /// The --json file of each partition
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
-    /// The file of `cargo verify mutants --json`, run once for all partitions
+    /// The file that `cargo verify mutants --json` wrote; one run serves all partitions
     #[arg(long, value_name = "FILE")]
     pub(super) mutants: Option<PathBuf>,
-    /// The file of `cargo verify bugs --json`, run once for all partitions
+    /// The file that `cargo verify bugs --json` wrote; one run serves all partitions
     #[arg(long, value_name = "FILE")]
     pub(super) bugs: Option<PathBuf>,
     /// Write the rows to FILE as a JSON array
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     /// Write verify.json, verify.md and verify.html to FOLDER, and mutants.json and bugs.json if
-    /// they are given
+    /// --mutants and --bugs are given
     #[arg(long, value_name = "FOLDER")]
     pub(super) report: Option<PathBuf>,
 }
@@ -138,7 +140,7 @@ pub(super) struct MergeArgs {
 pub(super) struct InjectArgs {
     #[command(flatten)]
     pub(super) common: Common,
-    /// Show what would be changed and where, and change nothing
+    /// List the changes and their places, and make none of them
     #[arg(long, visible_alias = "sites", conflicts_with = "json")]
     pub(super) list: bool,
 }
@@ -147,7 +149,7 @@ pub(super) struct InjectArgs {
 pub(super) struct KnownBugsArgs {
     #[command(flatten)]
     pub(super) common: Common,
-    /// Run one row by its full name, and show every step of the execution that fails
+    /// Run the row with this full name, and print every step of a failing execution
     #[arg(long, value_name = "ROW", conflicts_with_all = ["filter", "json", "jobs"])]
     pub(super) replay: Option<String>,
 }

@@ -1,28 +1,22 @@
-//! Turns what the processes found into verdicts.
+//! Judges rows by what their processes found.
 
 use std::collections::BTreeSet;
-use std::process::ExitStatus;
 use std::time::Duration;
+
+use crc32c::crc32c;
 
 use super::build::Built;
 use super::models::Task;
-use super::process::{End, Ended};
-use super::spin;
-use crate::info::Deviation;
+use super::process::{End, Ended, spin_version};
+use crate::info::{Deviation, Form};
 use crate::mode::{Checker, Mode};
 use crate::plan::Job;
-use crate::rows::row::{Agreement, Circumstances, Found, Row, Verdict};
+use crate::rows::row::{Agreement, Circumstances, Found, Known, Row, Verdict};
 use crate::rows::verdict;
 
-/// Judges each row by itself, then the rows of a program against each other.
-pub(super) fn judge(
-    ran: &[(Task, Ended)],
-    numbers: &[usize],
-    built: &Built,
-    run: &Circumstances,
-) -> Vec<Row> {
-    let ended = ran.iter().zip(numbers);
-    let rows = ended.map(|((task, ended), &number)| row(task, ended, number, built, run));
+/// Judges each row by itself, and then compares the outcomes of the rows of each program.
+pub(super) fn judge(ran: &[(Task, Ended)], built: &Built, run: &Circumstances) -> Vec<Row> {
+    let rows = ran.iter().map(|(task, ended)| row(task, ended, built, run));
     let mut rows: Vec<Row> = rows.collect();
     for (i, (task, _)) in ran.iter().enumerate() {
         if !is_compared(&task.job) {
@@ -32,28 +26,26 @@ pub(super) fn judge(
             let at = (ran.iter()).position(|(it, _)| is_beside(&it.job, &task.job, mode))?;
             ran[at].1.found().filter(|_| rows[at].verdict.passes())
         };
-        if let (Some(weak), Some(rmw_load), Some(dfs)) =
-            (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs))
-        {
-            match disagreement(weak, rmw_load, dfs) {
-                None => rows[i].agrees = rows[i].verdict.passes(),
-                failure => {
-                    rows[i].verdict = Verdict::Failed;
-                    rows[i].failure = failure;
-                }
+        let found = (of(Mode::Weak), of(Mode::RmwLoad), of(Mode::Dfs));
+        if let (Some(weak), Some(rmw_load), Some(dfs)) = found {
+            let failure = disagreement(weak, rmw_load, dfs);
+            rows[i].agrees = failure.is_none();
+            if failure.is_some() {
+                rows[i].verdict = Verdict::Failed;
+                rows[i].failure = failure;
             }
         }
     }
     rows
 }
 
-/// Whether a row's outcomes are compared with those of loom's modes. The outcomes of a litmus
-/// program are known exactly in each mode.
+/// Whether a row's outcomes are compared with those of loom's modes. Litmus programs are not
+/// compared, because their outcomes in each mode are known exactly.
 fn is_compared(job: &Job) -> bool {
     job.mode == Mode::Dfs && job.program.expected.is_none()
 }
 
-/// Whether `other` is the same program in another mode, with which `job` is compared.
+/// Whether `other` is the row in `mode` with which `job` is compared.
 fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
     other.mode == mode
         && other.faults == job.faults
@@ -61,7 +53,7 @@ fn is_beside(other: &Job, job: &Job, mode: Mode) -> bool {
         && other.program.suite == job.program.suite
 }
 
-/// Returns the rows of `all` that a row is compared with: long ones only if it is long itself.
+/// Returns the rows of `all` that a row is compared with. Only long rows get long ones.
 pub(super) fn beside(task: &Task, all: &[Task]) -> Vec<Task> {
     let modes = [Mode::Weak, Mode::RmwLoad].into_iter();
     let modes = modes.filter(|_| is_compared(&task.job));
@@ -73,7 +65,7 @@ pub(super) fn beside(task: &Task, all: &[Task]) -> Vec<Task> {
     modes.filter_map(of).collect()
 }
 
-/// Returns the outcomes that shuttle's search shows and neither mode of loom does.
+/// Reports the outcomes of shuttle's search that neither mode of loom shows.
 fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
     let loom = weak.outcomes.iter().chain(&rmw_load.outcomes);
     let loom: BTreeSet<&String> = loom.collect();
@@ -88,37 +80,46 @@ fn disagreement(weak: &Found, rmw_load: &Found, dfs: &Found) -> Option<String> {
     })
 }
 
-fn row(task: &Task, ended: &Ended, number: usize, built: &Built, run: &Circumstances) -> Row {
+fn row(task: &Task, ended: &Ended, built: &Built, run: &Circumstances) -> Row {
     let job = &task.job;
     let checker = job.mode.checker();
     let program = &job.program;
     let (verdict, failure) = verdict_on(job, ended);
     let found = ended.found().cloned().unwrap_or_default();
     let version = match checker {
-        Checker::Spin => spin::version().unwrap_or_else(|| "none".to_owned()),
-        _ => (built.workspace.version_of(checker.name())).unwrap_or_else(|| "unknown".to_owned()),
+        Checker::Spin => spin_version(),
+        _ => built.version_of(checker.name()),
     };
+    let version = version.unwrap_or_else(|| "unknown".to_owned());
     let outcomes = found.outcomes.len() as u64;
     let expected = program.expected.as_ref();
     let deviation = expected.and_then(|expected| expected.deviations.get(&job.mode));
+    let unseen = match &program.form {
+        Some(Form::Buggy) => task.suite().not_found.clone(),
+        _ => deviation.map(deviating),
+    };
     Row {
         name: job.name(),
-        number,
+        number: task.number,
         primitive: program.suite.clone(),
         property: program.name.clone(),
         claim: program.claim.clone(),
+        known: (program.form.as_ref()).map(|form| Known {
+            bug: program.suite.clone(),
+            source: task.suite().known_bug.clone().unwrap_or_default(),
+            form: form.name().to_owned(),
+        }),
         checker: checker.name().to_owned(),
         checker_version: version,
-        mode: job.mode.name().to_owned(),
+        mode: job.mode,
         threads: program.threads,
         operations: program.operations,
         bound: job.bound,
-        spin_cap: job.spin_cap(),
+        search: job.search(),
         faults: faults(job, found.plans),
-        executions: found.executions,
+        executions: ended.failed_execution().unwrap_or(found.executions),
         committed: task.recorded().map(|count| count.executions),
         seconds: ended.elapsed.as_secs_f64(),
-        search: job.search().to_owned(),
         step_bound: job.step_bound(),
         longest: found.longest,
         overtakes: found.overtaking.map(|seen| seen.bound),
@@ -132,24 +133,31 @@ fn row(task: &Task, ended: &Ended, number: usize, built: &Built, run: &Circumsta
             None => Agreement::Agrees,
         }),
         agrees: false,
-        blind_spot: deviation.map_or(job.mode.blind_spot().to_owned(), deviating),
-        replay: format!("cargo verify --replay {}", job.name()),
+        blind_spot: unseen.unwrap_or_else(|| job.mode.blind_spot().to_owned()),
+        replay: match program.form {
+            Some(_) => format!("cargo verify known-bugs --replay {}", job.name()),
+            None => format!("cargo verify --replay {}", job.name()),
+        },
         failure,
         run: run.clone(),
     }
 }
 
-fn hash(outcomes: &[String]) -> String {
-    format!("{:08x}", crc32c::crc32c(outcomes.join("\n").as_bytes()))
+fn hash(outcomes: &BTreeSet<String>) -> String {
+    let text = Vec::from_iter(outcomes.iter().map(String::as_str)).join("\n");
+    format!("{:08x}", crc32c(text.as_bytes()))
 }
 
-/// Returns the verdict on a row, and what went wrong if anything did.
-pub(super) fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
+/// Returns the verdict on a row, and its failure if it has one.
+fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) {
     let (verdict, why) = match &ended.end {
         End::Found(found) => return verdict::verdict(job, found),
-        End::Failed(status) => (Verdict::Failed, failure(*status, &ended.stderr)),
+        End::Failed(status) => match &ended.told()[..] {
+            [] => (Verdict::Failed, format!("{status}: {}", ended.stderr)),
+            told => (Verdict::Failed, told.join("\n")),
+        },
         End::Stopped => (Verdict::Truncated, stopped(job, ended.elapsed)),
-        // The log of a CI job that succeeds is not read, so there a skipped row is a failure.
+        // In CI, nobody reads the log of a job that passes, so a skipped row is a failure there.
         End::Skipped(why) if std::env::var_os("CI").is_none() => (Verdict::Skipped, why.clone()),
         End::Skipped(why) | End::Broken(why) => (Verdict::Failed, why.clone()),
     };
@@ -158,26 +166,18 @@ pub(super) fn verdict_on(job: &Job, ended: &Ended) -> (Verdict, Option<String>) 
 
 fn stopped(job: &Job, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
-    let head = format!("stopped after {seconds:.0} s: the search had not ended (--limit)");
-    match job.mode.is_counted() {
-        true => format!(
-            "{head}\n  If the program spins, call `spanlock_sync::hint::pause` in each round, so \
-             that other threads run.\n  If it has too many executions, use fewer operations, or \
-             state a bound on the program: `.bounded(3, \"why\")`."
-        ),
-        false => head,
+    let mut text = format!("stopped by its time limit (--limit) after {seconds:.0} s");
+    if job.mode.is_counted() {
+        text.push_str(
+            "\n  If the program spins, call `spanlock_sync::hint::pause` in each round, so that \
+             other threads run.\n  If it has too many executions, use fewer operations, or state a \
+             bound on the program: `.bounded(3, \"why\")`.",
+        );
     }
+    text
 }
 
-/// Returns the failure that a row's process reports.
-fn failure(status: ExitStatus, stderr: &str) -> String {
-    match &verdict::told(stderr)[..] {
-        [] => format!("{status}: {}", stderr.trim()),
-        told => told.join("\n"),
-    }
-}
-
-/// Returns the faults of every execution, or how many plans of them were run.
+/// Returns the faults in every execution, or the number of fault plans that ran.
 fn faults(job: &Job, plans: u64) -> Vec<String> {
     match job.faults {
         0 => job.program.faults.iter().map(ToString::to_string).collect(),
@@ -186,12 +186,10 @@ fn faults(job: &Job, plans: u64) -> Vec<String> {
     }
 }
 
-/// Says which outcomes of a litmus program the mode cannot see.
+/// Lists the outcomes of a litmus program that the mode misses or adds.
 fn deviating(deviation: &Deviation) -> String {
-    let both = [("misses", &deviation.misses), ("adds", &deviation.adds)];
-    let told = both
-        .into_iter()
-        .filter(|(_, outcomes)| !outcomes.is_empty());
+    let both = [("misses", &deviation.misses), ("adds", &deviation.adds)].into_iter();
+    let told = both.filter(|(_, outcomes)| !outcomes.is_empty());
     let told = told.map(|(what, outcomes)| {
         let outcomes: Vec<&str> = outcomes.iter().map(String::as_str).collect();
         format!("{what} {}", outcomes.join(", "))

@@ -1,9 +1,9 @@
-//! Changes the code under test, one thing at a time, and runs programs until one fails: what
-//! mutants and injected bugs have in common.
+//! Makes one change to the code under test at a time (a mutant or an injected bug), and runs
+//! programs until one fails. Both subcommands share this code.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -11,261 +11,310 @@ use comfy_table::{Cell, Table};
 use serde::{Deserialize, Serialize};
 
 use super::args::InjectArgs;
-use super::build::Built;
-use super::models::{Plan, Task, models};
-use super::output::{json_at, write_json};
-use super::pool::{at_the_same_time, workers};
+use super::build::{Built, MODELS};
+use super::models::{Models, Plan, Task, models};
+use super::mutants::Site;
 use super::process::{End, explore};
-use super::sites::Site;
+use super::report::Outputs;
+use super::run::{at_the_same_time, workers};
 use super::table::{self, Column};
-use super::workspace::MODELS;
-use super::{circumstances, exit_code, retain_meant};
-use crate::info::{BugSite, Kind};
+use super::{bugs, exit_code, mutants, retain_meant};
+use crate::info::BugSite;
 use crate::mode::{Checker, Mode};
 use crate::rows::row::Circumstances;
-use crate::rows::verdict::told;
 
-/// Preemptions of the first searches for a failure.
+/// The bound on preemptions in the first searches of a change.
 const FEW: &str = "2";
 
-/// Rows of at most this many executions are also searched with their own bounds.
+/// Rows with at most this many recorded executions are also searched with their own bounds.
 const AFFORDABLE: u64 = 20_000;
 
-/// A search is stopped after this time, and then has found no failure.
+/// The time limit of a search. A search that reaches it counts as one without a failure.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A row to search, and whether with few preemptions.
+/// A kind of change: mutants or injected bugs.
+pub(super) struct Kind {
+    /// The subcommand. The file of this kind in a report has the same name.
+    pub(super) command: &'static str,
+    /// The heading in reports.
+    pub(super) many: &'static str,
+    find: for<'a> fn(&Built, &'a Plan, &Reached<'a>) -> Result<Candidates<'a>>,
+}
+
+/// All kinds of changes.
+pub(super) static KINDS: [Kind; 2] = [MUTANTS, BUGS];
+
+pub(super) const MUTANTS: Kind = Kind {
+    command: "mutants",
+    many: "Mutants",
+    find: mutants::candidates,
+};
+
+pub(super) const BUGS: Kind = Kind {
+    command: "bugs",
+    many: "Injected bugs",
+    find: bugs::candidates,
+};
+
+/// All changes of a kind, and the errors in their definitions in the sources.
+pub(super) type Candidates<'a> = (Vec<Candidate<'a>>, Vec<String>);
+
+/// A change and the searches to run with it. Programs that must find the change come first.
+pub(super) type Candidate<'a> = (Change, Vec<Search<'a>>);
+
+/// A row to search, and whether to search it with few preemptions only.
 pub(super) type Search<'a> = (&'a Task, bool);
 
-/// What became of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The verdict on a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub(super) enum Fate {
-    /// A program that is there to find it failed.
+enum Fate {
+    /// A program that is expected to find the change failed.
     Killed,
-    /// Only another program failed.
-    #[serde(rename = "WRONG MODEL")]
-    WrongModel,
+    /// A program failed, but none that is expected to find the change.
+    Missed,
     /// No program failed.
+    #[default]
     Survived,
     /// No program failed, and the source says why none can.
     Equivalent,
-    /// Spin is not installed.
+    /// The change is in a Promela model, and Spin is not installed.
     Skipped,
 }
 
-impl Fate {
-    /// Returns its name in tables.
-    fn name(self) -> String {
-        match self {
-            Fate::WrongModel => "WRONG MODEL".to_owned(),
-            one_word => format!("{one_word:?}").to_uppercase(),
-        }
-    }
-}
-
-/// A mutation or an injected bug.
-pub(super) trait Change: Clone + Serialize + Sync + 'static {
-    /// What many of them are called.
-    const MANY: &'static str;
-    /// The fates that they can have.
-    const FATES: &'static [Fate];
-    /// The error for a filter that no name contains; `{}` stands for the filter.
-    const MISSING: &'static str;
-    /// The columns that say what is changed.
-    const COLUMNS: &'static [Column<Self>];
-    /// The last column of the table of fates.
-    const LAST: Column<Self>;
-
-    /// Returns its name, to which `--filter` applies.
-    fn name(&self) -> String;
-
-    /// Returns the arguments that make a binary of models change the code.
-    fn arguments(&self) -> [String; 2];
-
-    /// Keeps what the failing program said.
-    fn keep(&mut self, _said: String) {}
-
-    /// Whether the source says that no program can fail.
-    fn is_equivalent(&self) -> bool {
-        false
-    }
-
-    /// Describes a fate that is not well. `model` is the program that failed, if one did.
-    fn problem(&self, fate: &str, model: Option<&str>) -> String;
-}
-
-/// A change, and the programs that are searched with it.
-pub(super) struct Candidate<'a, T> {
-    pub(super) change: T,
-    /// Programs that are there to find it.
-    pub(super) right: Vec<Search<'a>>,
-    /// Programs whose failure is no success, but says where to look.
-    pub(super) others: Vec<Search<'a>>,
-}
-
-/// A program that failed, if one did.
+/// A mutant or an injected bug, with its verdict: one row of the table and of the JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Kill {
-    /// Its row.
+pub(super) struct Change {
+    /// `mutants` or `bugs`.
+    pub(super) kind: String,
+    /// `file:line:column:operation=Relaxed`, or `BUG/SUITE`. `--filter` matches this name.
+    name: String,
+    /// `Acquire->Relaxed`, `drop`, the bug's description, or `unreached` if no program reaches it.
+    what: String,
+    /// The arguments that tell a model binary to make the change.
+    #[serde(skip)]
+    arguments: [String; 2],
+    /// Programs of which at least one must find the change. If empty, any program may.
+    pub(super) expected: BTreeSet<String>,
+    /// The reason from the source why no program can fail.
+    pub(super) reason: Option<String>,
+    verdict: Fate,
+    /// The row that failed.
     model: Option<String>,
-    /// The execution in which it failed.
-    pub(super) executions: Option<u64>,
+    /// The number of the failing execution.
+    executions: Option<u64>,
+    /// The message of the failure.
+    failure: Option<String>,
     /// The command that shows the failure.
     replay: Option<String>,
-    /// What it said.
-    #[serde(skip)]
-    said: String,
-}
-
-/// A change and its fate: a row of the table and of the JSON.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Judged<T> {
-    #[serde(flatten)]
-    pub(super) change: T,
-    pub(super) verdict: Fate,
-    #[serde(flatten)]
-    kill: Kill,
-    /// The run that judged it. `selection` holds the filters, and `rows` counts what they chose.
+    /// The run that judged the change; `rows` is the number of changes that `selection` selects.
     pub(super) run: Circumstances,
 }
 
-impl<T: Change> Judged<T> {
-    /// Whether it lets the command succeed. A reason above a mutant that is killed is stale.
-    pub(super) fn is_well(&self) -> bool {
-        match self.verdict {
-            Fate::Killed => !self.change.is_equivalent(),
-            Fate::Equivalent => true,
-            Fate::Skipped => std::env::var_os("CI").is_none(),
-            Fate::Survived | Fate::WrongModel => false,
+impl Change {
+    /// Returns an unjudged change. A model binary makes it when given `argument` and `value`.
+    pub(super) fn new(name: &str, what: &str, [argument, value]: [&str; 2]) -> Self {
+        Change {
+            name: name.to_owned(),
+            what: what.to_owned(),
+            arguments: [argument.to_owned(), value.to_owned()],
+            ..Change::default()
         }
     }
-}
 
-/// Returns the table of all fates.
-pub(super) fn rows<T: Change>(all: &[Judged<T>]) -> Table {
-    let of_change = &T::COLUMNS[..2];
-    let mut head: Vec<&str> = of_change.iter().map(|column| column.0).collect();
-    head.extend(["verdict", "model", "execution", T::LAST.0]);
-    let mut table = table::table(&head);
-    for judged in all {
-        let mut cells = Vec::from_iter(of_change.iter().map(|it| it.1(&judged.change)));
-        cells.push(table::colored(judged.verdict.name(), judged.is_well()));
-        cells.push(Cell::new(judged.kill.model.as_deref().unwrap_or_default()));
-        cells.push(table::number_or_none(judged.kill.executions));
-        cells.push(T::LAST.1(&judged.change));
-        table.add_row(cells);
+    /// Names the programs that must find the change.
+    fn finders(&self) -> String {
+        match &self.reason {
+            Some(why) => format!("none: {why}"),
+            None if self.expected.is_empty() => "any program".to_owned(),
+            None => Vec::from_iter(self.expected.iter().map(String::as_str)).join(", "),
+        }
     }
-    table
-}
 
-/// Returns how many there are of each fate, and what is wrong.
-pub(super) fn summary<T: Change>(all: &[Judged<T>]) -> String {
-    let count = |fate: &Fate| {
-        let n = all.iter().filter(|it| it.verdict == *fate).count();
-        format!("{n} {}", fate.name())
-    };
-    let counts: Vec<String> = T::FATES.iter().map(count).collect();
-    let mut text = format!("{} {}: {}.", all.len(), T::MANY, counts.join(", "));
-    for judged in all.iter().filter(|it| !it.is_well()) {
-        let model = judged.kill.model.as_deref();
-        let problem = judged.change.problem(&judged.verdict.name(), model);
-        let _ = write!(text, "\n{problem}");
+    /// Describes the problem, if there is one.
+    fn problem(&self) -> Option<String> {
+        let (name, what, finders) = (&self.name, &self.what, self.finders());
+        let model = self.model.as_deref().unwrap_or_default();
+        let why = match self.verdict {
+            Fate::Killed if self.reason.is_some() => {
+                format!("{model} fails, although the source says that no program can")
+            }
+            Fate::Survived => format!("no program fails; expected: {finders}"),
+            Fate::Missed => format!("none of {finders} fails, but {model} does"),
+            Fate::Skipped if std::env::var_os("CI").is_some() => "Spin is not installed".to_owned(),
+            Fate::Killed | Fate::Equivalent | Fate::Skipped => return None,
+        };
+        let verdict = table::name(self.verdict);
+        Some(format!("{verdict}: {name} ({what}): {why}"))
     }
-    text
+
+    /// Runs `searches` in order until one fails.
+    fn judge(&mut self, built: &Built, searches: &[Search]) -> Result<()> {
+        self.verdict = match self.reason {
+            Some(_) => Fate::Equivalent,
+            None => Fate::Survived,
+        };
+        for (task, few) in searches {
+            let (name, program) = (task.job.name(), &task.job.program.name);
+            let mut more = Vec::from_iter(self.arguments.iter().map(String::as_str));
+            if *few {
+                more.extend(["--preemptions", FEW]);
+            }
+            let is_spin = task.job.mode == Mode::Ltl;
+            let ended = explore(built, task, &more, (!is_spin).then_some(LIMIT))?;
+            let told = ended.told();
+            // Spin's message is its first line, a panic's message the second.
+            if let Some(failure) = told.get(1).filter(|_| !is_spin).or(told.first()) {
+                let is_right = self.expected.is_empty() || self.expected.contains(program);
+                self.verdict = if is_right { Fate::Killed } else { Fate::Missed };
+                let change = self.arguments.join(" ");
+                self.replay = Some(format!("cargo verify --replay {name} {change}"));
+                self.model = Some(name);
+                self.executions = ended.failed_execution();
+                self.failure = Some((*failure).to_owned());
+                return Ok(());
+            }
+            match ended.end {
+                End::Found(_) | End::Stopped => {}
+                End::Skipped(_) => {
+                    self.verdict = Fate::Skipped;
+                    return Ok(());
+                }
+                End::Failed(_) => bail!("{name} with {}: {}", self.name, ended.stderr.trim()),
+                End::Broken(why) => bail!("{name}: {why}"),
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Runs the subcommand that judges all changes that `find` returns. `find` also returns what is
-/// wrong with their statements. That counts only if all are chosen, since a statement may name
-/// programs of other packages.
-pub(super) fn command<T: Change + Send>(
-    args: &InjectArgs,
-    find: impl for<'a> Fn(
-        &Built,
-        &'a Plan,
-        &Reached<'a>,
-    ) -> Result<(Vec<Candidate<'a, T>>, Vec<String>)>,
-) -> Result<ExitCode> {
+/// All changes of a kind, with their verdicts.
+pub(super) struct Changes {
+    pub(super) kind: &'static Kind,
+    pub(super) all: Vec<Change>,
+}
+
+impl Changes {
+    /// Returns the table of verdicts.
+    pub(super) fn table(&self) -> Table {
+        let columns: &[Column<Change>] = &[
+            (self.kind.command, |it| Cell::new(&it.name)),
+            ("what", |it| Cell::new(&it.what)),
+            ("verdict", |it| {
+                table::colored(table::name(it.verdict), it.problem().is_none())
+            }),
+            ("model", |it| table::optional(it.model.as_ref())),
+            ("execution", |it| table::optional(it.executions)),
+            ("reason or failure", |it| {
+                table::optional(it.reason.as_ref().or(it.failure.as_ref()))
+            }),
+        ];
+        table::of(columns, &self.all)
+    }
+
+    /// Returns the number of changes with each verdict, and the problems.
+    pub(super) fn summary(&self) -> String {
+        let fates = table::tally(self.all.iter().map(|it| it.verdict));
+        let many = self.kind.many.to_lowercase();
+        let head = format!("{} {many}: {fates}.", self.all.len());
+        let problems = self.all.iter().filter_map(Change::problem);
+        Vec::from_iter(std::iter::once(head).chain(problems)).join("\n")
+    }
+
+    /// Whether there is no problem.
+    pub(super) fn are_well(&self) -> bool {
+        self.all.iter().all(|it| it.problem().is_none())
+    }
+}
+
+/// Runs the subcommand that judges the changes of a kind. Reports errors in the definitions only if
+/// all packages and changes are selected, because `killed_by` may name programs of other packages.
+pub(super) fn command(kind: &'static Kind, args: &InjectArgs) -> Result<ExitCode> {
     let common = &args.common;
-    let file = json_at(common.json.as_deref())?;
+    let outputs = Outputs::new(common.json.as_ref(), None)?;
     let workers = workers(common.jobs);
-    let (mut built, models) = models(&common.scope, MODELS)?;
-    let run = circumstances::now(common, &[], &built.workspace);
+    let (mut built, models) = models(&common.scope, MODELS, false)?;
+    let run = built.circumstances(common, &[]);
     let plan = Plan::of(&models);
     let reached = Reached::by(&plan, &built, workers)?;
-    let (mut candidates, mut errors) = find(&built, &plan, &reached)?;
-    let name = |candidate: &Candidate<T>| candidate.change.name();
-    retain_meant(&mut candidates, &common.filter, name, T::MISSING)?;
+    let (mut candidates, mut errors) = (kind.find)(&built, &plan, &reached)?;
+    let list = format!("`cargo verify {} --list` shows them all", kind.command);
+    let missing = format!("no name contains `{{}}`\n  {list}");
+    let name = |(change, _): &Candidate| change.name.clone();
+    retain_meant(&mut candidates, &common.filter, name, &missing)?;
     if !common.is_everything() {
         errors.clear();
     }
-    let is_well = if args.list {
-        let changes = candidates.iter().map(|candidate| &candidate.change);
-        println!("{}", table::of(T::COLUMNS, changes));
-        true
-    } else {
-        built.add(Checker::OF_CODE)?;
-        let all = judge(&built, candidates, workers, &run)?;
-        println!("{}\n{}", rows(&all), summary(&all));
-        write_json(file.as_ref(), "Rows", &all)?;
-        all.iter().all(Judged::is_well)
-    };
     errors.iter().for_each(|error| println!("{error}"));
-    Ok(exit_code(is_well && errors.is_empty()))
+    if args.list {
+        let columns: &[Column<Change>] = &[
+            (kind.command, |it| Cell::new(&it.name)),
+            ("what", |it| Cell::new(&it.what)),
+            ("found by one of", |it| Cell::new(it.finders())),
+        ];
+        let changes = candidates.iter().map(|(change, _)| change);
+        println!("{}", table::of(columns, changes));
+        return Ok(exit_code(errors.is_empty()));
+    }
+    built.add(Checker::OF_CODE)?;
+    let changes = judge(kind, &built, &candidates, workers, &run)?;
+    println!("{}\n{}", changes.table(), changes.summary());
+    outputs.write(&changes.all)?;
+    Ok(exit_code(changes.are_well() && errors.is_empty()))
 }
 
-/// Searches the programs of each candidate until one fails.
-pub(super) fn judge<T: Change + Send>(
-    built: &Built,
-    candidates: Vec<Candidate<'_, T>>,
+/// Judges all changes of all kinds. Also returns the errors in their definitions.
+pub(super) fn judge_all(
+    built: &mut Built,
+    models: &[Arc<Models>],
     workers: usize,
     run: &Circumstances,
-) -> Result<Vec<Judged<T>>> {
-    let run = Circumstances {
-        rows: candidates.len(),
-        ..run.clone()
-    };
-    let name = |candidate: &Candidate<T>| candidate.change.name();
-    let judged = at_the_same_time(&candidates, workers, T::MANY, name, |candidate| {
-        let mut change = candidate.change.clone();
-        let arguments = change.arguments();
-        let arguments = [&*arguments[0], &*arguments[1]];
-        let (mut verdict, mut kill) = first_failure(built, &candidate.right, arguments)?;
-        if verdict == Fate::Survived {
-            (verdict, kill) = first_failure(built, &candidate.others, arguments)?;
-            verdict = match verdict {
-                Fate::Killed => Fate::WrongModel,
-                Fate::Survived if change.is_equivalent() => Fate::Equivalent,
-                other => other,
-            };
-        }
-        if kill.model.is_some() {
-            change.keep(std::mem::take(&mut kill.said));
-        }
-        Ok(Judged {
-            change,
-            verdict,
-            kill,
-            run: run.clone(),
-        })
-    });
-    judged.into_iter().collect()
+) -> Result<(Vec<Changes>, Vec<String>)> {
+    let plan = Plan::of(models);
+    built.add(Checker::OF_CODE)?;
+    let reached = Reached::by(&plan, built, workers)?;
+    let (mut changes, mut errors) = (Vec::new(), Vec::new());
+    for kind in &KINDS {
+        let (candidates, wrong) = (kind.find)(built, &plan, &reached)?;
+        changes.push(judge(kind, built, &candidates, workers, run)?);
+        errors.extend(wrong);
+    }
+    Ok((changes, errors))
 }
 
-/// What the programs reach: each with the rows that reach it, the cheap ones first.
+/// Judges all `candidates`.
+fn judge(
+    kind: &'static Kind,
+    built: &Built,
+    candidates: &[Candidate],
+    workers: usize,
+    run: &Circumstances,
+) -> Result<Changes> {
+    let name = |(change, _): &Candidate| change.name.clone();
+    let judged = at_the_same_time(candidates, workers, kind.many, name, |(change, rows)| {
+        let mut change = change.clone();
+        change.kind = kind.command.to_owned();
+        change.run = run.clone();
+        change.run.rows = candidates.len();
+        change.judge(built, rows).map(|()| change)
+    });
+    let all = judged.into_iter().collect::<Result<_>>()?;
+    Ok(Changes { kind, all })
+}
+
+/// The sites and bugs that programs reach, each with the rows that reach it, cheapest first.
 pub(super) struct Reached<'a> {
-    /// Sites of the facade in the sources of packages that have models.
+    /// Sites: operations of the facade in the sources of packages that have models.
     pub(super) sites: BTreeMap<Site, Vec<&'a Task>>,
     /// Places where a bug can be injected.
     pub(super) bugs: BTreeMap<BugSite, Vec<&'a Task>>,
 }
 
 impl<'a> Reached<'a> {
-    /// Runs every program under loom, with few preemptions, and asks what it reaches.
-    pub(super) fn by(plan: &'a Plan, built: &Built, workers: usize) -> Result<Self> {
-        // Programs of one or three threads reach sooner what double faults reach.
-        let is_asked = |task: &&Task| task.job.mode == Mode::Weak && task.job.faults < 2;
-        let tasks: Vec<&Task> = plan.tasks.iter().filter(is_asked).collect();
+    /// Runs every program under loom with few preemptions, and collects what each one reaches.
+    fn by(plan: &'a Plan, built: &Built, workers: usize) -> Result<Self> {
+        let tasks = plan.tasks.iter().filter(|it| it.job.mode == Mode::Weak);
+        let tasks: Vec<&Task> = tasks.collect();
         let name = |task: &&Task| task.job.name();
         let found = at_the_same_time(&tasks, workers, "programs asked for sites", name, |task| {
             explore(built, task, &["--sites", "--preemptions", FEW], None)
@@ -278,12 +327,12 @@ impl<'a> Reached<'a> {
             let ended = ended?;
             let End::Found(found) = ended.end else {
                 let said = ended.stderr.trim();
-                bail!("{} fails as it is: {said}", task.job.name());
+                bail!("{} fails without any change: {said}", task.job.name());
             };
             for site in found.bugs {
                 reached.bugs.entry(site).or_default().push(task);
             }
-            // A litmus suite shows what the checkers do, and kills no mutant.
+            // Litmus programs test the checkers, not the package's code: they judge no mutant.
             let mut programs = task.suite().programs.iter();
             if programs.any(|program| program.expected.is_some()) {
                 continue;
@@ -292,7 +341,7 @@ impl<'a> Reached<'a> {
                 let mut packages = built.packages.iter();
                 packages.any(|package| site.file.starts_with(&package.sources))
             };
-            let sites = found.sites.iter().filter_map(|site| site.parse().ok());
+            let sites = found.sites.iter().filter_map(|it| Site::parse(it));
             for site in sites.filter(is_ours) {
                 reached.sites.entry(site).or_default().push(task);
             }
@@ -301,63 +350,13 @@ impl<'a> Reached<'a> {
     }
 }
 
-/// Returns searches of `models` in both modes of loom with few preemptions, and then the
-/// affordable ones in `modes` with their own bounds.
+/// Returns the searches of `models`: first all of them in both modes of loom with few preemptions,
+/// then the affordable ones in `modes` with their own bounds.
 pub(super) fn searches<'a>(plan: &'a Plan, models: &[&'a Task], modes: &[Mode]) -> Vec<Search<'a>> {
     let in_mode = |mode| models.iter().filter_map(move |it| plan.in_mode(it, mode));
     let short = [Mode::Weak, Mode::RmwLoad].into_iter().flat_map(in_mode);
-    let affordable = |task: &&Task| {
-        let recorded = task.recorded();
-        recorded.is_some_and(|count| count.executions <= AFFORDABLE)
-    };
+    let affordable = |task: &&Task| task.recorded().is_some_and(|n| n.executions <= AFFORDABLE);
     let long = modes.iter().copied().flat_map(in_mode).filter(affordable);
     let short = short.map(|task| (task, true));
     short.chain(long.map(|task| (task, false))).collect()
-}
-
-/// Runs `searches` in order, with a change of the code under test, until one fails.
-fn first_failure(built: &Built, searches: &[Search], change: [&str; 2]) -> Result<(Fate, Kill)> {
-    for (task, few) in searches {
-        let mut more = change.to_vec();
-        if *few {
-            more.extend(["--preemptions", FEW]);
-        }
-        let is_spin = matches!(task.job.program.kind, Kind::Promela { .. });
-        let ended = explore(built, task, &more, (!is_spin).then_some(LIMIT))?;
-        if let Some(mut kill) = kill(task, &ended.stderr) {
-            let again = [
-                "cargo verify --replay",
-                &task.job.name(),
-                change[0],
-                change[1],
-            ];
-            kill.replay = Some(again.join(" "));
-            return Ok((Fate::Killed, kill));
-        }
-        match ended.end {
-            End::Failed(_) => {
-                let said = ended.stderr.trim();
-                bail!("{} with {}: {said}", task.job.name(), change[1]);
-            }
-            End::Broken(why) => bail!("{}: {why}", task.job.name()),
-            End::Skipped(_) => return Ok((Fate::Skipped, Kill::default())),
-            End::Found(_) | End::Stopped => {}
-        }
-    }
-    Ok((Fate::Survived, Kill::default()))
-}
-
-/// Returns what a row's process wrote, if a program failed: `execution 7: panicked at …:`, and
-/// what the panic says.
-pub(super) fn kill(task: &Task, stderr: &str) -> Option<Kill> {
-    let mut told = told(stderr).into_iter();
-    let first = told.next()?;
-    let number = first.strip_prefix("execution ");
-    Some(Kill {
-        model: Some(task.job.name()),
-        executions: number.and_then(|told| told.split(':').next()?.parse().ok()),
-        // Spin says it in the first line.
-        said: (number.and_then(|_| told.next()).unwrap_or(first)).to_owned(),
-        replay: None,
-    })
 }

@@ -1,4 +1,4 @@
-//! `cargo verify merge`: the rows of all partitions, from their `--json` files.
+//! `cargo verify merge`: joins the rows of all partitions from their `--json` files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -6,62 +6,55 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 
 use super::args::MergeArgs;
-use super::build::Built;
-use super::circumstances;
-use super::evidence::{Evidence, SHARED_BY_NONE};
-use super::kill::Judged;
-use super::models::{describe, suites};
-use super::partition::Partition;
-use super::verify::{Outputs, conclude};
-use super::workspace::{MODELS, Workspace};
+use super::build::{Built, MODELS};
+use super::kill::{Change, Changes, KINDS, Kind};
+use super::models::{models, suites};
+use super::report::{Outputs, Results, SHARED_BY_NONE, conclude};
+use super::verify::Partition;
 use crate::rows::pairs::tables;
 use crate::rows::row::{Circumstances, Row};
 
-/// A run's circumstances, and a file that it wrote.
+/// The circumstances of a run, and a file that the run wrote.
 type Run<'a> = (&'a Circumstances, &'a Path);
 
-/// Runs the command: exit code 0 if the run passes as a whole.
+/// Runs the command. Returns exit code 0 if the run passes as a whole.
 pub(super) fn merge(args: &MergeArgs) -> Result<ExitCode> {
     let rows = joined(&args.files)?;
     let run = rows[0].run.clone();
-    let workspace = Workspace::find(&args.scope)?;
-    let ours = circumstances::commit(&workspace);
-    if run.commit != ours {
-        bail!(
-            "the rows are of commit {}, but this checkout is {ours}, whose pairs of operations the \
-             report would show\n  check that commit out, and merge there",
-            run.commit
-        );
+    let ours = Built::none_of(&args.scope, MODELS)?.commit();
+    ensure!(
+        run.commit == ours,
+        "the rows are of commit {}, but this checkout is {ours}, and the report takes the \
+         pairs of operations from the checkout\n  check out the rows' commit, and merge there",
+        run.commit
+    );
+    let mut results = Results {
+        rows,
+        ..Results::default()
+    };
+    for (kind, path) in KINDS.iter().zip([&args.mutants, &args.bugs]) {
+        if let Some(path) = path {
+            let all = changes(path, kind, (&run, &args.files[0]))?;
+            results.changes.push(Changes { kind, all });
+        }
     }
-    let mut evidence = Evidence::default();
-    let beside = (&run, &*args.files[0]);
-    if let Some(path) = &args.mutants {
-        evidence.mutants = judged(path, "cargo verify mutants --json", beside)?;
-    }
-    if let Some(path) = &args.bugs {
-        evidence.bugs = judged(path, "cargo verify bugs --json", beside)?;
-    }
-    let both = args.mutants.is_some() && args.bugs.is_some();
-    if run.selection.contains("--full") && !both {
-        evidence.notes.push(SHARED_BY_NONE.to_owned());
+    if run.selection.contains("--full") && results.changes.len() < KINDS.len() {
+        results.notes.push(SHARED_BY_NONE.to_owned());
     }
     if ours.ends_with("-dirty") || ours == "unknown" {
-        evidence.notes.push(format!(
-            "Commit {ours}: it cannot be told whether the machines had the same sources."
+        results.notes.push(format!(
+            "Commit {ours}: the machines may have had different sources."
         ));
     }
-    let outputs = Outputs::new(args.json.as_deref(), args.report.as_deref())?;
-    let mut of_models = Vec::new();
+    let outputs = Outputs::new(args.json.as_ref(), args.report.as_ref())?;
     if !run.selection.contains("--filter") && !run.selection.contains("--package") {
-        let mut built = Built::none_of(workspace, MODELS)?;
-        of_models = suites(&describe(&mut built)?);
-        evidence.tables = tables(&of_models);
+        results.tables = tables(&suites(&models(&args.scope, MODELS, false)?.1));
     }
-    conclude(&rows, &evidence, &of_models, outputs)
+    conclude(&results, &outputs)
 }
 
 /// Reads the file that `command` wrote.
@@ -73,49 +66,45 @@ fn read<T: DeserializeOwned>(path: &Path, command: &str) -> Result<Vec<T>> {
     })
 }
 
-/// Reads all mutants, or all bugs, and checks that they are of the same sources as the rows.
-fn judged<T: DeserializeOwned>(path: &Path, command: &str, rows: Run) -> Result<Vec<Judged<T>>> {
-    let all: Vec<Judged<T>> = read(path, command)?;
-    for Judged { run, .. } in &all {
+/// Reads all changes of a kind, and checks that they have the rows' version, commit and compiler.
+fn changes(path: &Path, kind: &Kind, rows: Run) -> Result<Vec<Change>> {
+    let command = format!("cargo verify {} --json", kind.command);
+    let all: Vec<Change> = read(path, &command)?;
+    for Change { run, .. } in &all {
         same(rows, (run, path), &["version", "commit", "rustc"])?;
     }
-    let asked = all.first().map_or(1, |judged| judged.run.rows);
-    if asked != all.len() || all.iter().any(|it| !it.run.selection.is_empty()) {
-        bail!(
-            "{}: it has {} of {asked} rows: write it with `{command}`, without a filter",
-            path.display(),
-            all.len()
-        );
-    }
+    let is_right = |it: &Change| it.kind == kind.command && it.run.selection.is_empty();
+    let asked = all.first().map_or(1, |changes| changes.run.rows);
+    ensure!(
+        asked == all.len() && all.iter().all(is_right),
+        "{}: not the whole result of a run ({} of {asked}): write it with `{command}`, without a filter",
+        path.display(),
+        all.len()
+    );
     Ok(all)
 }
 
-/// Returns the rows of all `files`, in the order of a run that is not split.
+/// Returns the rows of all `files`, in the order of an unpartitioned run.
 fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     let mut rows: BTreeMap<usize, (Row, &Path)> = BTreeMap::new();
-    let mut names = BTreeSet::new();
     for path in files {
         for row in read::<Row>(path, "cargo verify --json")? {
-            let (path_, number, name) = (path.display(), row.number, row.name.clone());
-            let text = &row.run.partition;
-            (text.parse::<Partition>())
-                .map_err(|why| anyhow!("{path_}: {name}: partition `{text}`: {why}"))?;
+            let (file, number, name) = (path.display(), row.number, row.name.clone());
+            let part = &row.run.partition;
+            (part.parse::<Partition>())
+                .map_err(|why| anyhow!("{file}: {name}: partition `{part}`: {why}"))?;
             if let Some((_, (first, its))) = rows.first_key_value() {
                 let fields = ["version", "commit", "rustc", "selection", "rows"];
                 same((&first.run, its), (&row.run, path), &fields)?;
             }
-            if !(1..=row.run.rows).contains(&number) {
-                bail!(
-                    "{path_}: {name}: there is no row {number} of {}",
-                    row.run.rows
-                );
-            }
+            let all = row.run.rows;
+            ensure!(
+                (1..=all).contains(&number),
+                "{file}: {name}: there is no row {number} of {all}"
+            );
             if let Some((_, other)) = rows.insert(number, (row, path)) {
                 let other = other.display();
-                bail!("partitions overlap: row {number}, {name}, is in {other} and in {path_}");
-            }
-            if !names.insert(name.clone()) {
-                bail!("{path_}: {name} is there twice, the second time as row {number}");
+                bail!("partitions overlap: row {number}, {name}, is in {other} and in {file}");
             }
         }
     }
@@ -123,28 +112,28 @@ fn joined(files: &[PathBuf]) -> Result<Vec<Row>> {
     let Some(first) = rows.first() else {
         bail!("there are no rows in these files");
     };
-    // The numbers are distinct, and lie between 1 and `rows`.
-    if rows.len() < first.run.rows {
-        let parts: BTreeSet<&str> = rows.iter().map(|row| &*row.run.partition).collect();
-        bail!(
-            "partitions are missing: {} of {} rows are there, of {}",
-            rows.len(),
-            first.run.rows,
-            Vec::from_iter(parts).join(", ")
-        );
-    }
+    let names: BTreeSet<&str> = rows.iter().map(|row| &*row.name).collect();
+    let parts: BTreeSet<&str> = rows.iter().map(|row| &*row.run.partition).collect();
+    ensure!(
+        names.len() == first.run.rows,
+        "partitions are missing: {} of {} rows were found, from the partitions {}",
+        names.len(),
+        first.run.rows,
+        Vec::from_iter(parts).join(", ")
+    );
     Ok(rows)
 }
 
-/// Checks that two runs agree in these fields.
+/// Checks that two runs have the same values in these fields.
 fn same((one, its): Run, (other, path): Run, fields: &[&str]) -> Result<()> {
     let (one, other) = (serde_json::to_value(one)?, serde_json::to_value(other)?);
     for field in fields {
         let (one, other) = (&one[field], &other[field]);
-        if one != other {
-            let (its, path) = (its.display(), path.display());
-            bail!("not of one run: {field} is {one} in {its}, and {other} in {path}");
-        }
+        let (its, path) = (its.display(), path.display());
+        ensure!(
+            one == other,
+            "not of one run: {field} is {one} in {its}, and {other} in {path}"
+        );
     }
     Ok(())
 }

@@ -1,18 +1,20 @@
-//! The models of each package, as its binary describes them, and their rows.
+//! The models of each package, as its test binary describes them, and the rows to run.
 
 use std::collections::HashMap;
-use std::process::{Command, Stdio};
+use std::env;
+use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 
 use super::args::Scope;
-use super::build::Built;
-use super::workspace::{Package, Workspace};
+use super::build::{Built, Package};
+use super::process::exited;
 use crate::info::{Description, SuiteInfo};
 use crate::mode::{Checker, Mode};
 use crate::plan::{Job, Unrecorded, jobs};
 use crate::rows::counts::{Count, Counts};
+use crate::worlds::no_replay;
 
 /// The models of a package.
 #[derive(Debug)]
@@ -27,10 +29,12 @@ pub(super) struct Models {
 pub(super) struct Task {
     pub(super) models: Arc<Models>,
     pub(super) job: Job,
+    /// The row's position among all selected rows, from 1.
+    pub(super) number: usize,
 }
 
 impl Task {
-    /// Returns what is recorded of the row.
+    /// Returns the row's record, if it has one.
     pub(super) fn recorded(&self) -> Option<Count> {
         self.models.counts.of(&self.job.name())
     }
@@ -48,83 +52,70 @@ impl Task {
     }
 }
 
-/// Builds a workspace's models under loom, and asks each binary what it contains.
-pub(super) fn models(scope: &Scope, target: &'static str) -> Result<(Built, Vec<Arc<Models>>)> {
-    let mut built = Built::none_of(Workspace::find(scope)?, target)?;
-    let models = describe(&mut built)?;
-    Ok((built, models))
-}
-
-/// Builds the models under loom, and asks each binary what it contains.
-pub(super) fn describe(built: &mut Built) -> Result<Vec<Arc<Models>>> {
+/// Builds a workspace's models under loom, and asks each binary what it contains. Unless
+/// `is_replay`, refuses the environment variables of a replay, which would silently change what a
+/// row runs.
+pub(super) fn models(
+    scope: &Scope,
+    target: &'static str,
+    is_replay: bool,
+) -> Result<(Built, Vec<Arc<Models>>)> {
+    if !is_replay {
+        no_replay().map_err(Error::msg)?;
+    }
+    let mut built = Built::none_of(scope, target)?;
     built.add([Checker::Loom])?;
     let mut all = Vec::new();
+    let mut suites: HashMap<String, &str> = HashMap::new();
     for package in &built.packages {
+        let description = ask(&built, package)?;
+        // Each binary has checked that its own suites have different names.
+        for SuiteInfo { name, .. } in &description.suites {
+            let why = "rename one: names of rows begin with the suite's";
+            if let Some(other) = suites.insert(name.clone(), &package.name) {
+                let package = &package.name;
+                bail!("two suites are called `{name}`, in {other} and in {package}\n  {why}");
+            }
+        }
         all.push(Arc::new(Models {
             package: package.clone(),
-            description: ask(built, package)?,
+            description,
             counts: Counts::read(&package.folder).map_err(|why| anyhow!(why))?,
         }));
     }
-    check_names(&all)?;
-    Ok(all)
+    Ok((built, all))
 }
 
 fn ask(built: &Built, package: &Package) -> Result<Description> {
-    let binary = built.binary(Checker::Loom, package);
-    let binary = binary.context("it is built")?;
-    let output = Command::new(binary)
-        .arg("--describe")
-        .current_dir(&package.folder)
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run {}", binary.display()))?;
-    let description = serde_json::from_slice(&output.stdout);
-    let (Ok(description), true) = (description, output.status.success()) else {
-        let said = [&output.stdout[..], &output.stderr[..]].concat();
-        let said = String::from_utf8_lossy(&said);
+    let binary = built.binary(Checker::Loom, package)?;
+    let mut command = Command::new(binary);
+    command.arg("--describe").current_dir(&package.folder);
+    let ended = exited(command, None)?;
+    serde_json::from_str(&ended.stdout).map_err(|_| {
+        let said = [ended.stdout, ended.stderr].concat();
         let said: String = said.trim().chars().take(500).collect();
-        bail!(
-            "{}: its models print no description ({}): {said}\n  the test target needs `harness = \
-             false`, a `main` that only returns `spanlock_verify::main([...])`, and the version {} \
-             of spanlock-verify",
+        anyhow!(
+            "{}: the model binary printed no description: {said}\n  the test target needs \
+             `harness = false`, a `main` that only returns `spanlock_verify::main([...])`, and \
+             the version {} of spanlock-verify",
             package.name,
-            output.status,
             env!("CARGO_PKG_VERSION")
-        );
-    };
-    Ok(description)
+        )
+    })
 }
 
-/// Checks that suite names differ in the whole workspace. Each binary has checked its own.
-fn check_names(all: &[Arc<Models>]) -> Result<()> {
-    let mut suites: HashMap<&str, &str> = HashMap::new();
-    for models in all {
-        let package = &*models.package.name;
-        for suite in &models.description.suites {
-            if let Some(other) = suites.insert(&suite.name, package) {
-                bail!(
-                    "two suites are called `{}`, in {other} and in {package}\n  rename one: names \
-                     of rows begin with the suite's",
-                    suite.name
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Returns every row of these models, the long ones too.
+/// Returns every row of these models, including the long rows, which only `--full` runs.
 pub(super) fn tasks(all: &[Arc<Models>], unrecorded: Unrecorded) -> Vec<Task> {
-    let of = |models: &Arc<Models>| {
+    let mut tasks = Vec::new();
+    for models in all {
         let jobs = jobs(&models.description, &models.counts, unrecorded);
-        let models = models.clone();
-        jobs.into_iter().map(move |job| Task {
+        tasks.extend(jobs.into_iter().map(|job| Task {
             models: models.clone(),
             job,
-        })
-    };
-    all.iter().flat_map(of).collect()
+            number: 0,
+        }));
+    }
+    tasks
 }
 
 /// Returns the suites of all packages.
@@ -133,14 +124,14 @@ pub(super) fn suites(all: &[Arc<Models>]) -> Vec<SuiteInfo> {
     suites.cloned().collect()
 }
 
-/// Every row that is not long, the cheap ones first.
+/// All rows except the long ones, cheapest first.
 pub(super) struct Plan {
     pub(super) tasks: Vec<Task>,
     by_name: HashMap<String, usize>,
 }
 
 impl Plan {
-    /// Returns the plan of these models.
+    /// Plans the rows of these models.
     pub(super) fn of(all: &[Arc<Models>]) -> Self {
         let mut tasks = tasks(all, Unrecorded::Bounded);
         tasks.retain(|task| !task.job.long);
@@ -153,7 +144,7 @@ impl Plan {
         Plan { tasks, by_name }
     }
 
-    /// Returns the row of the same program under the same faults in another mode.
+    /// Returns the row of the same program and the same faults in `mode`.
     pub(super) fn in_mode(&self, task: &Task, mode: Mode) -> Option<&Task> {
         let mut job = task.job.clone();
         job.mode = mode;

@@ -1,122 +1,211 @@
 //! `cargo verify mutants`: weakens each ordering, and omits each fence, wake and flush, one at a
-//! time and at run time. A program must fail.
+//! time and at run time. For each such change (a mutant), some program must fail.
 //!
-//! Running every program under loom with few preemptions finds the sites. The programs that reach a
-//! site then run with its mutant, the cheap ones first, until one fails. They run first with few
-//! preemptions. Then those of up to 20,000 executions run with their own bounds, and for an omitted
-//! wake under shuttle too.
-//!
-//! A mutant that survives shows that a program is missing, or that an ordering is stronger than
-//! needed. Or it is equivalent, and the source says so above the site's statement:
-//! `// equivalent(Relaxed): why` for an ordering, `equivalent(drop)` for a fence or a wake.
+//! The programs that reach the changed site run, cheapest first, until one fails. All of them run
+//! with few preemptions at first. Then rows of up to 20,000 executions run with their own bounds.
+//! If the mutant omits a wake, the programs' rows under shuttle run too.
 
-use std::process::ExitCode;
+use std::fs;
+use std::path::Path;
 
-use anyhow::Result;
-use comfy_table::Cell;
-use serde::{Deserialize, Serialize};
+use anyhow::{Context, Result};
+use walkdir::WalkDir;
 
-use super::args::InjectArgs;
 use super::build::Built;
-use super::kill::{self, Candidate, Change, Fate, Judged, Reached};
+use super::kill::{Candidates, Change, Reached, searches};
 use super::models::Plan;
-use super::sites;
-use super::table::Column;
 use crate::mode::Mode;
 
-/// A mutant.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Mutation {
-    /// `file:line:column:operation`
-    site: String,
-    /// `Acquire->Relaxed`, or `drop`; `unreached`, if no program reaches the site.
-    mutation: String,
-    /// Why no program can fail, from the source.
-    reason: Option<String>,
-}
+/// The number of lines, from that of a reported call on, whose orderings belong to the call.
+const CALL: usize = 8;
 
-pub(super) type Mutant = Judged<Mutation>;
+/// A line of a module doc that starts with this text exempts the file and its submodules from the
+/// search for orderings and injected bugs that no program reaches.
+const EXEMPT: &str = "//! Not reached by models:";
 
-impl Change for Mutation {
-    const MANY: &'static str = "mutants";
-    const FATES: &'static [Fate] = &[Fate::Killed, Fate::Survived, Fate::Equivalent];
-    const MISSING: &'static str = "no mutant's name contains `{}`\n  names look like \
-        src/ring.rs:89:19:rmw=Relaxed; `cargo verify mutants --sites` shows them all";
-    const COLUMNS: &'static [Column<Self>] = &[
-        ("site", |it| Cell::new(&it.site)),
-        ("mutation", |it| Cell::new(&it.mutation)),
-    ];
-    const LAST: Column<Self> = ("reason", |it| Cell::new(it.reason.as_deref().unwrap_or("")));
-
-    fn name(&self) -> String {
-        let weaker = self.mutation.rsplit("->").next().unwrap_or_default();
-        format!("{}={weaker}", self.site)
-    }
-
-    fn arguments(&self) -> [String; 2] {
-        ["--weaken".to_owned(), self.name()]
-    }
-
-    fn is_equivalent(&self) -> bool {
-        self.reason.is_some()
-    }
-
-    fn problem(&self, fate: &str, model: Option<&str>) -> String {
-        let Mutation { site, mutation, .. } = self;
-        match model {
-            Some(model) => format!(
-                "STALE REASON: {site} {mutation}: the source says that it is equivalent, and \
-                 {model} fails"
-            ),
-            None => format!("{fate}: {site} {mutation}"),
-        }
-    }
-}
-
-/// Runs the command: exit code 0 if no mutant survives without a reason.
-pub(super) fn mutants(args: &InjectArgs) -> Result<ExitCode> {
-    kill::command(args, |built, plan, reached| {
-        Ok((candidates(built, plan, reached)?, Vec::new()))
-    })
-}
-
-/// Returns every mutant, and the places that name an ordering and that no program reaches.
+/// Returns every mutant, and a candidate for each ordering that no program reaches.
 pub(super) fn candidates<'a>(
     built: &Built,
     plan: &'a Plan,
     reached: &Reached<'a>,
-) -> Result<Vec<Candidate<'a, Mutation>>> {
+) -> Result<Candidates<'a>> {
     let mut candidates = Vec::new();
     for (site, models) in &reached.sites {
+        let text = source(&built.root.join(&site.file))?;
         for mutation in site.mutations() {
-            let reason = sites::reason(&built.workspace.root, site, mutation)?;
-            // All searches of an equivalent mutant would take minutes each time. The short ones
-            // show most stale reasons.
-            let modes: &[Mode] = match (&reason, site.is_wake()) {
+            let reason = reason(&text, site, mutation);
+            // All searches of an equivalent mutant would take minutes. Those with few
+            // preemptions find most reasons that no longer hold.
+            let modes: &[Mode] = match (&reason, site.operation == "wake") {
                 (Some(_), _) => &[],
-                (None, true) => &[Mode::Weak, Mode::RmwLoad, Mode::Dfs],
+                (None, true) => &Mode::SEARCHES,
                 (None, false) => &[Mode::Weak, Mode::RmwLoad],
             };
-            candidates.push(Candidate {
-                change: Mutation {
-                    site: site.place.clone(),
-                    mutation: site.change(mutation),
-                    reason,
-                },
-                right: kill::searches(plan, models, modes),
-                others: Vec::new(),
-            });
+            let name = format!("{}={mutation}", site.place);
+            let mut change = Change::new(&name, &site.change(mutation), ["--weaken", &name]);
+            change.reason = reason;
+            candidates.push((change, searches(plan, models, modes)));
         }
     }
-    let missed = sites::unreached(built, reached.sites.keys())?.into_iter();
-    candidates.extend(missed.map(|site| Candidate {
-        change: Mutation {
-            site,
-            mutation: "unreached".to_owned(),
-            reason: None,
-        },
-        right: Vec::new(),
-        others: Vec::new(),
-    }));
-    Ok(candidates)
+    for place in unreached(built, reached)? {
+        let change = Change::new(&place, "unreached", ["", ""]);
+        candidates.push((change, Vec::new()));
+    }
+    Ok((candidates, Vec::new()))
+}
+
+/// A site of the facade: an atomic operation, a fence, a wake or a flush.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Site {
+    pub(super) file: String,
+    line: usize,
+    /// `file:line:column:operation`
+    place: String,
+    operation: String,
+    /// The ordering in the source; empty for a wake or a flush.
+    ordering: String,
+}
+
+impl Site {
+    /// Parses a site as a model binary reports it: `file:line:column:operation=Ordering`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (place, ordering) = text.rsplit_once('=')?;
+        let (rest, operation) = place.rsplit_once(':')?;
+        let (rest, _column) = rest.rsplit_once(':')?;
+        let (file, line) = rest.rsplit_once(':')?;
+        Some(Site {
+            file: file.to_owned(),
+            line: line.parse().ok()?,
+            place: place.to_owned(),
+            operation: operation.to_owned(),
+            ordering: ordering.to_owned(),
+        })
+    }
+
+    /// Returns the orderings that are one step weaker, and `drop` where the site can be omitted.
+    fn mutations(&self) -> &'static [&'static str] {
+        match (&*self.operation, &*self.ordering) {
+            ("wake" | "flush", _) => &["drop"],
+            ("fence", "SeqCst") => &["drop", "AcqRel"],
+            ("fence", "AcqRel") => &["drop", "Acquire", "Release"],
+            ("fence", _) => &["drop"],
+            (_, "Acquire" | "Release") => &["Relaxed"],
+            (_, "AcqRel") => &["Acquire", "Release"],
+            ("load" | "failure", "SeqCst") => &["Acquire"],
+            ("store", "SeqCst") => &["Release"],
+            (_, "SeqCst") => &["AcqRel"],
+            _ => &[],
+        }
+    }
+
+    /// Returns `Acquire->Relaxed`, or `drop`.
+    fn change(&self, mutation: &str) -> String {
+        match mutation {
+            "drop" => mutation.to_owned(),
+            weaker => format!("{}->{weaker}", self.ordering),
+        }
+    }
+}
+
+fn source(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("{}: cannot read", file.display()))
+}
+
+/// Returns the reason why no program can kill this mutant, if a comment gives one: above the site's
+/// statement, or inside the statement and above the site.
+fn reason(text: &str, site: &Site, mutation: &str) -> Option<String> {
+    let start = format!("equivalent({mutation}): ");
+    let above: Vec<&str> = text.lines().take(site.line.saturating_sub(1)).collect();
+    let earlier = above.iter().rposition(|line| ends_statement(line));
+    let above = &above[earlier.map_or(0, |at| at + 1)..];
+    let said = |line: &&'_ str| line.trim().strip_prefix("// ").map(str::to_owned);
+    let is_first = |line: &&str| said(line).is_some_and(|said| said.starts_with(&start));
+    let first = above.iter().rposition(is_first)?;
+    let mut lines = above[first..].iter().map_while(said);
+    let mut reason = vec![lines.next()?[start.len()..].to_owned()];
+    reason.extend(lines.take_while(|line| !line.starts_with("equivalent(")));
+    Some(reason.join(" "))
+}
+
+/// Whether a statement or an arm of a match ends in this line.
+fn ends_statement(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default().trim_end();
+    let is_arm = code.contains("=>") && code.ends_with(',');
+    line.trim().is_empty() || code.ends_with([';', '{', '}']) || is_arm
+}
+
+/// Returns the lines of the packages' sources that name an ordering other than Relaxed and belong
+/// to no site that a program reaches.
+fn unreached(built: &Built, reached: &Reached) -> Result<Vec<String>> {
+    let mut missed = Vec::new();
+    for (file, text) in sources(built)? {
+        for line in ordered_lines(&text) {
+            let near =
+                |site: &Site| site.file == file && (site.line..site.line + CALL).contains(&line);
+            if !reached.sites.keys().any(near) {
+                missed.push(format!("{file}:{line}"));
+            }
+        }
+    }
+    Ok(missed)
+}
+
+/// Returns the source files of all packages, except tests and exempt files. Each comes with its
+/// path as the compiler prints it.
+pub(super) fn sources(built: &Built) -> Result<Vec<(String, String)>> {
+    let root = &built.root;
+    let mut sources = Vec::new();
+    for package in &built.packages {
+        let files = WalkDir::new(root.join(&package.sources)).sort_by_file_name();
+        let files = files.into_iter().filter_entry(|it| {
+            let is_test = matches!(it.file_name().to_str(), Some("tests" | "tests.rs"));
+            !is_test && !is_exempt(it.path())
+        });
+        for file in files.filter_map(Result::ok) {
+            let path = file.path();
+            if path.extension().is_some_and(|it| it == "rs") {
+                let name = path.strip_prefix(root).unwrap_or(path).display();
+                sources.push((name.to_string(), source(path)?));
+            }
+        }
+    }
+    Ok(sources)
+}
+
+/// Whether a file contains the exempting line, or the module file of a folder does.
+fn is_exempt(path: &Path) -> bool {
+    let modules = [
+        path.with_extension("rs"),
+        path.join("mod.rs"),
+        path.join("lib.rs"),
+    ];
+    let mut texts = modules.iter().flat_map(fs::read_to_string);
+    texts.any(|text| text.lines().any(|line| line.starts_with(EXEMPT)))
+}
+
+/// Returns the numbers of the lines outside tests that name an ordering other than Relaxed.
+fn ordered_lines(text: &str) -> Vec<usize> {
+    let is_ordering = |word| matches!(word, "Acquire" | "Release" | "AcqRel" | "SeqCst");
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    let mut lines = (1..).zip(text.lines());
+    while let Some((number, line)) = lines.next() {
+        let code = line.split("//").next().unwrap_or_default();
+        let start = code.trim_start();
+        // Code and string literals alternate at the quotes. The even parts are code.
+        let mut unquoted = code.split('"').step_by(2);
+        if start.starts_with("#[cfg(test)]") || start.starts_with("#[cfg(all(test") {
+            let indent = &code[..code.len() - start.len()];
+            let ends = |line: &str| {
+                let rest = line.strip_prefix(indent).unwrap_or_default();
+                rest.starts_with('}') || (line.ends_with(';') && !rest.starts_with(' '))
+            };
+            lines.find(|(_, line)| ends(line));
+        } else if !start.starts_with("use ")
+            && unquoted.any(|code| code.split(|c| !is_name(c)).any(is_ordering))
+        {
+            found.push(number);
+        }
+    }
+    found
 }

@@ -1,19 +1,26 @@
-//! The report: `verify.json`, a page in Markdown, and one in HTML that needs no other file.
+//! Prints the results of a run, and writes them to the file of `--json` and to the report. The
+//! report has JSON files, a Markdown page, and an HTML page that needs no other file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
-use std::path::Path;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf, absolute};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
+use tempfile::{Builder, NamedTempFile};
 
-use super::evidence::Evidence;
-use super::kill::{self, Change, Judged};
-use super::output::Output;
-use super::{pairs, table};
+use super::args::Common;
+use super::build::MODELS;
+use super::kill::Changes;
+use super::models::{models, suites};
+use super::{exit_code, retain_meant, table};
+use crate::rows::pairs::{Cell, Table, tables};
 use crate::rows::row::{Agreement, Row};
 
-/// The files of a report, in their order.
+/// The files of a report. `conclude` relies on the order of the first three.
 const FILES: [&str; 5] = [
     "verify.json",
     "verify.md",
@@ -22,98 +29,209 @@ const FILES: [&str; 5] = [
     "bugs.json",
 ];
 
-/// Checks that a report can be written to `folder`, and returns its files.
-pub(super) fn files(folder: &Path) -> Result<Vec<Output>> {
-    let file = |name| {
-        let path = folder.join(name);
-        Output::check(&path).with_context(|| format!("--report: cannot write {}", path.display()))
-    };
-    FILES.into_iter().map(file).collect()
+/// The note for a partition, which judges neither mutants nor injected bugs.
+pub(super) const SHARED_BY_NONE: &str = "No partition has mutants and injected bugs: run `cargo \
+    verify mutants --json` and `cargo verify bugs --json` once, on one machine, and pass the \
+    files to `merge`.";
+
+/// The results of a run. Parts that did not run are empty.
+#[derive(Default)]
+pub(super) struct Results {
+    pub(super) rows: Vec<Row>,
+    pub(super) tables: Vec<Table>,
+    pub(super) changes: Vec<Changes>,
+    /// Remarks that do not make the run fail.
+    pub(super) notes: Vec<String>,
+    /// Problems outside of the rows and changes. Any of them makes the run fail.
+    pub(super) errors: Vec<String>,
 }
 
-/// Writes a report into its files, with `mutants.json` and `bugs.json` if there are any.
-pub(super) fn write(files: &[Output], rows: &[Row], evidence: &Evidence) -> Result<()> {
-    let Evidence { mutants, bugs, .. } = evidence;
-    let texts = [
-        Some(json(rows)?),
-        Some(markdown(rows, evidence)),
-        Some(html(rows, evidence)),
-        (!mutants.is_empty()).then(|| json(mutants)).transpose()?,
-        (!bugs.is_empty()).then(|| json(bugs)).transpose()?,
-    ];
-    for (file, text) in files.iter().zip(texts) {
-        let Some(text) = text else { continue };
-        let path = file.path.display();
-        (file.write(text.as_bytes())).with_context(|| format!("{path}: cannot write"))?;
-        println!("Written: {path}");
+impl Results {
+    fn remarks(&self) -> impl Iterator<Item = &String> {
+        self.errors.iter().chain(&self.notes)
     }
+}
+
+/// The files and folders for results.
+pub(super) struct Outputs {
+    json: Option<PathBuf>,
+    /// The folder of the report.
+    pub(super) report: Option<PathBuf>,
+}
+
+impl Outputs {
+    /// Checks that all files can be written, so that a long run does not fail at its end.
+    pub(super) fn new(json: Option<&PathBuf>, report: Option<&PathBuf>) -> Result<Self> {
+        if let Some(path) = json {
+            check(path)
+                .with_context(|| format!("--json {}: cannot write there", path.display()))?;
+        }
+        if let Some(folder) = report {
+            let place = folder.display();
+            ensure!(folder.is_dir(), "--report {place}: there is no such folder");
+            for path in FILES.map(|name| folder.join(name)) {
+                check(&path)
+                    .with_context(|| format!("--report: cannot write {}", path.display()))?;
+            }
+        }
+        Ok(Outputs {
+            json: json.cloned(),
+            report: report.cloned(),
+        })
+    }
+
+    /// Writes `rows` to the file of `--json`, if there is one.
+    pub(super) fn write(&self, rows: &[impl Serialize]) -> Result<()> {
+        let Some(file) = &self.json else {
+            return Ok(());
+        };
+        let path = file.display();
+        replace(file, &json(rows)?).with_context(|| format!("--json {path}: cannot write"))?;
+        println!("Rows written to {path}.");
+        Ok(())
+    }
+}
+
+/// Checks that a file can be written at `path`, without changing anything there.
+fn check(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        // A terminal, a pipe or `/dev/null` is opened only when it is written.
+        Ok(there) if !there.is_file() && !there.is_dir() => return Ok(()),
+        Ok(_) => drop(File::options().append(true).open(path)?),
+        Err(_) => {}
+    }
+    temporary(&followed(path)?).map(drop)
+}
+
+/// Replaces a file as a whole, by renaming a temporary file. Writes to pipes and devices directly.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
+        return fs::write(path, text);
+    }
+    let path = followed(path)?;
+    let mut file = temporary(&path)?;
+    file.write_all(text.as_bytes())?;
+    file.persist(&path)?;
     Ok(())
+}
+
+/// Resolves links, so that `replace` replaces the linked file and not the link.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    fs::canonicalize(path).or_else(|_| absolute(path))
+}
+
+fn temporary(path: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // The mode of every new file. The umask clears bits in it.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(path.parent().unwrap_or(path))
 }
 
 fn json(rows: &[impl Serialize]) -> Result<String> {
     Ok(serde_json::to_string_pretty(rows)? + "\n")
 }
 
-/// Returns the circumstances of the run, in lines.
+/// Prints and writes the results. Returns exit code 0 if nothing failed.
+pub(super) fn conclude(results: &Results, outputs: &Outputs) -> Result<ExitCode> {
+    let rows = &results.rows;
+    println!("{}", table::rows(rows));
+    print!("{}{}", table::failures(rows), table::drifts(rows));
+    println!("{}", table::summary(rows));
+    for changes in &results.changes {
+        println!("{}", changes.summary());
+    }
+    if !results.tables.is_empty() {
+        println!("{}", pairs_told(&results.tables));
+    }
+    let empty: Vec<String> = results.tables.iter().flat_map(Table::problems).collect();
+    let remarks = empty.iter().chain(results.remarks());
+    remarks.for_each(|remark| println!("{remark}"));
+    outputs.write(rows)?;
+    if let Some(folder) = &outputs.report {
+        let pages = [json(rows)?, markdown(results), html(results)];
+        let mut texts: Vec<_> = FILES.map(str::to_owned).into_iter().zip(pages).collect();
+        for Changes { kind, all } in &results.changes {
+            texts.push((format!("{}.json", kind.command), json(all)?));
+        }
+        for (name, text) in texts {
+            let path = folder.join(name);
+            replace(&path, &text).with_context(|| format!("{}: cannot write", path.display()))?;
+            println!("Written: {}", path.display());
+        }
+    }
+    let pass = rows.iter().all(|row| row.verdict.passes() && !row.drifts());
+    let killed = results.changes.iter().all(Changes::are_well);
+    Ok(exit_code(
+        pass && killed && empty.is_empty() && results.errors.is_empty(),
+    ))
+}
+
+/// Returns the circumstances of the run, as names and values.
 fn circumstances(rows: &[Row]) -> Vec<(&'static str, String)> {
-    let Some(Row { run, .. }) = rows.first() else {
-        return Vec::new();
-    };
     let each = |of: fn(&Row) -> String| {
         let all: BTreeSet<String> = rows.iter().map(of).collect();
         Vec::from_iter(all).join("; ")
     };
-    let command = format!("cargo verify {}", run.selection);
-    let checkers = each(|row| format!("{} {}", row.checker, row.checker_version));
     let seconds: f64 = rows.iter().map(|row| row.seconds).sum();
     let time = format!("{:.0} min in {} rows", seconds / 60.0, rows.len());
     vec![
-        ("command", command.trim_end().to_owned()),
+        ("options", each(|row| row.run.selection.clone())),
         ("date", each(|row| row.run.date.clone())),
-        ("version", format!("{}, commit {}", run.version, run.commit)),
-        ("checkers", checkers),
-        ("compiler", run.rustc.clone()),
+        ("version", each(|row| row.run.version.clone())),
+        ("commit", each(|row| row.run.commit.clone())),
+        (
+            "checkers",
+            each(|row| format!("{} {}", row.checker, row.checker_version)),
+        ),
+        ("compiler", each(|row| row.run.rustc.clone())),
         ("machine", each(|row| row.run.machine.clone())),
         ("processor time", time),
     ]
 }
 
-/// Returns what each mode cannot see. A litmus row that deviates has a blind spot of its own.
+/// Returns what each mode cannot see. Leaves out rows that have a blind spot of their own.
 fn blind_spots(rows: &[Row]) -> BTreeMap<String, &str> {
     let of_the_mode = |row: &&Row| row.agreement != Some(Agreement::BlindSpot);
-    let spot = |row: &'_ Row| format!("{}, {}", row.checker, row.mode);
+    let spot = |row: &'_ Row| format!("{}, {}", row.mode.checker().name(), row.mode.name());
     let spots = rows.iter().filter(of_the_mode);
     spots.map(|row| (spot(row), &*row.blind_spot)).collect()
 }
 
-/// Returns the page in HTML: a script in it makes the tables from the data.
-fn html(rows: &[Row], evidence: &Evidence) -> String {
-    let cells = evidence.tables.iter().flat_map(|table| &table.cells);
+/// Returns the HTML page. A script in the page makes the tables from the data.
+fn html(results: &Results) -> String {
+    let rows = &results.rows;
+    let changes = results.changes.iter().map(|changes| {
+        let Changes { kind, all } = changes;
+        serde_json::json!({"title": kind.many, "told": changes.summary(), "all": all})
+    });
+    let cells = results.tables.iter().flat_map(|table| &table.cells);
     let data = serde_json::json!({
         "circumstances": circumstances(rows),
         "summary": table::summary(rows),
-        "remarks": evidence.remarks().collect::<Vec<_>>(),
+        "remarks": results.remarks().collect::<Vec<_>>(),
         "rows": rows,
-        "mutants": evidence.mutants,
-        "mutants_told": kill::summary(&evidence.mutants),
-        "bugs": evidence.bugs,
-        "bugs_told": kill::summary(&evidence.bugs),
+        "changes": changes.collect::<Vec<_>>(),
         "cells": cells.collect::<Vec<_>>(),
-        "pairs_told": pairs::told(&evidence.tables),
+        "pairs_told": pairs_told(&results.tables),
         "blind_spots": Vec::from_iter(blind_spots(rows)),
     });
-    // A `</script>` in a text would end the data.
+    // A `</script>` in a text would end the data's element.
     let data = data.to_string().replace("</", "<\\/");
     include_str!("../../assets/report.html").replace("/* DATA */", &data)
 }
 
-/// Returns the page in Markdown.
-fn markdown(rows: &[Row], evidence: &Evidence) -> String {
-    let mut text = "# What was verified\n\nWritten by `cargo verify`.\n\n".to_owned();
+/// Returns the Markdown page.
+fn markdown(results: &Results) -> String {
+    let rows = &results.rows;
+    let mut text = "# Verification report\n\nWritten by `cargo verify`.\n\n".to_owned();
     for (name, value) in circumstances(rows) {
         let _ = writeln!(text, "- {name}: {value}");
     }
-    for remark in evidence.remarks() {
+    for remark in results.remarks() {
         let _ = writeln!(text, "\n**{remark}**");
     }
     let (summary, drifts) = (table::summary(rows), table::drifts(rows));
@@ -123,69 +241,102 @@ fn markdown(rows: &[Row], evidence: &Evidence) -> String {
         let _ = writeln!(text, "## What failed\n\n````text\n{failures}````\n");
     }
     let _ = writeln!(text, "## Rows\n\n{}", table::rows(rows).force_no_tty());
-    section(&mut text, "Mutants", &evidence.mutants);
-    section(&mut text, "Injected bugs", &evidence.bugs);
-    if !evidence.tables.is_empty() {
-        text.push_str(&pairs::markdown(&evidence.tables));
+    for changes in results.changes.iter().filter(|it| !it.all.is_empty()) {
+        let (title, summary) = (changes.kind.many, changes.summary());
+        let mut table = changes.table();
+        let table = table.force_no_tty();
+        let _ = writeln!(text, "\n## {title}\n\n{summary}\n\n{table}");
     }
-    let _ = writeln!(text, "\n## What a mode cannot see\n");
+    if !results.tables.is_empty() {
+        text.push_str(&chapter_of_pairs(&results.tables));
+    }
+    let _ = writeln!(text, "\n## Blind spots of the modes\n");
     for (mode, spot) in blind_spots(rows) {
         let _ = writeln!(text, "- {mode}: {spot}");
     }
     text
 }
 
-fn section<T: Change>(text: &mut String, title: &str, all: &[Judged<T>]) {
-    if !all.is_empty() {
-        let (summary, mut table) = (kill::summary(all), kill::rows(all));
-        let _ = writeln!(
-            text,
-            "\n## {title}\n\n{summary}\n\n{}",
-            table.force_no_tty()
-        );
+/// Shows the programs in which different threads perform each pair of a primitive's operations.
+/// Returns exit code 0 if the tables have no problems.
+pub(super) fn pairs(args: &Common) -> Result<ExitCode> {
+    let outputs = Outputs::new(args.json.as_ref(), None)?;
+    let mut tables = tables(&suites(&models(&args.scope, MODELS, false)?.1));
+    let names: Vec<&str> = tables.iter().map(|table| &*table.primitive).collect();
+    let names = names.join(", ");
+    let missing = format!("no primitive's name contains `{{}}`\n  they are {names}");
+    let name = |table: &Table| table.primitive.clone();
+    retain_meant(&mut tables, &args.filter, name, &missing)?;
+    for table in &tables {
+        println!("{}\n\n{}\n", table.primitive, matrix(table));
+        table.cells.iter().for_each(|it| println!("{}", line(it)));
+        println!();
+    }
+    println!("{}", pairs_told(&tables));
+    let problems: Vec<String> = tables.iter().flat_map(Table::problems).collect();
+    problems.iter().for_each(|problem| println!("{problem}"));
+    let cells: Vec<&Cell> = tables.iter().flat_map(|table| &table.cells).collect();
+    outputs.write(&cells)?;
+    Ok(exit_code(problems.is_empty()))
+}
+
+/// Returns the number of pairs, and how many of them have programs.
+fn pairs_told(tables: &[Table]) -> String {
+    let cells = || tables.iter().flat_map(|table| &table.cells);
+    let models = cells().filter(|cell| !cell.models.is_empty()).count();
+    let reasons = cells().filter(|cell| cell.reason.is_some()).count();
+    let empty = cells().filter(|cell| told_of(cell).0 == "EMPTY").count();
+    format!(
+        "{} pairs of operations of {} primitives: {models} have programs, {reasons} have a \
+         reason to need none, {empty} are EMPTY.",
+        cells().count(),
+        tables.len(),
+    )
+}
+
+/// Returns the number of programs of each cell, in the lower half of a table.
+fn matrix(of: &Table) -> comfy_table::Table {
+    let head = std::iter::once("").chain(of.operations.iter().map(String::as_str));
+    let mut matrix = table::table(head);
+    for (i, row) in of.operations.iter().enumerate() {
+        let cells = of.operations[..=i].iter().filter_map(|it| of.cell(row, it));
+        let name = comfy_table::Cell::new(row);
+        let numbers = cells.map(|cell| table::number(told_of(cell).0));
+        matrix.add_row(std::iter::once(name).chain(numbers));
+    }
+    matrix
+}
+
+/// Returns a cell in one word, and the programs in it or the reason why it needs none.
+fn told_of(cell: &Cell) -> (String, String) {
+    match (&cell.models[..], &cell.reason) {
+        ([], Some(reason)) => ("reason".to_owned(), format!("none: {reason}")),
+        ([], None) => ("EMPTY".to_owned(), "EMPTY".to_owned()),
+        (models, _) => (models.len().to_string(), models.join(", ")),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn line(cell: &Cell) -> String {
+    format!("{} × {}: {}", cell.first, cell.second, told_of(cell).1)
+}
 
-    const RUN: &str = r#""run": {"selection": "", "rows": 1, "partition": "1/1", "version": "",
-        "commit": "", "rustc": "", "machine": "", "date": ""}"#;
+const EXPLAINED: &str = "A number counts the programs in which one thread performs the operation \
+    of the row and another thread that of the column. Programs that run only under random \
+    schedules do not count. Each table is symmetric, so its upper half is left out.";
 
-    #[test]
-    fn a_failure_is_shown_with_its_reason() {
-        let row = format!(
-            r#"[{{"name": "a/exclusion", "number": 1, "primitive": "a", "property": "exclusion",
-            "claim": "ranges", "checker": "loom", "checker_version": "", "mode": "weak",
-            "threads": 2, "operations": 2, "bound": null, "spin_cap": null, "faults": [],
-            "executions": 1, "committed": 1, "seconds": 0.0, "verdict": "FAILED", "outcomes": 1,
-            "outcome_hash": "", "agrees": false, "replay": "", "blind_spot": "",
-            "failure": "two hold one range", {RUN}}}]"#
-        );
-        let rows: Vec<Row> = serde_json::from_str(&row).expect("a row");
-        let page = markdown(&rows, &Evidence::default());
-        let failure = "FAILED: a/exclusion: ranges\n  two hold one range\n  again";
-        assert!(
-            page.contains("## What failed") && page.contains(failure),
-            "{page}"
+/// Returns the chapter of the Markdown report.
+fn chapter_of_pairs(tables: &[Table]) -> String {
+    let told = pairs_told(tables);
+    let mut text = format!("\n## Pairs of operations\n\n{told}\n\n{EXPLAINED}\n");
+    for table in tables {
+        let (name, matrix) = (&table.primitive, matrix(table));
+        let cells: Vec<String> = table.cells.iter().map(line).collect();
+        let _ = writeln!(
+            text,
+            "\n### {name}\n\n{matrix}\n\n<details><summary>the programs of each cell</summary>\n\n\
+             - {}\n\n</details>",
+            cells.join("\n- ")
         );
     }
-
-    #[test]
-    fn bugs_have_a_section() {
-        let bug = format!(
-            r#"[{{"bug": "no-aging", "what": "", "primitive": "word", "expected": [], {RUN},
-            "verdict": "WRONG MODEL", "model": "a|b", "executions": 7, "failure": "1 < 2",
-            "replay": null}}]"#
-        );
-        let evidence = Evidence {
-            bugs: serde_json::from_str(&bug).expect("a row"),
-            ..Evidence::default()
-        };
-        let (markdown, html) = (markdown(&[], &evidence), html(&[], &evidence));
-        assert!(markdown.contains("## Injected bugs") && markdown.contains("WRONG MODEL"));
-        assert!(html.contains("1 injected bugs: 0 KILLED") && html.contains("1 < 2"));
-        assert!(!markdown.contains("## Mutants"));
-    }
+    text
 }

@@ -1,18 +1,22 @@
-//! Runs rows, and records what they found.
+//! Runs rows, and records their numbers of executions.
 //!
-//! `--accept` measures a search that is not recorded. The search gets a short time to finish. If it
-//! does not, it runs with its default bound, or becomes a long row. The result is recorded.
+//! `--accept` first gives each search without a record a *trial*, a short time to finish. If it
+//! does not finish, its *fallback* runs: the same search with a bound, or a long row.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::{BTreeSet, HashMap};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use rayon::ThreadPoolBuilder;
+use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use super::build::Built;
 use super::models::{Models, Task, tasks};
-use super::pool::at_the_same_time;
 use super::process::{End, Ended, explore};
 use crate::info::Kind;
 use crate::mode::Mode;
@@ -20,44 +24,33 @@ use crate::plan::{Job, Unrecorded, jobs};
 use crate::rows::counts::{Count, path};
 use crate::rows::row::Row;
 
-/// How long a search that is not recorded may take to finish without a bound.
+/// The time limit of a trial.
 const TRIAL: Duration = Duration::from_secs(20);
 
-/// The same for a search of the full run.
+/// The time limit of a trial of a long row.
 const LONG_TRIAL: Duration = Duration::from_secs(600);
 
-/// How rows are run.
-pub(super) struct Way {
-    /// Rows at the same time.
-    pub(super) workers: usize,
-    /// A row is stopped after this time.
-    pub(super) limit: Duration,
-    /// Whether searches that are not recorded are measured.
-    pub(super) measures: bool,
-}
-
-/// What to do if a search does not end in its trial.
-enum Fallback {
-    /// Search it up to a number of preemptions.
-    Bounded(Task),
-    /// Leave it to the full run, if it ends there.
-    Long,
-}
-
-/// Runs every row, the costly ones first. The answers are in the order of `tasks`; a task that was
-/// measured comes back as it ran.
-pub(super) fn run_all(tasks: &[Task], built: &Built, way: &Way) -> Vec<(Task, Ended)> {
+/// Runs every row for at most `limit`, costliest first. If `measures`, searches without a record
+/// get a trial. Returns the results in the order of `tasks`, each with the task that ran: the given
+/// one or its fallback.
+pub(super) fn run_all(
+    tasks: &[Task],
+    built: &Built,
+    workers: usize,
+    limit: Duration,
+    measures: bool,
+) -> Vec<(Task, Ended)> {
     let mut order: Vec<(usize, &Task)> = tasks.iter().enumerate().collect();
-    // So that none of those is left for the end.
+    // The costliest rows come first, so that none of them is left for the end.
     order.sort_by_key(|(_, task)| Reverse(task.cost()));
-    let fallbacks = match way.measures {
+    let fallbacks = match measures {
         true => fallbacks(tasks),
         false => HashMap::new(),
     };
     let name = |(_, task): &(usize, &Task)| task.job.name();
-    let mut ran = at_the_same_time(&order, way.workers, "rows", name, |&(i, task)| {
-        let ran = measure(built, task, fallbacks.get(&task.job.name()), way.limit);
-        // The other rows' findings are worth keeping if one row cannot be run.
+    let mut ran = at_the_same_time(&order, workers, "rows", name, |&(i, task)| {
+        let ran = measure(built, task, fallbacks.get(&task.job.name()), limit);
+        // If one row cannot be run, keep the results of the others.
         let broken = |error: anyhow::Error| End::Broken(format!("{error:#}"));
         let broken = |error| (task.clone(), Ended::without_process(broken(error)));
         (i, ran.unwrap_or_else(broken))
@@ -66,8 +59,9 @@ pub(super) fn run_all(tasks: &[Task], built: &Built, way: &Way) -> Vec<(Task, En
     ran.into_iter().map(|(_, ran)| ran).collect()
 }
 
-/// Returns what to do with each search that is planned to its end and not recorded.
-fn fallbacks(planned: &[Task]) -> HashMap<String, Fallback> {
+/// Returns the fallback of each search that has neither a bound nor a record: the same search with
+/// a bound on preemptions, or the same row as a long one.
+fn fallbacks(planned: &[Task]) -> HashMap<String, Task> {
     let is_open = |task: &&Task| {
         let job = &task.job;
         job.mode.is_counted() && job.bound.is_none() && task.recorded().is_none()
@@ -81,20 +75,19 @@ fn fallbacks(planned: &[Task]) -> HashMap<String, Fallback> {
     let fallback = |task: &Task| {
         let (job, name) = (&task.job, task.job.name());
         let may_be_long = job.mode == Mode::Dfs && !job.long && job.program.kind == Kind::Once;
-        let fallback = match bounded.remove(&name) {
-            Some(bounded) => Some(Fallback::Bounded(bounded)),
-            None => may_be_long.then_some(Fallback::Long),
-        };
-        fallback.map(|fallback| (name, fallback))
+        let mut long = task.clone();
+        long.job.long = true;
+        let fallback = bounded.remove(&name).or(may_be_long.then_some(long))?;
+        Some((name, fallback))
     };
     open.into_iter().filter_map(fallback).collect()
 }
 
-/// Runs a row; if it has a fallback, for a trial first. Returns the task as it ran.
+/// Runs a row; if it has a fallback, first as a trial. Returns the task that ran last.
 fn measure(
     built: &Built,
     task: &Task,
-    fallback: Option<&Fallback>,
+    fallback: Option<&Task>,
     limit: Duration,
 ) -> Result<(Task, Ended)> {
     let trial = match (fallback, task.job.long) {
@@ -103,23 +96,21 @@ fn measure(
         (Some(_), false) => TRIAL.min(limit),
     };
     let ended = explore(built, task, &[], Some(trial))?;
-    match fallback {
-        Some(Fallback::Bounded(bounded)) if ended.is_stopped() => {
-            let ended = explore(built, bounded, &[], Some(limit))?;
-            Ok((bounded.clone(), ended))
-        }
-        Some(Fallback::Long) if ended.is_stopped() => {
-            let ended = explore(built, task, &[], Some(LONG_TRIAL.min(limit)))?;
-            let mut long = task.clone();
-            long.job.long = true;
-            Ok((long, ended))
-        }
-        _ => Ok((task.clone(), ended)),
-    }
+    let Some(fallback) = fallback.filter(|_| matches!(ended.end, End::Stopped)) else {
+        return Ok((task.clone(), ended));
+    };
+    // Until a long row is recorded, the binary does not know its name.
+    let (runs, limit) = match fallback.job.bound {
+        Some(_) => (fallback, limit),
+        None => (task, LONG_TRIAL.min(limit)),
+    };
+    let mut ran = fallback.clone();
+    ran.number = task.number;
+    Ok((ran, explore(built, runs, &[], Some(limit))?))
 }
 
-/// Records the executions of rows that drifted or were not recorded, and forgets rows that no
-/// longer exist. Returns how many were recorded.
+/// Records the number of executions of each row that drifted or has no record, and deletes records
+/// of rows that no longer exist. Returns how many rows were recorded.
 pub(super) fn accept(
     models: &[Arc<Models>],
     ran: &[(Task, Ended)],
@@ -137,13 +128,14 @@ pub(super) fn accept(
                     executions: row.executions,
                     millis: Some((row.seconds * 1_000.0) as u64),
                 };
-                counts.set(row.name.clone(), count);
+                counts.0.insert(row.name.clone(), count);
                 row.committed = Some(row.executions);
                 accepted += 1;
             }
         }
         let planned = jobs(&models.description, &counts, Unrecorded::Bounded);
-        counts.keep(&planned.iter().map(Job::name).collect());
+        let planned: BTreeSet<String> = planned.iter().map(Job::name).collect();
+        counts.0.retain(|row, _| planned.contains(row));
         if accepted > before || path(folder).exists() {
             counts.write(folder).map_err(|why| anyhow!(why))?;
         }
@@ -151,9 +143,60 @@ pub(super) fn accept(
     Ok(accepted)
 }
 
-/// Whether a row differs from its record.
+/// Whether a row's executions or bound differ from its record.
 fn is_news(task: &Task, row: &Row) -> bool {
     let has_bound = task.recorded().is_some_and(|it| it.bound != row.bound);
     let is_counted = task.job.mode.is_counted() && row.verdict.passes();
     row.drifts() || (is_counted && has_bound)
+}
+
+/// Calls `work` on all items, up to `workers` at the same time, and starts them in order. Returns
+/// the results in the same order.
+pub(super) fn at_the_same_time<T: Sync, R: Send>(
+    items: &[T],
+    workers: usize,
+    what: &str,
+    name: impl Fn(&T) -> String + Sync,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let bar = ProgressBar::new(items.len() as u64);
+    let template = format!("{{elapsed:>5}} {{bar:30}} {{pos}}/{{len}} {what}  {{wide_msg}}");
+    bar.set_style(ProgressStyle::with_template(&template).expect("the template is right"));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    // The running items, and when a line was last printed (in a CI log, which shows no bar).
+    let shown = Mutex::new((BTreeSet::new(), Instant::now()));
+    let show = |change: &dyn Fn(&mut BTreeSet<String>)| {
+        let (running, told) = &mut *shown.lock().expect("workers do not panic");
+        change(running);
+        bar.set_message(Vec::from_iter(running.iter().map(String::as_str)).join("  "));
+        if bar.is_hidden() && told.elapsed() > Duration::from_secs(30) {
+            *told = Instant::now();
+            let (done, all) = (bar.position(), items.len());
+            eprintln!("{done} of {all} {what}, now {}", bar.message());
+        }
+    };
+    let pool = ThreadPoolBuilder::new().num_threads(workers).build();
+    let pool = pool.expect("threads can be started");
+    // A bridge hands out items one by one, so that a costly item does not wait behind others.
+    let mut answers: Vec<(usize, R)> = pool.install(|| {
+        let items = items.iter().enumerate().par_bridge();
+        let answers = items.map(|(i, item)| {
+            let name = name(item);
+            show(&|running| _ = running.insert(name.clone()));
+            let answer = work(item);
+            bar.inc(1);
+            show(&|running| _ = running.remove(&name));
+            (i, answer)
+        });
+        answers.collect()
+    });
+    bar.finish_and_clear();
+    answers.sort_by_key(|&(i, _)| i);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// Returns how many rows run at the same time: `given`, or the number of cores.
+pub(super) fn workers(given: Option<NonZeroUsize>) -> usize {
+    let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    given.map_or_else(cores, NonZeroUsize::get)
 }

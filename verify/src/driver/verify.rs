@@ -1,112 +1,107 @@
-//! `cargo verify` without a subcommand: the rows. And what every run of rows ends with.
+//! Runs rows: `cargo verify` without a subcommand, `cargo verify known-bugs`, and `--replay`.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
-use super::args::Args;
-use super::build::Built;
-use super::evidence::{Evidence, SHARED_BY_NONE};
-use super::kill::{self, Judged};
-use super::models::{Models, Task, describe, suites, tasks};
-use super::output::{Output, json_at, write_json};
-use super::partition::{Partition, part};
-use super::run::{Way, accept, run_all};
-use super::workspace::{MODELS, Workspace};
-use super::{circumstances, exit_code, judge, pairs, pool, report, retain_meant, table};
-use crate::info::SuiteInfo;
+use super::args::{Args, Change, Common, KnownBugsArgs, Scope};
+use super::build::{Built, KNOWN_BUGS, MODELS};
+use super::models::{Models, Task, models, suites, tasks};
+use super::process::{End, explore};
+use super::report::{Outputs, Results, SHARED_BY_NONE, conclude};
+use super::run::{accept, run_all, workers};
+use super::{exit_code, judge, kill, retain_meant, table};
+use crate::info::Kind;
 use crate::plan::{Job, Unrecorded};
-use crate::rows::pairs::{problems, tables};
-use crate::rows::row::{Circumstances, Row};
+use crate::rows::pairs::tables;
+use crate::rows::row::{Circumstances, REFUSES, Row, Verdict};
 
-/// Variables of a replay that would change what a row runs, unnoticed.
-const OF_A_REPLAY: [(&str, &str); 2] = [
-    ("SPANLOCK_SCENARIO", "that scenario and none of its own"),
-    ("SPANLOCK_SEED", "what that seed draws, and not say so"),
-];
+/// The time limit of each row of a known bug.
+const LIMIT: Duration = Duration::from_secs(900);
 
-/// Runs the rows: exit code 0 if each passes as recorded, and nothing else is wrong.
+/// Runs the selected rows. Returns exit code 0 if all pass as recorded and no other check fails.
 pub(super) fn verify(args: &Args) -> Result<ExitCode> {
-    let workspace = Workspace::find(&args.common.scope)?;
-    let mut built = Built::none_of(workspace, MODELS)?;
+    // A table of only some programs would have empty cells that other programs fill.
+    let whole = args.common.is_everything();
+    let mut outputs = Outputs::new(args.common.json.as_ref(), args.report.as_ref())?;
+    let (mut built, models) = models(&args.common.scope, MODELS, false)?;
+    let (tasks, run) = select(args, &built, &models)?;
     if args.list {
-        let models = describe(&mut built)?;
-        let (tasks, ..) = select(args, &built, &models)?;
         println!("{}", table::list(&tasks));
         return Ok(ExitCode::SUCCESS);
     }
-    // Tables of some rows would name cells empty that other rows fill.
-    let whole = args.common.is_everything();
-    let outputs = outputs(args, &built.workspace)?;
-    for (name, what) in OF_A_REPLAY {
-        if std::env::var_os(name).is_some() {
-            bail!("{name} is set: a row would run {what}\n  unset it, or use it with --replay");
-        }
+    if args.full && whole && args.partition.is_none() && outputs.report.is_none() {
+        let folder = built.folder.join("verify").join("report");
+        fs::create_dir_all(&folder)?;
+        outputs = Outputs::new(args.common.json.as_ref(), Some(&folder))?;
     }
-    let models = describe(&mut built)?;
-    let (tasks, numbers, run) = select(args, &built, &models)?;
     built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
     let limit = args.limit.unwrap_or(if args.full { 5400 } else { 900 });
-    let way = Way {
-        workers: pool::workers(args.common.jobs),
-        limit: Duration::from_secs(limit),
-        measures: args.accept,
+    let (workers, limit) = (workers(args.common.jobs), Duration::from_secs(limit));
+    let ran = run_all(&tasks, &built, workers, limit, args.accept);
+    let mut results = Results {
+        rows: judge::judge(&ran, &built, &run),
+        ..Results::default()
     };
-    let ran = run_all(&tasks, &built, &way);
-    let mut rows = judge::judge(&ran, &numbers, &built, &run);
     if args.accept {
-        let accepted = accept(&models, &ran, &mut rows)?;
+        let accepted = accept(&models, &ran, &mut results.rows)?;
         println!("{accepted} searches recorded.");
     }
-    let suites = suites(&models);
-    let mut evidence = Evidence::default();
     if tasks.is_empty() && args.partition.is_none() {
-        let why = "No row was run: record searches with `cargo verify --accept`, or add programs.";
-        evidence.errors.push(why.to_owned());
+        let why = "No row ran: record searches with `cargo verify --accept`, or add programs.";
+        results.errors.push(why.to_owned());
     }
     if whole {
-        evidence.tables = tables(&suites);
-        evidence.errors.extend(gone(&models, args.accept));
+        results.tables = tables(&suites(&models));
+        results.errors.extend(gone(&models, args.accept));
     }
-    // One machine makes these for all partitions.
+    // The mutants and the bugs run once, on one machine, for all partitions.
     if args.full && whole && args.partition.is_some() {
-        evidence.notes.push(SHARED_BY_NONE.to_owned());
+        results.notes.push(SHARED_BY_NONE.to_owned());
     } else if args.full && whole {
-        let injected = evidence.inject(&mut built, &models, way.workers, &run);
-        if let Err(why) = injected {
-            let what = "The mutants and the injected bugs could not be judged";
-            evidence.errors.push(format!("{what}: {why:#}"));
+        let run = Circumstances {
+            selection: String::new(),
+            ..run
+        };
+        match kill::judge_all(&mut built, &models, workers, &run) {
+            Ok((changes, errors)) => {
+                results.changes = changes;
+                results.errors.extend(errors);
+            }
+            Err(why) => results.errors.push(format!(
+                "The mutants and the injected bugs could not be judged: {why:#}"
+            )),
         }
     }
-    conclude(&rows, &evidence, &suites, outputs)
+    conclude(&results, &outputs)
 }
 
-/// Returns an error for each recorded row that no program has any more: a program that was removed
-/// or renamed by mistake must not go unnoticed.
+/// Returns an error for each recorded row that no program has any more. Otherwise, nobody would
+/// notice a program that was removed or renamed by mistake.
 fn gone(models: &[Arc<Models>], accepted: bool) -> Vec<String> {
-    let planned: BTreeSet<String> = tasks(models, Unrecorded::Bounded)
-        .iter()
-        .map(|task| task.job.name())
-        .collect();
-    let recorded = models.iter().flat_map(|it| it.counts.rows());
+    let planned = tasks(models, Unrecorded::Bounded);
+    let planned: BTreeSet<String> = planned.iter().map(|task| task.job.name()).collect();
+    let recorded = models.iter().flat_map(|it| it.counts.0.keys());
     let gone = recorded.filter(|row| !accepted && !planned.contains(*row));
     gone.map(|row| {
-        format!("GONE: {row} is recorded, and no program has it: restore it, or `--accept`")
+        format!("GONE: {row} is recorded, but no program has it: restore it, or use `--accept`")
     })
     .collect()
 }
 
-/// Returns the rows that the arguments ask for, the number of each among the rows of all
-/// partitions, and the circumstances of the run.
+/// Returns the selected rows, and the circumstances of the run (options, versions, machine).
 fn select(
     args: &Args,
     built: &Built,
     models: &[Arc<Models>],
-) -> Result<(Vec<Task>, Vec<usize>, Circumstances)> {
+) -> Result<(Vec<Task>, Circumstances)> {
     let unrecorded = match args.accept {
         true => Unrecorded::Whole,
         false => Unrecorded::Bounded,
@@ -123,102 +118,213 @@ fn select(
     let among = match (args.quick, args.full) {
         (true, _) => " among the quick ones",
         (_, true) => "",
-        _ => " among those that are not for --full alone",
+        _ => " among the rows that run without --full",
     };
     let missing = format!(
         "no row's name contains `{{}}`{among}\n  names look like SUITE/PROGRAM/loom/weak; `cargo \
          verify --list` shows them all"
     );
-    retain_meant(
-        &mut all,
-        &args.common.filter,
-        |task| task.job.name(),
-        &missing,
-    )?;
+    let name = |task: &Task| task.job.name();
+    retain_meant(&mut all, &args.common.filter, name, &missing)?;
+    number(&mut all);
     let options = [
         ("--quick", args.quick),
         ("--full", args.full),
         ("--accept", args.accept),
     ];
-    let options = options.into_iter().filter(|(_, is_given)| *is_given);
-    let options: Vec<&str> = options.map(|(name, _)| name).collect();
     let partition = args.partition.unwrap_or(Partition::WHOLE);
     let run = Circumstances {
         rows: all.len(),
         partition: partition.to_string(),
-        ..circumstances::now(&args.common, &options, &built.workspace)
+        ..built.circumstances(&args.common, &options)
     };
-    let part = part(&all, partition);
-    let tasks = part.iter().map(|&i| all[i].clone()).collect();
-    Ok((tasks, part.iter().map(|i| i + 1).collect(), run))
+    Ok((part(all, partition), run))
 }
 
-/// Prints and writes the rows and the other results: exit code 0 if all is well.
-pub(super) fn conclude(
-    rows: &[Row],
-    evidence: &Evidence,
-    suites: &[SuiteInfo],
-    outputs: Outputs,
+fn number(tasks: &mut [Task]) {
+    for (i, task) in tasks.iter_mut().enumerate() {
+        task.number = i + 1;
+    }
+}
+
+/// Checks re-created bugs of other projects, each in a buggy and a fixed form. Returns exit code 0
+/// if every buggy form fails in the modes that must find the bug, and all other rows pass.
+pub(super) fn known_bugs(args: &KnownBugsArgs) -> Result<ExitCode> {
+    let common = &args.common;
+    if let Some(name) = &args.replay {
+        return replay(name, &common.scope, KNOWN_BUGS, &Change::default());
+    }
+    let outputs = Outputs::new(common.json.as_ref(), None)?;
+    let (mut built, models) = models(&common.scope, KNOWN_BUGS, false)?;
+    let mut tasks = tasks(&models, Unrecorded::Whole);
+    tasks.retain(|task| {
+        let job = &task.job;
+        !job.long && job.faults == 0 && job.program.form.is_some()
+    });
+    let missing = "no known bug's name contains `{}`";
+    let name = |task: &Task| task.job.program.suite.clone();
+    retain_meant(&mut tasks, &common.filter, name, missing)?;
+    number(&mut tasks);
+    built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
+    let ran = run_all(&tasks, &built, workers(common.jobs), LIMIT, true);
+    let run = Circumstances {
+        rows: tasks.len(),
+        ..built.circumstances(common, &[])
+    };
+    let judged = judge::judge(&ran, &built, &run);
+    let mut wrong = Vec::new();
+    for ((task, _), row) in ran.iter().zip(&judged) {
+        match (task.job.program.must_fail(task.job.mode), row.verdict) {
+            (true, Verdict::Failed) => {}
+            (false, verdict) if verdict.passes() => {}
+            _ => wrong.push(row.clone()),
+        }
+    }
+    let (mut rows, mut bugs, mut found) = (Vec::new(), 0, 0);
+    for form in judged.chunk_by(|a, b| (&a.primitive, &a.property) == (&b.primitive, &b.property)) {
+        if form[0].known.as_ref().is_none_or(|it| it.form != "buggy") {
+            rows.extend_from_slice(form);
+            continue;
+        }
+        // Of a buggy form: the first mode that finds the bug.
+        let failed = form.iter().find(|row| row.verdict == Verdict::Failed);
+        if failed.is_none() {
+            let (bug, checker) = (&form[0].primitive, &form[0].blind_spot);
+            println!("NOT FOUND HERE: {bug}: {checker}");
+        }
+        (bugs, found) = (bugs + 1, found + u32::from(failed.is_some()));
+        rows.push(failed.unwrap_or(&form[0]).clone());
+    }
+    println!("{}", table::rows(&rows));
+    println!("{found} of {bugs} known bugs found.");
+    let told = |row: &Row| println!("WRONG: {} is {:?}", row.name, row.verdict);
+    wrong.iter().for_each(told);
+    print!("{}", table::failures(&wrong));
+    outputs.write(&rows)?;
+    Ok(exit_code(wrong.is_empty()))
+}
+
+/// Runs the row `name` of the test target `target`, and the rows with which it is compared. Prints
+/// the output of `name` and the verdicts on all of them.
+pub(super) fn replay(
+    name: &str,
+    scope: &Scope,
+    target: &'static str,
+    change: &Change,
 ) -> Result<ExitCode> {
-    println!("{}", table::rows(rows));
-    print!("{}{}", table::failures(rows), table::drifts(rows));
-    println!("{}", table::summary(rows));
-    let Evidence { mutants, bugs, .. } = evidence;
-    if !mutants.is_empty() {
-        println!("{}", kill::summary(mutants));
+    let (mut built, models) = models(scope, target, true)?;
+    let all = tasks(&models, Unrecorded::Bounded);
+    let Some(task) = all.iter().find(|task| task.job.name() == *name) else {
+        bail!(
+            "there is no row `{name}`: is the name from another version?\n  `cargo verify --list` \
+             shows this version's rows; with --full, also the long ones"
+        );
+    };
+    let Change { weaken, bug, plain } = change;
+    let changes = [("--weaken", weaken), ("--bug", bug)];
+    let words = changes
+        .iter()
+        .filter_map(|(option, value)| Some([*option, value.as_deref()?]));
+    let words: Vec<&str> = words.flatten().collect();
+    let is_promela = matches!(task.job.program.kind, Kind::Promela { .. });
+    ensure!(
+        weaken.is_none() || !is_promela,
+        "{name}: a Promela model has no orderings to weaken"
+    );
+    let tasks = [vec![task.clone()], judge::beside(task, &all)].concat();
+    built.add(tasks.iter().map(|task| task.job.mode.checker()))?;
+    println!("{name}: {}", task.job.program.claim);
+    let mut ran = Vec::new();
+    for task in tasks {
+        let mut more = words.clone();
+        more.extend(ran.is_empty().then_some("--trace"));
+        more.extend(plain.then_some("--plain"));
+        let ended = explore(&built, &task, &more, None)?;
+        ran.push((task, ended));
     }
-    if !bugs.is_empty() {
-        println!("{}", kill::summary(bugs));
+    let ended = &ran[0].1;
+    // The binary's own message names the arguments that it refuses.
+    if let End::Failed(status) = &ended.end
+        && status.code() == Some(REFUSES)
+    {
+        bail!("{}", ended.stderr.trim_end());
     }
-    let mut empty = Vec::new();
-    if !evidence.tables.is_empty() {
-        println!("{}", pairs::told(&evidence.tables));
-        empty = problems(suites);
-    }
-    let remarks = empty.iter().chain(evidence.remarks());
-    remarks.for_each(|remark| println!("{remark}"));
-    outputs.write(rows, evidence)?;
-    let pass = rows.iter().all(|row| row.verdict.passes() && !row.drifts());
-    let killed = mutants.iter().all(Judged::is_well) && bugs.iter().all(Judged::is_well);
-    Ok(exit_code(
-        pass && killed && empty.is_empty() && evidence.errors.is_empty(),
-    ))
-}
-
-fn outputs(args: &Args, workspace: &Workspace) -> Result<Outputs> {
-    let whole = args.full && args.partition.is_none() && args.common.is_everything();
-    let mut report = args.report.clone();
-    if report.is_none() && whole {
-        let folder = workspace.target.join("verify").join("report");
-        std::fs::create_dir_all(&folder)?;
-        report = Some(folder);
-    }
-    Outputs::new(args.common.json.as_deref(), report.as_deref())
-}
-
-/// Where the result goes, besides the terminal.
-pub(super) struct Outputs {
-    json: Option<Output>,
-    report: Vec<Output>,
-}
-
-impl Outputs {
-    /// Checks that everything can be written, so that a run is not in vain.
-    pub(super) fn new(json: Option<&Path>, report: Option<&Path>) -> Result<Self> {
-        if let Some(folder) = report.filter(|folder| !folder.is_dir()) {
-            bail!("--report {}: there is no such folder", folder.display());
-        }
-        Ok(Outputs {
-            json: json_at(json)?,
-            report: report.map_or(Ok(Vec::new()), report::files)?,
-        })
-    }
-
-    fn write(self, rows: &[Row], evidence: &Evidence) -> Result<()> {
-        write_json(self.json.as_ref(), "Rows", rows)?;
-        match &self.report[..] {
-            [] => Ok(()),
-            files => report::write(files, rows, evidence),
+    print!("{}", ended.stderr);
+    if let Some(found) = ended.found().filter(|_| !is_promela) {
+        // If no execution reaches the change, the replay shows nothing.
+        for ((option, value), reached) in changes.iter().zip([found.weakened, found.bug_fired]) {
+            let value = value.as_deref().unwrap_or_default();
+            ensure!(
+                value.is_empty() || reached > 0,
+                "{option} {value}: no execution of {name} reaches it: is it out of date?\n  \
+                 `cargo verify mutants --list` and `cargo verify bugs --list` show what exists now"
+            );
         }
     }
+    let run = built.circumstances(&Common::default(), &[]);
+    let mut rows = judge::judge(&ran, &built, &run);
+    for row in &mut rows {
+        row.replay = [&[&*row.replay], &words[..]].concat().join(" ");
+    }
+    println!("{}", table::rows(&rows));
+    print!("{}", table::failures(&rows));
+    Ok(exit_code(rows.iter().all(|row| row.verdict.passes())))
+}
+
+/// The `index`-th (from 1) of `count` parts of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Partition {
+    index: usize,
+    count: usize,
+}
+
+impl Partition {
+    /// Everything in one part.
+    pub(super) const WHOLE: Partition = Partition { index: 1, count: 1 };
+}
+
+impl FromStr for Partition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.strip_prefix("slice:").unwrap_or(text).split_once('/');
+        let numbers = parts.and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+        match numbers {
+            Some((index, count)) if 1 <= index && index <= count => Ok(Partition { index, count }),
+            Some((index, count)) => Err(format!(
+                "there is no part {index} of {count}: parts are numbered from 1"
+            )),
+            None => Err("write K/N for the K-th of N parts, for example 1/3".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.count)
+    }
+}
+
+/// Returns the rows of this part, in order.
+///
+/// The rows of a program are compared, so they stay in one part. The parts take turns to receive a
+/// program, and the costliest programs are distributed first.
+pub(super) fn part(tasks: Vec<Task>, partition: Partition) -> Vec<Task> {
+    let mut programs: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let program = |task: &Task| {
+        let program = &task.job.program;
+        (program.suite.clone(), program.name.clone())
+    };
+    for task in &tasks {
+        let cost = programs.entry(program(task)).or_default();
+        *cost = cost.saturating_add(task.cost());
+    }
+    let mut programs: Vec<_> = programs.into_iter().collect();
+    programs.sort_by_key(|&(_, cost)| Reverse(cost));
+    let mine = programs.into_iter().skip(partition.index - 1);
+    let mine = mine.step_by(partition.count).map(|(program, _)| program);
+    let mine: BTreeSet<_> = mine.collect();
+    let mut tasks = tasks;
+    tasks.retain(|task| mine.contains(&program(task)));
+    tasks
 }

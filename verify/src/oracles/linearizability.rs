@@ -1,16 +1,15 @@
-//! Linearizability of generated scenarios: whether everything that callers saw can be explained by
-//! a sequential specification.
+//! Linearizability of generated scenarios: a sequential specification must explain every answer.
 //!
-//! A [`Model`] names the operations of an object, generates what its threads may do, runs them, and
-//! specifies sequentially which answers are possible. Each execution of a scenario yields a
-//! [`History`](history::History): the calls and answers, with as much of their order as every
-//! execution of the same class shares. Each history must have an explanation.
+//! A [`Model`] lists the operations of an object, generates and runs a sequence of operations for
+//! each thread, and specifies which answers are possible. Each execution yields a
+//! [`History`](history::History) of calls and answers. The history has an *explanation* if the
+//! specification allows its answers.
 //!
-//! An operation need not take effect at a single point. Between its call and its answer it may take
-//! effect in several steps, which [`Model::effects`] lists. A blocking request, for example, stands
-//! in the way of others from its call until it is granted.
+//! An operation may take effect in several steps between its call and its answer, which
+//! [`Model::effects`] lists. For example, a request that waits for a lock may block other requests
+//! before it gets the lock itself.
 //!
-//! A scenario that fails is reduced to a smallest one, and shown as a table.
+//! The harness reduces a failing scenario to a smaller one, and shows its history as a table.
 
 pub mod history;
 pub mod judge;
@@ -30,21 +29,20 @@ pub const THREADS: usize = 3;
 
 /// An object, what threads may do with it, and its sequential specification.
 pub trait Model: Send + Sync + 'static {
-    /// An operation as it is called.
+    /// An operation with its arguments.
     type Op: Copy + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static;
     /// An operation's answer.
     type Answer: Copy + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static;
-    /// What the specification knows at a moment: the object's state, and what is being done by each
-    /// thread.
+    /// A state of the specification: that of the object, and the operation that each thread is in.
     type State: Clone + Ord + Hash;
     /// The object under test. Threads share it by reference.
     type Object: Send + Sync + 'static;
 
-    /// Creates a fresh object, in every execution.
+    /// Creates the object of an execution.
     fn object(&self) -> Self::Object;
 
-    /// Performs the operations of a thread. Calls [`Recorder::record`] around each operation, and
-    /// [`finished`](crate::finished) behind it.
+    /// Performs the operations of a thread. Runs each operation inside [`Recorder::record`], and
+    /// calls [`finished`](crate::finished) after it.
     fn work(
         &self,
         object: &Self::Object,
@@ -53,11 +51,11 @@ pub trait Model: Send + Sync + 'static {
         recorder: &Recorder<Self::Op, Self::Answer>,
     );
 
-    /// Runs in the main thread when all others have ended: a last operation, for example, that must
-    /// succeed.
+    /// Runs in the main thread after all others have ended, for example to try an operation that
+    /// must then succeed.
     fn at_end(&self, object: &Self::Object, recorder: &Recorder<Self::Op, Self::Answer>);
 
-    /// Returns the state before anything is called.
+    /// Returns the state before the first call.
     fn initial(&self) -> Self::State;
 
     /// Returns the state after `thread` has called `op`, which will give `answer`.
@@ -69,59 +67,57 @@ pub trait Model: Send + Sync + 'static {
         answer: Self::Answer,
     ) -> Self::State;
 
-    /// Returns every state that follows when one operation that has been called takes effect, or a
-    /// further part of its effect.
+    /// Returns every state that can come next when an operation that has been called takes effect,
+    /// in whole or in part.
     fn effects(&self, state: &Self::State) -> Vec<Self::State>;
 
-    /// Returns the state after `thread` has its answer; none if its operation has not taken effect.
+    /// Returns the state after `thread` gets its answer. `None` if its operation had no effect yet.
     fn answer(&self, state: &Self::State, thread: usize) -> Option<Self::State>;
 
-    /// Describes a state, for example by its holds. Empty if there is nothing to tell.
+    /// Describes a state, for example by the locks that are held. May be empty.
     fn state_text(&self, state: &Self::State) -> String;
 
-    /// Describes the operations that have been called without effect so far. Empty if none.
+    /// Describes the called operations that have had no effect so far. Empty if there are none.
     fn open_text(&self, state: &Self::State) -> String;
 
     /// Says why no state explains this answer.
     fn unexplained_text(&self, op: Self::Op, answer: Self::Answer) -> String;
 
-    /// Returns every sequence of at most `most` operations that a thread of a scenario may do, the
-    /// shorter ones first, beginning with the empty one.
+    /// Returns every sequence of at most `most` operations that a thread may perform, the shorter
+    /// ones first, beginning with the empty one.
     fn threads(&self, most: usize) -> Vec<Vec<Self::Op>>;
 
-    /// Whether a thread may do this: for the reduction of failing scenarios.
+    /// Whether a thread may perform this sequence of operations.
     fn is_well_formed(&self, ops: &[Self::Op]) -> bool;
 
-    /// Reads an operation as it is displayed, for scenarios that a person gives.
+    /// Parses an operation from the text that `Display` writes, for scenarios that a person types.
     ///
     /// # Errors
-    /// There is no such operation, or the object does not have it.
+    /// Fails if there is no such operation, or the object does not support it.
     fn parse(&self, word: &str) -> Result<Self::Op, String>;
 }
 
-/// How many scenarios a program runs.
+/// Which scenarios a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenarios {
-    /// Every scenario of at most two threads, with at most `operations` operations a thread, or
-    /// `in_full_run` in the full run. Each is searched, except in the full run if `schedules` is
-    /// set: then each has random schedules.
+    /// Every scenario of at most two threads. Each is searched.
     All {
-        /// Operations a thread in the normal run.
+        /// The most operations per thread in the normal run.
         operations: usize,
-        /// Operations a thread in the full run.
+        /// The most operations per thread in the full run.
         in_full_run: usize,
-        /// Schedules of each scenario in the full run; none: it is searched.
+        /// If set, the full run draws this many schedules of each scenario instead of a search.
         schedules: Option<u64>,
     },
-    /// Scenarios of full size, drawn at random, each under 100 random schedules.
+    /// Random scenarios of exactly this size, each under 100 random schedules.
     Sampled {
-        /// Threads.
+        /// The number of threads.
         threads: usize,
-        /// Operations of each.
+        /// The number of operations per thread.
         operations: usize,
     },
 }
 
-/// Schedules of each scenario that is not searched.
+/// The default number of random schedules of a scenario.
 #[cfg(spanlock_shuttle)]
 pub(crate) const SCHEDULES_OF_EACH: u64 = 100;

@@ -1,9 +1,8 @@
 //! The committed record of searches: `models/executions.tsv` of each package.
 //!
-//! A search is deterministic: the same code, program and checker have the same executions. The
-//! record holds each row's bound, executions and milliseconds. A run that finds another number has
-//! drifted and fails until it is accepted. The record also decides what is quick, what is long, and
-//! how to share the work: no list of costly programs is kept by hand.
+//! If a search finds a number of executions other than the recorded one, its row has *drifted*, and
+//! the run fails until `--accept` records the new number. The record also decides which rows are
+//! quick or long, and how partitions share them. Nobody has to keep a list of costly programs.
 //!
 //! ```text
 //! # row                                   bound  executions  ms
@@ -11,7 +10,7 @@
 //! ring/refill/loom/rmw-load               3      91234       20500
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::io::ErrorKind;
@@ -20,10 +19,10 @@ use std::path::{Path, PathBuf};
 use crate::info::Kind;
 use crate::plan::Job;
 
-/// A row of more executions is left out of `--quick`.
+/// `--quick` leaves out rows with more executions than this.
 const QUICK: u64 = 300;
 
-/// The cost of random programs, which run until a million operations are done.
+/// The assumed cost of random programs, which run until a million operations are done.
 const DRAWN: u64 = 100_000;
 
 const HEAD: &str = "\
@@ -31,20 +30,20 @@ const HEAD: &str = "\
 # Written by `cargo verify --accept`. A run that finds other executions fails.
 ";
 
-/// What is recorded of one search.
+/// The record of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// Preemption bound; none: the search was made to its end.
+    /// The bound on preemptions; `None` if the search ran to its end.
     pub bound: Option<u64>,
-    /// Executions.
+    /// The number of executions.
     pub executions: u64,
-    /// Milliseconds that it took where it was recorded; none: not measured.
+    /// The duration of the recorded search in milliseconds; `None` if it was not measured.
     pub millis: Option<u64>,
 }
 
-/// A package's record.
+/// The record of a package: counts by the names of rows.
 #[derive(Clone, Debug, Default)]
-pub struct Counts(BTreeMap<String, Count>);
+pub struct Counts(pub BTreeMap<String, Count>);
 
 /// Returns the path of the record of the package in `folder`.
 pub fn path(folder: &Path) -> PathBuf {
@@ -55,7 +54,7 @@ impl Counts {
     /// Reads the record of the package in `folder`; a package without one has an empty record.
     ///
     /// # Errors
-    /// The file cannot be read, or a line is not of the form above, or names a row again.
+    /// The file cannot be read, a line is malformed, or two lines name the same row.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let path = path(folder);
         match fs::read_to_string(&path) {
@@ -97,38 +96,23 @@ impl Counts {
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Returns what is recorded of the row of this name.
+    /// Returns the record of the row of this name.
     pub fn of(&self, row: &str) -> Option<Count> {
         self.0.get(row).copied()
     }
 
-    /// Records a row.
-    pub fn set(&mut self, row: String, count: Count) {
-        self.0.insert(row, count);
-    }
-
-    /// Returns the recorded rows.
-    pub fn rows(&self) -> impl Iterator<Item = &String> {
-        self.0.keys()
-    }
-
-    /// Forgets the rows that are not among `rows`.
-    pub fn keep(&mut self, rows: &BTreeSet<String>) {
-        self.0.retain(|row, _| rows.contains(row));
-    }
-
-    /// Estimates the work of a row. One that is not recorded counts as the costliest.
+    /// Estimates the cost of a row. A search without a record counts as the costliest.
     pub fn cost(&self, job: &Job) -> u64 {
         let recorded = || self.of(&job.name()).map(|count| count.executions);
         match (&job.program.kind, job.bound) {
-            (Kind::Drawn { .. }, _) => DRAWN,
+            (Kind::Drawn, _) => DRAWN,
             (_, Some(schedules)) if job.mode.is_random() => schedules,
             _ => recorded().unwrap_or(u64::MAX),
         }
     }
 
-    /// Whether a row is for `--quick`: a search that is known to be short, and that no bound cuts
-    /// short.
+    /// Whether `--quick` includes a row: a search that is recorded as short. A search of two
+    /// threads must also have no bound.
     pub fn is_quick(&self, job: &Job) -> bool {
         let is_search = !job.long && job.mode.is_counted();
         let is_cut = job.program.threads == 2 && job.bound.is_some();
@@ -152,30 +136,4 @@ fn entry(line: &str) -> Option<(&str, Count)> {
         millis: or_none(millis)?,
     };
     Some((row, count))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_a_row_a_bound_executions_and_milliseconds() {
-        let text = "# head\na/b/loom/weak\t-\t7\t12\na/b/loom/rmw-load\t3\t9\t-\n";
-        let counts = Counts::parse(text).expect("well-formed");
-        let of = |row| {
-            counts
-                .of(row)
-                .map(|it| (it.bound, it.executions, it.millis))
-        };
-        assert_eq!(of("a/b/loom/weak"), Some((None, 7, Some(12))));
-        assert_eq!(of("a/b/loom/rmw-load"), Some((Some(3), 9, None)));
-        for wrong in [
-            "a\t1",
-            "a\t-\tmany\t-",
-            "a\t-\t1\t-\t-",
-            "a\t-\t1\t-\na\t-\t1\t-",
-        ] {
-            assert!(Counts::parse(wrong).is_err(), "{wrong}");
-        }
-    }
 }

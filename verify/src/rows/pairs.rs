@@ -1,29 +1,30 @@
-//! Which programs have which two operations of a primitive in different threads: the tables of
-//! pairs.
+//! Tables of pairs: for each two operations of a primitive, the programs that perform them in
+//! different threads.
 //!
-//! A cell names the programs in which one thread performs the one operation and another thread the
-//! other. Only searched programs count, not random schedules. A search fails if a thread never
-//! performs what its program says. A cell without a program needs a reason
-//! ([`Suite::no_pair`](crate::Suite::no_pair)).
+//! A cell lists the programs in which one thread performs one of the operations and another thread
+//! the other. Programs that run under random schedules only do not count. A search fails if a
+//! thread never performs an operation that its program declares. A cell without a program needs a
+//! reason ([`Suite::no_pair`](crate::Suite::no_pair)).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::info::{ProgramInfo, SuiteInfo};
+use crate::info::{NoPair, ProgramInfo, SuiteInfo};
 
-/// Two operations, the lesser first.
+/// Two operations in alphabetical order.
 pub type Pair<'a> = (&'a str, &'a str);
 
-/// The pairs of a suite.
+/// The table of a suite.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// The primitive.
     pub primitive: String,
     /// Its operations, in the order of rows and columns.
     pub operations: Vec<String>,
-    /// A cell for each two of them.
+    /// One cell for each pair of operations.
     pub cells: Vec<Cell>,
+    reasons: Vec<NoPair>,
 }
 
 /// Two operations of a primitive.
@@ -33,12 +34,11 @@ pub struct Cell {
     pub primitive: String,
     /// One operation.
     pub first: String,
-    /// The other, or the same.
+    /// The other operation, or the same one.
     pub second: String,
-    /// The programs, by property; with their suite, if that is another.
+    /// The programs, by property; those of another suite as `suite/property`.
     pub models: Vec<String>,
-    /// Why there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Why no program is needed.
     pub reason: Option<String>,
 }
 
@@ -58,97 +58,92 @@ pub fn pairs_of(program: &ProgramInfo) -> BTreeSet<Pair<'_>> {
     pairs
 }
 
-/// Returns each two of these operations, each with itself too.
-pub fn pairs(operations: &[String]) -> impl Iterator<Item = Pair<'_>> {
-    operations.iter().enumerate().flat_map(move |(i, first)| {
-        let rest = operations[i..].iter();
-        rest.map(move |second| ordered(first, second))
-    })
-}
-
 /// Returns the table of each suite that has one.
 pub fn tables(suites: &[SuiteInfo]) -> Vec<Table> {
-    let mut models: BTreeMap<(&str, Pair), Vec<String>> = BTreeMap::new();
-    for suite in suites {
-        let parts = suites.iter();
-        let parts = parts.filter(|it| it.part_of.as_deref() == Some(&*suite.name));
-        for program in suite.programs.iter().filter(|it| it.is_searched()) {
-            for pair in pairs_of(program) {
-                let its = models.entry((&suite.name, pair)).or_default();
-                its.push(program.name.clone());
-                for part in parts.clone() {
-                    let its = models.entry((&part.name, pair)).or_default();
-                    its.push(format!("{}/{}", suite.name, program.name));
-                }
-            }
-        }
-    }
-    let table = |suite: &SuiteInfo| {
-        let cell = |pair: Pair| {
-            let mut reasons = suite.no_pairs.iter();
-            let reason = reasons.find(|it| ordered(&it.first, &it.second) == pair);
-            let models = models.get(&(&*suite.name, pair)).cloned();
-            Cell {
-                primitive: suite.name.clone(),
-                first: pair.0.to_owned(),
-                second: pair.1.to_owned(),
-                models: models.unwrap_or_default(),
-                reason: reason.map(|it| it.why.clone()),
-            }
-        };
-        Table {
-            primitive: suite.name.clone(),
-            operations: suite.operations.clone(),
-            cells: pairs(&suite.operations).map(cell).collect(),
-        }
-    };
-    (suites.iter().filter(|it| it.has_pairs).map(table)).collect()
+    let with_pairs = suites.iter().filter(|it| it.has_pairs);
+    with_pairs.map(|suite| Table::of(suite, suites)).collect()
+}
+
+/// Returns the problems of the suites' tables.
+pub fn problems(suites: &[SuiteInfo]) -> Vec<String> {
+    tables(suites).iter().flat_map(Table::problems).collect()
 }
 
 impl Table {
+    fn of(suite: &SuiteInfo, suites: &[SuiteInfo]) -> Self {
+        let is_whole = |it: &&SuiteInfo| suite.part_of.as_ref() == Some(&it.name);
+        let mut programs = Vec::new();
+        for its in std::iter::once(suite).chain(suites.iter().filter(is_whole)) {
+            for program in its.programs.iter().filter(|it| it.is_searched()) {
+                let name = match its.name == suite.name {
+                    true => program.name.clone(),
+                    false => format!("{}/{}", its.name, program.name),
+                };
+                programs.push((name, pairs_of(program)));
+            }
+        }
+        let mut cells = Vec::new();
+        for (i, first) in suite.operations.iter().enumerate() {
+            for second in &suite.operations[i..] {
+                let pair = ordered(first, second);
+                let models = programs.iter().filter(|(_, pairs)| pairs.contains(&pair));
+                let mut reasons = suite.no_pairs.iter();
+                let reason = reasons.find(|it| ordered(&it.first, &it.second) == pair);
+                cells.push(Cell {
+                    primitive: suite.name.clone(),
+                    first: pair.0.to_owned(),
+                    second: pair.1.to_owned(),
+                    models: models.map(|(name, _)| name.clone()).collect(),
+                    reason: reason.map(|it| it.why.clone()),
+                });
+            }
+        }
+        Table {
+            primitive: suite.name.clone(),
+            operations: suite.operations.clone(),
+            cells,
+            reasons: suite.no_pairs.clone(),
+        }
+    }
+
     /// Returns the cell of two of its operations, in any order.
     pub fn cell(&self, a: &str, b: &str) -> Option<&Cell> {
         let pair = ordered(a, b);
         (self.cells.iter()).find(|cell| (&*cell.first, &*cell.second) == pair)
     }
+
+    /// Returns the problems of the table: those of its cells, and reasons for pairs that do not
+    /// exist in the suite.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = self.cells.iter().filter_map(Cell::problem).collect();
+        for NoPair { first, second, .. } in &self.reasons {
+            if self.cell(first, second).is_none() {
+                problems.push(format!(
+                    "UNKNOWN PAIR: {}: {first} × {second} has a reason, but the suite does \
+                     not have both operations",
+                    self.primitive
+                ));
+            }
+        }
+        problems
+    }
 }
 
 impl Cell {
-    /// Returns what is wrong with the cell and what to do, unless it names programs, or has a
-    /// reason not to.
-    pub fn problem(&self) -> Option<String> {
+    /// Returns the problem of a cell that has neither programs nor a reason, or has both.
+    fn problem(&self) -> Option<String> {
         let (primitive, first, second) = (&self.primitive, &self.first, &self.second);
         match (&self.models[..], &self.reason) {
             ([], None) => Some(format!(
-                "EMPTY CELL: {primitive}: {first} × {second}: no searched program performs them in \
+                "EMPTY CELL: {primitive}: {first} × {second}: no searched program performs both in \
                  different threads.\n  Add a program, or `.no_pair(\"{first}\", \"{second}\", \
                  \"why\")` to the suite `{primitive}`."
             )),
             ([model, ..], Some(_)) => Some(format!(
-                "NEEDLESS REASON: {primitive}: {first} × {second}: {model} performs them. Remove \
+                "NEEDLESS REASON: {primitive}: {first} × {second}: {model} performs both. Remove \
                  the suite's `.no_pair`."
             )),
             _ => None,
         }
     }
-}
-
-/// Returns what is wrong with the suites' tables: cells, and reasons for cells that do not exist.
-pub fn problems(suites: &[SuiteInfo]) -> Vec<String> {
-    let mut problems = Vec::new();
-    let tables = tables(suites);
-    for table in &tables {
-        problems.extend(table.cells.iter().filter_map(Cell::problem));
-        let suite = suites.iter().find(|it| it.name == table.primitive);
-        for reason in suite.into_iter().flat_map(|it| &it.no_pairs) {
-            if table.cell(&reason.first, &reason.second).is_none() {
-                problems.push(format!(
-                    "UNKNOWN PAIR: {}: {} × {} has a reason, and one of them is no operation of \
-                     the suite",
-                    table.primitive, reason.first, reason.second
-                ));
-            }
-        }
-    }
-    problems
 }

@@ -1,208 +1,208 @@
 //! A row of the report: one program, run by one checker in one mode.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
+use crate::info::BugSite;
+use crate::mode::Mode;
+
 /// How a row ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
     /// Every execution was explored, and none failed.
     Exhausted,
     /// Every execution within the stated bound on preemptions was explored, or the stated number of
-    /// random schedules drawn, and none failed.
+    /// random schedules was drawn, and none failed.
     Bounded,
-    /// The search was cut off: not a pass.
+    /// The search reached its time limit. This is not a pass.
     Truncated,
-    /// Its checker is not installed. (In CI that is a failure.)
+    /// The checker is not installed. In CI, the row is `Failed` instead.
     Skipped,
-    /// An execution failed, or the row's outcomes are not what they must be.
+    /// An execution failed, or the findings of the row differ from what its program states.
     Failed,
 }
 
 impl Verdict {
-    /// Returns its name in tables.
-    pub fn name(self) -> String {
-        format!("{self:?}").to_uppercase()
-    }
-
-    /// Whether it lets the command succeed.
+    /// Whether the command can succeed with this verdict.
     pub const fn passes(self) -> bool {
-        matches!(
-            self,
-            Verdict::Exhausted | Verdict::Bounded | Verdict::Skipped
-        )
+        !matches!(self, Verdict::Truncated | Verdict::Failed)
     }
 }
 
-/// How the outcomes of a litmus program relate to what C++20, and so Rust, allows.
+/// Whether a litmus program shows the outcomes that the memory model (C++20's and Rust's) allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
-    /// They are the same.
+    /// The program shows exactly the allowed outcomes.
     Agrees,
-    /// They deviate as the program states. (An unknown deviation is a failure.)
+    /// The outcomes deviate as the program states. Any other deviation is a failure.
     BlindSpot,
 }
 
 /// One line of the table and of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name: `primitive/property/checker/mode`, then `single-faults` or `double-faults`, and
-    /// `long` if only the full run has it.
+    /// Its name: `primitive/property/checker/mode`, then `/single-faults` or `/double-faults` with
+    /// injected faults, and `/long` if only the full run has the row.
     pub name: String,
-    /// Its place among all rows that were asked for, from 1.
+    /// The row's position among all selected rows, from 1.
     pub number: usize,
-    /// The suite: a lock, a part of one, or `litmus` for the checkers themselves.
+    /// The suite: a lock, a part of a lock, or `litmus` for programs that test the checkers.
     pub primitive: String,
-    /// What is checked.
+    /// The program.
     pub property: String,
-    /// What that says.
+    /// The claim that the program checks.
     pub claim: String,
+    /// For a known bug: its name, the link to its report, and the form, `buggy` or `fixed`.
+    #[serde(flatten)]
+    pub known: Option<Known>,
     /// `loom`, `shuttle` or `spin`.
     pub checker: String,
     /// The checker's version.
     pub checker_version: String,
-    /// `weak`, `rmw-load`, `dfs`, `random`, `pct`, `urw` or `ltl`.
-    pub mode: String,
-    /// Threads, the main thread included.
+    /// How the checker explores executions.
+    pub mode: Mode,
+    /// Threads, including the main thread.
     pub threads: u32,
-    /// Operations of all threads together.
+    /// The number of operations of all threads together.
     pub operations: u32,
-    /// Preemption bound (loom), or schedules (random, pct, urw); none: no bound.
+    /// Bound on preemptions, or number of random schedules. `None`: no bound.
     pub bound: Option<u64>,
-    /// Rounds after which the facade cuts a spin loop; none: a litmus row, or code without it.
-    pub spin_cap: Option<u32>,
-    /// Injected faults: `kind@thread.nth`, the nth of its kind, from 0, that the thread reaches.
-    /// Or the plans that were run, each as a search of its own: `all single (7 plans)`.
-    pub faults: Vec<String>,
-    /// Executions explored; states, by Spin.
-    pub executions: u64,
-    /// Executions that are committed for it. None: it is not recorded yet, or it draws schedules,
-    /// whose number is the bound.
-    pub committed: Option<u64>,
-    /// Wall-clock seconds, the process's start included.
-    pub seconds: f64,
-    /// Which executions were explored, of those within the bound.
-    #[serde(default)]
+    /// Which of the executions within the bound were explored.
     pub search: String,
-    /// Under shuttle: the most steps of all threads together that may lie between two finished
-    /// operations. More are a failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Injected faults, as `kind@thread.nth`: at the thread's nth chance (from 0) for this kind.
+    /// Or the number of fault plans, each searched separately: `all single (7 plans)`.
+    pub faults: Vec<String>,
+    /// Executions (by Spin: states) explored, or the number of the execution that failed.
+    pub executions: u64,
+    /// The recorded number of executions. `None`: the row has no record yet, or its mode
+    /// (random schedules, Spin) is not recorded.
+    pub committed: Option<u64>,
+    /// Wall-clock seconds, including the start of the process.
+    pub seconds: f64,
+    /// Under shuttle: how many steps all threads together may take between two finished operations.
+    /// If they take more, the row fails.
     pub step_bound: Option<u64>,
-    /// The most that were seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The largest number of such steps that a search saw.
     pub longest: Option<u64>,
-    /// Of a program about overtaking: the most later arrivals that may overtake a waiter. More are
-    /// a failure, and so is a bound that no execution reaches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// For a program about overtaking: how many later arrivals may overtake a waiter.
     pub overtakes: Option<u32>,
-    /// The most that were seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The largest number of arrivals that overtook a waiter.
     pub overtaken: Option<u32>,
     /// How it ended.
     pub verdict: Verdict,
-    /// How many different outcomes (what each thread saw) there were; of scenarios, histories.
+    /// The number of different outcomes (what each thread saw); for scenarios, of histories.
     pub outcomes: u64,
-    /// How many scenarios there were, if the row is about many.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The number of scenarios, if the row runs generated scenarios.
     pub scenarios: Option<u64>,
     /// A checksum of the set of outcomes.
     pub outcome_hash: String,
-    /// Of a litmus row: whether the mode shows exactly what is allowed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// For a litmus row: whether the mode shows exactly the allowed outcomes.
     pub agreement: Option<Agreement>,
-    /// Of a search of all interleavings: loom's two modes passed, too, and showed its outcomes.
+    /// For a row of shuttle's search: whether loom's two modes passed and showed all its outcomes.
     pub agrees: bool,
-    /// What this mode cannot see; of a litmus row that deviates, the outcomes it misses or adds.
+    /// What this mode cannot see. For a litmus row that deviates: the outcomes it misses or adds.
+    /// For a known bug that no mode finds: the checker that would find it.
     pub blind_spot: String,
     /// The command that runs this row again.
     pub replay: String,
-    /// What went wrong, if anything did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The failure, if there is one.
     pub failure: Option<String>,
-    /// The run that it is from.
+    /// The run that produced the row.
     pub run: Circumstances,
 }
 
 impl Row {
-    /// Whether its executions differ from the committed ones. Those of a row that does not pass say
-    /// nothing.
+    /// Whether a search that passed has a number of executions other than the recorded one, or has
+    /// no record.
     pub fn drifts(&self) -> bool {
-        let counted = !matches!(&*self.mode, "random" | "pct" | "urw" | "ltl");
         let ended = matches!(self.verdict, Verdict::Exhausted | Verdict::Bounded);
-        counted && ended && self.committed != Some(self.executions)
+        self.mode.is_counted() && ended && self.committed != Some(self.executions)
     }
 }
 
-/// When, where and of which sources a run was made: the same in all its rows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The known bug that a row is about.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Known {
+    /// Its name.
+    pub bug: String,
+    /// The link to its report.
+    pub source: String,
+    /// `buggy` or `fixed`.
+    pub form: String,
+}
+
+/// When, where and from which sources a run was made. All its rows share these values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Circumstances {
-    /// The options that chose the rows: `--full`, `--filter ring`; empty: all but the long rows.
+    /// The options that selected the rows: `--full`, `--filter ring`. Empty: all but the long rows.
     pub selection: String,
-    /// How many rows they chose, in all partitions.
+    /// The number of selected rows, in all partitions together.
     pub rows: usize,
-    /// Which part of them ran: `2/3`; `1/1`: all.
+    /// Which part of the selected rows ran: `2/3`. All of them: `1/1`.
     pub partition: String,
     /// The version of this package.
     pub version: String,
-    /// The commit, with `-dirty` if files were changed since; `unknown` without git.
+    /// The commit, with `-dirty` if files have changed since, or `unknown` without git.
     pub commit: String,
     /// The compiler.
     pub rustc: String,
-    /// The processor, its cores, the system.
+    /// The processor, its cores, and the operating system.
     pub machine: String,
-    /// When it began, UTC.
+    /// When the run began, in UTC.
     pub date: String,
 }
 
-/// What the process that explores one row prints on standard output.
+/// The findings that the process of a row prints on standard output.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Found {
     /// Executions explored.
     pub executions: u64,
-    /// The different outcomes, sorted.
-    pub outcomes: Vec<String>,
-    /// Of a row about many scenarios: how many, and how many different histories.
-    #[serde(default)]
+    /// The different outcomes.
+    pub outcomes: BTreeSet<String>,
+    /// For a row of generated scenarios: the numbers of scenarios and of different histories.
     pub explained: Option<(u64, u64)>,
     /// How often the weakened site was reached.
     pub weakened: u64,
     /// How many faults were injected.
     pub injected: u64,
-    /// How many plans of faults were found and run, besides none.
+    /// How many fault plans were found and run, not counting the plan without faults.
     pub plans: u64,
-    /// The most steps of all threads between two finished operations, under shuttle.
+    /// Under shuttle: the most steps that all threads took between two finished operations.
     pub longest: Option<u64>,
-    /// What was seen of arrivals that overtake a waiter, if the program is about that.
+    /// How arrivals overtook a waiter, if the program is about overtaking.
     pub overtaking: Option<Overtaking>,
     /// How often the injected bug fired.
     pub bug_fired: u64,
-    /// The operations that each thread performed in some execution: `1:cancel`.
-    pub performed: Vec<String>,
+    /// The operations that some execution performed, each with its thread.
+    pub performed: BTreeSet<(usize, String)>,
     /// Whether the facade saw any operation of the threads.
     pub uses_facade: bool,
     /// The sites that were reached: `file:line:column:op=Ordering`.
     pub sites: Vec<String>,
     /// The sites of injected bugs that were reached.
-    pub bugs: Vec<crate::info::BugSite>,
+    pub bugs: Vec<BugSite>,
 }
 
-/// How many later arrivals overtook a waiter.
+/// How many later arrivals overtook a waiter. The row fails if an execution exceeds the bound, or
+/// if none reaches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overtaking {
     /// The stated bound.
     pub bound: u32,
-    /// The most that did, in any execution.
+    /// The largest number of arrivals that overtook a waiter in one execution.
     pub most: u32,
-    /// Whether an arrival tried to and could not. If none did, the bound was not tested.
+    /// Whether an arrival was refused when it tried. If none was, the bound was not tested.
     pub refused: bool,
 }
 
-/// The exit status of that process if it does not accept its arguments.
+/// The exit status of a model binary that refuses its arguments.
 pub const REFUSES: i32 = 2;
 
-/// The start of the process's lines on standard error that report a failure.
+/// The prefix of each line on standard error with which a row's process reports a failure.
 pub const FAILURE: &str = "failure: ";
 
-/// How the last of those lines continues: with what the threads saw until then.
-pub const EVENTS: &str = "seen until then: ";
+/// After [`FAILURE`], the prefix of the report's last line: what the threads saw.
+pub const EVENTS: &str = "before the failure: ";

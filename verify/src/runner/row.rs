@@ -1,106 +1,50 @@
-//! The process of one row.
+//! The process that explores one row.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
 use spanlock_sync::check::{self, Config, Site};
 
-use super::{Mutations, print_json, rows};
-use crate::info::{BugSite, Description, killed_by};
+use super::{Args, print_json, rows};
+use crate::info::{BugSite, Description};
 use crate::mode::{Checker, Mode};
 use crate::plan::Job;
-use crate::rows::row::{EVENTS, FAILURE, Found};
+use crate::rows::row::{EVENTS, FAILURE};
 use crate::search::NOT_REPEATABLE;
 use crate::suite::Suite;
 use crate::trace;
 use crate::worlds::{self, Search, refuse};
 
-/// Explores one row, and prints what it finds as one line of JSON.
-#[derive(Parser, Debug)]
-#[command(name = "models")]
-struct Args {
-    /// The row's name
-    #[arg(long)]
-    row: String,
-    #[command(flatten)]
-    mutations: Mutations,
-    /// Report the sites that were reached
-    #[arg(long)]
-    sites: bool,
-    /// The bound instead of the row's
-    #[arg(long)]
-    bound: Option<u64>,
-    /// No bound instead of the row's
-    #[arg(long, conflicts_with = "bound")]
-    unbounded: bool,
-    /// At most this many preemptions, whatever the row's bound
-    #[arg(long)]
-    preemptions: Option<u64>,
-    /// Steps between finished operations, instead of the row's
-    #[arg(long)]
-    steps: Option<u64>,
-    /// Leave nothing out of the search
-    #[arg(long)]
-    plain: bool,
-    /// Keep each step, and print those of a failing execution
-    #[arg(long)]
-    trace: bool,
-    /// A file to write to
-    #[arg(long)]
-    scratch: Option<PathBuf>,
-}
-
-/// Explores the row that the arguments name, and prints what was found.
-pub(super) fn run(suites: &[Suite], description: &Description) -> ExitCode {
-    let args = Args::parse();
-    let job = job(description, &args);
-    let programs = suites.iter().filter(|it| it.info.name == job.program.suite);
-    let mut programs = programs.flat_map(|it| &it.programs);
-    let program = programs.find(|it| it.info.name == job.program.name);
+/// Explores the row of this name, and prints the result.
+pub(super) fn run(row: &str, suites: &[Suite], description: &Description, args: &Args) -> ExitCode {
+    let job = job(row, description, args);
+    let (suite, name) = (&job.program.suite, &job.program.name);
+    let mut programs = suites.iter().flat_map(|it| &it.programs);
+    let program = programs.find(|it| it.info.suite == *suite && it.info.name == *name);
     let program = program.expect("described just now");
-    let mutations = args.mutations.arguments();
-    configure(&job, &args);
-    let search = Search {
-        steps: args.steps.or(job.step_bound()),
-        is_plain: args.plain,
-        scratch: args.scratch,
-        mutations: mutations.iter().map(|it| format!(" {it}")).collect(),
-        job,
-    };
-    report_panics(search.steps);
-    let explored = worlds::explore(&search, &program.body);
-    let sites = args.sites.then(check::sites).unwrap_or_default();
-    let bugs = args.sites.then(check::bugs).unwrap_or_default();
-    print_json(&Found {
-        executions: check::executions() as u64,
-        outcomes: trace::outcomes(),
-        weakened: check::weakened() as u64,
-        injected: check::injected() as u64,
-        #[cfg(spanlock_shuttle)]
-        longest: Some(check::longest() as u64),
-        overtaking: trace::overtaking(),
-        bug_fired: check::bug_fired() as u64,
-        performed: trace::performed(),
-        uses_facade: check::operations() > 0,
-        sites: sites.iter().map(site).collect(),
-        bugs: bugs.iter().map(bug).collect(),
-        ..explored
-    })
+    configure(&job, args);
+    report_panics();
+    let search = Search { job, args };
+    worlds::explore(&search, &program.body);
+    let mut found = trace::found();
+    found.executions = check::executions() as u64;
+    found.weakened = check::weakened() as u64;
+    found.injected = check::injected() as u64;
+    found.bug_fired = check::bug_fired() as u64;
+    found.uses_facade = check::operations() > 0;
+    if args.sites {
+        found.sites = check::sites().iter().map(site).collect();
+        found.bugs = check::bugs().iter().map(bug).collect();
+    }
+    print_json(&*found)
 }
 
-fn job(description: &Description, args: &Args) -> Job {
-    let job = rows(description)
-        .into_iter()
-        .find(|job| job.name() == args.row);
-    let mut job = job.unwrap_or_else(|| refuse(&format!("there is no row `{}`", args.row)));
+fn job(row: &str, description: &Description, args: &Args) -> Job {
+    let mut rows = rows(description).into_iter();
+    let job = rows.find(|job| job.name() == row);
+    let mut job = job.unwrap_or_else(|| refuse(&format!("there is no row `{row}`")));
     let checker = job.mode.checker();
     if Checker::of_this_build() != Some(checker) {
-        refuse(&format!(
-            "{} needs a build for {}",
-            args.row,
-            checker.name()
-        ));
+        refuse(&format!("{row} needs a build for {}", checker.name()));
     }
     if args.unbounded || args.bound.is_some() {
         job.bound = args.bound;
@@ -111,80 +55,73 @@ fn job(description: &Description, args: &Args) -> Job {
     job
 }
 
-/// Tells the facade what to do.
+/// Configures the facade for the row.
 fn configure(job: &Job, args: &Args) {
-    let weaken = args.mutations.weaken.as_ref();
+    let weaken = args.weaken.as_ref();
     let weaken = weaken.map(|site| site.parse().unwrap_or_else(|why: String| refuse(&why)));
-    let mut config = Config {
+    let config = Config {
+        mode: match job.mode {
+            Mode::RmwLoad => check::Mode::RmwLoad,
+            _ => check::Mode::Weak,
+        },
         trace: args.trace,
         threads: Some(job.program.threads as usize),
         weaken,
-        bug: args.mutations.bug.clone(),
-        ..Config::default()
+        bug: args.bug.clone(),
     };
-    if job.mode == Mode::RmwLoad {
-        config.mode = check::Mode::RmwLoad;
-    }
     check::configure(config).expect("configured once, here");
 }
 
 fn site(site: &Site) -> String {
     let op = format!("{:?}", site.op).to_lowercase();
-    let Site {
-        file,
-        line,
-        column,
-        ordering,
-        ..
-    } = site;
-    format!("{file}:{line}:{column}:{op}={ordering}")
+    let place = format!("{}:{}:{}", site.file, site.line, site.column);
+    format!("{place}:{op}={}", site.ordering)
 }
 
 fn bug(site: &check::BugSite) -> BugSite {
+    let killed_by = site.killed_by.split(',').map(str::trim);
+    let killed_by = killed_by.filter(|it| !it.is_empty()).map(str::to_owned);
     BugSite {
         name: site.name.to_owned(),
         what: site.what.to_owned(),
-        killed_by: killed_by(site.killed_by),
+        killed_by: killed_by.collect(),
         place: format!("{}:{}", site.file, site.line),
     }
 }
 
-/// Reports the first panic, and what led to it, on standard error. Further panics are the checker's
-/// unwinding of the first.
-pub(crate) fn report_panics(steps: Option<u64>) {
+/// Reports the first panic, and the events before it, on standard error. Later panics come only
+/// from the checker, as it unwinds the first.
+pub(crate) fn report_panics() {
     let first = std::sync::Once::new();
     std::panic::set_hook(Box::new(move |info| {
-        first.call_once(|| tell(&info.to_string(), steps));
+        first.call_once(|| tell(&info.to_string()));
     }));
 }
 
-/// What loom says of a program that it cannot explore, and what to change.
-const ADVICE: [(&str, &str); 2] = [
+/// Messages of the checkers about programs that they cannot explore, and the advice for each.
+const ADVICE: [(&str, &str); 3] = [
+    (
+        "exceeded max_steps bound",
+        "No operation finished within that many steps: is a thread spinning? If an operation \
+         takes longer than that, raise `Suite::step_bound`.",
+    ),
     (
         "exceeded maximum number of branches",
         "The program does not end, or is far too long: put `spanlock_sync::hint::pause` into loops \
-         that wait, sleep by `Parker`, or perform fewer operations.",
+         that wait, sleep with `Parker`, or perform fewer operations.",
     ),
     (
         "cannot access Loom execution state",
-        "A thread of std's uses the facade: start threads by `spanlock_sync::thread`.",
+        "A thread that std started uses the facade: start threads with `spanlock_sync::thread`.",
     ),
 ];
 
-fn tell(panic: &str, steps: Option<u64>) {
+fn tell(panic: &str) {
     for line in format!("execution {}: {panic}", check::executions()).lines() {
         eprintln!("{FAILURE}{line}");
     }
-    if let Some(bound) = steps
-        && panic.contains("exceeded max_steps bound")
-    {
-        eprintln!(
-            "{FAILURE}no operation finished within {bound} steps: is a thread spinning? If an \
-             operation takes longer than that, raise `Suite::step_bound`."
-        );
-    }
     let advice = ADVICE.iter().find(|(said, _)| panic.contains(said));
-    // Loom's own assertions fail where an execution does not repeat. These words mark a finding.
+    // If a repeated execution differs, loom's own assertions fail. These words mark other failures.
     let findings = ["deadlock", "Causality violation", "leaked"];
     let is_found = || findings.iter().any(|it| panic.contains(it));
     if let Some((_, advice)) = advice {
@@ -199,7 +136,7 @@ fn tell(panic: &str, steps: Option<u64>) {
     eprintln!("{FAILURE}{EVENTS}{}", trace::events());
     for (i, step) in check::steps().iter().enumerate() {
         let (thread, what) = (step.thread, &step.what);
-        // A column a thread.
+        // One column per thread.
         let column = thread * 26;
         eprintln!("{i:5}  {:column$}T{thread} {what:<24}  {}", "", step.place);
     }

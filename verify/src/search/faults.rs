@@ -1,20 +1,19 @@
-//! Every plan of a number of faults, found by running.
+//! Fault injection: finds every *plan* (set of faults) that an execution can have, and searches it.
 //!
-//! The faults of a plan must be occasions that an execution has. So the search without faults finds
-//! the single faults that there are. The search with one fault finds the faults that can come
-//! beside it, including those that exist only because of the first. Nothing is listed by hand.
+//! An *occasion* is a point where a fault can happen. The search without faults finds all occasions
+//! for a first fault. The search with one fault finds the occasions for a second, including those
+//! that exist only because of the first.
 //!
-//! Why no plan is missed: take an execution with two faults. Up to the second fault it runs as an
-//! execution with the first one alone, in which the second is an occasion. The converse does not
-//! hold: the second fault may come earlier in its thread, so that the first never comes. Such a
-//! plan is searched, and not counted.
+//! No plan is missed: up to its second fault, an execution with two faults equals one with the
+//! first fault alone, which reaches the occasion of the second. But some plans are impossible,
+//! since the second fault may come earlier and prevent the first. They are searched, not counted.
 
 use std::collections::BTreeSet;
 
 use spanlock_sync::check;
 
-/// Calls `search` once for no faults and once for each plan of at most `most` faults. Returns the
-/// number of plans of which some execution had all faults.
+/// Calls `search` once without faults and once for each plan of at most `most` faults. Returns the
+/// number of plans with an execution that had every fault of the plan.
 pub(crate) fn every_plan(most: usize, mut search: impl FnMut(&[check::Occasion])) -> u64 {
     let mut plans = 0;
     let mut of_this_size = BTreeSet::from([Vec::new()]);
@@ -23,7 +22,7 @@ pub(crate) fn every_plan(most: usize, mut search: impl FnMut(&[check::Occasion])
         for plan in of_this_size {
             check::set_faults(plan.clone());
             search(&plan);
-            // Occasions of the executions that had all faults.
+            // The occasions in executions that had every fault of the plan.
             let occasions = check::occasions();
             let is_reached = plan.iter().all(|fault| occasions.contains(fault));
             plans += u64::from(is_reached && !plan.is_empty());

@@ -1,69 +1,47 @@
-//! The partial order of an execution's steps: what could have happened earlier or later.
+//! The partial order of an execution's steps: which steps must come before which.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::cell::Cell;
 
 #[cfg(spanlock_shuttle)]
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-/// At least as many threads as any program has.
-pub const THREADS: usize = 8;
+/// An upper bound on the threads of a program.
+pub(crate) const THREADS: usize = 8;
 
-/// For each thread the number of its last step that comes before; all of its earlier steps do, too.
-/// Steps are numbered from 1; 0 is none.
-pub type Clock = [u32; THREADS];
+/// A step's vector clock: for each thread, the number of its last step that must come before.
+/// Steps are numbered from 1, and 0 means none.
+pub(crate) type Clock = [u32; THREADS];
 
-/// A step: what a thread does from one switch point to the next.
+/// A step: the code that a thread runs from one scheduling point to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// The thread.
     pub thread: usize,
-    /// What comes before the step in every execution of its class, the step itself included.
+    /// The steps that come before this one in every equivalent execution, and this step itself.
     pub clock: Clock,
 }
 
-/// A callback that is shown the steps of each execution that has ended, and says whether the search
-/// goes on.
-pub type Watch = Box<dyn FnMut(&[Step]) -> bool>;
+/// A callback that receives the steps of each finished execution. Returns whether the search goes
+/// on.
+#[cfg(spanlock_shuttle)]
+pub(crate) type Watch = Box<dyn FnMut(&[Step]) -> bool>;
 
-// Relaxed: a checker runs all threads of an execution on one system thread.
-static AT: AtomicU32 = AtomicU32::new(0);
-
-/// Returns the number of the present step.
-pub fn at() -> u32 {
-    AT.load(Relaxed)
+thread_local! {
+    /// The number of the current step, for all threads: a checker runs them on one system thread.
+    pub(crate) static AT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Begins step `at`.
-pub fn begin_step(at: u32) {
-    AT.store(at, Relaxed);
-}
-
-/// A scheduler that chooses as another does, and records all steps in a total order.
+/// A wrapper of a scheduler that records all steps in a total order, and passes them to `watch`.
 #[cfg(spanlock_shuttle)]
 pub(crate) struct Watched<S> {
-    scheduler: S,
-    steps: Vec<Step>,
-    watch: Watch,
-    begun: bool,
-}
-
-#[cfg(spanlock_shuttle)]
-impl<S> Watched<S> {
-    /// Creates a scheduler that chooses as `scheduler` does, and shows `watch` each execution.
-    pub(crate) fn new(scheduler: S, watch: Watch) -> Self {
-        Watched {
-            scheduler,
-            steps: Vec::new(),
-            watch,
-            begun: false,
-        }
-    }
+    pub(crate) scheduler: S,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) watch: Watch,
 }
 
 #[cfg(spanlock_shuttle)]
 impl<S: Scheduler> Scheduler for Watched<S> {
     fn new_execution(&mut self) -> Option<Schedule> {
-        if std::mem::replace(&mut self.begun, true) && !(self.watch)(&self.steps) {
+        if !self.steps.is_empty() && !(self.watch)(&self.steps) {
             return None;
         }
         self.steps.clear();
@@ -81,7 +59,7 @@ impl<S: Scheduler> Scheduler for Watched<S> {
         let mut clock = self.steps.last().map_or([0; THREADS], |step| step.clock);
         clock[thread] = self.steps.len() as u32 + 1;
         self.steps.push(Step { thread, clock });
-        begin_step(clock[thread]);
+        AT.set(clock[thread]);
         Some(task)
     }
 

@@ -1,47 +1,26 @@
-//! Sleep sets for loom: its search of two threads, without what it explores more than once.
+//! Sleep sets for loom: in programs of two threads, they omit executions that repeat earlier ones.
 //!
-//! # The problem
-//!
-//! Loom reduces the orders of steps by races alone (Flanagan and Godefroid's algorithm of 2005,
-//! without sleep sets). So it visits the same class of interleavings again and again. A few more
-//! races turn a search of milliseconds into one that does not end within a day.
+//! Loom's own reduction only follows races (Flanagan and Godefroid's algorithm of 2005, without
+//! sleep sets). So it explores many interleavings that differ only in the order of independent
+//! steps. A few more races turn a search of milliseconds into one that does not end within a day.
 //!
 //! # The method
 //!
-//! The sleep sets are added from outside. Loom searches depth first, and the facade's [`footprint`]
-//! tells for each execution which thread made each step and what the step touched. Where an
-//! execution leaves the path of the one before, one thread's steps from that node are searched
-//! through, and another thread's begin. From there on the first thread sleeps until another makes a
-//! step that its own step depends on (`reduction.rs` explains sleep sets). If the thread makes its
-//! step asleep, everything that can follow has been seen, and loom is told to search no further
-//! below ([`loom::skip_branch`]). The execution still ends, and the races that it shows are loom's
-//! to follow, closer to the root.
+//! Loom searches depth first. For each step, the facade's [`footprint`] reports the thread, and the
+//! objects that the step touched. When an execution leaves the path of the previous one at a *node*
+//! (a choice of the next thread), loom has explored everything below the step that it chose there
+//! before. From there on, that step's thread sleeps until another thread makes a step on which that
+//! step depends (`reduction.rs` explains sleep sets). If the sleeper makes its step before that,
+//! everything below is explored already, and [`loom::skip_branch`] makes loom skip it. The
+//! execution still runs to its end. Loom follows the races that it shows, at nodes nearer the root.
 //!
-//! # What must be known
+//! # Why it is sound
 //!
-//! - **Every choice between threads.** So every step has an operation of the facade, or is reported
-//!   otherwise: the start of a thread, and its continuation after a yield. What a thread does after
-//!   its last operation belongs to loom (it informs the joining thread) and touches nothing. Loom
-//!   does not search there ([`loom::stop_exploring`], until it drops the thread's locals). With
-//!   *two* threads that leaves nothing out. With more it would, so those are searched as loom does.
-//! - **Every choice between values** that a load may see. Two values can look alike from here, and
-//!   still the search below one says nothing about the other. Loom does not report the choice, but
-//!   writes its path to a file before each execution (`checkpoint_file`). The number of loads on
-//!   that path tells which load sees another value. The mode `rmw-load` has no such choices, except
-//!   for weak compare-exchanges that fail by plan.
-//! - **Which steps depend on each other** in loom's memory model: steps on one object, unless both
-//!   only read, and all SeqCst fences, whose order loom makes known to every thread. Mutexes once
-//!   behaved like that, too: `litmus/mutex-store-buffering` fails if they do again.
-//!
-//! A program with a condition variable, whose waits are more than one step, is searched as loom
-//! does it.
-//!
-//! If one of these assumptions is broken, a thread seems to make a step from a node twice, or a
-//! repeated step differs from the first time. Both panic.
-//!
-//! # Limitations
-//!
-//! Loom's own blind spots stay: this only leaves executions out.
+//! This module must know every choice between threads, every choice between the values that a load
+//! may see, and which steps depend on each other. `docs/searches.md` argues that it does, for two
+//! threads without condition variables; the harness does not prune other programs. If an assumption
+//! is broken, a thread seems to make a step from a node twice, or a repeated step differs from the
+//! first time. Both panic.
 
 use std::cell::RefCell;
 use std::fs;
@@ -51,61 +30,60 @@ use spanlock_sync::footprint::{self, EVERYTHING, Part, Touch, dependent};
 
 use super::NOT_REPEATABLE;
 
-/// A step of a thread that need not be made again before one that it depends on.
+/// A step that need not be explored again until another thread makes a step that depends on it.
 #[derive(Clone)]
 struct Done {
     thread: usize,
     touched: Vec<Touch>,
 }
 
-/// A step of the present path.
+/// A step of the current path.
+#[derive(Default)]
 struct Step {
     thread: usize,
     touched: Vec<Touch>,
-    /// What it touched when its load saw other values.
+    /// The objects that the step touched when its load saw other values.
     touched_before: Vec<Touch>,
-    /// Steps of other threads from the same node, below which everything is searched.
+    /// Steps of other threads from the same node, with everything below them explored.
     done: Vec<Done>,
 }
 
 #[derive(Default)]
 struct Search {
-    /// The steps of the last execution, and of the present one as far as its path is the same.
+    /// The previous execution's steps, replaced by the current one's once the path differs.
     steps: Vec<Step>,
-    /// How many steps of the present execution have begun.
+    /// How many steps of the current execution have begun.
     at: usize,
-    /// The execution has left the path of the last one.
+    /// Whether the current execution has left the path of the previous one.
     left: bool,
-    /// A sleeper has made its step: the rest of the execution does not count.
+    /// Whether a sleeper has made its step, so that the rest of the execution does not count.
     over: bool,
     asleep: Vec<Done>,
-    /// What the running step has touched.
+    /// The objects that the running step has touched so far.
     touched: Vec<Touch>,
-    /// Loads so far.
+    /// The number of loads so far.
     loads: usize,
-    /// The load that sees another value than in the last execution.
+    /// The load that sees a different value than in the previous execution.
     changed: Option<usize>,
     /// The file to which loom writes its path.
     path: Option<PathBuf>,
-    /// Some step's footprint is not known, so everything is searched.
+    /// Whether some step's footprint is unknown, so that loom searches without pruning.
     unknown: bool,
-    /// Something was left out.
+    /// Whether a part of the search was left out.
     left_out: bool,
-    /// A thread is between its end and its exit.
+    /// Whether a thread is between its last operation and its exit.
     ending: bool,
 }
 
 thread_local! { static SEARCH: RefCell<Search> = RefCell::default(); }
 
-/// Prunes the search that loom is about to begin in this system thread: of two threads, without
-/// bound. `path` is its checkpoint file, written before every execution; it is not needed where
-/// loads have no choice.
+/// Prunes the unbounded search of two threads that loom is about to begin in this system thread.
+/// `path` is the checkpoint file that loom writes before every execution. It may be `None` if no
+/// load has a choice of values.
 pub(crate) fn begin(path: Option<PathBuf>) {
-    SEARCH.with_borrow_mut(|search| {
-        *search = Search {
-            path,
-            ..Search::default()
-        }
+    SEARCH.set(Search {
+        path,
+        ..Search::default()
     });
     footprint::watch(watch);
 }
@@ -127,7 +105,7 @@ fn watch(thread: usize, touch: Touch, part: Part) {
         Part::Behind => {
             search.touched.push(touch);
             if touch.object == EVERYTHING && !search.unknown {
-                assert!(!search.left_out, "too late: {touch:?}");
+                assert!(!search.left_out, "unknown footprint, too late: {touch:?}");
                 search.unknown = true;
             }
         }
@@ -136,7 +114,7 @@ fn watch(thread: usize, touch: Touch, part: Part) {
             search.ending = true;
             loom::stop_exploring();
         }
-        // A thread that panics has no end before its exit.
+        // A thread that panics exits without `Part::End`.
         Part::Exit if std::mem::take(&mut search.ending) => loom::explore(),
         Part::Exit => {}
     });
@@ -153,8 +131,8 @@ impl Search {
             ..Search::default()
         };
         let Some(path) = &self.path else { return };
-        let path = fs::read(path).expect("loom has written its way");
-        // An array of `{"Schedule":…}` and `{"Load":…}`; the last one is the new choice.
+        let path = fs::read(path).expect("loom has written its path");
+        // An array of `{"Schedule":…}` and `{"Load":…}`. The last element is the new choice.
         let strings = path.split(|&byte| byte == b'"');
         let choices = strings.filter(|string| [&b"Schedule"[..], b"Load"].contains(string));
         let mut loads = 0;
@@ -165,8 +143,8 @@ impl Search {
         }
     }
 
-    /// Ends the step that ran: what it touched is known now, and which threads sleep at the next
-    /// node.
+    /// Ends the running step, whose footprint is now complete. Finds the threads that sleep at the
+    /// next node.
     fn end_step(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         if self.over || self.unknown || self.at == 0 {
@@ -180,7 +158,7 @@ impl Search {
         } else {
             assert_eq!(
                 step.touched, touched,
-                "step {}: it touches something else when it is repeated. {NOT_REPEATABLE}",
+                "step {} touches other objects when it is repeated. {NOT_REPEATABLE}",
                 self.at
             );
         }
@@ -191,7 +169,7 @@ impl Search {
             .collect();
     }
 
-    /// Begins the step of a thread that has made an operation. Returns whether the thread sleeps.
+    /// Begins a step with an operation of `thread`. Returns whether the thread sleeps.
     fn begin_step(&mut self, thread: usize, touch: Touch, reads: bool) -> bool {
         self.end_step();
         if self.over || self.unknown {
@@ -201,27 +179,18 @@ impl Search {
         self.loads += usize::from(reads);
         self.touched.push(touch);
         self.at += 1;
-        let same_way = !self.left && self.at <= self.steps.len();
-        if same_way {
-            let other_value = load.is_some() && load == self.changed;
-            if self.steps[self.at - 1].thread == thread && !other_value {
-                return false;
-            }
+        let other_value = load.is_some() && load == self.changed;
+        let before = self.steps.get(self.at - 1).filter(|_| !self.left);
+        if before.is_some_and(|it| it.thread == thread && !other_value) {
+            return false;
         }
         self.left = true;
-        let before = if same_way {
-            self.steps.drain(self.at - 1..).next()
-        } else {
-            self.steps.truncate(self.at - 1);
-            None
-        };
         let mut step = Step {
             thread,
-            touched: Vec::new(),
-            touched_before: Vec::new(),
-            done: Vec::new(),
+            ..Step::default()
         };
-        if let Some(before) = before {
+        // The step from this node in the previous execution.
+        if let Some(before) = self.steps.drain(self.at - 1..).next() {
             let mut touched = before.touched_before;
             touched.extend(before.touched);
             step.done = before.done;
@@ -234,14 +203,14 @@ impl Search {
         }
         assert!(
             step.done.iter().all(|done| done.thread != thread),
-            "T{thread} again at step {}: loom does not search as this module assumes",
+            "T{thread} makes step {} a second time: loom does not search as this module assumes",
             self.at
         );
         let asleep = self.asleep.iter().find(|done| done.thread == thread);
-        let asleep = asleep.map(|done| done.touched.clone());
-        let is_asleep = asleep.is_some();
-        step.touched = asleep.unwrap_or_default();
+        if let Some(done) = asleep {
+            step.touched.clone_from(&done.touched);
+        }
         self.steps.push(step);
-        is_asleep
+        asleep.is_some()
     }
 }

@@ -1,67 +1,31 @@
 //! Dynamic partial-order reduction for shuttle: an exhaustive search of interleavings, up to the
 //! order of independent steps.
 //!
-//! # The problem
-//!
-//! A plain depth-first search tries every order of all steps of all threads. Two neighbouring steps
-//! that touch different objects, or that both only read one, have the same effect in either order.
-//! So the interleavings fall into classes, and one execution of each class is enough. There are
+//! Two neighbouring steps are *independent* if they touch different objects, or if both only read.
+//! Otherwise, they are *dependent*. Swapping independent steps changes nothing. Interleavings that
+//! differ only by such swaps form a *class*, and one execution of each class is enough. There are
 //! thousands of times fewer classes than interleavings.
 //!
 //! # The algorithm
 //!
 //! Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order reduction" (POPL 2014,
-//! [DOI](https://doi.org/10.1145/2535838.2535845)): the variant with *source sets*, Algorithm 1. A
-//! **node** is a point at which one of several threads is to make a step. An execution goes down a
-//! path of nodes, and at each step the search looks for two things:
+//! [DOI](https://doi.org/10.1145/2535838.2535845)): Algorithm 1, with *source sets*. A **node** is
+//! a point where the search chooses the thread that makes the next step. An execution is a path
+//! through nodes. At each step, the search handles two things:
 //!
-//! - **Races**: does the step touch an object that an earlier step of another thread touched, with
-//!   nothing in between that orders the two? Then the other order must be tried as well: at the
-//!   node before the earlier step, a thread that begins the other order is added to those to *try*.
-//! - **Sleep sets** (Godefroid): a node is left by one thread's step, and later by another's. Below
-//!   the second step the first thread sleeps until some thread makes a step that its own step
-//!   depends on. Running it earlier would lead where the search has already been.
-//!
-//! Every class is explored once, so all outcomes, failures and deadlocks are found. With two
-//! threads no execution is wasted either: the thread that is added at a node comes, by the steps
-//! that it made before, to the step that the sleeper depends on.
+//! - **Races**: a step races with an earlier, dependent step of another thread if nothing between
+//!   them orders the two. Then the search must also try the other order. So at the node before the
+//!   earlier step, it adds a thread that begins the other order to the threads to *try*.
+//! - **Sleep sets** (Godefroid): the search tries one thread's step at a node, and later another's.
+//!   Below the second step, the first thread sleeps until some thread makes a step that depends on
+//!   the first thread's step. Until then, running it would only repeat explored executions.
 //!
 //! # Why it is sound
 //!
-//! The algorithm requires that every two steps whose order matters are called *dependent*.
-//!
-//! 1. A step goes from one switch point to the next: an operation of the facade, and the thread's
-//!    own code behind it. Its footprint ([`footprint`]) is taken when the step has ended. It holds
-//!    the operation's object, the cells that the code behind it touched, and everything else that
-//!    the facade shares between threads outside operations (a parker's flag, the numbering of
-//!    threads). Programs share nothing else except their log, which is sorted by thread before it
-//!    counts. Memory under a mutex belongs to the mutex.
-//! 2. A sleeper's footprint is not guessed. Its step was made from the same node before the thread
-//!    went to sleep. As long as no thread touches what it touched, it remains the same step with
-//!    the same objects, whose numbers do not depend on the interleaving.
-//! 3. Accesses are classified by their effect: an operation that changed nothing is a read. Two
-//!    neighbouring reads of one object commute, whatever they would do elsewhere.
-//! 4. A step whose footprint the facade does not know (of a condition variable, or a failed attempt
-//!    to block) touches [everything](footprint::EVERYTHING).
-//! 5. At the end of a step that blocks, a thread looks whether a mutex is free, or joins a queue of
-//!    the checker's. Other threads see no effect of that: the checker wakes all waiting threads and
-//!    lets them race.
-//!
-//! Some steps are not always possible:
-//!
-//! - **Mutexes.** A thread that is about to lock a held mutex is not runnable, even if the checker
-//!   says so. A lock races with the holder's *lock*, since before the unlock it was not possible.
-//! - **Sleeps, joins, starts** come after the wake, the end, the spawn, and do not race with them.
-//! - **Yields.** A thread that yields has looked in vain at some objects in a loop. It need not run
-//!   again before another thread has changed one of the objects that it has looked at since its
-//!   last yield, because the round in between would be the same. So a loop that yields must have no
-//!   effect besides looking. If no other thread can run, the yielding thread does, and nothing is
-//!   searched behind that. A yield outside such a loop would silently cut off what follows it.
-//!   Therefore a thread that has yielded, and does not look first at an object that it looked at
-//!   before, panics. (A thread that looks there for another reason is taken for one in a loop.)
-//!
-//! Every replayed step must have the footprint that it had the first time. A program whose
-//! executions differ for another reason than the schedule panics.
+//! The algorithm explores every class if it treats every two steps whose order matters as
+//! *dependent*. `docs/searches.md` argues that it does, and lists what a program must not do. The
+//! search panics if a program yields outside a loop that waits, or if a repeated step has another
+//! *footprint* (the objects that it touches, and how) than the first time.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -70,12 +34,12 @@ use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use spanlock_sync::footprint::{self, Access, EVERYTHING, Touch, dependent};
 
 use crate::search::NOT_REPEATABLE;
-use crate::search::order::{self, Clock, Step, THREADS, Watch};
+use crate::search::order::{AT, Clock, Step, THREADS, Watch};
 
-/// A set of threads, a bit each.
+/// A set of threads, one bit per thread.
 type Threads = u8;
 
-/// The number of a step in its execution, from 1; 0 is none.
+/// The number of a step in its execution, counted from 1. 0 means none.
 type At = u32;
 
 fn join(clock: &mut Clock, other: &Clock) {
@@ -90,14 +54,14 @@ fn members(threads: Threads) -> impl Iterator<Item = usize> {
 
 type Footprint = Rc<[Touch]>;
 
-/// A point at which a thread is to make a step, and its step in the present execution.
+/// A point where the search chooses a thread, and that thread's step in the current execution.
 struct Node {
     enabled: Threads,
-    /// Threads to try.
+    /// Threads to try, including those in `done`.
     tried: Threads,
-    /// Threads whose steps have been tried.
+    /// Threads whose steps from here have been explored.
     done: Vec<(usize, Footprint)>,
-    /// Threads whose steps lead where the search has been.
+    /// Threads whose steps from here would only repeat explored executions.
     asleep: Vec<(usize, Footprint)>,
     thread: usize,
     touched: Footprint,
@@ -108,7 +72,7 @@ fn threads_of(steps: &[(usize, Footprint)]) -> Threads {
     steps.iter().fold(0, |set, (thread, _)| set | 1 << thread)
 }
 
-/// The last steps that touched an object.
+/// The last step that touched an object, for each kind of access.
 #[derive(Default)]
 struct Seen {
     write: At,
@@ -122,55 +86,51 @@ struct Seen {
 #[derive(Clone, Default)]
 struct Thread {
     clock: Clock,
-    /// The mutex that it is about to lock.
+    /// The mutex that the thread is about to lock.
     locking: Option<u64>,
-    /// What it has looked at since it yielded, and when.
+    /// The objects that the thread has read since its last yield, each with the step.
     looked: Vec<(u64, At)>,
-    /// It has yielded, after looking at these.
+    /// Set by a yield: the objects that the thread had read before, each with the step.
     yielded: Option<Vec<(u64, At)>>,
-    /// It has yielded, and must look at one of these before it touches anything else.
+    /// Set by a yield: the next step that touches anything must touch one of these objects.
     again: Option<Vec<u64>>,
     begun: bool,
 }
 
-/// The scheduler.
+/// The scheduler that makes the reduced search.
 #[derive(Default)]
 pub(crate) struct Reduced {
-    /// The way to the present step.
+    /// The current path.
     nodes: Vec<Node>,
-    /// How many steps of the present execution have begun.
+    /// How many steps of the current execution have begun.
     at: usize,
-    /// Steps before this one are repeated.
+    /// The number of steps that the current execution repeats from the previous one.
     new_from: usize,
     threads: [Thread; THREADS],
     seen: HashMap<u64, Seen>,
     /// The threads that sleep at the next node.
     asleep: Vec<(usize, Footprint)>,
-    /// The thread that makes the present step.
+    /// The thread that makes the current step.
     running: usize,
     begun: bool,
-    /// This execution has come where the search has been, or where no thread can run. It only
-    /// runs to its end.
+    /// Whether the search ignores the rest of this execution, since it would repeat an explored one
+    /// or no thread can run.
     leave: bool,
     watch: Option<Watch>,
 }
 
 impl Reduced {
-    /// Creates a search that has not begun, in this system thread.
-    pub(crate) fn new() -> Self {
+    /// Creates a search for this system thread. The search calls `watch` with the steps of one
+    /// execution of each class.
+    pub(crate) fn new(watch: Option<Watch>) -> Self {
         footprint::record();
-        Self::default()
-    }
-
-    /// Creates a search that shows `watch` the order of each execution, once for each class.
-    pub(crate) fn watched(watch: Watch) -> Self {
         Reduced {
-            watch: Some(watch),
-            ..Self::new()
+            watch,
+            ..Self::default()
         }
     }
 
-    /// Whether `watch` wants to see more.
+    /// Shows the ended execution to `watch`. Returns whether the search goes on.
     fn goes_on(&mut self) -> bool {
         let Some(watch) = self.watch.as_mut().filter(|_| self.begun && !self.leave) else {
             return true;
@@ -191,7 +151,7 @@ impl Reduced {
         self.node(second).clock[self.node(first).thread] >= first
     }
 
-    /// Takes the footprint of the step that has just ended, and finds the steps it depends on and
+    /// Takes the footprint of the step that has just ended. Finds the steps that it depends on, and
     /// the other orders to try.
     fn end_step(&mut self) {
         let mut touched = footprint::take();
@@ -203,29 +163,26 @@ impl Reduced {
         let thread = self.running;
         let state = &mut self.threads[thread];
         let yielded = state.yielded.take();
-        // The first step is the thread's own code alone. The step behind a yield may be, too.
+        // Only a thread's first step, or one after a yield, may have no operation of the facade.
         let unknown = touched.is_empty() && state.begun && yielded.is_none();
         state.begun = true;
         let access = if unknown { Access::Write } else { Access::Read };
-        touched.push(Touch {
-            object: EVERYTHING,
-            access,
-        });
+        let object = EVERYTHING;
+        touched.push(Touch { object, access });
         touched.sort_unstable();
         touched.dedup();
 
-        let (clock, races) = self.order(thread, &touched, yielded.unwrap_or_default());
+        let (mut clock, races) = self.order(thread, &touched, yielded.unwrap_or_default());
+        clock[thread] = at;
         self.threads[thread].clock = clock;
-        self.threads[thread].clock[thread] = at;
         let is_new = self.at > self.new_from;
-        let clock = self.threads[thread].clock;
         let node = &mut self.nodes[at as usize - 1];
         if is_new {
             node.touched = touched.into();
         } else {
             assert!(
                 *node.touched == *touched && node.clock == clock,
-                "step {at} of T{thread} was {:?}, and is {touched:?} when it is repeated. {}",
+                "step {at} of T{thread} touched {:?}, but {touched:?} when it is repeated. {}",
                 node.touched,
                 NOT_REPEATABLE
             );
@@ -244,18 +201,19 @@ impl Reduced {
 
     /// Panics if the thread has yielded outside a loop.
     fn look_again(&mut self, touched: &[Touch]) {
-        // The step behind a yield may be the thread's own code alone.
-        if touched.is_empty() {
-            return;
-        }
-        let Some(looked) = self.threads[self.running].again.take() else {
-            return;
+        let again = &mut self.threads[self.running].again;
+        // The step after a yield may have no operation of the facade.
+        let looked = if touched.is_empty() {
+            None
+        } else {
+            again.take()
         };
+        let looks = |at: Vec<u64>| touched.iter().any(|touch| at.contains(&touch.object));
         assert!(
-            touched.iter().any(|touch| looked.contains(&touch.object)),
-            "T{} has yielded, and does not look next at anything that it looked at before. Yield only in \
-             a loop that reads atomics until another thread changes one. Elsewhere remove the yield, \
-             or wait by parking (`spanlock_sync::Parker`).",
+            looked.is_none_or(looks),
+            "T{} has yielded, but its next operation touches nothing that it read before. Yield \
+             only in a loop that reads atomics until another thread changes one. Elsewhere, remove \
+             the yield, or wait by parking (`spanlock_sync::Parker`).",
             self.running
         );
     }
@@ -267,34 +225,30 @@ impl Reduced {
         let nothing = Seen::default();
         let seen = |object| self.seen.get(object).unwrap_or(&nothing);
         let is_later = |clock: &Clock, at: At| at > 0 && clock[self.node(at).thread] < at;
-        // First the steps that made it possible: it does not race with those.
-        let mut after = Vec::new();
-        for Touch { object, access } in touched {
-            match access {
-                Access::Lock => {
-                    let holder = seen(object).lock;
-                    races.extend(is_later(&clock, holder).then_some(holder));
-                    after.push(seen(object).unlock);
-                }
-                Access::Wait => after.push(seen(object).wake),
-                _ => {}
-            }
-        }
-        after.extend(looked.iter().map(|(object, _)| seen(object).write));
-        for at in after.into_iter().filter(|&at| at > 0) {
-            join(&mut clock, &self.node(at).clock);
-        }
+        // `after`: steps that enabled this one, so they do not race. `clashes`: conflicting steps.
+        let written = looked.iter().map(|(object, _)| seen(object).write);
+        let mut after: Vec<At> = written.collect();
         let mut clashes = Vec::new();
         for Touch { object, access } in touched {
             let seen = seen(object);
             match access {
-                Access::Lock | Access::Unlock => {}
+                Access::Lock => {
+                    races.extend(is_later(&clock, seen.lock).then_some(seen.lock));
+                    after.push(seen.unlock);
+                }
+                Access::Unlock => {}
                 Access::Read => clashes.push(seen.write),
                 Access::Write | Access::Wake | Access::Wait => {
                     clashes.push(seen.write);
                     clashes.extend(seen.reads);
                 }
             }
+            if *access == Access::Wait {
+                after.push(seen.wake);
+            }
+        }
+        for at in after.into_iter().filter(|&at| at > 0) {
+            join(&mut clock, &self.node(at).clock);
         }
         clashes.retain(|&at| at > 0);
         races.extend(clashes.iter().filter(|&&at| is_later(&clock, at)));
@@ -303,25 +257,17 @@ impl Reduced {
         }
         races.sort_unstable();
         races.dedup();
-        // Two steps with another racing step between them are no neighbours: their race comes up
-        // when the one in between is reversed.
-        let between = |race: &At| {
-            races
-                .iter()
-                .any(|other| other != race && self.before(*race, *other))
-        };
-        let neighbours = races
-            .iter()
-            .filter(|race| !between(race))
-            .copied()
-            .collect();
+        // If another racing step lies between two steps, they are not neighbours. Their race shows
+        // up after the search has reversed the race with the step in between.
+        let mut neighbours = races.clone();
+        neighbours.retain(|&at| !races.iter().any(|&it| it != at && self.before(at, it)));
         (clock, neighbours)
     }
 
-    /// Adds what must be tried so that step `late` comes before step `early`.
+    /// Adds a thread to try, so that step `late` comes before step `early`.
     fn reverse(&mut self, early: At, late: At) {
-        // Instead of `early` come all steps that need not follow it, then `late`. Find the threads
-        // that could begin that sequence.
+        // The new order runs the later steps that need not follow `early`, and then `late`, in
+        // place of `early`. Find the threads that could begin that sequence.
         let mut instead: Vec<At> = Vec::new();
         let (mut met, mut first): (Threads, Threads) = (0, 0);
         for at in early + 1..=late {
@@ -340,13 +286,13 @@ impl Reduced {
             return;
         }
         node.tried |= match first & node.enabled {
-            // Not expected to happen; if it does, trying every thread is right.
+            // Not expected, but it is always sound to try every thread.
             0 => node.enabled,
             first => first & first.wrapping_neg(),
         };
     }
 
-    /// Records what the step has touched.
+    /// Records the objects that a step has touched.
     fn see(&mut self, thread: usize, at: At, touched: &[Touch]) {
         for &Touch { object, access } in touched {
             let seen = self.seen.entry(object).or_default();
@@ -363,34 +309,32 @@ impl Reduced {
         }
     }
 
-    /// Whether a thread that the checker calls runnable can make a step, rather than find that it
-    /// must wait.
+    /// Whether a thread that shuttle calls runnable can make progress. Otherwise, its step would
+    /// only find that it must wait.
     fn is_enabled(&self, thread: usize) -> bool {
         let thread = &self.threads[thread];
-        let held = |object: &u64| {
-            self.seen
-                .get(object)
-                .is_some_and(|seen| seen.lock > seen.unlock)
+        let seen = |object: u64| self.seen.get(&object);
+        let is_free = |object| seen(object).is_none_or(|it| it.lock <= it.unlock);
+        let has_changed = |looked: &Vec<(u64, At)>| {
+            let mut looked = looked.iter();
+            looked.any(|&(object, at)| seen(object).is_some_and(|it| it.write > at))
         };
-        let changed =
-            |&(object, at): &(u64, At)| self.seen.get(&object).is_some_and(|seen| seen.write > at);
-        let must_wait = thread.locking.as_ref().is_some_and(held)
-            || (thread.yielded.as_ref()).is_some_and(|looked| !looked.iter().any(changed));
-        !must_wait
+        let is_free = thread.locking.is_none_or(is_free);
+        is_free && thread.yielded.as_ref().is_none_or(has_changed)
     }
 
-    /// Returns the thread that makes the next step; none if all that could are asleep, or none can.
+    /// Returns the thread that makes the next step, or `None` if every enabled thread is asleep.
     fn choose(&mut self, enabled: Threads, current: Option<usize>) -> Option<usize> {
         if let Some(node) = self.nodes.get(self.at) {
             assert_eq!(
                 node.enabled, enabled,
-                "step {}: other threads can run when it is repeated. {NOT_REPEATABLE}",
+                "step {}: different threads can run when it is repeated. {NOT_REPEATABLE}",
                 self.at
             );
             return Some(node.thread);
         }
         let awake = enabled & !threads_of(&self.asleep);
-        // Prefer the running thread: a switch takes time.
+        // Prefer the running thread, because a switch takes time.
         let thread = current.filter(|thread| awake & 1 << thread != 0);
         let thread = thread.or_else(|| members(awake).next())?;
         self.nodes.push(Node {
@@ -446,9 +390,9 @@ impl Scheduler for Reduced {
         if let Some(current) = current {
             let state = &mut self.threads[current];
             state.locking = locking;
-            // A thread that parks reports a yield, too, and may continue by itself at any time.
+            // A thread that parks also reports a yield, but it may wake spuriously at any time.
             let parked = |task: &&&Task| usize::from(task.id()) == current && task.blocked();
-            // Where the search has been, reads are not recorded.
+            // In the rest of an execution that the search ignores, reads are not recorded.
             if yields && !self.leave && !runnable.iter().any(|task| parked(&task)) {
                 let looked = std::mem::take(&mut state.looked);
                 let objects = looked.iter().map(|&(object, _)| object);
@@ -462,14 +406,14 @@ impl Scheduler for Reduced {
             let enabled = enabled.fold(0, |set, thread| set | 1 << thread);
             if let Some(thread) = self.choose(enabled, current) {
                 self.at += 1;
-                order::begin_step(self.at as u32);
+                AT.set(self.at as At);
                 self.threads[thread].locking = None;
                 self.running = thread;
                 return Some(thread.into());
             }
             self.leave = true;
         }
-        // A thread that yields has nothing to do before others have run.
+        // A thread that yields makes no progress before others have run.
         let other = threads
             .iter()
             .find(|&&thread| !yields || Some(thread) != current);
@@ -479,8 +423,6 @@ impl Scheduler for Reduced {
     }
 
     fn next_u64(&mut self) -> u64 {
-        panic!(
-            "an exhaustive search draws nothing at random: remove random choices from the program"
-        );
+        panic!("an exhaustive search cannot follow random choices: remove them from the program");
     }
 }

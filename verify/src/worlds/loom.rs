@@ -1,4 +1,4 @@
-//! Loom.
+//! Runs rows under loom.
 
 use std::sync::Arc;
 
@@ -8,28 +8,27 @@ use super::{Search, execute, refuse};
 use crate::info::{Fault, FaultKind};
 use crate::mode::Mode;
 use crate::program::Body;
-use crate::rows::row::Found;
 use crate::search::faults::every_plan;
 use crate::search::pruning;
+use crate::trace;
 
-/// Branches of an execution, at the most: loom's own default is too few for long programs.
+/// The most branches of an execution. Loom's default is too low for long programs.
 const BRANCHES: usize = 10_000;
 
-/// Explores the row. Returns how many plans of faults there were.
-pub(crate) fn explore(search: &Search, body: &Body) -> Found {
+/// Explores the row.
+pub(crate) fn explore(search: &Search, body: &Body) {
     let Body::Once(run) = body else {
         refuse("random programs and scenarios run under shuttle, Promela models under Spin");
     };
     let job = &search.job;
-    let mut explored = Found::default();
     if job.faults > 0 {
-        explored.plans = every_plan(job.faults, |plan| one(search, plan, run.clone()));
+        let plans = every_plan(job.faults, |plan| one(search, plan, run.clone()));
+        trace::found().plans = plans;
     } else {
         let plan: check::FaultPlan = job.program.faults.iter().map(occasion).collect();
         check::set_faults(plan.clone());
         one(search, &plan, run.clone());
     }
-    explored
 }
 
 fn occasion(fault: &Fault) -> check::Occasion {
@@ -46,20 +45,20 @@ fn occasion(fault: &Fault) -> check::Occasion {
 fn one(search: &Search, plan: &[check::Occasion], run: Arc<dyn Fn() + Send + Sync>) {
     let job = &search.job;
     let mut builder = loom::model::Builder::new();
-    // Stated here: a search that the environment cuts off would pass.
+    // Set here, or loom's environment variables could cut the search off, and the row would pass.
     builder.max_duration = None;
     builder.max_permutations = None;
     builder.max_branches = BRANCHES;
     builder.preemption_bound = job.bound.map(|bound| bound as usize);
-    // A weak compare-exchange that fails by plan is a load in either mode.
+    // A weak compare-exchange with an injected failure is a plain load, also in `rmw-load`.
     let loads = plan.iter().any(|it| it.fault == check::Fault::WeakCas);
     let has_values = job.mode == Mode::Weak || loads;
-    let scratch = search.scratch.as_ref().filter(|_| has_values);
-    let prunes = job.is_reduced() && !search.is_plain && (scratch.is_some() || !has_values);
+    let scratch = search.args.scratch.as_ref().filter(|_| has_values);
+    let prunes = job.is_reduced() && !search.args.plain && (scratch.is_some() || !has_values);
     if prunes {
         builder.checkpoint_file = scratch.cloned();
         builder.checkpoint_interval = 1;
-        // Loom would continue an earlier search that left its file there.
+        // If an earlier search had left this file, loom would continue that search.
         scratch.map(std::fs::remove_file);
         pruning::begin(scratch.cloned());
     }

@@ -58,7 +58,8 @@ impl Peer for Log {
     }
 
     fn tidy(&self) -> Result<()> {
-        // It returns regions with old entries; there are none.
+        // The result lists regions with old entries. This log has only keys and values, so there
+        // are none.
         self.engine.purge_expired_files()?;
         Ok(())
     }

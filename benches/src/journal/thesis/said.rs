@@ -138,8 +138,8 @@ pub const SAID: [Said; 13] = [
     ),
 ];
 
-/// One comparison of a number in the thesis, if there is one, with this run's number on each
-/// device.
+/// A comparison of this run's numbers, one for each device, with the thesis' number if it states
+/// one.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The table or figure in the thesis.

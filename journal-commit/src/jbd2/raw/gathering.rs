@@ -2,9 +2,10 @@
 //!
 //! # The problem
 //! Threads that commit continuously and share commits split into two halves. While one half waits
-//! for its commit, the other half joins the next transaction, which closes as soon as the first
-//! commit ends. Each commit then carries half of the threads, and each thread waits for two
-//! commits. If the next commit first lets the woken threads join, all of them share every commit.
+//! for its commit, the other half joins the next transaction. The commit of that transaction starts
+//! as soon as the first commit ends, before the woken threads can join. Each commit then carries
+//! half of the threads, and each thread waits for two commits. If the next commit first lets the
+//! woken threads join, all threads share every commit.
 //!
 //! The [`Rendezvous`] decides whether that wait pays and how long it may last; the compact log uses
 //! the same policy. This file counts the threads and puts the journal's thread to sleep.
@@ -13,15 +14,15 @@
 //!
 //! | field | meaning | changed by |
 //! |---|---|---|
-//! | `here` | threads that wait for the running transaction | `arrive` adds one, `shut` takes all |
-//! | `away` | threads that wait for the committing one | `shut` sets it, `committed` takes it |
+//! | `here` | threads that wait for the running transaction | `arrive` adds one, `shut` sets 0 |
+//! | `away` | threads that wait for the commit under way | `shut` sets it, `committed` sets 0 |
 //! | `expected` | `here` + `away` at the end of the last commit | `committed` |
-//! | `policy` | when to wait, and for how long | all of them |
+//! | `policy` | when to wait, and for how long | these three functions and `gather` |
 //!
 //! # Invariants
-//! - **J-R1** The journal's thread does not sleep once every expected thread has arrived: the
-//!   thread that completes the number calls it, after it has been counted.
-//! - **J-R2** The journal's thread sleeps until a deadline at most, so a thread that never returns
+//! - **J-R1** The journal's thread does not keep sleeping once every expected thread has arrived:
+//!   the last expected thread wakes it, after that thread has been counted.
+//! - **J-R2** The journal's thread sleeps until a deadline at most. A thread that never returns
 //!   delays the commit no longer than that.
 
 use std::sync::Arc;
@@ -55,7 +56,7 @@ impl Gathering {
         Self::with_policy(comes, Rendezvous::new())
     }
 
-    /// Creates a gathering whose policy has seen commits before. For models.
+    /// Creates a gathering with a policy that may have seen commits before. For models.
     #[doc(hidden)]
     pub fn with_policy(comes: Arc<Signal>, policy: Rendezvous) -> Self {
         Gathering {
@@ -69,14 +70,14 @@ impl Gathering {
         }
     }
 
-    /// Counts a thread that waits for the running transaction. Returns true if no other thread is
-    /// expected; the caller then [calls](Self::call) the journal's thread.
+    /// Counts a thread that waits for the running transaction. Returns true if this was the last
+    /// expected thread; the caller must then [wake](Self::call) the journal's thread.
     pub fn arrive(&self) -> bool {
         let now = Instant::now();
         self.counts.lock().arrive(now)
     }
 
-    /// Wakes the journal's thread: every expected thread has arrived (J-R1).
+    /// Wakes the journal's thread after every expected thread has arrived (J-R1).
     pub fn call(&self) {
         self.comes.wake_all();
     }
@@ -88,7 +89,7 @@ impl Gathering {
         counts.policy.started_at(Instant::now());
     }
 
-    /// Ends the commit: the threads that waited for it are about to be woken.
+    /// Ends the commit. Called just before the threads that waited for it are woken.
     pub fn committed(&self) {
         let mut counts = self.counts.lock();
         let released = std::mem::take(&mut counts.away);
@@ -96,9 +97,9 @@ impl Gathering {
         (counts.policy).finished_at(Instant::now(), released as usize);
     }
 
-    /// Lets the threads that were just woken join the running transaction, if the policy says so:
-    /// sleeps until they have arrived, `is_over` returns true, or the policy's deadline has passed.
-    /// Returns whether they have arrived, or `None` if it did not wait.
+    /// If the policy says so, waits for the threads that the last commit woke: sleeps until they
+    /// have arrived, `is_over` returns true, or the policy's deadline has passed. Returns whether
+    /// they have arrived, or `None` if it did not wait.
     pub fn gather(&self, is_over: impl Fn() -> bool) -> Option<bool> {
         let until = self.counts.lock().hold(Instant::now())?;
         self.comes.wait_until_deadline(until, || {
@@ -134,7 +135,8 @@ mod tests {
 
     use super::*;
 
-    /// All threads return at once, and a commit takes so long that no deadline passes.
+    /// Returns a gathering that expects all threads to return at once, with a deadline so late that
+    /// it does not pass.
     fn gathering() -> Gathering {
         let policy = Rendezvous::learnt(Instant::now(), Duration::from_secs(36_000));
         Gathering::with_policy(Arc::new(Signal::new()), policy)

@@ -1,16 +1,18 @@
-//! Poisoning: no acknowledgement during or after a failure of the medium.
+//! Poisoning: nothing is acknowledged during or after a failure of the medium.
 //!
 //! # The problem
-//! When a write or a flush fails, everything written before it and not yet flushed may be lost, no
-//! matter which thread wrote it: Linux marks pages that it failed to write as clean, and the next
-//! flush succeeds. After a failure, therefore, nothing may be acknowledged.
+//! When a write or a flush fails, all data that was written before and not yet flushed may be lost,
+//! no matter which thread wrote it. Linux marks pages that it failed to write as clean, and the
+//! next flush succeeds. After a failure, therefore, nothing may be acknowledged.
 //!
-//! Checking a flag after one's own flush is not enough. Another thread's operation may have failed
-//! *before* that flush and lost our blocks, while that thread has not yet set the flag.
+//! It is not enough that a thread checks a flag after its own flush. Another thread's operation may
+//! have failed *before* that flush and lost the first thread's blocks, but the other thread may not
+//! have set the flag yet.
 //!
-//! Each operation therefore enters a list before it begins, and leaves it, together with its
-//! failure, when it has ended. A thread that has flushed acknowledges only after it has waited for
-//! all operations that had begun by then ([`settle`](Medium::settle)).
+//! Each operation therefore enters a list before it begins, and leaves the list when it has ended.
+//! If it failed, its failure is recorded in the same step. After its flush, a thread waits for all
+//! operations that have begun by then ([`settle`](Medium::settle)). It acknowledges only if none of
+//! them has failed.
 //!
 //! # State
 //!
@@ -23,15 +25,17 @@
 //! ```
 //!
 //! # Invariants
-//! - **P1** A failure is recorded before its operation leaves the list. The first failure stays.
+//! - **P1** A failure is recorded before its operation leaves the list. A later failure does not
+//!   replace the first.
 //! - **P2** After a failure is recorded, no operation begins.
 //! - **P3** `settle` returns `Ok` only if every operation that began before the call succeeded. So
-//!   no operation failed before or during a flush that the caller has made.
+//!   if a thread has flushed and then calls `settle`, and `settle` returns `Ok`, no operation
+//!   failed before or during its flush.
 //! - **P4** An operation that is dropped (its thread panicked in the storage) has failed.
 //! - **P5** `has_failed` is set under the mutex, together with the failure, so a thread that sees
-//!   the flag finds the failure. A thread that misses it behaves as if it had checked earlier. If
-//!   it then goes to sleep, the failure wakes it, and it checks again after taking the mutex of
-//!   the signal that woke it.
+//!   the flag finds the failure. A thread that misses the flag behaves as if it had checked
+//!   earlier. If it then goes to sleep, the failure wakes it. It then takes the mutex of the signal
+//!   that woke it, and checks again.
 
 use std::sync::Arc;
 
@@ -47,7 +51,7 @@ pub struct Medium<F> {
     /// Lets `check` avoid the mutex while nothing has failed (P5).
     has_failed: AtomicBool,
     ended: Signal,
-    /// The signals that the first failure wakes: their waiters would otherwise wait in vain.
+    /// The signals that a failure wakes, because their waiters wait for events that no longer come.
     alarm: Vec<Arc<Signal>>,
     /// The failure to record if an operation is dropped.
     if_dropped: F,
@@ -63,7 +67,7 @@ struct State<F> {
 }
 
 impl<F: Clone> Medium<F> {
-    /// Creates a medium without a failure. The first failure will wake the signals in `alarm`.
+    /// Creates a medium without a failure. Failures will wake the signals in `alarm`.
     pub fn new(if_dropped: F, alarm: Vec<Arc<Signal>>) -> Self {
         Medium {
             state: Mutex::new(State {
@@ -87,7 +91,7 @@ impl<F: Clone> Medium<F> {
         self.state.lock().failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Begins an operation, unless one has failed (P2).
+    /// Begins an operation, unless an earlier operation has failed (P2).
     pub fn begin(&self) -> Result<Operation<'_, F>, F> {
         let mut state = self.state.lock();
         if let Some(failure) = &state.failure {
@@ -114,8 +118,8 @@ impl<F: Clone> Medium<F> {
         self.sound();
     }
 
-    /// Blocks until every operation that has begun by now has ended. Returns `Ok` if none has
-    /// failed (P3).
+    /// Blocks until every operation that began before this call has ended, or one has failed.
+    /// Returns `Ok` if none has failed (P3).
     pub fn settle(&self) -> Result<(), F> {
         if injected_bug!(
             "no-settle",

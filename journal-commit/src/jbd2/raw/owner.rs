@@ -1,13 +1,14 @@
 //! The right to write the commit block.
 //!
 //! # The problem
-//! Exactly one thread may write the commit block, after all other blocks have been written. Cui's
-//! thesis (see [`raw`](super)) gives that right to the first thread that arrives. It does not say
-//! what happens if no thread arrives, or if that thread dies.
+//! Only one thread may write the commit block, after all other blocks have been written. Cui's
+//! thesis (see [`raw`](super)) gives the right to do so to the first thread that arrives. The
+//! thesis does not say what happens if no thread arrives, or if that thread dies.
 //!
-//! Here the right goes to the thread that completes the last block, because that thread need not
-//! wait. If an owner lets go before it has finished, the next thread that looks takes over. The
-//! journal's thread looks last, and stays until the commit block is written.
+//! Here the thread that completes the last block takes the right, because it can continue without
+//! waiting. The thread that has the right is the *owner*. If an owner drops the right before it has
+//! finished, the next thread that tries takes over. The journal's thread waits until the commit is
+//! over, and takes over if no other thread does.
 //!
 //! # State
 //!
@@ -20,9 +21,9 @@
 //!
 //! | state | meaning | left by |
 //! |---|---|---|
-//! | `CLOSED` | other blocks are being written | the thread that completed the last one |
+//! | `CLOSED` | other blocks are being written | the thread that completed the last block |
 //! | `FREE` | the commit block may be written | the first thread that takes the right |
-//! | `OWNED` | one thread writes it | that thread |
+//! | `OWNED` | one thread writes the commit block | that thread |
 //! | `DONE` | the commit is over | no thread |
 //!
 //! # Invariants
@@ -31,8 +32,8 @@
 //! - **O3** A thread that sees `DONE` sees everything the owner did.
 //! - **O4** Dropping an ownership frees the right and wakes the waiters.
 //!
-//! An owner whose write fails or panics also lets go. By then the write has poisoned the journal,
-//! so the next owner finds the failure and writes nothing.
+//! An owner whose write fails or panics also drops the right. By then the write has poisoned the
+//! journal, so the next owner finds the failure and writes nothing.
 //!
 //! # Orderings
 //!
@@ -59,7 +60,7 @@ const DONE: u32 = 3;
 #[derive(Debug)]
 pub struct CommitRight {
     state: AtomicU32,
-    /// The journal's own signal, so that a failure of the medium wakes these waiters too.
+    /// A signal that the journal also wakes when the medium fails.
     changed: Arc<Signal>,
 }
 
@@ -73,8 +74,8 @@ pub enum Turn<'a> {
 }
 
 impl CommitRight {
-    /// Creates the right while other blocks are still being written. Waiters sleep at `changed`; a
-    /// thread that makes their `give_up` true must wake them there.
+    /// Creates the right while other blocks are still being written. Waiters sleep at the signal
+    /// `changed`. A thread that makes their `give_up` true must then wake this signal.
     pub fn new(changed: Arc<Signal>) -> Self {
         CommitRight {
             state: AtomicU32::new(CLOSED),
@@ -82,9 +83,9 @@ impl CommitRight {
         }
     }
 
-    /// Frees the right: all other blocks are written. Called once.
+    /// Frees the right, after all other blocks have been written. Called once.
     pub fn open(&self) {
-        // Release [A→B]: O2. A plain store suffices: until now no other thread changes the word.
+        // Release [A→B]: O2. A plain store suffices: no other thread changes the word before.
         self.state.store(FREE, Release);
         self.changed.wake_all();
     }
@@ -122,7 +123,7 @@ pub struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    /// Ends the commit: the commit block is written.
+    /// Ends the commit, after the commit block has been written.
     pub fn finish(self) {
         let wakes_early = injected_bug!(
             "wake-before-change",

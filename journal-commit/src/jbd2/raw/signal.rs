@@ -1,9 +1,10 @@
 //! Sleeping until a condition holds.
 //!
 //! # Protocol
-//! A thread that changes the condition calls [`wake_all`](Signal::wake_all) or
-//! [`wake_some`](Signal::wake_some) afterwards. A waiter checks the condition, registers, checks
-//! again, and then sleeps. A wake holds the mutex only briefly and never waits for a sleeper.
+//! A waiter checks the condition, registers its waker, checks again, and then sleeps. A thread that
+//! has changed the condition then wakes the waiters, with [`wake_all`](Signal::wake_all) or
+//! [`wake_some`](Signal::wake_some). A wake holds the mutex only briefly and never waits for a
+//! sleeper.
 //!
 //! ```text
 //!   check ──false──► register ──► check again ──false──► sleep ──woken──┐
@@ -14,16 +15,16 @@
 //! ```
 //!
 //! # Invariants
-//! - **S1** No wake is lost. The second check follows the registration, and the waker takes the
-//!   same mutex. Either the waker finds the waiter registered, and the waiter's parker keeps the
-//!   wake until the waiter sleeps. Or the waiter registered later, and its second check sees the
-//!   change.
-//! - **S2** A waiter is registered at most once, and not at all once it has left, so `wake_some`
-//!   never spends a wake on a thread that has gone.
+//! - **S1** No wake is lost. The waiter makes its second check after its registration, and
+//!   registration and wake take the same mutex. If the registration comes first, the wake finds it,
+//!   and the waiter's parker keeps the wake until the waiter sleeps. If the wake comes first, the
+//!   second check sees the change.
+//! - **S2** A waiter is registered at most once, and its registration is removed when it stops
+//!   waiting. So `wake_some` never spends a wake on a thread that no longer waits.
 //!
 //! # Not guaranteed
-//! Woken waiters continue in no particular order. A waiter may wake for no reason, so only its
-//! check decides.
+//! Woken waiters continue in no particular order. A waiter may wake spuriously, so it always checks
+//! the condition again.
 
 use core::task::Waker;
 use std::time::Instant;
@@ -47,8 +48,8 @@ impl Signal {
 
     /// Blocks until `look` returns `Some`, and returns its value.
     ///
-    /// `look` is called without locks, and at least once more after each wake. It must not sleep:
-    /// the wake that ends such a sleep could be this waiter's.
+    /// `look` is called without locks, and at least once more after each wake. `look` must not
+    /// sleep, because it could consume the wake that is meant for this wait.
     pub fn wait_until<T>(&self, look: impl FnMut() -> Option<T>) -> T {
         self.wait(None, look).expect("there is no deadline")
     }
@@ -116,7 +117,8 @@ impl Signal {
     }
 }
 
-/// A waiter's registration. Dropping it removes it, also when the waiter's check panics (S2).
+/// A waiter's registration. Dropping this value removes the registration, even if the waiter's
+/// check panics (S2).
 struct Registered<'a> {
     signal: &'a Signal,
     waker: &'a Waker,

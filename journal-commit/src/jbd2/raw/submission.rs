@@ -1,9 +1,10 @@
-//! Writing a transaction to the medium: any free thread writes its prepared buffers, one thread
-//! seals it, and then it is acknowledged.
+//! Writing a transaction to the medium. Threads that are free write its prepared buffers, and one
+//! thread *seals* it: flushes, writes the commit block if necessary, and acknowledges the
+//! transaction.
 //!
 //! # Stages
-//! The commit block is either one of the buffers, or is written *apart*: by a write of its own,
-//! after a flush of all buffers.
+//! The commit block is either among the buffers, or is written *apart*: after a flush of all
+//! buffers, by a separate durable write.
 //!
 //! | the commit block | written first | then | then | then |
 //! |---|---|---|---|---|
@@ -21,16 +22,17 @@
 //! ```
 //!
 //! # Invariants
-//! - **C1** Only the [owner](super::owner) writes a commit block that is written apart. It does so
-//!   after a flush that follows all other writes, and after the medium has [settled](super::medium)
-//!   since that flush. So everything that the block commits is durable, whatever else fails.
-//! - **C2** Only the owner acknowledges a transaction: after its last flush, once the medium has
-//!   settled.
+//! - **C1** Only the [owner](super::owner) writes a commit block that is written apart. Before this
+//!   write, all other writes are complete, the owner has flushed, and the medium has then
+//!   [settled](super::medium) without a failure. So everything that the block commits is durable,
+//!   even if other operations fail.
+//! - **C2** Only the owner acknowledges a transaction, after the owner's last flush or durable
+//!   write and once the medium has settled.
 //! - **C4** The journal's thread needs no other thread. Helpers may never come, may leave at any
-//!   point, and may die. A helper that dies in an operation fails the medium, and `complete` then
+//!   point, and may die. If a helper dies in an operation, the operation fails, and `complete`
 //!   returns that failure.
 //!
-//! [`Steps`] decides what is written, and where.
+//! An implementation of [`Steps`] performs the writes and flushes.
 
 use std::sync::Arc;
 
@@ -42,16 +44,16 @@ use super::owner::{CommitRight, Owner, Turn};
 use super::signal::Signal;
 use super::tickets::Tickets;
 
-/// The operations of a submission on the medium, and its end. Each method except the last is one
-/// operation of the [`Medium`].
+/// The operations of a submission on the medium, and the acknowledgement. Each method except the
+/// last is one operation of the [`Medium`].
 pub trait Steps<F> {
     /// Writes a published buffer.
     fn write(&self, buffer: u32) -> Result<(), F>;
     /// Makes everything written so far durable.
     fn flush(&self) -> Result<(), F>;
-    /// Writes the commit block, durably. Called only if the block is written apart. Another thread
-    /// calls it again if the owner dies after it has returned. If the owner dies in it, that fails
-    /// the medium, and no thread calls it again.
+    /// Writes the commit block, durably. Called only if the block is written apart. If the owner
+    /// dies after this call has returned, the next owner calls it again. If the owner dies during
+    /// the call, the operation has failed, and no thread calls it again.
     fn write_commit_block(&self) -> Result<(), F>;
     /// Acknowledges the transaction, which became durable by `flushes` flushes and durable writes.
     fn committed(&self, flushes: u64);
@@ -68,8 +70,8 @@ pub struct Submission {
 
 impl Submission {
     /// Creates a submission of `total` buffers. They include the commit block unless
-    /// `is_sealed_apart`. A thread that waits for the end sleeps at `sealed`, which a failure of
-    /// the medium wakes too.
+    /// `is_sealed_apart`. The journal's thread waits for the end at the signal `sealed`. A failure
+    /// of the medium must wake this signal too.
     pub fn new(total: u32, is_sealed_apart: bool, sealed: Arc<Signal>) -> Self {
         Submission {
             tickets: Tickets::new(total),
@@ -84,18 +86,19 @@ impl Submission {
         self.total
     }
 
-    /// Returns whether the owner writes the commit block.
+    /// Returns whether the commit block is written apart.
     pub fn is_sealed_apart(&self) -> bool {
         self.is_sealed_apart
     }
 
-    /// Returns whether a helper may find something to do.
+    /// Returns whether there may still be unclaimed buffers.
     pub fn is_open(&self) -> bool {
         self.tickets.is_open()
     }
 
-    /// Publishes the next buffer, which is in place. Only the journal's thread calls it. If the
-    /// commit block is written apart, it must be in place before the last buffer is published.
+    /// Publishes the next buffer. The caller has put the buffer in place. Only the journal's thread
+    /// calls this. If the commit block is written apart, it must be in place before the last buffer
+    /// is published.
     pub fn publish(&self) {
         self.tickets.publish();
     }
@@ -128,9 +131,9 @@ impl Submission {
         written + sealed
     }
 
-    /// Completes a submission whose buffers are all published. Only the journal's thread calls it.
-    /// It writes the remaining buffers and returns when the transaction is acknowledged. If no
-    /// other thread seals and acknowledges the transaction, this one does (C4).
+    /// Completes a submission whose buffers are all published. Only the journal's thread calls
+    /// this. Writes the remaining buffers, and returns when the transaction is acknowledged or the
+    /// medium has failed. If no other thread seals the transaction, this thread does (C4).
     pub fn complete<F: Clone>(&self, medium: &Medium<F>, steps: &impl Steps<F>) -> Result<(), F> {
         self.write_prepared(medium, steps)?;
         if self.total == 0 {
@@ -143,8 +146,8 @@ impl Submission {
         }
     }
 
-    /// Seals a submission whose buffers the journal's thread has all written itself, in its own
-    /// way.
+    /// Seals a submission after the journal's thread has written all buffers itself, without
+    /// [`publish`](Self::publish).
     pub fn complete_alone<F: Clone>(
         &self,
         medium: &Medium<F>,
@@ -157,7 +160,7 @@ impl Submission {
         }
     }
 
-    /// Writes buffers while there are prepared ones, and returns how many.
+    /// Writes published buffers until none is left to claim, and returns their number.
     fn write_prepared<F: Clone>(
         &self,
         medium: &Medium<F>,
@@ -203,7 +206,7 @@ impl Submission {
         }
         let mut flushes = 1;
         if self.is_sealed_apart {
-            // Without this, the block could commit data that a failure during the flush has lost
+            // A failure during the flush may have lost data that the commit block would commit
             // (C1).
             medium.settle()?;
             medium.perform(|| steps.write_commit_block())?;

@@ -1,17 +1,17 @@
-//! Tickets: which thread writes which prepared buffer of a transaction, and which thread was the
-//! last.
+//! Tickets: which thread writes which prepared buffer of a transaction, and which thread completes
+//! the last buffer.
 //!
 //! # The problem
-//! Cui's thesis (see [`raw`](super)), §3.1: the journal's thread prepares a transaction's buffers
-//! one by one. The threads that wait for the commit write them, in parallel. One counter counts the
-//! threads that come to help, another one the prepared buffers. If there are more threads than
-//! buffers, the surplus threads go to sleep.
+//! Cui's thesis (see [`raw`](super)), §3.1, describes cooperative commit. The journal's thread
+//! prepares a transaction's buffers one by one, and the threads that wait for the commit write them
+//! in parallel. One counter counts the threads that come to help, and another counts the prepared
+//! buffers. If there are more threads than buffers, the surplus threads go to sleep.
 //!
 //! # Differences from the thesis
-//! In the thesis a ticket *is* a buffer, so a thread that dies with a ticket leaves a hole. Here a
-//! ticket only admits a thread; any free thread claims a buffer that is ready. The journal's thread
-//! claims buffers too, so it depends on no helper, and a slow helper delays one buffer instead of
-//! its whole share.
+//! In the thesis a ticket *is* a buffer, so if a thread dies with a ticket, its buffer is never
+//! written. Here a ticket only admits a thread, and any admitted thread claims any buffer that is
+//! ready. The journal's thread claims buffers too, so it depends on no helper. A slow helper delays
+//! only the one buffer that it has claimed.
 //!
 //! # State
 //!
@@ -25,11 +25,11 @@
 //! # Invariants
 //! - **J-T1** Each buffer is claimed once: a compare-exchange raises `next` by one, below `ready`.
 //! - **J-T2** A thread that claims a buffer sees it prepared.
-//! - **J-T3** Exactly one thread completes the last buffer, and it sees all that the others did for
-//!   theirs.
-//! - **J-T4** If a claimed buffer is never completed (its writer failed or died), `done` stays
-//!   below `total` for ever, and no thread is the last. The writer poisons the journal, which wakes
-//!   the waiters.
+//! - **J-T3** Exactly one thread completes the last buffer. It sees everything that the other
+//!   threads did to complete their buffers.
+//! - **J-T4** If a claimed buffer is never completed because its writer failed or died, `done`
+//!   stays below `total` for ever, and no thread completes the last buffer. The failed write
+//!   poisons the journal, which wakes the waiters.
 //!
 //! # Orderings
 //!
@@ -64,21 +64,22 @@ impl Tickets {
         }
     }
 
-    /// Takes a ticket. Returns false if as many threads have one as there are buffers; the caller
-    /// is then not needed.
+    /// Takes a ticket. Returns false if all tickets, one for each buffer, are taken; the caller is
+    /// then not needed.
     pub fn admit(&self) -> bool {
-        // Relaxed, both: only the number matters. The load first keeps the counter from
-        // overflowing.
+        // Relaxed, both: only the number matters. The load comes first, so that the counter cannot
+        // overflow.
         self.threads.load(Relaxed) < self.total && self.threads.fetch_add(1, Relaxed) < self.total
     }
 
-    /// Publishes the next buffer, which is in place. Only the journal's thread calls it.
+    /// Publishes the next buffer. The caller has put the buffer in place. Only the journal's thread
+    /// calls this.
     pub fn publish(&self) {
         // Release [A→B]: J-T2.
         self.ready.fetch_add(1, Release);
     }
 
-    /// Claims a buffer, if one is ready that no thread has claimed.
+    /// Claims the next buffer, if it is ready.
     pub fn claim(&self) -> Option<u32> {
         // Relaxed: the compare-exchange checks the value.
         let mut next = self.next.load(Relaxed);
@@ -106,11 +107,11 @@ impl Tickets {
 
     /// Returns whether there may still be unclaimed buffers.
     pub fn is_open(&self) -> bool {
-        // Relaxed: a hint for a thread that might spin for a moment.
+        // Relaxed: the result is only a hint for a thread that spins.
         self.next.load(Relaxed) < self.total
     }
 
-    /// Marks a claimed buffer as written. Returns true for the last one.
+    /// Marks a claimed buffer as written. Returns true if it was the last buffer.
     pub fn complete(&self) -> bool {
         // AcqRel [C→C]: J-T3, by the release sequence of all completions.
         self.done.fetch_add(1, AcqRel) + 1 == self.total

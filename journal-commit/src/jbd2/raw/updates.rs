@@ -1,9 +1,10 @@
-//! Threads that join a transaction while a commit locks it.
+//! Joining a transaction, and locking it for its commit.
 //!
 //! # The problem
-//! Threads join the running transaction and leave it all the time. The commit locks the transaction
-//! and waits until the threads inside have left (JBD2's `t_updates`). A join must also reserve room
-//! (*credits*), so that the transaction never outgrows its share of the log.
+//! Threads join the running transaction and leave it all the time. The commit locks the
+//! transaction, so that no thread joins any more, and waits until the threads inside have left
+//! (JBD2's `t_updates`). A thread that joins also reserves room (*credits*), so that the
+//! transaction never outgrows its share of the log.
 //!
 //! # State
 //!
@@ -18,13 +19,14 @@
 //! |---|---|---|---|
 //! | `LOCKED` | no thread may join any more | the journal's thread, once | never |
 //! | `UPDATES` | threads inside | a joiner, if not `LOCKED` | the same thread, once |
-//! | `CREDITS` | blocks used or reserved | a joiner | a leaver, by its unused ones |
+//! | `CREDITS` | blocks used or reserved | a joiner | a leaver, by its unused credits |
 //!
 //! # Invariants
 //! - **U1** After `LOCKED` is set, `UPDATES` only falls: a join is a compare-exchange from a word
 //!   without `LOCKED`.
 //! - **U2** `CREDITS` never exceeds the limit.
-//! - **U3** The thread that drains the transaction sees everything done in it.
+//! - **U3** A thread that *drains* the transaction waits until no thread is inside. It then sees
+//!   everything that these threads did.
 //!
 //! # Orderings
 //!
@@ -48,7 +50,7 @@ const CREDITS: u64 = UPDATE - 1;
 pub enum Refused {
     /// The transaction is being committed.
     Locked,
-    /// The transaction has no room for that many credits.
+    /// The transaction has no room for the requested credits.
     Full,
 }
 
@@ -74,10 +76,11 @@ impl Updates {
         }
     }
 
-    /// Joins, and reserves `credits` blocks. All threads together may reserve `limit`.
+    /// Joins the transaction, and reserves `credits` blocks. All threads together may reserve at
+    /// most `limit` blocks.
     pub fn join(&self, credits: u32, limit: u32) -> Result<(), Refused> {
-        // Relaxed: a joiner sees the transaction's data by the mutex through which it found the
-        // transaction.
+        // Relaxed: a joiner found the transaction under a mutex, which also makes the
+        // transaction's data visible.
         let mut seen = self.word.load(Relaxed);
         loop {
             if seen & LOCKED != 0
@@ -122,12 +125,12 @@ impl Updates {
         }
     }
 
-    /// Stops further joins, and blocks until all threads have left. Returns false if some are
-    /// inside and `give_up` returns true. A thread that makes it true [wakes](Self::wake) the
-    /// drainer.
+    /// Stops further joins, and blocks until all threads have left. Returns false if `give_up`
+    /// returns true while threads are inside. A thread that makes `give_up` true must then
+    /// [wake](Self::wake) the thread that drains.
     pub fn lock_and_drain(&self, give_up: impl Fn() -> bool) -> bool {
-        // Relaxed: it publishes nothing. It and the joins are read-modify-writes of one word, so
-        // each join either sees `LOCKED` or came before it.
+        // Relaxed: this operation publishes nothing. It and the joins are read-modify-writes of one
+        // word, so each join either sees `LOCKED` or came before.
         self.word.fetch_or(LOCKED, Relaxed);
         self.drained.wait_until(|| {
             // Acquire [B→A]: U3. All leaves form one release sequence.
@@ -136,7 +139,7 @@ impl Updates {
         })
     }
 
-    /// Makes the drainer check again whether to give up.
+    /// Makes the thread that drains check again whether to give up.
     pub fn wake(&self) {
         self.drained.wake_all();
     }

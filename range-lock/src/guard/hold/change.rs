@@ -1,4 +1,8 @@
 //! Changing a [`Hold`]: downgrades, upgrades, shrinking and splitting.
+//!
+//! A change may wake waiters, whose wakers may panic. So the hold always says what the lock holds:
+//! its span and its access change before the lock is called, and the lock stores the new token
+//! before it runs a waker. A failed upgrade leaves both as they were.
 
 use core::ops::Range;
 
@@ -8,33 +12,38 @@ use crate::capabilities::{
 };
 use crate::detect;
 use crate::error::PartError;
-use crate::raw::{Access, RawRangeLock, Span};
+use crate::raw::{Access, RawRangeLock, Span, Token};
 
 impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Exclusive> {
     /// Becomes a reader; no writer gets in between. Never blocks. Ordering: Release.
     pub fn downgrade(self) -> Hold<P, Shared> {
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe {
-            lock.downgrade(span, Access::Write, Access::Read, token)
-        })
+        self.downgraded(Access::Write)
     }
 
     /// Becomes an upgradable reader; no writer gets in between. Never blocks. Ordering: Release.
     pub fn downgrade_to_upgradable(self) -> Hold<P, Upgradable> {
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe {
-            lock.downgrade(span, Access::Write, Access::Upgradable, token)
-        })
+        self.downgraded(Access::Write)
     }
 }
 
 impl<P: LockRef<Lock: RawRangeLockDowngrade>> Hold<P, Upgradable> {
     /// Becomes a plain reader. Never blocks.
     pub fn downgrade(self) -> Hold<P, Shared> {
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe {
-            lock.downgrade(span, Access::Upgradable, Access::Read, token)
-        })
+        self.downgraded(Access::Upgradable)
+    }
+}
+
+impl<P: LockRef<Lock: RawRangeLockDowngrade>, A: Mode> Hold<P, A> {
+    /// Becomes a hold with `B`, which excludes less than `from`. `from` is the access `A`.
+    fn downgraded<B: Readable>(self, from: Access) -> Hold<P, B> {
+        debug_assert!(from == A::ACCESS && B::ACCESS < from);
+        let mut hold = self.into_mode::<B>();
+        if let Some((span, token)) = &mut hold.held {
+            // SAFETY: the span is held with `from` and this token. Afterwards it is held with `B`,
+            // even after a panic.
+            unsafe { (hold.lock.raw()).downgrade(*span, from, B::ACCESS, token) };
+        }
+        hold
     }
 }
 
@@ -49,20 +58,19 @@ impl<P: LockRef<Lock: RawRangeLockUpgrade>, A: Readable> Hold<P, A> {
     /// Returns the hold, unchanged, if another request holds part of the range: a reader or, for
     /// plain readers of `RwDistributed`, perhaps a waiting writer.
     pub fn try_upgrade(mut self) -> Result<Hold<P, Exclusive>, Self> {
-        let Some((span, token)) = self.held.take() else {
-            return Ok(self.with(|_, _, token| token));
+        let Some((span, token)) = self.held else {
+            return Ok(self.into_mode());
         };
-        // SAFETY: the span is held with this access and token.
-        let (token, upgraded) = match unsafe { self.lock.raw().try_upgrade(span, A::ACCESS, token) }
-        {
-            Ok(token) => (token, true),
-            Err(token) => (token, false),
-        };
-        self.held = Some((span, token));
-        if upgraded {
-            Ok(self.with(|_, _, token| token))
-        } else {
-            Err(self)
+        // SAFETY: the span is held with this access and token, also after a panic.
+        match unsafe { self.lock.raw().try_upgrade(span, A::ACCESS, token) } {
+            Ok(token) => {
+                self.held = Some((span, token));
+                Ok(self.into_mode())
+            }
+            Err(token) => {
+                self.held = Some((span, token));
+                Err(self)
+            }
         }
     }
 }
@@ -73,12 +81,14 @@ impl<P: LockRef<Lock: RawRangeLockUpgradeWait>> Hold<P, Upgradable> {
     ///
     /// A thread that reads part of the range through another hold waits for itself, for ever.
     #[cfg_attr(feature = "deadlock-detection", track_caller)]
-    pub fn upgrade(self) -> Hold<P, Exclusive> {
-        if let Some((span, _)) = self.held {
-            detect::before(self.lock.raw(), &[(span, Access::Write)], Some(&self.watch));
+    pub fn upgrade(mut self) -> Hold<P, Exclusive> {
+        if let Some((span, token)) = self.held {
+            let wanted = [(span, Access::Write)];
+            let _waiting = detect::before(self.lock.raw(), &wanted, Some(&self.watch));
+            // SAFETY: the span is held with this access and token, also after a panic.
+            self.held = Some((span, unsafe { self.lock.raw().upgrade(span, token) }));
         }
-        // SAFETY: the span is held with this access and token.
-        self.with(|lock, span, token| unsafe { lock.upgrade(span, token) })
+        self.into_mode()
     }
 }
 
@@ -87,24 +97,24 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
     /// unblocks. Never blocks. Ordering: Release.
     ///
     /// The hold keeps `keep` rounded outwards to the lock's granularity, or nothing if `keep` is
-    /// empty.
+    /// empty. If a waker panics, it keeps the same.
     ///
     /// # Errors
     /// `keep` is reversed, or does not lie within the hold.
     pub fn shrink(&mut self, keep: Range<u64>) -> Result<(), PartError> {
         let kept = self.part(keep)?;
-        // Empty `held` while the lock changes the hold. If another request's waker panics, this
-        // hold is forgotten instead of being released twice.
+        // Taken out first: the part that is released below must not be released again.
         let Some((span, token)) = self.held.take() else {
             return Ok(());
         };
         match kept {
             Some(keep) => {
                 self.watch.change(self.lock.raw(), keep, A::ACCESS);
+                let (_, token) = self.held.insert((keep, token));
                 // SAFETY: the span is held with this access and token, and `part` has checked that
-                // `keep` lies within.
-                let token = unsafe { self.lock.raw().shrink(span, A::ACCESS, token, keep) };
-                self.held = Some((keep, token));
+                // `keep` lies within. Afterwards `keep` is held by the stored token, even after a
+                // panic.
+                unsafe { self.lock.raw().shrink(span, A::ACCESS, token, keep) };
             }
             None => {
                 self.watch.end();
@@ -117,7 +127,8 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
     }
 
     /// Keeps the part below position `at`, and returns the rest as a hold of its own. Either part
-    /// may be empty. Never blocks.
+    /// may be empty. Never blocks. If a waker panics, the hold keeps the lower part, and the upper
+    /// one is released.
     ///
     /// # Errors
     /// `at` lies before the start or past the end of the hold, or both parts would share a unit of
@@ -140,15 +151,16 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
         if !at.is_multiple_of(granularity) {
             return Err(PartError::Unaligned { at, granularity });
         }
-        let lock = self.lock.clone();
-        self.held = None;
+        self.watch.change(self.lock.raw(), low, A::ACCESS);
+        let watch = self.watch.split(self.lock.raw(), high, A::ACCESS);
+        let mut above = Self::of(self.lock.clone(), high, Token::NONE, watch);
+        let (_, token) = self.held.insert((low, token));
+        let (_, upper) = above.held.insert((high, Token::NONE));
         // SAFETY: the span is held with this access and token; `at` lies strictly within and is a
-        // multiple of the granularity.
-        let tokens = unsafe { lock.raw().split(span, A::ACCESS, token, at) };
-        self.held = Some((low, tokens.0));
-        self.watch.change(lock.raw(), low, A::ACCESS);
-        let watch = self.watch.split(lock.raw(), high, A::ACCESS);
-        Ok(Self::of(lock, high, tokens.1, watch))
+        // multiple of the granularity. Afterwards each part is held by its stored token, even after
+        // a panic.
+        unsafe { (self.lock.raw()).split(span, A::ACCESS, token, at, upper) };
+        Ok(above)
     }
 
     /// Cuts the hold in two at position `at`, like [`split_off`](Self::split_off).

@@ -41,8 +41,8 @@ impl Flag {
     }
 
     fn set(&self, woken: bool) -> bool {
-        // AcqRel: a wake also publishes what happened before earlier wakes, as `Parker` does as
-        // shipped and under shuttle.
+        // AcqRel: a wake also publishes what happened before earlier wakes. The shipped parker and
+        // shuttle's do the same.
         let before = self.woken.swap(woken, AcqRel);
         self.object.touch_value(before != woken, true);
         before

@@ -11,8 +11,8 @@
 //! - **A try fails** only if it is blocked at some point. It can be blocked by a conflicting hold,
 //!   even of its own thread, by another thread's request, or by the maximum number of readers.
 //! - **An upgrade fails** only if another hold covers part of its range at some point. Another
-//!   thread's request does not make the upgrade fail, with one exception: the lock may have granted
-//!   a cancelled request before its cancellation. Until the cancellation, that request was a hold.
+//!   thread's request does not make the upgrade fail, unless that request is being cancelled. The
+//!   lock may have granted it first, and until its cancellation it was then a hold.
 //! - **A release**, a downgrade or a shrink takes effect at one point.
 //!
 //! Three rules differ for a lock that acquires ranges piece by piece ([`Rules::pieces`]):
@@ -263,7 +263,8 @@ impl State {
         matches!(op, Op::Take(Way::Brief, ..)) && answer == Answer::Busy
     }
 
-    /// Returns the thread's request if it blocks others, as the hold that the thread requests.
+    /// If the thread has a request that blocks others, returns that request, represented as the
+    /// hold it asks for.
     fn request(&self, thread: usize, rules: Rules) -> Option<Hold> {
         let (op, fails) = match self.doing[thread] {
             Doing::Called(op, answer) => (op, answer == Answer::Busy),

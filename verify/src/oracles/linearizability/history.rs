@@ -1,49 +1,48 @@
-//! What happened in an execution, as far as callers can tell: which operation was called when, and
-//! what it answered.
+//! Histories: the calls and answers of an execution, as its threads see them.
 //!
-//! Of two events of different threads, a history keeps only whether one *must* come before the
-//! other. An execution stands for its class: every execution that results from exchanging
-//! neighbouring steps that are independent. Their answers are the same, but other operations
-//! overlap. So a call has no fixed position: it may come at any time between its thread's last step
-//! before it and first step within it, whenever the search happened to run it.
+//! The search runs one execution of each *class*: the executions that differ only in the order of
+//! independent steps. All executions of a class have the same answers, but different operations
+//! overlap in them. So a history covers the whole class. Of two events (calls or answers) of
+//! different threads, it keeps only whether one *must* come before the other. A call has no fixed
+//! position: it may come at any time between its thread's last step before the call and the
+//! operation's first step.
 
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::THREADS;
-use crate::search::order::{self, Step};
+use crate::search::order::{AT, Step};
 
-/// One end of an operation.
+/// The call or the answer of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End<Op, Answer> {
-    /// It is called; and what it will answer.
+    /// The call, with the answer that the operation will give.
     Call(Op, Answer),
-    /// It answers.
+    /// The answer.
     Return(Op, Answer),
 }
 
 /// An event, and how many events of each thread must come before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event<Op, Answer> {
-    /// What it is.
+    /// The call or answer.
     pub end: End<Op, Answer>,
-    /// How many of each thread's.
+    /// For each other thread, how many of its events must come before this one.
     pub after: [u8; THREADS],
 }
 
-/// The events of each thread, in its order.
+/// The events of each thread, in program order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct History<Op, Answer>(pub Vec<Vec<Event<Op, Answer>>>);
 
-/// A call, or an answer, as it is recorded while the execution runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Note<Op, Answer> {
-    /// The thread.
-    pub thread: usize,
-    /// The operation.
-    pub op: Op,
-    /// Its answer; none: this is the call.
-    pub answer: Option<Answer>,
-    /// The step in which the thread was.
+/// A call or an answer, as recorded while the execution runs.
+#[derive(Debug)]
+struct Note<Op, Answer> {
+    thread: usize,
+    op: Op,
+    /// `None` for a call.
+    answer: Option<Answer>,
+    /// The number of the thread's current step.
     at: u32,
 }
 
@@ -57,8 +56,8 @@ impl<Op, Answer> Default for Recorder<Op, Answer> {
     }
 }
 
-impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
-    // Plain std state that no checker sees, as in `trace`.
+impl<Op: Copy + Display, Answer: Copy + Display> Recorder<Op, Answer> {
+    // Plain std state, which no checker sees, as in `trace`.
     fn notes(&self) -> MutexGuard<'_, Vec<Note<Op, Answer>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,10 +67,10 @@ impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
         self.notes().clear();
     }
 
-    /// Runs an operation of `thread`, and records when it is called, and when and what it answers.
+    /// Runs an operation of `thread`, and records its call and its answer.
     pub fn record(&self, thread: usize, op: Op, run: impl FnOnce() -> Answer) {
         let note = |answer| {
-            let at = order::at();
+            let at = AT.get();
             self.notes().push(Note {
                 thread,
                 op,
@@ -84,12 +83,15 @@ impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
         note(Some(answer));
     }
 
-    /// Returns the calls and answers so far, for an execution that did not end.
-    pub fn so_far(&self) -> Vec<Note<Op, Answer>> {
-        self.notes().clone()
+    /// Returns the calls and answers so far, each with its thread, to show an execution that did
+    /// not end.
+    pub fn so_far(&self) -> Vec<(usize, String)> {
+        let notes = self.notes();
+        let texts = notes.iter().map(|it| (it.thread, text(it.op, it.answer)));
+        texts.collect()
     }
 
-    /// Returns the history of the execution that has just ended, which had these steps.
+    /// Returns the history of the execution that has just ended with these steps.
     pub fn history(&self, steps: &[Step]) -> History<Op, Answer> {
         let notes = self.notes();
         let threads = notes.iter().map(|note| note.thread + 1).max();
@@ -97,7 +99,7 @@ impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
         let event = |note: &Note<Op, Answer>, later: Option<&Note<Op, Answer>>| {
             let clock = &steps[note.at as usize - 1].clock;
             let before = |thread: usize| match thread == note.thread {
-                // Its own events are ordered by their place.
+                // A thread's own events are ordered by their position.
                 true => 0,
                 false => of(thread).filter(|other| other.at < clock[thread]).count() as u8,
             };
@@ -123,14 +125,10 @@ impl<Op: Copy, Answer: Copy> Recorder<Op, Answer> {
     }
 }
 
-impl<Op: Copy, Answer: Copy> History<Op, Answer> {
-    /// Returns a history whose order is known, event by event: for tests of a specification.
-    pub fn in_order(events: &[(usize, End<Op, Answer>)]) -> Self {
-        let mut history = History(vec![Vec::new(); THREADS]);
-        for &(thread, end) in events {
-            let after = std::array::from_fn(|other| history.0[other].len() as u8);
-            history.0[thread].push(Event { end, after });
-        }
-        history
+/// Formats a call or an answer.
+pub(super) fn text(op: impl Display, answer: Option<impl Display>) -> String {
+    match answer {
+        None => format!("{op} …"),
+        Some(answer) => format!("{op}: {answer}"),
     }
 }

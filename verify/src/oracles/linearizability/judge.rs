@@ -1,39 +1,31 @@
-//! Whether a history can be explained by the specification.
+//! Decides whether the specification explains a history.
 //!
 //! This is the search of Wing and Gong ("Testing and verifying concurrent objects", JPDC 1993,
-//! [DOI](https://doi.org/10.1006/jpdc.1993.1015)), with visited states kept, as Lowe has it. It runs
-//! along the history: after each event it knows *all* states in which the object may be, and the
-//! history has no explanation when none is left.
+//! [DOI](https://doi.org/10.1006/jpdc.1993.1015)). As Lowe proposed, it remembers visited states.
+//! It processes the events in order, and keeps the set of *all* possible states after each event.
+//! If the set becomes empty, the history has no explanation.
 //!
-//! A history leaves some of the order of its events open ([`super::history`]), and each order that
-//! it allows must have an explanation. An answer that comes earlier and a call that comes later
-//! make that harder, never easier. So answers come as soon as they can, and only the order of calls
-//! is tried.
+//! A history allows several orders of its events ([`super::history`]), and each of them must have
+//! an explanation. Moving an answer earlier or a call later can only rule explanations out. So the
+//! search takes each answer as early as possible, and tries only the orders of calls.
 
 use std::collections::{BTreeSet, HashSet};
 
 use super::history::{End, History};
 use super::{Model, THREADS};
 
-/// An order of a history's events that has no explanation, by thread, up to and including the event
-/// that cannot be explained.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unexplained {
-    /// The thread of each event.
-    pub order: Vec<usize>,
-}
+pub(super) type States<M> = BTreeSet<<M as Model>::State>;
+pub(super) type HistoryOf<M> = History<<M as Model>::Op, <M as Model>::Answer>;
 
-type States<M> = BTreeSet<<M as Model>::State>;
-type HistoryOf<M> = History<<M as Model>::Op, <M as Model>::Answer>;
-
-/// How many events of each thread have been.
+/// How many events of each thread the search has processed.
 type Cut = [usize; THREADS];
 
-/// Looks for an order that the history allows and the specification does not.
+/// Checks that the specification explains every order that the history allows.
 ///
 /// # Errors
-/// The first such order.
-pub fn judge<M: Model>(history: &HistoryOf<M>, model: &M) -> Result<(), Unexplained> {
+/// Returns the first order without an explanation, as the thread of each event up to the one that
+/// no state explains.
+pub fn judge<M: Model>(history: &HistoryOf<M>, model: &M) -> Result<(), Vec<usize>> {
     let mut search = Search {
         history,
         model,
@@ -42,9 +34,7 @@ pub fn judge<M: Model>(history: &HistoryOf<M>, model: &M) -> Result<(), Unexplai
     };
     match search.go([0; THREADS], BTreeSet::from([model.initial()])) {
         true => Ok(()),
-        false => Err(Unexplained {
-            order: search.order,
-        }),
+        false => Err(search.order),
     }
 }
 
@@ -56,7 +46,7 @@ struct Search<'a, M: Model> {
 }
 
 impl<M: Model> Search<'_, M> {
-    /// Whether every order from here on has an explanation; if not, `order` is left as one that has
+    /// Whether every order from here on has an explanation. If not, `order` holds one that has
     /// none.
     fn go(&mut self, cut: Cut, states: States<M>) -> bool {
         let next: Vec<usize> = (0..self.history.0.len())
@@ -94,7 +84,7 @@ impl<M: Model> Search<'_, M> {
     }
 }
 
-/// Returns the states after an event of `thread`.
+/// Returns the possible states after an event of `thread`.
 pub(super) fn step<M: Model>(
     model: &M,
     states: &States<M>,
@@ -116,7 +106,7 @@ pub(super) fn step<M: Model>(
     }
 }
 
-/// Returns the states, and those in which operations that were called have taken effect.
+/// Returns `states`, and all states that follow as called operations take effect.
 pub(super) fn closed<M: Model>(model: &M, states: &States<M>) -> States<M> {
     let mut all = states.clone();
     let mut new: Vec<M::State> = states.iter().cloned().collect();

@@ -1,4 +1,4 @@
-//! Runs scenarios under shuttle, judges what their threads saw, and reduces what fails.
+//! Runs scenarios under shuttle, judges their histories, and reduces a scenario that fails.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -15,30 +15,34 @@ use super::scenario::Scenario;
 use super::{Model, table};
 use crate::search::order::{Watch, Watched};
 use crate::search::reduction::Reduced;
-use crate::worlds;
+use crate::worlds::{begin_execution, under};
 
-/// How scenarios are run.
+/// The model of the scenarios, and how to run them.
 pub struct Subject<M> {
     /// The model.
     pub model: Arc<M>,
-    /// Random schedules of each scenario, drawn from seed 1 on; none: a search.
+    /// The number of random schedules of each scenario (from seed 1), or `None` for a search.
     pub schedules: Option<usize>,
     /// The most steps of all threads between two finished operations.
     pub steps: u64,
 }
 
-/// Runs every scenario until one fails, and reduces that. Returns how many there were, and how many
-/// histories they had.
+/// A scenario that fails, and a text that shows the failure.
+type Failure<M> = (Scenario<<M as Model>::Op>, String);
+
+/// Runs the scenarios until one fails. Returns the number of scenarios, and the number of histories
+/// that they have.
 ///
 /// # Errors
-/// The smallest that fails, and how it does.
+/// Returns the failing scenario after reduction, and a text that shows the failure.
 pub fn all<M: Model>(
     subject: &Subject<M>,
-    mut scenarios: impl Iterator<Item = Scenario<M::Op>>,
-) -> Result<(u64, u64), (Scenario<M::Op>, String)> {
-    // Only the reduced failure is reported.
+    scenarios: impl IntoIterator<Item = Scenario<M::Op>>,
+) -> Result<(u64, u64), Failure<M>> {
+    // Print no panics: the caller reports only the reduced failure.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
+    let mut scenarios = scenarios.into_iter();
     let result = scenarios.try_fold((0, 0), |(count, histories), scenario| {
         match search(subject, &scenario) {
             Ok(more) => Ok((count + 1, histories + more)),
@@ -49,12 +53,8 @@ pub fn all<M: Model>(
     result
 }
 
-/// Leaves out what it can while the scenario still fails.
-fn reduced<M: Model>(
-    subject: &Subject<M>,
-    scenario: Scenario<M::Op>,
-    why: String,
-) -> (Scenario<M::Op>, String) {
+/// Removes threads and operations as long as the scenario still fails.
+fn reduced<M: Model>(subject: &Subject<M>, scenario: Scenario<M::Op>, why: String) -> Failure<M> {
     let fails = |smaller: Scenario<M::Op>| {
         let why = search(subject, &smaller).err()?;
         Some((smaller, why))
@@ -63,19 +63,17 @@ fn reduced<M: Model>(
     match smaller.into_iter().find_map(fails) {
         Some((smaller, why)) => reduced(subject, smaller, why),
         None => {
-            // Once more, so that it is the last that ran.
+            // Run it again, so that the reported scenario is the last that ran.
             let why = search(subject, &scenario).err().unwrap_or(why);
             (scenario, why)
         }
     }
 }
 
-/// Searches all executions of a scenario; returns how many histories there are.
-///
-/// # Errors
-/// What was wrong with one.
+/// Runs the executions of a scenario. Returns the number of different histories, or a text that
+/// shows a failure.
 fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<u64, String> {
-    // The histories so far, and the one that has no explanation.
+    // The histories so far, and the one without an explanation, if any.
     let seen = Rc::new(RefCell::new((HashSet::new(), None)));
     let recorder = Recorder::default();
     let (watched, model, record) = (seen.clone(), subject.model.clone(), recorder.clone());
@@ -87,17 +85,19 @@ fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<
         }
         wrong.is_none()
     });
-    let mut config = shuttle::Config::new();
-    config.max_steps = shuttle::MaxSteps::FailAfter(subject.steps as usize);
-    config.failure_persistence = shuttle::FailurePersistence::None;
     let threads: Arc<[_]> = scenario.0.clone().into();
     let (model, record) = (subject.model.clone(), recorder.clone());
     let body = move || execution(&model, &threads, &record);
     let run = || match subject.schedules {
-        None => shuttle::Runner::new(Reduced::watched(watch), config).run(body),
+        None => under(Reduced::new(Some(watch)), subject.steps, body),
         Some(schedules) => {
-            let random = RandomScheduler::new_from_seed(1, schedules);
-            shuttle::Runner::new(Watched::new(random, watch), config).run(body)
+            let (scheduler, steps) = (RandomScheduler::new_from_seed(1, schedules), Vec::new());
+            let watched = Watched {
+                scheduler,
+                steps,
+                watch,
+            };
+            under(watched, subject.steps, body);
         }
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
@@ -113,13 +113,13 @@ fn search<M: Model>(subject: &Subject<M>, scenario: &Scenario<M::Op>) -> Result<
     }
 }
 
-/// Runs one execution: each thread does its operations, the main thread being the first.
+/// Runs one execution: each thread performs its operations. The main thread is the first.
 fn execution<M: Model>(
     model: &Arc<M>,
     threads: &Arc<[Vec<M::Op>]>,
     recorder: &Recorder<M::Op, M::Answer>,
 ) {
-    worlds::begin_execution();
+    begin_execution();
     recorder.begin();
     let object = Arc::new(model.object());
     let others: Vec<_> = (1..threads.len())

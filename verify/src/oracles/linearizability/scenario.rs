@@ -1,21 +1,21 @@
-//! What the threads of an execution do.
+//! Scenarios: the operations that the threads of an execution perform.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{Model, THREADS};
 
-/// The operations of each thread, the main thread first. A person writes them with `|` between
+/// The operations of each thread, the main thread first. In its text form, `|` separates the
 /// threads: `write(0..1) release | try-read(0..1)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scenario<Op>(pub Vec<Vec<Op>>);
 
 impl<Op: Copy> Scenario<Op> {
-    /// Reads a scenario as it is displayed.
+    /// Parses the text form of a scenario.
     ///
     /// # Errors
-    /// It has too many threads, an operation that the model does not have, or a thread that is not
-    /// well-formed.
+    /// Fails if the scenario has too many threads, an operation that the model does not have, or a
+    /// thread that is not well-formed.
     pub fn parse<M: Model<Op = Op>>(model: &M, text: &str) -> Result<Self, String> {
         let thread = |text: &str| -> Result<Vec<Op>, String> {
             let words = text.split_whitespace();
@@ -23,20 +23,20 @@ impl<Op: Copy> Scenario<Op> {
             match model.is_well_formed(&ops) {
                 true => Ok(ops),
                 false => Err(format!(
-                    "`{text}`: a thread that can wait for what it holds, or does something in vain"
+                    "`{text}`: this thread could wait for itself, or performs a useless operation"
                 )),
             }
         };
         let threads = text.split('|').map(thread);
         let threads: Vec<_> = threads.collect::<Result<_, _>>()?;
         match threads.len() > THREADS {
-            true => Err(format!("{} threads, of at most {THREADS}", threads.len())),
+            true => Err(format!("{} threads; the limit is {THREADS}", threads.len())),
             false => Ok(Scenario(threads)),
         }
     }
 
-    /// Returns the scenarios that are one step smaller and still well-formed: without a thread, or
-    /// without one or two operations.
+    /// Returns the well-formed scenarios that lack one of the threads, or one or two operations of
+    /// a thread.
     pub fn smaller<M: Model<Op = Op>>(&self, model: &M) -> Vec<Self> {
         let mut smaller = Vec::new();
         for (i, thread) in self.0.iter().enumerate() {
@@ -48,7 +48,7 @@ impl<Op: Copy> Scenario<Op> {
             if self.0.len() > 1 {
                 smaller.push(with(None));
             }
-            // Two, since an operation that acquires can often go only with its release.
+            // Two, because an acquisition can often be removed only together with its release.
             let ends = (0..thread.len()).flat_map(|at| (0..=at).map(move |first| (first, at)));
             for (first, second) in ends {
                 let kept = thread.iter().enumerate();
@@ -62,11 +62,11 @@ impl<Op: Copy> Scenario<Op> {
         smaller
     }
 
-    /// Returns every scenario of one or two threads with at most `most` operations each, up to the
-    /// names of threads.
+    /// Returns every scenario of one or two threads with at most `most` operations each. Those
+    /// that differ only in the order of the threads count once.
     pub fn of_two<M: Model<Op = Op>>(model: &M, most: usize) -> impl Iterator<Item = Self> {
         let each = model.threads(most);
-        // The first is the thread that does nothing.
+        // `each[0]` is the thread without operations.
         let pairs = (1..each.len()).flat_map(|i| (0..=i).map(move |j| (i, j)));
         pairs.map(move |(i, j)| {
             let mut threads = vec![each[i].clone(), each[j].clone()];
@@ -75,15 +75,16 @@ impl<Op: Copy> Scenario<Op> {
         })
     }
 
-    /// Returns how many those are.
+    /// Returns the number of scenarios that [`of_two`](Self::of_two) returns.
     pub fn count_of_two<M: Model<Op = Op>>(model: &M, most: usize) -> usize {
         let each = model.threads(most).len();
-        // The pairs of threads that do something, and each such thread alone.
+        // All pairs of threads with operations, and each such thread alone.
         (each - 1) * each / 2 + (each - 1)
     }
 
-    /// Draws distinct scenarios of full size, with random numbers from `number`: `how_many`, or a
-    /// twentieth of all possible draws if that is fewer.
+    /// Draws `how_many` different scenarios in which each of `threads` threads has exactly
+    /// `operations` operations, or a twentieth of all possible draws if that is fewer. `number`
+    /// returns random numbers.
     pub fn drawn<M: Model<Op = Op>>(
         model: &M,
         (threads, operations): (usize, usize),
@@ -98,7 +99,7 @@ impl<Op: Copy> Scenario<Op> {
         while (scenarios.len() as u64) < (how_many as u64).min(all / 20) {
             let draw = |_| (number() % each.len() as u64) as usize;
             let mut picked: Vec<usize> = (0..threads).map(draw).collect();
-            // The names of threads do not count.
+            // The order of the threads does not matter.
             picked.sort_unstable();
             if drawn.insert(picked.clone()) {
                 let threads = picked.into_iter().map(|i| each[i].clone());

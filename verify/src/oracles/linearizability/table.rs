@@ -1,27 +1,23 @@
-//! A history without explanation as a table: one column per thread, one line per event.
+//! Formats a history without explanation as a table: one column per thread, one line per event.
 
 use std::collections::BTreeSet;
-use std::fmt::{Display, Write};
+use std::fmt::Write;
 
 use super::Model;
-use super::history::{End, History, Note};
-use super::judge::{Unexplained, closed, step};
+use super::history::{End, text};
+use super::judge::{HistoryOf, States, closed, step};
 
 /// Width of a thread's column.
 const COLUMN: usize = 28;
 
-/// Shows the order of events that has no explanation, with the states that are possible after each,
-/// and then what is wrong.
-pub fn table<M: Model>(
-    model: &M,
-    history: &History<M::Op, M::Answer>,
-    found: &Unexplained,
-) -> String {
+/// Formats an order of events that has no explanation: the possible states after each event, and
+/// then the answer that no state explains.
+pub fn table<M: Model>(model: &M, history: &HistoryOf<M>, order: &[usize]) -> String {
     let threads = history.0.len();
     let mut told = head(threads) + "held, by the specification\n";
     let mut at = vec![0; threads];
     let mut states = BTreeSet::from([model.initial()]);
-    for (i, &thread) in found.order.iter().enumerate() {
+    for (i, &thread) in order.iter().enumerate() {
         let end = history.0[thread][at[thread]].end;
         at[thread] += 1;
         let next = step(model, &states, thread, end);
@@ -30,15 +26,15 @@ pub fn table<M: Model>(
             false => held(model, &next),
         };
         let text = match end {
-            End::Call(op, _) => called(op),
-            End::Return(op, answer) => answered(op, answer),
+            End::Call(op, _) => text(op, None::<M::Answer>),
+            End::Return(op, answer) => text(op, Some(answer)),
         };
         line(&mut told, threads, thread, &text, &held);
         if let (true, End::Return(op, answer)) = (next.is_empty(), end) {
             told += &why(model, &closed(model, &states), i);
             let _ = writeln!(
                 told,
-                "in none of these can T{thread}'s {op} be {answer}: {}",
+                "in none of these states can T{thread}'s {op} be {answer}: {}",
                 model.unexplained_text(op, answer)
             );
         }
@@ -47,28 +43,15 @@ pub fn table<M: Model>(
     told
 }
 
-/// Lists the calls and answers of an execution that did not end, in their order.
-pub fn unfinished<Op: Copy + Display, Answer: Copy + Display>(
-    notes: &[Note<Op, Answer>],
-) -> String {
-    let threads = notes.iter().map(|note| note.thread + 1).max().unwrap_or(0);
+/// Formats the calls and answers of an execution that did not end, in order.
+pub fn unfinished(events: &[(usize, String)]) -> String {
+    let threads = events.iter().map(|(thread, _)| thread + 1).max();
+    let threads = threads.unwrap_or(0);
     let mut told = head(threads).trim_end().to_owned() + "\n";
-    for note in notes {
-        let text = match note.answer {
-            None => called(note.op),
-            Some(answer) => answered(note.op, answer),
-        };
-        line(&mut told, threads, note.thread, &text, "");
+    for (thread, text) in events {
+        line(&mut told, threads, *thread, text, "");
     }
     told
-}
-
-fn called(op: impl Display) -> String {
-    format!("{op} …")
-}
-
-fn answered(op: impl Display, answer: impl Display) -> String {
-    format!("{op}: {answer}")
 }
 
 fn head(threads: usize) -> String {
@@ -90,14 +73,14 @@ fn or_nothing(text: String) -> String {
     }
 }
 
-/// Describes the possible states, before open operations take further effect.
-fn held<M: Model>(model: &M, states: &BTreeSet<M::State>) -> String {
+/// Describes the possible states, before called operations take further effect.
+fn held<M: Model>(model: &M, states: &States<M>) -> String {
     let each: BTreeSet<String> = states.iter().map(|it| model.state_text(it)).collect();
     let each: Vec<String> = each.into_iter().map(or_nothing).collect();
     each.join(" or ")
 }
 
-fn why<M: Model>(model: &M, before: &BTreeSet<M::State>, explained: usize) -> String {
+fn why<M: Model>(model: &M, before: &States<M>, explained: usize) -> String {
     let state = |state: &M::State| {
         let (held, open) = (model.state_text(state), model.open_text(state));
         let (held, open) = (or_nothing(held), or_nothing(open));

@@ -1,0 +1,202 @@
+//! Narrow requests: those with one node, for one span that touches one shard.
+//!
+//! Each operation locks the mutex of that shard. Requests whose span touches several shards go on
+//! to [`crate::wide`].
+
+use core::task::{Poll, Waker};
+
+use spanlock_range_lock::{Access, Span, Token};
+use spanlock_sync::hint::{Backoff, scaled};
+use spanlock_sync::{Mutex, MutexGuard, injected_bug};
+
+use crate::lock::{Core, IntervalRequest, Sleep, token};
+use crate::requests::{Requests, Wakes};
+use crate::tree::Index;
+
+/// These functions are not inlined, and none is generic. Their results fit in a register, so the
+/// code around the calls stays small.
+impl Core {
+    pub(crate) fn take(&self, span: Span, access: Access, sleep: Sleep) -> Token {
+        let Some(shard) = self.shards.home(span) else {
+            return self.take_wide(span, access, sleep);
+        };
+        let mut requests = shard.lock();
+        if let Some(index) = requests.try_hold(span, access) {
+            self.counters.acquisitions(1);
+            return token(index);
+        }
+        token(self.take_slow(shard, requests, span, access, sleep))
+    }
+
+    #[cold]
+    fn take_wide(&self, span: Span, access: Access, sleep: Sleep) -> Token {
+        let mut tokens = [Token::NONE];
+        self.take_all(&[(span, access)], &mut tokens, sleep);
+        tokens[0]
+    }
+
+    pub(crate) fn try_take(&self, span: Span, access: Access) -> Option<Index> {
+        let Some(shard) = self.shards.home(span) else {
+            let mut tokens = [Token::NONE];
+            let taken = self.try_take_all(&[(span, access)], &mut tokens);
+            return taken.then_some(crate::lock::index(tokens[0]));
+        };
+        let mut requests = shard.lock();
+        let held = requests.try_hold(span, access);
+        self.counters.acquisitions(usize::from(held.is_some()));
+        held
+    }
+
+    pub(crate) fn release(&self, span: Span, index: Index) {
+        let Some(shard) = self.shards.home(span) else {
+            return self.leave_wide(span, index);
+        };
+        let mut requests = shard.lock();
+        if requests.has_no_waiters() {
+            requests.remove_hold(index);
+        } else {
+            leave(requests, index);
+        }
+    }
+
+    /// Spins, passes waiters, or waits for its turn.
+    #[cold]
+    fn take_slow<'a>(
+        &'a self,
+        shard: &'a Mutex<Requests>,
+        mut requests: MutexGuard<'a, Requests>,
+        span: Span,
+        access: Access,
+        sleep: Sleep,
+    ) -> Index {
+        let mut spin = Backoff::new();
+        let mut spins = scaled(1, 0) == 1;
+        loop {
+            let mut wakes = Wakes::default();
+            if let Some(index) = requests.pass(span, access, &mut wakes) {
+                self.counters.acquisitions(1);
+                self.counters.overtakes();
+                finish(requests, wakes);
+                return index;
+            }
+            if !spins {
+                break;
+            }
+            drop(requests);
+            spins = spin.round();
+            requests = shard.lock();
+            if let Some(index) = requests.try_hold(span, access) {
+                self.counters.acquisitions(1);
+                return index;
+            }
+        }
+        let index = requests.queue(span, access);
+        self.wait(shard, requests, index, sleep);
+        self.counters.acquisitions(1);
+        index
+    }
+
+    /// See [`RawRangeLockWait::poll_lock`].
+    pub(crate) fn poll(
+        &self,
+        span: Span,
+        access: Access,
+        request: &mut IntervalRequest,
+        waker: &Waker,
+    ) -> Poll<Token> {
+        let Some(shard) = self.shards.home(span) else {
+            return self.poll_wide(span, access, request, waker);
+        };
+        let mut clone: Option<Waker> = None;
+        loop {
+            let mut requests = shard.lock();
+            let index = match request.place {
+                Some(index) => index,
+                None => requests.try_hold(span, access).unwrap_or_else(|| {
+                    self.counters.waits();
+                    requests.queue(span, access)
+                }),
+            };
+            if requests.claim_grant(index) {
+                request.place = None;
+                self.counters.acquisitions(1);
+                return Poll::Ready(token(index));
+            }
+            // Record the index first: the waker's code below may panic.
+            request.place = Some(index);
+            if requests.will_wake(index, waker) {
+                return Poll::Pending;
+            }
+            if let Some(clone) = clone.take() {
+                let before = requests.set_waker(index, clone);
+                drop(requests);
+                drop(before);
+                return Poll::Pending;
+            }
+            // This waker is foreign code, so it is cloned, dropped and woken outside the mutex. The
+            // next iteration checks the request again.
+            drop(requests);
+            clone = Some(waker.clone());
+        }
+    }
+
+    /// Blocks until the waiting narrow request at `index` is granted. The mutex must have been
+    /// locked since the request began to wait.
+    pub(crate) fn wait(
+        &self,
+        shard: &Mutex<Requests>,
+        requests: MutexGuard<'_, Requests>,
+        index: Index,
+        sleep: Sleep,
+    ) {
+        self.counters.waits();
+        let mut queued = Some(requests);
+        sleep(&mut |waker| {
+            let mut requests = match queued.take() {
+                Some(requests) => {
+                    if injected_bug!(
+                        "no-recheck",
+                        "a waiter unlocks its shard between queueing its request and registering \
+                         its waker",
+                        killed_by = "wakeup, poll"
+                    ) {
+                        drop(requests);
+                        shard.lock()
+                    } else {
+                        requests
+                    }
+                }
+                None => {
+                    // The wake may be spurious, and the grant may have been revoked.
+                    let mut requests = shard.lock();
+                    if requests.claim_grant(index) {
+                        return true;
+                    }
+                    requests
+                }
+            };
+            // Unlike the waker of a future, this one may be cloned under the mutex: it comes from
+            // the lock's `Park`.
+            let is_set = requests.will_wake(index, waker);
+            let before = (!is_set).then(|| requests.set_waker(index, waker.clone()));
+            drop(requests);
+            drop(before);
+            false
+        });
+    }
+}
+
+/// Removes a narrow request, granted or not.
+#[cold]
+pub(crate) fn leave(mut requests: MutexGuard<'_, Requests>, index: Index) {
+    let mut wakes = Wakes::default();
+    requests.leave(index, &mut wakes);
+    finish(requests, wakes);
+}
+
+/// Unlocks the mutex, then wakes the granted waiters.
+#[track_caller]
+pub(crate) fn finish(requests: MutexGuard<'_, Requests>, wakes: Wakes) {
+    drop(requests);
+    wakes.wake();
+}

@@ -1,0 +1,96 @@
+//! A process forks while its threads use locks. The child has one thread: the one that forked.
+
+#![cfg(all(target_os = "linux", not(any(miri, spanlock_loom, spanlock_shuttle))))]
+
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::mpsc;
+use std::thread;
+
+use spanlock_range_lock::RangeLockExt;
+use spanlock_srl::{Shape, SrlTree, SrlTreePacked};
+use spanlock_sync::rcu::Rcu;
+use spanlock_testkit::system::in_child;
+
+/// Runs `f` while another thread is in a read-side critical section.
+fn beside_a_reader<R>(f: impl FnOnce() -> R) -> R {
+    let rcu = Rcu::new();
+    let (entered, has_entered) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let rcu = &rcu;
+        scope.spawn(move || {
+            let guard = rcu.enter();
+            entered.send(()).unwrap();
+            // Ends when `leave` is dropped.
+            let _ = may_leave.recv();
+            drop(guard);
+        });
+        has_entered.recv().unwrap();
+        let result = f();
+        drop(leave);
+        result
+    })
+}
+
+#[test]
+fn the_child_does_not_wait_for_critical_sections_of_other_threads() {
+    let rcu = Rcu::new();
+    assert!(beside_a_reader(|| in_child(|| rcu.synchronize())));
+}
+
+#[test]
+fn the_child_shrinks_trees() {
+    let lock = SrlTree::with_shape(1 << 10, &Shape::new(1, &[1; 10]).unwrap()).unwrap();
+    let packed = SrlTreePacked::with_shape(1 << 10, &Shape::new(1, &[6, 4]).unwrap()).unwrap();
+    drop((lock.write(0..8).unwrap(), packed.write(0..8).unwrap()));
+    let shrinks = || lock.shrink() > 0 && packed.shrink() > 0;
+    assert!(beside_a_reader(|| in_child(shrinks)));
+    assert!(shrinks(), "the parent shrinks its own trees");
+}
+
+/// The thread that forks may itself be in a critical section. The child's thread is in it, too.
+#[test]
+fn the_child_is_in_the_section_of_its_own_thread() {
+    let rcu = Rcu::new();
+    let guard = rcu.enter();
+    assert!(in_child(|| {
+        let waits = AtomicBool::new(true);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let waited = rcu.synchronize();
+                waits.store(false, SeqCst);
+                waited
+            });
+            for _ in 0..1000 {
+                thread::yield_now();
+            }
+            let waited = waits.load(SeqCst);
+            drop(guard);
+            waiter.join().unwrap() && waited
+        })
+    }));
+}
+
+/// Threads register with the RCU while the process forks.
+#[test]
+fn a_fork_does_not_leave_the_registry_locked() {
+    let (rcu, done) = (Rcu::new(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(SeqCst) {
+                thread::scope(|scope| {
+                    (0..4).for_each(|_| drop(scope.spawn(|| drop(rcu.enter()))));
+                });
+            }
+        });
+        let all_right = (0..50).all(|_| {
+            in_child(|| {
+                // A new thread registers.
+                let entered = thread::scope(|scope| scope.spawn(|| drop(rcu.enter())).join());
+                entered.is_ok() && rcu.synchronize()
+            })
+        });
+        done.store(true, SeqCst);
+        assert!(all_right);
+    });
+}
