@@ -64,6 +64,9 @@ pub(crate) struct Shards {
 #[repr(align(128))]
 struct Aligned(Mutex<Requests>);
 
+/// Spans that are held or requested, each with its access.
+type Spans = Vec<(Span, Access)>;
+
 /// A set of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mask(u32);
@@ -219,7 +222,7 @@ impl Shards {
 
     /// Returns the spans that are held and those that wait, in the order of their starts. The hold
     /// of a waiting upgrade is held as [`Access::Upgradable`], and waits as [`Access::Write`].
-    pub(crate) fn ranges(&self) -> (Vec<(Span, Access)>, Vec<(Span, Access)>) {
+    pub(crate) fn ranges(&self) -> (Spans, Spans) {
         let (mut held, mut waiting) = (Vec::new(), Vec::new());
         let mut locked = self.lock(self.all());
         for (shard, requests) in locked.each() {

@@ -190,9 +190,9 @@ impl World {
             }
             Step::Downgrade(which) => {
                 if let Some(at) = self.held(which, |access| access != Access::Read) {
-                    let (span, access, token) = self.held[at];
+                    let (span, access, mut token) = self.held[at];
                     // SAFETY: above.
-                    let token = unsafe { self.lock.downgrade(span, access, Access::Read, token) };
+                    unsafe { (self.lock).downgrade(span, access, Access::Read, &mut token) };
                     self.held[at] = (span, Access::Read, token);
                 }
             }
@@ -207,12 +207,12 @@ impl World {
             }
             Step::Shrink(which, start, len) => {
                 if let Some(at) = self.held(which, |_| true) {
-                    let (old, access, token) = self.held[at];
+                    let (old, access, mut token) = self.held[at];
                     let start = old.start() + start.index(old.len() as usize) as u64;
                     let len = 1 + len.index((old.end() - start) as usize) as u64;
                     let keep = span(start, start + len);
                     // SAFETY: above.
-                    let token = unsafe { self.lock.shrink(old, access, token, keep) };
+                    unsafe { self.lock.shrink(old, access, &mut token, keep) };
                     self.held[at] = (keep, access, token);
                 }
             }
@@ -220,11 +220,12 @@ impl World {
                 let Some(at) = self.held(which, |_| true) else {
                     return;
                 };
-                let (old, access, token) = self.held[at];
+                let (old, access, mut low) = self.held[at];
                 if old.len() > 1 {
                     let cut = old.start() + 1 + cut.index(old.len() as usize - 1) as u64;
+                    let mut high = Token::NONE;
                     // SAFETY: above.
-                    let (low, high) = unsafe { self.lock.split(old, access, token, cut) };
+                    unsafe { (self.lock).split(old, access, &mut low, cut, &mut high) };
                     self.held[at] = (span(old.start(), cut), access, low);
                     self.held.push((span(cut, old.end()), access, high));
                 }

@@ -235,22 +235,30 @@ impl Foreign {
         unsafe { Waker::from_raw(RawWaker::new(data, &Self::TABLE)) }
     }
 
-    // SAFETY, for all four: the pointer came from `Arc::into_raw`, and each waker has a share.
     const TABLE: RawWakerVTable = RawWakerVTable::new(
-        |data| unsafe {
-            (*data.cast::<Foreign>()).on_clone.as_ref()();
-            Arc::increment_strong_count(data.cast::<Foreign>());
+        |data| {
+            // SAFETY: the pointer came from `Arc::into_raw`, and each waker has a share.
+            let foreign = unsafe { &*data.cast::<Foreign>() };
+            (foreign.on_clone)();
+            // SAFETY: above.
+            unsafe { Arc::increment_strong_count(data.cast::<Foreign>()) };
             RawWaker::new(data, &Self::TABLE)
         },
-        |data| unsafe {
-            let waker = Arc::from_raw(data.cast::<Foreign>());
-            (waker.on_wake)();
-            (waker.on_drop)();
+        |data| {
+            // SAFETY: above.
+            let foreign = unsafe { Arc::from_raw(data.cast::<Foreign>()) };
+            (foreign.on_wake)();
+            (foreign.on_drop)();
         },
-        |data| unsafe { (*data.cast::<Foreign>()).on_wake.as_ref()() },
-        |data| unsafe {
-            let waker = Arc::from_raw(data.cast::<Foreign>());
-            (waker.on_drop)();
+        |data| {
+            // SAFETY: above.
+            let foreign = unsafe { &*data.cast::<Foreign>() };
+            (foreign.on_wake)();
+        },
+        |data| {
+            // SAFETY: above.
+            let foreign = unsafe { Arc::from_raw(data.cast::<Foreign>()) };
+            (foreign.on_drop)();
         },
     );
 }
