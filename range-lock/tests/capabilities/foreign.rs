@@ -48,7 +48,7 @@ fn waits<'a, L: RawRangeLockWait, A: Mode>(
     lock: &'a L,
     range: Range<u64>,
     waker: &Waker,
-) -> LockFuture<&'a L, A> {
+) -> Pin<Box<LockFuture<&'a L, A>>> {
     let mut future = Box::pin(Hold::<&L, A>::lock_async(lock, range));
     assert!(poll(&mut future, waker).is_pending());
     future
