@@ -8,7 +8,7 @@
 #[path = "../../range-lock/tests/suite/mod.rs"]
 mod suite;
 
-use spanlock_srl::{Shape, SrlArray, SrlTree, SrlTreePacked};
+use spanlock_srl::{Shape, SrlArray, SrlTree};
 use suite::Kind;
 
 contract!(
@@ -44,15 +44,6 @@ contract!(
     Kind {
         make: |capacity| SrlTree::new(capacity).unwrap(),
         granule: 4096,
-    }
-);
-
-contract!(
-    srl_tree_packed_1,
-    SrlTreePacked,
-    Kind {
-        make: |capacity| SrlTreePacked::with_segment_size(capacity, 1).unwrap(),
-        granule: 1,
     }
 );
 
