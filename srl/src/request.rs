@@ -124,14 +124,15 @@ impl SrlRequest {
         let (entries, entry) = (gate.entries(), entry_of(touched));
         let (stage, mut progress) = self.parts();
         loop {
-            // Clones the waker if need be, and may panic; by now the stage says what is held.
-            progress.as_mut().listen(waker);
+            // A stage that waits for words clones the waker first, which may panic. By now the stage
+            // says what is held.
             *stage = match stage {
                 Stage::Taking if wanted.is_wide => {
                     gate.close();
                     Stage::AwaitingWideEntry(IntervalRequest::default())
                 }
                 Stage::Taking => {
+                    progress.as_mut().listen(waker);
                     let stops = || gate.stops(touched, access);
                     // SAFETY: the caller's promise.
                     let taken =
@@ -149,6 +150,7 @@ impl SrlRequest {
                 }
                 Stage::TakingUnderEntry(token) => {
                     let token = *token;
+                    progress.as_mut().listen(waker);
                     // SAFETY: the caller's promise.
                     let taken =
                         unsafe { words.poll_take(touched, access, progress.as_mut(), || false) };
@@ -174,6 +176,7 @@ impl SrlRequest {
                 }
                 Stage::Scanning(token) => {
                     let token = *token;
+                    progress.as_mut().listen(waker);
                     // SAFETY: the caller's promise.
                     ready!(unsafe { words.poll_scan(touched, access, progress.as_mut()) });
                     *stage = Stage::Taking;

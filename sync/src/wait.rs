@@ -82,9 +82,10 @@
 //!   are never undercounted: its count is at least the number of arrivals that passed it, plus the
 //!   *credits* of the bucket. An arrival that takes a credit need not be counted. Credits are given
 //!   out under the bucket's lock, and are counted as passes for every queue of the bucket at that
-//!   moment. When a new generation begins, the credits that are left are taken back. None are given
-//!   out while a queue of the bucket lets no arrival pass. An arrival that does not find a waiter
-//!   came before it, and is not counted. Arrivals that conflict with no waiter pass freely.
+//!   moment. When a new generation begins, the credits that are left are taken back, and no longer
+//!   count as passes. None are given out while a queue of the bucket lets no arrival pass. An
+//!   arrival that does not find a waiter came before it, and is not counted. Arrivals that conflict
+//!   with no waiter pass freely.
 //! - **Q-I5** No foreign code runs under the table's lock. A waker is moved into a node, and out of
 //!   it, under the lock. It is cloned, called and dropped without the lock.
 //! - **Q-I6** A queued node is alive, and its owner neither moves it nor uses it, except for its
@@ -438,7 +439,7 @@ impl<P> WaitQueue<P> {
         let joined = unsafe { bucket.join(node) };
         self.handle.count_armed(spot.word, joined.armed);
         if joined.renews {
-            self.handle.table.take_back_credits(spot.word);
+            self.handle.take_back_credits(&mut bucket, spot.word);
         }
         drop(bucket);
         if joined.is_at_head {
@@ -512,7 +513,7 @@ impl<P> WaitQueue<P> {
         let Some(removed) = removed else {
             return Left::default(); // It was evicted.
         };
-        self.handle.count_gone(spot.word, &removed);
+        self.handle.count_gone(&mut bucket, spot.word, &removed);
         Left {
             waker: removed.waker,
             unblocks: removed.unblocks,
@@ -555,11 +556,21 @@ impl Handle {
         }
     }
 
-    /// Follows the removal of a waiter. The caller has locked its bucket.
-    fn count_gone(&self, word: usize, removed: &Removed) {
+    /// Takes back the credits of a bucket, because a new generation is at the head of one of its
+    /// queues.
+    fn take_back_credits(&self, bucket: &mut Bucket, word: usize) {
+        let credits = self.table.take_back_credits(word);
+        if credits > 0 {
+            // SAFETY: the bucket is locked; Q-I6.
+            unsafe { bucket.count_back(credits) };
+        }
+    }
+
+    /// Follows the removal of a waiter from this bucket.
+    fn count_gone(&self, bucket: &mut Bucket, word: usize, removed: &Removed) {
         self.count_armed(word, removed.armed);
         if removed.renews {
-            self.table.take_back_credits(word);
+            self.take_back_credits(bucket, word);
         }
         self.waiters.lower();
         self.table.lower(word);
@@ -584,7 +595,7 @@ impl Handle {
                     let Some((spot, removed)) = (unsafe { locked.evict_one(lock, &gone) }) else {
                         break;
                     };
-                    self.count_gone(spot.word, &removed);
+                    self.count_gone(&mut locked, spot.word, &removed);
                     removed
                         .waker
                         .into_iter()

@@ -45,15 +45,16 @@ pub(crate) fn a_waiting_writer_is_passed_a_bounded_number_of_times<L: RawRangeLo
     kind: &Kind<L>,
 ) {
     // The test cannot observe when the writer begins to wait, and before that every read is
-    // granted. So there are never fewer passes than the bound, and exactly the bound once the
-    // writer was early enough.
+    // granted. So there are at most as many passes as the bound once the writer was early enough.
+    // (There are fewer if a lock of another test has a word in the same bucket: then its arrivals
+    // use passes that are counted for this writer.)
     let lock = kind.lock();
     let mut head_start = Duration::from_millis(1);
     loop {
         let passes = passes(kind, &lock, head_start);
         kind.assert_free(&lock);
-        assert!(passes >= MAX_PASSES, "refused after {passes} passes only");
-        if passes == MAX_PASSES {
+        assert!(passes > 0, "every read was refused");
+        if passes <= MAX_PASSES {
             return;
         }
         head_start *= 2;

@@ -84,12 +84,13 @@ impl Table {
 
     pub(crate) fn disarm(&self, _word: usize) {}
 
-    pub(crate) fn take_back_credits(&self, _word: usize) {
+    pub(crate) fn take_back_credits(&self, _word: usize) -> u32 {
         // Relaxed, here and below: the flag is no part of the protocol.
-        if self.has_credits.load(Relaxed) {
-            // Relaxed: credits are added under the bucket's lock only, so none is overlooked.
-            self.credits.store(0, Relaxed);
+        if !self.has_credits.load(Relaxed) {
+            return 0;
         }
+        // Relaxed: credits are added under the bucket's lock only, so none is overlooked.
+        self.credits.swap(0, Relaxed)
     }
 
     pub(crate) fn has_credits(&self, _word: usize) -> bool {

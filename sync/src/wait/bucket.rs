@@ -486,6 +486,18 @@ impl Bucket {
         true
     }
 
+    /// Takes back passes that were counted in advance. They were counted for every queue, except
+    /// those whose generation has just begun, and these have no passes.
+    pub(super) unsafe fn count_back(&mut self, credits: u32) {
+        // SAFETY: as for this function; nobody else has a reference to a header.
+        unsafe {
+            for leader in self.leaders() {
+                let passes = &mut (*leader).queue.passes;
+                *passes = passes.saturating_sub(credits);
+            }
+        }
+    }
+
     /// Counts passes in advance, for every queue of the bucket: as many as each admits, at most
     /// `most`. Returns how many.
     pub(super) unsafe fn count_in_advance(&mut self, most: u32, patience: Patience) -> u32 {

@@ -158,13 +158,15 @@ impl Table {
         COUNTS[bucket_of(word)].armed.fetch_sub(1, Relaxed);
     }
 
-    /// Takes back the credits that are left. The caller has locked the bucket.
-    pub(crate) fn take_back_credits(&self, word: usize) {
+    /// Takes back the credits that are left, and returns their number. The caller has locked the
+    /// bucket.
+    pub(crate) fn take_back_credits(&self, word: usize) -> u32 {
         let credits = &COUNTS[bucket_of(word)].credits;
         // Relaxed, both: credits are added under the bucket's lock only, so none is overlooked.
-        if credits.load(Relaxed) != 0 {
-            credits.store(0, Relaxed);
+        if credits.load(Relaxed) == 0 {
+            return 0;
         }
+        credits.swap(0, Relaxed)
     }
 
     /// Returns whether credits are left. The caller has locked the bucket.
