@@ -255,6 +255,7 @@ where
             // Until the batch waits, the second range may be granted.
             let behind = (0..1000).find_map(|_| {
                 let behind = lock.try_write_for(second.clone(), Duration::from_millis(5));
+                thread::sleep(Duration::from_millis(1));
                 behind.err()
             });
             assert_eq!(behind, Some(TimedLockError::TimedOut));
