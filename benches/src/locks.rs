@@ -23,7 +23,7 @@ pub fn visit_all(visitor: &mut impl Visitor) {
     visitor.visit(Entry { name: "srl-array", about: "a reader-writer word for each 4 KiB of a file", whole_file: false, reach: 1 << 30, make: |capacity| SrlArray::new(capacity).map_err(NoLock::because) });
     visitor.visit(Entry { name: "srl-packed", about: "the states of sixteen 4 KiB segments in one word", whole_file: false, reach: 1 << 30, make: |capacity| SrlPacked::new(capacity).map_err(NoLock::because) });
     visitor.visit(Entry { name: "srl-tree", about: "a word for each 4 KiB, in the leaves of a radix tree that grows", whole_file: false, reach: u64::MAX, make: |capacity| SrlTree::new(capacity).map_err(NoLock::because) });
-    visitor.visit(Entry { name: "interval-tree", about: "a tree of exact ranges under one mutex, first come, first served", whole_file: false, reach: u64::MAX, make: |_| Ok(IntervalLock::new()) });
+    visitor.visit(Entry { name: "interval-tree", about: "trees of exact ranges, in eight shards with a mutex each, first come, first served except for bounded overtaking", whole_file: false, reach: u64::MAX, make: |_| Ok(IntervalLock::new()) });
 }
 
 /// Visits the locks of other projects, in the order in which they are reported.

@@ -1,5 +1,5 @@
-//! The interval-tree range lock: trees find overlapping requests, and each request counts those that
-//! block it.
+//! The interval-tree range lock: trees find overlapping requests, and each request counts those
+//! that block it.
 //!
 //! # The problem
 //! With one lock per file, writers of different parts wait for each other. A segment lock, with one
@@ -21,13 +21,14 @@
 //! # Properties
 //! - **Exactness**: two requests conflict if they share a position and their accesses conflict.
 //!   Requests that do not conflict never block each other. Positions go up to `u64::MAX`.
-//! - **Fairness**: conflicting requests are served first come, first served, with two exceptions. An
-//!   upgrade may precede waiters, because it already holds its range. And a blocking call without a
-//!   deadline, for a range in one shard, may overtake a waiter that has been granted its range but
-//!   has not run yet. Overtaking is bounded, see `requests/overtaking.rs`: a waiter with *w* waiters
-//!   ahead of it is overtaken at most (*w* + 1) · 32 times in each shard that it touches, or for
-//!   about half a millisecond for each of the *w* + 1, whichever is later. Without a clock, only the
-//!   number counts. Tries, futures, batches and calls with a deadline overtake nobody.
+//! - **Fairness**: conflicting requests are served first come, first served, with two exceptions.
+//!   An upgrade may precede waiters, because it already holds its range. And a blocking call
+//!   without a deadline, for a range in one shard, may overtake a waiter that has been granted its
+//!   range but has not run yet. Overtaking is bounded, see `requests/overtaking.rs`: a waiter with
+//!   *w* waiters ahead of it is overtaken at most (*w* + 1) · 32 times in each shard that it
+//!   touches, or for about half a millisecond for each of the *w* + 1, whichever is later. Without
+//!   a clock, only the number counts. Tries, futures, batches and calls with a deadline overtake
+//!   nobody.
 //! - **Progress**: a request waits only for requests that come before it in a total order. So
 //!   requests cannot wait in a cycle, and the first request in the order is granted as soon as the
 //!   holds that block it have ended.
@@ -98,11 +99,11 @@
 //!
 //! # Orderings
 //! The lock has no atomics of its own; its mutexes order all holds. Two conflicting holds touch a
-//! common shard. The earlier hold ends under the mutex of that shard. The later one is granted under
-//! the same mutex afterwards, and its thread locks that mutex before it returns. So everything done
-//! under the earlier hold happens-before everything done under the later one. A woken waiter checks
-//! under the mutex whether it was granted, because a wake may be spurious, and because a grant may
-//! have been revoked.
+//! common shard. The earlier hold ends under the mutex of that shard. The later one is granted
+//! under the same mutex afterwards, and its thread locks that mutex before it returns. So
+//! everything done under the earlier hold happens-before everything done under the later one. A
+//! woken waiter checks under the mutex whether it was granted, because a wake may be spurious, and
+//! because a grant may have been revoked.
 //!
 //! # Not guaranteed
 //! - Recursion: a thread that requests a range that conflicts with its own hold deadlocks. Even a
@@ -124,12 +125,13 @@
 //! | try, any | `visibility`, `try-leaves-no-trace` |
 //!
 //! `passes` bounds overtaking, and `wide-keeps-its-place` shows that a request that waits in one
-//! shard keeps its place in the others. Further rows cover cancelling, deadlines, downgrades, upgrades, shrinks, splits and batches. The
-//! rows `pair-…` run two of these operations at a time.
+//! shard keeps its place in the others. Further rows cover cancelling, deadlines, downgrades,
+//! upgrades, shrinks, splits and batches. The rows `pair-…` run two of these operations at a time.
 //!
 //! The order and the counts change only within critical sections, so plain tests cover them.
-//! `src/requests/tests.rs` and, with several shards, `src/wide/tests.rs` recompute every count after
-//! each of thousands of random changes. `tests/histories.rs` compares random steps with a list.
+//! `src/requests/tests.rs` and, with several shards, `src/wide/tests.rs` recompute every count
+//! after each of thousands of random changes. `tests/histories.rs` compares random steps with a
+//! list.
 //!
 //! [F2FS]: https://doi.org/10.1145/3319647.3325828
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905

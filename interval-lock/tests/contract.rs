@@ -8,8 +8,8 @@
 mod shared;
 
 mod suite {
-    //! The shared suite, with stricter tests of fairness: no try overtakes a waiting writer, and this
-    //! lock can tell when a thread waits.
+    //! The shared suite, with stricter tests of fairness: no try overtakes a waiting writer, and
+    //! this lock can tell when a thread waits.
 
     pub(crate) use crate::shared::*;
 

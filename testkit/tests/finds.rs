@@ -132,12 +132,12 @@ unsafe impl RawRangeLockSplit for Broken {
 }
 
 fn broken(wrong: Wrong) -> Driven {
-    let (lock, calls) = (IntervalLock::new(), AtomicU64::new(0));
+    let (lock, calls) = (IntervalLock::with_shards(1, 1), AtomicU64::new(0));
     driven!(Broken { lock, wrong, calls }; wait)
 }
 
 fn broken_with_split(wrong: Wrong) -> Driven {
-    let (lock, calls) = (IntervalLock::new(), AtomicU64::new(0));
+    let (lock, calls) = (IntervalLock::with_shards(1, 1), AtomicU64::new(0));
     driven!(Broken { lock, wrong, calls }; split)
 }
 
