@@ -38,10 +38,10 @@
 //! # Fairness
 //! Conflicting requests for a lane are served first come, first served, except for that bounded
 //! overtaking. Later conflicting arrivals overtake a head at most [`MAX_PASSES`] times, or for at
-//! most [`PASS_TIME`], whichever takes longer. (When the time is over, up to 15 more may: passes are
-//! counted 16 at a time.) So with *w* waiters ahead of it, a request is overtaken at most (*w* + 1) ·
-//! `MAX_PASSES` times, or for at most (*w* + 1) · `PASS_TIME`. Without std there is no clock: there,
-//! the number alone counts. So it does under a checker.
+//! most [`PASS_TIME`], whichever takes longer. (When the time is over, up to 15 more may: passes
+//! are counted 16 at a time.) So a request with `w` waiters ahead of it is overtaken at most
+//! `(w + 1) * MAX_PASSES` times, or for at most `(w + 1) * PASS_TIME`. Without std there is no
+//! clock: there, the number alone counts. So it does under a checker.
 //!
 //! # Invariants
 //! - **W-I1** Conflicting holds of a lane never coexist: [`Word::take`] checks and acquires in one
@@ -54,7 +54,8 @@
 //! - **W-I4** The head sleeps only while a conflicting hold exists or, for a reader, while the
 //!   reader count is full. The release that ends this wakes every head that is asleep. A head that
 //!   leaves the queue with the lane wakes nobody: its hold excludes those that are now at the head.
-//!   One that leaves without the lane (it gives up, or only wanted to see the lane free) wakes them.
+//!   One that leaves without the lane (it gives up, or only wanted to see the lane free) wakes
+//!   them.
 //! - **W-I5** A blocking call that unwinds holds nothing and is in no queue. Foreign code (a waker,
 //!   a [`Park`]) may panic while it waits.
 //!
@@ -75,6 +76,7 @@
 //! All other orderings are Relaxed, and the comment at each says why that suffices. `cargo verify
 //! mutants` weakens or drops one ordering at a time and shows that each is needed.
 
+mod all;
 mod progress;
 mod wakes;
 
@@ -94,6 +96,8 @@ use spanlock_sync::{Parker, Wakeup};
 
 use crate::raw::Access;
 
+pub(crate) use all::wake_all;
+pub use all::{downgrade_all, lock_all, try_lock_all, try_upgrade_all, unlock_all};
 pub use progress::{Progress, cancel_all, poll_all};
 pub use spanlock_sync::unwind::for_each_surely;
 pub use wakes::{Wakes, address_range};
@@ -513,131 +517,4 @@ fn arrive_among_waiters<W: Word, P>(
         batch: BATCH,
     };
     queue.pass(address, first..end, class, patience, take)
-}
-
-/// Acquires every run in the order given, waiting for one lane at a time. Ordering: Acquire.
-///
-/// Requests that name their lanes in one global order never wait for each other in a cycle.
-#[inline]
-pub fn lock_all<'a, W: Word, P: Park>(
-    runs: impl Iterator<Item = Run<'a, W>> + Clone,
-    access: Access,
-    queue: &WaitQueue<P>,
-) {
-    /// The runs acquired so far. Dropping it releases them, in case foreign code panics while the
-    /// next one is awaited.
-    struct Acquired<'a, 'q, W: Word, I: Iterator<Item = Run<'a, W>> + Clone, P> {
-        runs: I,
-        count: usize,
-        access: Access,
-        queue: &'q WaitQueue<P>,
-    }
-    impl<'a, W: Word, I: Iterator<Item = Run<'a, W>> + Clone, P> Drop for Acquired<'a, '_, W, I, P> {
-        #[cold]
-        fn drop(&mut self) {
-            // SAFETY: these were acquired, and are given up.
-            unsafe { unlock_all(self.runs.clone().take(self.count), self.access, self.queue) }
-        }
-    }
-    let mut acquired = Acquired {
-        runs: runs.clone(),
-        count: 0,
-        access,
-        queue,
-    };
-    for run in runs {
-        run.lock(access, queue);
-        acquired.count += 1;
-    }
-    core::mem::forget(acquired);
-}
-
-/// Acquires every run, or none: if a run is busy, releases those before it. Ordering: Acquire on
-/// success.
-#[inline]
-pub fn try_lock_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>> + Clone,
-    access: Access,
-    queue: &WaitQueue<P>,
-) -> bool {
-    let busy = runs.clone().position(|run| !run.try_lock(access, queue));
-    let Some(busy) = busy else { return true };
-    if injected_bug!(
-        "try-keeps",
-        "a failed try keeps the words it has taken",
-        killed_by = "rw-distributed/try-leaves-no-trace"
-    ) {
-        return false;
-    }
-    // SAFETY: the runs before the busy one were acquired just now, and are given up.
-    unsafe { unlock_all(runs.take(busy), access, queue) }
-    false
-}
-
-/// Releases every run, and then wakes the waiters that this unblocks. Ordering: Release.
-///
-/// # Safety
-/// The caller holds every run with `access`, and gives up those holds. The words outlive the call.
-#[inline]
-pub unsafe fn unlock_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>> + Clone,
-    access: Access,
-    queue: &WaitQueue<P>,
-) {
-    let mut unblocks = false;
-    for run in runs.clone() {
-        // SAFETY: the caller's promise, run by run.
-        unblocks |= unsafe { run.release_no_wake(access) };
-    }
-    if unblocks {
-        wake_all(runs, queue);
-    }
-}
-
-/// Wakes the waiters for every run. A waker may block until it gets one of the runs, so the caller
-/// has changed all of them.
-#[inline]
-pub(crate) fn wake_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>>,
-    queue: &WaitQueue<P>,
-) {
-    // Light [D→E]: orders the state changes before the check of the queue.
-    if queue.is_any_asleep() {
-        for_each_surely(runs, |run| run.wakes().wake_known(queue));
-    }
-}
-
-/// Turns holds of every run into holds that exclude less, and then wakes the waiters that this
-/// unblocks. Ordering: Release.
-///
-/// # Safety
-/// As for [`Run::downgrade`], for every run. The words outlive the call.
-pub unsafe fn downgrade_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>> + Clone,
-    from: Access,
-    to: Access,
-    queue: &WaitQueue<P>,
-) {
-    // SAFETY: the caller's promise, run by run.
-    (runs.clone()).for_each(|run| unsafe { run.downgrade_no_wake(from, to) });
-    wake_all(runs, queue);
-}
-
-/// Turns holds of every run into exclusive ones, or none. Ordering: Acquire on success.
-///
-/// # Safety
-/// As for [`Run::try_upgrade`], for every run.
-pub unsafe fn try_upgrade_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>> + Clone,
-    from: Access,
-    queue: &WaitQueue<P>,
-) -> bool {
-    // SAFETY: the caller's promise, run by run.
-    let shared = runs
-        .clone()
-        .position(|run| !unsafe { run.try_upgrade(from) });
-    let Some(shared) = shared else { return true };
-    // SAFETY: the runs before the shared one were upgraded just now.
-    unsafe { downgrade_all(runs.take(shared), Access::Write, from, queue) }
-    false
 }

@@ -33,8 +33,8 @@
 //!   is freed starts again as a new request, so more requests may overtake it ([`crate::tree`]).
 //!   The gate serves wide requests, and the small requests that they stop, first come, first
 //!   served.
-//! - **Waiting**: a thread spins for about a microsecond, yields its core once, then sleeps. Waiting
-//!   for a segment allocates nothing.
+//! - **Waiting**: a thread spins for about a microsecond, yields its core once, then sleeps.
+//!   Waiting for a segment allocates nothing.
 //!
 //! # Invariants
 //! - **S-I1** A small hold of a span holds the states of all segments that the span touches, with
@@ -70,6 +70,8 @@
 //! [`MAX_PASSES`]: spanlock_range_lock::words::MAX_PASSES
 //! [`PackedWord`]: crate::PackedWord
 //! [`RwWord`]: spanlock_range_lock::RwWord
+
+mod in_doubt;
 
 use core::ops::Range;
 use core::pin::Pin;
@@ -365,36 +367,6 @@ enum Refusal<G> {
     Closed(G, usize),
 }
 
-/// What a try has taken while the gate is in doubt. Dropping it gives that up, in case a waker
-/// panics.
-struct InDoubt<'a, S: SegmentStore, P: Park> {
-    lock: &'a Srl<S, P>,
-    touched: &'a Range<u64>,
-    access: Access,
-    entry: Option<Token>,
-    words: Option<Token>,
-}
-
-impl<S: SegmentStore, P: Park> Drop for InDoubt<'_, S, P> {
-    fn drop(&mut self) {
-        let InDoubt {
-            lock,
-            touched,
-            access,
-            ..
-        } = *self;
-        // SAFETY: the segments, or their entry, were taken and are given up.
-        unsafe {
-            if self.words.take().is_some() {
-                lock.words.release(None, touched.clone(), access);
-            }
-            if let Some(token) = self.entry.take() {
-                lock.gate.entries().unlock(entry_of(touched), access, token);
-            }
-        }
-    }
-}
-
 /// The fast path: an uncontended request for one word.
 ///
 /// It is small enough to be inlined, and so is everything that it calls, except the lookup of a
@@ -531,26 +503,6 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
                 Advance::Stopped
             }
         }
-    }
-
-    /// Takes the words of a small request under an entry, because the gate is in
-    /// [doubt](crate::gate#doubt).
-    fn try_lock_in_doubt(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
-        let (entries, entry) = (self.gate.entries(), entry_of(touched));
-        let token = entries.try_lock(entry, access).ok()?;
-        let mut taken = InDoubt {
-            lock: self,
-            touched,
-            access,
-            entry: Some(token),
-            words: None,
-        };
-        // SAFETY: the entry was taken just now.
-        taken.words = unsafe { self.words.take_under_entry(touched, access) };
-        taken.entry = None;
-        // SAFETY: as above. The entry is given up, once the words are taken or not.
-        unsafe { entries.unlock(entry, access, token) };
-        taken.words.take()
     }
 
     fn try_lock_wide(&self, touched: &Range<u64>, access: Access) -> Option<Token> {

@@ -124,8 +124,8 @@ impl SrlRequest {
         let (entries, entry) = (gate.entries(), entry_of(touched));
         let (stage, mut progress) = self.parts();
         loop {
-            // A stage that waits for words clones the waker first, which may panic. By now the stage
-            // says what is held.
+            // A stage that waits for words clones the waker first, which may panic. By now the
+            // stage says what is held.
             *stage = match stage {
                 Stage::Taking if wanted.is_wide => {
                     gate.close();

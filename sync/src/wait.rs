@@ -67,25 +67,25 @@
 //! - **Q-I1** Under the bucket's lock, the counters are exact: of a handle's waiters, and of its
 //!   armed queues. (Words share the bucket's counters, so these may also count others.)
 //! - **Q-I2** No wake is lost. A waiter that falls asleep at the head stores, issues a barrier, and
-//!   checks the word; a thread that changes the word does the converse. So either the waiter's check
-//!   sees the change, or that thread sees that the queue is armed. A waiter that falls asleep behind
-//!   the head needs no barrier. When it is unblocked by a waiter with a hold, the change that ends
-//!   the *last* hold in its way comes after the release of this hold in the order of the word's
-//!   changes. The light barrier is an acquire fence too, so the thread that makes that last change
-//!   sees that the queue is armed. (A waiter whose barrier was refused rechecks instead.) A wake goes
-//!   to every waiter at the head that is asleep. One that comes before the sleep is kept by
-//!   [`Park`](crate::Park).
+//!   checks the word; a thread that changes the word does the converse. So either the waiter's
+//!   check sees the change, or that thread sees that the queue is armed. A waiter that falls asleep
+//!   behind the head needs no barrier. When it is unblocked by a waiter with a hold, the change
+//!   that ends the *last* hold in its way comes after the release of this hold in the order of the
+//!   word's changes. The light barrier is an acquire fence too, so the thread that makes that last
+//!   change sees that the queue is armed. (A waiter whose barrier was refused rechecks instead.) A
+//!   wake goes to every waiter at the head that is asleep. One that comes before the sleep is kept
+//!   by [`Park`](crate::Park).
 //! - **Q-I3** A waiter at the head stays there until it leaves or is evicted. So a waiter that was
 //!   woken is at the head.
 //! - **Q-I4** The waiters that are at the head together belong to one **generation**. A new
-//!   generation begins when no waiter of the old one is left at the head. The passes of a generation
-//!   are never undercounted: its count is at least the number of arrivals that passed it, plus the
-//!   *credits* of the bucket. An arrival that takes a credit need not be counted. Credits are given
-//!   out under the bucket's lock, and are counted as passes for every queue of the bucket at that
-//!   moment. When a new generation begins, the credits that are left are taken back, and no longer
-//!   count as passes. None are given out while a queue of the bucket lets no arrival pass. An
-//!   arrival that does not find a waiter came before it, and is not counted. Arrivals that conflict
-//!   with no waiter pass freely.
+//!   generation begins when no waiter of the old one is left at the head. The passes of a
+//!   generation are never undercounted: its count is at least the number of arrivals that passed
+//!   it, plus the *credits* of the bucket. An arrival that takes a credit need not be counted.
+//!   Credits are given out under the bucket's lock, and are counted as passes for every queue of
+//!   the bucket at that moment. When a new generation begins, the credits that are left are taken
+//!   back, and no longer count as passes. None are given out while a queue of the bucket lets no
+//!   arrival pass. An arrival that does not find a waiter came before it, and is not counted.
+//!   Arrivals that conflict with no waiter pass freely.
 //! - **Q-I5** No foreign code runs under the table's lock. A waker is moved into a node, and out of
 //!   it, under the lock. It is cloned, called and dropped without the lock.
 //! - **Q-I6** A queued node is alive, and its owner neither moves it nor uses it, except for its
@@ -101,12 +101,12 @@
 //!
 //! # Not guaranteed
 //! A wake may be spurious, so waiters recheck after each wake. For example, a late wake for a freed
-//! word of a lock can reach a waiter of a new word of the same lock, at the same address. Or a waker
-//! that was taken during one wait wakes its thread in a later wait.
+//! word of a lock can reach a waiter of a new word of the same lock, at the same address. Or a
+//! waker that was taken during one wait wakes its thread in a later wait.
 //!
 //! If the system refuses the heavy barrier to a waiter, a thread that changes the word may overlook
-//! it. So such a waiter [rechecks](Waiter::may_be_overlooked) from time to time. A wait may then end
-//! late.
+//! it. So such a waiter [rechecks](Waiter::may_be_overlooked) from time to time. A wait may then
+//! end late.
 //!
 //! A waiter is **forgotten** if it never [leaves](WaitQueue::leave), and its memory is never used
 //! again. It stays in the queue, and blocks the waiters behind it, until the owner of the word
@@ -122,17 +122,18 @@ use core::task::Waker;
 use core::time::Duration;
 
 use crate::atomic::Ordering::Relaxed;
-use crate::barrier::{self, Flag};
+use crate::barrier;
 use crate::injected_bug;
-use crate::world::wait as world;
 pub use crate::world::wait::is_wake_left_out;
 use crate::{Counters, DefaultPark, MutexGuard};
 
-use bucket::{Armed, Bucket, Removed};
+use bucket::Bucket;
+use handle::Handle;
 use waiter::{Batch, Identity, for_each_waker};
 pub use waiter::{Status, Waiter};
 
 pub(crate) mod bucket;
+mod handle;
 mod node;
 mod waiter;
 
@@ -180,8 +181,8 @@ pub struct Patience {
     /// For how long more passes are possible. The clock is read once for the first pass and, after
     /// `passes` of them, once for each batch.
     pub time: Duration,
-    /// How many passes are counted at a time, at least 1. All but the first of a batch need no lock.
-    /// So up to `batch` − 1 arrivals may pass after the time is over.
+    /// How many passes are counted at a time, at least 1. All but the first of a batch need no
+    /// lock. So up to `batch` − 1 arrivals may pass after the time is over.
     pub batch: u32,
 }
 
@@ -451,8 +452,8 @@ impl<P> WaitQueue<P> {
 
     /// Lets a waiter sleep again that was [woken](Status::Woken), and issues the heavy barrier (E).
     /// The caller must check the word after this call. If the system refuses the barrier, the
-    /// waiter [may be overlooked](Waiter::may_be_overlooked). Gives the waker back if the waiter was
-    /// not woken (it may have been evicted).
+    /// waiter [may be overlooked](Waiter::may_be_overlooked). Gives the waker back if the waiter
+    /// was not woken (it may have been evicted).
     ///
     /// # Errors
     /// `waker`, if the waiter is not in the state [`Status::Woken`].
@@ -517,105 +518,6 @@ impl<P> WaitQueue<P> {
         Left {
             waker: removed.waker,
             unblocks: removed.unblocks,
-        }
-    }
-}
-
-/// The part of a [`WaitQueue`] that does not depend on how threads sleep.
-#[derive(Default)]
-struct Handle {
-    /// How many waiters queue at the words of this handle. An arrival checks this count before the
-    /// bucket's count. This count lies in the lock, next to data that the thread has just read.
-    /// Hashing the address to find the bucket would take as long as the rest of the operation.
-    ///
-    /// Only a hint for arrivals, so it needs no barrier. A [`Flag`] because it must not overflow.
-    waiters: Flag,
-    /// How many queues of this handle are armed. A thread that changes a word checks this count
-    /// before the bucket's count.
-    armed: Flag,
-    /// The number that distinguishes this lock from others.
-    number: world::Number,
-    table: world::Table,
-}
-
-impl Handle {
-    /// Follows a change of a queue. The caller has locked its bucket.
-    fn count_armed(&self, word: usize, change: Armed) {
-        match change {
-            Armed::Same => {}
-            Armed::More => {
-                self.armed.raise();
-                self.table.arm(word);
-            }
-            Armed::Less => {
-                // This need not be visible at once: a thread that misses it only searches the queue
-                // in vain.
-                self.armed.lower();
-                self.table.disarm(word);
-            }
-        }
-    }
-
-    /// Takes back the credits of a bucket, because a new generation is at the head of one of its
-    /// queues.
-    fn take_back_credits(&self, bucket: &mut Bucket, word: usize) {
-        let credits = self.table.take_back_credits(word);
-        if credits > 0 {
-            // SAFETY: the bucket is locked; Q-I6.
-            unsafe { bucket.count_back(credits) };
-        }
-    }
-
-    /// Follows the removal of a waiter from this bucket.
-    fn count_gone(&self, bucket: &mut Bucket, word: usize, removed: &Removed) {
-        self.count_armed(word, removed.armed);
-        if removed.renews {
-            self.take_back_credits(bucket, word);
-        }
-        self.waiters.lower();
-        self.table.lower(word);
-    }
-
-    /// Evicts the waiters of this handle at spots for which `gone` returns true, and calls `f` with
-    /// the wakers of those that are asleep. The words of these spots lie in `words`.
-    fn retire(&self, words: &Range<usize>, gone: impl Fn(Spot) -> bool, f: impl FnMut(Waker)) {
-        // Without a barrier: the caller knows of every waiter that still waits. All others were
-        // forgotten.
-        if !self.waiters.may_be_raised() {
-            return;
-        }
-        let lock = self.number.get();
-        let mut buckets = self.table.buckets(words);
-        let mut bucket = buckets.next();
-        let refill = |batch: &mut Batch| {
-            while let Some(locked) = bucket {
-                let mut locked = locked.lock();
-                while batch.has_room() {
-                    // SAFETY: the bucket is locked; Q-I6.
-                    let Some((spot, removed)) = (unsafe { locked.evict_one(lock, &gone) }) else {
-                        break;
-                    };
-                    self.count_gone(&mut locked, spot.word, &removed);
-                    removed
-                        .waker
-                        .into_iter()
-                        .for_each(|waker| batch.push(waker));
-                }
-                if !batch.has_room() {
-                    return;
-                }
-                bucket = buckets.next();
-            }
-        };
-        for_each_waker(refill, f);
-    }
-}
-
-impl Drop for Handle {
-    /// Removes forgotten waiters. No other waiter can be left.
-    fn drop(&mut self) {
-        if world::OUTLIVES_LOCKS {
-            self.retire(&(0..usize::MAX), |_| true, drop);
         }
     }
 }

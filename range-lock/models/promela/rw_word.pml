@@ -17,8 +17,8 @@
  * | arrive | range-lock/src/words.rs: arrive, take_at_once, arrive_among_waiters; sync/src/wait.rs: may_be_occupied, pass; sync/src/wait/bucket.rs: conflicts_with, is_shut, count_pass |
  * | join, rearm, leave | range-lock/src/words/progress.rs: drive, look, look_awake; sync/src/wait.rs: join, rearm, leave; sync/src/wait/bucket.rs: push, remove |
  * | settle | sync/src/wait/bucket.rs: settle, upgradable_head, exclusive_head |
- * | sleep | range-lock/src/words/progress.rs: is_asleep; sync/src/parker.rs: park; sync/src/park.rs: wake_by_ref |
- * | release | range-lock/src/rw_word.rs: release; range-lock/src/words.rs: unlock; range-lock/src/words/wakes.rs: wake, wake_heads; sync/src/wait.rs: is_any_asleep, wake; sync/src/wait/bucket.rs: wake_one |
+ * | sleep | range-lock/src/words/progress.rs: park; sync/src/parker.rs: park; sync/src/park.rs: wake_by_ref |
+ * | release | range-lock/src/rw_word.rs: release; range-lock/src/words.rs: unlock; range-lock/src/words/wakes.rs: wake, wake_heads; sync/src/wait.rs: is_any_asleep, wake; sync/src/wait/bucket.rs: wake_single, wake_shared |
  *
  * Claims: exclusion (assertions), and `granted`: thread 0, which stands for any thread, is granted
  * its requests. Hence there is no deadlock, in which some request would wait for ever.

@@ -13,7 +13,8 @@
 //! A waker is foreign code and may do anything except re-enter the request. So a request runs it
 //! only at two points, outside RCU read-side critical sections. Before it makes progress, it clones
 //! its waker ([`Progress::listen`]). Afterwards it wakes other waiters and drops wakers
-//! ([`Progress::run_foreign`]): every acquired lane has been counted by then, so a panic loses none.
+//! ([`Progress::run_foreign`]): every acquired lane has been counted by then, so a panic loses
+//! none.
 
 use core::pin::Pin;
 use core::task::{Poll, Waker};
@@ -133,8 +134,9 @@ impl Progress {
         self.rest.taken
     }
 
-    /// Returns whether the request waits and nobody has woken it since its last poll. A thread parks
-    /// only then: its parker may have lost the wake to other code that the thread ran meanwhile.
+    /// Returns whether the request waits and nobody has woken it since its last poll. A thread
+    /// parks only then: its parker may have lost the wake to other code that the thread ran
+    /// meanwhile.
     #[inline]
     pub fn is_asleep(&self) -> bool {
         self.waiter.status() == Status::Asleep
@@ -218,8 +220,8 @@ impl Progress {
     }
 
     /// Continues with `run`, the rest of the current lane range. Either acquires all of it, or
-    /// enqueues on the first missing lane; the waker given to [`listen`](Self::listen) is then woken
-    /// when a retry is worthwhile. Ordering: Acquire for every lane acquired.
+    /// enqueues on the first missing lane; the waker given to [`listen`](Self::listen) is then
+    /// woken when a retry is worthwhile. Ordering: Acquire for every lane acquired.
     ///
     /// # Safety
     /// The promise of [`Progress`].
@@ -236,9 +238,9 @@ impl Progress {
     }
 
     /// Like [`poll`](Self::poll), but acquires nothing: the request is ready when every lane has
-    /// been seen without a conflicting hold. Also returns `Ready` if the request
-    /// [has unblocked](Self::has_unblocked) waiters. [`taken`](Self::taken) then says how many lanes
-    /// it has seen, and the caller runs foreign code before it goes on.
+    /// been seen without a conflicting hold. Also returns `Ready` if the request [has
+    /// unblocked](Self::has_unblocked) waiters. [`taken`](Self::taken) then says how many lanes it
+    /// has seen, and the caller runs foreign code before it goes on.
     ///
     /// # Safety
     /// The promise of [`Progress`].

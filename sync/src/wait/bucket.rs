@@ -59,8 +59,8 @@ pub(super) struct Joined {
 }
 
 /// # Safety
-/// For all unsafe functions here and in [`Bucket`]: the caller has locked the bucket, and every node
-/// that is queued there is alive (Q-I6 of [`crate::wait`]).
+/// For all unsafe functions here and in [`Bucket`]: the caller has locked the bucket, and every
+/// node that is queued there is alive (Q-I6 of [`crate::wait`]).
 impl Queue {
     pub(super) const fn new() -> Self {
         Queue {
@@ -172,8 +172,8 @@ impl Queue {
         }
     }
 
-    /// Removes a waiter. Returns whether another one is now at the head because of that, and whether
-    /// a new generation begins.
+    /// Removes a waiter. Returns whether another one is now at the head because of that, and
+    /// whether a new generation begins.
     unsafe fn remove(&mut self, node: *mut Node) -> (bool, bool) {
         // SAFETY: as for this function; the node is in this queue.
         unsafe {
@@ -443,8 +443,8 @@ impl Bucket {
         }
     }
 
-    /// Replaces the waker of a waiter that is asleep, and returns the one before. Gives `waker` back
-    /// if the waiter is not asleep.
+    /// Replaces the waker of a waiter that is asleep, and returns the one before. Gives `waker`
+    /// back if the waiter is not asleep.
     pub(super) unsafe fn replace(
         &mut self,
         node: *mut Node,

@@ -86,8 +86,8 @@ pub(crate) struct List {
 pub(super) const NOBODY: u64 = u64::MAX;
 
 /// # Safety
-/// For all unsafe functions: the caller has locked the bucket. All nodes in the list are alive (Q-I6
-/// of [`crate::wait`]), and so is `node`. Nobody has a reference to the links of these nodes.
+/// For all unsafe functions: the caller has locked the bucket. All nodes in the list are alive
+/// (Q-I6 of [`crate::wait`]), and so is `node`. Nobody has a reference to the links of these nodes.
 impl List {
     pub(super) const fn new() -> Self {
         List {

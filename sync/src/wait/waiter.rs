@@ -29,8 +29,8 @@ pub struct Waiter {
     _pin: PhantomPinned,
 }
 
-// SAFETY: the node is accessed by the owner, who has the waiter, and by threads that have locked the
-// bucket. Its waker is `Send` and `Sync`, and `shown` is only compared.
+// SAFETY: the node is accessed by the owner, who has the waiter, and by threads that have locked
+// the bucket. Its waker is `Send` and `Sync`, and `shown` is only compared.
 unsafe impl Send for Waiter {}
 // SAFETY: `&Waiter` gives access to nothing but the node's state, an atomic.
 unsafe impl Sync for Waiter {}
@@ -53,7 +53,8 @@ impl Default for Waiter {
 pub enum Status {
     /// It is in no queue.
     Idle,
-    /// It is in a queue, and nobody has woken it since it joined or [rearmed](super::WaitQueue::rearm).
+    /// It is in a queue, and nobody has woken it since it joined or
+    /// [rearmed](super::WaitQueue::rearm).
     Asleep,
     /// It is at the head of its queue. A thread has taken its waker, and calls it.
     Woken,

@@ -47,7 +47,8 @@ pub(crate) fn with<R>(f: impl FnOnce(&Parker) -> R) -> R {
         Ok(Some(result)) => result,
         // The thread is waiting already, and runs foreign code that waits as well (a waker that
         // locks something): it must not consume the wakes of the outer wait. Or the thread is
-        // ending, and its parker is already destroyed. In both cases, a fresh parker serves as well.
+        // ending, and its parker is already destroyed. In both cases, a fresh parker serves as
+        // well.
         _ => f.take().expect("not called yet")(&Parker::new()),
     }
 }

@@ -20,16 +20,17 @@ struct Padded(Mutex<Bucket>);
 
 static TABLE: [Padded; BUCKETS] = [const { Padded(Mutex::new(Bucket::new())) }; BUCKETS];
 
-/// The counters of a bucket. Those of waiters and queues cannot overflow: each waiter has an address
-/// of its own.
+/// The counters of a bucket. Those of waiters and queues cannot overflow: each waiter has an
+/// address of its own.
 struct Counts {
-    /// How many waiters the bucket has. An arrival reads it when some word of its lock has a waiter.
+    /// How many waiters the bucket has. An arrival reads it when some word of its lock has a
+    /// waiter.
     waiters: AtomicUsize,
     /// How many of the bucket's queues have a waiter at the head that is asleep. A thread that
     /// changes a word reads it when some word of its lock has such a queue.
     armed: AtomicUsize,
-    /// How many arrivals may pass all waiters of the bucket without being counted, because they were
-    /// counted in advance.
+    /// How many arrivals may pass all waiters of the bucket without being counted, because they
+    /// were counted in advance.
     credits: AtomicU32,
 }
 
@@ -96,7 +97,8 @@ impl Number {
             return known;
         }
         // Relaxed: only the number's uniqueness matters. After 2³² locks with waiters, numbers
-        // repeat. Even then, only a forgotten waiter could be mistaken for a waiter of another lock.
+        // repeat. Even then, only a forgotten waiter could be mistaken for a waiter of another
+        // lock.
         let new = LAST.fetch_add(1, Relaxed).wrapping_add(1).max(1);
         // Relaxed, both: as in `get`.
         match self.0.compare_exchange(0, new, Relaxed, Relaxed) {
