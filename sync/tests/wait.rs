@@ -3,8 +3,8 @@
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
@@ -392,6 +392,48 @@ fn a_wake_goes_to_every_waiter_even_if_a_waker_panics() {
     queue.leave(panics);
     for waiter in waiters {
         waiter.leave(&queue, true);
+    }
+}
+
+/// A wake goes to each waiter once, even if those that were woken sleep again meanwhile.
+#[test]
+fn a_wake_goes_to_every_waiter_once_although_some_sleep_again() {
+    type Waiters = Mutex<Vec<Option<Pin<&'static mut spanlock_sync::wait::Waiter>>>>;
+    /// Lets its waiter sleep again, with this waker.
+    struct Again(usize, Arc<(WaitQueue, Waiters)>, AtomicU32);
+    impl Wake for Again {
+        fn wake(self: Arc<Self>) {
+            self.2.fetch_add(1, SeqCst);
+            let (queue, waiters) = &*self.1;
+            let waker = Waker::from(self.clone());
+            let mut waiters = waiters.lock().unwrap();
+            let waiter = waiters[self.0].as_mut().unwrap();
+            queue.rearm(waiter.as_mut(), waker).unwrap();
+        }
+    }
+    let word = Word(0);
+    // More than two batches.
+    let shared = Arc::new((WaitQueue::new(), Mutex::new(Vec::new())));
+    let classes = (0..40).map(|i| if i == 20 { Upgradable } else { Shared });
+    let wakers: Vec<_> = classes
+        .enumerate()
+        .map(|(i, class)| {
+            let again = Arc::new(Again(i, shared.clone(), AtomicU32::new(0)));
+            let waker = Waker::from(again.clone());
+            let (waiter, at_head) = join(class, word.spot(), &shared.0, waker);
+            assert!(at_head);
+            shared.1.lock().unwrap().push(Some(waiter));
+            again
+        })
+        .collect();
+    shared.0.wake(word.spot());
+    assert!(wakers.iter().all(|waker| waker.2.load(SeqCst) == 1));
+    let mut waiters = shared.1.lock().unwrap();
+    for waiter in waiters.iter_mut() {
+        assert_eq!(waiter.as_ref().unwrap().status(), Status::Asleep);
+        let left = shared.0.leave(waiter.take().unwrap());
+        // A waker refers to the queue, and the queue to the waker.
+        drop(left.waker);
     }
 }
 
