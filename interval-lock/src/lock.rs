@@ -139,6 +139,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
+use core::pin::Pin;
 use core::task::{Poll, Waker};
 
 use spanlock_range_lock::{
@@ -378,14 +379,16 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
         &self,
         span: Span,
         access: Access,
-        request: &mut IntervalRequest,
+        request: Pin<&mut IntervalRequest>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
-        self.core.poll(span, access, request, waker).map(Ok)
+        self.core
+            .poll(span, access, request.get_mut(), waker)
+            .map(Ok)
     }
 
-    unsafe fn cancel(&self, span: Span, _access: Access, request: &mut IntervalRequest) {
-        if let Some(index) = request.place.take()
+    unsafe fn cancel(&self, span: Span, _access: Access, request: Pin<&mut IntervalRequest>) {
+        if let Some(index) = request.get_mut().place.take()
             && !injected_bug!(
                 "waiter-stays",
                 "a cancelled request stays in the tree",

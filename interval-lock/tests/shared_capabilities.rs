@@ -11,7 +11,7 @@ use spanlock_interval_lock::IntervalLock;
 
 capabilities! {
     interval: IntervalLock::new;
-    deadlines futures parts upgrades batches append owned foreign replaced
+    deadlines futures parts upgrades batches append owned foreign
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Poll, Wake, Waker};
 use std::thread;
@@ -124,7 +125,9 @@ fn a_waker_may_use_the_lock() {
             let waker = Waker::from(self.clone());
             let mut request = self.request.lock().unwrap();
             // SAFETY: the request is used for this lock, span and access only.
-            let poll = unsafe { (self.lock).poll_lock(span(0..10), Write, &mut request, &waker) };
+            let poll = unsafe {
+                (self.lock).poll_lock(span(0..10), Write, Pin::new(&mut request), &waker)
+            };
             let Poll::Ready(Ok(token)) = poll else {
                 panic!("woken before its turn");
             };
@@ -142,7 +145,8 @@ fn a_waker_may_use_the_lock() {
     let waker = Waker::from(greedy.clone());
     let mut request = greedy.request.lock().unwrap();
     // SAFETY: as above.
-    let poll = unsafe { (greedy.lock).poll_lock(span(0..10), Write, &mut request, &waker) };
+    let poll =
+        unsafe { (greedy.lock).poll_lock(span(0..10), Write, Pin::new(&mut request), &waker) };
     assert!(poll.is_pending());
     drop(request);
     hold.release();

@@ -28,6 +28,7 @@
 //! | `cancel` | the request is given up |
 
 use alloc::vec::Vec;
+use core::pin::Pin;
 use core::task::{Poll, Waker};
 
 use crate::error::{RangeError, TryLockError};
@@ -44,7 +45,10 @@ use crate::raw::{Access, RawRangeLock, Span, Token};
 /// for ever, and breaks nothing else.
 pub unsafe trait RawRangeLockWait: RawRangeLock {
     /// A pending request. The default is one that has not begun.
-    type Request: Default + Send + Sync + Unpin;
+    ///
+    /// The lock may keep a pointer to it while it waits. So it is pinned, and waiting need not
+    /// allocate.
+    type Request: Default + Send + Sync;
 
     /// Advances a request: acquires the span, or arranges for `waker` to be woken when a retry is
     /// worthwhile.
@@ -58,12 +62,14 @@ pub unsafe trait RawRangeLockWait: RawRangeLock {
     ///
     /// # Safety
     /// Since it was new, `request` has been passed to this lock only, with this span and access
-    /// only.
+    /// only. After `Pending`, the request is neither dropped nor is its memory used for anything
+    /// else until a later poll returns `Ready`, the request is [cancelled](Self::cancel), or the
+    /// lock is dropped. (So it may be forgotten.)
     unsafe fn poll_lock(
         &self,
         span: Span,
         access: Access,
-        request: &mut Self::Request,
+        request: Pin<&mut Self::Request>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>>;
 
@@ -74,7 +80,7 @@ pub unsafe trait RawRangeLockWait: RawRangeLock {
     ///
     /// # Safety
     /// As for [`poll_lock`](Self::poll_lock).
-    unsafe fn cancel(&self, span: Span, access: Access, request: &mut Self::Request);
+    unsafe fn cancel(&self, span: Span, access: Access, request: Pin<&mut Self::Request>);
 }
 
 /// A range lock whose holds can be downgraded, so that they exclude fewer requests.

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::pin::Pin;
 use core::task::{Poll, Waker};
 
 use crate::capabilities::{
@@ -59,13 +60,18 @@ macro_rules! forward_all {
                 &self,
                 span: Span,
                 access: Access,
-                request: &mut L::Request,
+                request: Pin<&mut L::Request>,
                 waker: &Waker,
             ) -> Poll<Result<Token, RangeError>> {
                 // SAFETY: as `unlock`.
                 unsafe { (**self).poll_lock(span, access, request, waker) }
             }
-            unsafe fn cancel(&self, span: Span, access: Access, request: &mut L::Request) {
+            unsafe fn cancel(
+                &self,
+                span: Span,
+                access: Access,
+                request: Pin<&mut L::Request>,
+            ) {
                 // SAFETY: as `unlock`.
                 unsafe { (**self).cancel(span, access, request) }
             }

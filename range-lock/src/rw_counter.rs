@@ -8,6 +8,7 @@
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
+use core::pin::Pin;
 use core::task::{Poll, Waker, ready};
 
 use spanlock_sync::wait::WaitQueue;
@@ -97,16 +98,17 @@ unsafe impl<P: Park> RawRangeLockWait for RwCounter<P> {
         &self,
         _span: Span,
         access: Access,
-        request: &mut Progress,
+        request: Pin<&mut Progress>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
         let run = core::iter::once(self.word.run());
-        ready!(words::poll_all(run, access, request, &self.queue, waker));
+        // SAFETY: the caller's promise.
+        ready!(unsafe { words::poll_all(run, access, request, &self.queue, waker) });
         self.queue.counters().acquisitions(1);
         Poll::Ready(Ok(Token::NONE))
     }
 
-    unsafe fn cancel(&self, _span: Span, access: Access, request: &mut Progress) {
+    unsafe fn cancel(&self, _span: Span, access: Access, request: Pin<&mut Progress>) {
         // SAFETY: the caller's request was for the word, with this access.
         unsafe {
             let run = core::iter::once(self.word.run());

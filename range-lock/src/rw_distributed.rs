@@ -17,8 +17,8 @@
 //!   of all slots. So each writer shares a word with every other holder, and two upgradable readers
 //!   share all words: the exclusion and visibility of [`RwWord`](crate::RwWord) carry over. So does
 //!   bounded overtaking, slot by slot. While a writer waits at one slot, readers of later slots
-//!   overtake it freely, which does not delay it. Once the writer waits at their slot, at most
-//!   [`MAX_PASSES`](crate::words::MAX_PASSES) of them overtake it there.
+//!   overtake it freely, which does not delay it. Once the writer waits at their slot, only so many
+//!   of them overtake it there as [`crate::words`] says.
 //! - **D-I2** Slots are acquired in ascending order, so writers cannot wait for each other in a
 //!   cycle. A reader holds one slot and waits for no other.
 //!
@@ -31,6 +31,7 @@
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 
+use core::pin::Pin;
 use core::task::{Poll, Waker, ready};
 
 use spanlock_sync::wait::WaitQueue;
@@ -181,6 +182,16 @@ pub struct DistributedRequest {
     token: Option<usize>,
 }
 
+impl DistributedRequest {
+    fn parts(self: Pin<&mut Self>) -> (Pin<&mut Progress>, &mut Option<usize>) {
+        // SAFETY: the progress is pinned with the request, and is not moved out of it.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.progress), &mut this.token)
+        }
+    }
+}
+
 // SAFETY: `Ready` is returned once the token's words are acquired. A forgotten request stays in its
 // queue.
 unsafe impl<P: Park> RawRangeLockWait for RwDistributed<P> {
@@ -190,31 +201,28 @@ unsafe impl<P: Park> RawRangeLockWait for RwDistributed<P> {
         &self,
         _span: Span,
         access: Access,
-        request: &mut DistributedRequest,
+        request: Pin<&mut DistributedRequest>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
+        let (progress, request_token) = request.parts();
         let fresh = || self.token(access).into_word();
-        let token = Token::new(*request.token.get_or_insert_with(fresh));
+        let token = Token::new(*request_token.get_or_insert_with(fresh));
         let words = self.held(access, token);
-        ready!(words::poll_all(
-            words,
-            access,
-            &mut request.progress,
-            &self.queue,
-            waker
-        ));
-        request.token = None;
+        // SAFETY: the caller's promise.
+        ready!(unsafe { words::poll_all(words, access, progress, &self.queue, waker) });
+        *request_token = None;
         self.queue.counters().acquisitions(1);
         Poll::Ready(Ok(token))
     }
 
-    unsafe fn cancel(&self, _span: Span, access: Access, request: &mut DistributedRequest) {
-        let Some(token) = request.token.take() else {
+    unsafe fn cancel(&self, _span: Span, access: Access, request: Pin<&mut DistributedRequest>) {
+        let (progress, token) = request.parts();
+        let Some(token) = token.take() else {
             return;
         };
         let words = self.held(access, Token::new(token));
         // SAFETY: the caller's request is for these words, with this access.
-        unsafe { words::cancel_all(words, access, &mut request.progress, &self.queue) }
+        unsafe { words::cancel_all(words, access, progress, &self.queue) }
     }
 }
 
@@ -228,20 +236,22 @@ unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
             unsafe { words::downgrade_all(words, from, to, &self.queue) }
             return;
         }
-        // Stored before a waker runs, which may panic. Every slot is released or downgraded even
-        // then.
+        let all = self.held(from, *token);
         *token = self.token(to);
-        words::for_each_surely(self.slots.0.iter().enumerate(), |(i, slot)| {
+        let kept = token.into_word();
+        for (i, run) in all.clone().enumerate() {
             // SAFETY: the caller holds every slot with `from`, which is not `Read`; one becomes the
-            // reader's.
+            // reader's. The waiters of every slot are woken below.
             unsafe {
-                if i == token.into_word() {
-                    slot.0.run().downgrade(from, to, &self.queue);
+                if i == kept {
+                    run.downgrade_no_wake(from, to);
                 } else {
-                    slot.0.run().unlock(from, &self.queue);
+                    let _ = run.release_no_wake(from);
                 }
             }
-        });
+        }
+        // Last, because wakers may panic, or block until they get a slot.
+        words::wake_all(all, &self.queue);
     }
 }
 

@@ -18,23 +18,30 @@
 //!      │ still missing                                                 │
 //!      ▼                                                               │
 //!   joins the queue of its first missing lane ◄──┐                     │
-//!      │ heavy barrier, then rechecks the word   │ next lane missing   │
+//!      │ if at the head: heavy barrier, then     │ next lane missing   │
+//!      │ rechecks the word                       │                     │
 //!      ▼                                         │                     │
-//!   parks until woken ── head, and lane is free ─┴─────────────────────┘
+//!   sleeps until woken ─ lane is free ───────────┴─────────────────────┘
+//!      ▲                     │ lane is held again
+//!      │                     ▼
+//!      └── heavy barrier, rechecks, sleeps again
 //! ```
 //!
 //! - The **head** of the queue is a waiter with no conflicting waiter before it. It acquires its
 //!   lane as soon as no conflicting hold is left.
 //! - An **arrival** is a request that is not queued. It may overtake a head that it conflicts with.
 //!   The head may be asleep: if the lane stayed idle until it woke up, the scheduler would set the
-//!   pace of the lock. Each such pass is counted. After [`MAX_PASSES`] passes, conflicting arrivals
-//!   must enqueue.
+//!   pace of the lock. Each such pass is counted. After [`MAX_PASSES`] passes, and once
+//!   [`PASS_TIME`] has gone by since the first of them, conflicting arrivals must enqueue.
 //! - An arrival that conflicts with no waiter is never delayed by the queue.
 //!
 //! # Fairness
 //! Conflicting requests for a lane are served first come, first served, except for that bounded
-//! overtaking. Later conflicting arrivals overtake a head at most [`MAX_PASSES`] times. A request
-//! with *w* waiters ahead of it is overtaken at most (*w* + 1) · `MAX_PASSES` times.
+//! overtaking. Later conflicting arrivals overtake a head at most [`MAX_PASSES`] times, or for at
+//! most [`PASS_TIME`], whichever takes longer. (When the time is over, up to 15 more may: passes
+//! are counted 16 at a time.) So a request with `w` waiters ahead of it is overtaken at most
+//! `(w + 1) * MAX_PASSES` times, or for at most `(w + 1) * PASS_TIME`. Without std there is no
+//! clock: there, the number alone counts. So it does under a checker.
 //!
 //! # Invariants
 //! - **W-I1** Conflicting holds of a lane never coexist: [`Word::take`] checks and acquires in one
@@ -42,11 +49,15 @@
 //! - **W-I2** A waiter stands in the queue of the first lane that it lacks, and holds only lanes
 //!   before that one.
 //! - **W-I3** No wakeup is lost (Q-I2 of [`spanlock_sync::wait`]). A thread that may have unblocked
-//!   a waiter issues the light barrier and then checks the queue. A waiter joins the queue, issues
-//!   the heavy barrier and then checks the word.
+//!   a waiter issues the light barrier and then checks whether a head is asleep. A head that falls
+//!   asleep is counted, issues the heavy barrier and then checks the word.
 //! - **W-I4** The head sleeps only while a conflicting hold exists or, for a reader, while the
-//!   reader count is full. The release that ends this wakes the first head of each class. A head
-//!   that leaves the queue wakes the next waiter unless it excludes that waiter.
+//!   reader count is full. The release that ends this wakes every head that is asleep. A head that
+//!   leaves the queue with the lane wakes nobody: its hold excludes those that are now at the head.
+//!   One that leaves without the lane (it gives up, or only wanted to see the lane free) wakes
+//!   them.
+//! - **W-I5** A blocking call that unwinds holds nothing and is in no queue. Foreign code (a waker,
+//!   a [`Park`]) may panic while it waits.
 //!
 //! # Orderings
 //!
@@ -55,7 +66,7 @@
 //! | A | [`Word::take`], [`Word::try_upgrade`]: the acquiring RMW | Acquire | B, C | see below |
 //! | B | [`Word::release`], [`Word::downgrade`] of an exclusive hold | Release | A | see below |
 //! | C | the same, of a shared hold | Release | A | `exclusion-read-write` |
-//! | D | between a state change and the check of the queue | light barrier | E | `wakeup` |
+//! | D | between a state change and the check for sleepers | light barrier | E | `wakeup` |
 //!
 //! A and B are needed by `give-up`, `exclusion` and `visibility`; A by `upgrade` and B by
 //! `downgrade` as well. In `exclusion-read-write` a writer follows a reader. The load of
@@ -65,29 +76,42 @@
 //! All other orderings are Relaxed, and the comment at each says why that suffices. `cargo verify
 //! mutants` weakens or drops one ordering at a time and shows that each is needed.
 
+mod all;
 mod progress;
 mod wakes;
 
 use core::fmt;
+use core::pin::{Pin, pin};
+use core::task::{Poll, Waker};
+use core::time::Duration;
 #[cfg(feature = "std")]
 use std::time::Instant;
 
 use spanlock_sync::atomic::Zeroed;
 use spanlock_sync::hint::{Backoff, scaled};
-use spanlock_sync::wait::{Listener, Spot, WaitQueue};
+use spanlock_sync::wait::{Patience, Spot, WaitQueue};
 use spanlock_sync::{Park, injected_bug};
 #[cfg(feature = "std")]
 use spanlock_sync::{Parker, Wakeup};
 
 use crate::raw::Access;
 
+pub(crate) use all::wake_all;
+pub use all::{downgrade_all, lock_all, try_lock_all, try_upgrade_all, unlock_all};
 pub use progress::{Progress, cancel_all, poll_all};
 pub use spanlock_sync::unwind::for_each_surely;
 pub use wakes::{Wakes, address_range};
 
-/// The number of conflicting arrivals that may overtake the head of a queue: 32, and 1 under a
-/// checker.
+/// The number of conflicting arrivals that may always overtake the head of a queue: 32, and 1 under
+/// a checker.
 pub const MAX_PASSES: u32 = scaled(32, 1);
+
+/// For how long more arrivals may overtake the head of a queue, if there is a clock: half a
+/// millisecond since the first of them.
+pub const PASS_TIME: Duration = Duration::from_micros(500);
+
+/// How many passes are counted at a time: 16, and 1 under a checker.
+const BATCH: u32 = scaled(16, 1);
 
 /// An atomic word with the reader-writer states of neighbouring segments, its *lanes*.
 ///
@@ -263,57 +287,58 @@ impl<'a, W: Word> Run<'a, W> {
         if self.try_lock(access, queue) {
             return true;
         }
+        let mut attempt = Attempt {
+            run: self,
+            access,
+            progress: pin!(Progress::default()),
+            queue,
+        };
         Parker::with(|parker| {
-            let (mut progress, run) = (Progress::default(), core::iter::once(self));
-            loop {
-                let runs = run.clone();
-                if poll_all(runs, access, &mut progress, queue, parker.waker()).is_ready() {
-                    return true;
-                }
-                let timed_out = if progress.may_be_overlooked() {
+            while attempt.poll(parker.waker()).is_pending() {
+                let timed_out = if attempt.progress.may_be_overlooked() {
                     parker.park_briefly();
                     Parker::has_passed(deadline)
-                } else {
+                } else if attempt.progress.is_asleep() {
                     parker.park_until(Some(deadline)) == Wakeup::TimedOut
+                } else {
+                    Parker::has_passed(deadline)
                 };
                 if timed_out {
-                    // SAFETY: the request was made by this call.
-                    unsafe { cancel_all(run, access, &mut progress, queue) };
                     return false;
                 }
             }
+            true
         })
     }
 
     #[cold]
-    fn lock_slow<P: Park>(mut self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) {
+    fn lock_slow<P: Park>(self, access: Access, queue: &WaitQueue<P>, refusal: Refusal) {
         if self.try_lock_slow(access, queue, refusal) {
             return;
         }
-        let mut spin = Backoff::new();
+        let (mut spin, mut taken) = (Backoff::new(), 0);
         while spin.round() {
-            let taken = self.arrive(access, 1, queue);
+            taken += self.after(taken).arrive(access, 1, queue);
             if taken == self.len() {
                 return;
             }
-            self = self.after(taken);
         }
+        let mut attempt = Attempt {
+            run: self,
+            access,
+            progress: pin!(Progress::default()),
+            queue,
+        };
+        // Counted before foreign code runs, which may panic (W-I5).
+        attempt.progress.as_mut().skip(u64::from(taken));
         P::with(|parker| {
+            let mut progress = attempt.progress.as_mut();
+            progress.as_mut().listen(parker.waker());
             // Spinning did not help; enqueue without another check.
-            let listener = Listener::new(parker.waker());
-            let (mut progress, run) = (
-                Progress::queued(self, 0, access, queue, listener),
-                core::iter::once(self),
-            );
-            if injected_bug!(
-                "no-recheck",
-                "a thread that has joined the queue sleeps without rechecking the word",
-                killed_by = "wakeup, poll, give-up, full-count"
-            ) {
-                parker.park();
-            }
-            while poll_all(run.clone(), access, &mut progress, queue, parker.waker()).is_pending() {
-                progress.park(parker);
+            // SAFETY: the attempt is polled until it is ready, or cancelled when it is dropped.
+            unsafe { progress.enqueue(self.after(taken), access, queue) };
+            while attempt.poll(parker.waker()).is_pending() {
+                attempt.progress.park(parker);
             }
         });
     }
@@ -399,6 +424,31 @@ impl<'a, W: Word> Run<'a, W> {
     }
 }
 
+/// The request of a blocking call. Dropping it gives the request up, in case foreign code panics
+/// before it is granted: then the waiter is on a stack that is about to go.
+struct Attempt<'a, 'p, W: Word, P> {
+    run: Run<'a, W>,
+    access: Access,
+    progress: Pin<&'p mut Progress>,
+    queue: &'a WaitQueue<P>,
+}
+
+impl<W: Word, P> Attempt<'_, '_, W, P> {
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        let (run, progress) = (core::iter::once(self.run), self.progress.as_mut());
+        // SAFETY: the request is for this run. When the attempt is dropped, it leaves the queue.
+        unsafe { progress::advance_all(run, self.access, progress, self.queue, waker) }
+    }
+}
+
+impl<W: Word, P> Drop for Attempt<'_, '_, W, P> {
+    fn drop(&mut self) {
+        let (run, progress) = (core::iter::once(self.run), self.progress.as_mut());
+        // SAFETY: the request is for this run, with this access. One that is granted is as new.
+        unsafe { cancel_all(run, self.access, progress, self.queue) }
+    }
+}
+
 /// A function of its own, because formatting the values in [`Run::new`] would force them into
 /// memory even where the panic is never reached.
 #[cold]
@@ -434,6 +484,17 @@ fn arrive_among_waiters<W: Word, P>(
     if !queue.is_this_occupied(address) {
         return word.take(first, end, access, least);
     }
+    if BATCH > 1 {
+        // A credit must not be wasted on lanes that are held: spinning threads come here again and
+        // again.
+        let free = word.free_until(first, end, access);
+        if free == first || free - first < least {
+            return first;
+        }
+        if queue.take_credit(address) {
+            return word.take(first, end, access, least);
+        }
+    }
     let take = |open| {
         if open - first < least {
             return first;
@@ -441,7 +502,7 @@ fn arrive_among_waiters<W: Word, P>(
         word.take(first, open, access, least)
     };
     let class = progress::class(access);
-    let patience = if injected_bug!(
+    let passes = if injected_bug!(
         "no-aging",
         "arrivals overtake a waiter without limit",
         killed_by = "bounded-overtaking"
@@ -450,88 +511,10 @@ fn arrive_among_waiters<W: Word, P>(
     } else {
         MAX_PASSES
     };
+    let patience = Patience {
+        passes,
+        time: PASS_TIME,
+        batch: BATCH,
+    };
     queue.pass(address, first..end, class, patience, take)
-}
-
-/// Acquires every run in the order given, waiting for one lane at a time. Ordering: Acquire.
-///
-/// Requests that name their lanes in one global order never wait for each other in a cycle.
-#[inline]
-pub fn lock_all<'a, W: Word, P: Park>(
-    runs: impl Iterator<Item = Run<'a, W>>,
-    access: Access,
-    queue: &WaitQueue<P>,
-) {
-    for run in runs {
-        run.lock(access, queue);
-    }
-}
-
-/// Acquires every run, or none: if a run is busy, releases those before it. Ordering: Acquire on
-/// success.
-#[inline]
-pub fn try_lock_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>> + Clone,
-    access: Access,
-    queue: &WaitQueue<P>,
-) -> bool {
-    let busy = runs.clone().position(|run| !run.try_lock(access, queue));
-    let Some(busy) = busy else { return true };
-    if injected_bug!(
-        "try-keeps",
-        "a failed try keeps the words it has taken",
-        killed_by = "rw-distributed/try-leaves-no-trace"
-    ) {
-        return false;
-    }
-    // SAFETY: the runs before the busy one were acquired just now, and are given up.
-    unsafe { unlock_all(runs.take(busy), access, queue) }
-    false
-}
-
-/// Releases every run and wakes the waiters that this unblocks. Ordering: Release.
-///
-/// # Safety
-/// The caller holds every run with `access`, and gives up those holds.
-#[inline]
-pub unsafe fn unlock_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>>,
-    access: Access,
-    queue: &WaitQueue<P>,
-) {
-    // SAFETY: the caller's promise, run by run.
-    for_each_surely(runs, |run| unsafe { run.unlock(access, queue) });
-}
-
-/// Turns holds of every run into holds that exclude less. Ordering: Release.
-///
-/// # Safety
-/// As for [`Run::downgrade`], for every run.
-pub unsafe fn downgrade_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>>,
-    from: Access,
-    to: Access,
-    queue: &WaitQueue<P>,
-) {
-    // SAFETY: the caller's promise, run by run.
-    for_each_surely(runs, |run| unsafe { run.downgrade(from, to, queue) });
-}
-
-/// Turns holds of every run into exclusive ones, or none. Ordering: Acquire on success.
-///
-/// # Safety
-/// As for [`Run::try_upgrade`], for every run.
-pub unsafe fn try_upgrade_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>> + Clone,
-    from: Access,
-    queue: &WaitQueue<P>,
-) -> bool {
-    // SAFETY: the caller's promise, run by run.
-    let shared = runs
-        .clone()
-        .position(|run| !unsafe { run.try_upgrade(from) });
-    let Some(shared) = shared else { return true };
-    // SAFETY: the runs before the shared one were upgraded just now.
-    unsafe { downgrade_all(runs.take(shared), Access::Write, from, queue) }
-    false
 }

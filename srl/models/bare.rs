@@ -3,6 +3,7 @@
 //! word.
 
 use std::iter::once;
+use std::pin::Pin;
 use std::task::{Poll, Waker};
 
 use spanlock_range_lock::words::{self, Progress, Run};
@@ -64,14 +65,16 @@ unsafe impl RawRangeLockWait for Bare {
         &self,
         span: Span,
         access: Access,
-        request: &mut Progress,
+        request: Pin<&mut Progress>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
         let run = once(self.run(span));
-        words::poll_all(run, access, request, &self.queue, waker).map(|()| Ok(Token::NONE))
+        // SAFETY: the caller's promise.
+        let poll = unsafe { words::poll_all(run, access, request, &self.queue, waker) };
+        poll.map(|()| Ok(Token::NONE))
     }
 
-    unsafe fn cancel(&self, span: Span, access: Access, request: &mut Progress) {
+    unsafe fn cancel(&self, span: Span, access: Access, request: Pin<&mut Progress>) {
         // SAFETY: the caller's request was for these lanes, with this access.
         unsafe { words::cancel_all(once(self.run(span)), access, request, &self.queue) }
     }

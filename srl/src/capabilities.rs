@@ -17,7 +17,7 @@ use core::ops::Range;
 
 use spanlock_range_lock::words::for_each_surely;
 use spanlock_range_lock::{
-    Access, RangeError, RawRangeLock, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
+    Access, RangeError, RawRangeLockBatch, RawRangeLockDowngrade, RawRangeLockSplit,
     RawRangeLockUpgrade, Span, Token, TryLockError,
 };
 use spanlock_sync::Park;
@@ -78,10 +78,14 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
                     // only nodes on the path to kept words, which stay (N-I3).
                     *token = self.words.token_of(&kept);
                     let (below, above) = (all.start..kept.start, kept.end..all.end);
-                    and_surely(
-                        || self.words.release(None, below, access),
-                        || self.words.release(None, above, access),
-                    );
+                    let mut unblocked = self.words.unblocked();
+                    for given_up in [below, above] {
+                        let release = |piece: Piece<'_, S::Word>| {
+                            unblocked.add(piece.release(access));
+                        };
+                        self.words.for_held(None, given_up, release);
+                    }
+                    unblocked.wake();
                 }
                 Holding::Wide(entry) => {
                     let (entries, span) = (self.gate.entries(), entry_of(&all));
@@ -210,12 +214,14 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
     /// The caller holds the segments by their words with `from`, which excludes more than `to`. If
     /// there are any segments, `word` is the address of the first word.
     unsafe fn downgrade_words(&self, word: usize, held: Range<u64>, from: Access, to: Access) {
+        let mut unblocked = self.words.unblocked();
+        let downgrade = |piece: Piece<'_, S::Word>| {
+            // SAFETY: the caller's promise.
+            unblocked.add(Some(unsafe { piece.downgrade(from, to) }));
+        };
         // SAFETY: the caller's promise.
-        unsafe {
-            self.words.for_held(Some(word), held, |piece| {
-                piece.downgrade(from, to).wake(&self.words.queue);
-            });
-        }
+        unsafe { self.words.for_held(Some(word), held, downgrade) };
+        unblocked.wake();
     }
 
     /// # Safety
@@ -308,10 +314,33 @@ impl<S: SegmentStore, P: Park> TakenBatch<'_, S, P> {
 
 impl<S: SegmentStore, P: Park> Drop for TakenBatch<'_, S, P> {
     fn drop(&mut self) {
+        let Srl { words, gate, .. } = self.lock;
         let taken = self.tokens.drain(self.first..).zip(self.batch);
-        for_each_surely(taken, |(token, &(span, access))| {
-            // SAFETY: the span was taken for the batch, with this access.
-            unsafe { self.lock.unlock(span, access, token) };
+        let taken = taken.map(|(token, &(span, access))| {
+            (Holding::of(token), self.lock.segments.of(span), access)
         });
+        // A waker may block until it gets one of the ranges, so all words are released first.
+        let mut unblocked = words.unblocked();
+        let mut wide = Vec::new();
+        for (holding, touched, access) in taken {
+            match holding {
+                Holding::Words(word) => {
+                    let release = |piece: Piece<'_, S::Word>| {
+                        // SAFETY: the range was taken for the batch, with this access.
+                        unblocked.add(unsafe { piece.release(access) });
+                    };
+                    // SAFETY: as above.
+                    unsafe { words.for_held(Some(word), touched, release) };
+                }
+                Holding::Wide(entry) => wide.push((touched, access, entry)),
+            }
+        }
+        let open = || {
+            for_each_surely(wide.into_iter(), |(touched, access, entry)| {
+                // SAFETY: as above.
+                unsafe { gate.release(&touched, access, entry) };
+            });
+        };
+        and_surely(open, || unblocked.wake());
     }
 }

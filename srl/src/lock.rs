@@ -26,13 +26,15 @@
 //! - **Allocation**: after construction, a small request that is granted without waiting allocates
 //!   nothing, except the missing tail of an array or missing nodes of a tree.
 //! - **Fairness**: each segment's queue is first come, first served. At most [`MAX_PASSES`] new
-//!   requests overtake the waiter at its head ([`spanlock_range_lock::words`]). [SRL] §IV-B
+//!   requests overtake the waiter at its head or, if that takes longer, those of half a millisecond
+//!   ([`spanlock_range_lock::words`]). [SRL] §IV-B
 //!   proposes such a bound ("aging") but does not implement it. A request for *n* segments may have
 //!   to queue at each of them, one after the other. In a tree that is shrunk, a waiter whose leaf
 //!   is freed starts again as a new request, so more requests may overtake it ([`crate::tree`]).
 //!   The gate serves wide requests, and the small requests that they stop, first come, first
 //!   served.
-//! - **Waiting**: a thread spins for about a microsecond, yields its core a few times, then sleeps.
+//! - **Waiting**: a thread spins for about a microsecond, yields its core once, then sleeps.
+//!   Waiting for a segment allocates nothing.
 //!
 //! # Invariants
 //! - **S-I1** A small hold of a span holds the states of all segments that the span touches, with
@@ -69,7 +71,10 @@
 //! [`PackedWord`]: crate::PackedWord
 //! [`RwWord`]: spanlock_range_lock::RwWord
 
+mod in_doubt;
+
 use core::ops::Range;
+use core::pin::Pin;
 use core::task::{Poll, Waker, ready};
 
 use spanlock_range_lock::words::{self, Run, Word};
@@ -338,17 +343,21 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
         &self,
         span: Span,
         access: Access,
-        request: &mut SrlRequest,
+        mut request: Pin<&mut SrlRequest>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
         let wanted = self.wanted(self.segments.touched(span)?, access);
         // SAFETY: the caller's promise.
-        let token = ready!(unsafe { request.poll(&self.words, &self.gate, &wanted, waker) });
+        let poll = unsafe { (request.as_mut()).poll(&self.words, &self.gate, &wanted, waker) };
+        if poll.is_pending() {
+            request.poll_again(waker);
+        }
+        let token = ready!(poll);
         self.words.queue.counters().acquisitions(1);
         Poll::Ready(Ok(token))
     }
 
-    unsafe fn cancel(&self, span: Span, access: Access, request: &mut SrlRequest) {
+    unsafe fn cancel(&self, span: Span, access: Access, request: Pin<&mut SrlRequest>) {
         let touched = self.segments.of(span);
         // SAFETY: the caller's promise.
         unsafe { request.cancel(&self.words, &self.gate, &touched, access) }
@@ -503,19 +512,6 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
                 self.words.wake(wakes);
                 Advance::Stopped
             }
-        }
-    }
-
-    /// Takes the words of a small request under an entry, because the gate is in
-    /// [doubt](crate::gate#doubt).
-    fn try_lock_in_doubt(&self, touched: &Range<u64>, access: Access) -> Option<Token> {
-        let (entries, entry) = (self.gate.entries(), entry_of(touched));
-        let token = entries.try_lock(entry, access).ok()?;
-        // SAFETY: the entry was taken just now, and is given up once the words are taken, or not.
-        unsafe {
-            let words = self.words.take_under_entry(touched, access);
-            entries.unlock(entry, access, token);
-            words
         }
     }
 

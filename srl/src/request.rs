@@ -38,14 +38,15 @@
 //! itself makes every transition, in [`SrlRequest::poll`]. Other threads only wake it.
 
 use core::ops::Range;
+use core::pin::{Pin, pin};
 use core::task::{Poll, Waker, ready};
 
 use spanlock_interval_lock::IntervalRequest;
 use spanlock_range_lock::words::Progress;
 use spanlock_range_lock::{Access, RawRangeLock, RawRangeLockWait, Token};
+use spanlock_sync::Park;
 use spanlock_sync::hint::Backoff;
 use spanlock_sync::unwind::and_surely;
-use spanlock_sync::{Park, injected_bug};
 
 use crate::gate::{Gate, entry_of, in_range};
 use crate::segment_words::{Advance, SegmentWords};
@@ -81,15 +82,30 @@ pub(crate) struct Wanted {
 }
 
 impl SrlRequest {
-    /// Creates a small request that has taken all of its words, has passed the gate, and has no
-    /// entry.
-    fn of_words(touched: &Range<u64>) -> Self {
-        let mut progress = Progress::default();
-        progress.skip(touched.end - touched.start);
-        SrlRequest {
-            stage: Stage::Taking,
-            progress,
+    fn parts(self: Pin<&mut Self>) -> (&mut Stage, Pin<&mut Progress>) {
+        // SAFETY: the progress is pinned with the request, and is not moved out of it. The stage is
+        // not pinned.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (&mut this.stage, Pin::new_unchecked(&mut this.progress))
         }
+    }
+
+    /// Puts the calling thread to sleep until a poll is worthwhile. (The sleep may end spuriously,
+    /// and there may be none.)
+    fn park(&self, parker: &impl Park) {
+        match self.stage {
+            Stage::AwaitingEntry(_) | Stage::AwaitingWideEntry(_) => parker.park(),
+            Stage::Taking | Stage::TakingUnderEntry(_) | Stage::Scanning(_) => {
+                self.progress.park(parker);
+            }
+        }
+    }
+
+    /// Asks for the next poll of a future whose waiter may be overlooked, as
+    /// [`Progress::poll_again`] does.
+    pub(crate) fn poll_again(&self, waker: &Waker) {
+        self.progress.poll_again(waker);
     }
 
     /// Continues the request until it is granted or must wait.
@@ -98,7 +114,7 @@ impl SrlRequest {
     /// As for [`RawRangeLockWait::poll_lock`]. Each call passes the `words` and `gate` of the same
     /// lock.
     pub(crate) unsafe fn poll<S: SegmentStore, P: Park>(
-        &mut self,
+        self: Pin<&mut Self>,
         words: &SegmentWords<S, P>,
         gate: &Gate<P>,
         wanted: &Wanted,
@@ -106,17 +122,21 @@ impl SrlRequest {
     ) -> Poll<Token> {
         let (touched, access) = (&wanted.touched, wanted.access);
         let (entries, entry) = (gate.entries(), entry_of(touched));
-        let SrlRequest { stage, progress } = self;
-        progress.listen(waker);
+        let (stage, mut progress) = self.parts();
         loop {
+            // A stage that waits for words clones the waker first, which may panic. By now the
+            // stage says what is held.
             *stage = match stage {
                 Stage::Taking if wanted.is_wide => {
                     gate.close();
                     Stage::AwaitingWideEntry(IntervalRequest::default())
                 }
                 Stage::Taking => {
+                    progress.as_mut().listen(waker);
                     let stops = || gate.stops(touched, access);
-                    let taken = words.poll_take(touched, access, progress, stops);
+                    // SAFETY: the caller's promise.
+                    let taken =
+                        unsafe { words.poll_take(touched, access, progress.as_mut(), stops) };
                     if let Some(token) = ready!(taken) {
                         return Poll::Ready(token);
                     }
@@ -124,34 +144,42 @@ impl SrlRequest {
                 }
                 Stage::AwaitingEntry(waiting) => {
                     // SAFETY: the entry's request is used for this span and access only.
-                    let granted = unsafe { entries.poll_lock(entry, access, waiting, waker) };
+                    let granted =
+                        unsafe { entries.poll_lock(entry, access, Pin::new(waiting), waker) };
                     Stage::TakingUnderEntry(in_range(ready!(granted)))
                 }
                 Stage::TakingUnderEntry(token) => {
                     let token = *token;
-                    let taken = words.poll_take(touched, access, progress, || false);
+                    progress.as_mut().listen(waker);
+                    // SAFETY: the caller's promise.
+                    let taken =
+                        unsafe { words.poll_take(touched, access, progress.as_mut(), || false) };
                     let Some(taken) = ready!(taken) else {
                         unreachable!("only the gate stops a request, and this request did not ask");
                     };
                     // Record first that the request has its words and no entry: releasing the entry
                     // runs wakers, which may panic.
-                    *self = SrlRequest::of_words(touched);
+                    *stage = Stage::Taking;
+                    progress.as_mut().skip(touched.end - touched.start);
                     // SAFETY: the entry was granted, and is given up now that the words are taken.
                     unsafe { entries.unlock(entry, access, token) };
-                    *self = SrlRequest::default();
+                    progress.restart();
                     return Poll::Ready(taken);
                 }
                 Stage::AwaitingWideEntry(waiting) => {
                     // SAFETY: the entry's request is used for this span and access only.
-                    let granted = unsafe { entries.poll_lock(entry, access, waiting, waker) };
+                    let granted =
+                        unsafe { entries.poll_lock(entry, access, Pin::new(waiting), waker) };
                     let token = in_range(ready!(granted));
                     gate.before_scan();
                     Stage::Scanning(token)
                 }
                 Stage::Scanning(token) => {
                     let token = *token;
-                    ready!(words.poll_scan(touched, access, progress));
-                    *self = SrlRequest::default();
+                    progress.as_mut().listen(waker);
+                    // SAFETY: the caller's promise.
+                    ready!(unsafe { words.poll_scan(touched, access, progress.as_mut()) });
+                    *stage = Stage::Taking;
                     return Poll::Ready(wide_token(token));
                 }
             };
@@ -164,58 +192,60 @@ impl SrlRequest {
     /// As for [`RawRangeLockWait::cancel`]. The call passes the same `words` and `gate` as
     /// `poll`.
     pub(crate) unsafe fn cancel<S: SegmentStore, P: Park>(
-        &mut self,
+        self: Pin<&mut Self>,
         words: &SegmentWords<S, P>,
         gate: &Gate<P>,
         touched: &Range<u64>,
         access: Access,
     ) {
-        let SrlRequest {
-            stage,
-            mut progress,
-        } = core::mem::take(self);
+        let (stage, mut progress) = self.parts();
+        let stage = core::mem::take(stage);
         let (entries, entry) = (gate.entries(), entry_of(touched));
         let taken = touched.start..touched.start + progress.taken();
-        progress.leave(&words.queue);
+        progress.as_mut().leave(&words.queue);
+        progress.as_mut().restart();
         // SAFETY: the words and entries that the request holds have this span and access, and the
         // request gives them up.
         let release = || unsafe {
             match stage {
                 Stage::Taking => words.give_up(taken, access),
-                Stage::AwaitingEntry(mut waiting) => entries.cancel(entry, access, &mut waiting),
+                Stage::AwaitingEntry(mut waiting) => {
+                    entries.cancel(entry, access, Pin::new(&mut waiting));
+                }
                 Stage::TakingUnderEntry(token) => {
+                    let wakes = words.back_off(taken, None, access);
                     let unlock = || entries.unlock(entry, access, token);
-                    and_surely(|| words.give_up(taken, access), unlock);
+                    and_surely(unlock, || words.wake(wakes));
                 }
                 Stage::AwaitingWideEntry(mut waiting) => {
                     gate.open();
-                    entries.cancel(entry, access, &mut waiting);
+                    entries.cancel(entry, access, Pin::new(&mut waiting));
                 }
                 Stage::Scanning(token) => gate.release(touched, access, token),
             }
         };
         // `release` wakes waiters of words and entries, and their wakers may panic. The waiters
         // behind this request in its queue must be woken even then.
-        and_surely(release, || progress.wake_others());
+        and_surely(release, || progress.finish(&words.queue));
     }
 }
 
 /// The request of a blocking call. Dropping it cancels the request, in case a waker panics before
 /// the request is granted.
-struct Attempt<'a, S: SegmentStore, P: Park> {
+struct Attempt<'a, 'p, S: SegmentStore, P: Park> {
     words: &'a SegmentWords<S, P>,
     gate: &'a Gate<P>,
     wanted: &'a Wanted,
-    request: SrlRequest,
+    request: Pin<&'p mut SrlRequest>,
 }
 
-impl<S: SegmentStore, P: Park> Drop for Attempt<'_, S, P> {
+impl<S: SegmentStore, P: Park> Drop for Attempt<'_, '_, S, P> {
     fn drop(&mut self) {
         let Wanted {
             touched, access, ..
         } = self.wanted;
         // SAFETY: the request is for these segments, with this access.
-        unsafe { (self.request).cancel(self.words, self.gate, touched, *access) }
+        unsafe { (self.request.as_mut()).cancel(self.words, self.gate, touched, *access) }
     }
 }
 
@@ -234,37 +264,34 @@ pub(crate) fn block<S: SegmentStore, P: Park>(
     {
         advance = words.advance(touched, taken, access, || gate.stops(touched, access));
     }
+    let is_stopped = matches!(advance, Advance::Stopped);
+    let mut attempt = Attempt {
+        words,
+        gate,
+        wanted,
+        request: pin!(SrlRequest::default()),
+    };
+    match advance {
+        // SAFETY: the request holds all segments.
+        Advance::All(_) => return unsafe { words.token_of(touched) },
+        // Record first what the request holds: foreign code may panic.
+        Advance::Taken(taken) => attempt.request.as_mut().parts().1.skip(taken),
+        Advance::Stopped => {}
+    }
     P::with(|parker| {
-        let request = match advance {
-            // SAFETY: the request holds all segments.
-            Advance::All(_) => return unsafe { words.token_of(touched) },
-            Advance::Taken(taken) => {
-                let progress = words.enqueue(touched, taken, access, parker.waker());
-                if injected_bug!(
-                    "no-recheck",
-                    "a thread joins the queue and sleeps without rechecking the segment",
-                    killed_by = "wakeup, poll"
-                ) {
-                    parker.park();
-                }
-                SrlRequest {
-                    stage: Stage::Taking,
-                    progress,
-                }
-            }
-            Advance::Stopped => SrlRequest::default(),
-        };
-        let mut attempt = Attempt {
-            words,
-            gate,
-            wanted,
-            request,
-        };
+        if !is_stopped {
+            let (_, mut progress) = attempt.request.as_mut().parts();
+            progress.as_mut().listen(parker.waker());
+            // SAFETY: when the attempt is dropped, it cancels the request.
+            unsafe { words.enqueue(touched, access, progress) };
+        }
         loop {
-            // SAFETY: the request belongs to this call.
-            match unsafe { (attempt.request).poll(words, gate, wanted, parker.waker()) } {
+            let request = attempt.request.as_mut();
+            // SAFETY: the request belongs to this call. When the attempt is dropped, it cancels the
+            // request.
+            match unsafe { request.poll(words, gate, wanted, parker.waker()) } {
                 Poll::Ready(token) => return token,
-                Poll::Pending => attempt.request.progress.park(parker),
+                Poll::Pending => attempt.request.park(parker),
             }
         }
     })

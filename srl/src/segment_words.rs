@@ -9,12 +9,13 @@
 
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::task::{Poll, Waker, ready};
+use core::pin::{Pin, pin};
+use core::task::Poll;
 
-use spanlock_range_lock::words::{Progress, Wakes, for_each_surely};
+use spanlock_range_lock::words::{Progress, Wakes, Word, for_each_surely};
 use spanlock_range_lock::{Access, Token};
 use spanlock_sync::unwind::and_surely;
-use spanlock_sync::wait::{Listener, WaitQueue};
+use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park, injected_bug};
 
 use crate::store::{Piece, SegmentStore};
@@ -45,6 +46,36 @@ enum Take<W> {
     Waits,
     /// The gate stopped it. It holds nothing, and these waiters must be woken.
     Stopped(Vec<Wakes<W>>),
+}
+
+/// The waiters that changes of several pieces have unblocked. They are woken once all pieces have
+/// changed, because a waker may block until it gets one of the others.
+#[must_use = "a waiter that is not woken sleeps for ever"]
+pub(crate) struct Unblocked<'a, W, P> {
+    queue: &'a WaitQueue<P>,
+    last: Option<Wakes<W>>,
+    /// Those of earlier pieces, if any waiter was asleep: a change of one piece allocates nothing.
+    others: Vec<Wakes<W>>,
+}
+
+impl<W: Word, P> Unblocked<'_, W, P> {
+    /// Adds the waiters of a piece that has changed.
+    #[inline]
+    pub(crate) fn add(&mut self, wakes: Option<Wakes<W>>) {
+        if let Some(wakes) = wakes
+            && let Some(before) = self.last.replace(wakes)
+            // Light [D→E]: orders the changes so far before the check of the queue.
+            && self.queue.is_any_asleep()
+        {
+            self.others.push(before);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn wake(self) {
+        let all = self.others.into_iter().chain(self.last);
+        for_each_surely(all, |wakes| wakes.wake(self.queue));
+    }
 }
 
 /// Taking words without waiting, and releasing them.
@@ -146,20 +177,26 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         for_each_surely(pieces, f);
     }
 
-    /// Releases words and wakes the waiters that this unblocks.
+    /// Releases words, and then wakes the waiters that this unblocks.
     ///
     /// `word` is the address of the first word, if the caller knows it.
     ///
     /// # Safety
     /// The caller holds the segments by words with `access`, and gives them up.
     pub(crate) unsafe fn release(&self, word: Option<usize>, held: Range<u64>, access: Access) {
+        let mut unblocked = self.unblocked();
         // SAFETY: the caller's promise.
-        unsafe {
-            self.for_held(word, held, |piece| {
-                if let Some(wakes) = piece.release(access) {
-                    wakes.wake(&self.queue);
-                }
-            });
+        unsafe { self.for_held(word, held, |piece| unblocked.add(piece.release(access))) };
+        unblocked.wake();
+    }
+
+    /// Returns an empty list of waiters to wake.
+    #[inline]
+    pub(crate) fn unblocked(&self) -> Unblocked<'_, S::Word, P> {
+        Unblocked {
+            queue: &self.queue,
+            last: None,
+            others: Vec::new(),
         }
     }
 
@@ -217,40 +254,49 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     }
 }
 
-/// Waiting for words.
+/// Waiting for words. The functions with a [`Progress`] ask its promise of their callers.
 impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     /// Takes the words of a small request, asking `stops` after each piece.
     ///
     /// Returns `None`, with nothing held, if the gate stops the request.
-    pub(crate) fn poll_take(
+    ///
+    /// # Safety
+    /// The promise of [`Progress`].
+    pub(crate) unsafe fn poll_take(
         &self,
         touched: &Range<u64>,
         access: Access,
-        progress: &mut Progress,
+        mut progress: Pin<&mut Progress>,
         stops: impl Fn() -> bool,
     ) -> Poll<Option<Token>> {
-        // Wake only after this call, which contains the critical section.
-        let taken = self.take_in_critical_section(touched, access, progress, stops);
-        if let Take::Stopped(wakes) = taken {
-            and_surely(|| self.wake(wakes), || progress.wake_others());
-            return Poll::Ready(None);
-        }
-        progress.wake_others();
+        // Run wakers only after this call, which contains the critical section.
+        // SAFETY: the caller's promise.
+        let taken =
+            unsafe { self.take_in_critical_section(touched, access, progress.as_mut(), stops) };
         match taken {
+            Take::Stopped(wakes) => {
+                and_surely(|| self.wake(wakes), || progress.finish(&self.queue));
+                Poll::Ready(None)
+            }
             Take::All => {
-                *progress = Progress::default();
+                progress.finish(&self.queue);
                 // SAFETY: all segments were taken, and stay taken.
                 Poll::Ready(Some(unsafe { self.token_of(touched) }))
             }
-            _ => Poll::Pending,
+            Take::Waits => {
+                progress.run_foreign(&self.queue);
+                Poll::Pending
+            }
         }
     }
 
-    fn take_in_critical_section(
+    /// # Safety
+    /// The promise of [`Progress`].
+    unsafe fn take_in_critical_section(
         &self,
         touched: &Range<u64>,
         access: Access,
-        progress: &mut Progress,
+        mut progress: Pin<&mut Progress>,
         stops: impl Fn() -> bool,
     ) -> Take<S::Word> {
         let guard = self.store.enter();
@@ -258,11 +304,12 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
             let before = progress.taken();
             let at = touched.start + before;
             let piece = self.store.find_or_make(&guard, at, touched.end);
-            let mut poll = |run| progress.poll(run, access, &self.queue);
+            // SAFETY: the caller's promise.
+            let mut poll = |run| unsafe { progress.as_mut().poll(run, access, &self.queue) };
             let waits = piece.runs().any(|run| poll(run).is_pending());
             // Ask even if only a part was taken (G-I6), as in `advance`.
             if progress.taken() > before && stops() {
-                progress.leave(&self.queue);
+                progress.as_mut().leave(&self.queue);
                 let taken = piece.up_to(progress.taken() - before);
                 // SAFETY: this part was taken just now; the segments before it passed the gate.
                 let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
@@ -277,30 +324,48 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     }
 
     /// Scans the words of a wide request, until it has seen each word free once.
-    pub(crate) fn poll_scan(
+    ///
+    /// # Safety
+    /// The promise of [`Progress`].
+    pub(crate) unsafe fn poll_scan(
         &self,
         touched: &Range<u64>,
         access: Access,
-        progress: &mut Progress,
+        mut progress: Pin<&mut Progress>,
     ) -> Poll<()> {
-        // Wake only after this call, which contains the critical section.
-        let scanned = self.scan_in_critical_section(touched, access, progress);
-        progress.wake_others();
-        scanned
+        loop {
+            // Run wakers only after this call, which contains the critical section.
+            // SAFETY: the caller's promise.
+            let scanned =
+                unsafe { self.scan_in_critical_section(touched, access, progress.as_mut()) };
+            match scanned {
+                Scanned::All => {
+                    progress.finish(&self.queue);
+                    return Poll::Ready(());
+                }
+                Scanned::Waits => {
+                    progress.run_foreign(&self.queue);
+                    return Poll::Pending;
+                }
+                Scanned::Unblocked => progress.as_mut().run_foreign(&self.queue),
+            }
+        }
     }
 
-    fn scan_in_critical_section(
+    /// # Safety
+    /// The promise of [`Progress`].
+    unsafe fn scan_in_critical_section(
         &self,
         touched: &Range<u64>,
         access: Access,
-        progress: &mut Progress,
-    ) -> Poll<()> {
+        mut progress: Pin<&mut Progress>,
+    ) -> Scanned {
         if injected_bug!(
             "gate-scan-skipped",
             "a wide request does not wait for small requests that hold segments of its range",
             killed_by = "exclusion, exclusion-read-write, exclusion-write-read, batch"
         ) {
-            return Poll::Ready(());
+            return Scanned::All;
         }
         let guard = self.store.enter();
         let is_free = |piece: Piece<'_, S::Word>| piece.is_free(access);
@@ -309,60 +374,82 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
             // The common case: one load per word.
             let next = self.store.first_busy(&guard, at, touched.end, is_free);
             if next > at {
-                progress.leave(&self.queue);
-                progress.skip(next - at);
-            } else if let Ok(piece) = self.store.find(&guard, at, touched.end) {
-                for run in piece.runs() {
-                    ready!(progress.poll_free(run, access, &self.queue));
+                progress.as_mut().leave(&self.queue);
+                progress.as_mut().skip(next - at);
+            } else if let Ok(piece) = self.store.find(&guard, at, touched.end)
+                && let Some(run) = piece.runs().next()
+            {
+                // SAFETY: the caller's promise.
+                let free = unsafe { progress.as_mut().poll_free(run, access, &self.queue) };
+                if free.is_pending() {
+                    return Scanned::Waits;
                 }
             }
+            // The request is in no queue now. It may have unblocked other waiters by leaving one.
+            if progress.has_unblocked() {
+                return Scanned::Unblocked;
+            }
         }
-        Poll::Ready(())
+        Scanned::All
     }
 
     /// Blocks until the scan has seen every word of the segments free.
     pub(crate) fn scan(&self, touched: &Range<u64>, access: Access) {
         P::with(|parker| {
             let mut scan = Scan {
-                progress: Progress::default(),
+                progress: pin!(Progress::default()),
                 queue: &self.queue,
             };
-            scan.progress.listen(parker.waker());
-            while self
-                .poll_scan(touched, access, &mut scan.progress)
-                .is_pending()
-            {
+            loop {
+                scan.progress.as_mut().listen(parker.waker());
+                // SAFETY: when the scan is dropped, it leaves its queue.
+                let scanned = unsafe { self.poll_scan(touched, access, scan.progress.as_mut()) };
+                if scanned.is_ready() {
+                    return;
+                }
                 scan.progress.park(parker);
             }
         });
     }
 
-    /// Skips the first `taken` segments of a small request, and enqueues the request at the next
-    /// one without checking that segment again.
-    pub(crate) fn enqueue(
+    /// Enqueues a small request at its next segment, without checking that segment again. The
+    /// request has a waker already ([`Progress::listen`]).
+    ///
+    /// # Safety
+    /// The promise of [`Progress`].
+    pub(crate) unsafe fn enqueue(
         &self,
         touched: &Range<u64>,
-        taken: u64,
         access: Access,
-        waker: &Waker,
-    ) -> Progress {
-        let listener = Listener::new(waker);
+        progress: Pin<&mut Progress>,
+    ) {
         let guard = self.store.enter();
-        let at = touched.start + taken;
+        let at = touched.start + progress.taken();
         let run = self.store.find_or_make(&guard, at, at + 1).first_run();
-        Progress::queued(run, taken, access, &self.queue, listener)
+        // SAFETY: the caller's promise.
+        unsafe { progress.enqueue(run, access, &self.queue) }
     }
 }
 
+/// How far a scan got in one read-side critical section.
+enum Scanned {
+    /// It has seen every word free.
+    All,
+    /// It is in a queue.
+    Waits,
+    /// It has left a queue, and must wake the waiters that it unblocked before it goes on.
+    Unblocked,
+}
+
 /// The wait state of a blocking scan. Leaves its queue when it is dropped.
-struct Scan<'a, P> {
-    progress: Progress,
+struct Scan<'a, 'p, P> {
+    progress: Pin<&'p mut Progress>,
     queue: &'a WaitQueue<P>,
 }
 
-impl<P> Drop for Scan<'_, P> {
+impl<P> Drop for Scan<'_, '_, P> {
     fn drop(&mut self) {
-        self.progress.leave(self.queue);
-        self.progress.wake_others();
+        self.progress.as_mut().leave(self.queue);
+        self.progress.as_mut().finish(self.queue);
     }
 }

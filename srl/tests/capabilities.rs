@@ -42,7 +42,7 @@ capabilities!(srl_tree_of_all: tree_of_all; parts batches);
 capabilities!(srl_tree: tree; deadlines futures parts batches append owned foreign);
 capabilities!(srl_array: array; deadlines futures parts batches append owned foreign);
 capabilities!(srl_packed: packed; deadlines futures parts batches append owned foreign);
-capabilities!(srl_gate: gate; deadlines futures parts batches append owned foreign replaced);
+capabilities!(srl_gate: gate; deadlines futures parts batches append owned foreign);
 
 macro_rules! holds {
     ($($name:ident)*) => {

@@ -60,7 +60,7 @@ fn leaving_a_full_lane_wakes_a_waiting_reader() {
         let upgradable = lock.upgradable_read(0..1).unwrap();
         let mut readers: Vec<_> = (1..MAX_READERS).map(|_| lock.read(0..1).unwrap()).collect();
         let counter = Arc::new(Counter::default());
-        let mut waiting = lock.read_async(0..1);
+        let mut waiting = Box::pin(lock.read_async(0..1));
         assert!(poll(&mut waiting, &counter).is_pending());
         if upgradable_leaves {
             drop(upgradable);
@@ -83,7 +83,7 @@ fn a_second_upgradable_reader_waits_for_the_first_and_for_room() {
     let upgradable = lock.upgradable_read(0..1).unwrap();
     let mut readers: Vec<_> = (1..MAX_READERS).map(|_| lock.read(0..1).unwrap()).collect();
     let counter = Arc::new(Counter::default());
-    let mut waiting = lock.upgradable_read_async(0..1);
+    let mut waiting = Box::pin(lock.upgradable_read_async(0..1));
     assert!(poll(&mut waiting, &counter).is_pending());
     readers.push(upgradable.downgrade());
     assert!(poll(&mut waiting, &counter).is_pending());
@@ -101,7 +101,7 @@ fn a_wide_reader_needs_no_room_in_a_full_lane() {
     let wide = lock.try_read(0..64).expect("no writer holds it");
     assert!(lock.try_write(0..64).is_err());
     drop(wide);
-    let waited = poll(&mut lock.read_async(0..64), &Arc::default());
+    let waited = poll(&mut Box::pin(lock.read_async(0..64)), &Arc::default());
     assert!(waited.is_ready(), "no writer holds it");
     drop((waited, readers));
     assert!(lock.try_write(0..64).is_ok());

@@ -3,6 +3,7 @@
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::task::{Poll, Wake, Waker};
@@ -174,7 +175,7 @@ impl Wake for Counted {
 struct Task<'a> {
     lock: &'a SrlTree,
     span: Span,
-    request: SrlRequest,
+    request: Pin<Box<SrlRequest>>,
     counted: Arc<Counted>,
 }
 
@@ -183,7 +184,7 @@ impl<'a> Task<'a> {
         Task {
             lock,
             span: span(range),
-            request: SrlRequest::default(),
+            request: Box::pin(SrlRequest::default()),
             counted: Arc::default(),
         }
     }
@@ -192,7 +193,7 @@ impl<'a> Task<'a> {
         let waker = Waker::from(self.counted.clone());
         let (lock, span) = (self.lock, self.span);
         // SAFETY: the request is used with this lock and span only.
-        unsafe { lock.poll_lock(span, Access::Write, &mut self.request, &waker) }
+        unsafe { lock.poll_lock(span, Access::Write, self.request.as_mut(), &waker) }
             .map(Result::unwrap)
     }
 
@@ -207,7 +208,7 @@ impl<'a> Task<'a> {
         // SAFETY: as in `poll`.
         unsafe {
             self.lock
-                .cancel(self.span, Access::Write, &mut self.request)
+                .cancel(self.span, Access::Write, self.request.as_mut())
         }
     }
 
@@ -219,6 +220,57 @@ impl<'a> Task<'a> {
     fn wakes(&self) -> usize {
         self.counted.0.load(Relaxed)
     }
+}
+
+/// The destructor of a waker shrinks the tree: of one that was replaced, one that was woken, and
+/// one whose request gave up. No destructor may run in a read-side critical section, for which
+/// `shrink` would wait.
+#[test]
+fn a_dropped_waker_may_shrink_the_tree() {
+    struct Shrinks(Arc<SrlTree>, Arc<AtomicUsize>);
+    impl Wake for Shrinks {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Shrinks {
+        fn drop(&mut self) {
+            self.0.shrink();
+            self.1.fetch_add(1, Relaxed);
+        }
+    }
+    let lock = Arc::new(SrlTree::new(1 << 20).unwrap());
+    let drops = Arc::new(AtomicUsize::new(0));
+    let waker = || Waker::from(Arc::new(Shrinks(lock.clone(), drops.clone())));
+    // Each request takes its first segments, and waits for the last.
+    let (request, held) = (span(0..4 * 4096), span(3 * 4096..4 * 4096));
+    for gives_up in [false, true] {
+        let hold = lock.lock(held, Access::Write).unwrap();
+        let mut pending = Box::pin(SrlRequest::default());
+        let poll = |pending: Pin<&mut SrlRequest>, waker: &Waker| {
+            // SAFETY: the request is used with this lock and span only, and granted or cancelled
+            // below.
+            unsafe { lock.poll_lock(request, Access::Write, pending, waker) }
+        };
+        for _ in 0..3 {
+            assert!(poll(pending.as_mut(), &waker()).is_pending());
+        }
+        assert_eq!(drops.swap(0, Relaxed), 2);
+        if gives_up {
+            // SAFETY: as above.
+            unsafe { lock.cancel(request, Access::Write, pending.as_mut()) };
+        }
+        // SAFETY: it was taken above.
+        unsafe { lock.unlock(held, Access::Write, hold) };
+        assert_eq!(drops.swap(0, Relaxed), 1);
+        if !gives_up {
+            let Poll::Ready(Ok(token)) = poll(pending.as_mut(), &waker()) else {
+                panic!("not granted");
+            };
+            assert_eq!(drops.swap(0, Relaxed), 1);
+            // SAFETY: it was granted just now.
+            unsafe { lock.unlock(request, Access::Write, token) };
+        }
+    }
+    assert!(lock.try_write(0..1 << 20).is_ok());
 }
 
 /// A word is released and its first waiter is woken. Before this waiter rechecks, the leaf is
@@ -342,13 +394,13 @@ fn work<W: Word>(lock: &Srl<Tree<W>>, checked: &Checked, seed: u64, steps: u64) 
                 checked.check(&range);
             }
             _ => {
-                let (span, mut request) = (span(range.clone()), SrlRequest::default());
+                let (span, mut request) = (span(range.clone()), Box::pin(SrlRequest::default()));
                 for _ in 0..3 {
                     // SAFETY: the request is used with this lock and span only. If it is granted,
                     // the hold is released; otherwise it is cancelled below.
                     unsafe {
                         let polled =
-                            lock.poll_lock(span, Access::Write, &mut request, Waker::noop());
+                            lock.poll_lock(span, Access::Write, request.as_mut(), Waker::noop());
                         if let Poll::Ready(token) = polled {
                             checked.add(&range);
                             added += segments;
@@ -358,7 +410,7 @@ fn work<W: Word>(lock: &Srl<Tree<W>>, checked: &Checked, seed: u64, steps: u64) 
                     thread::yield_now();
                 }
                 // SAFETY: as above.
-                unsafe { lock.cancel(span, Access::Write, &mut request) };
+                unsafe { lock.cancel(span, Access::Write, request.as_mut()) };
             }
         }
     }

@@ -36,8 +36,8 @@ fn panics<R>(f: impl FnOnce() -> R) -> bool {
 }
 
 /// Returns a waiting read request with a waker that panics.
-fn waiting<L: RawRangeLockWait>(lock: &L, range: Range<u64>) -> LockFuture<&L, Shared> {
-    let mut future = lock.read_async(range);
+fn waiting<L: RawRangeLockWait>(lock: &L, range: Range<u64>) -> Pin<Box<LockFuture<&L, Shared>>> {
+    let mut future = Box::pin(lock.read_async(range));
     assert!(poll(&mut future, &Waker::from(Arc::new(Panics))).is_pending());
     future
 }
@@ -56,7 +56,7 @@ fn an_entry_is_released_once_despite_the_panic() {
     // A disjoint hold, for the whole test.
     let elsewhere = lock.write(8..16).unwrap();
     let wide = lock.write(0..4).unwrap();
-    let mut first = lock.write_async(0..1);
+    let mut first = Box::pin(lock.write_async(0..1));
     assert!(poll(&mut first, Waker::noop()).is_pending());
     let second = waiting(&lock, 0..1);
     drop(wide);
@@ -74,7 +74,7 @@ fn an_entry_is_released_once_despite_the_panic() {
 fn a_request_is_granted_after_the_panic() {
     let lock = gate();
     let wide = lock.write(0..4).unwrap();
-    let mut first = lock.write_async(0..1);
+    let mut first = Box::pin(lock.write_async(0..1));
     assert!(poll(&mut first, Waker::noop()).is_pending());
     let second = waiting(&lock, 0..1);
     drop(wide);
@@ -94,14 +94,14 @@ fn a_request_is_granted_after_the_panic() {
 fn cancelling_a_request_with_an_entry_releases_both() {
     let lock = SrlArray::with_segment_size(64, 1).unwrap().wide_above(2);
     let wide = lock.write(0..4).unwrap();
-    let mut first = lock.write_async(0..2);
+    let mut first = Box::pin(lock.write_async(0..2));
     assert!(poll(&mut first, Waker::noop()).is_pending());
     drop(wide);
     let held = lock.write(1..2).unwrap();
     // The request has its entry and segment 0, and waits for segment 1.
     assert!(poll(&mut first, Waker::noop()).is_pending());
     let of_word = waiting(&lock, 0..1);
-    let mut of_entry = lock.write_async(0..4);
+    let mut of_entry = Box::pin(lock.write_async(0..4));
     assert!(poll(&mut of_entry, Waker::noop()).is_pending());
     assert!(panics(|| drop(first)));
     drop((of_word, held));
@@ -151,7 +151,7 @@ impl Park for Scripted {
 }
 
 /// A request, once a step of the script has made it.
-type Waiter<L> = Arc<Mutex<Option<LockFuture<Arc<L>, Shared>>>>;
+type Waiter<L> = Arc<Mutex<Option<Pin<Box<LockFuture<Arc<L>, Shared>>>>>>;
 
 /// Adds a step to the script: a request for `range`, with a panicking waker, starts to wait, then
 /// `held` is released.
@@ -163,7 +163,7 @@ fn when_asleep<L: RawRangeLockWait + 'static>(
     let (lock, waiter) = (lock.clone(), Arc::new(Mutex::new(None)));
     let kept = waiter.clone();
     let step = move || {
-        let mut future = OwnedReadHold::lock_async(lock, range);
+        let mut future = Box::pin(OwnedReadHold::lock_async(lock, range));
         assert!(poll(&mut future, &Waker::from(Arc::new(Panics))).is_pending());
         *kept.lock().unwrap() = Some(future);
         drop(held);

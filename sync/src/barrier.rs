@@ -9,9 +9,9 @@
 //!
 //! # How it works
 //! [`light`] fences until the process is registered for `membarrier`. After that, it only keeps the
-//! compiler from reordering. [`heavy`] makes the system run a full barrier on every core that runs
-//! a thread of this process (Linux `membarrier`, private expedited). That barrier interrupts a
-//! thread of the light side at some point:
+//! compiler from reordering, and is an acquire fence (no instruction on x86). [`heavy`] makes the
+//! system run a full barrier on every core that runs a thread of this process (Linux `membarrier`,
+//! private expedited). That barrier interrupts a thread of the light side at some point:
 //!
 //! - If the interruption comes after the thread's store, the code after `heavy` sees that store.
 //! - If the interruption comes before the thread's load, the load sees the stores before `heavy`.

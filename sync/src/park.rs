@@ -68,6 +68,12 @@ pub trait Park: Sized + 'static {
     ///
     /// The place may still hold a wake from an earlier use, so the first sleep may end at once.
     /// (Any sleep may end spuriously.)
+    ///
+    /// A thread that is inside `f` may call this function again, because it runs foreign code that
+    /// waits for another lock. The inner call should get another place, as that of `Parker` does.
+    /// If it gets the same one, it may consume a wake of the outer wait. Then the outer wait must
+    /// find out by other means that it was woken (see
+    /// [`Waiter::status`](crate::wait::Waiter::status)).
     fn with<R>(f: impl FnOnce(&Self) -> R) -> R;
 
     /// Returns the waker of the thread that sleeps here. If the waker is called before the sleep,

@@ -55,8 +55,8 @@ impl Parker {
         Parker { inner, waker }
     }
 
-    /// Sleeps until woken, or until `deadline` if there is one. The thread first yields its core a
-    /// few times: if the wake comes soon, yielding is cheaper than a sleep.
+    /// Sleeps until woken, or until `deadline` if there is one. The thread first yields its core
+    /// once: if the wake comes soon, yielding is cheaper than a sleep.
     ///
     /// Under a checker no clock runs: a deadline passes exactly when the model's fault plan says
     /// so.

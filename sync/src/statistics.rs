@@ -79,7 +79,9 @@ mod on {
         /// How often a request found the range held and joined a queue. (A thread spins before it
         /// joins.) A request for several words or segments may join a queue at each of them.
         pub waits: u64,
-        /// How often a later request overtook a waiter.
+        /// How often a later request overtook a waiter. While passes are counted in batches, this
+        /// includes requests that a waiter did not conflict with, if their words share a part of
+        /// the waiting table with the waiter's.
         pub overtakes: u64,
     }
 

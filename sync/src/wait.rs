@@ -9,87 +9,140 @@
 //!   would exclude it. Only waiters at the head compete for the word. All others sleep.
 //! - A waiter is a [`Waker`]: a thread's ([`Park`](crate::Park)) or a future's.
 //! - A word may hold several independent states, its *lanes*. Each lane has a queue of its own.
-//! - A thread that changes a word learns from a counter outside the word whether there are waiters.
-//!   So the word needs no bit for that, and the change may be a plain store.
+//! - A thread that changes a word learns from a counter outside the word whether a waiter must be
+//!   woken. So the word needs no bit for that, and the change may be a plain store.
+//!
+//! # The queue
+//! A [`Waiter`] is a node that lies on the waiting thread's stack, or in the future that waits. The
+//! queues link these nodes, so waiting allocates nothing. The header of a queue lies in the node of
+//! one of its waiters, which *leads* the queue. When the leader leaves, the header moves to another
+//! waiter. FreeBSD's turnstiles do the same. Once the queue is found in its bucket, all operations
+//! take constant time, except those that wake or unblock many waiters.
+//!
+//! A waiter that sleeps keeps its waker in its node. A thread that wakes the waiter *takes* the
+//! waker under the table's lock, and calls it without the lock. A waiter that was woken, and still
+//! finds the word held, must [rearm](WaitQueue::rearm) before it sleeps again: it puts a waker into
+//! its node.
+//!
+//! ```text
+//!           join             its waker is taken            has acquired the word
+//!   idle ─────────► asleep ──────────────────────► woken ────────────────────────► idle
+//!                     ▲                              │
+//!                     └──────────── rearm ───────────┘
+//! ```
+//!
+//! A waiter may also leave, or be evicted, while it is asleep. A waiter that is woken is at the
+//! head: only evictions concern other waiters.
 //!
 //! # Protocol
+//! A queue is **armed** while a waiter at its head is asleep. Two counters belong to a handle: one
+//! of its waiters, which arrivals read, and one of its armed queues, which releases read. So a
+//! release costs a single load while the head is awake already.
 //!
 //! | | waiter | | thread that changes the word |
 //! |---|---|---|---|
-//! | 1 | [`join`]: enters the queue, which then counts as occupied | 1 | changes the word |
-//! | 2 | (in `join`) [`heavy`] barrier | 2 | (in [`is_occupied`]) [`light`] barrier |
-//! | 3 | checks the word; sleeps if it must wait | 3 | if the queue is occupied, wakes its head |
+//! | 1 | [`join`] or [`rearm`]: sleeps at the head, so its queue counts as armed | 1 | changes the word |
+//! | 2 | (in `join` or `rearm`) [`heavy`] barrier | 2 | (in [`is_asleep`]) [`light`] barrier |
+//! | 3 | checks the word; parks if it must wait | 3 | if the queue is armed, [wakes](WaitQueue::wake) its head |
 //!
 //! [`join`]: WaitQueue::join
-//! [`is_occupied`]: WaitQueue::is_occupied
+//! [`rearm`]: WaitQueue::rearm
+//! [`is_asleep`]: WaitQueue::is_asleep
 //! [`heavy`]: crate::barrier::heavy
 //! [`light`]: crate::barrier::light
 //!
-//! An **arrival** is a request that has not joined a queue. If it finds the queue occupied, it may
-//! still acquire the word before the waiters that it conflicts with: it [passes](WaitQueue::pass)
-//! them. The number of passes is limited.
+//! A waiter behind the head is **unblocked** when it becomes the head, because a waiter before it
+//! has left. It is asleep, so its queue is then armed. There are two cases:
+//!
+//! - The waiter that left had acquired the word. Its hold excludes the unblocked waiter, and ends
+//!   by a change of the word after the queue was counted. So that waiter is not woken yet.
+//! - The waiter that left had acquired nothing. The word may be free, so the caller of
+//!   [`leave`](WaitQueue::leave) wakes the head.
+//!
+//! An **arrival** is a request that has not joined a queue. If it finds waiters, it may still
+//! acquire the word before the waiters that it conflicts with: it [passes](WaitQueue::pass) them.
+//! The number of passes, or the time in which they are possible, is limited ([`Patience`]).
 //!
 //! # Invariants
-//! - **Q-I1** The queues of a word count as occupied while a waiter is in one of them. (They may
-//!   also count as occupied without a waiter, because words share counters.)
-//! - **Q-I2** No wake is lost. Each side stores, issues a barrier, and loads what the other side
-//!   stored. So either the waiter's check sees the change, or the changing thread sees that the
-//!   queue is occupied, and [wakes](WaitQueue::wake) its head. (A waiter whose barrier was refused
-//!   rechecks instead.) A wake that comes before the sleep
-//!   is kept by [`Park`](crate::Park). If several waiters of one [`Class`] are at the head, only
-//!   the first is woken. It wakes the next when it [leaves](WaitQueue::leave).
-//! - **Q-I3** A waiter at the head stays there until it leaves or is evicted.
-//! - **Q-I4** A pass counts only for the first waiter that conflicts with the arrival. It is
-//!   counted under the table's lock. At most `patience` passes count for a waiter. An arrival that
-//!   does not find the queue occupied came before the waiter, and is not counted. Arrivals that
-//!   conflict with no waiter pass freely.
-//! - **Q-I5** No foreign code runs under the table's lock. The table keeps each waker in an `Arc`.
-//!   Wakers are cloned, called and dropped only outside the lock.
+//! - **Q-I1** Under the bucket's lock, the counters are exact: of a handle's waiters, and of its
+//!   armed queues. (Words share the bucket's counters, so these may also count others.)
+//! - **Q-I2** No wake is lost. A waiter that falls asleep at the head stores, issues a barrier, and
+//!   checks the word; a thread that changes the word does the converse. So either the waiter's
+//!   check sees the change, or that thread sees that the queue is armed. A waiter that falls asleep
+//!   behind the head needs no barrier. When it is unblocked by a waiter with a hold, the change
+//!   that ends the *last* hold in its way comes after the release of this hold in the order of the
+//!   word's changes. The light barrier is an acquire fence too, so the thread that makes that last
+//!   change sees that the queue is armed. (A waiter whose barrier was refused rechecks instead.) A
+//!   wake goes to every waiter at the head that is asleep. One that comes before the sleep is kept
+//!   by [`Park`](crate::Park).
+//! - **Q-I3** A waiter at the head stays there until it leaves or is evicted. So a waiter that was
+//!   woken is at the head.
+//! - **Q-I4** The waiters that are at the head together belong to one **generation**. A new
+//!   generation begins when no waiter of the old one is left at the head. The passes of a
+//!   generation are never undercounted: its count is at least the number of arrivals that passed
+//!   it, plus the *credits* of the bucket. An arrival that takes a credit need not be counted.
+//!   Credits are given out under the bucket's lock, and are counted as passes for every queue of
+//!   the bucket at that moment. When a new generation begins, the credits that are left are taken
+//!   back, and no longer count as passes. None are given out while a queue of the bucket lets no
+//!   arrival pass. An arrival that does not find a waiter came before it, and is not counted.
+//!   Arrivals that conflict with no waiter pass freely.
+//! - **Q-I5** No foreign code runs under the table's lock. A waker is moved into a node, and out of
+//!   it, under the lock. It is cloned, called and dropped without the lock.
+//! - **Q-I6** A queued node is alive, and its owner neither moves it nor uses it, except for its
+//!   state and under the bucket's lock. Every owner takes that lock before it reuses a node that it
+//!   once queued. So a thread may use a queued node under the lock.
 //!
 //! # Orderings
 //!
 //! | letter | where | ordering | pairs with | needed by the model |
 //! |---|---|---|---|---|
-//! | D | in `is_any_occupied`, before the load | light barrier | E | `wait-and-wake`, `wakeup` |
-//! | E | in `join`, before the first check | heavy barrier | D | `wait-and-wake`, `wakeup` |
+//! | D | in `is_any_asleep`, before the load | light barrier | E | `wait-and-wake`, `wakeup` |
+//! | E | in `join` and `rearm`, before the check | heavy barrier | D | `wait-and-wake`, `wakeup` |
 //!
 //! # Not guaranteed
-//! A wake may be spurious, so waiters recheck after each sleep. For example, a late wake for a
-//! freed word of a lock can reach a waiter of a new word of the same lock, at the same address. Or
-//! a waker that was [listed](Wakers) during one wait wakes its thread in a later wait.
+//! A wake may be spurious, so waiters recheck after each wake. For example, a late wake for a freed
+//! word of a lock can reach a waiter of a new word of the same lock, at the same address. Or a
+//! waker that was taken during one wait wakes its thread in a later wait.
 //!
 //! If the system refuses the heavy barrier to a waiter, a thread that changes the word may overlook
-//! it. So such a waiter [rechecks](Place::is_seen) from time to time. A wait may then end late.
+//! it. So such a waiter [rechecks](Waiter::may_be_overlooked) from time to time. A wait may then
+//! end late.
 //!
-//! A [`Place`] is **forgotten** if it is dropped or leaked without [leaving](WaitQueue::leave). Its
-//! entry stays in the queue, and blocks the waiters behind it, until the owner of the word
+//! A waiter is **forgotten** if it never [leaves](WaitQueue::leave), and its memory is never used
+//! again. It stays in the queue, and blocks the waiters behind it, until the owner of the word
 //! [evicts](WaitQueue::evict) the address or drops the lock.
+//!
+//! A waiter that was woken and never runs again delays those that it would exclude, and no others.
 
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
+use core::pin::Pin;
 use core::task::Waker;
-
-use alloc::sync::Arc;
-use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::atomic::Ordering::Relaxed;
-use crate::barrier::{self, Flag};
-use crate::unwind::for_each_surely;
-use crate::world::wait as world;
+use crate::barrier;
+use crate::injected_bug;
 pub use crate::world::wait::is_wake_left_out;
-use crate::{Counters, DefaultPark, MutexGuard, injected_bug};
+use crate::{Counters, DefaultPark, MutexGuard};
 
-use bucket::{Bucket, Entry, NOBODY, Queue};
+use bucket::Bucket;
+use handle::Handle;
+use waiter::{Batch, Identity, for_each_waker};
+pub use waiter::{Status, Waiter};
 
 pub(crate) mod bucket;
+mod handle;
+mod node;
+mod waiter;
 
 /// The queues of a lock's waiters. `P` decides how threads sleep.
 ///
 /// As shipped (built without a checker), this is a handle to the one table of the process. Under a
 /// checker, each `WaitQueue` has a table of its own.
 ///
-/// As shipped, it takes eight bytes. The feature `statistics` adds the counters.
+/// As shipped, it takes twelve bytes. The feature `statistics` adds the counters.
 pub struct WaitQueue<P = DefaultPark> {
     handle: Handle,
     counters: Counters,
@@ -116,85 +169,30 @@ pub enum Class {
     Exclusive,
 }
 
-/// A [`Waker`] in an `Arc`, so that a queue can keep it without running foreign code.
-#[derive(Clone, Debug)]
-pub struct Listener(Arc<Waker>);
-
-impl Listener {
-    /// Clones the waker, which runs foreign code.
-    pub fn new(waker: &Waker) -> Self {
-        Listener(Arc::new(waker.clone()))
-    }
-
-    /// Returns whether this listener wakes the same task as `waker`.
-    pub fn is(&self, waker: &Waker) -> bool {
-        self.0.will_wake(waker)
-    }
-
-    /// Calls the waker.
-    pub fn wake(&self) {
-        self.0.wake_by_ref();
-    }
+/// How long arrivals may pass the waiters at the head of a queue.
+///
+/// They may do so until `passes` of them have, *and* more than `time` has gone by since the first
+/// pass was counted. Without std there is no clock, and under a checker no clock runs: there, only
+/// the number counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// The number of passes that are always possible.
+    pub passes: u32,
+    /// For how long more passes are possible. The clock is read once for the first pass and, after
+    /// `passes` of them, once for each batch.
+    pub time: Duration,
+    /// How many passes are counted at a time, at least 1. All but the first of a batch need no
+    /// lock. So up to `batch` − 1 arrivals may pass after the time is over.
+    pub batch: u32,
 }
 
-/// A waiter's place in the queue of a [`Spot`]. If it is dropped without
-/// [leaving](WaitQueue::leave), its waiter stays queued, and blocks all later waiters that it would
-/// exclude.
-#[derive(Debug)]
-#[must_use = "a waiter that never leaves blocks the waiters behind it"]
-pub struct Place {
-    spot: Spot,
-    id: u64,
-    /// Whether the waiter is known to be at the head. Once true, it stays true as long as no waiter
-    /// is evicted (Q-I3).
-    at_head: bool,
-    /// The number of evictions when `at_head` was determined.
-    evictions: usize,
-    /// The address of the listener in the queue's entry.
-    listener: *const Waker,
-    is_seen: bool,
-}
-
-// SAFETY: the pointer is only compared, never dereferenced.
-unsafe impl Send for Place {}
-// SAFETY: as above.
-unsafe impl Sync for Place {}
-
-impl Place {
-    /// Returns the spot for which the waiter waits.
-    #[inline]
-    pub fn spot(&self) -> Spot {
-        self.spot
-    }
-
-    /// Returns whether every later change of the word wakes the waiter. If not, the system has
-    /// refused the heavy barrier, and the waiter must recheck the word from time to time.
-    #[inline]
-    pub fn is_seen(&self) -> bool {
-        self.is_seen
-            || injected_bug!(
-                "unseen-waiter-sleeps",
-                "a waiter whose heavy barrier was refused sleeps until it is woken",
-                killed_by = "rw-word/refused-barrier"
-            )
-    }
-}
-
-/// A **waker list**: the wakers to call once all locks are released, because they run foreign code.
+/// What a waiter leaves behind when it [leaves](WaitQueue::leave).
 #[derive(Debug, Default)]
-#[must_use = "a waiter that is not woken sleeps for ever"]
-pub struct Wakers(pub(crate) [Option<Arc<Waker>>; 2]);
-
-impl Wakers {
-    /// Returns whether the list is empty.
-    pub fn is_empty(&self) -> bool {
-        self.0.iter().all(Option::is_none)
-    }
-
-    /// Calls the wakers. Calls the second even if the first panics.
-    pub fn wake(self) {
-        for_each_surely(self.0.into_iter().flatten(), |waker| waker.wake_by_ref());
-    }
+pub struct Left {
+    /// The waiter's waker, unless a thread has taken it to wake the waiter.
+    pub waker: Option<Waker>,
+    /// Whether the waiter unblocked others, so that they are now at the head.
+    pub unblocks: bool,
 }
 
 impl WaitQueue {
@@ -215,6 +213,7 @@ impl<P> Default for WaitQueue<P> {
     }
 }
 
+/// What threads that change words ask, and arrivals.
 impl<P> WaitQueue<P> {
     /// Returns the same queue, whose threads now wait with `Q`.
     pub fn with_parking<Q>(self) -> WaitQueue<Q> {
@@ -232,34 +231,41 @@ impl<P> WaitQueue<P> {
         &self.counters
     }
 
-    /// Returns whether there may be a waiter for a lane of the word at this address.
+    /// Returns whether a waiter at the head of a queue of the word at this address may be asleep.
     ///
     /// If this returns false after a change, every waiter of the word sees the change. If it
     /// returns true, the waiter may be one of another word.
     #[inline]
     #[track_caller]
-    pub fn is_occupied(&self, word: usize) -> bool {
-        self.is_any_occupied() && self.is_this_occupied(word)
+    pub fn is_asleep(&self, word: usize) -> bool {
+        self.is_any_asleep() && self.is_this_asleep(word)
     }
 
-    /// Issues a light barrier (D), then returns whether there may be a waiter for any word of this
-    /// handle. Call it after changing a word.
+    /// Issues a light barrier (D), then returns whether a waiter at the head of any queue of this
+    /// handle may be asleep. Call it after changing a word.
     #[inline]
     #[track_caller]
-    pub fn is_any_occupied(&self) -> bool {
-        // Light [D→E]. Relaxed: the table's lock orders the entries that are found there.
-        self.handle.waiters.is_raised(Relaxed)
+    pub fn is_any_asleep(&self) -> bool {
+        // Light [D→E]. Relaxed: the bucket's lock orders the nodes that are found there.
+        self.handle.armed.is_raised(Relaxed)
+    }
+
+    /// Like [`is_asleep`](Self::is_asleep), but checks this word only, and issues no barrier. Call
+    /// it after [`is_any_asleep`](Self::is_any_asleep) has returned true.
+    #[inline]
+    pub fn is_this_asleep(&self, word: usize) -> bool {
+        self.handle.table.is_armed(word)
     }
 
     /// Returns whether there may be a waiter for any word of this handle. Call it before acquiring
     /// a word: an arrival that reads false came before the waiter (Q-I4).
     #[inline]
     pub fn may_be_occupied(&self) -> bool {
+        // Without a barrier: an arrival may come before a waiter that has just joined.
         self.handle.waiters.may_be_raised()
     }
 
-    /// Like [`is_occupied`](Self::is_occupied), but checks this word only, and issues no barrier.
-    /// Call it after [`is_any_occupied`](Self::is_any_occupied) or
+    /// Like [`may_be_occupied`](Self::may_be_occupied), but checks this word only. Call it after
     /// [`may_be_occupied`](Self::may_be_occupied) has returned true.
     #[inline]
     pub fn is_this_occupied(&self, word: usize) -> bool {
@@ -269,164 +275,120 @@ impl<P> WaitQueue<P> {
     /// Returns whether a waiter waits for `spot`. The call locks the table, and its result is a
     /// snapshot. It is meant for statistics and models.
     pub fn has_waiters(&self, spot: Spot) -> bool {
-        let bucket = self.lock(spot);
-        bucket.at(self.handle.number.get(), spot).is_some()
-    }
-
-    /// Joins the queue of `spot` and issues the heavy barrier (E). The caller must check the word
-    /// after this call. If the system refuses the barrier, the waiter is not
-    /// [seen](Place::is_seen).
-    #[track_caller]
-    pub fn join(&self, spot: Spot, class: Class, listener: &Listener) -> Place {
-        self.counters.waits();
-        let lock = self.handle.number.get_or_new();
         let mut bucket = self.lock(spot);
-        let id = bucket.next_id;
-        bucket.next_id += 1;
-        let queue = bucket.queue_or_new(lock, spot);
-        let at_head = queue.first_against(class) == NOBODY;
-        queue.push(Entry {
-            id,
-            class,
-            passes: 0,
-            listener: listener.0.clone(),
-        });
-        // The barrier E below orders both increments before the caller's check. The bucket's lock
-        // orders them with the changes of other waiters (Q-I1).
-        self.handle.waiters.raise();
-        self.handle.table.raise(spot.word);
-        drop(bucket);
-        // Heavy [E→D].
-        let is_seen = barrier::heavy();
-        Place {
-            spot,
-            id,
-            at_head,
-            evictions: world::evictions(),
-            listener: Arc::as_ptr(&listener.0),
-            is_seen,
-        }
+        // SAFETY: the bucket is locked; Q-I6.
+        unsafe { bucket.queue(self.handle.number.get(), spot).is_some() }
     }
 
-    /// Returns whether the waiter is at the head, and so may acquire the lane. From now on, a wake
-    /// of this waiter calls `listener`.
+    /// Lets an arrival acquire lanes of the word before the waiters it conflicts with, if the
+    /// arrival gets a credit (Q-I4). Returns whether it got one. If not, call
+    /// [`pass`](Self::pass).
     ///
-    /// Returns `None` if the waiter was [evicted](Self::evict) and no longer waits.
-    pub fn is_at_head(&self, place: &mut Place, listener: &Listener) -> Option<bool> {
-        let shown = Arc::as_ptr(&listener.0);
-        if place.at_head && (place.evictions, place.listener) == (world::evictions(), shown) {
-            return Some(true);
+    /// Call this only if nothing else keeps the arrival from acquiring the lanes: the credit is
+    /// used up, whether the arrival acquires them or not.
+    #[inline]
+    pub fn take_credit(&self, word: usize) -> bool {
+        let taken = self.handle.table.take_credit(word);
+        if taken {
+            self.counters.overtakes();
         }
-        place.evictions = world::evictions();
-        place.listener = shown;
-        let mut bucket = self.lock(place.spot);
-        let queue = bucket.queue(self.handle.number.get(), place.spot);
-        place.at_head = false;
-        let queue = queue?;
-        let at = queue.position(place.id)?;
-        place.at_head = queue.is_at_head(&queue.entries[at]);
-        let before = core::mem::replace(&mut queue.entries[at].listener, listener.0.clone());
-        drop(bucket);
-        drop(before);
-        Some(place.at_head)
+        taken
     }
 
     /// Lets an arrival of this class acquire lanes of the word before the waiters it conflicts
     /// with.
     ///
     /// Calls `take` with the (exclusive) end of the lanes that the arrival may acquire. That end is
-    /// the first lane that it may not acquire, because the first conflicting waiter there has
-    /// already been passed `patience` times. If there is no such lane, it is the end of `lanes`.
-    /// `take` returns the end of the lanes that it acquired. In each acquired lane, one more pass
-    /// counts for the first conflicting waiter. Returns what `take` returned.
+    /// the first lane that it may not acquire, because its queue has a waiter that conflicts with
+    /// the arrival, and has run out of `patience`. If there is no such lane, it is the end of
+    /// `lanes`. `take` returns the end of the lanes that it acquired. In each acquired lane whose
+    /// queue has a waiter that conflicts with the arrival, a pass is counted. Returns what `take`
+    /// returned.
     pub fn pass(
         &self,
         word: usize,
         lanes: Range<u32>,
         class: Class,
-        patience: u32,
+        patience: Patience,
         take: impl FnOnce(u32) -> u32,
     ) -> u32 {
         let spot = |lane| Spot { word, lane };
         let mut bucket = self.lock(spot(0));
         let lock = self.handle.number.get();
-        let shut = |bucket: &mut Bucket, lane| {
-            let against = bucket.first_against(lock, spot(lane), class);
-            against.is_some_and(|entry| entry.passes >= patience)
-        };
-        let open = lanes.clone().find(|&lane| shut(&mut bucket, lane));
+        // SAFETY: the bucket is locked; Q-I6.
+        let is_shut = |&lane: &u32| unsafe { bucket.is_shut(lock, spot(lane), class, patience) };
+        let open = lanes.clone().find(is_shut);
         let end = take(open.unwrap_or(lanes.end));
+        let mut passes = false;
         for lane in lanes.start..end {
-            if let Some(entry) = bucket.first_against(lock, spot(lane), class) {
-                entry.passes += 1;
+            // SAFETY: as above.
+            if unsafe { bucket.count_pass(lock, spot(lane), class) } {
                 self.counters.overtakes();
+                passes = true;
             }
+        }
+        if passes && patience.batch > 1 && !self.handle.table.has_credits(word) {
+            // SAFETY: as above.
+            let credits = unsafe { bucket.count_in_advance(patience.batch - 1, patience) };
+            self.handle.table.add_credits(word, credits);
         }
         end
     }
 
-    /// Wakes the head of the queue of `spot`: the first waiter of each class that is at the head.
-    /// The woken waiters stay queued.
+    /// Wakes every waiter at the head of the queue of `spot` that is asleep. They stay queued.
     #[cold]
     #[track_caller]
     pub fn wake(&self, spot: Spot) {
         if is_wake_left_out() {
             return;
         }
-        let mut bucket = self.lock(spot);
-        let queue = bucket.queue(self.handle.number.get(), spot);
-        let wakers = queue.map(|queue| queue.wakers(0));
-        drop(bucket);
-        if let Some(wakers) = wakers {
-            wakers.wake();
-        }
-    }
-
-    /// Leaves the queue. If `wake_next` is true, the result holds the wakers of the waiters behind
-    /// this one that are now at the head, one for each class.
-    ///
-    /// A waiter that has acquired the lane exclusively need not wake the next waiter: its release
-    /// will.
-    #[track_caller]
-    pub fn leave(&self, place: Place, wake_next: bool) -> Wakers {
-        let wake_next = wake_next && !is_wake_left_out();
-        let mut bucket = self.lock(place.spot);
-        let Some(at_queue) = bucket.at(self.handle.number.get(), place.spot) else {
-            return Wakers::default();
+        // Every waiter once: one that is woken may rearm meanwhile, over and over. It does so
+        // behind the shared waiters that have not been woken yet.
+        let mut shared_left = None;
+        let refill = |batch: &mut Batch| {
+            let mut bucket = self.lock(spot);
+            // SAFETY: the bucket is locked; Q-I6.
+            let Some(queue) = (unsafe { bucket.queue(self.handle.number.get(), spot) }) else {
+                return;
+            };
+            let left = shared_left.get_or_insert_with(|| {
+                // SAFETY: as above.
+                if let Some(waker) = unsafe { queue.wake_single() } {
+                    batch.push(waker);
+                }
+                queue.shared_asleep()
+            });
+            if injected_bug!(
+                "wake-first-only",
+                "a wake goes to the first waiter at the head only",
+                killed_by = "queued-readers-share"
+            ) {
+                *left = (*left).min(1);
+            }
+            while *left > 0
+                && batch.has_room()
+                // SAFETY: as above.
+                && let Some(waker) = unsafe { queue.wake_shared() }
+            {
+                batch.push(waker);
+                *left -= 1;
+            }
+            // SAFETY: as above.
+            let armed = unsafe { queue.settle() };
+            self.handle.count_armed(spot.word, armed);
         };
-        let queue = &mut bucket.queues[at_queue];
-        let Some(at) = queue.position(place.id) else {
-            return Wakers::default();
-        };
-        let gone = queue.remove(at);
-        let wakers = if wake_next {
-            queue.wakers(at)
-        } else {
-            Wakers::default()
-        };
-        if queue.entries.is_empty() {
-            bucket.retire(at_queue);
-        }
-        // The decrement need not be visible at once: a thread that misses it only searches the
-        // queue in vain.
-        self.handle.waiters.lower();
-        self.handle.table.lower(place.spot.word, 1);
-        drop(bucket);
-        drop(gone);
-        wakers
+        for_each_waker(refill, Waker::wake);
     }
 
     /// Ends all waiting at words whose addresses lie in `words`, because their memory is about to
     /// be freed.
     ///
-    /// Wakes every waiter that still waits there, even if the waker of another panics.
-    /// [`is_at_head`](Self::is_at_head) then returns `None` to the waiter. The entries of forgotten
-    /// places are removed, too, so the next owner of the address does not meet them.
+    /// Wakes every waiter there that is asleep, even if the waker of another panics. Their
+    /// [status](Waiter::status) is then [`Status::Evicted`]. Forgotten waiters are removed, too, so
+    /// the next owner of the address does not meet them.
     pub fn evict(&self, words: Range<usize>) {
-        let gone = self
-            .handle
-            .retire(|queue| words.contains(&queue.spot.word), &words);
-        for_each_surely(gone.into_iter(), |entry| entry.listener.wake_by_ref());
+        let gone = |spot: Spot| words.contains(&spot.word);
+        self.handle.retire(&words, gone, Waker::wake);
     }
 
     fn lock(&self, spot: Spot) -> MutexGuard<'_, Bucket> {
@@ -434,48 +396,128 @@ impl<P> WaitQueue<P> {
     }
 }
 
-/// The part of a [`WaitQueue`] that does not depend on how threads sleep.
-#[derive(Default)]
-struct Handle {
-    /// How many waiters queue at the words of this handle. A thread that changes a word checks this
-    /// count before the bucket's count. This count lies in the lock, next to data that the thread
-    /// has just read. Hashing the address to find the bucket would take as long as the rest of the
-    /// operation.
-    waiters: Flag,
-    /// The number that distinguishes this lock from others.
-    number: world::Number,
-    table: world::Table,
-}
-
-impl Handle {
-    /// Removes the queues of this handle for which `gone` returns true, and returns their entries.
-    /// The caller ensures that the words of these queues lie in `words`.
-    fn retire(&self, gone: impl Fn(&Queue) -> bool, words: &Range<usize>) -> Vec<Entry> {
-        let mut all = Vec::new();
-        if !self.waiters.may_be_raised() {
-            return all;
+/// What waiters do. All these functions are for the waiter's owner.
+impl<P> WaitQueue<P> {
+    /// Joins the queue of `spot`, asleep: a wake calls `waker`. Returns whether the waiter is at
+    /// the head. If so, this call has issued the heavy barrier (E), and the caller must check the
+    /// word. If the system refuses the barrier, the waiter
+    /// [may be overlooked](Waiter::may_be_overlooked). If the waiter is not at the head, it will be
+    /// woken once it is worthwhile to check.
+    ///
+    /// # Panics
+    /// Panics if the waiter is in a queue.
+    ///
+    /// # Safety
+    /// Until the waiter has [left](Self::leave), it is passed to this queue only. Its memory is not
+    /// used for anything else until the waiter has left, was evicted, or this queue is dropped. (So
+    /// the waiter may be forgotten, but not dropped.)
+    #[track_caller]
+    pub unsafe fn join(
+        &self,
+        mut waiter: Pin<&mut Waiter>,
+        spot: Spot,
+        class: Class,
+        waker: Waker,
+    ) -> bool {
+        assert_eq!(waiter.place, None, "the waiter is in a queue");
+        self.counters.waits();
+        let lock = self.handle.number.get_or_new();
+        // SAFETY: the waiter is not moved.
+        let this = unsafe { waiter.as_mut().get_unchecked_mut() };
+        (this.place, this.shown) = (Some(spot), Identity::of(&waker));
+        this.is_unseen = false;
+        let node = this.node();
+        // SAFETY: the waiter is in no queue, so nobody else uses its node.
+        unsafe {
+            ((*node).lock, (*node).spot, (*node).class) = (lock, spot, class);
+            (*node).waker = Some(waker);
         }
-        let lock = self.number.get();
-        self.table.each_bucket(words, |bucket| {
-            let mut bucket = bucket.lock();
-            let retired = bucket.retire_all(|queue| queue.lock == lock && gone(queue));
-            for _ in &retired {
-                self.waiters.lower();
-            }
-            let count = retired.len() as u32;
-            all.extend(retired);
-            count
-        });
-        world::note_evictions(all.len());
-        all
+        let mut bucket = self.lock(spot);
+        self.handle.waiters.raise();
+        self.handle.table.raise(spot.word);
+        // SAFETY: the bucket is locked. The node is alive until the waiter has left: the caller's
+        // promise, which makes Q-I6 hold.
+        let joined = unsafe { bucket.join(node) };
+        self.handle.count_armed(spot.word, joined.armed);
+        if joined.renews {
+            self.handle.take_back_credits(&mut bucket, spot.word);
+        }
+        drop(bucket);
+        if joined.is_at_head {
+            // Heavy [E→D]: orders counting the queue as armed before the caller's check.
+            this.is_unseen = !barrier::heavy();
+        }
+        joined.is_at_head
     }
-}
 
-impl Drop for Handle {
-    /// Removes the entries of forgotten places. No other waiter can be left.
-    fn drop(&mut self) {
-        if world::OUTLIVES_LOCKS {
-            drop(self.retire(|_| true, &(0..usize::MAX)));
+    /// Lets a waiter sleep again that was [woken](Status::Woken), and issues the heavy barrier (E).
+    /// The caller must check the word after this call. If the system refuses the barrier, the
+    /// waiter [may be overlooked](Waiter::may_be_overlooked). Gives the waker back if the waiter
+    /// was not woken (it may have been evicted).
+    ///
+    /// # Errors
+    /// `waker`, if the waiter is not in the state [`Status::Woken`].
+    #[track_caller]
+    pub fn rearm(&self, mut waiter: Pin<&mut Waiter>, waker: Waker) -> Result<(), Waker> {
+        let Some(spot) = waiter.place else {
+            return Err(waker);
+        };
+        let shown = Identity::of(&waker);
+        let mut bucket = self.lock(spot);
+        // SAFETY: the bucket is locked; the waiter is in this queue or was evicted, as `join`'s
+        // caller promised; Q-I6.
+        let armed = unsafe { bucket.rearm(waiter.node(), waker) }?;
+        self.handle.count_armed(spot.word, armed);
+        drop(bucket);
+        // SAFETY: the waiter is not moved.
+        let this = unsafe { waiter.as_mut().get_unchecked_mut() };
+        this.shown = shown;
+        // Heavy [E→D]: orders counting the queue as armed before the caller's check.
+        this.is_unseen = !barrier::heavy();
+        Ok(())
+    }
+
+    /// Replaces the waker of a waiter that is [asleep](Status::Asleep), and returns the one before.
+    ///
+    /// # Errors
+    /// `waker`, if the waiter is not in the state [`Status::Asleep`].
+    pub fn replace_waker(
+        &self,
+        mut waiter: Pin<&mut Waiter>,
+        waker: Waker,
+    ) -> Result<Option<Waker>, Waker> {
+        let Some(spot) = waiter.place else {
+            return Err(waker);
+        };
+        let shown = Identity::of(&waker);
+        // SAFETY: as in `rearm`.
+        let before = unsafe { self.lock(spot).replace(waiter.node(), waker) }?;
+        // SAFETY: the waiter is not moved.
+        unsafe { waiter.as_mut().get_unchecked_mut() }.shown = shown;
+        Ok(before)
+    }
+
+    /// Leaves the queue. Does nothing if the waiter is [idle](Status::Idle).
+    ///
+    /// The caller must [wake](Self::wake) the spot if the waiter [unblocks](Left::unblocks) others,
+    /// unless it has acquired the lane with the access of its class. In that case its release wakes
+    /// them.
+    pub fn leave(&self, mut waiter: Pin<&mut Waiter>) -> Left {
+        // SAFETY: the waiter is not moved.
+        let place = unsafe { &mut waiter.as_mut().get_unchecked_mut().place };
+        let Some(spot) = place.take() else {
+            return Left::default();
+        };
+        let mut bucket = self.lock(spot);
+        // SAFETY: as in `rearm`. The bucket's lock was taken, so the node may be used again (Q-I6).
+        let removed = unsafe { bucket.remove(waiter.node()) };
+        let Some(removed) = removed else {
+            return Left::default(); // It was evicted.
+        };
+        self.handle.count_gone(&mut bucket, spot.word, &removed);
+        Left {
+            waker: removed.waker,
+            unblocks: removed.unblocks,
         }
     }
 }

@@ -4,11 +4,13 @@
 
 mod checked;
 
+use std::pin::pin;
+
 use checked::Model;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*, fence};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::check::Weakening;
-use spanlock_sync::wait::{Class, Listener, Spot, WaitQueue};
+use spanlock_sync::wait::{Class, Spot, Status, WaitQueue, Waiter};
 use spanlock_sync::{Arc, Park, Parker, thread};
 
 struct Message {
@@ -158,7 +160,7 @@ impl Counter {
         self.value.with_mut(|value| unsafe { *value += 1 });
         // Release [B→A, C].
         self.word.store(0, Release);
-        if self.queue.is_occupied(self.spot().word) {
+        if self.queue.is_asleep(self.spot().word) {
             self.queue.wake(self.spot());
         }
     }
@@ -173,18 +175,27 @@ impl Counter {
             return;
         }
         Parker::with(|parker| {
-            let listener = Listener::new(parker.waker());
-            let mut place = self.queue.join(self.spot(), Class::Exclusive, &listener);
+            let waker = || parker.waker().clone();
+            let mut waiter = pin!(Waiter::new());
+            // SAFETY: the waiter leaves below.
+            let mut is_at_head = unsafe {
+                (self.queue).join(waiter.as_mut(), self.spot(), Class::Exclusive, waker())
+            };
             // Acquire [C→B].
-            while !(self.queue.is_at_head(&mut place, &listener) == Some(true)
+            while !(is_at_head
                 && self
                     .word
                     .compare_exchange(0, HELD, Acquire, Relaxed)
                     .is_ok())
             {
-                parker.park();
+                is_at_head = if waiter.status() == Status::Asleep {
+                    parker.park();
+                    waiter.status() == Status::Woken
+                } else {
+                    self.queue.rearm(waiter.as_mut(), waker()).is_ok()
+                };
             }
-            self.queue.leave(place, false).wake();
+            self.queue.leave(waiter);
         });
     }
 

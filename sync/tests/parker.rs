@@ -71,9 +71,29 @@ fn each_thread_has_a_parker_of_its_own() {
             scope.spawn(|| Parker::with(|other| other.waker().wake_by_ref()));
         });
         assert_eq!(mine.park_until(Some(Instant::now())), Wakeup::TimedOut);
-        // A thread has the same parker for each use, even for nested uses.
-        Parker::with(|again| again.waker().wake_by_ref());
-        assert_eq!(mine.park_until(None), Wakeup::Woken);
+    });
+    // A thread has the same parker for each use.
+    Parker::with(|mine| mine.waker().wake_by_ref());
+    Parker::with(|again| assert_eq!(again.park_until(None), Wakeup::Woken));
+}
+
+/// A thread that waits may run foreign code that waits as well. That code does not consume the wake
+/// of the outer wait, not even after a panic in an earlier nested use.
+#[test]
+fn a_nested_use_consumes_no_wake() {
+    Parker::with(|outer| {
+        forget_wakes(outer);
+        outer.waker().wake_by_ref();
+        let nested = || {
+            Parker::with(|inner| {
+                assert_eq!(inner.park_until(Some(Instant::now())), Wakeup::TimedOut);
+                panic!("on purpose");
+            })
+        };
+        for _ in 0..2 {
+            assert!(std::panic::catch_unwind(nested).is_err());
+        }
+        assert_eq!(outer.park_until(None), Wakeup::Woken);
     });
 }
 

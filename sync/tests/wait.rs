@@ -2,12 +2,14 @@
 
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use Class::{Exclusive, Shared, Upgradable};
-use spanlock_sync::wait::{Class, Listener, Place, Spot, WaitQueue};
+use spanlock_sync::wait::{Class, Patience, Spot, Status, WaitQueue};
 use spanlock_sync::{DefaultPark, Park};
 
 /// A waker that counts its wakes.
@@ -47,8 +49,9 @@ impl Word {
     }
 }
 
-/// A place in a queue, its listener, and the count of its wakes.
-struct Waiter(Arc<Wakes>, Listener, Place);
+/// A waiter in a queue, and the count of its wakes. One that is dropped without leaving is
+/// forgotten: its memory is leaked.
+struct Waiter(Arc<Wakes>, Pin<&'static mut spanlock_sync::wait::Waiter>);
 
 impl Waiter {
     fn at(spot: Spot, queue: &WaitQueue) -> Self {
@@ -56,22 +59,64 @@ impl Waiter {
     }
 
     fn of(class: Class, spot: Spot, queue: &WaitQueue) -> Self {
+        Self::joined(class, spot, queue).0
+    }
+
+    /// Returns also whether the waiter joined at the head.
+    fn joined(class: Class, spot: Spot, queue: &WaitQueue) -> (Self, bool) {
         let (wakes, waker) = Wakes::new();
-        let listener = Listener::new(&waker);
-        let place = queue.join(spot, class, &listener);
-        Waiter(wakes, listener, place)
+        let (waiter, is_at_head) = join(class, spot, queue, waker);
+        (Waiter(wakes, waiter), is_at_head)
     }
 
-    fn is_at_head(&mut self, queue: &WaitQueue) -> bool {
-        queue.is_at_head(&mut self.2, &self.1) == Some(true)
+    fn status(&self) -> Status {
+        self.1.status()
     }
 
-    fn leave(self, queue: &WaitQueue, wake_next: bool) {
-        queue.leave(self.2, wake_next).wake();
+    /// Sleeps again, after a wake.
+    fn rearm(&mut self, queue: &WaitQueue) {
+        let rearmed = queue.rearm(self.1.as_mut(), Waker::from(self.0.clone()));
+        rearmed.expect("was woken");
+    }
+
+    /// Leaves, and wakes the others if asked to. Returns whether it unblocked any.
+    fn leave(self, queue: &WaitQueue, wakes: bool) -> bool {
+        let Waiter(_, mut waiter) = self;
+        let spot = waiter.spot();
+        let left = queue.leave(waiter.as_mut());
+        // SAFETY: a reference to leaked memory, in no queue.
+        drop(unsafe { Box::from_raw(Pin::get_unchecked_mut(waiter)) });
+        if left.unblocks && wakes {
+            queue.wake(spot.expect("was in a queue"));
+        }
+        left.unblocks
     }
 
     fn wakes(&self) -> u32 {
         self.0.count()
+    }
+}
+
+fn join(
+    class: Class,
+    spot: Spot,
+    queue: &WaitQueue,
+    waker: Waker,
+) -> (Pin<&'static mut spanlock_sync::wait::Waiter>, bool) {
+    let waiter = Box::leak(Box::<spanlock_sync::wait::Waiter>::default());
+    // SAFETY: its memory is leaked, until it has left.
+    unsafe {
+        let mut waiter = Pin::new_unchecked(waiter);
+        let is_at_head = queue.join(waiter.as_mut(), spot, class, waker);
+        (waiter, is_at_head)
+    }
+}
+
+const fn patience(passes: u32, batch: u32) -> Patience {
+    Patience {
+        passes,
+        time: Duration::ZERO,
+        batch,
     }
 }
 
@@ -80,37 +125,41 @@ fn first_come_first_served() {
     let (queue, word) = (WaitQueue::new(), Word(0));
     queue.wake(word.spot()); // The queue is empty.
     assert!(!queue.has_waiters(word.spot()));
-    let [mut first, mut second, mut third] = [0; 3].map(|_| Waiter::at(word.spot(), &queue));
-    assert!(queue.is_occupied(word.spot().word) && queue.has_waiters(word.spot()));
-    assert!(first.is_at_head(&queue) && !second.is_at_head(&queue) && !third.is_at_head(&queue));
+    let [(mut first, at_head), (second, not_yet), (third, nor_this)] =
+        [0; 3].map(|_| Waiter::joined(Exclusive, word.spot(), &queue));
+    assert!(at_head && !not_yet && !nor_this);
+    assert!(queue.is_asleep(word.spot().word) && queue.has_waiters(word.spot()));
 
-    // A wake goes to the head, which stays the head.
+    // A wake goes to the head, which stays the head. While it is awake, nobody need be woken.
     queue.wake(word.spot());
+    assert!(!queue.is_any_asleep() && queue.may_be_occupied());
+    queue.wake(word.spot());
+    assert_eq!([&first, &second, &third].map(Waiter::wakes), [1, 0, 0]);
+    assert_eq!(first.status(), Status::Woken);
+    first.rearm(&queue);
+    assert!(queue.is_asleep(word.spot().word) && first.status() == Status::Asleep);
     queue.wake(word.spot());
     assert_eq!([&first, &second, &third].map(Waiter::wakes), [2, 0, 0]);
-    assert!(first.is_at_head(&queue) && !second.is_at_head(&queue));
 
-    // A head that leaves wakes the next waiter, if asked to.
-    first.leave(&queue, true);
+    // A head that leaves unblocks the next waiter, which is asleep.
+    assert!(!queue.is_any_asleep());
+    assert!(first.leave(&queue, true));
     assert_eq!([&second, &third].map(Waiter::wakes), [1, 0]);
-    assert!(second.is_at_head(&queue) && !third.is_at_head(&queue));
-    second.leave(&queue, false);
-    assert_eq!(third.wakes(), 0);
-    assert!(third.is_at_head(&queue));
-    third.leave(&queue, true);
+    assert!(second.leave(&queue, false));
+    assert!(third.wakes() == 0 && queue.is_any_asleep());
+    assert!(!third.leave(&queue, true));
     assert!(!queue.has_waiters(word.spot()));
+    assert!(!queue.is_any_asleep() && !queue.may_be_occupied());
 }
 
 #[test]
-fn a_waiter_that_leaves_from_the_middle_wakes_no_other() {
+fn a_waiter_that_leaves_from_the_middle_unblocks_no_other() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let [first, second, mut third] = [0; 3].map(|_| Waiter::at(word.spot(), &queue));
-    second.leave(&queue, true);
+    let [first, second, third] = [0; 3].map(|_| Waiter::at(word.spot(), &queue));
+    assert!(!second.leave(&queue, true));
     assert_eq!([&first, &third].map(Waiter::wakes), [0, 0]);
-    assert!(!third.is_at_head(&queue));
-    first.leave(&queue, true);
+    assert!(first.leave(&queue, true));
     assert_eq!(third.wakes(), 1);
-    assert!(third.is_at_head(&queue));
     third.leave(&queue, true);
 }
 
@@ -120,18 +169,28 @@ fn lanes_and_addresses_have_queues_of_their_own() {
     let queue = WaitQueue::new();
     let words: Vec<_> = (0..1024).map(Word).collect();
     let spots = words.iter().flat_map(|word| [word.lane(0), word.lane(15)]);
-    let mut waiters: Vec<_> = spots
-        .map(|spot| (spot, [0; 2].map(|_| Waiter::at(spot, &queue))))
+    let waiters: Vec<_> = spots
+        .map(|spot| {
+            (
+                spot,
+                [0; 2].map(|_| Waiter::joined(Exclusive, spot, &queue)),
+            )
+        })
         .collect();
-    for (spot, [first, second]) in &mut waiters {
-        assert!(first.is_at_head(&queue) && !second.is_at_head(&queue));
-        queue.wake(*spot);
-        assert_eq!((first.wakes(), second.wakes()), (1, 0));
-    }
-    for (spot, [first, mut second]) in waiters {
+    let mut waiters: Vec<_> = waiters
+        .into_iter()
+        .map(|(spot, [(first, at_head), (second, also)])| {
+            assert!(at_head && !also);
+            queue.wake(spot);
+            assert_eq!((first.wakes(), second.wakes()), (1, 0));
+            (spot, first, second)
+        })
+        .collect();
+    // In another order than they came, so that headers move.
+    let odd = waiters.split_off(1000);
+    for (spot, first, second) in odd.into_iter().chain(waiters) {
         first.leave(&queue, true);
-        assert_eq!(second.wakes(), 1);
-        assert!(second.is_at_head(&queue) && queue.has_waiters(spot));
+        assert!(second.wakes() == 1 && queue.has_waiters(spot));
         second.leave(&queue, true);
         assert!(!queue.has_waiters(spot));
     }
@@ -142,27 +201,33 @@ fn lanes_and_addresses_have_queues_of_their_own() {
 fn a_waiter_can_change_its_waker() {
     let (queue, word) = (WaitQueue::new(), Word(0));
     let [mut first, mut second] = [0; 2].map(|_| Waiter::at(word.spot(), &queue));
-    for waiting in [&mut first, &mut second] {
+    for waiter in [&mut first, &mut second] {
         let (wakes, waker) = Wakes::new();
-        queue.is_at_head(&mut waiting.2, &Listener::new(&waker));
-        waiting.0 = wakes;
+        assert!(!waiter.1.shows(&waker) && waiter.1.shows(&waiter.0.clone().into()));
+        let before = queue.replace_waker(waiter.1.as_mut(), waker.clone());
+        assert!(before.is_ok_and(|before| before.is_some()));
+        assert!(waiter.1.shows(&waker));
+        waiter.0 = wakes;
     }
     queue.wake(word.spot());
     assert_eq!((first.wakes(), second.wakes()), (1, 0));
+    let late = queue.replace_waker(first.1.as_mut(), Waker::noop().clone());
+    assert!(late.is_err(), "it is awake");
     first.leave(&queue, true);
     assert_eq!(second.wakes(), 1);
     second.leave(&queue, true);
 }
 
-/// In each lane, at most `PATIENCE` arrivals pass the head.
+/// In each lane, at most `PASSES` arrivals pass the head.
 #[test]
 fn passes_are_counted_for_each_head() {
-    const PATIENCE: u32 = 3;
+    const PASSES: u32 = 3;
+    const ONE_BY_ONE: Patience = patience(PASSES, 1);
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let pass = |lanes| queue.pass(word.spot().word, lanes, Exclusive, PATIENCE, |open| open);
+    let pass = |lanes| queue.pass(word.spot().word, lanes, Exclusive, ONE_BY_ONE, |open| open);
     assert_eq!(pass(0..16), 16, "the queues are empty");
     let [first, second] = [0; 2].map(|_| Waiter::at(word.lane(4), &queue));
-    for _ in 0..PATIENCE {
+    for _ in 0..PASSES {
         assert_eq!(pass(0..16), 16);
     }
     assert_eq!(
@@ -173,13 +238,13 @@ fn passes_are_counted_for_each_head() {
     assert_eq!(pass(5..16), 16, "the other lanes have no waiters");
     // An arrival that acquires fewer lanes passes fewer waiters.
     first.leave(&queue, false);
-    for _ in 0..2 * PATIENCE {
+    for _ in 0..2 * PASSES {
         assert_eq!(
-            queue.pass(word.spot().word, 0..16, Exclusive, PATIENCE, |_| 4),
+            queue.pass(word.spot().word, 0..16, Exclusive, ONE_BY_ONE, |_| 4),
             4
         );
     }
-    for _ in 0..PATIENCE {
+    for _ in 0..PASSES {
         assert_eq!(pass(4..5), 5, "the next head begins anew");
     }
     assert_eq!(pass(4..5), 4);
@@ -187,18 +252,65 @@ fn passes_are_counted_for_each_head() {
     assert_eq!(pass(4..5), 5);
 }
 
-/// The entry shares the listener's clone of the waker, and the place keeps no clone.
+/// Passes counted in advance are the same number, whatever the batch.
 #[test]
-fn an_entry_keeps_one_waker() {
+fn credits_do_not_change_the_number_of_passes() {
+    const PASSES: u32 = 10;
+    for batch in [1, 2, 3, 7, 100] {
+        let (queue, word) = (WaitQueue::new(), Word(0));
+        let address = word.spot().word;
+        let pass = || {
+            queue.take_credit(address)
+                || queue.pass(address, 0..1, Exclusive, patience(PASSES, batch), |open| {
+                    open
+                }) == 1
+        };
+        let mut first = Waiter::at(word.spot(), &queue);
+        let second = Waiter::at(word.spot(), &queue);
+        // Other tests may take credits of the same bucket.
+        assert!((0..PASSES).filter(|_| pass()).count() as u32 <= PASSES);
+        assert!(!(0..2 * PASSES).all(|_| pass()) && !pass());
+        queue.wake(word.spot());
+        first.rearm(&queue);
+        assert!(!pass(), "it is still the same head");
+        first.leave(&queue, false);
+        // No credit is left for the next head.
+        assert!((0..2 * PASSES).filter(|_| pass()).count() as u32 <= PASSES);
+        assert!(!pass());
+        second.leave(&queue, false);
+        assert!(pass());
+    }
+}
+
+/// Arrivals may pass for a while, however many they are.
+#[test]
+fn passes_are_possible_for_some_time() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let waiting = Waiter::at(word.spot(), &queue);
-    let wakes = waiting.0.clone();
-    assert_eq!(
-        Arc::strong_count(&wakes),
-        3,
-        "two in the test, one in the listener"
-    );
-    waiting.leave(&queue, true);
+    let pass = |time| {
+        let patience = Patience {
+            passes: 1,
+            time,
+            batch: 1,
+        };
+        queue.pass(word.spot().word, 0..1, Exclusive, patience, |open| open) == 1
+    };
+    let waiter = Waiter::at(word.spot(), &queue);
+    assert!((0..1000).all(|_| pass(Duration::from_secs(1000))));
+    assert!(!pass(Duration::ZERO));
+    assert!(!pass(Duration::from_secs(1000)), "it stays shut");
+    waiter.leave(&queue, false);
+}
+
+/// The node keeps the waker that it was given, and no clone.
+#[test]
+fn a_waiter_keeps_one_waker() {
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let waiter = Waiter::at(word.spot(), &queue);
+    let wakes = waiter.0.clone();
+    assert_eq!(Arc::strong_count(&wakes), 3, "two in the test");
+    queue.wake(word.spot());
+    assert_eq!(Arc::strong_count(&wakes), 2);
+    waiter.leave(&queue, true);
     assert_eq!(Arc::strong_count(&wakes), 1);
 }
 
@@ -210,21 +322,26 @@ fn eviction_ends_all_waiting() {
     let words: Vec<_> = (0..1000).map(Word).collect();
     let [first, last] = [&words[100], &words[899]].map(|word| word.spot().word);
     for evicted in [first..last + 1, first..first + 4, first..first + 8] {
-        let mut waiters: Vec<_> = words
+        let waiters: Vec<_> = words
             .iter()
             .map(|word| Waiter::at(word.spot(), &queue))
             .collect();
         queue.evict(evicted.clone());
-        for waiting in &mut waiters {
-            let gone = evicted.contains(&waiting.2.spot().word);
-            assert_eq!(waiting.wakes(), u32::from(gone));
-            let place = queue.is_at_head(&mut waiting.2, &waiting.1);
-            assert_eq!(place, (!gone).then_some(true));
+        for waiter in &waiters {
+            let gone = evicted.contains(&waiter.1.spot().unwrap().word);
+            assert_eq!(waiter.wakes(), u32::from(gone));
+            let status = if gone {
+                Status::Evicted
+            } else {
+                Status::Asleep
+            };
+            assert_eq!(waiter.status(), status);
         }
-        waiters
-            .into_iter()
-            .for_each(|waiting| waiting.leave(&queue, true));
+        waiters.into_iter().for_each(|waiter| {
+            waiter.leave(&queue, true);
+        });
         assert!(words.iter().all(|word| !queue.has_waiters(word.spot())));
+        assert!(!queue.is_any_asleep() && !queue.may_be_occupied());
     }
 }
 
@@ -239,16 +356,43 @@ fn eviction_wakes_every_waiter_even_if_a_waker_panics() {
     }
     let (queue, word) = (WaitQueue::new(), Word(0));
     let spot = word.spot();
-    let listener = Listener::new(&Waker::from(Arc::new(Panics)));
-    let place = queue.join(spot, Exclusive, &listener);
-    let waiting = Waiter::at(spot, &queue);
+    let (panics, _) = join(Exclusive, spot, &queue, Waker::from(Arc::new(Panics)));
+    // More than one batch.
+    let waiters = [0; 40].map(|_| Waiter::of(Shared, spot, &queue));
     let evict = || queue.evict(spot.word..spot.word + 4);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(evict)).is_err());
-    assert_eq!(waiting.wakes(), 1);
+    assert!(waiters.iter().all(|waiter| waiter.wakes() == 1));
     assert!(!queue.has_waiters(spot));
-    // Both places are gone: leaving them does nothing.
-    queue.leave(place, true).wake();
-    waiting.leave(&queue, true);
+    // All waiters are gone: leaving does nothing.
+    assert!(!queue.leave(panics).unblocks);
+    for waiter in waiters {
+        assert!(!waiter.leave(&queue, true));
+    }
+}
+
+/// A wake calls the other wakers even if one panics.
+#[test]
+fn a_wake_goes_to_every_waiter_even_if_a_waker_panics() {
+    struct Panics(AtomicU32);
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            if self.0.fetch_add(1, SeqCst) == 0 {
+                panic!("on purpose");
+            }
+        }
+    }
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let panics = Waker::from(Arc::new(Panics(AtomicU32::new(0))));
+    let (panics, _) = join(Shared, word.spot(), &queue, panics);
+    let waiters = [0; 100].map(|_| Waiter::of(Shared, word.spot(), &queue));
+    let wake = || queue.wake(word.spot());
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(wake)).is_err());
+    assert!(waiters.iter().all(|waiter| waiter.wakes() == 1));
+    assert!(!queue.is_any_asleep());
+    queue.leave(panics);
+    for waiter in waiters {
+        waiter.leave(&queue, true);
+    }
 }
 
 /// A waker may run an executor that takes the same locks, so no waker may be called under the
@@ -259,20 +403,31 @@ fn a_waker_can_use_the_queue() {
     impl Wake for Reenters {
         fn wake(self: Arc<Self>) {
             let queue = WaitQueue::new(); // A handle to the same table.
-            let waiting = Waiter::at(self.0, &queue);
-            waiting.leave(&queue, false);
+            let waiter = Waiter::at(self.0, &queue);
+            waiter.leave(&queue, false);
             self.1.fetch_add(1, SeqCst);
+        }
+    }
+    impl Drop for Reenters {
+        fn drop(&mut self) {
+            let queue = WaitQueue::new();
+            Waiter::at(self.0, &queue).leave(&queue, false);
         }
     }
     let (queue, word) = (WaitQueue::new(), Word(0));
     let wakes = Arc::new(Reenters(word.spot(), AtomicU32::new(0)));
     let waker = Waker::from(wakes.clone());
-    let listener = Listener::new(&waker);
-    let [first, second] = [0; 2].map(|_| queue.join(word.spot(), Exclusive, &listener));
+    let [first, second] = [0; 2].map(|_| join(Exclusive, word.spot(), &queue, waker.clone()).0);
     queue.wake(word.spot());
-    queue.leave(first, true).wake();
-    queue.leave(second, true).wake();
+    assert!(queue.leave(first).unblocks);
+    queue.wake(word.spot());
+    assert!(!queue.leave(second).unblocks);
     assert_eq!(wakes.1.load(SeqCst), 2);
+    drop((waker, wakes));
+    let last = Arc::new(Reenters(word.spot(), AtomicU32::new(0)));
+    let (waiter, _) = join(Exclusive, word.spot(), &queue, last.into());
+    queue.evict(word.spot().word..word.spot().word + 4);
+    queue.leave(waiter);
 }
 
 /// The thread that changes the word needs no read-modify-write: it only stores.
@@ -288,18 +443,23 @@ fn a_store_and_a_wake_end_the_wait() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 DefaultPark::with(|parker| {
-                    let listener = Listener::new(parker.waker());
-                    let mut place = queue.join(spot, Exclusive, &listener);
-                    while !(queue.is_at_head(&mut place, &listener) == Some(true)
-                        && word.load(SeqCst) == round)
-                    {
-                        parker.park();
+                    let mut waiter = pin!(spanlock_sync::wait::Waiter::new());
+                    let waker = || parker.waker().clone();
+                    let is_changed = || word.load(SeqCst) == round;
+                    // SAFETY: the waiter leaves below.
+                    let joined = unsafe { queue.join(waiter.as_mut(), spot, Exclusive, waker()) };
+                    assert!(joined, "nobody else waits");
+                    while !is_changed() {
+                        match waiter.status() {
+                            Status::Asleep => parker.park(),
+                            _ => queue.rearm(waiter.as_mut(), waker()).expect("was woken"),
+                        }
                     }
-                    queue.leave(place, false).wake();
+                    queue.leave(waiter);
                 });
             });
             word.store(round, std::sync::atomic::Ordering::Relaxed);
-            if queue.is_occupied(spot.word) {
+            if queue.is_asleep(spot.word) {
                 queue.wake(spot);
             }
         });
@@ -310,47 +470,87 @@ fn a_store_and_a_wake_end_the_wait() {
 #[test]
 fn waiters_that_do_not_conflict_are_at_the_head_together() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let at = |class| Waiter::of(class, word.spot(), &queue);
+    let at = |class| Waiter::joined(class, word.spot(), &queue);
     let classes = [Upgradable, Shared, Upgradable, Shared, Exclusive, Shared];
-    let mut waiters: Vec<_> = classes.into_iter().map(at).collect();
-    let front: Vec<_> = waiters.iter_mut().map(|it| it.is_at_head(&queue)).collect();
+    let (mut waiters, front): (Vec<_>, Vec<_>) = classes.into_iter().map(at).unzip();
     assert_eq!(front, [true, true, false, true, false, false]);
     let wakes = |waiters: &[Waiter]| waiters.iter().map(Waiter::wakes).collect::<Vec<_>>();
     queue.wake(word.spot());
-    assert_eq!(
-        wakes(&waiters),
-        [1, 1, 0, 0, 0, 0],
-        "the first of each class"
-    );
-    waiters.remove(1).leave(&queue, true);
-    assert_eq!(
-        wakes(&waiters),
-        [1, 0, 1, 0, 0],
-        "the waiter that leaves wakes the next of its class"
-    );
-    waiters.remove(0).leave(&queue, true);
-    assert_eq!(wakes(&waiters), [1, 2, 0, 0]);
-    // The writer gives up, so the reader behind it no longer has a conflicting waiter before it.
-    waiters.remove(2).leave(&queue, true);
-    assert_eq!(wakes(&waiters), [1, 2, 1]);
-    assert!(waiters.iter_mut().all(|it| it.is_at_head(&queue)));
-    waiters.into_iter().for_each(|it| it.leave(&queue, false));
+    assert_eq!(wakes(&waiters), [1, 1, 0, 1, 0, 0], "all at the head");
+    assert!(!waiters.remove(1).leave(&queue, true));
+    waiters[2].rearm(&queue);
+    assert!(!waiters.remove(2).leave(&queue, true));
+    assert_eq!(wakes(&waiters), [1, 0, 0, 0]);
+    assert!(waiters.remove(0).leave(&queue, true));
+    assert_eq!(wakes(&waiters), [1, 0, 0], "the next upgradable waiter");
+    // The writer gives up, so no waiter is left before the reader behind it.
+    assert!(waiters.remove(1).leave(&queue, true));
+    assert_eq!(wakes(&waiters), [1, 1]);
+    for waiter in waiters {
+        assert!(!waiter.leave(&queue, false));
+    }
     assert!(!queue.has_waiters(word.spot()));
 }
 
-/// A pass counts for the first waiter that conflicts with the arrival, and for no other.
+/// Many waiters cost each other nothing: each operation takes constant time. (With a scan of the
+/// queue in each, this would take minutes in a debug build.)
+#[test]
+fn ten_thousand_waiters() {
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let writer = Waiter::at(word.spot(), &queue);
+    let mut readers: Vec<_> = (0..10_000)
+        .map(|i| {
+            let class = if i % 100 == 99 { Exclusive } else { Shared };
+            Waiter::of(class, word.spot(), &queue)
+        })
+        .collect();
+    assert!(writer.leave(&queue, true));
+    assert_eq!(
+        readers.iter().filter(|waiter| waiter.wakes() == 1).count(),
+        99
+    );
+    // From both ends, so that headers move and the queue of readers splits.
+    while let Some(last) = readers.pop() {
+        last.leave(&queue, true);
+        if !readers.is_empty() {
+            readers.swap_remove(0).leave(&queue, true);
+        }
+    }
+    assert!(!queue.has_waiters(word.spot()));
+}
+
+/// A pass counts only if a waiter conflicts with the arrival.
 #[test]
 fn an_arrival_without_conflict_passes_freely() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let pass = |class| queue.pass(word.spot().word, 0..1, class, 1, |open| open) == 1;
+    let once = patience(1, 1);
+    let pass = |class| queue.pass(word.spot().word, 0..1, class, once, |open| open) == 1;
     let upgradable = Waiter::of(Upgradable, word.spot(), &queue);
     assert!((0..100).all(|_| pass(Shared)));
     assert!(pass(Upgradable) && !pass(Upgradable) && !pass(Exclusive));
     let writer = Waiter::of(Exclusive, word.spot(), &queue);
-    assert!(pass(Shared) && !pass(Shared));
+    assert!(!pass(Shared), "this generation has been passed");
     upgradable.leave(&queue, false);
+    assert!(pass(Shared) && !pass(Shared));
     writer.leave(&queue, false);
     assert!(pass(Exclusive));
+}
+
+/// The passes of a generation do not begin anew when one of its waiters leaves.
+#[test]
+fn the_passes_of_a_waiter_outlive_its_companions() {
+    let (queue, word) = (WaitQueue::new(), Word(0));
+    let once = patience(1, 1);
+    let pass = || queue.pass(word.spot().word, 0..1, Exclusive, once, |open| open) == 1;
+    let slow = Waiter::of(Shared, word.spot(), &queue);
+    assert!(pass() && !pass());
+    for _ in 0..3 {
+        let quick = Waiter::of(Shared, word.spot(), &queue);
+        quick.leave(&queue, false);
+        assert!(!pass());
+    }
+    slow.leave(&queue, false);
+    assert!(pass());
 }
 
 /// A lock at the former address of another lock has a queue of its own.
@@ -358,28 +558,22 @@ fn an_arrival_without_conflict_passes_freely() {
 fn locks_at_one_address_have_queues_of_their_own() {
     let word = Word(0);
     let old = WaitQueue::new();
-    std::mem::forget(Waiter::at(word.spot(), &old));
+    drop(Waiter::at(word.spot(), &old)); // Forgotten.
     let new = WaitQueue::new();
-    assert!(!new.is_occupied(word.spot().word) && !new.has_waiters(word.spot()));
-    let mut waiting = Waiter::at(word.spot(), &new);
-    assert!(waiting.is_at_head(&new));
-    waiting.leave(&new, false);
+    assert!(!new.may_be_occupied() && !new.is_any_asleep() && !new.has_waiters(word.spot()));
+    let (waiter, is_at_head) = Waiter::joined(Exclusive, word.spot(), &new);
+    assert!(is_at_head);
+    waiter.leave(&new, false);
     assert!(old.has_waiters(word.spot()));
 }
 
-/// A lock that is dropped removes the entries of places that were dropped without leaving.
+/// A lock that is dropped removes the waiters that were forgotten.
 #[test]
-fn a_dropped_lock_leaves_no_entry_in_the_table() {
+fn a_dropped_lock_leaves_no_waiter_in_the_table() {
     let (queue, word) = (WaitQueue::new(), Word(0));
-    let (wakes, waker) = Wakes::new();
-    let listener = Listener::new(&waker);
-    let _forgotten = queue.join(word.spot(), Exclusive, &listener);
-    drop((waker, listener));
-    assert_eq!(
-        Arc::strong_count(&wakes),
-        2,
-        "one in the test, one in the entry"
-    );
+    let Waiter(wakes, forgotten) = Waiter::at(word.spot(), &queue);
+    assert_eq!(Arc::strong_count(&wakes), 2, "one in the test");
     drop(queue);
     assert_eq!(Arc::strong_count(&wakes), 1);
+    assert_eq!(forgotten.status(), Status::Evicted);
 }

@@ -2,6 +2,7 @@
 
 use core::any::Any;
 use core::ops::Range;
+use core::pin::Pin;
 use core::task::{Poll, Waker};
 use std::sync::Arc;
 use std::time::Instant;
@@ -120,7 +121,7 @@ macro_rules! driven {
 /// [`RawRangeLockWait`] without its associated type, so that it is `dyn`-compatible.
 pub trait ErasedWait: Send + Sync {
     /// Returns a new request.
-    fn request(&self) -> Box<dyn Any + Send>;
+    fn request(&self) -> Pin<Box<dyn Any + Send>>;
 
     /// Like [`RawRangeLockWait::poll_lock`].
     ///
@@ -131,7 +132,7 @@ pub trait ErasedWait: Send + Sync {
         &self,
         span: Span,
         access: Access,
-        request: &mut dyn Any,
+        request: Pin<&mut dyn Any>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>>;
 
@@ -140,7 +141,7 @@ pub trait ErasedWait: Send + Sync {
     /// # Safety
     /// The requirements of [`RawRangeLockWait::cancel`]. `request` was created by [`Self::request`]
     /// of this lock.
-    unsafe fn cancel(&self, span: Span, access: Access, request: &mut dyn Any);
+    unsafe fn cancel(&self, span: Span, access: Access, request: Pin<&mut dyn Any>);
 
     /// Locks a span like [`spanlock_range_lock::Hold::try_lock_until`], calls `under` while the
     /// span is held, and unlocks the span. Returns whether the span was locked before the deadline.
@@ -157,24 +158,24 @@ pub trait ErasedWait: Send + Sync {
 }
 
 impl<L: RawRangeLockWait<Request: 'static>> ErasedWait for L {
-    fn request(&self) -> Box<dyn Any + Send> {
-        Box::new(L::Request::default())
+    fn request(&self) -> Pin<Box<dyn Any + Send>> {
+        Box::pin(L::Request::default())
     }
 
     unsafe fn poll(
         &self,
         span: Span,
         access: Access,
-        request: &mut dyn Any,
+        request: Pin<&mut dyn Any>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
-        let request = request.downcast_mut().expect("a request of this lock");
+        let request = downcast(request);
         // SAFETY: the caller guarantees the same requirements.
         unsafe { self.poll_lock(span, access, request, waker) }
     }
 
-    unsafe fn cancel(&self, span: Span, access: Access, request: &mut dyn Any) {
-        let request = request.downcast_mut().expect("a request of this lock");
+    unsafe fn cancel(&self, span: Span, access: Access, request: Pin<&mut dyn Any>) {
+        let request = downcast(request);
         // SAFETY: the caller guarantees the same requirements.
         unsafe { RawRangeLockWait::cancel(self, span, access, request) }
     }
@@ -192,6 +193,16 @@ impl<L: RawRangeLockWait<Request: 'static>> ErasedWait for L {
             Access::Upgradable => under_guard::<L, Upgradable>(self, range, deadline, under),
             Access::Write => under_guard::<L, Exclusive>(self, range, deadline, under),
         }
+    }
+}
+
+/// Returns the pinned request that was made by [`ErasedWait::request`] of a lock with this type of
+/// requests.
+fn downcast<R: 'static>(request: Pin<&mut dyn Any>) -> Pin<&mut R> {
+    // SAFETY: the request is not moved, and stays pinned.
+    unsafe {
+        let request = request.get_unchecked_mut().downcast_mut();
+        Pin::new_unchecked(request.expect("a request of this lock"))
     }
 }
 

@@ -6,6 +6,8 @@
 
 use core::any::Any;
 use core::fmt;
+use core::mem::ManuallyDrop;
+use core::pin::Pin;
 use core::task::{Poll, Waker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -195,6 +197,15 @@ impl<'a> Hold<'a> {
     }
 }
 
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.waits {
+            // SAFETY: the request is dropped only here, and is in no queue.
+            unsafe { ManuallyDrop::drop(&mut self.request) }
+        }
+    }
+}
+
 /// A waker that counts its wakeups.
 #[derive(Debug, Default)]
 pub struct Wakes(AtomicUsize);
@@ -211,7 +222,10 @@ pub struct Asked<'a> {
     lock: &'a Driven,
     span: Span,
     access: Access,
-    request: Box<dyn Any + Send>,
+    /// Leaked if it still waits when this is dropped, because the lock then has a pointer to it.
+    request: ManuallyDrop<Pin<Box<dyn Any + Send>>>,
+    /// Whether the request may be in a queue.
+    waits: bool,
     wakes: Arc<Wakes>,
     /// The number of wakeups before the last poll.
     seen: usize,
@@ -232,7 +246,8 @@ impl<'a> Asked<'a> {
             lock,
             span,
             access,
-            request: wait.request(),
+            request: ManuallyDrop::new(wait.request()),
+            waits: false,
             wakes: Arc::default(),
             seen: 0,
         }
@@ -264,8 +279,12 @@ impl<'a> Asked<'a> {
     /// As for [`spanlock_range_lock::RawRangeLock::lock`].
     pub fn poll_with(&mut self, waker: &Waker) -> Result<Option<Hold<'a>>, RangeError> {
         let wait = self.lock.wait.as_ref().expect("checked by `new`");
-        // SAFETY: the request is passed to this lock only, with this span and access.
-        let poll = unsafe { wait.poll(self.span, self.access, &mut *self.request, waker) };
+        // Even if a waker panics, the request may be in a queue.
+        self.waits = true;
+        // SAFETY: the request is passed to this lock only, with this span and access. It is leaked
+        // unless the poll returns `Ready`, or the request is cancelled.
+        let poll = unsafe { wait.poll(self.span, self.access, self.request.as_mut(), waker) };
+        self.waits = poll.is_pending();
         match poll {
             Poll::Ready(Ok(token)) => Ok(Some(Hold::of(self.lock, self.span, self.access, token))),
             Poll::Ready(Err(error)) => Err(error),
@@ -277,7 +296,8 @@ impl<'a> Asked<'a> {
     pub fn cancel(mut self) {
         let wait = self.lock.wait.as_ref().expect("checked by `new`");
         // SAFETY: as in `poll_with`.
-        unsafe { wait.cancel(self.span, self.access, &mut *self.request) }
+        unsafe { wait.cancel(self.span, self.access, self.request.as_mut()) }
+        self.waits = false;
     }
 
     /// Returns the requested span.

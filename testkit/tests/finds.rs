@@ -3,6 +3,7 @@
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Poll, Waker};
 
@@ -80,7 +81,7 @@ unsafe impl RawRangeLockWait for Broken {
         &self,
         span: Span,
         access: Access,
-        request: &mut IntervalRequest,
+        request: Pin<&mut IntervalRequest>,
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
         let lost = self.sometimes(Wrong::LosesWakes);
@@ -89,7 +90,7 @@ unsafe impl RawRangeLockWait for Broken {
         unsafe { self.lock.poll_lock(span, access, request, waker) }
     }
 
-    unsafe fn cancel(&self, span: Span, access: Access, request: &mut IntervalRequest) {
+    unsafe fn cancel(&self, span: Span, access: Access, request: Pin<&mut IntervalRequest>) {
         if !self.sometimes(Wrong::KeepsCancelled) {
             // SAFETY: the caller guarantees the same requirements.
             unsafe { self.lock.cancel(span, access, request) }

@@ -95,7 +95,7 @@ fn keeps_the_contract<L: RawRangeLockWait + RawRangeLockBatch>(lock: &L) {
     refused(|| {
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());
-        let mut future = lock.write_async(0..1);
+        let mut future = Box::pin(lock.write_async(0..1));
         assert!(poll(&mut future, &waker).is_pending());
         drop(hold);
         assert!(count.0.load(SeqCst) > 0, "nothing wakes the future");
@@ -105,7 +105,10 @@ fn keeps_the_contract<L: RawRangeLockWait + RawRangeLockBatch>(lock: &L) {
 
     // A future that is dropped leaves no trace.
     let hold = lock.write(0..1).unwrap();
-    refused(|| assert!(poll(&mut lock.write_async(0..1), Waker::noop()).is_pending()));
+    refused(|| {
+        let mut future = Box::pin(lock.write_async(0..1));
+        assert!(poll(&mut future, Waker::noop()).is_pending());
+    });
     drop(hold);
     nobody_is_left_in_a_queue(lock);
 

@@ -1,6 +1,7 @@
 //! Random operations on a lock with four small shards. After each, every count is recomputed from
 //! its definition.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Wake;
@@ -177,7 +178,7 @@ impl World {
                     let place = Some(index(it.tokens[0]));
                     let mut request = IntervalRequest { place };
                     // SAFETY: above.
-                    unsafe { self.lock.cancel(span, access, &mut request) };
+                    unsafe { self.lock.cancel(span, access, Pin::new(&mut request)) };
                 }
             }
             Step::Run(_) | Step::Cancel(_) => {}

@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Poll, Wake, Waker};
@@ -66,8 +67,9 @@ impl<'a> Asked<'a> {
 
     pub(crate) fn poll_with(&mut self, waker: &Waker) -> Option<Taken<'a>> {
         // SAFETY: the request is used for this lock, span and access only.
-        let poll =
-            unsafe { (self.lock).poll_lock(self.span, self.access, &mut self.request, waker) };
+        let poll = unsafe {
+            (self.lock).poll_lock(self.span, self.access, Pin::new(&mut self.request), waker)
+        };
         match poll {
             Poll::Ready(token) => Some(Taken {
                 lock: self.lock,
@@ -81,7 +83,7 @@ impl<'a> Asked<'a> {
 
     pub(crate) fn cancel(&mut self) {
         // SAFETY: as above.
-        unsafe { (self.lock).cancel(self.span, self.access, &mut self.request) }
+        unsafe { (self.lock).cancel(self.span, self.access, Pin::new(&mut self.request)) }
     }
 
     pub(crate) fn wakes(&self) -> usize {

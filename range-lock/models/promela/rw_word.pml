@@ -14,16 +14,19 @@
  * | here | mirrors |
  * |---|---|
  * | take | range-lock/src/rw_word.rs: take, admits |
- * | arrive | range-lock/src/words.rs: arrive, take_at_once, arrive_among_waiters; sync/src/wait.rs: may_be_occupied, pass; sync/src/wait/bucket.rs: first_against |
- * | join, is_at_head, leave | range-lock/src/words/progress.rs: poll, drive, look; sync/src/wait.rs: join, is_at_head, leave |
- * | sleep | sync/src/parker.rs: park; sync/src/park.rs: wake_by_ref |
- * | release | range-lock/src/rw_word.rs: release; range-lock/src/words.rs: unlock; range-lock/src/words/wakes.rs: wake, wake_heads; sync/src/wait.rs: is_occupied, wake; sync/src/wait/bucket.rs: wakers |
+ * | arrive | range-lock/src/words.rs: arrive, take_at_once, arrive_among_waiters; sync/src/wait.rs: may_be_occupied, pass; sync/src/wait/bucket.rs: conflicts_with, is_shut, count_pass |
+ * | join, rearm, leave | range-lock/src/words/progress.rs: drive, look, look_awake; sync/src/wait.rs: join, rearm, leave; sync/src/wait/bucket.rs: push, remove |
+ * | settle | sync/src/wait/bucket.rs: settle, upgradable_head, exclusive_head |
+ * | sleep | range-lock/src/words/progress.rs: park; sync/src/parker.rs: park; sync/src/park.rs: wake_by_ref |
+ * | release | range-lock/src/rw_word.rs: release; range-lock/src/words.rs: unlock; range-lock/src/words/wakes.rs: wake, wake_heads; sync/src/wait.rs: is_any_asleep, wake; sync/src/wait/bucket.rs: wake_single, wake_shared |
  *
  * Claims: exclusion (assertions), and `granted`: thread 0, which stands for any thread, is granted
  * its requests. Hence there is no deadlock, in which some request would wait for ever.
  *
  * Injected bugs, each of which Spin must find (-D...):
  *   NO_RECHECK   a thread that has joined the queue sleeps without checking the word once more
+ *   NO_REARM_CHECK   so does a thread that was woken in vain and sleeps again
+ *   NO_SETTLE   a thread that leaves does not count that a sleeper is now at the head
  *   NO_AGING     arrivals overtake waiters without bound
  *   NO_WAKE      a release wakes no waiter
  *   LOOK_FIRST   a release checks the queue before it changes the word
@@ -39,16 +42,22 @@
 bool writer;
 byte readers;
 
-/* The queue: its threads, in order, and how often each was overtaken. */
+/* The queue: its threads, in order. */
 byte queue[N];
 byte waiters;
-byte passes[N];
+
+/* Which of them sleep, and whether one that is at the head does. */
+bool asleep[N];
+bool armed;
+
+/* How often those at the head were overtaken. */
+byte passes;
 
 /* Whether each thread's request is for writing. */
 bool writes[N];
 #define write writes[_pid]
 
-/* Each thread's parker. */
+/* Each thread's parker: whether it keeps a wake. */
 bool woken[N];
 
 /* For the claims: which threads wait, and how many readers and writers hold the word. */
@@ -63,38 +72,36 @@ inline take(got) {
   fi
 }
 
-/* Finds the first waiter before a place in the queue that excludes this thread: any waiter if it
- * writes, otherwise a writer. */
-inline find_against(place) {
+/* Finds the first waiter that excludes this thread: any waiter if it writes, otherwise a writer. */
+inline find_against() {
   against = NOBODY;
   i = 0;
   do
-  :: i < place && (write || writes[queue[i]]) -> against = queue[i]; break
-  :: i < place && !(write || writes[queue[i]]) -> i++
-  :: i >= place -> break
+  :: i < waiters && (write || writes[queue[i]]) -> against = queue[i]; break
+  :: i < waiters && !(write || writes[queue[i]]) -> i++
+  :: i >= waiters -> break
   od;
   i = 0
 }
 
-/* Tries to acquire the word. If threads wait, it overtakes the first that excludes it, within the
- * bound. */
+/* Tries to acquire the word. If threads wait, it overtakes those at the head, within the bound. */
 inline arrive(got) {
   if
   :: waiters == 0 ->
     atomic { take(got) }
   :: else ->
     atomic {
-      find_against(waiters);
+      find_against();
       if
 #ifndef NO_AGING
-      :: against != NOBODY && passes[against] >= MAX_PASSES -> got = false
-      :: against == NOBODY || passes[against] < MAX_PASSES ->
+      :: against != NOBODY && passes >= MAX_PASSES -> got = false
+      :: against == NOBODY || passes < MAX_PASSES ->
 #else
       :: true ->
 #endif
         take(got);
         if
-        :: got && against != NOBODY && passes[against] < MAX_PASSES -> passes[against]++
+        :: got && against != NOBODY && passes < MAX_PASSES -> passes++
         :: else
         fi
       fi;
@@ -103,79 +110,106 @@ inline arrive(got) {
   fi
 }
 
-inline join() {
-  d_step {
-    queue[waiters] = _pid;
-    waiters++
-  }
+/* Determines whether a waiter at the head is asleep. A writer is at the head only if it is the first,
+ * a reader if no writer came before it. */
+inline settle() {
+  armed = false;
+  i = 0;
+  do
+  :: i < waiters && writes[queue[i]] ->
+    armed = armed || (i == 0 && asleep[queue[i]]);
+    break
+  :: i < waiters && !writes[queue[i]] ->
+    armed = armed || asleep[queue[i]];
+    i++
+  :: i >= waiters -> break
+  od;
+  i = 0
 }
 
-/* Whether no earlier waiter excludes the thread. */
-inline is_at_head(at_head) {
+inline join(at_head) {
   d_step {
-    do
-    :: queue[i] != _pid -> i++
-    :: else -> break
-    od;
-    j = i;
-    find_against(j);
+    find_against();
     at_head = (against == NOBODY);
     against = NOBODY;
-    j = 0
+    queue[waiters] = _pid;
+    waiters++;
+    asleep[_pid] = true;
+    settle()
   }
 }
 
-/* Leaves the queue, having acquired the word. After a reader the next may be a reader too, and so
- * at the head. */
+inline rearm() {
+  d_step {
+    asleep[_pid] = true;
+    settle()
+  }
+}
+
+/* Leaves the queue, having acquired the word. A thread that is now at the head sleeps until the
+ * release. If no thread remains at the head that was there before, passes are counted anew. */
 inline leave() {
   d_step {
     do
     :: queue[i] != _pid -> i++
     :: else -> break
     od;
-    waiters--;
     if
-    :: i < waiters && !write -> next = queue[i + 1]
+    :: write || (i == 0 && (waiters == 1 || writes[queue[1]])) -> passes = 0
     :: else
     fi;
+    waiters--;
     do
     :: i < waiters -> queue[i] = queue[i + 1]; i++
     :: else -> break
     od;
     queue[waiters] = 0;
     i = 0;
-    passes[_pid] = 0;
-    /* A writer is at the head only if it is the first. */
-    if
-    :: next != NOBODY && writes[next] && queue[0] != next -> next = NOBODY
-    :: else
-    fi
+    asleep[_pid] = false;
+#ifndef NO_SETTLE
+    settle()
+#endif
   }
-  wake()
 }
 
-/* Runs outside the bucket's lock: the waiter may have left meanwhile. */
+/* Takes the wakers of all sleepers at the head, under the bucket's lock; then calls them, one after
+ * the other, without it. */
 inline wake() {
   d_step {
-    if
-    :: next != NOBODY -> woken[next] = true
-    :: else
-    fi;
-    next = NOBODY
-  }
+    i = 0;
+    do
+    :: i < waiters && (!writes[queue[i]] || i == 0) ->
+      if
+      :: asleep[queue[i]] -> asleep[queue[i]] = false; taken = taken | (1 << queue[i])
+      :: else
+      fi;
+      if
+      :: writes[queue[i]] -> break
+      :: else -> i++
+      fi
+    :: else -> break
+    od;
+    settle()
+  };
+  do
+  :: taken != 0 ->
+    d_step {
+      do
+      :: (taken & (1 << i)) == 0 -> i++
+      :: else -> break
+      od;
+      woken[i] = true;
+      taken = taken & ~(1 << i);
+      i = 0
+    }
+  :: else -> break
+  od
 }
 
-/* Wakes the first waiter at the head, which wakes the next when it leaves. */
-inline wake_first() {
+inline wake_heads() {
   if
-  :: waiters > 0 ->
+  :: armed ->
 #ifndef NO_WAKE
-    d_step {
-      if
-      :: waiters > 0 -> next = queue[0]
-      :: else
-      fi
-    };
     wake()
 #else
     skip
@@ -196,16 +230,16 @@ inline change() {
 
 inline release() {
 #ifdef LOOK_FIRST
-  occupied = (waiters > 0);
+  occupied = armed;
   change();
   if
-  :: last && occupied -> last = false; occupied = false; wake_first()
+  :: last && occupied -> last = false; occupied = false; wake()
   :: else -> last = false; occupied = false
   fi
 #else
   change();
   if
-  :: last -> last = false; wake_first()
+  :: last -> last = false; wake_heads()
   :: else
   fi
 #endif
@@ -216,7 +250,7 @@ active [N] proctype thread() {
 #ifdef LOOK_FIRST
   bool occupied;
 #endif
-  byte next = NOBODY, against = NOBODY, i, j;
+  byte against = NOBODY, i, taken;
 
   do
   :: true ->
@@ -229,20 +263,26 @@ active [N] proctype thread() {
     if
     :: got
     :: else ->
-      join();
+      join(got);
 #ifdef NO_RECHECK
-      d_step { woken[_pid] -> woken[_pid] = false };
+      got = false;
 #endif
+      if
+      :: got -> atomic { take(got) }
+      :: else
+      fi;
       do
-      :: true ->
-        is_at_head(got);
+      :: got -> break
+      :: !got && asleep[_pid] -> d_step { woken[_pid] -> woken[_pid] = false }
+      :: !got && !asleep[_pid] ->
+        atomic { take(got) };
         if
-        :: got -> atomic { take(got) }
-        :: else
-        fi;
-        if
-        :: got -> break
-        :: else -> d_step { woken[_pid] -> woken[_pid] = false }
+        :: got
+        :: else ->
+          rearm();
+#ifndef NO_REARM_CHECK
+          atomic { take(got) }
+#endif
         fi
       od;
       leave()

@@ -1,7 +1,7 @@
 //! Deadlines: a thread polls a future whenever it wakes.
 
 use core::future::Future;
-use core::pin::Pin;
+use core::pin::pin;
 use core::task::{Context, Poll};
 use std::time::Instant;
 
@@ -10,16 +10,14 @@ use spanlock_sync::{Park, Parker, Wakeup};
 
 /// Polls until the future is ready, and sleeps in between. Returns `None` once `deadline` has
 /// passed.
-pub(super) fn block_on<F: Future + Unpin>(
-    mut future: F,
-    deadline: Option<Instant>,
-) -> Option<F::Output> {
+pub(super) fn block_on<F: Future>(future: F, deadline: Option<Instant>) -> Option<F::Output> {
+    let mut future = pin!(future);
     Parker::with(|parker| {
         let mut context = Context::from_waker(parker.waker());
         let mut spin = Backoff::new();
         let mut wakeup = Wakeup::Woken;
         loop {
-            if let Poll::Ready(output) = Pin::new(&mut future).poll(&mut context) {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return Some(output);
             }
             if wakeup == Wakeup::TimedOut {

@@ -48,13 +48,16 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Future for LockFuture<P, A> {
     type Output = Result<Hold<P, A>, RangeError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
+        // SAFETY: the request is pinned with the future, and nothing else in it is.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: as above.
+        let request = unsafe { Pin::new_unchecked(&mut this.request) };
         let lock = (this.lock.as_ref()).expect("`LockFuture` polled after completion");
         let taken = match this.span {
             Ok(Some(span)) => {
                 let (raw, waker) = (lock.raw(), context.waker());
-                // SAFETY: the invariant of `request`.
-                let poll = unsafe { raw.poll_lock(span, A::ACCESS, &mut this.request, waker) };
+                // SAFETY: the invariant of `request`. Dropping the future cancels the request.
+                let poll = unsafe { raw.poll_lock(span, A::ACCESS, request, waker) };
                 ready!(poll).map(|token| Some((span, token)))
             }
             Ok(None) => Ok(None),
@@ -71,8 +74,10 @@ impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Future for LockFuture<P, A> {
 impl<P: LockRef<Lock: RawRangeLockWait>, A: Mode> Drop for LockFuture<P, A> {
     fn drop(&mut self) {
         if let (Some(lock), Ok(Some(span))) = (&self.lock, self.span) {
+            // SAFETY: a future that was polled is pinned until it is dropped.
+            let request = unsafe { Pin::new_unchecked(&mut self.request) };
             // SAFETY: the invariant of `request`.
-            unsafe { lock.raw().cancel(span, A::ACCESS, &mut self.request) }
+            unsafe { lock.raw().cancel(span, A::ACCESS, request) }
         }
     }
 }

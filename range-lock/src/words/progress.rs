@@ -4,194 +4,302 @@
 //!
 //! | state | [`Progress`] | left by |
 //! |---|---|---|
-//! | new | nothing taken, no place | a poll: acquires all lanes, or queues for a missing one |
-//! | queued | its place in the queue of the next lane | a poll as the head: next lane, or done |
+//! | new | nothing taken, its waiter is idle | a poll: acquires all lanes, or queues for a missing one |
+//! | queued | its waiter is in the queue of the next lane | a poll as the head: next lane, or done |
 //! | done | as new | |
 //!
 //! Cancelling leaves the queue and releases the lanes taken so far; then the request is as new.
 //!
-//! A waker is foreign code and may do anything except re-enter the request. So wakers are cloned
-//! before a request makes progress ([`Progress::listen`]) and woken afterwards
-//! ([`Progress::wake_others`]): outside RCU read-side critical sections, and after every acquired
-//! lane has been counted.
+//! A waker is foreign code and may do anything except re-enter the request. So a request runs it
+//! only at two points, outside RCU read-side critical sections. Before it makes progress, it clones
+//! its waker ([`Progress::listen`]). Afterwards it wakes other waiters and drops wakers
+//! ([`Progress::run_foreign`]): every acquired lane has been counted by then, so a panic loses
+//! none.
 
-use alloc::vec::Vec;
+use core::pin::Pin;
 use core::task::{Poll, Waker};
 
+use spanlock_sync::hint::Backoff;
 use spanlock_sync::unwind::and_surely;
-use spanlock_sync::wait::{Class, Listener, Place, WaitQueue, Wakers};
+use spanlock_sync::wait::{Class, Spot, Status, WaitQueue, Waiter};
 use spanlock_sync::{Park, injected_bug};
 
-use super::{Run, Word, for_each_surely};
+use super::{Run, Word, for_each_surely, unlock_all};
 use crate::raw::Access;
 
 /// The wait state of a request for lanes that waits without a thread. The default is a request that
 /// has not begun.
+///
+/// It contains the node that the queue links. So it is pinned, and the functions that may queue it
+/// are unsafe. Their callers promise two things until the request is ready, has
+/// [left](Self::leave), or the lock is dropped: it is passed to the same `queue` only, and its
+/// memory is not used for anything else. (So it may be forgotten, but not dropped.)
 #[derive(Debug, Default)]
 pub struct Progress {
+    waiter: Waiter,
+    rest: Rest,
+}
+
+/// The part of [`Progress`] that may move.
+#[derive(Debug, Default)]
+struct Rest {
     /// The number of lanes acquired so far, over all runs of the request.
     taken: u64,
-    /// The request's place in the queue of the next lane, while it waits.
-    place: Option<Place>,
-    /// The waker that is woken for this request.
-    listener: Option<Listener>,
-    /// The waiters that this request unblocked by leaving a queue, still to be woken.
-    wakers: Vec<Wakers>,
+    /// Whether the request has joined a queue at its head, and has not checked the word since.
+    must_check: bool,
+    /// A clone of the waker of the present poll, for the next sleep.
+    spare: Option<Waker>,
+    /// A waker that is no longer needed, still to be dropped.
+    retired: Option<Waker>,
+    /// Where this request unblocked waiters by leaving a queue without acquiring the lane; they are
+    /// still to be woken. Between two calls of [`Progress::run_foreign`] there are at most two: a
+    /// request leaves at first because its lane has moved, and then because it gives up or has seen
+    /// the lane free. In the last case, [`Progress::poll_free`] returns at once.
+    unblocked: [Option<Spot>; 2],
+}
+
+impl Rest {
+    fn wake_later(&mut self, spot: Spot) {
+        let free = self.unblocked.iter_mut().find(|slot| slot.is_none());
+        *free.expect("`run_foreign` follows each poll") = Some(spot);
+    }
+
+    /// Keeps a waker that has left the node.
+    fn keep(&mut self, waker: Option<Waker>) {
+        if self.spare.is_none() {
+            self.spare = waker;
+        } else if waker.is_some() {
+            self.retired = waker;
+        }
+    }
 }
 
 impl Progress {
-    /// Enqueues a request that holds `taken` lanes and found `run`, its next lane range, busy. The
-    /// request joins the queue of that range's first lane.
-    pub fn queued<W: Word, P>(
+    fn parts(self: Pin<&mut Self>) -> (Pin<&mut Waiter>, &mut Rest) {
+        // SAFETY: the waiter is pinned with the request, and is not moved out of it.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.waiter), &mut this.rest)
+        }
+    }
+
+    fn rest(self: Pin<&mut Self>) -> &mut Rest {
+        self.parts().1
+    }
+
+    /// Enqueues a request that found `run`, its next lane range, busy. The request joins the queue
+    /// of that range's first lane. The next poll rechecks the word.
+    ///
+    /// # Panics
+    /// Panics if the request has no waker: call [`listen`](Self::listen) first.
+    ///
+    /// # Safety
+    /// The promise of [`Progress`].
+    pub unsafe fn enqueue<W: Word, P>(
+        mut self: Pin<&mut Self>,
         run: Run<'_, W>,
-        taken: u64,
         access: Access,
         queue: &WaitQueue<P>,
-        listener: Listener,
-    ) -> Self {
-        Progress {
-            taken,
-            place: Some(queue.join(run.first_spot(), class(access), &listener)),
-            listener: Some(listener),
-            wakers: Vec::new(),
+    ) {
+        let waker = self.as_mut().rest().spare.take();
+        let waker = waker.expect("a request was enqueued without a waker: call `listen` first");
+        // SAFETY: the caller's promise.
+        unsafe { self.join(run.first_spot(), access, waker, queue) };
+    }
+
+    /// # Safety
+    /// The promise of [`Progress`].
+    unsafe fn join<P>(
+        self: Pin<&mut Self>,
+        spot: Spot,
+        access: Access,
+        waker: Waker,
+        queue: &WaitQueue<P>,
+    ) {
+        let (waiter, rest) = self.parts();
+        // SAFETY: the caller's promise.
+        rest.must_check = unsafe { queue.join(waiter, spot, class(access), waker) };
+        if injected_bug!(
+            "no-recheck",
+            "a request that has joined the queue sleeps without rechecking the word",
+            killed_by = "wakeup, poll, give-up, full-count"
+        ) {
+            rest.must_check = false;
         }
     }
 
     /// Returns the number of lanes acquired so far.
     #[inline]
     pub fn taken(&self) -> u64 {
-        self.taken
+        self.rest.taken
     }
 
-    /// Advances past the next `lanes` lanes: they were acquired by other means, or are not needed.
+    /// Returns whether the request waits and nobody has woken it since its last poll. A thread
+    /// parks only then: its parker may have lost the wake to other code that the thread ran
+    /// meanwhile.
     #[inline]
-    pub fn skip(&mut self, lanes: u64) {
-        self.taken += lanes;
-    }
-
-    /// Starts again from the first lane. The caller has released the lanes acquired so far.
-    pub fn restart(&mut self) {
-        self.taken = 0;
-    }
-
-    /// Makes `waker` the one that is woken from the next poll on. Clones it unless it is already in
-    /// use.
-    pub fn listen(&mut self, waker: &Waker) {
-        if !self.listener.as_ref().is_some_and(|is| is.is(waker)) {
-            self.listener = Some(Listener::new(waker));
-        }
-    }
-
-    /// Wakes the waiters that this request has unblocked. Must follow each poll, and
-    /// [`leave`](Self::leave).
-    ///
-    /// Wakes this request, too, if it [may be overlooked](Self::may_be_overlooked): a future cannot
-    /// sleep for a bounded time, so it asks for its next poll at once.
-    pub fn wake_others(&mut self) {
-        let own = self.may_be_overlooked().then(|| self.listener().clone());
-        #[cfg(feature = "std")]
-        if own.is_some() {
-            spanlock_sync::thread::yield_now();
-        }
-        and_surely(
-            || for_each_surely(core::mem::take(&mut self.wakers).into_iter(), Wakers::wake),
-            || own.iter().for_each(Listener::wake),
-        );
+    pub fn is_asleep(&self) -> bool {
+        self.waiter.status() == Status::Asleep
     }
 
     /// Returns whether the request waits, and the thread that unblocks it may not see it in the
     /// queue, because the system refused the heavy barrier. Then it must recheck the word from time
     /// to time.
+    #[inline]
     pub fn may_be_overlooked(&self) -> bool {
-        (self.place.as_ref()).is_some_and(|place| !place.is_seen())
+        self.waiter.may_be_overlooked()
     }
 
-    /// Puts the calling thread to sleep until a poll is worthwhile. (The sleep may end spuriously.)
+    /// Puts the calling thread to sleep until a poll is worthwhile. (The sleep may end spuriously,
+    /// and there is none if the request [was woken](Self::is_asleep) already.)
     pub fn park(&self, parker: &impl Park) {
         if self.may_be_overlooked() {
             parker.park_briefly();
-        } else {
+        } else if self.is_asleep() {
             parker.park();
         }
     }
 
+    /// Asks for the next poll of a future that [may be overlooked](Self::may_be_overlooked): it
+    /// cannot sleep for a bounded time. Must follow each poll of a future that returns `Pending`,
+    /// with the waker of that poll.
+    pub fn poll_again(&self, waker: &Waker) {
+        if self.may_be_overlooked() {
+            #[cfg(feature = "std")]
+            spanlock_sync::thread::yield_now();
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Advances past the next `lanes` lanes: they were acquired by other means, or are not needed.
+    #[inline]
+    pub fn skip(self: Pin<&mut Self>, lanes: u64) {
+        self.rest().taken += lanes;
+    }
+
+    /// Starts again from the first lane. The caller has released the lanes acquired so far.
+    pub fn restart(self: Pin<&mut Self>) {
+        self.rest().taken = 0;
+    }
+
+    /// Makes `waker` the one that is woken from the next poll on. Clones it unless it is already in
+    /// use.
+    pub fn listen(self: Pin<&mut Self>, waker: &Waker) {
+        let (waiter, rest) = self.parts();
+        let is_shown = waiter.status() == Status::Asleep && waiter.shows(waker);
+        if !is_shown
+            && !rest
+                .spare
+                .as_ref()
+                .is_some_and(|spare| spare.will_wake(waker))
+        {
+            rest.spare = Some(waker.clone());
+        }
+    }
+
+    /// Returns whether [`run_foreign`](Self::run_foreign) has waiters to wake.
+    pub fn has_unblocked(&self) -> bool {
+        self.rest.unblocked[0].is_some()
+    }
+
+    /// Wakes the waiters that this request has unblocked, and drops wakers. Must follow each poll,
+    /// and [`leave`](Self::leave).
+    pub fn run_foreign<P>(self: Pin<&mut Self>, queue: &WaitQueue<P>) {
+        let rest = self.rest();
+        let (retired, unblocked) = (rest.retired.take(), core::mem::take(&mut rest.unblocked));
+        let wake = || for_each_surely(unblocked.into_iter().flatten(), |spot| queue.wake(spot));
+        and_surely(|| drop(retired), wake);
+    }
+
+    /// Ends a request that has acquired everything, or has given everything up: it is as new.
+    pub fn finish<P>(mut self: Pin<&mut Self>, queue: &WaitQueue<P>) {
+        let spare = self.as_mut().rest().spare.take();
+        and_surely(|| drop(spare), || self.as_mut().run_foreign(queue));
+        // Last: if foreign code panics, the caller still knows which lanes to release.
+        self.rest().taken = 0;
+    }
+
     /// Continues with `run`, the rest of the current lane range. Either acquires all of it, or
-    /// enqueues on the first missing lane; its [listener](Self::listen) is then woken when a retry
-    /// is worthwhile. Ordering: Acquire for every lane acquired.
+    /// enqueues on the first missing lane; the waker given to [`listen`](Self::listen) is then
+    /// woken when a retry is worthwhile. Ordering: Acquire for every lane acquired.
     ///
-    /// # Panics
-    /// Panics if the request has no listener.
-    pub fn poll<W: Word, P>(
-        &mut self,
+    /// # Safety
+    /// The promise of [`Progress`].
+    pub unsafe fn poll<W: Word, P>(
+        self: Pin<&mut Self>,
         run: Run<'_, W>,
         access: Access,
         queue: &WaitQueue<P>,
     ) -> Poll<()> {
         let take = |run: Run<'_, W>| run.word.take(run.first, run.end, access, 1) > run.first;
         let arrive = |run: Run<'_, W>| run.arrive(access, 1, queue);
-        // A reader may be followed by another reader. Behind a writer, all wait for its release.
-        let wake_next = access != Access::Write;
-        self.drive(run, access, queue, take, arrive, wake_next)
+        // SAFETY: the caller's promise.
+        unsafe { self.drive(run, access, queue, take, arrive, true) }
     }
 
     /// Like [`poll`](Self::poll), but acquires nothing: the request is ready when every lane has
-    /// been seen without a conflicting hold.
+    /// been seen without a conflicting hold. Also returns `Ready` if the request [has
+    /// unblocked](Self::has_unblocked) waiters. [`taken`](Self::taken) then says how many lanes it
+    /// has seen, and the caller runs foreign code before it goes on.
     ///
-    /// # Panics
-    /// Panics if the request has no listener.
-    pub fn poll_free<W: Word, P>(
-        &mut self,
+    /// # Safety
+    /// The promise of [`Progress`].
+    pub unsafe fn poll_free<W: Word, P>(
+        self: Pin<&mut Self>,
         run: Run<'_, W>,
         access: Access,
         queue: &WaitQueue<P>,
     ) -> Poll<()> {
         let free = |run: Run<'_, W>| run.is_free(access);
         let look = |run: Run<'_, W>| run.word.free_until(run.first, run.end, access) - run.first;
-        // Nothing was acquired, so the next waiter may proceed.
-        self.drive(run, access, queue, free, look, true)
+        // SAFETY: the caller's promise.
+        unsafe { self.drive(run, access, queue, free, look, false) }
     }
 
     /// Continues with `run`. At the head of a queue, `admit` decides about the head's lane. For an
-    /// arrival, `arrive` returns how many lanes it got.
-    fn drive<'a, W: Word, P>(
-        &mut self,
+    /// arrival, `arrive` returns how many lanes it got. `acquires` says whether a lane is acquired
+    /// when `admit` returns true.
+    ///
+    /// # Safety
+    /// The promise of [`Progress`].
+    unsafe fn drive<'a, W: Word, P>(
+        mut self: Pin<&mut Self>,
         run: Run<'a, W>,
         access: Access,
         queue: &WaitQueue<P>,
         admit: impl Fn(Run<'a, W>) -> bool,
         arrive: impl Fn(Run<'a, W>) -> u32,
-        wake_next: bool,
+        acquires: bool,
     ) -> Poll<()> {
         let mut rest = run;
         loop {
-            let done = match self.look(rest, queue, &admit) {
+            let done = match self.as_mut().look(rest, queue, &admit) {
                 Look::Waits => return Poll::Pending,
-                Look::Passed(place) => {
-                    self.wake_later(queue.leave(place, wake_next));
+                Look::Admitted => {
+                    // Behind a hold, all that this unblocks wait for the release.
+                    self.as_mut().leave_queue(queue, !acquires);
                     1
                 }
                 Look::Arrives => {
                     let done = arrive(rest);
                     if done < rest.len() {
-                        // The next round rechecks the word: a releasing thread may not have seen
-                        // this place in the queue (W-I3).
-                        let spot = rest.after(done).first_spot();
-                        let place = queue.join(spot, class(access), self.listener());
-                        self.place = Some(place);
-                        if injected_bug!(
-                            "no-recheck",
-                            "a future that has joined the queue returns without rechecking the word",
-                            killed_by = "wakeup, poll, give-up, full-count"
-                        ) {
-                            self.taken += u64::from(done);
+                        let Some(waker) = self.as_mut().rest().spare.take() else {
+                            // Another thread has taken the waker from the node, and calls it. So
+                            // this request is polled again.
+                            self.rest().taken += u64::from(done);
                             return Poll::Pending;
-                        }
+                        };
+                        // The next round rechecks the word: a releasing thread may not have seen
+                        // this waiter (W-I3).
+                        let spot = rest.after(done).first_spot();
+                        // SAFETY: the caller's promise.
+                        unsafe { self.as_mut().join(spot, access, waker, queue) };
                     }
                     done
                 }
             };
-            self.taken += u64::from(done);
-            if done == rest.len() {
+            self.as_mut().rest().taken += u64::from(done);
+            if done == rest.len() || (!acquires && self.has_unblocked()) {
                 return Poll::Ready(());
             }
             rest = rest.after(done);
@@ -201,58 +309,108 @@ impl Progress {
     /// Determines how the request can proceed at the first lane of `run`. `admit` tells whether a
     /// request at the head of the queue may proceed.
     fn look<'a, W: Word, P>(
-        &mut self,
+        mut self: Pin<&mut Self>,
         run: Run<'a, W>,
         queue: &WaitQueue<P>,
         admit: impl Fn(Run<'a, W>) -> bool,
     ) -> Look {
         // The word may have been freed and the lane moved to another word: then start as an
         // arrival.
-        if self
-            .place
-            .as_ref()
-            .is_some_and(|place| place.spot() != run.first_spot())
-        {
-            self.leave(queue);
+        if (self.waiter.spot()).is_some_and(|spot| spot != run.first_spot()) {
+            self.as_mut().leave(queue);
         }
-        let Some(mut place) = self.place.take() else {
-            return Look::Arrives;
-        };
-        match queue.is_at_head(&mut place, self.listener()) {
-            // The word was freed, and another one now has its address.
-            None => Look::Arrives,
-            Some(true) if admit(run.up_to(1)) => Look::Passed(place),
-            Some(_) => {
-                self.place = Some(place);
-                Look::Waits
+        let (mut waiter, rest) = self.as_mut().parts();
+        let must_check = core::mem::take(&mut rest.must_check) || waiter.may_be_overlooked();
+        match waiter.status() {
+            Status::Idle => return Look::Arrives,
+            Status::Asleep => {
+                let replaced = match rest.spare.take() {
+                    None => Ok(None),
+                    Some(waker) => queue.replace_waker(waiter.as_mut(), waker),
+                };
+                match replaced {
+                    Ok(before) => {
+                        if before.is_some() {
+                            rest.retired = before;
+                        }
+                        return if must_check && admit(run.up_to(1)) {
+                            Look::Admitted
+                        } else {
+                            Look::Waits
+                        };
+                    }
+                    // It was woken or evicted just now.
+                    Err(waker) => rest.spare = Some(waker),
+                }
+            }
+            Status::Woken | Status::Evicted => {}
+        }
+        self.look_awake(run, queue, admit)
+    }
+
+    /// Does what [`look`](Self::look) does, for a waiter that was woken or evicted.
+    fn look_awake<'a, W: Word, P>(
+        mut self: Pin<&mut Self>,
+        run: Run<'a, W>,
+        queue: &WaitQueue<P>,
+        admit: impl Fn(Run<'a, W>) -> bool,
+    ) -> Look {
+        if self.waiter.status() == Status::Woken {
+            // Rearming costs a system call, about as long as this spins.
+            let mut spin = Backoff::new();
+            loop {
+                if admit(run.up_to(1)) {
+                    return Look::Admitted;
+                }
+                if !spin.round() {
+                    break;
+                }
+            }
+            let (waiter, rest) = self.as_mut().parts();
+            let Some(waker) = rest.spare.take() else {
+                // Another thread has taken the waker just now, and calls it. So this request is
+                // polled again.
+                return Look::Waits;
+            };
+            match queue.rearm(waiter, waker) {
+                Ok(()) => {
+                    let checks = !injected_bug!(
+                        "no-recheck-after-rearm",
+                        "a request that was woken in vain sleeps again without rechecking the word",
+                        killed_by = "wakeup, poll, give-up"
+                    );
+                    return if checks && admit(run.up_to(1)) {
+                        Look::Admitted
+                    } else {
+                        Look::Waits
+                    };
+                }
+                Err(waker) => rest.spare = Some(waker),
             }
         }
+        // It was evicted: the word was freed, and another one now has its address.
+        self.leave(queue);
+        Look::Arrives
     }
 
-    fn listener(&self) -> &Listener {
-        match &self.listener {
-            Some(listener) => listener,
-            None => panic!("a request was polled without a listener: call `listen` first"),
-        }
+    /// Leaves the queue. The lanes that the request has acquired stay acquired.
+    pub fn leave<P>(self: Pin<&mut Self>, queue: &WaitQueue<P>) {
+        let wakes = !injected_bug!(
+            "leaves-silently",
+            "a request that gives up does not wake the waiters that it unblocks",
+            killed_by = "give-up-writer"
+        );
+        self.leave_queue(queue, wakes);
     }
 
-    fn wake_later(&mut self, wakers: Wakers) {
-        if !wakers.is_empty() {
-            self.wakers.push(wakers);
-        }
-    }
-
-    /// Leaves the queue, if the request stands in one. The lanes it has acquired stay acquired.
-    pub fn leave<P>(&mut self, queue: &WaitQueue<P>) {
-        if let Some(place) = self.place.take()
-            && !injected_bug!(
-                "waiter-stays",
-                "a request that gives up stays in the queue",
-                killed_by = "give-up, give-up-writer"
-            )
-        {
-            // The next waiter may have been blocked by this one alone.
-            self.wake_later(queue.leave(place, true));
+    fn leave_queue<P>(self: Pin<&mut Self>, queue: &WaitQueue<P>, wakes: bool) {
+        let (waiter, rest) = self.parts();
+        let Some(spot) = waiter.spot() else { return };
+        let left = queue.leave(waiter);
+        rest.keep(left.waker);
+        rest.must_check = false;
+        if left.unblocks && wakes {
+            rest.wake_later(spot);
         }
     }
 }
@@ -272,63 +430,85 @@ enum Look {
     Arrives,
     /// The request is queued, and must keep waiting.
     Waits,
-    /// The request was the head of the queue, and was admitted.
-    Passed(Place),
+    /// The request is at the head of the queue, and was admitted. It must leave.
+    Admitted,
 }
 
-/// Continues to acquire `runs`, all lane ranges of the request: see [`Progress::poll`].
-pub fn poll_all<'a, W: Word, P>(
+/// Continues to acquire `runs`, all lane ranges of a future's request: see [`Progress::poll`].
+///
+/// # Safety
+/// The promise of [`Progress`]. The request was for these runs since it began, with this access.
+pub unsafe fn poll_all<'a, W: Word, P>(
     runs: impl Iterator<Item = Run<'a, W>>,
     access: Access,
-    progress: &mut Progress,
+    mut progress: Pin<&mut Progress>,
     queue: &WaitQueue<P>,
     waker: &Waker,
 ) -> Poll<()> {
-    progress.listen(waker);
+    // SAFETY: the caller's promise.
+    let poll = unsafe { advance_all(runs, access, progress.as_mut(), queue, waker) };
+    if poll.is_pending() {
+        progress.poll_again(waker);
+    }
+    poll
+}
+
+/// Does what [`poll_all`] does, for a thread that [parks](Progress::park) when it must wait.
+///
+/// # Safety
+/// As for [`poll_all`].
+pub(super) unsafe fn advance_all<'a, W: Word, P>(
+    runs: impl Iterator<Item = Run<'a, W>>,
+    access: Access,
+    mut progress: Pin<&mut Progress>,
+    queue: &WaitQueue<P>,
+    waker: &Waker,
+) -> Poll<()> {
+    progress.as_mut().listen(waker);
     let mut before = 0;
     let mut runs = runs;
     let waits = runs.any(|run| {
         let lanes = u64::from(run.len());
         let taken = progress.taken().saturating_sub(before);
         before += lanes;
-        taken < lanes
-            && progress
-                .poll(run.after(taken as u32), access, queue)
-                .is_pending()
+        taken < lanes && {
+            let run = run.after(taken as u32);
+            // SAFETY: the caller's promise.
+            unsafe { progress.as_mut().poll(run, access, queue) }.is_pending()
+        }
     });
-    progress.wake_others();
     if waits {
+        progress.run_foreign(queue);
         return Poll::Pending;
     }
-    *progress = Progress::default();
+    progress.finish(queue);
     Poll::Ready(())
 }
 
-/// Gives up a request for `runs`: leaves the queue and releases the lanes acquired so far.
-/// Ordering: Release.
+/// Gives up a request for `runs`: leaves the queue, releases the lanes acquired so far, and then
+/// wakes the waiters that this unblocks. Ordering: Release.
 ///
 /// # Safety
-/// `progress` belongs to a request for these runs with `access`.
+/// `progress` belongs to a request for these runs with `access`, in this queue. The words outlive
+/// the call.
 pub unsafe fn cancel_all<'a, W: Word, P>(
-    runs: impl Iterator<Item = Run<'a, W>>,
+    runs: impl Iterator<Item = Run<'a, W>> + Clone,
     access: Access,
-    progress: &mut Progress,
+    mut progress: Pin<&mut Progress>,
     queue: &WaitQueue<P>,
 ) {
-    let mut progress = core::mem::take(progress);
-    progress.leave(queue);
+    progress.as_mut().leave(queue);
     let mut taken = progress.taken();
-    let held = runs.map_while(|run| {
+    progress.as_mut().restart();
+    let held = runs.map_while(move |run| {
         let lanes = u64::from(run.len()).min(taken);
         taken -= lanes;
         (lanes > 0).then(|| run.up_to(lanes as u32))
     });
-    // Wake the waiters behind this request last, even if a waker panics while the lanes are
-    // released.
-    let steps = held.map(Some).chain(core::iter::once(None));
-    for_each_surely(steps, |run| match run {
+    // The waiters behind this request are woken even if a waker panics before.
+    and_surely(
         // SAFETY: the request has acquired its first `taken` lanes, and gives them up.
-        Some(run) => unsafe { run.unlock(access, queue) },
-        None => progress.wake_others(),
-    });
+        || unsafe { unlock_all(held, access, queue) },
+        || progress.finish(queue),
+    );
 }

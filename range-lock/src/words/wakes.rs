@@ -36,9 +36,15 @@ impl<W: Word> Wakes<W> {
     #[inline]
     pub fn wake<P>(self, queue: &WaitQueue<P>) {
         // Light [D→E]: orders the state change before the check of the queue.
-        if queue.is_any_occupied() {
-            wake_heads::<W, P>(self.word, self.first, self.end, queue);
+        if queue.is_any_asleep() {
+            self.wake_known(queue);
         }
+    }
+
+    /// Like [`wake`](Self::wake), after [`WaitQueue::is_any_asleep`] has returned true.
+    #[inline]
+    pub fn wake_known<P>(self, queue: &WaitQueue<P>) {
+        wake_heads::<W, P>(self.word, self.first, self.end, queue);
     }
 }
 
@@ -54,7 +60,7 @@ fn wake_heads<W: Word, P>(word: usize, first: u32, end: u64, queue: &WaitQueue<P
         }
     });
     for_each_surely(
-        spots.filter(|spot| queue.is_this_occupied(spot.word)),
+        spots.filter(|spot| queue.is_this_asleep(spot.word)),
         |spot| queue.wake(spot),
     );
 }

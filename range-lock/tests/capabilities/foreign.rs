@@ -48,8 +48,8 @@ fn waits<'a, L: RawRangeLockWait, A: Mode>(
     lock: &'a L,
     range: Range<u64>,
     waker: &Waker,
-) -> LockFuture<&'a L, A> {
-    let mut future = Hold::<&L, A>::lock_async(lock, range);
+) -> Pin<Box<LockFuture<&'a L, A>>> {
+    let mut future = Box::pin(Hold::<&L, A>::lock_async(lock, range));
     assert!(poll(&mut future, waker).is_pending());
     future
 }
@@ -279,7 +279,7 @@ where
             drop(lock.write(units(&*lock, 9..10)).unwrap());
             drop(lock.read(units(&*lock, 10..12)).unwrap());
         }
-        let mut future = lock.write_async(units(&*lock, 0..2));
+        let mut future = Box::pin(lock.write_async(units(&*lock, 0..2)));
         let _ = poll(&mut future, Waker::noop());
         drop(future);
         count.fetch_add(1, Relaxed);
@@ -303,7 +303,12 @@ where
         }
         .waker()
     };
-    let request = || Hold::<_, Exclusive>::lock_async(lock.clone(), units(&*lock, 0..4));
+    let request = || {
+        Box::pin(Hold::<_, Exclusive>::lock_async(
+            lock.clone(),
+            units(&*lock, 0..4),
+        ))
+    };
     // Woken by a release, then by a shrink, then by a downgrade, then by a request that gives up.
     for way in 0..4 {
         let mut hold = lock.write(units(&*lock, 0..8)).unwrap();
@@ -352,7 +357,7 @@ pub(crate) fn a_waker_that_blocks_delays_only_its_caller<L: RawRangeLockWait>(lo
     };
     // A hold that every lock releases in one step.
     let hold = lock.read(all.clone()).unwrap();
-    let mut future = lock.write_async(all.clone());
+    let mut future = Box::pin(lock.write_async(all.clone()));
     assert!(poll(&mut future, &foreign.waker()).is_pending());
     thread::scope(|scope| {
         let go_on = go_on;
@@ -385,7 +390,7 @@ fn panics_when_dropped() -> ManuallyDrop<Waker> {
 pub(crate) fn a_replaced_waker_that_panics_when_dropped<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
     let hold = lock.write(all.clone()).unwrap();
-    let mut future = lock.write_async(all);
+    let mut future = Box::pin(lock.write_async(all));
     assert!(poll(&mut future, &panics_when_dropped()).is_pending());
     assert!(panics(|| poll(&mut future, Waker::noop()).is_ready()));
     drop(hold);
@@ -400,7 +405,7 @@ pub(crate) fn a_replaced_waker_that_panics_when_dropped<L: RawRangeLockWait>(loc
 pub(crate) fn a_woken_waker_that_panics_when_dropped<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
     let hold = lock.write(all.clone()).unwrap();
-    let mut future = lock.write_async(all);
+    let mut future = Box::pin(lock.write_async(all));
     assert!(poll(&mut future, &panics_when_dropped()).is_pending());
     let _ = panics(|| drop(hold));
     let mut granted = Poll::Pending;
@@ -418,8 +423,8 @@ pub(crate) fn a_woken_waker_that_panics_when_dropped<L: RawRangeLockWait>(lock: 
 pub(crate) fn a_cancelled_waker_that_panics_when_dropped<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
     let hold = lock.write(all.clone()).unwrap();
-    let mut future = lock.write_async(all.clone());
-    let mut behind = lock.write_async(all);
+    let mut future = Box::pin(lock.write_async(all.clone()));
+    let mut behind = Box::pin(lock.write_async(all));
     assert!(poll(&mut future, &panics_when_dropped()).is_pending());
     assert!(poll(&mut behind, Waker::noop()).is_pending());
     assert!(panics(|| drop(future)));

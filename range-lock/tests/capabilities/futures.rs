@@ -1,5 +1,6 @@
 //! Requests that wait without a thread.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -7,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 
 use spanlock_range_lock::{
-    Exclusive, Hold, Mode, OwnedWriteHold, RangeError, RangeLock, RangeLockExt, RawRangeLockWait,
-    Shared, Upgradable,
+    Exclusive, Hold, LockFuture, Mode, OwnedWriteHold, RangeError, RangeLock, RangeLockExt,
+    RawRangeLockWait, Shared, Upgradable,
 };
 
 use super::units;
@@ -58,8 +60,8 @@ pub(crate) fn a_release_completes_the_future<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
     let counter = Arc::new(Counter::default());
     let writer = block_on(lock.write_async(all.clone())).unwrap();
-    let mut future = lock.read_async(all.clone());
-    let mut upgradable = lock.upgradable_read_async(all.clone());
+    let mut future = Box::pin(lock.read_async(all.clone()));
+    let mut upgradable = Box::pin(lock.upgradable_read_async(all.clone()));
     assert!(poll(&mut future, &counter).is_pending());
     assert!(poll(&mut upgradable, &counter).is_pending());
     assert_eq!(counter.wakes(), 0);
@@ -75,7 +77,7 @@ pub(crate) fn a_release_completes_the_future<L: RawRangeLockWait>(lock: &L) {
 #[allow(clippy::reversed_empty_ranges)]
 pub(crate) fn nothing_is_requested_before_the_first_poll<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
-    let future = lock.write_async(all.clone());
+    let future = Box::pin(lock.write_async(all.clone()));
     let writer = lock.try_write(all.clone()).unwrap();
     drop(future);
     assert!(block_on(lock.write_async(3..3)).unwrap().span().is_none());
@@ -89,13 +91,13 @@ pub(crate) fn a_dropped_future_lets_others_go_on<L: RawRangeLockWait>(lock: &L) 
     let all = units(lock, 0..4);
     let counter = Arc::new(Counter::default());
     let reader = lock.read(all.clone()).unwrap();
-    let mut writer = lock.write_async(all.clone());
+    let mut writer = Box::pin(lock.write_async(all.clone()));
     assert!(poll(&mut writer, &counter).is_pending());
     drop(writer);
     assert_eq!(Arc::strong_count(&counter), 1, "a waker was kept");
     drop(lock.read(all.clone()).unwrap());
     // Dropped after it was granted, without another poll.
-    let mut writer = lock.write_async(all.clone());
+    let mut writer = Box::pin(lock.write_async(all.clone()));
     assert!(poll(&mut writer, &counter).is_pending());
     drop(reader);
     assert_eq!(counter.wakes(), 1);
@@ -108,7 +110,7 @@ pub(crate) fn polled_a_million_times_it_is_one_waiter<L: RawRangeLockWait>(lock:
     let all = units(lock, 0..4);
     let counter = Arc::new(Counter::default());
     let hold = lock.write(all.clone()).unwrap();
-    let mut future = lock.write_async(all.clone());
+    let mut future = Box::pin(lock.write_async(all.clone()));
     let waker = Waker::from(counter.clone());
     let mut context = Context::from_waker(&waker);
     for _ in 0..1_000_000 {
@@ -124,7 +126,7 @@ pub(crate) fn only_the_last_waker_is_woken<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
     let wakers = [(); 3].map(|()| Arc::new(Counter::default()));
     let hold = lock.write(all.clone()).unwrap();
-    let mut future = lock.write_async(all);
+    let mut future = Box::pin(lock.write_async(all));
     for waker in &wakers {
         assert!(poll(&mut future, waker).is_pending());
     }
@@ -136,7 +138,7 @@ pub(crate) fn only_the_last_waker_is_woken<L: RawRangeLockWait>(lock: &L) {
 pub(crate) fn polling_after_completion_panics<L: RawRangeLockWait>(lock: &L) {
     let counter = Arc::new(Counter::default());
     for range in [units(lock, 0..4), 0..0] {
-        let mut future = lock.write_async(range);
+        let mut future = Box::pin(lock.write_async(range));
         assert!(poll(&mut future, &counter).is_ready());
         let again = catch_unwind(AssertUnwindSafe(|| poll(&mut future, &counter).is_ready()));
         assert!(again.is_err());
@@ -158,8 +160,8 @@ pub(crate) fn a_panicking_waker_leaves_no_trace<L: RawRangeLockWait>(lock: &L) {
     let hold = lock.write(all.clone()).unwrap();
     // SAFETY: none of the functions uses its data.
     let cloned = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &CLONE)) };
-    let mut first = lock.write_async(all.clone());
-    let mut second = lock.write_async(all.clone());
+    let mut first = Box::pin(lock.write_async(all.clone()));
+    let mut second = Box::pin(lock.write_async(all.clone()));
     for future in [&mut first, &mut second] {
         let poll = || {
             Pin::new(future)
@@ -182,7 +184,7 @@ pub(crate) fn a_panicking_waker_leaves_no_trace<L: RawRangeLockWait>(lock: &L) {
     drop(block_on(first).unwrap());
 
     let hold = lock.write(all.clone()).unwrap();
-    let mut future = lock.write_async(all.clone());
+    let mut future = Box::pin(lock.write_async(all.clone()));
     let waker = Waker::from(Arc::new(Panics));
     assert!((Pin::new(&mut future).poll(&mut Context::from_waker(&waker))).is_pending());
     assert!(catch_unwind(AssertUnwindSafe(|| drop(hold))).is_err());
@@ -217,7 +219,8 @@ fn among_three<L: RawRangeLockWait, A: Mode>(lock: &L, panicking: usize) {
     };
     let elsewhere = (lock.granularity() < u64::MAX).then(|| lock.write(units(lock, 8..12)));
     let hold = lock.write(units(lock, 0..4)).unwrap();
-    let mut requests = [(); 3].map(|()| Hold::<&L, A>::lock_async(lock, units(lock, 0..1)));
+    let mut requests =
+        [(); 3].map(|()| Box::pin(Hold::<&L, A>::lock_async(lock, units(lock, 0..1))));
     for (i, request) in requests.iter_mut().enumerate() {
         let waker = waker(i);
         let polled = Pin::new(request).poll(&mut Context::from_waker(&waker));
@@ -243,6 +246,82 @@ fn among_three<L: RawRangeLockWait, A: Mode>(lock: &L, panicking: usize) {
     assert!(lock.try_write(units(lock, 0..12)).is_ok(), "nobody does");
 }
 
+/// A reader that was woken, and that nobody polls, does not keep the readers behind it asleep.
+pub(crate) fn a_woken_future_that_nobody_polls_delays_no_reader<L: RawRangeLockWait>(lock: &L) {
+    let all = units(lock, 0..4);
+    let counter = Arc::new(Counter::default());
+    let hold = lock.write(all.clone()).unwrap();
+    let mut never = Box::pin(lock.read_async(all.clone()));
+    assert!(poll(&mut never, &counter).is_pending());
+    thread::scope(|scope| {
+        let readers = [(); 3].map(|()| scope.spawn(|| drop(lock.read(all.clone()).unwrap())));
+        // Time to fall asleep behind the future.
+        thread::sleep(Duration::from_millis(20));
+        drop(hold);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+    assert_eq!(counter.wakes(), 1);
+    drop(never);
+    assert!(lock.try_write(all).is_ok());
+}
+
+/// Wakers that use the lock whenever they are cloned, woken or dropped.
+pub(crate) fn wakers_may_use_the_lock<L: RawRangeLockWait>(lock: &L) {
+    /// What the waker does, and how often it did.
+    struct Hook<'a>(&'a dyn Fn(), Cell<u32>);
+    const VTABLE: RawWakerVTable = RawWakerVTable::new(
+        |data| {
+            run(data);
+            RawWaker::new(data, &VTABLE)
+        },
+        run,
+        run,
+        run,
+    );
+    fn run(data: *const ()) {
+        // SAFETY: the hook outlives its wakers, and only this thread uses them.
+        let hook = unsafe { &*data.cast::<Hook<'_>>() };
+        hook.1.set(hook.1.get() + 1);
+        (hook.0)();
+    }
+    let all = units(lock, 0..4);
+    let use_it = || {
+        drop(lock.try_read(all.clone()));
+        drop(lock.try_write(all.clone()));
+        if lock.granularity() < u64::MAX {
+            drop(lock.write(units(lock, 8..12)).unwrap());
+        }
+    };
+    let hooks = [(); 3].map(|()| Hook(&use_it, Cell::new(0)));
+    // SAFETY: as in `run`.
+    let wakers = (hooks.each_ref())
+        .map(|hook| unsafe { Waker::new(std::ptr::from_ref(hook).cast(), &VTABLE) });
+    let is_ready = |future: &mut Pin<Box<LockFuture<&L, Exclusive>>>, waker: &Waker| {
+        let poll = future.as_mut().poll(&mut Context::from_waker(waker));
+        poll.map(|hold| drop(hold.unwrap())).is_ready()
+    };
+    let hold = lock.write(all.clone()).unwrap();
+    let [mut first, mut second] =
+        [(); 2].map(|()| Box::pin(Hold::<&L, Exclusive>::lock_async(lock, all.clone())));
+    for waker in &wakers[..2] {
+        assert!(!is_ready(&mut first, waker));
+    }
+    assert!(!is_ready(&mut second, &wakers[2]));
+    drop(first);
+    drop(hold);
+    // The waker's own tries may have been in the way of the first poll.
+    while !is_ready(&mut second, &wakers[2]) {}
+    drop(second);
+    assert!(
+        hooks.iter().all(|hook| hook.1.get() >= 2),
+        "cloned, dropped"
+    );
+    drop(wakers);
+    assert!(lock.try_write(all).is_ok());
+}
+
 pub(crate) fn futures_are_send<L: RawRangeLockWait>(lock: &L) {
     fn send<T: Send>(future: T) -> T {
         future
@@ -250,7 +329,7 @@ pub(crate) fn futures_are_send<L: RawRangeLockWait>(lock: &L) {
     let all = units(lock, 0..4);
     let counter = Arc::new(Counter::default());
     let hold = lock.write(all.clone()).unwrap();
-    let mut future = send(lock.write_async(all.clone()));
+    let mut future = Box::pin(send(lock.write_async(all.clone())));
     assert!(poll(&mut future, &counter).is_pending());
     thread::scope(|scope| {
         // Polled by one thread, then by another, which also drops the hold.

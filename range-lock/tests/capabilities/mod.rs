@@ -89,6 +89,8 @@ macro_rules! capability {
             polling_after_completion_panics
             a_panicking_waker_leaves_no_trace
             a_panicking_waker_does_not_stop_other_requests
+            a_woken_future_that_nobody_polls_delays_no_reader
+            wakers_may_use_the_lock
             futures_are_send
         }
         capability_tests! { futures, ($make)(); tasks_and_threads }
@@ -138,13 +140,11 @@ macro_rules! capability {
             a_panic_in_a_failed_upgrade_releases
             a_panic_in_releasing_a_batch_releases_all
             a_waker_that_blocks_delays_only_its_caller
+            a_replaced_waker_that_panics_when_dropped
             a_woken_waker_that_panics_when_dropped
             a_cancelled_waker_that_panics_when_dropped
         }
         capability_tests! { foreign, $make; wakers_may_use_the_lock }
-    };
-    (replaced, $make:expr) => {
-        capability_tests! { foreign, &($make)(); a_replaced_waker_that_panics_when_dropped }
     };
     (owned, $make:expr) => {
         capability_tests! { owned, $make;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use spanlock_range_lock::words::MAX_PASSES;
+use spanlock_range_lock::words::{MAX_PASSES, PASS_TIME};
 use spanlock_range_lock::{RangeLockExt, RawRangeLock};
 
 use super::{Kind, UNITS};
@@ -24,7 +24,9 @@ fn passes<L: RawRangeLock>(kind: &Kind<L>, lock: &L, head_start: Duration) -> u3
             drop(hold);
         });
         thread::sleep(head_start);
-        let mut passes = 0;
+        // The time in which more reads may overtake the writer begins with the first that does.
+        let mut passes = u32::from(lock.try_read(kind.units(0..1)).is_ok());
+        thread::sleep(2 * PASS_TIME);
         while lock.try_read(kind.units(0..1)).is_ok() {
             passes += 1;
         }
@@ -43,15 +45,16 @@ pub(crate) fn a_waiting_writer_is_passed_a_bounded_number_of_times<L: RawRangeLo
     kind: &Kind<L>,
 ) {
     // The test cannot observe when the writer begins to wait, and before that every read is
-    // granted. So there are never fewer passes than the bound, and exactly the bound once the
-    // writer was early enough.
+    // granted. So there are at most as many passes as the bound once the writer was early enough.
+    // (There are fewer if a lock of another test has a word in the same bucket: then its arrivals
+    // use passes that are counted for this writer.)
     let lock = kind.lock();
     let mut head_start = Duration::from_millis(1);
     loop {
         let passes = passes(kind, &lock, head_start);
         kind.assert_free(&lock);
-        assert!(passes >= MAX_PASSES, "refused after {passes} passes only");
-        if passes == MAX_PASSES {
+        assert!(passes > 0, "every read was refused");
+        if passes <= MAX_PASSES {
             return;
         }
         head_start *= 2;

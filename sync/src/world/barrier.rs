@@ -74,7 +74,7 @@ mod membarrier {
         // Relaxed: the state changes once, from UNKNOWN. A thread that still reads UNKNOWN fences,
         // which is always correct, but slower.
         if STATE.load(Relaxed) == REGISTERED {
-            compiler_fence(SeqCst);
+            before_flag();
         } else {
             // Do not call `register` here: each caller would have to save CPU registers around the
             // call.
@@ -88,6 +88,9 @@ mod membarrier {
 
     #[inline]
     pub(crate) fn before_flag() {
+        // Acquire: the caller sees what happened before the store that its last read-modify-write
+        // read (Q-I2 of `wait`). No instruction on x86.
+        fence(Acquire);
         compiler_fence(SeqCst);
     }
 

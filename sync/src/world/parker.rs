@@ -1,5 +1,6 @@
 //! Sleeping in the operating system.
 
+use core::cell::Cell;
 use core::task::Waker;
 use core::time::Duration;
 use std::time::Instant;
@@ -8,16 +9,24 @@ use crate::{Parker, Wakeup};
 
 pub(crate) type Inner = parking::Parker;
 
-/// How many times a waiter yields its core before it sleeps. If no other thread takes the core, the
-/// yields last about ten microseconds in all.
+/// How often a waiter yields its core before it sleeps.
 ///
-/// Waking an idle core takes longer than that, above all on virtual machines. When threads hand a
-/// lock from one to the next, one slow wake causes another, because the next waiter has fallen
-/// asleep by then. Yielding does not keep other runnable threads off the core.
-const YIELDS: u32 = 16;
+/// One yield lets a runnable thread go first, perhaps the holder. More would delay the sleep of a
+/// thread whose turn is far away: while the head of a queue wakes up, arrivals may pass it, so a
+/// slow wake does not stop the lock.
+const YIELDS: u32 = 1;
+
+/// The parker of a thread, and whether the thread is using it.
+struct Current {
+    parker: Parker,
+    busy: Cell<bool>,
+}
 
 thread_local! {
-    static CURRENT: Parker = Parker::new();
+    static CURRENT: Current = Current {
+        parker: Parker::new(),
+        busy: Cell::new(false),
+    };
 }
 
 pub(crate) fn pair() -> (Inner, Waker) {
@@ -27,11 +36,29 @@ pub(crate) fn pair() -> (Inner, Waker) {
 
 pub(crate) fn with<R>(f: impl FnOnce(&Parker) -> R) -> R {
     let mut f = Some(f);
-    let call = |parker: &Parker| f.take().map(|f| f(parker));
+    let call = |current: &Current| {
+        if current.busy.replace(true) {
+            return None;
+        }
+        let _idle = Idle(&current.busy);
+        f.take().map(|f| f(&current.parker))
+    };
     match CURRENT.try_with(call) {
         Ok(Some(result)) => result,
-        // The thread is ending and its parker is already destroyed; a fresh parker serves as well.
+        // The thread is waiting already, and runs foreign code that waits as well (a waker that
+        // locks something): it must not consume the wakes of the outer wait. Or the thread is
+        // ending, and its parker is already destroyed. In both cases, a fresh parker serves as
+        // well.
         _ => f.take().expect("not called yet")(&Parker::new()),
+    }
+}
+
+/// Clears the flag when it is dropped, even if the wait panics.
+struct Idle<'a>(&'a Cell<bool>);
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 

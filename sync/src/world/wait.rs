@@ -2,13 +2,14 @@
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::time::Duration;
 
 use super::mutex::Mutex;
 use crate::wait::bucket::Bucket;
 
 pub use super::bug::is_wake_left_out;
 
-/// The table outlives the locks, so a lock that is dropped removes the entries of forgotten places.
+/// The table outlives the locks, so a lock that is dropped removes forgotten waiters.
 pub(crate) const OUTLIVES_LOCKS: bool = true;
 
 const BUCKETS: usize = 256;
@@ -19,22 +20,61 @@ struct Padded(Mutex<Bucket>);
 
 static TABLE: [Padded; BUCKETS] = [const { Padded(Mutex::new(Bucket::new())) }; BUCKETS];
 
-/// How many waiters each bucket has. A thread reads one of these counters when some word of its
-/// lock has a waiter. The counters are rarely written, so they lie close together, apart from the
-/// buckets.
-static OCCUPIED: [AtomicU32; BUCKETS] = [const { AtomicU32::new(0) }; BUCKETS];
-
-/// How many waiters were evicted.
-static EVICTIONS: AtomicUsize = AtomicUsize::new(0);
-
-pub(crate) fn evictions() -> usize {
-    // Relaxed: an evicted waiter is woken after the count was raised, and rechecks then.
-    EVICTIONS.load(Relaxed)
+/// The counters of a bucket. Those of waiters and queues cannot overflow: each waiter has an
+/// address of its own.
+struct Counts {
+    /// How many waiters the bucket has. An arrival reads it when some word of its lock has a
+    /// waiter.
+    waiters: AtomicUsize,
+    /// How many of the bucket's queues have a waiter at the head that is asleep. A thread that
+    /// changes a word reads it when some word of its lock has such a queue.
+    armed: AtomicUsize,
+    /// How many arrivals may pass all waiters of the bucket without being counted, because they
+    /// were counted in advance.
+    credits: AtomicU32,
 }
 
-pub(crate) fn note_evictions(count: usize) {
-    // Relaxed: the wakes that follow order the increment.
-    EVICTIONS.fetch_add(count, Relaxed);
+/// The waiters and armed queues are rarely written, so the counters of all buckets lie close
+/// together, apart from the buckets.
+static COUNTS: [Counts; BUCKETS] = [const {
+    Counts {
+        waiters: AtomicUsize::new(0),
+        armed: AtomicUsize::new(0),
+        credits: AtomicU32::new(0),
+    }
+}; BUCKETS];
+
+/// A moment of the system's clock.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy)]
+pub(crate) struct Moment(std::time::Instant);
+
+#[cfg(feature = "std")]
+impl Moment {
+    pub(crate) fn now() -> Self {
+        Moment(std::time::Instant::now())
+    }
+
+    /// Returns whether this moment is longer ago than `time`.
+    pub(crate) fn is_past(self, time: Duration) -> bool {
+        self.0.elapsed() > time
+    }
+}
+
+/// Without std there is no clock: every moment is long past.
+#[cfg(not(feature = "std"))]
+#[derive(Clone, Copy)]
+pub(crate) struct Moment;
+
+#[cfg(not(feature = "std"))]
+impl Moment {
+    pub(crate) fn now() -> Self {
+        Moment
+    }
+
+    pub(crate) fn is_past(self, _time: Duration) -> bool {
+        true
+    }
 }
 
 /// A number that distinguishes locks. It is 0 until the lock has its first waiter.
@@ -57,7 +97,8 @@ impl Number {
             return known;
         }
         // Relaxed: only the number's uniqueness matters. After 2³² locks with waiters, numbers
-        // repeat. Even then, only a forgotten place could be mistaken for a place of another lock.
+        // repeat. Even then, only a forgotten waiter could be mistaken for a waiter of another
+        // lock.
         let new = LAST.fetch_add(1, Relaxed).wrapping_add(1).max(1);
         // Relaxed, both: as in `get`.
         match self.0.compare_exchange(0, new, Relaxed, Relaxed) {
@@ -86,42 +127,85 @@ impl Table {
     /// Out of line, because a thread calls it only when some word of its lock has a waiter.
     #[cold]
     pub(crate) fn is_occupied(&self, word: usize) -> bool {
-        // Relaxed: ordered in the same way as the handle's count (see `wait.rs`).
-        OCCUPIED[bucket_of(word)].load(Relaxed) != 0
+        // Relaxed: a hint for arrivals.
+        COUNTS[bucket_of(word)].waiters.load(Relaxed) != 0
     }
 
+    /// Out of line, because a thread calls it only when some word of its lock has an armed queue.
+    #[cold]
+    pub(crate) fn is_armed(&self, word: usize) -> bool {
+        // Relaxed: ordered in the same way as the handle's count (see `wait.rs`).
+        COUNTS[bucket_of(word)].armed.load(Relaxed) != 0
+    }
+
+    /// Counts one more waiter. The caller has locked the bucket.
     pub(crate) fn raise(&self, word: usize) {
-        // Relaxed: ordered in the same way as the handle's count (see `wait.rs`).
-        OCCUPIED[bucket_of(word)].fetch_add(1, Relaxed);
+        // Relaxed: a hint for arrivals.
+        COUNTS[bucket_of(word)].waiters.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn lower(&self, word: usize, by: u32) {
-        // Relaxed: ordered in the same way as the handle's count (see `wait.rs`).
-        OCCUPIED[bucket_of(word)].fetch_sub(by, Relaxed);
+    pub(crate) fn lower(&self, word: usize) {
+        // Relaxed: as above.
+        COUNTS[bucket_of(word)].waiters.fetch_sub(1, Relaxed);
     }
 
-    /// Calls `f` with the buckets of the words in a range. `f` returns how many waiters it has
-    /// removed.
-    pub(crate) fn each_bucket(
+    /// Counts one more armed queue. The caller has locked the bucket.
+    pub(crate) fn arm(&self, word: usize) {
+        // Relaxed: ordered in the same way as the handle's count (see `wait.rs`).
+        COUNTS[bucket_of(word)].armed.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn disarm(&self, word: usize) {
+        // Relaxed: as above.
+        COUNTS[bucket_of(word)].armed.fetch_sub(1, Relaxed);
+    }
+
+    /// Takes back the credits that are left, and returns their number. The caller has locked the
+    /// bucket.
+    pub(crate) fn take_back_credits(&self, word: usize) -> u32 {
+        let credits = &COUNTS[bucket_of(word)].credits;
+        // Relaxed, both: credits are added under the bucket's lock only, so none is overlooked.
+        if credits.load(Relaxed) == 0 {
+            return 0;
+        }
+        credits.swap(0, Relaxed)
+    }
+
+    /// Returns whether credits are left. The caller has locked the bucket.
+    pub(crate) fn has_credits(&self, word: usize) -> bool {
+        // Relaxed: as in `take_back_credits`.
+        COUNTS[bucket_of(word)].credits.load(Relaxed) != 0
+    }
+
+    /// Adds credits. The caller has locked the bucket, has counted them, and has found none left.
+    pub(crate) fn add_credits(&self, word: usize, credits: u32) {
+        // Relaxed: a credit publishes nothing; only the number matters.
+        COUNTS[bucket_of(word)].credits.fetch_add(credits, Relaxed);
+    }
+
+    /// Takes a credit, if there is one.
+    pub(crate) fn take_credit(&self, word: usize) -> bool {
+        // Relaxed, all: as above.
+        let less = |credits: u32| credits.checked_sub(1);
+        (COUNTS[bucket_of(word)]
+            .credits
+            .fetch_update(Relaxed, Relaxed, less))
+        .is_ok()
+    }
+
+    /// Returns the buckets of the words in a range that have waiters.
+    pub(crate) fn buckets(
         &self,
         words: &Range<usize>,
-        mut f: impl FnMut(&Mutex<Bucket>) -> u32,
-    ) {
-        let visit = |bucket: usize| {
-            // Relaxed: the caller knows of every waiter that still waits. All other entries are
-            // those of forgotten places.
-            if OCCUPIED[bucket].load(Relaxed) != 0 {
-                let gone = f(&TABLE[bucket].0);
-                // Relaxed: as in `lower`.
-                OCCUPIED[bucket].fetch_sub(gone, Relaxed);
-            }
-        };
+    ) -> impl Iterator<Item = &'static Mutex<Bucket>> + use<> {
         // Words lie at least this far apart.
         const WORD: usize = size_of::<u32>();
-        if words.len() <= 2 * WORD {
-            words.clone().step_by(WORD).map(bucket_of).for_each(visit);
-        } else {
-            (0..BUCKETS).for_each(visit);
-        }
+        let words = words.clone();
+        let few = words.len() <= 2 * WORD;
+        let hashed = (few.then(|| words.step_by(WORD).map(bucket_of)).into_iter()).flatten();
+        let all = (!few).then_some(0..BUCKETS).into_iter().flatten();
+        // Relaxed: the caller knows of every waiter that still waits. All others were forgotten.
+        let occupied = |&bucket: &usize| COUNTS[bucket].waiters.load(Relaxed) != 0;
+        (hashed.chain(all).filter(occupied)).map(|bucket| &TABLE[bucket].0)
     }
 }

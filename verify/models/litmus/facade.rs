@@ -4,6 +4,7 @@
 //! Other models show why the facade avoids some of the checkers' primitives, or uses them in one
 //! way only.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use loom as world;
 #[cfg(spanlock_shuttle)]
 use shuttle as world;
 use spanlock_sync::atomic::{AtomicU32, Ordering::*};
-use spanlock_sync::wait::{Class, Listener, Spot, WaitQueue};
+use spanlock_sync::wait::{Class, Spot, Status, WaitQueue, Waiter};
 use spanlock_sync::{Mutex, Park, Parker, Wakeup, thread};
 #[cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 use std as world;
@@ -325,7 +326,7 @@ fn waiting() -> Vec<Model> {
             },
             "T0:saw=_",
             "T0: join; until at the head and x = 1, sleep; leave\n\
-             T1: x.store(1, Release); if occupied, wake the head",
+             T1: x.store(1, Release); if the head is asleep, wake it",
             4,
             || {
                 wait_for_change();
@@ -416,7 +417,7 @@ fn faults() -> Vec<Model> {
 }
 
 /// Waits until a word has changed, as a lock does. Another thread changes the word by a plain
-/// store, and wakes the queue's head if the queue is occupied. Returns how often the main thread
+/// store, and wakes the queue's head if it is asleep. Returns how often the main thread
 /// slept.
 fn wait_for_change() -> u32 {
     const SPOT: Spot = Spot { word: 1, lane: 0 };
@@ -426,21 +427,29 @@ fn wait_for_change() -> u32 {
         thread::spawn(move || {
             let (word, queue) = &*shared;
             word.store(1, Release);
-            if queue.is_occupied(SPOT.word) {
+            if queue.is_asleep(SPOT.word) {
                 queue.wake(SPOT);
             }
         })
     };
     let (word, queue) = &*shared;
     let sleeps = Parker::with(|parker| {
-        let listener = Listener::new(parker.waker());
-        let mut place = queue.join(SPOT, Class::Exclusive, &listener);
+        let mut waiter = pin!(Waiter::new());
+        let waker = || parker.waker().clone();
+        // SAFETY: the waiter leaves below.
+        let joined = unsafe { queue.join(waiter.as_mut(), SPOT, Class::Exclusive, waker()) };
+        assert!(joined, "nobody else waits");
         let mut sleeps = 0;
-        while !(queue.is_at_head(&mut place, &listener) == Some(true) && word.load(Acquire) == 1) {
-            sleeps += 1;
-            parker.park();
+        while word.load(Acquire) != 1 {
+            if waiter.status() == Status::Asleep {
+                sleeps += 1;
+                parker.park();
+            } else {
+                let rearmed = queue.rearm(waiter.as_mut(), waker());
+                assert!(rearmed.is_ok(), "nobody evicts it");
+            }
         }
-        queue.leave(place, false).wake();
+        queue.leave(waiter);
         sleeps
     });
     other.join().expect("changes the word");
