@@ -4,7 +4,7 @@
 //! All code is compiled for each lock's concrete type, as in a program that uses a single lock.
 //! Therefore the list is visited by generic code and not stored.
 //!
-//! Some locks take memory in proportion to their capacity, so creating one can fail.
+//! Some locks may take memory in proportion to their capacity, so creating one can fail.
 
 use std::fmt;
 use std::sync::RwLock;
@@ -46,7 +46,7 @@ pub struct Entry<L> {
     /// the baseline of its ratios.
     pub whole_file: bool,
     /// The largest capacity in bytes with which the lock is measured on its own. It is 1 GiB for a
-    /// lock that allocates memory for every segment of its capacity, and `u64::MAX` for others.
+    /// lock whose memory grows with its capacity, and `u64::MAX` for others.
     pub reach: u64,
     /// Creates a lock.
     pub make: Make<L>,

@@ -1,5 +1,6 @@
 //! The models of the segment range locks, and of the packed state word.
 
+mod array;
 mod bare;
 mod packed;
 mod packed_word;
@@ -19,18 +20,12 @@ const STEP_BOUND: u64 = 96;
 
 fn main() -> ExitCode {
     spanlock_verify::main([
-        array(),
+        array::suite(),
         packed::suite(),
         tree::suite(),
         gate(),
         packed_word::suite(),
     ])
-}
-
-fn array() -> Suite {
-    let array = primitive!("srl-array", of_four(); wait, downgrade, upgrade, split, batch);
-    let array = of_segments(array, MAX_READERS);
-    models::range_lock(bounded_batches(array), []).step_bound(STEP_BOUND)
 }
 
 /// A lock in which a request for two segments is already wide, so it goes through the gate.

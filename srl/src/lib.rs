@@ -38,6 +38,9 @@ pub use spanlock_range_lock::{Access, RangeError, RangeLock, RangeLockExt, TryLo
 
 /// A range lock with one reader-writer word for each segment of a fixed capacity.
 ///
+/// The words of the first segments are allocated with the lock, and all others together when a
+/// request first needs one of them.
+///
 /// ```
 /// use spanlock_srl::{RangeError, RangeLockExt, SrlArray};
 ///

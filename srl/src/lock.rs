@@ -24,7 +24,7 @@
 //!   **wide**, any other is **small**. A wide request costs some tens of nanoseconds, and one
 //!   plain load per word.
 //! - **Allocation**: after construction, a small request that is granted without waiting allocates
-//!   nothing, except missing nodes in a tree.
+//!   nothing, except the missing tail of an array or missing nodes of a tree.
 //! - **Fairness**: each segment's queue is first come, first served. At most [`MAX_PASSES`] new
 //!   requests overtake the waiter at its head or, if that takes longer, those of half a millisecond
 //!   ([`spanlock_range_lock::words`]). [SRL] §IV-B
@@ -113,17 +113,23 @@ const WIDE_ABOVE: u64 = 512;
 impl<W: Word> Srl<Array<W>> {
     /// Creates a lock for positions `0..capacity`, in segments of 4 KiB.
     ///
+    /// Allocates up to 1 KiB of words. All other words are allocated when a request first needs one
+    /// of them; if there is no memory for them then, the process aborts. But if they take more than
+    /// 64 MiB, this function allocates them too.
+    ///
     /// # Errors
-    /// [`SegmentError::Memory`] if there is no memory for the words.
+    /// [`SegmentError::Memory`] if there is no memory for the words that this function allocates.
     pub fn new(capacity: u64) -> Result<Self, SegmentError> {
         Self::with_segment_size(capacity, Segments::DEFAULT_SIZE)
     }
 
     /// Creates a lock for positions `0..capacity`, in segments of `size` positions.
     ///
+    /// Allocates as `new` does.
+    ///
     /// # Errors
     /// - [`SegmentError::Size`] if `size` is not a power of two.
-    /// - [`SegmentError::Memory`] if there is no memory for the words.
+    /// - [`SegmentError::Memory`] as for `new`.
     pub fn with_segment_size(capacity: u64, size: u64) -> Result<Self, SegmentError> {
         let segments = Segments::new(capacity, size)?;
         Ok(Self::with_store(Array::new(segments)?))
@@ -132,6 +138,8 @@ impl<W: Word> Srl<Array<W>> {
 
 impl<W: Word, P: Park> Srl<Array<W>, P> {
     /// Returns the size of the words in bytes: 4 per segment, or half a byte in the packed form.
+    ///
+    /// Words that have not been allocated yet do not count.
     pub fn memory_usage(&self) -> usize {
         self.words.store.memory_usage()
     }
@@ -218,7 +226,7 @@ impl<W: Word, P: Park> Srl<Tree<W>, P> {
 }
 
 impl<S: SegmentStore> Srl<S> {
-    fn with_store(store: S) -> Self {
+    pub(crate) fn with_store(store: S) -> Self {
         // `Word` promises that `LANES` is a power of two, which lane ranges and pieces need, and
         // that the alignment is above `KIND`, which tokens need (S-I4).
         const { assert!(S::Word::LANES.is_power_of_two() && align_of::<S::Word>() > KIND) };
@@ -358,8 +366,8 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
 
 /// Why the fast path did not take a request's segments.
 enum Refusal<G> {
-    /// It tried nothing. The segments do not share a word, end past the capacity, or are wide; or
-    /// the queue has waiters.
+    /// It tried nothing. The segments do not share a word, have no word yet, end past the capacity,
+    /// or are wide; or the queue has waiters.
     Untried,
     /// The word has a conflicting hold.
     Busy,
@@ -389,7 +397,9 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
             return Err(Refusal::Untried);
         }
         let guard = self.words.store.enter();
-        let word = self.words.store.word(&guard, first);
+        let Some(word) = self.words.store.word(&guard, first) else {
+            return Err(Refusal::Untried);
+        };
         match lanes.run(word).take_at_once(access, &self.words.queue) {
             Ok(()) => {}
             Err(words::Refusal::Untried) => return Err(Refusal::Untried),

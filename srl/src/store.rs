@@ -1,12 +1,16 @@
 //! Segment stores: where the words of segments are kept.
 //!
 //! A **word** consists of one or more *lanes*. Each lane is the reader-writer state of one segment;
-//! the lanes of a word belong to neighbouring segments. An array keeps all words in one allocation.
+//! the lanes of a word belong to neighbouring segments. An array keeps its words in two allocations.
 //! A tree keeps them in leaves, each an allocation of its own. A [`Piece`] is a sequence of words
 //! within one allocation.
 
+use alloc::alloc::{Layout, handle_alloc_error};
+use alloc::boxed::Box;
+
 use spanlock_range_lock::Access;
 use spanlock_range_lock::words::{Run, Wakes, Word};
+use spanlock_sync::atomic::{Zeroed, zeroed_slice};
 use spanlock_sync::wait::WaitQueue;
 
 use crate::segment::Segments;
@@ -211,6 +215,14 @@ pub(crate) fn words_of<W: Word>(first: u64, end: u64) -> usize {
     (end.div_ceil(lanes) - first / lanes) as usize
 }
 
+/// Allocates `len` words, or slots of a tree, all zero. Aborts as `Box` does if there is no memory.
+pub(crate) fn allocate<T: Zeroed>(len: usize) -> Box<[T]> {
+    zeroed_slice(len).unwrap_or_else(|| match Layout::array::<T>(len) {
+        Ok(layout) => handle_alloc_error(layout),
+        Err(error) => unreachable!("a slice of {len}: {error}"),
+    })
+}
+
 /// Keeps the words of all segments of a lock.
 ///
 /// # Safety
@@ -231,8 +243,11 @@ pub unsafe trait SegmentStore: Send + Sync {
     /// Enters a read-side critical section. A thread must not block in one.
     fn enter(&self) -> Self::ReadGuard<'_>;
 
-    /// Returns the word of a segment; creates it if it is missing.
-    fn word<'s>(&'s self, guard: &'s Self::ReadGuard<'_>, segment: u64) -> &'s Self::Word;
+    /// Returns the word of a segment.
+    ///
+    /// If the word is missing, creates it, or returns `None`. Then
+    /// [`find_or_make`](Self::find_or_make) creates it.
+    fn word<'s>(&'s self, guard: &'s Self::ReadGuard<'_>, segment: u64) -> Option<&'s Self::Word>;
 
     /// Returns the longest piece that starts with segment `first` and ends at or before `end`.
     ///

@@ -2,8 +2,8 @@
 //! is in use.
 //!
 //! # The problem
-//! A segment's word holds its reader-writer state. An array needs a word for every segment that the
-//! file may ever have. A radix tree over segment numbers has words only for segments that have been
+//! A segment's word holds its reader-writer state. An array in use needs a word for every segment that
+//! the file may ever have. A radix tree over segment numbers has words only for segments that have been
 //! used ([SRL] §IV-A, Algorithm 1). The paper's tree has a pointer of 8 bytes to each word of 4
 //! bytes, and keeps its nodes until the file is closed. Here, a leaf contains its words, side by
 //! side. [`shrink`](crate::Srl::shrink) frees nodes while the file is open, and so does
@@ -319,7 +319,7 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
     }
 
     #[inline]
-    fn word<'s>(&'s self, guard: &'s ReadGuard<'_>, segment: u64) -> &'s W {
+    fn word<'s>(&'s self, guard: &'s ReadGuard<'_>, segment: u64) -> Option<&'s W> {
         let number = segment >> self.levels.leaf_bits;
         let leaf = match guard.recall(number) {
             Some(leaf) => leaf.as_ptr().cast(),
@@ -327,7 +327,7 @@ unsafe impl<W: Word> SegmentStore for Tree<W> {
         };
         // SAFETY: the leaf was found under a guard that outlasts `'s` (N-I4). A recalled leaf is as
         // safe to use (RCU-I3).
-        unsafe { &*self.word_in(leaf, segment) }
+        Some(unsafe { &*self.word_in(leaf, segment) })
     }
 
     #[inline]

@@ -108,12 +108,14 @@ fn by_a_batch<L: RawRangeLockBatch>(lock: &L) {
     assert!(lock.try_write(0..64).is_ok());
 }
 
+/// Returns an array with three words in its head and the others in its tail.
 fn array() -> SrlArray {
-    SrlArray::with_segment_size(64, 1).unwrap()
+    SrlArray::with_head(64, 1, 3).unwrap()
 }
 
+/// Returns a packed array with one word in its head and the others in its tail.
 fn packed() -> SrlPacked {
-    SrlPacked::with_segment_size(64, 1).unwrap()
+    SrlPacked::with_head(64, 1, 1).unwrap()
 }
 
 /// Returns a tree with leaves of four segments.

@@ -3,11 +3,18 @@
 #![cfg(not(any(spanlock_loom, spanlock_shuttle)))]
 
 use std::error::Error;
+use std::ops::Range;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use spanlock_range_lock::{RangeError, RangeLock, RangeLockExt, RawRangeLock, TryLockError};
-use spanlock_srl::{SegmentError, Segments, SrlArray};
+use spanlock_range_lock::{
+    Access, RangeError, RangeLock, RangeLockExt, RawRangeLock, TryLockError,
+};
+use spanlock_srl::{SegmentError, Segments, SrlArray, SrlPacked};
+
+/// The number of segments in the head of an array.
+const HEAD: u64 = 256;
 
 #[test]
 fn sizes_that_are_not_powers_of_two_are_errors() {
@@ -67,20 +74,105 @@ fn a_capacity_of_zero_grants_only_the_empty_range() {
 }
 
 #[test]
-fn memory_is_one_word_per_segment() {
+fn memory_is_one_word_per_segment_in_use() {
     for (capacity, size) in [
         (1, 1),
-        (1000, 1),
+        (256, 1),
+        (257, 1),
         (4096, 4096),
         (4097, 4096),
         (1 << 30, 4096),
     ] {
         let lock = SrlArray::with_segment_size(capacity, size).unwrap();
-        assert_eq!(lock.memory_usage() as u64, 4 * capacity.div_ceil(size));
+        let segments = capacity.div_ceil(size);
+        assert_eq!(lock.memory_usage() as u64, 4 * segments.min(HEAD));
         assert_eq!(lock.segments(), Segments::new(capacity, size).unwrap());
         assert_eq!(lock.capacity(), capacity);
+        drop(lock.write(capacity - 1..capacity).unwrap());
+        assert_eq!(lock.memory_usage() as u64, 4 * segments);
     }
     assert_eq!(SrlArray::new(1).unwrap().segments().size(), 4096);
+}
+
+#[test]
+fn only_a_small_request_for_the_tail_creates_it() {
+    let lock = SrlArray::with_segment_size(1 << 16, 1).unwrap();
+    // Requests for the head, and wide requests.
+    drop(lock.write(0..HEAD).unwrap());
+    drop(lock.write(0..1 << 16).unwrap());
+    drop(lock.try_read(HEAD..1 << 16).unwrap());
+    assert_eq!(lock.memory_usage(), 1024);
+    drop(lock.write(HEAD - 1..HEAD + 1).unwrap());
+    assert_eq!(lock.memory_usage(), 4 << 16);
+
+    // A word has sixteen segments, and the head 128 words.
+    let packed = SrlPacked::with_segment_size(1 << 16, 1).unwrap();
+    drop(packed.write(0..2048).unwrap());
+    assert_eq!(packed.memory_usage(), 1024);
+    assert!(packed.try_write(2048..2049).is_ok());
+    assert_eq!(packed.memory_usage(), 1 << 15);
+}
+
+#[test]
+fn a_tail_above_64_mib_is_allocated_with_the_lock() {
+    let of_64_mib = HEAD + (16 << 20);
+    let lazy = SrlArray::with_segment_size(of_64_mib, 1).unwrap();
+    assert_eq!(lazy.memory_usage(), 1024);
+    let lock = SrlArray::with_segment_size(of_64_mib + 1, 1).unwrap();
+    assert_eq!(lock.memory_usage() as u64, 4 * (of_64_mib + 1));
+    let last = lock.write(of_64_mib..of_64_mib + 1).unwrap();
+    assert!(lock.try_read(0..of_64_mib + 1).is_err());
+    drop(last);
+    drop(lock.try_write(0..of_64_mib + 1).unwrap());
+}
+
+/// Holds that lie in the head and in the tail are changed, moved and released in both.
+#[test]
+fn ranges_across_head_and_tail() {
+    const LAST: u64 = HEAD - 1;
+    let free = |lock: &SrlArray, range: Range<u64>| lock.try_write(range).is_ok();
+    for wide_above in [1, 512] {
+        let lock = SrlArray::with_segment_size(1 << 10, 1).unwrap();
+        let lock = lock.wide_above(wide_above);
+        // The tail is missing: this hold creates it, or needs no words.
+        let hold = lock.write(LAST - 4..HEAD + 4).unwrap();
+        for held in LAST - 4..HEAD + 4 {
+            assert!(lock.try_read(held..held + 1).is_err());
+        }
+        assert!(free(&lock, 0..LAST - 4) && free(&lock, HEAD + 4..1 << 10));
+        let hold = hold.downgrade().try_upgrade().unwrap();
+        let (low, mut high) = hold.split(LAST).unwrap();
+        drop(low);
+        assert!(free(&lock, 0..LAST) && !free(&lock, LAST..HEAD));
+        high.shrink(HEAD + 1..HEAD + 4).unwrap();
+        assert!(free(&lock, 0..HEAD + 1) && !free(&lock, HEAD..HEAD + 2));
+        drop(high);
+        assert!(free(&lock, 0..1 << 10));
+        let batch = [(0..LAST, Access::Read), (LAST..HEAD + 1, Access::Write)];
+        drop(lock.lock_all(batch).unwrap());
+        assert!(free(&lock, 0..1 << 10));
+    }
+}
+
+/// Threads that create the tail at the same time use one tail.
+#[test]
+fn threads_create_one_tail() {
+    for _ in 0..200 {
+        let lock = SrlArray::with_segment_size(1 << 10, 1).unwrap();
+        let (inside, start) = (AtomicUsize::new(0), Barrier::new(3));
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    start.wait();
+                    let hold = lock.write(HEAD - 1..HEAD + 1).unwrap();
+                    assert_eq!(inside.fetch_add(1, Relaxed), 0);
+                    inside.fetch_sub(1, Relaxed);
+                    drop(hold);
+                });
+            }
+        });
+        assert_eq!(lock.memory_usage(), 4 << 10);
+    }
 }
 
 #[test]

@@ -8,8 +8,9 @@ use spanlock_srl::packed::MAX_READERS;
 use spanlock_srl::{Shape, SrlArray, SrlPacked, SrlTree, SrlTreePacked};
 use spanlock_testkit::{Driven, Order, driven, suite};
 
+/// Returns an array whose words are in the head and in a tail, so many ranges span both.
 fn array(segment: u64) -> Driven {
-    let lock = SrlArray::with_segment_size(64 * segment, segment);
+    let lock = SrlArray::with_head(64 * segment, segment, 24);
     driven!(lock.expect("a power of two"); wait, downgrade, upgrade, split, batch)
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::env;
+use std::str::FromStr;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,11 +14,11 @@ use crate::{Driven, threads};
 
 /// The default number of operations for each lock and kind of history, small enough for `cargo
 /// test`. `.ci/full` runs a million.
-const OPERATIONS: u64 = 200_000;
+const OPERATIONS: u64 = 100_000;
 
-/// The environment variable that overrides the number of operations. Slow sanitizers set a smaller
-/// one.
-pub const HOW_MANY: &str = "SPANLOCK_OPERATIONS";
+/// The environment variable that multiplies the number of operations. Slow sanitizers set a
+/// fraction.
+pub const ROUNDS: &str = "SPANLOCK_ROUNDS";
 
 /// The maximum length of a single-threaded history.
 const STEPS: usize = 256;
@@ -38,7 +39,11 @@ pub fn seed() -> u64 {
     number(SEED, 1)
 }
 
-fn number(variable: &str, otherwise: u64) -> u64 {
+fn operations() -> u64 {
+    (OPERATIONS as f64 * number(ROUNDS, 1.0)) as u64
+}
+
+fn number<N: FromStr>(variable: &str, otherwise: N) -> N {
     let given = env::var(variable).ok();
     given.map_or(otherwise, |given| {
         given
@@ -71,7 +76,7 @@ fn many<S: Strategy>(
     strategy: &S,
     mut run: impl FnMut(&S::Value) -> Result<u64, TestCaseError>,
 ) {
-    let (seed, operations) = (seed(), number(HOW_MANY, OPERATIONS));
+    let (seed, operations) = (seed(), operations());
     let done = Cell::new(0);
     let run = RefCell::new(&mut run);
     for round in 0.. {

@@ -55,17 +55,16 @@ impl Requests {
         assert_eq!(waiting, self.waiting, "IL-I5");
         let set = self.waiters.iter().filter(|it| it.waker.is_some()).count();
         assert!(set <= waiting, "IL-I6: a waker without a request");
-        for (i, one) in stakes.iter().enumerate() {
-            for other in &stakes[..i] {
-                // A waiting upgrade still holds its span as upgradable.
-                let held = |stake: &Stake| match stake.order.0 {
-                    Stage::Held => Some(stake.access),
-                    Stage::Upgrading => Some(Access::Upgradable),
-                    Stage::Waiting => None,
-                };
-                if let (Some(a), Some(b)) = (held(one), held(other)) {
-                    assert!(!(one.span.overlaps(other.span) && a.conflicts_with(b)));
-                }
+        let held = |stake: &Stake| match stake.order.0 {
+            Stage::Held => Some((stake.span, stake.access)),
+            // A waiting upgrade still holds its span as upgradable.
+            Stage::Upgrading => Some((stake.span, Access::Upgradable)),
+            Stage::Waiting => None,
+        };
+        let held: Vec<_> = stakes.iter().filter_map(held).collect();
+        for (i, (span, access)) in held.iter().enumerate() {
+            for (other, theirs) in &held[..i] {
+                assert!(!(span.overlaps(*other) && access.conflicts_with(*theirs)));
             }
         }
     }
@@ -270,8 +269,15 @@ impl World {
     }
 }
 
+/// Returns the number of cases; `.ci/full` multiplies it by `SPANLOCK_ROUNDS`.
+fn cases() -> u32 {
+    let given = std::env::var("SPANLOCK_ROUNDS").ok();
+    let factor = given.map_or(1.0, |it| it.parse().expect("SPANLOCK_ROUNDS is a number"));
+    (64.0_f64 * factor).ceil() as u32
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn counts_match_their_definition(steps in prop::collection::vec(step(), 200)) {

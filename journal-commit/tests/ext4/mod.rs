@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -35,13 +36,15 @@ pub(crate) struct Image {
 impl Image {
     /// Creates an image, with these features added to or removed from ext4's defaults.
     pub(crate) fn new(block_bytes: u32, features: &str, blocks: u32) -> Image {
-        let folder = tempfile::tempdir().unwrap();
+        // In memory where possible: each image is written and read in full.
+        let memory = tempfile::tempdir_in("/dev/shm");
+        let folder = memory.or_else(|_| tempfile::tempdir()).unwrap();
         let path = folder.path().join("image");
         let content = folder.path().join("content");
         let data = vec![b'a'; (blocks * block_bytes) as usize];
         fs::write(&content, data).unwrap();
-        // A journal has at least 1024 blocks.
-        let size = u64::from(block_bytes) * 4096;
+        // A journal has at least 1024 blocks, and mke2fs wants the image to be much larger.
+        let size = u64::from(block_bytes) * 3072;
         fs::File::create(&path).unwrap().set_len(size).unwrap();
         let journal = format!("size={}", block_bytes / 1024);
         let bytes = block_bytes.to_string();
@@ -107,7 +110,7 @@ impl Image {
     /// Returns an image after `e2fsck -fy`, and the program's output.
     pub(crate) fn fsck(&self, image: &[u8]) -> (Vec<u8>, String) {
         let path = self.folder.path().join("fsck");
-        fs::write(&path, image).unwrap();
+        overwrite(&path, image);
         let done = (tool("e2fsck").arg("-fy").arg(&path).output()).unwrap();
         let text = text(&done);
         // Exit status 0 means nothing to do; 1, errors corrected; 2, corrected, and a reboot is
@@ -115,6 +118,14 @@ impl Image {
         assert!(done.status.code().is_some_and(|code| code < 4), "{text}");
         (fs::read(&path).unwrap(), text)
     }
+}
+
+/// Writes an image over another one of the same size. It does not truncate the file, so the memory
+/// stays allocated.
+pub(crate) fn overwrite(path: &Path, image: &[u8]) {
+    let mut options = fs::File::options();
+    let file = options.write(true).create(true).truncate(false).open(path);
+    file.unwrap().write_all_at(image, 0).unwrap();
 }
 
 /// Returns a command for a system program, even if it is not in the user's path.

@@ -4,10 +4,11 @@
 //! level tells which of the two it is, and how many elements the node has. So a node needs no
 //! header.
 
-use alloc::alloc::{Layout, handle_alloc_error};
 use alloc::boxed::Box;
 
-use spanlock_sync::atomic::{AtomicPtr, Ordering::*, Zeroed, free_slice, zeroed_slice};
+use spanlock_sync::atomic::{AtomicPtr, Ordering::*, Zeroed, free_slice};
+
+use crate::store::allocate;
 
 /// The first slot or word of a node.
 #[derive(Debug)]
@@ -69,14 +70,6 @@ impl Slot {
             }
         }
     }
-}
-
-/// Allocates `len` slots or words, all zero. Aborts as `Box` does if there is no memory.
-fn allocate<T: Zeroed>(len: usize) -> Box<[T]> {
-    zeroed_slice(len).unwrap_or_else(|| match Layout::array::<T>(len) {
-        Ok(layout) => handle_alloc_error(layout),
-        Err(error) => unreachable!("a node of {len}: {error}"),
-    })
 }
 
 /// Returns the slots or words of a node.
