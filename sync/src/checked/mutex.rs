@@ -33,7 +33,6 @@ impl<T> Mutex<T> {
     }
 
     /// Returns the data without locking: `&mut` proves that no other thread has access.
-    #[cfg(spanlock_shuttle)]
     pub fn get_mut(&mut self) -> &mut T {
         (self.0.get_mut()).unwrap_or_else(|poisoned| poisoned.into_inner())
     }
