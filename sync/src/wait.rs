@@ -124,6 +124,7 @@ use core::time::Duration;
 use crate::atomic::Ordering::Relaxed;
 use crate::barrier;
 use crate::injected_bug;
+use crate::world::wait as world;
 pub use crate::world::wait::is_wake_left_out;
 use crate::{Counters, DefaultPark, MutexGuard};
 
@@ -430,6 +431,7 @@ impl<P> WaitQueue<P> {
         // SAFETY: the waiter is in no queue, so nobody else uses its node.
         unsafe {
             ((*node).lock, (*node).spot, (*node).class) = (lock, spot, class);
+            (*node).thread = world::thread();
             (*node).waker = Some(waker);
         }
         let mut bucket = self.lock(spot);

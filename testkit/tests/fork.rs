@@ -5,9 +5,10 @@
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use spanlock_range_lock::RangeLockExt;
-use spanlock_srl::{Shape, SrlTree, SrlTreePacked};
+use spanlock_srl::{Shape, SrlArray, SrlTree, SrlTreePacked};
 use spanlock_sync::rcu::Rcu;
 use spanlock_testkit::system::in_child;
 
@@ -93,4 +94,37 @@ fn a_fork_does_not_leave_the_registry_locked() {
         done.store(true, SeqCst);
         assert!(all_right);
     });
+}
+
+/// Threads wait for a lock while the process forks: their nodes are on stacks that the child uses for
+/// other threads.
+#[test]
+fn the_child_does_not_meet_waiters_of_other_threads() {
+    let lock = SrlArray::with_segment_size(64, 1).unwrap();
+    let mut hold = Some(lock.write(0..8).unwrap());
+    thread::scope(|scope| {
+        for i in 0..16 {
+            let lock = &lock;
+            scope.spawn(move || match i % 2 {
+                0 => drop(lock.write(i / 2..8).unwrap()),
+                _ => drop(lock.read(i / 2..8).unwrap()),
+            });
+        }
+        // Time to fall asleep.
+        thread::sleep(Duration::from_millis(20));
+        let goes_on = || {
+            // More stacks than there were threads.
+            thread::scope(|scope| {
+                for _ in 0..32 {
+                    scope.spawn(|| std::hint::black_box([0xA5_u8; 1 << 16]).len());
+                }
+            });
+            hold = None;
+            // As many as may overtake a waiter, and more.
+            (0..100).all(|_| lock.try_write(0..64).is_ok())
+        };
+        assert!(in_child(goes_on));
+        hold = None;
+    });
+    assert!(lock.try_write(0..64).is_ok());
 }

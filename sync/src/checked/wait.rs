@@ -27,6 +27,11 @@ impl Moment {
     }
 }
 
+/// No process forks under a checker.
+pub(crate) fn thread() -> usize {
+    0
+}
+
 /// The number is the same for every lock, because each lock has a table of its own.
 #[derive(Default)]
 pub(crate) struct Number;

@@ -33,21 +33,21 @@ pub(crate) struct Queue {
 /// How the number of armed queues changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the counters of armed queues must follow"]
-pub(super) enum Armed {
+pub(crate) enum Armed {
     Same,
     More,
     Less,
 }
 
 /// A waiter that has been removed from its queue.
-pub(super) struct Removed {
+pub(crate) struct Removed {
     /// Its waker, if it was asleep.
-    pub(super) waker: Option<Waker>,
+    pub(crate) waker: Option<Waker>,
     /// Whether a waiter behind it is now at the head.
     pub(super) unblocks: bool,
     /// Whether a new generation is at the head of the queue.
     pub(super) renews: bool,
-    pub(super) armed: Armed,
+    pub(crate) armed: Armed,
 }
 
 /// A waiter that has joined a queue.
@@ -94,6 +94,12 @@ impl Queue {
 
     fn is_empty(&self) -> bool {
         self.lists.iter().all(List::is_empty)
+    }
+
+    /// Returns a waiter for which `f` returns true.
+    unsafe fn find(&self, f: impl Fn(*mut Node) -> bool) -> Option<*mut Node> {
+        // SAFETY: as for this function.
+        (self.lists.iter()).find_map(|list| unsafe { list.nodes() }.find(|&node| f(node)))
     }
 
     fn has_shared_heads(&self) -> bool {
@@ -417,6 +423,23 @@ impl Bucket {
             // Relaxed: before the waiter reuses the node, it takes the bucket's lock.
             (*node).state.store(EVICTED, Relaxed);
             Some((spot, removed))
+        }
+    }
+
+    /// Evicts a waiter that another thread has queued.
+    #[cfg_attr(
+        not(all(target_os = "linux", feature = "std", not(miri))),
+        allow(dead_code)
+    )]
+    pub(crate) unsafe fn evict_one_of_others(&mut self, thread: usize) -> Option<Removed> {
+        // SAFETY: as for this function; all nodes are alive.
+        unsafe {
+            let others = |leader: *mut Node| (*leader).queue.find(|node| (*node).thread != thread);
+            let node = self.leaders().find_map(others)?;
+            let removed = self.remove(node)?;
+            // Relaxed: as in `evict_one`.
+            (*node).state.store(EVICTED, Relaxed);
+            Some(removed)
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Node {
     /// The number of the lock that the waiter waits for. The address does not suffice: a lock may
     /// move and leave a forgotten waiter behind, and then another lock may take its old address.
     pub(super) lock: u32,
+    /// The thread that queued the node.
+    pub(super) thread: usize,
     pub(super) spot: Spot,
     pub(super) class: Class,
     /// Ascends in the order of arrival.
@@ -44,6 +46,7 @@ impl Node {
         Node {
             state: AtomicU32::new(WOKEN),
             lock: 0,
+            thread: 0,
             spot: Spot { word: 0, lane: 0 },
             class: Class::Shared,
             id: 0,
@@ -107,6 +110,18 @@ impl List {
     /// Returns the first node, or null.
     pub(super) fn front(&self) -> *mut Node {
         self.front
+    }
+
+    /// Returns all nodes, from the first on.
+    pub(super) unsafe fn nodes(&self) -> impl Iterator<Item = *mut Node> + use<> {
+        let (mut node, mut left) = (self.front, self.len);
+        core::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            let this = node;
+            // SAFETY: the node is alive.
+            node = unsafe { (*this).next };
+            Some(this)
+        })
     }
 
     /// Returns the id of the first node, or [`NOBODY`].

@@ -77,6 +77,22 @@ impl Moment {
     }
 }
 
+#[cfg(all(target_os = "linux", feature = "std", not(miri)))]
+mod fork;
+
+/// Returns a number that distinguishes the calling thread from the other living threads. Without
+/// std, it is the same for all.
+#[cfg(feature = "std")]
+pub(crate) fn thread() -> usize {
+    std::thread_local! { static PLACE: core::cell::Cell<u8> = const { core::cell::Cell::new(0) }; }
+    PLACE.with(|place| core::ptr::from_ref(place).addr())
+}
+
+#[cfg(not(feature = "std"))]
+pub(crate) fn thread() -> usize {
+    0
+}
+
 /// A number that distinguishes locks. It is 0 until the lock has its first waiter.
 #[derive(Default)]
 pub(crate) struct Number(AtomicU32);
@@ -96,6 +112,8 @@ impl Number {
         if known != 0 {
             return known;
         }
+        #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
+        fork::handle();
         // Relaxed: only the number's uniqueness matters. After 2³² locks with waiters, numbers
         // repeat. Even then, only a forgotten waiter could be mistaken for a waiter of another
         // lock.
