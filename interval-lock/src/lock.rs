@@ -38,7 +38,7 @@
 //!   steps if their starts are adjacent in the tree, and up to O(log *n*) for each otherwise. A
 //!   thread that waits locks the mutexes again each time it is woken. Threads whose ranges are in
 //!   the same shard contend for its mutex, which is why [SRL] §III-C developed segment locks.
-//! - **Waiting**: a thread that is blocked spins for about a microsecond, then enters the tree and
+//! - **Waiting**: a thread that is blocked spins for a few microseconds, then enters the tree and
 //!   sleeps. A release unlocks the mutexes, and then wakes the waiters that it has granted. A
 //!   request that touches several shards may be woken once for each of them before it is granted.
 //! - **Allocation**: the trees and the lists of waiters grow when needed and never shrink, so

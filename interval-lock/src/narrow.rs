@@ -13,6 +13,9 @@ use crate::lock::{Core, IntervalRequest, Sleep, token};
 use crate::requests::{Requests, Wakes};
 use crate::tree::Index;
 
+/// How many rounds a thread spins between two tries.
+const ROUNDS_PER_RETRY: u32 = 4;
+
 /// These functions are not inlined, and none is generic. Their results fit in a register, so the
 /// code around the calls stays small.
 impl Core {
@@ -83,7 +86,8 @@ impl Core {
                 break;
             }
             drop(requests);
-            spins = spin.round();
+            // Not after every round: each retry keeps the mutex from the holder's release.
+            spins = (0..ROUNDS_PER_RETRY).all(|_| spin.round());
             requests = shard.lock();
             if let Some(index) = requests.try_hold(span, access) {
                 self.counters.acquisitions(1);
