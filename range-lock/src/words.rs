@@ -14,7 +14,7 @@
 //!   arrival ── one read-modify-write ──────────────────────────────► holds
 //!      │ lanes are missing                                             ▲
 //!      ▼                                                               │
-//!   spins for a few µs, retrying ─────────────────────────────────────┤
+//!   spins for a few µs, retrying ──────────────────────────────────────┤
 //!      │ still missing                                                 │
 //!      ▼                                                               │
 //!   joins the queue of its first missing lane ◄──┐                     │
