@@ -17,7 +17,7 @@ const PREEMPTIONS: u64 = 3;
 const PREEMPTIONS_UNDER_FAULTS: u64 = 2;
 
 /// Random schedules of a row in the normal run.
-const SCHEDULES: u64 = 20_000;
+const SCHEDULES: u64 = 10_000;
 
 /// Random schedules of each random program.
 const SCHEDULES_OF_DRAWN: u64 = 40;

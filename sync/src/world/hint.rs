@@ -5,8 +5,8 @@ pub(crate) use core::hint::spin_loop as pause;
 /// Whether a checker runs.
 pub(crate) const IS_CHECKED: bool = false;
 
-/// A bounded spin. Its [rounds](Backoff::round) pause 1, 2 and then 4 times each; the last few yield
-/// the core instead.
+/// A bounded spin. Its [rounds](Backoff::round) pause 1, 2 and then 4 times each; the last few
+/// yield the core instead.
 ///
 /// Pauses that grew further would miss most of the moments in which a contended lock is free. Each
 /// yield lets a runnable thread go first, perhaps the holder.

@@ -25,7 +25,7 @@ use crate::rows::counts::{Count, path};
 use crate::rows::row::Row;
 
 /// The time limit of a trial.
-const TRIAL: Duration = Duration::from_secs(20);
+const TRIAL: Duration = Duration::from_secs(4);
 
 /// The time limit of a trial of a long row.
 const LONG_TRIAL: Duration = Duration::from_secs(600);
