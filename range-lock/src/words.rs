@@ -298,11 +298,12 @@ impl<'a, W: Word> Run<'a, W> {
                 let timed_out = if attempt.progress.may_be_overlooked() {
                     parker.park_briefly();
                     Parker::has_passed(deadline)
-                } else if attempt.progress.is_asleep() {
+                } else if attempt.progress.as_mut().is_asleep() {
                     parker.park_until(Some(deadline)) == Wakeup::TimedOut
                 } else {
                     Parker::has_passed(deadline)
                 };
+                attempt.progress.as_mut().refresh();
                 if timed_out {
                     return false;
                 }
@@ -338,7 +339,7 @@ impl<'a, W: Word> Run<'a, W> {
             // SAFETY: the attempt is polled until it is ready, or cancelled when it is dropped.
             unsafe { progress.enqueue(self.after(taken), access, queue) };
             while attempt.poll(parker.waker()).is_pending() {
-                attempt.progress.park(parker);
+                attempt.progress.as_mut().park(parker);
             }
         });
     }

@@ -160,8 +160,8 @@ fn a_woken_request_does_not_park() {
         assert!(poll().is_pending());
         // SAFETY: acquired above.
         unsafe { word.run().unlock(Access::Write, &queue) };
-        assert!(!progress.is_asleep());
-        progress.park(parker);
+        assert!(!progress.as_mut().is_asleep());
+        progress.as_mut().park(parker);
         // SAFETY: as above.
         let granted = unsafe {
             poll_all(

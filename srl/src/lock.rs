@@ -347,6 +347,7 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockWait for Srl<S, P> {
         waker: &Waker,
     ) -> Poll<Result<Token, RangeError>> {
         let wanted = self.wanted(self.segments.touched(span)?, access);
+        request.as_mut().refresh();
         // SAFETY: the caller's promise.
         let poll = unsafe { (request.as_mut()).poll(&self.words, &self.gate, &wanted, waker) };
         if poll.is_pending() {

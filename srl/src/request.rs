@@ -93,13 +93,19 @@ impl SrlRequest {
 
     /// Puts the calling thread to sleep until a poll is worthwhile. (The sleep may end spuriously,
     /// and there may be none.)
-    fn park(&self, parker: &impl Park) {
-        match self.stage {
+    fn park(self: Pin<&mut Self>, parker: &impl Park) {
+        let (stage, progress) = self.parts();
+        match stage {
             Stage::AwaitingEntry(_) | Stage::AwaitingWideEntry(_) => parker.park(),
             Stage::Taking | Stage::TakingUnderEntry(_) | Stage::Scanning(_) => {
-                self.progress.park(parker);
+                progress.park(parker);
             }
         }
+    }
+
+    /// Must precede each poll of a future ([`Progress::refresh`]).
+    pub(crate) fn refresh(self: Pin<&mut Self>) {
+        self.parts().1.refresh();
     }
 
     /// Asks for the next poll of a future whose waiter may be overlooked, as
@@ -291,7 +297,7 @@ pub(crate) fn block<S: SegmentStore, P: Park>(
             // request.
             match unsafe { request.poll(words, gate, wanted, parker.waker()) } {
                 Poll::Ready(token) => return token,
-                Poll::Pending => attempt.request.park(parker),
+                Poll::Pending => attempt.request.as_mut().park(parker),
             }
         }
     })

@@ -407,7 +407,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
                 if scanned.is_ready() {
                     return;
                 }
-                scan.progress.park(parker);
+                scan.progress.as_mut().park(parker);
             }
         });
     }

@@ -40,11 +40,23 @@ pub struct Progress {
     rest: Rest,
 }
 
+/// What the request knows of its waiter: its status when it was last asked for. Other threads may
+/// have changed it from asleep to another status.
+#[derive(Debug)]
+struct Known(Status);
+
+impl Default for Known {
+    fn default() -> Self {
+        Known(Status::Idle)
+    }
+}
+
 /// The part of [`Progress`] that may move.
 #[derive(Debug, Default)]
 struct Rest {
     /// The number of lanes acquired so far, over all runs of the request.
     taken: u64,
+    known: Known,
     /// Whether the request has joined a queue at its head, and has not checked the word since.
     must_check: bool,
     /// A clone of the waker of the present poll, for the next sleep.
@@ -119,6 +131,7 @@ impl Progress {
         let (waiter, rest) = self.parts();
         // SAFETY: the caller's promise.
         rest.must_check = unsafe { queue.join(waiter, spot, class(access), waker) };
+        rest.known = Known(Status::Asleep);
         if injected_bug!(
             "no-recheck",
             "a request that has joined the queue sleeps without rechecking the word",
@@ -134,12 +147,21 @@ impl Progress {
         self.rest.taken
     }
 
+    /// Finds out whether the request was woken. Must precede each poll that does not follow
+    /// [`park`](Self::park) or [`enqueue`](Self::enqueue).
+    #[inline]
+    pub fn refresh(self: Pin<&mut Self>) {
+        let (waiter, rest) = self.parts();
+        rest.known = Known(waiter.status());
+    }
+
     /// Returns whether the request waits and nobody has woken it since its last poll. A thread
     /// parks only then: its parker may have lost the wake to other code that the thread ran
     /// meanwhile.
     #[inline]
-    pub fn is_asleep(&self) -> bool {
-        self.waiter.status() == Status::Asleep
+    pub fn is_asleep(mut self: Pin<&mut Self>) -> bool {
+        self.as_mut().refresh();
+        self.rest.known.0 == Status::Asleep
     }
 
     /// Returns whether the request waits, and the thread that unblocks it may not see it in the
@@ -152,12 +174,13 @@ impl Progress {
 
     /// Puts the calling thread to sleep until a poll is worthwhile. (The sleep may end spuriously,
     /// and there is none if the request [was woken](Self::is_asleep) already.)
-    pub fn park(&self, parker: &impl Park) {
+    pub fn park(mut self: Pin<&mut Self>, parker: &impl Park) {
         if self.may_be_overlooked() {
             parker.park_briefly();
-        } else if self.is_asleep() {
+        } else if self.as_mut().is_asleep() {
             parker.park();
         }
+        self.refresh();
     }
 
     /// Asks for the next poll of a future that [may be overlooked](Self::may_be_overlooked): it
@@ -186,7 +209,7 @@ impl Progress {
     /// use.
     pub fn listen(self: Pin<&mut Self>, waker: &Waker) {
         let (waiter, rest) = self.parts();
-        let is_shown = waiter.status() == Status::Asleep && waiter.shows(waker);
+        let is_shown = rest.known.0 == Status::Asleep && waiter.shows(waker);
         if !is_shown
             && !rest
                 .spare
@@ -321,7 +344,7 @@ impl Progress {
         }
         let (mut waiter, rest) = self.as_mut().parts();
         let must_check = core::mem::take(&mut rest.must_check) || waiter.may_be_overlooked();
-        match waiter.status() {
+        match rest.known.0 {
             Status::Idle => return Look::Arrives,
             Status::Asleep => {
                 let replaced = match rest.spare.take() {
@@ -340,7 +363,10 @@ impl Progress {
                         };
                     }
                     // It was woken or evicted just now.
-                    Err(waker) => rest.spare = Some(waker),
+                    Err(waker) => {
+                        rest.spare = Some(waker);
+                        rest.known = Known(waiter.status());
+                    }
                 }
             }
             Status::Woken | Status::Evicted => {}
@@ -355,7 +381,7 @@ impl Progress {
         queue: &WaitQueue<P>,
         admit: impl Fn(Run<'a, W>) -> bool,
     ) -> Look {
-        if self.waiter.status() == Status::Woken {
+        if self.rest.known.0 == Status::Woken {
             // Rearming costs a system call, about as long as this spins.
             let mut spin = Backoff::new();
             loop {
@@ -374,6 +400,7 @@ impl Progress {
             };
             match queue.rearm(waiter, waker) {
                 Ok(()) => {
+                    rest.known = Known(Status::Asleep);
                     let checks = !injected_bug!(
                         "no-recheck-after-rearm",
                         "a request that was woken in vain sleeps again without rechecking the word",
@@ -407,6 +434,7 @@ impl Progress {
         let (waiter, rest) = self.parts();
         let Some(spot) = waiter.spot() else { return };
         let left = queue.leave(waiter);
+        rest.known = Known(Status::Idle);
         rest.keep(left.waker);
         rest.must_check = false;
         if left.unblocks && wakes {
@@ -445,6 +473,7 @@ pub unsafe fn poll_all<'a, W: Word, P>(
     queue: &WaitQueue<P>,
     waker: &Waker,
 ) -> Poll<()> {
+    progress.as_mut().refresh();
     // SAFETY: the caller's promise.
     let poll = unsafe { advance_all(runs, access, progress.as_mut(), queue, waker) };
     if poll.is_pending() {
