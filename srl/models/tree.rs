@@ -47,6 +47,11 @@ fn programs() -> [Program; 3] {
             vec!["acquire-exclusive", "release"],
         ])
         .operations(6)
+        .bounded(
+            3,
+            "one thread shrinks the tree twice while the other waits for words of a leaf that comes \
+             and goes: the search of all executions has not ended in ten minutes",
+        )
         .run(reclamation_in_doubt),
     ]
 }
