@@ -50,8 +50,8 @@
 //! free.
 //!
 //! # Not guaranteed
-//! If there is no memory for a tail of at most 64 MiB, the process aborts when a request first needs
-//! the tail.
+//! If there is no memory for a tail of at most 64 MiB, the process aborts when a request first
+//! needs the tail.
 //!
 //! # Models
 //! In the rows `srl-array/tail-…` of `cargo verify`, the head has two words. In all other rows, the
@@ -288,8 +288,8 @@ impl<W: Word> Tail<W> {
         self.first.load(Acquire)
     }
 
-    /// Creates the words, unless another thread has done so meanwhile; returns them. Aborts as `Box`
-    /// does if there is no memory.
+    /// Creates the words, unless another thread has done so meanwhile; returns them. Aborts as
+    /// `Box` does if there is no memory.
     fn make(&self) -> &[W] {
         let made = Box::into_raw(allocate::<W>(self.len));
         // Release [U→V]: publishes the words. Acquire on failure [V→U]: this thread uses the words

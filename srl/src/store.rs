@@ -1,9 +1,9 @@
 //! Segment stores: where the words of segments are kept.
 //!
 //! A **word** consists of one or more *lanes*. Each lane is the reader-writer state of one segment;
-//! the lanes of a word belong to neighbouring segments. An array keeps its words in two allocations.
-//! A tree keeps them in leaves, each an allocation of its own. A [`Piece`] is a sequence of words
-//! within one allocation.
+//! the lanes of a word belong to neighbouring segments. An array keeps its words in two
+//! allocations. A tree keeps them in leaves, each an allocation of its own. A [`Piece`] is a
+//! sequence of words within one allocation.
 
 use alloc::alloc::{Layout, handle_alloc_error};
 use alloc::boxed::Box;

@@ -2,11 +2,11 @@
 //! is in use.
 //!
 //! # The problem
-//! A segment's word holds its reader-writer state. An array in use needs a word for every segment that
-//! the file may ever have. A radix tree over segment numbers has words only for segments that have been
-//! used ([SRL] §IV-A, Algorithm 1). The paper's tree has a pointer of 8 bytes to each word of 4
-//! bytes, and keeps its nodes until the file is closed. Here, a leaf contains its words, side by
-//! side. [`shrink`](crate::Srl::shrink) frees nodes while the file is open, and so does
+//! A segment's word holds its reader-writer state. An array in use needs a word for every segment
+//! that the file may ever have. A radix tree over segment numbers has words only for segments that
+//! have been used ([SRL] §IV-A, Algorithm 1). The paper's tree has a pointer of 8 bytes to each
+//! word of 4 bytes, and keeps its nodes until the file is closed. Here, a leaf contains its words,
+//! side by side. [`shrink`](crate::Srl::shrink) frees nodes while the file is open, and so does
 //! [`shrink_range`](crate::Srl::shrink_range) after a truncate.
 //!
 //! # Picture

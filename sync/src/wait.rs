@@ -41,9 +41,9 @@
 //!
 //! | | waiter | | thread that changes the word |
 //! |---|---|---|---|
-//! | 1 | [`join`] or [`rearm`]: sleeps at the head, so its queue counts as armed | 1 | changes the word |
+//! | 1 | [`join`] or [`rearm`]: asleep at the head, so its queue is armed | 1 | changes the word |
 //! | 2 | (in `join` or `rearm`) [`heavy`] barrier | 2 | (in [`is_asleep`]) [`light`] barrier |
-//! | 3 | checks the word; parks if it must wait | 3 | if the queue is armed, [wakes](WaitQueue::wake) its head |
+//! | 3 | checks the word; parks if it must wait | 3 | if armed, [wakes](WaitQueue::wake) the head |
 //!
 //! [`join`]: WaitQueue::join
 //! [`rearm`]: WaitQueue::rearm

@@ -96,8 +96,8 @@ fn a_fork_does_not_leave_the_registry_locked() {
     });
 }
 
-/// Threads wait for a lock while the process forks: their nodes are on stacks that the child uses for
-/// other threads.
+/// Threads wait for a lock while the process forks: their nodes are on stacks that the child uses
+/// for other threads.
 #[test]
 fn the_child_does_not_meet_waiters_of_other_threads() {
     let lock = SrlArray::with_segment_size(64, 1).unwrap();

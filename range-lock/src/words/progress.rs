@@ -4,8 +4,8 @@
 //!
 //! | state | [`Progress`] | left by |
 //! |---|---|---|
-//! | new | nothing taken, its waiter is idle | a poll: acquires all lanes, or queues for a missing one |
-//! | queued | its waiter is in the queue of the next lane | a poll as the head: next lane, or done |
+//! | new | nothing taken, its waiter is idle | a poll: takes all lanes, or queues for one |
+//! | queued | its waiter is in the next lane's queue | a poll as the head: next lane, or done |
 //! | done | as new | |
 //!
 //! Cancelling leaves the queue and releases the lanes taken so far; then the request is as new.
