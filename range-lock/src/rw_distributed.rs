@@ -251,7 +251,7 @@ unsafe impl<P: Park> RawRangeLockDowngrade for RwDistributed<P> {
             }
         }
         // Last, because wakers may panic, or block until they get a slot.
-        words::wake_all(all, &self.queue);
+        words::all::wake_all(all, &self.queue);
     }
 }
 

@@ -76,7 +76,7 @@
 //! All other orderings are Relaxed, and the comment at each says why that suffices. `cargo verify
 //! mutants` weakens or drops one ordering at a time and shows that each is needed.
 
-mod all;
+pub(crate) mod all;
 mod progress;
 mod wakes;
 
@@ -96,7 +96,6 @@ use spanlock_sync::{Parker, Wakeup};
 
 use crate::raw::Access;
 
-pub(crate) use all::wake_all;
 pub use all::{downgrade_all, lock_all, try_lock_all, try_upgrade_all, unlock_all};
 pub use progress::{Progress, cancel_all, poll_all};
 pub use spanlock_sync::unwind::for_each_surely;
