@@ -175,10 +175,12 @@ impl Progress {
     /// Puts the calling thread to sleep until a poll is worthwhile. (The sleep may end spuriously,
     /// and there is none if the request [was woken](Self::is_asleep) already.)
     pub fn park(mut self: Pin<&mut Self>, parker: &impl Park) {
-        if self.may_be_overlooked() {
-            parker.park_briefly();
-        } else if self.as_mut().is_asleep() {
-            parker.park();
+        if self.as_mut().is_asleep() {
+            if self.may_be_overlooked() {
+                parker.park_briefly();
+            } else {
+                parker.park();
+            }
         }
         self.refresh();
     }
