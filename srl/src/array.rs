@@ -74,7 +74,7 @@ use crate::store::{Piece, SegmentStore, allocate, words_of};
 /// The largest tail, in bytes, that is not allocated with the lock.
 const LARGEST_LAZY_TAIL: usize = 64 << 20;
 
-/// The words of all segments, in two allocations. See the [module](self).
+/// The words of all segments, in two allocations.
 #[derive(Debug)]
 pub struct Array<W: Word> {
     /// The words of the first segments.
