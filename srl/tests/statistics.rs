@@ -49,12 +49,10 @@ fn a_wide_range_counts_once() {
 
     let lock = SrlTree::with_segment_size(64, 1).unwrap().wide_above(4);
     let wide = lock.write(0..32).unwrap();
-    let mut future = lock.write_async(16..64);
+    let mut future = Box::pin(lock.write_async(16..64));
     let mut poll = || {
         let mut context = Context::from_waker(Waker::noop());
-        std::pin::Pin::new(&mut future)
-            .poll(&mut context)
-            .is_ready()
+        future.as_mut().poll(&mut context).is_ready()
     };
     assert!(!poll());
     let waiting = lock.statistics();

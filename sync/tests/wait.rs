@@ -295,7 +295,9 @@ fn passes_are_possible_for_some_time() {
         queue.pass(word.spot().word, 0..1, Exclusive, patience, |open| open) == 1
     };
     let waiter = Waiter::at(word.spot(), &queue);
-    assert!((0..1000).all(|_| pass(Duration::from_secs(1000))));
+    // Without std there is no clock, so only the number counts.
+    let passes = (0..1000).take_while(|_| pass(Duration::from_secs(1000)));
+    assert_eq!(passes.count(), if cfg!(feature = "std") { 1000 } else { 1 });
     assert!(!pass(Duration::ZERO));
     assert!(!pass(Duration::from_secs(1000)), "it stays shut");
     waiter.leave(&queue, false);

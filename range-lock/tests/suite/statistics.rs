@@ -1,6 +1,7 @@
 //! The feature `statistics`: exact counts, by the same steps for every lock.
 
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::thread;
@@ -21,10 +22,10 @@ pub(crate) fn numbers<L: RawRangeLockStatistics>(lock: &L) -> (u64, u64, u64) {
 
 /// Polls once.
 fn is_ready<L: RawRangeLockWait, A: spanlock_range_lock::Mode>(
-    future: &mut LockFuture<&L, A>,
+    future: &mut Pin<Box<LockFuture<&L, A>>>,
 ) -> bool {
     let mut context = Context::from_waker(Waker::noop());
-    std::pin::Pin::new(future).poll(&mut context).is_ready()
+    future.as_mut().poll(&mut context).is_ready()
 }
 
 pub(crate) fn acquisitions<L: RawRangeLockStatistics + RawRangeLockWait>(kind: &Kind<L>) {
