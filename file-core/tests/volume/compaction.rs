@@ -1,8 +1,6 @@
 //! Compaction of logs: endless overwrites in a volume of a few pages.
 
-mod common;
-
-use common::{PAGE, Rng, content, format, reopen};
+use crate::common::{PAGE, Rng, content, format, reopen};
 use spanlock_file_core::FormatOptions;
 
 #[test]

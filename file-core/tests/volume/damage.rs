@@ -1,12 +1,10 @@
 //! Damaged and foreign regions. Opening one must return an error or the whole content, never panic,
 //! and never return anything else.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{Mem, PAGE, Rng, Volume, content, format, open};
+use crate::common::{Mem, PAGE, Rng, Volume, content, format, open};
 use spanlock_file_core::{Error, FORMAT_VERSION, FormatOptions};
 
 type Content = BTreeMap<String, Vec<u8>>;

@@ -1,14 +1,12 @@
 //! Crash images, by the x86 model, at every operation on the region. Operations that returned must
 //! be present; all others must be present as a whole or not at all.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::{MakeLock, Mem, PAGE, Rng, Volume, content, lock_kinds, open, segments};
+use crate::common::{MakeLock, Mem, PAGE, Rng, Volume, content, lock_kinds, open, segments};
 use spanlock_file_core::{Error, FileCore, FormatOptions};
 
 type Model = BTreeMap<String, Vec<u8>>;
@@ -119,14 +117,14 @@ fn rounds(volume: Volume, kind: [u64; 2], rounds: u64, [warm, steps]: [u64; 2]) 
 
 #[test]
 fn every_operation_is_all_or_nothing() {
-    let volume = common::format(48, &FormatOptions::new().inodes(32).data_checksums(true));
+    let volume = crate::common::format(48, &FormatOptions::new().inodes(32).data_checksums(true));
     let (images, _) = rounds(volume, [4, 12], 8, [20, 30]);
     assert!(images > 1000, "{images}");
 }
 
 #[test]
 fn every_operation_is_all_or_nothing_on_a_full_volume() {
-    let volume = common::format(48, &FormatOptions::new().inodes(32));
+    let volume = crate::common::format(48, &FormatOptions::new().inodes(32));
     for name in ["file 0", "file 1"] {
         volume
             .create(name)
@@ -142,7 +140,7 @@ fn every_operation_is_all_or_nothing_on_a_full_volume() {
 
 #[test]
 fn compaction_by_length_is_all_or_nothing() {
-    let volume = common::format(48, &FormatOptions::new().inodes(32));
+    let volume = crate::common::format(48, &FormatOptions::new().inodes(32));
     let file = volume.create("file 0").unwrap();
     // Leaves a few slots before the log has nine pages and compaction becomes due.
     for i in 0..9 * 63 - 3_u64 {
@@ -173,7 +171,7 @@ fn a_file_may_have_the_identity_of_an_older_one() {
     const GENERATION: usize = HEAD + 1;
     let mut same_log_page = 0;
     for seed in 1..9 {
-        let volume = common::format(48, &FormatOptions::new().inodes(32));
+        let volume = crate::common::format(48, &FormatOptions::new().inodes(32));
         let older = volume.create("older").unwrap();
         // Leave marks on several log pages that refer to other pages than the next file's.
         for i in 0..100 + 10 * seed {
@@ -202,7 +200,7 @@ fn a_file_may_have_the_identity_of_an_older_one() {
 #[test]
 fn a_crash_while_formatting_leaves_the_old_or_the_new_volume() {
     for seed in 1..40 {
-        let old = common::format(48, &FormatOptions::new());
+        let old = crate::common::format(48, &FormatOptions::new());
         old.create("old").unwrap().write_at(b"old", 0).unwrap();
         let options = FormatOptions::new().inodes(100);
         let hook = |image: &mut dyn FnMut() -> Vec<u64>| match open(&Mem::from_words(image())) {
@@ -226,7 +224,7 @@ fn a_crash_while_formatting_leaves_the_old_or_the_new_volume() {
 fn a_superblock_repair_may_crash() {
     for seed in 1..40 {
         for at in [20, 47 * PAGE + 20] {
-            let volume = common::format(48, &FormatOptions::new());
+            let volume = crate::common::format(48, &FormatOptions::new());
             volume.create("a").unwrap().write_at(b"a", 0).unwrap();
             let mut words = volume.pmem().words();
             words[at as usize / 8] ^= 1;
@@ -251,7 +249,7 @@ fn stamped(stamp: u64, pages: u64) -> Vec<u8> {
 fn crash_beside_writers(make: MakeLock, seed: u64) -> u64 {
     const WRITERS: u64 = 3;
     const PAGES: u64 = 2;
-    let volume = common::format(96, &FormatOptions::new().inodes(32).data_checksums(true));
+    let volume = crate::common::format(96, &FormatOptions::new().inodes(32).data_checksums(true));
     let file = volume.create("shared").unwrap();
     file.write_at(&stamped(0, WRITERS * PAGES), 0).unwrap();
 

@@ -1,8 +1,6 @@
 //! A full volume: failed operations lose nothing, and operations that free space keep working.
 
-mod common;
-
-use common::{PAGE, Rng, Volume, content, format, reopen};
+use crate::common::{PAGE, Rng, Volume, content, format, reopen};
 use spanlock_file_core::{Error, FormatOptions};
 
 /// Fills the volume with files of `pages` pages each. Returns how many.

@@ -1,11 +1,9 @@
 //! Several threads on one file: every page must hold one thread's whole write.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use common::{Handle, Mem, PAGE, Rng, Volume, content, lock_kinds, reopen};
+use crate::common::{Handle, Mem, PAGE, Rng, Volume, content, lock_kinds, reopen};
 use spanlock_file_core::{Error, FileCore, FormatOptions};
 
 fn volumes(pages: u64) -> impl Iterator<Item = (&'static str, Volume)> {

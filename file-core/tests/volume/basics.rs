@@ -1,11 +1,9 @@
 //! Each operation of a volume, on one thread.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use common::{Mem, PAGE, content, format, open, reopen};
+use crate::common::{Mem, PAGE, content, format, open, reopen};
 use spanlock_file_core::{Error, FileCore, FormatOptions, MAX_NAME_BYTES, MAX_WRITE_BYTES};
 use spanlock_range_lock::{RangeError, RwCounter};
 
@@ -420,7 +418,7 @@ fn a_volume_can_be_reformatted() {
     let volume = format(64, &options());
     volume.create("old").unwrap().write_at(b"old", 0).unwrap();
     let mem = volume.pmem().clone();
-    let volume = FileCore::format(mem.clone(), &options(), common::segments).unwrap();
+    let volume = FileCore::format(mem.clone(), &options(), crate::common::segments).unwrap();
     assert_eq!(volume.list(), []);
     let (volume, report) = open(&mem).unwrap();
     assert_eq!(

@@ -1,14 +1,12 @@
 //! A region that panics once in the middle of an operation. Operations that return afterwards must
 //! still be durable. Also a lock factory that panics.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{AnyLock, Mem, PAGE, Volume, content, format, open, reopen, segments};
+use crate::common::{AnyLock, Mem, PAGE, Volume, content, format, open, reopen, segments};
 use spanlock_file_core::{Error, FileCore, FormatOptions};
 
 type Model = BTreeMap<String, Vec<u8>>;

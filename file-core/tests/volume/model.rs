@@ -1,11 +1,9 @@
 //! Compares long random histories with a map of byte strings. Reopening the volume is one of the
 //! operations.
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::{Handle, PAGE, Volume, content, format, reopen};
+use crate::common::{Handle, PAGE, Volume, content, format, reopen};
 use proptest::prelude::*;
 use spanlock_file_core::{Error, FormatOptions};
 

@@ -1,5 +1,4 @@
 //! Shared by the tests: a region in memory that yields crash images, the locks, and random numbers.
-#![allow(dead_code, reason = "every test file uses a part of it")]
 
 mod sim;
 

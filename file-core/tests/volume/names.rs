@@ -1,8 +1,6 @@
 //! Names of all lengths, and many names.
 
-mod common;
-
-use common::{Rng, content, format, reopen};
+use crate::common::{Rng, content, format, reopen};
 use spanlock_file_core::{FormatOptions, MAX_NAME_BYTES};
 
 #[test]

@@ -1,0 +1,12 @@
+//! Tests of a volume: what it returns, what it recovers after crashes and damage, and what it refuses.
+
+mod basics;
+mod common;
+mod compaction;
+mod crashes;
+mod damage;
+mod full;
+mod model;
+mod names;
+mod panics;
+mod threads;
