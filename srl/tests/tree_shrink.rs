@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Wake, Waker};
 use std::thread;
 
@@ -456,8 +456,13 @@ fn stress<W: Word>(lock: &Srl<Tree<W>>, steps: u64) {
     assert_eq!(lock.memory_usage(), idle);
 }
 
+/// The barriers of one stress interrupt the threads of the other: side by side, the two take three
+/// times as long as one after the other.
+static STRESS: Mutex<()> = Mutex::new(());
+
 #[test]
 fn shrink_runs_while_others_lock_wait_and_cancel() {
+    let _one_at_a_time = STRESS.lock();
     for (levels, wide_above) in [(&[1; 7][..], 10_000), (&[2, 2, 3], 6), (&[3, 4], 1)] {
         let shape = Shape::new(16, levels).unwrap();
         let lock = SrlTree::with_shape(128 << 4, &shape).unwrap();
@@ -467,6 +472,7 @@ fn shrink_runs_while_others_lock_wait_and_cancel() {
 
 #[test]
 fn shrink_runs_while_others_lock_packed_words() {
+    let _one_at_a_time = STRESS.lock();
     for (levels, wide_above) in [(&[1, 1, 1, 4][..], 10_000), (&[2, 5], 20)] {
         let shape = Shape::new(16, levels).unwrap();
         let lock = SrlTreePacked::with_shape(128 << 4, &shape).unwrap();
