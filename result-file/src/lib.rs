@@ -19,8 +19,8 @@ pub struct ResultFile {
 /// How a result is written to its destination.
 #[derive(Debug)]
 enum Method {
-    /// Write a temporary file, then rename it to this path. If it replaces a file, it gets that
-    /// file's mode.
+    /// Write a temporary file, then rename it to this path. If a file of this name exists, the new
+    /// one gets its mode, which is given here.
     Rename(PathBuf, Option<u32>),
     /// Write into the existing file, pipe or device.
     InPlace,
@@ -50,8 +50,8 @@ impl ResultFile {
 
     /// Examines the path again, and writes `content` to it. Replaces previous content.
     ///
-    /// Blocks until the operating system has accepted the content. For a pipe, that takes a reader:
-    /// it must open the pipe, and read what the pipe cannot buffer.
+    /// Blocks until the operating system has accepted the content. If the path is a pipe, it blocks
+    /// until a reader has opened the pipe and has read all that does not fit into its buffer.
     ///
     /// # Errors
     /// As for [`check`](Self::check).
@@ -107,8 +107,9 @@ fn method(path: &Path) -> io::Result<Method> {
     Ok(Method::InPlace)
 }
 
-/// Returns whether `place`, a canonical path, names the file `found`. It may not: if standard
-/// output is a deleted file, the canonical path of `/proc/self/fd/1` names no file, or another one.
+/// Returns whether `place`, a canonical path, names the file `found`. This is not always so: if
+/// standard output is a deleted file, the canonical path of `/proc/self/fd/1` names no file, or
+/// another one.
 fn is_same_file(place: &Path, found: &Metadata) -> bool {
     fs::symlink_metadata(place).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
 }
