@@ -62,8 +62,8 @@ pub unsafe trait RawRangeLockWait: RawRangeLock {
     ///
     /// # Safety
     /// Since it was new, `request` has been passed to this lock only, with this span and access
-    /// only. After `Pending`, the request is neither dropped nor is its memory used for anything
-    /// else until a later poll returns `Ready`, the request is [cancelled](Self::cancel), or the
+    /// only. After `Pending`, the request is not dropped, and its memory is not used for anything
+    /// else, until a later poll returns `Ready`, the request is [cancelled](Self::cancel), or the
     /// lock is dropped. (So it may be forgotten.)
     unsafe fn poll_lock(
         &self,

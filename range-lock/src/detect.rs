@@ -8,9 +8,9 @@
 //! 2. For each *other* lock among the holds, the order "that lock, then this one" is recorded. If
 //!    the recorded orders form a cycle, threads that pass these locations at the same time can wait
 //!    for each other.
-//! 3. The request would wait for the conflicting holds of other threads, and for their conflicting
-//!    requests that came first. If those threads wait in their turn, and the last of them for a
-//!    hold of this thread, all of them would wait for ever.
+//! 3. The request would wait for other threads: for their conflicting holds, and for their earlier
+//!    conflicting requests. If one of these threads waits, perhaps through others, for a hold of
+//!    this thread, all of them would wait for ever.
 //!
 //! In each case the call panics before it acquires anything, and names all locations involved.
 //! Without the feature, [`LockId`] and the records have no size, and the functions are empty.
@@ -31,8 +31,9 @@
 //!   it would only wait for that other thread. Do not use the feature in such a program.
 //! - A hold taken by a future belongs to no thread: it is neither recorded nor checked.
 //! - Check 3 sees what happens in this run, at this moment: two ranges of *one* lock taken in
-//!   opposite orders are reported only when two threads really meet there. It takes every lock for
-//!   first come, first served. So it may report threads that this lock would have let overtake.
+//!   opposite orders are reported only when two threads really meet there. It assumes that every
+//!   lock serves requests first come, first served. So it may report a cycle that the lock would
+//!   have resolved by overtaking.
 //! - Orders are recorded for locks, not for ranges, as calls happen. A cycle is reported even if
 //!   its ranges or threads can never meet.
 //! - Raw locks used without guards are not watched.

@@ -17,8 +17,8 @@
 //!   of all slots. So each writer shares a word with every other holder, and two upgradable readers
 //!   share all words: the exclusion and visibility of [`RwWord`](crate::RwWord) carry over. So does
 //!   bounded overtaking, slot by slot. While a writer waits at one slot, readers of later slots
-//!   overtake it freely, which does not delay it. Once the writer waits at their slot, only so many
-//!   of them overtake it there as [`crate::words`] says.
+//!   overtake it freely, which does not delay it. Once the writer waits at their slot, only as many
+//!   of them overtake it there as [`crate::words`] allows.
 //! - **D-I2** Slots are acquired in ascending order, so writers cannot wait for each other in a
 //!   cycle. A reader holds one slot and waits for no other.
 //!

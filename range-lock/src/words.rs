@@ -40,8 +40,8 @@
 //! overtaking. Later conflicting arrivals overtake a head at most [`MAX_PASSES`] times, or for at
 //! most [`PASS_TIME`], whichever takes longer. (When the time is over, up to 15 more may: passes
 //! are counted 16 at a time.) So a request with `w` waiters ahead of it is overtaken at most
-//! `(w + 1) * MAX_PASSES` times, or for at most `(w + 1) * PASS_TIME`. Without std there is no
-//! clock: there, the number alone counts. So it does under a checker.
+//! `(w + 1) * MAX_PASSES` times, or for at most `(w + 1) * PASS_TIME`. Without std, and under a
+//! checker, there is no clock, so only the number counts.
 //!
 //! # Invariants
 //! - **W-I1** Conflicting holds of a lane never coexist: [`Word::take`] checks and acquires in one
@@ -425,7 +425,7 @@ impl<'a, W: Word> Run<'a, W> {
 }
 
 /// The request of a blocking call. Dropping it gives the request up, in case foreign code panics
-/// before it is granted: then the waiter is on a stack that is about to go.
+/// before it is granted: the stack that contains the waiter is then being unwound.
 struct Attempt<'a, 'p, W: Word, P> {
     run: Run<'a, W>,
     access: Access,

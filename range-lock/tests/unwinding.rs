@@ -35,7 +35,7 @@ fn panic_at(place: Place) {
     }
 }
 
-/// Sleeps never, and panics where the thread has asked for it.
+/// Never sleeps, and panics where the thread has asked for it.
 struct Panics(Waker);
 
 mod waker {

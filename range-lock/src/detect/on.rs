@@ -278,7 +278,7 @@ impl Registry {
         });
     }
 
-    /// Records a request, unless it is in danger.
+    /// Records a request, unless it would be in [`Danger`] of waiting for ever.
     fn request(&mut self, request: Request) -> Result<u64, Danger> {
         if let Some(danger) = self.danger(&request) {
             return Err(danger);
@@ -293,8 +293,8 @@ impl Registry {
         Ok(number)
     }
 
-    /// Returns whether the request waits for `me`, perhaps through other threads. Adds the steps of
-    /// one such way, last step first.
+    /// Returns whether the request waits for `me`, perhaps through other threads. If so, adds the
+    /// steps that lead from it to `me`, last step first.
     fn leads_to(
         &self,
         me: ThreadId,

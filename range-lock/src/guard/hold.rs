@@ -225,7 +225,7 @@ impl<P: LockRef, A: Mode> Hold<P, A> {
         &self.lock
     }
 
-    /// Returns this hold as one with access `B`. The caller sees to it that the lock holds the span
+    /// Returns this hold as one with access `B`. The caller ensures that the lock holds the span
     /// with `B` before the result is used or dropped.
     fn into_mode<B: Mode>(self) -> Hold<P, B> {
         let hold = ManuallyDrop::new(self);

@@ -46,8 +46,8 @@ use crate::raw::RawRangeLock;
 ///   lifetime. A shared reference to the lock can write elements, so it is invariant in `T`, like a
 ///   `Mutex`.
 /// - **R4** The elements of a guard lie within its hold, at every moment at which foreign code can
-///   run. A method that cuts both cuts the elements first: a release wakes waiters, and a waker
-///   that panics ends the method early.
+///   run. A method that shrinks both shrinks the elements first: a release wakes waiters, and a
+///   waker that panics ends the method early.
 pub struct RangeLock<T, L: RawRangeLock> {
     lock: L,
     data: NonNull<T>,

@@ -40,8 +40,8 @@ pub struct Progress {
     rest: Rest,
 }
 
-/// What the request knows of its waiter: its status when it was last asked for. Other threads may
-/// have changed it from asleep to another status.
+/// The waiter's status when the request last read it. Since then, other threads may have changed
+/// it from asleep to another status.
 #[derive(Debug)]
 struct Known(Status);
 
@@ -64,9 +64,9 @@ struct Rest {
     /// A waker that is no longer needed, still to be dropped.
     retired: Option<Waker>,
     /// Where this request unblocked waiters by leaving a queue without acquiring the lane; they are
-    /// still to be woken. Between two calls of [`Progress::run_foreign`] there are at most two: a
-    /// request leaves at first because its lane has moved, and then because it gives up or has seen
-    /// the lane free. In the last case, [`Progress::poll_free`] returns at once.
+    /// still to be woken. Between two calls of [`Progress::run_foreign`], a request leaves at most
+    /// two queues: the first because its lane has moved, the second because it gives up or has seen
+    /// the lane free. If it has seen the lane free, [`Progress::poll_free`] returns at once.
     unblocked: [Option<Spot>; 2],
 }
 
@@ -236,7 +236,7 @@ impl Progress {
         and_surely(|| drop(retired), wake);
     }
 
-    /// Ends a request that has acquired everything, or has given everything up: it is as new.
+    /// Ends a request that has acquired everything, or has given everything up. It is then as new.
     pub fn finish<P>(mut self: Pin<&mut Self>, queue: &WaitQueue<P>) {
         let spare = self.as_mut().rest().spare.take();
         and_surely(|| drop(spare), || self.as_mut().run_foreign(queue));
@@ -301,7 +301,8 @@ impl Progress {
             let done = match self.as_mut().look(rest, queue, &admit) {
                 Look::Waits => return Poll::Pending,
                 Look::Admitted => {
-                    // Behind a hold, all that this unblocks wait for the release.
+                    // If this request now holds the lane, the waiters that it unblocks wait for
+                    // the release.
                     self.as_mut().leave_queue(queue, !acquires);
                     1
                 }

@@ -64,9 +64,9 @@ fn assert_free<L: RawRangeLock>(lock: &L) {
     assert!(all.is_ok(), "a hold or a waiter is left: {all:?}");
 }
 
-/// A request waits for the upper part of a reader, which shrinks: the request's waker panics. The
-/// reader keeps the lower part, its elements as well as its hold. So an upgrade fails beside
-/// another reader, and then succeeds.
+/// A request waits for the upper part of a reader's hold. The reader shrinks its hold to the lower
+/// part, which wakes the request, and the request's waker panics. The lower part stays held, with
+/// its elements. So an upgrade fails beside another reader, and succeeds once that reader has left.
 pub(crate) fn a_panic_in_shrink_keeps_the_hold<L>(lock: &L)
 where
     L: RawRangeLockWait + RawRangeLockSplit + RawRangeLockUpgrade,

@@ -97,7 +97,7 @@ impl<P: LockRef<Lock: RawRangeLockSplit>, A: Mode> Hold<P, A> {
     /// unblocks. Never blocks. Ordering: Release.
     ///
     /// The hold keeps `keep` rounded outwards to the lock's granularity, or nothing if `keep` is
-    /// empty. If a waker panics, it keeps the same.
+    /// empty. If a waker panics, the hold keeps the same part.
     ///
     /// # Errors
     /// `keep` is reversed, or does not lie within the hold.
