@@ -25,9 +25,9 @@
 //!   plain load per word.
 //! - **Allocation**: after construction, a small request that is granted without waiting allocates
 //!   nothing, except the missing tail of an array or missing nodes of a tree.
-//! - **Fairness**: each segment's queue is first come, first served. At most [`MAX_PASSES`] new
-//!   requests overtake the waiter at its head or, if that takes longer, those of half a millisecond
-//!   ([`spanlock_range_lock::words`]). [SRL] §IV-B
+//! - **Fairness**: each segment's queue is first come, first served. New requests overtake the
+//!   waiter at its head at most [`MAX_PASSES`] times or, if that takes longer, for half a
+//!   millisecond ([`spanlock_range_lock::words`]). [SRL] §IV-B
 //!   proposes such a bound ("aging") but does not implement it. A request for *n* segments may have
 //!   to queue at each of them, one after the other. In a tree that is shrunk, a waiter whose leaf
 //!   is freed starts again as a new request, so more requests may overtake it ([`crate::tree`]).

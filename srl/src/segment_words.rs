@@ -54,7 +54,8 @@ enum Take<W> {
 pub(crate) struct Unblocked<'a, W, P> {
     queue: &'a WaitQueue<P>,
     last: Option<Wakes<W>>,
-    /// Those of earlier pieces, if any waiter was asleep: a change of one piece allocates nothing.
+    /// Those of earlier pieces, if any waiter was asleep. So a change of one piece allocates
+    /// nothing.
     others: Vec<Wakes<W>>,
 }
 
@@ -254,7 +255,8 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     }
 }
 
-/// Waiting for words. The functions with a [`Progress`] ask its promise of their callers.
+/// Waiting for words. The callers of functions that take a [`Progress`] make the promise that
+/// [`Progress`] describes.
 impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     /// Takes the words of a small request, asking `stops` after each piece.
     ///

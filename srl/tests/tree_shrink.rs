@@ -222,8 +222,8 @@ impl<'a> Task<'a> {
     }
 }
 
-/// The destructor of a waker shrinks the tree: of one that was replaced, one that was woken, and
-/// one whose request gave up. No destructor may run in a read-side critical section, for which
+/// The destructors of three wakers shrink the tree: a waker that was replaced, one that was woken,
+/// and one whose request gave up. No destructor may run in a read-side critical section, for which
 /// `shrink` would wait.
 #[test]
 fn a_dropped_waker_may_shrink_the_tree() {
