@@ -25,10 +25,10 @@
 //! - **IL-S2** A thread that locks several shards locks them in ascending order, and changes
 //!   nothing until it has locked them all. So threads cannot wait for mutexes in a cycle, and each
 //!   operation takes effect at one moment.
-//! - **IL-S3** The number of a request is greater than that of every earlier request in each shard
-//!   that it touches: it is the greatest of these shards' next numbers, and becomes the last number
-//!   of them all. So requests that conflict are numbered in order of arrival, although shards that
-//!   nobody locks together have independent numbers.
+//! - **IL-S3** Each shard has a next number. A request gets the greatest next number of the shards
+//!   that it touches, and all of them continue from there. So its number is greater than those of
+//!   all earlier requests in these shards, and requests that conflict are numbered in order of
+//!   arrival. Shards that nobody locks together have independent numbers.
 //! - **IL-S4** A request for a part of a span touches no shard that the request for the whole span
 //!   does not touch.
 
@@ -56,7 +56,7 @@ pub(crate) struct Shards {
     stripe_bits: u32,
     /// How far to shift the hash of a stripe for the number of its shard.
     hash_shift: u32,
-    /// What multiplies the number of a stripe. It is 0 if there is one shard.
+    /// The factor that hashes the number of a stripe; 0 if there is one shard.
     multiplier: u64,
 }
 
