@@ -113,8 +113,9 @@ const FENCES: u32 = 1 << 31;
 /// The bit of a flag that is raised for ever. The count below it carries into this bit.
 const STUCK: u32 = 1 << 30;
 
-/// The count of a flag that is raised for ever: so far from the bounds of [`STUCK`] that all
-/// threads together do not reach them between their two steps in `raise` or `lower`.
+/// The count below [`STUCK`] in a flag that is raised for ever. `raise` and `lower` first change
+/// this count, and then undo the change. `FAR` is so far from both ends of the count that even all
+/// threads together, between these two steps, do not reach them.
 const FAR: u32 = 1 << 29;
 
 impl Default for Flag {

@@ -70,7 +70,7 @@ pub trait Park: Sized + 'static {
     /// (Any sleep may end spuriously.)
     ///
     /// A thread that is inside `f` may call this function again, because it runs foreign code that
-    /// waits for another lock. The inner call should get another place, as that of `Parker` does.
+    /// waits for another lock. The inner call should get a place of its own, as with `Parker`.
     /// If it gets the same one, it may consume a wake of the outer wait. Then the outer wait must
     /// find out by other means that it was woken (see
     /// [`Waiter::status`](crate::wait::Waiter::status)).

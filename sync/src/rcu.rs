@@ -217,8 +217,8 @@ fn set_entered(counter: &AtomicU64, count: u64) {
 /// Sets the counter of the calling thread, which drops a guard.
 #[inline]
 fn set_left(counter: &AtomicU64, count: u64) {
-    // Release [H→I]: what the thread did before happens before the load that sees this store: its
-    // critical section, if this ends it, and earlier ones.
+    // Release [H→I]: all that the thread did before this store happens before the load that sees
+    // it. That includes earlier critical sections, and this one if the store ends it.
     counter.store(count, Release);
 }
 

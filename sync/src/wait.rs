@@ -70,10 +70,10 @@
 //! - **Q-I2** No wake is lost. A waiter that falls asleep at the head stores, issues a barrier, and
 //!   checks the word; a thread that changes the word does the converse. So either the waiter's
 //!   check sees the change, or that thread sees that the queue is armed. A waiter that falls asleep
-//!   behind the head needs no barrier. When it is unblocked by a waiter with a hold, the change
-//!   that ends the *last* hold in its way comes after the release of this hold in the order of the
-//!   word's changes. The light barrier is an acquire fence too, so the thread that makes that last
-//!   change sees that the queue is armed. (A waiter whose barrier was refused rechecks instead.) A
+//!   behind the head needs no barrier. Suppose that it is unblocked by a waiter that leaves with a
+//!   hold. In the order of the word's changes, the release of that hold comes before the change that
+//!   ends the *last* hold in its way, or is this change. The light barrier is an acquire fence too,
+//!   so the thread that makes this last change sees that the queue is armed. (A waiter whose barrier was refused rechecks instead.) A
 //!   wake goes to every waiter at the head that is asleep. One that comes before the sleep is kept
 //!   by [`Park`](crate::Park).
 //! - **Q-I3** A waiter at the head stays there until it leaves or is evicted. So a waiter that was
@@ -180,8 +180,8 @@ pub enum Class {
 pub struct Patience {
     /// The number of passes that are always possible.
     pub passes: u32,
-    /// For how long more passes are possible. The clock is read once for the first pass and, after
-    /// `passes` of them, once for each batch.
+    /// How long after the first pass further passes are possible. The clock is read once for the
+    /// first pass and, after `passes` of them, once for each batch.
     pub time: Duration,
     /// How many passes are counted at a time, at least 1. All but the first of a batch need no
     /// lock. So up to `batch` − 1 arrivals may pass after the time is over.
@@ -215,7 +215,7 @@ impl<P> Default for WaitQueue<P> {
     }
 }
 
-/// What threads that change words ask, and arrivals.
+/// Methods for threads that change words, and for arrivals.
 impl<P> WaitQueue<P> {
     /// Returns the same queue, whose threads now wait with `Q`.
     pub fn with_parking<Q>(self) -> WaitQueue<Q> {
@@ -300,12 +300,11 @@ impl<P> WaitQueue<P> {
     /// Lets an arrival of this class acquire lanes of the word before the waiters it conflicts
     /// with.
     ///
-    /// Calls `take` with the (exclusive) end of the lanes that the arrival may acquire. That end is
-    /// the first lane that it may not acquire, because its queue has a waiter that conflicts with
-    /// the arrival, and has run out of `patience`. If there is no such lane, it is the end of
-    /// `lanes`. `take` returns the end of the lanes that it acquired. In each acquired lane whose
-    /// queue has a waiter that conflicts with the arrival, a pass is counted. Returns what `take`
-    /// returned.
+    /// Calls `take` with the (exclusive) end of the lanes that the arrival may acquire. It may not
+    /// acquire a lane whose queue has a waiter that conflicts with it, and has run out of
+    /// `patience`: the first such lane is the end. If there is none, the end is that of `lanes`.
+    /// `take` returns the end of the lanes that it acquired. In each acquired lane whose queue has
+    /// a waiter that conflicts with the arrival, a pass is counted. Returns what `take` returned.
     pub fn pass(
         &self,
         word: usize,
@@ -344,8 +343,8 @@ impl<P> WaitQueue<P> {
         if is_wake_left_out() {
             return;
         }
-        // Every waiter once: one that is woken may rearm meanwhile, over and over. It does so
-        // behind the shared waiters that have not been woken yet.
+        // Wake each waiter only once. A woken waiter may rearm meanwhile, over and over, but then
+        // it comes behind the shared waiters that have not been woken yet.
         let mut shared_left = None;
         let refill = |batch: &mut Batch| {
             let mut bucket = self.lock(spot);
@@ -398,7 +397,7 @@ impl<P> WaitQueue<P> {
     }
 }
 
-/// What waiters do. All these functions are for the waiter's owner.
+/// Methods for the owner of a waiter.
 impl<P> WaitQueue<P> {
     /// Joins the queue of `spot`, asleep: a wake calls `waker`. Returns whether the waiter is at
     /// the head. If so, this call has issued the heavy barrier (E), and the caller must check the
@@ -453,7 +452,7 @@ impl<P> WaitQueue<P> {
         joined.is_at_head
     }
 
-    /// Lets a waiter sleep again that was [woken](Status::Woken), and issues the heavy barrier (E).
+    /// Lets a [woken](Status::Woken) waiter sleep again, and issues the heavy barrier (E).
     /// The caller must check the word after this call. If the system refuses the barrier, the
     /// waiter [may be overlooked](Waiter::may_be_overlooked). Gives the waker back if the waiter
     /// was not woken (it may have been evicted).

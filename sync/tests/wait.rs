@@ -252,7 +252,7 @@ fn passes_are_counted_for_each_head() {
     assert_eq!(pass(4..5), 5);
 }
 
-/// Passes counted in advance are the same number, whatever the batch.
+/// Passes are counted in advance, but their number is the same for every size of batch.
 #[test]
 fn credits_do_not_change_the_number_of_passes() {
     const PASSES: u32 = 10;

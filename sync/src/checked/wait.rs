@@ -51,8 +51,8 @@ impl Number {
 pub(crate) struct Table {
     bucket: Mutex<Bucket>,
     credits: AtomicU32,
-    /// Whether credits were ever added. This is the processor's atomic, so that the models that do
-    /// without credits have no step more.
+    /// Whether credits were ever added. This is std's atomic, unknown to the checker, so models
+    /// without credits take no extra step.
     has_credits: AtomicBool,
 }
 

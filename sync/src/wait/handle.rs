@@ -27,7 +27,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// Follows a change of a queue. The caller has locked its bucket.
+    /// Updates the counters after a change of a queue. The caller has locked its bucket.
     pub(super) fn count_armed(&self, word: usize, change: Armed) {
         match change {
             Armed::Same => {}
@@ -54,7 +54,7 @@ impl Handle {
         }
     }
 
-    /// Follows the removal of a waiter from this bucket.
+    /// Updates the counters after a waiter was removed from this bucket.
     pub(super) fn count_gone(&self, bucket: &mut Bucket, word: usize, removed: &Removed) {
         self.count_armed(word, removed.armed);
         if removed.renews {

@@ -20,12 +20,13 @@ pub struct Waiter {
     node: UnsafeCell<Node>,
     /// The spot in whose queue the waiter is, or was until it was evicted.
     pub(super) place: Option<Spot>,
-    /// What distinguishes the waker in the node from others. It is compared, and nothing else: by
-    /// now the waker may have been taken.
+    /// Identifies the waker in the node. It is only compared, never used to reach the waker, which
+    /// may have been taken by now.
     pub(super) shown: Identity,
     /// Whether the system refused the heavy barrier when the waiter fell asleep.
     pub(super) is_unseen: bool,
-    /// Not [`Unpin`]: so the compiler does not take a `&mut Waiter` for the only way to the node.
+    /// Makes the waiter not [`Unpin`], so the compiler does not assume that a `&mut Waiter` is the
+    /// only way to access the node.
     _pin: PhantomPinned,
 }
 

@@ -139,7 +139,7 @@ mod membarrier {
     fn retry() -> bool {
         for _ in 0..RETRIES {
             std::thread::yield_now();
-            // Register again, in case that the system has forgotten the first time.
+            // Register again, in case the system has lost the first registration.
             if membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
                 && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
             {

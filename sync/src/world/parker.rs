@@ -88,7 +88,7 @@ pub(crate) fn park(parker: &Inner, deadline: Option<Instant>) -> Wakeup {
     Wakeup::Woken
 }
 
-/// How long a thread sleeps that may be overlooked.
+/// How long a thread that may be overlooked sleeps at a time.
 const BRIEFLY: Duration = Duration::from_millis(1);
 
 pub(crate) fn park_briefly(parker: &Inner) {

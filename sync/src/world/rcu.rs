@@ -152,8 +152,8 @@ mod fork {
 
     static HELD: Held = Held(UnsafeCell::new(None));
 
-    /// Has the system call the functions below. (If it lacks the memory for that, the process must
-    /// not shrink trees after a fork.)
+    /// Registers the functions below, which the system then calls at each fork. (If there is no
+    /// memory for that, the process must not shrink trees after a fork.)
     pub(super) fn handle() {
         // SAFETY: the functions may be called at any fork. They stay for ever.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };

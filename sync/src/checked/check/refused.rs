@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::locked;
 
-/// Of a thread: how many heavy barriers it has issued, and which of them are refused.
+/// For one thread: how many heavy barriers it has issued, and which of them are refused.
 #[derive(Clone)]
 struct Refused {
     issued: u32,
@@ -14,8 +14,8 @@ struct Refused {
 
 static THREADS: Mutex<Vec<Refused>> = Mutex::new(Vec::new());
 
-/// Has the system refuse heavy barriers to the calling thread, for the rest of this execution:
-/// those of its `calls` from now on, counted from 0.
+/// Makes heavy barriers of the calling thread fail in this execution, as if the system refused
+/// them. `calls` says which: 0 is the thread's next heavy barrier.
 pub fn refuse_barriers(calls: Range<u32>) {
     of_this_thread(|refused| *refused = Refused { issued: 0, calls });
 }

@@ -21,8 +21,8 @@ unsafe impl Sync for Held {}
 
 static HELD: Held = Held(UnsafeCell::new([const { None }; BUCKETS]));
 
-/// Has the system call the functions below. (If it lacks the memory for that, the child must not
-/// use locks for which other threads wait.)
+/// Registers the functions below, which the system then calls at each fork. (If there is no memory
+/// for that, the child must not use locks for which other threads wait.)
 pub(super) fn handle() {
     static HANDLED: Once = Once::new();
     HANDLED.call_once(|| {
