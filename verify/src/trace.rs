@@ -63,8 +63,8 @@ pub fn finished() {
     spanlock_sync::check::finished();
 }
 
-/// Has the system refuse heavy barriers ([`spanlock_sync::barrier::heavy`]) to the calling thread:
-/// those of its `calls` from now on, counted from 0.
+/// Makes heavy barriers ([`spanlock_sync::barrier::heavy`]) of the calling thread fail, as if the
+/// system refused them. `calls` says which: 0 is the thread's next heavy barrier.
 pub fn refuse_barriers(calls: Range<u32>) {
     #[cfg(any(spanlock_loom, spanlock_shuttle))]
     spanlock_sync::check::refuse_barriers(calls.clone());
