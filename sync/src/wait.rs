@@ -71,11 +71,11 @@
 //!   checks the word; a thread that changes the word does the converse. So either the waiter's
 //!   check sees the change, or that thread sees that the queue is armed. A waiter that falls asleep
 //!   behind the head needs no barrier. Suppose that it is unblocked by a waiter that leaves with a
-//!   hold. In the order of the word's changes, the release of that hold comes before the change that
-//!   ends the *last* hold in its way, or is this change. The light barrier is an acquire fence too,
-//!   so the thread that makes this last change sees that the queue is armed. (A waiter whose barrier was refused rechecks instead.) A
-//!   wake goes to every waiter at the head that is asleep. One that comes before the sleep is kept
-//!   by [`Park`](crate::Park).
+//!   hold. In the order of the word's changes, the release of that hold comes before the change
+//!   that ends the *last* hold in its way, or is this change. The light barrier is an acquire fence
+//!   too, so the thread that makes this last change sees that the queue is armed. (A waiter whose
+//!   barrier was refused rechecks instead.) A wake goes to every waiter at the head that is asleep.
+//!   One that comes before the sleep is kept by [`Park`](crate::Park).
 //! - **Q-I3** A waiter at the head stays there until it leaves or is evicted. So a waiter that was
 //!   woken is at the head.
 //! - **Q-I4** The waiters that are at the head together belong to one **generation**. A new
