@@ -1,4 +1,5 @@
-//! Tests of a volume: what it returns, what it recovers after crashes and damage, and what it refuses.
+//! Tests of a volume: what it returns, what it recovers after crashes and damage, and what it
+//! refuses.
 
 mod basics;
 mod common;
