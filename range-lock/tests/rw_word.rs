@@ -198,7 +198,7 @@ impl Lock {
     }
 }
 
-/// Each head is overtaken exactly `MAX_PASSES` times, if that takes long enough.
+/// Each head is overtaken exactly `MAX_PASSES` times, if that takes longer than `PASS_TIME`.
 #[test]
 fn a_head_is_overtaken_max_passes_times() {
     let lock = Lock::new();

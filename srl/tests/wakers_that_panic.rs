@@ -108,8 +108,8 @@ fn cancelling_a_request_with_an_entry_releases_both() {
     assert!(poll(&mut of_entry, Waker::noop()).is_ready());
 }
 
-/// A failed batch releases everything that it took, among it a range for which a request was woken
-/// by a waker that panics.
+/// A failed batch releases everything that it took. That includes a range for which another request
+/// still waits, because its waker panicked when it was woken.
 #[test]
 fn a_failed_batch_releases_everything() {
     let lock = gate();

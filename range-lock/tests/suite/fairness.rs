@@ -45,9 +45,9 @@ pub(crate) fn a_waiting_writer_is_passed_a_bounded_number_of_times<L: RawRangeLo
     kind: &Kind<L>,
 ) {
     // The test cannot observe when the writer begins to wait, and before that every read is
-    // granted. So there are at most as many passes as the bound once the writer was early enough.
-    // (There are fewer if a lock of another test has a word in the same bucket: then its arrivals
-    // use passes that are counted for this writer.)
+    // granted. So it gives the writer longer and longer head starts, until at most `MAX_PASSES`
+    // reads pass the writer. (There are fewer if a lock of another test has a word in the same
+    // bucket: then its arrivals use passes that are counted for this writer.)
     let lock = kind.lock();
     let mut head_start = Duration::from_millis(1);
     loop {
