@@ -276,6 +276,26 @@ proptest! {
     }
 }
 
+/// Threads often use ranges at multiples of a power of two, such as FxMark's 8 MiB.
+#[test]
+fn stripes_a_power_of_two_apart_have_different_shards() {
+    for shards in [8, 16] {
+        let shards = crate::shards::Shards::new(shards, 1, 0);
+        let shard = |stripe: u64| shards.touched(span(stripe, stripe + 1)).first();
+        for apart in (0..63).map(|power| 1 << power) {
+            let mut stripe = 0;
+            for _ in 0..100 {
+                assert_ne!(shard(stripe), shard(stripe + apart), "{stripe} + {apart}");
+                stripe = (stripe + 0x1357_9BDF_0246_8ACE) % (1 << 63);
+            }
+        }
+        for apart in (0..60).map(|power| 1 << power) {
+            let used: std::collections::BTreeSet<_> = (0..8).map(|n| shard(n * apart)).collect();
+            assert!(used.len() >= 4, "{used:?} of multiples of {apart}");
+        }
+    }
+}
+
 #[test]
 fn a_part_of_a_span_touches_no_other_shards() {
     for shards in [1, 2, 4, 8, 16] {
