@@ -26,9 +26,9 @@
 //!   without a deadline, for a range in one shard, may overtake a waiter that has been granted its
 //!   range but has not run yet. Overtaking is bounded, see `requests/overtaking.rs`: a waiter with
 //!   *w* waiters ahead of it is overtaken at most (*w* + 1) · 32 times in each shard that it
-//!   touches, or for about half a millisecond for each of the *w* + 1, whichever is later. Without
-//!   a clock, only the number counts. Tries, futures, batches and calls with a deadline overtake
-//!   nobody.
+//!   touches, or for about half a millisecond for each of the *w* + 1, whichever is later. (When
+//!   the time is over, up to 31 more may: the clock is read every 32 passes.) Without a clock, only
+//!   the number counts. Tries, futures, batches and calls with a deadline overtake nobody.
 //! - **Progress**: a request waits only for requests that come before it in a total order. So
 //!   requests cannot wait in a cycle, and the first request in the order is granted as soon as the
 //!   holds that block it have ended.

@@ -5,6 +5,7 @@
 mod common;
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Poll, Wake, Waker};
 use std::thread;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use common::{Asked, Counter, Taken, span};
 use spanlock_interval_lock::{IntervalLock, IntervalRequest};
 use spanlock_range_lock::Access::{Read, Upgradable, Write};
+use spanlock_range_lock::words::MAX_PASSES;
 use spanlock_range_lock::{RangeLockExt, RawRangeLock, RawRangeLockWait};
 use spanlock_sync::{Park, Parker, Wakeup};
 
@@ -52,6 +54,35 @@ fn a_waiter_is_not_overtaken_by_a_conflicting_request() {
     everything.poll().expect("its turn").release();
     reader.poll().expect("its turn").release();
     assert!(lock.is_empty());
+}
+
+/// A waiter has been woken, but does not run. Requests that hold the range for long pass it only as
+/// often as they always may: by then, the time for more is over.
+#[test]
+fn slow_requests_pass_a_waiter_32_times() {
+    let lock = IntervalLock::new();
+    let hold = Taken::lock(&lock, 0..1, Write);
+    let mut waiter = Asked::waiting(&lock, 0..1, Write);
+    hold.release();
+    let passes = AtomicU32::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..100 {
+                let hold = lock.write(0..1).unwrap();
+                passes.fetch_add(1, SeqCst);
+                thread::sleep(Duration::from_millis(1));
+                drop(hold);
+            }
+        });
+        // Until the other thread waits.
+        let mut before = u32::MAX;
+        while before != passes.load(SeqCst) {
+            before = passes.load(SeqCst);
+            thread::sleep(Duration::from_millis(300));
+        }
+        waiter.poll().expect("its turn").release();
+        assert_eq!(before, MAX_PASSES);
+    });
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use spanlock_range_lock::words::MAX_PASSES;
 use spanlock_sync::hint::scaled;
 
-/// How long a waiter may still be passed after its last free pass.
+/// How long after its first pass a waiter may still be passed.
 #[cfg(feature = "std")]
 const MAX_TIME: Duration = Duration::from_micros(500);
 
-/// After how many passes the clock is read again.
+/// After how many passes the clock is read again: at least the number that is always possible.
 const CLOCK_EVERY: u32 = 32;
 
 /// Whether there is a clock. Under a checker, there is none: it would make executions differ.
@@ -18,15 +18,16 @@ const HAS_CLOCK: bool = cfg!(feature = "std") && scaled(1, 0) == 1;
 
 /// The passes of one waiter since it began to wait.
 ///
-/// A waiter can be passed [`MAX_PASSES`] times. If there is a clock, it can then be passed for
-/// another half a millisecond, in which a thread that has been woken usually runs. The clock is
-/// read once in a while.
+/// A waiter can be passed [`MAX_PASSES`] times. If there is a clock, it can be passed more often
+/// until half a millisecond after the first pass; a thread that has been woken usually runs by
+/// then. The clock is read at the first pass, and then at every [`CLOCK_EVERY`]th. So up to
+/// `CLOCK_EVERY` − 1 more arrivals may pass after the time is over.
 #[derive(Default)]
 pub(super) struct Passes {
     count: u32,
-    /// When the last free pass was charged.
+    /// When the first pass was charged.
     #[cfg(feature = "std")]
-    spent: Option<Instant>,
+    first: Option<Instant>,
     is_over: bool,
 }
 
@@ -39,12 +40,9 @@ impl Passes {
     /// Counts a pass.
     pub(super) fn charge(&mut self) {
         self.count += 1;
-        if self.count < MAX_PASSES || self.is_over {
-            return;
-        }
         if !HAS_CLOCK {
-            self.is_over = true;
-        } else if self.count.is_multiple_of(CLOCK_EVERY) {
+            self.is_over = self.count >= MAX_PASSES;
+        } else if self.count == 1 || self.count.is_multiple_of(CLOCK_EVERY) {
             self.read_clock();
         }
     }
@@ -52,8 +50,8 @@ impl Passes {
     #[cfg(feature = "std")]
     fn read_clock(&mut self) {
         let now = Instant::now();
-        let spent = *self.spent.get_or_insert(now);
-        self.is_over = now.duration_since(spent) >= MAX_TIME;
+        let first = *self.first.get_or_insert(now);
+        self.is_over |= now.duration_since(first) >= MAX_TIME;
     }
 
     #[cfg(not(feature = "std"))]
