@@ -2,8 +2,11 @@
 
 #![cfg(all(target_os = "linux", not(any(miri, spanlock_loom, spanlock_shuttle))))]
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc;
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -94,6 +97,35 @@ fn a_fork_does_not_leave_the_registry_locked() {
         done.store(true, SeqCst);
         assert!(all_right);
     });
+}
+
+/// The thread that forks has a request behind that of another thread, which was woken. In the
+/// child, the request becomes the head, although nobody wakes it.
+#[test]
+fn the_childs_own_request_blocks_nobody() {
+    let lock = SrlArray::with_segment_size(64, 1).unwrap();
+    let hold = lock.write(0..1).unwrap();
+    let poll = |request: &mut Pin<Box<_>>| {
+        let context = &mut Context::from_waker(Waker::noop());
+        Future::poll(Pin::as_mut(request), context).is_ready()
+    };
+    let mut other = Box::pin(lock.write_async(0..1));
+    thread::scope(|scope| {
+        let is_ready = scope.spawn(|| poll(&mut other)).join();
+        assert!(!is_ready.expect("polls"));
+    });
+    let mut mine = Box::pin(lock.write_async(0..1));
+    assert!(!poll(&mut mine));
+    drop(hold);
+    assert!(in_child(|| {
+        let is_free = || lock.try_write(0..1).is_ok();
+        // As many as may overtake a waiter, for as long as they may, and more.
+        (0..100).all(|_| is_free()) && {
+            thread::sleep(Duration::from_millis(2));
+            (0..100).all(|_| is_free()) && poll(&mut mine)
+        }
+    }));
+    assert!(poll(&mut other));
 }
 
 /// Threads wait for a lock while the process forks: their nodes are on stacks that the child uses

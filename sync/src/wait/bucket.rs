@@ -426,7 +426,11 @@ impl Bucket {
         }
     }
 
-    /// Evicts a waiter that another thread has queued.
+    /// Evicts a waiter that another thread has queued, or one that would be unblocked by that.
+    ///
+    /// If a queue is not armed, and the waiters of other threads are evicted from it, a waiter of
+    /// this thread may become the head. It is asleep, and its lock does not count the queue as
+    /// armed. So it is evicted, too.
     #[cfg_attr(
         not(all(target_os = "linux", feature = "std", not(miri))),
         allow(dead_code)
@@ -434,7 +438,12 @@ impl Bucket {
     pub(crate) unsafe fn evict_one_of_others(&mut self, thread: usize) -> Option<Removed> {
         // SAFETY: as for this function; all nodes are alive.
         unsafe {
-            let others = |leader: *mut Node| (*leader).queue.find(|node| (*node).thread != thread);
+            let others = |leader: *mut Node| {
+                let queue = &(*leader).queue;
+                let other = queue.find(|node| (*node).thread != thread)?;
+                let mine = queue.find(|node| (*node).thread == thread);
+                Some(mine.filter(|_| !queue.is_armed).unwrap_or(other))
+            };
             let node = self.leaders().find_map(others)?;
             let removed = self.remove(node)?;
             // Relaxed: as in `evict_one`.

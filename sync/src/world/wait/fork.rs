@@ -2,7 +2,11 @@
 //!
 //! The child has only the thread that forked. Nodes on the stacks of the other threads are still in
 //! the queues, but the child may use that memory for new threads. So the child evicts them, and
-//! calls no waker. It keeps the nodes of the thread that forked.
+//! calls no waker.
+//!
+//! It keeps the nodes of the thread that forked, with one exception. Where another thread's waiter
+//! at the head was awake, the next waiter would become the head, and nobody would wake it. So it is
+//! evicted, too, and blocks nobody: it must be polled again in the child, although it is not woken.
 
 use core::cell::UnsafeCell;
 use std::sync::Once;
@@ -53,7 +57,8 @@ unsafe extern "C" fn in_child() {
         // SAFETY: the bucket is locked. Every node that was alive before the fork still is, because
         // the child has run no other code yet.
         while let Some(removed) = unsafe { bucket.evict_one_of_others(thread()) } {
-            // The counters of the lock's handle stay too high, which only sends threads here.
+            // The counters of the lock's handle stay too high, which only sends threads here. (They
+            // are never too low: an evicted waiter arms no queue that was not armed.)
             // Relaxed, all: the child has no other thread.
             COUNTS[i].waiters.fetch_sub(1, Relaxed);
             match removed.armed {
