@@ -147,7 +147,6 @@ use spanlock_range_lock::{
 };
 use spanlock_sync::{Counters, DefaultPark, Park, injected_bug};
 
-use crate::narrow::leave;
 use crate::requests::Stage;
 use crate::shards::Shards;
 use crate::tree::Index;
@@ -397,10 +396,7 @@ unsafe impl<P: Park> RawRangeLockWait for IntervalLock<P> {
         {
             // The request may have been granted meanwhile. In both cases, only the requests that
             // counted it change.
-            match self.core.shards.home(span) {
-                Some(shard) => leave(shard.lock(), index),
-                None => self.core.leave_wide(span, index),
-            }
+            self.core.give_up(span, index);
         }
     }
 }

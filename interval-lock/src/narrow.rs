@@ -5,13 +5,15 @@
 
 use core::task::{Poll, Waker};
 
+use spanlock_range_lock::words::for_each_surely;
 use spanlock_range_lock::{Access, Span, Token};
 use spanlock_sync::hint::{Backoff, scaled};
 use spanlock_sync::{Mutex, MutexGuard, injected_bug};
 
-use crate::lock::{Core, IntervalRequest, Sleep, token};
+use crate::lock::{Core, IntervalRequest, Sleep, index, token};
 use crate::requests::{Requests, Wakes};
 use crate::tree::Index;
+use crate::wide::Batch;
 
 /// How many rounds a thread spins between two tries.
 const ROUNDS_PER_RETRY: u32 = 4;
@@ -79,7 +81,9 @@ impl Core {
             if let Some(index) = requests.pass(span, access, &mut wakes) {
                 self.counters.acquisitions(1);
                 self.counters.overtakes();
-                finish(requests, wakes);
+                self.or_give_up(&[(span, access)], &[token(index)], || {
+                    finish(requests, wakes);
+                });
                 return index;
             }
             if !spins {
@@ -95,9 +99,37 @@ impl Core {
             }
         }
         let index = requests.queue(span, access);
-        self.wait(shard, requests, index, sleep);
+        self.or_give_up(&[(span, access)], &[token(index)], || {
+            self.wait(shard, requests, index, sleep);
+        });
         self.counters.acquisitions(1);
         index
+    }
+
+    /// Calls `f`, which runs foreign code for a blocking call: a [`Park`](spanlock_sync::Park), or
+    /// wakers. If `f` panics, gives up the call's request: nobody would release it.
+    pub(crate) fn or_give_up(&self, batch: Batch<'_>, tokens: &[Token], f: impl FnOnce()) {
+        struct Attempt<'a>(&'a Core, Batch<'a>, &'a [Token]);
+        impl Drop for Attempt<'_> {
+            #[cold]
+            fn drop(&mut self) {
+                let Attempt(core, batch, tokens) = *self;
+                for_each_surely(batch.iter().zip(tokens), |(&(span, _), &token)| {
+                    core.give_up(span, index(token));
+                });
+            }
+        }
+        let attempt = Attempt(self, batch, tokens);
+        f();
+        core::mem::forget(attempt);
+    }
+
+    /// Removes a request for a span, granted or not.
+    pub(crate) fn give_up(&self, span: Span, index: Index) {
+        match self.shards.home(span) {
+            Some(shard) => leave(shard.lock(), index),
+            None => self.leave_wide(span, index),
+        }
     }
 
     /// See [`RawRangeLockWait::poll_lock`].
@@ -192,7 +224,7 @@ impl Core {
 
 /// Removes a narrow request, granted or not.
 #[cold]
-pub(crate) fn leave(mut requests: MutexGuard<'_, Requests>, index: Index) {
+fn leave(mut requests: MutexGuard<'_, Requests>, index: Index) {
     let mut wakes = Wakes::default();
     requests.leave(index, &mut wakes);
     finish(requests, wakes);

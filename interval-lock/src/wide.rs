@@ -45,7 +45,10 @@ impl Core {
             spins = spin.round();
         };
         self.queue_all(&mut locked, batch, tokens);
-        self.wait_all(locked, touched, batch, tokens, sleep);
+        let tokens = &*tokens;
+        self.or_give_up(batch, tokens, || {
+            self.wait_all(locked, touched, batch, tokens, sleep);
+        });
         self.counters.acquisitions(batch.len());
     }
 

@@ -23,7 +23,7 @@ use spanlock_range_lock::{
 use spanlock_sync::Park;
 use spanlock_sync::unwind::and_surely;
 
-use crate::gate::{entry_of, in_range};
+use crate::gate::{Gate, entry_of, in_range};
 use crate::lock::Srl;
 use crate::store::{Piece, SegmentStore};
 use crate::token::{Changing, Holding, wide_token};
@@ -145,10 +145,12 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockBatch for Srl<S, P> {
         }
         let entry = |&(span, access): &(Span, Access)| (entry_of(&self.segments.of(span)), access);
         let entries: Vec<_> = batch.iter().map(entry).collect();
-        batch.iter().for_each(|_| self.gate.close());
+        let closed = Closed::new(&self.gate, batch.len());
         let first = tokens.len();
         // SAFETY: the caller's promise: no two spans touch the same segment.
         in_range(unsafe { self.gate.entries().lock_batch(&entries, tokens) });
+        // From here on, each entry keeps the gate closed once.
+        core::mem::forget(closed);
         for token in &mut tokens[first..] {
             *token = wide_token(*token);
         }
@@ -289,6 +291,27 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
                 self.gate.release(touched, access, entry);
             }
         }
+    }
+}
+
+/// The gate, closed for a batch that has no entries yet. Dropping it opens the gate, in case
+/// foreign code panics while the entries are awaited.
+struct Closed<'a, P: Park> {
+    gate: &'a Gate<P>,
+    times: usize,
+}
+
+impl<'a, P: Park> Closed<'a, P> {
+    fn new(gate: &'a Gate<P>, times: usize) -> Self {
+        (0..times).for_each(|_| gate.close());
+        Closed { gate, times }
+    }
+}
+
+impl<P: Park> Drop for Closed<'_, P> {
+    #[cold]
+    fn drop(&mut self) {
+        (0..self.times).for_each(|_| self.gate.open());
     }
 }
 

@@ -187,6 +187,19 @@ fn a_batch_that_waited_is_all_or_nothing() {
     assert!(lock.try_write(0..64).is_ok(), "a hold was left behind");
 }
 
+/// A batch waits for its entries, and its sleep panics.
+#[test]
+fn a_batch_that_unwinds_leaves_no_entry() {
+    let lock = gate().with_parking::<Scripted>();
+    let wide = lock.write(0..8).unwrap();
+    let panics_asleep = || panic!("a sleep that panics");
+    SCRIPT.with(|script| script.borrow_mut().push_back(Box::new(panics_asleep)));
+    let batch = [0..1, 2..3, 4..5].map(|range| (range, Access::Write));
+    assert!(panics(|| lock.lock_all(batch).is_ok()));
+    drop(wide);
+    assert!(lock.try_write(0..64).is_ok(), "an entry was left behind");
+}
+
 /// Does what `an_entry_is_released_once_despite_the_panic` does, in a blocking call.
 #[test]
 fn a_blocking_call_releases_its_entry_once() {
