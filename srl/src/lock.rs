@@ -33,7 +33,7 @@
 //!   is freed starts again as a new request, so more requests may overtake it ([`crate::tree`]).
 //!   The gate serves wide requests, and the small requests that they stop, first come, first
 //!   served.
-//! - **Waiting**: a thread spins for a few microseconds, yields its core a few times, then sleeps.
+//! - **Waiting**: a thread spins for a few microseconds, yields its core once, then sleeps.
 //!   Waiting for a segment allocates nothing.
 //!
 //! # Invariants
