@@ -48,6 +48,31 @@ fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
+/// Returns the CPU time that the calling thread has used.
+fn cpu_time() -> Duration {
+    // SAFETY: all zeros are a valid value.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is valid.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(result, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// A call with a deadline sleeps between its checks, as one without a deadline does.
+#[test]
+fn a_refused_call_with_a_deadline_burns_no_core() {
+    const WAIT: Duration = Duration::from_millis(400);
+    let (counter, array) = (RwCounter::new(), SrlArray::new(4096).unwrap());
+    let _holds = (counter.write(0..1).unwrap(), array.write(0..1).unwrap());
+    refused(|| {
+        let before = cpu_time();
+        assert!(counter.try_write_for(0..1, WAIT).is_err());
+        assert!(array.try_write_for(0..1, WAIT).is_err());
+        let used = cpu_time() - before;
+        assert!(used < WAIT / 2, "used {used:?} of {:?}", 2 * WAIT);
+    });
+}
+
 /// Every thread still gets every range.
 fn nobody_is_left_in_a_queue(lock: &impl RawRangeLock) {
     let all = lock.try_write(0..lock.capacity()).expect("nothing is held");

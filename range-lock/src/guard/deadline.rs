@@ -1,12 +1,21 @@
 //! Deadlines: a thread polls a future whenever it wakes.
+//!
+//! Not reached by models: the [nap](NAP), which `testkit/tests/refused_barriers.rs` tests.
 
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use spanlock_sync::hint::Backoff;
+use spanlock_sync::hint::{Backoff, scaled};
 use spanlock_sync::{Park, Parker, Wakeup};
+
+/// A future that may be overlooked wakes itself at each poll, because it cannot sleep for a bounded
+/// time. After this many polls that do so in a row, the thread sleeps for it.
+const EAGER: u32 = 8;
+
+/// For how long the thread then sleeps at most.
+const NAP: Duration = Duration::from_millis(1);
 
 /// Polls until the future is ready, and sleeps in between. Returns `None` once `deadline` has
 /// passed.
@@ -16,6 +25,7 @@ pub(super) fn block_on<F: Future>(future: F, deadline: Option<Instant>) -> Optio
         let mut context = Context::from_waker(parker.waker());
         let mut spin = Backoff::new();
         let mut wakeup = Wakeup::Woken;
+        let mut eager = 0;
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return Some(output);
@@ -23,14 +33,28 @@ pub(super) fn block_on<F: Future>(future: F, deadline: Option<Instant>) -> Optio
             if wakeup == Wakeup::TimedOut {
                 return None;
             }
-            wakeup = sleep(parker, &mut spin, deadline);
-            // A future that may be overlooked wakes itself at each poll, so its thread never sleeps
-            // until the deadline.
+            // Under a checker, this would add steps to the search.
+            let is_eager = scaled(1, 0) == 1 && parker.try_park();
+            eager = if is_eager { eager + 1 } else { 0 };
+            wakeup = match eager {
+                0 => sleep(parker, &mut spin, deadline),
+                1..EAGER => Wakeup::Woken,
+                EAGER.. => nap(parker, &mut eager),
+            };
+            // The nap may outlast the deadline, and an eager future never sleeps until then.
             if deadline.is_some_and(Parker::has_passed) {
                 wakeup = Wakeup::TimedOut;
             }
         }
     })
+}
+
+/// Sleeps for a while, although the future has woken itself.
+#[cold]
+fn nap(parker: &Parker, eager: &mut u32) -> Wakeup {
+    *eager = EAGER;
+    parker.park_until(Some(Instant::now() + NAP));
+    Wakeup::Woken
 }
 
 /// Spins for as long as `spin` has rounds left, then sleeps.
