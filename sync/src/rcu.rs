@@ -172,6 +172,10 @@ impl Rcu {
     ///
     /// Never call it inside a critical section: it would wait for itself. As shipped, this includes
     /// critical sections of other `Rcu`s.
+    ///
+    /// Calls on one `Rcu` must take turns, for example under a mutex, each together with the
+    /// unlinking before it. Otherwise, a reader that has seen the stamp of one call may still find
+    /// memory that another call frees.
     #[must_use = "if false, the memory must not be freed"]
     pub fn synchronize(&self) -> bool {
         // Release [P→Q]: a reader that sees the new stamp sees that the memory is unlinked.
