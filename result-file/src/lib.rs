@@ -28,7 +28,7 @@ enum Method {
 
 impl ResultFile {
     /// Checks whether a result can be written to `path`, as far as this can be known in advance.
-    /// Changes nothing and does not open an existing file.
+    /// Leaves no file behind and does not open an existing file.
     ///
     /// # Errors
     /// An error of the operating system, or an error saying that the path is a folder or a socket.
