@@ -33,8 +33,9 @@
 //!   is freed starts again as a new request, so more requests may overtake it ([`crate::tree`]).
 //!   The gate serves wide requests, and the small requests that they stop, first come, first
 //!   served.
-//! - **Waiting**: a thread spins for a few microseconds, yields its core once, then sleeps.
-//!   Waiting for a segment allocates nothing.
+//! - **Waiting**: a thread spins for a few microseconds. Then it yields its core, at most sixteen
+//!   times, until a yield lets another thread run. Then it sleeps. Waiting for a segment allocates
+//!   nothing.
 //!
 //! # Invariants
 //! - **S-I1** A small hold of a span holds the states of all segments that the span touches, with
@@ -81,6 +82,7 @@ use spanlock_range_lock::words::{self, Run, Word};
 use spanlock_range_lock::{
     Access, LockId, RangeError, RawRangeLock, RawRangeLockWait, Span, Token, TryLockError,
 };
+use spanlock_sync::hint::Backoff;
 use spanlock_sync::wait::WaitQueue;
 use spanlock_sync::{DefaultPark, Park, injected_bug};
 
@@ -388,6 +390,16 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         span: Span,
         access: Access,
     ) -> Result<Token, Refusal<S::ReadGuard<'_>>> {
+        self.take_one_word_by(span, |run| run.take_at_once(access, &self.words.queue))
+    }
+
+    /// Takes the segments of a request for one word by `take`, and checks the gate.
+    #[inline(always)]
+    fn take_one_word_by(
+        &self,
+        span: Span,
+        take: impl FnOnce(Run<'_, S::Word>) -> Result<(), words::Refusal>,
+    ) -> Result<Token, Refusal<S::ReadGuard<'_>>> {
         let (first, last) = self.segments.ends(span);
         let Some(lanes) = Lanes::of::<S::Word>(first, last) else {
             return Err(Refusal::Untried);
@@ -401,7 +413,7 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         let Some(word) = self.words.store.word(&guard, first) else {
             return Err(Refusal::Untried);
         };
-        match lanes.run(word).take_at_once(access, &self.words.queue) {
+        match take(lanes.run(word)) {
             Ok(()) => {}
             Err(words::Refusal::Untried) => return Err(Refusal::Untried),
             Err(words::Refusal::Busy) => return Err(Refusal::Busy),
@@ -434,12 +446,21 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
 impl<S: SegmentStore, P: Park> Srl<S, P> {
     #[cold]
     #[inline(never)]
-    fn lock_slow(
-        &self,
+    fn lock_slow<'s>(
+        &'s self,
         span: Span,
         access: Access,
-        refusal: Refusal<S::ReadGuard<'_>>,
+        refusal: Refusal<S::ReadGuard<'s>>,
     ) -> Result<Token, RangeError> {
+        let mut spin = Backoff::new();
+        let mut taken = self.arrive_if_untried(span, access, refusal);
+        while matches!(taken, Err(Refusal::Busy)) && spin.round() {
+            taken = self.arrive_at_one_word(span, access);
+        }
+        let refusal = match taken {
+            Ok(token) => return Ok(token),
+            Err(refusal) => refusal,
+        };
         let wanted = self.wanted(self.segments.touched(span)?, access);
         let advance = if wanted.is_wide {
             Advance::Stopped
@@ -448,18 +469,51 @@ impl<S: SegmentStore, P: Park> Srl<S, P> {
         };
         Ok(match advance {
             Advance::All(word) => words_token(word),
-            advance => block(&self.words, &self.gate, &wanted, advance),
+            advance => block(&self.words, &self.gate, &wanted, advance, spin),
+        })
+    }
+
+    /// Tries again if the fast path tried nothing, perhaps because the queue has waiters.
+    fn arrive_if_untried<'s>(
+        &'s self,
+        span: Span,
+        access: Access,
+        refusal: Refusal<S::ReadGuard<'s>>,
+    ) -> Result<Token, Refusal<S::ReadGuard<'s>>> {
+        match refusal {
+            Refusal::Untried => self.arrive_at_one_word(span, access),
+            refusal => Err(refusal),
+        }
+    }
+
+    /// Takes all segments of a request for one word, or none. Unlike the fast path, it may pass
+    /// waiters.
+    fn arrive_at_one_word(
+        &self,
+        span: Span,
+        access: Access,
+    ) -> Result<Token, Refusal<S::ReadGuard<'_>>> {
+        self.take_one_word_by(span, |run| {
+            if run.arrive(access, run.len(), &self.words.queue) == run.len() {
+                Ok(())
+            } else {
+                Err(words::Refusal::Busy)
+            }
         })
     }
 
     #[cold]
     #[inline(never)]
-    fn try_take_slow(
-        &self,
+    fn try_take_slow<'s>(
+        &'s self,
         span: Span,
         access: Access,
-        refusal: Refusal<S::ReadGuard<'_>>,
+        refusal: Refusal<S::ReadGuard<'s>>,
     ) -> Result<Token, TryLockError> {
+        let refusal = match self.arrive_if_untried(span, access, refusal) {
+            Ok(token) => return Ok(token),
+            Err(refusal) => refusal,
+        };
         let touched = self.segments.touched(span)?;
         if self.is_wide(&touched) {
             let token = self.try_lock_wide(&touched, access);
