@@ -75,7 +75,7 @@
 //! | H | the store that drops a guard | Release | I | `rcu/grace` |
 //! | I | the load of a counter in `synchronize` | Acquire | H, R | `rcu/grace` |
 //! | R | the store that enters | Release | I | `rcu/recall` |
-//! | P | the swap that stores a new stamp in `synchronize` | Release | Q | `rcu/recall`; `rcu/recall-beside` needs the swap |
+//! | P | the swap of the stamp in `synchronize` | Release | Q | `rcu/recall`, `rcu/recall-beside` |
 //! | Q | the load of the stamp in `enter` | Acquire | P | `rcu/recall` |
 //!
 //! # Not guaranteed

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-use spanlock_range_lock::Access::{self, Read, Upgradable, Write};
+use spanlock_range_lock::Access::{self, Read, Write};
 use spanlock_range_lock::{RangeLock, RangeLockExt, RawRangeLock};
 use spanlock_sync::cell::UnsafeCell;
 use spanlock_sync::{Park, Parker, thread};

@@ -333,7 +333,7 @@ impl<'a> Reached<'a> {
             for site in found.bugs {
                 reached.bugs.entry(site).or_default().push(task);
             }
-            // Litmus programs test the checkers, and shuttle sees no orderings: no mutants for them.
+            // Litmus programs test the checkers, and shuttle sees no orderings: no mutants here.
             let mut programs = task.suite().programs.iter();
             if programs.any(|it| it.expected.is_some()) || task.job.program.unwinds {
                 continue;
