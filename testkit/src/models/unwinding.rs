@@ -222,10 +222,7 @@ fn release(lock: Driven) {
     perform("release");
     // The request blocks no reader, although nobody polls it.
     let other = other.join().expect("is granted");
-    assert!(
-        released.is_none() != !other,
-        "the waker was not called once"
-    );
+    assert_eq!(released.is_none(), other, "the waker was not called once");
     request.cancel();
     assert_free(&*lock.raw);
 }
