@@ -123,6 +123,7 @@
 //! | read, read | `readers-share` |
 //! | disjoint, any | `disjoint` |
 //! | try, any | `visibility`, `try-leaves-no-trace` |
+//! | foreign code that panics, any | `release-unwinds`, `shrink-unwinds`, `sleep-unwinds`, … |
 //!
 //! `passes` bounds overtaking, and `wide-keeps-its-place` shows that a request that waits in one
 //! shard keeps its place in the others. Further rows cover cancelling, deadlines, downgrades,

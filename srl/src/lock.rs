@@ -65,7 +65,8 @@
 //!
 //! # Models
 //! `cargo verify` has rows `srl-array/…`, `srl-packed/…` and `srl-tree/…`. Rows `srl-gate/…` check
-//! a lock in which a request for two segments is already wide.
+//! a lock in which a request for two segments is already wide. The properties whose names contain
+//! `unwinds` say what holds when foreign code panics.
 //!
 //! [SRL]: https://doi.org/10.1109/ACCESS.2021.3054905
 //! [`MAX_PASSES`]: spanlock_range_lock::words::MAX_PASSES
