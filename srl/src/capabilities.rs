@@ -94,7 +94,9 @@ unsafe impl<S: SegmentStore, P: Park> RawRangeLockSplit for Srl<S, P> {
                         self.words.for_held(None, given_up, release);
                     }
                     unblocked.wake();
-                    *token = new;
+                    if stores_late {
+                        *token = new;
+                    }
                 }
                 Holding::Wide(entry) => {
                     let (entries, span) = (self.gate.entries(), entry_of(&all));
