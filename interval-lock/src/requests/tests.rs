@@ -38,7 +38,7 @@ impl Requests {
         self.tree.check();
         let indices = self.indices();
         let stakes: Vec<Stake> = indices.iter().map(|&index| self.stake(index)).collect();
-        let mut waiting = 0;
+        let (mut waiting, mut upgrading) = (0, 0);
         for (&index, stake) in indices.iter().zip(&stakes) {
             let claim = self.claim(index);
             let blockers = stakes.iter().filter(|other| other.blocks(stake)).count();
@@ -48,11 +48,13 @@ impl Requests {
             assert!(held || claim.wide || blockers > 0, "IL-I2");
             assert!(held || !claim.unclaimed);
             waiting += usize::from(!held);
+            upgrading += usize::from(claim.stage == Stage::Upgrading);
             let waiter = self.waiters.get(index as usize);
             let has_waker = waiter.is_some_and(|waiter| waiter.waker.is_some());
             assert!(!has_waker || !held && blockers > 0, "IL-I6");
         }
         assert_eq!(waiting, self.waiting, "IL-I5");
+        assert_eq!(upgrading, self.upgrading);
         let set = self.waiters.iter().filter(|it| it.waker.is_some()).count();
         assert!(set <= waiting, "IL-I6: a waker without a request");
         let held = |stake: &Stake| match stake.order.0 {
