@@ -309,3 +309,24 @@ fn a_release_can_wake_fifty_waiters() {
     assert_eq!((world.wakes, world.requests.waiting()), (50, 0));
     world.requests.check();
 }
+
+/// A reader that was granted, but has not run yet, is overtaken. The upgrade that waited for it
+/// then comes first.
+#[test]
+fn an_upgrade_precedes_a_reader_whose_grant_is_revoked() {
+    let mut world = World::new();
+    world.enter(span(8, 9), Access::Upgradable);
+    let upgrade = world.requests.indices()[0];
+    world.enter(span(0, 10), Access::Write);
+    let all = world.requests.indices();
+    let writer = *all.iter().find(|&&it| it != upgrade).unwrap();
+    world.enter(span(0, 10), Access::Read);
+    world.change(|requests, wakes| requests.leave(writer, wakes));
+    world.requests.queue_upgrade(upgrade, false);
+    world.leave_waker(upgrade);
+    world.requests.check();
+    world.pass(span(0, 5), Access::Write);
+    world.requests.check();
+    assert_eq!(world.requests.waiting(), 1, "only the reader waits");
+    assert!(world.requests.claim_grant(upgrade));
+}
