@@ -45,6 +45,10 @@ static unsigned int round = 64;
 module_param(round, uint, 0444);
 MODULE_PARM_DESC(round, "how many requests each thread makes before it waits for the others");
 
+static unsigned int yields = 5;
+module_param(yields, uint, 0444);
+MODULE_PARM_DESC(yields, "how often a holder lets other threads run, in percent");
+
 #define UNITS 64
 #define MOST_THREADS 32
 
@@ -149,15 +153,15 @@ static void finish(struct worker *w, unsigned int first, unsigned int end, int a
 static void pass_time(struct worker *w)
 {
 	u32 chance = below(w, 4096);
-	u32 spins = below(w, 8);
+	u32 spins = below(w, 64);
 
 	if (chance == 0)
 		usleep_range(50, 1000);
-	else if (chance < 64)
+	else if (chance < 41 * yields)
 		schedule();
 	else
 		while (spins--)
-			cpu_relax();
+			barrier();
 }
 
 static void use(struct worker *w, unsigned int first, unsigned int end, int access)
@@ -236,6 +240,8 @@ static void one_request(struct worker *w)
 	u32 chance = below(w, 100);
 	u64 from, to;
 
+	/* Half of the requests meet in a few units. */
+	first = below(w, 2) ? below(w, 4) : below(w, UNITS);
 	if (chance < 60)
 		len = 1;
 	else if (chance < 85)
@@ -244,13 +250,25 @@ static void one_request(struct worker *w)
 		len = 1 + below(w, TORTURE_WIDE);
 	else
 		len = 1 + below(w, UNITS);
-	/* Half of the requests meet in a few units. */
-	first = below(w, 2) ? below(w, 4) : below(w, UNITS);
+	chance = below(w, 100);
+	/* Some rounds are all about one unit: its readers, or its writers. */
+	switch (READ_ONCE(meetings) % 8) {
+	case 0:
+		first = 0;
+		len = 1;
+		access = chance < 2 ? T_WRITE : T_READ;
+		break;
+	case 4:
+		first = 0;
+		len = 1 + (chance < 10);
+		access = chance < 80 ? T_WRITE : T_READ;
+		break;
+	default:
+		access = chance < 40 ? T_WRITE : chance < 90 ? T_READ : T_UPGRADABLE;
+	}
 	end = min_t(unsigned int, first + len, UNITS);
 	chance = below(w, 100);
-	access = chance < 40 ? T_WRITE : chance < 90 ? T_READ : T_UPGRADABLE;
-	chance = below(w, 100);
-	wait = chance < 65 ? T_SLEEP : chance < 80 ? T_KILLABLE : T_TRY;
+	wait = chance < 60 ? T_SLEEP : chance < 80 ? T_KILLABLE : T_TRY;
 	from = first * ops->unit;
 	to = end * ops->unit;
 	if (ops->rounds) {
@@ -341,10 +359,12 @@ static int work(void *data)
 static int kill_some(void *data)
 {
 	struct worker *w = data;
+	unsigned int i;
 
 	while (!kthread_should_stop()) {
-		send_sig(SIGKILL, workers[below(w, threads)].task, 1);
-		usleep_range(200, 2000);
+		for (i = 0; i < 3; i++)
+			send_sig(SIGKILL, workers[below(w, threads)].task, 1);
+		usleep_range(100, 1000);
 	}
 	return 0;
 }
