@@ -53,7 +53,13 @@ struct interval { u64 opaque[48]; };
 int srl_init(struct srl *lock, u64 capacity, u64 segment, u64 wide);
 int srl_packed_init(struct srl_packed *lock, u64 capacity, u64 segment, u64 wide);
 int srl_tree_init(struct srl_tree *lock, u64 capacity, u64 segment, u64 wide);
-int interval_init(struct interval *lock);	/* the positions 0..U64_MAX */
+
+/*
+ * Initialize a lock for the positions 0..U64_MAX, in stripes of this many positions that are divided
+ * among so many shards, each with a short lock of its own; 0 chooses for you. With one shard, the lock
+ * is small. A request that meets more requests than ever before allocates room for twice as many.
+ */
+int interval_init(struct interval *lock, unsigned int shards, u64 stripe);
 
 #define SPANLOCK_ACQUIRE(family, name) \
 	int __must_check family##_##name(struct family *lock, struct range_hold *hold, \

@@ -57,7 +57,7 @@ FAMILY(interval)
 
 static int interval_init_any(union torture_lock *lock, u64 capacity)
 {
-	return interval_init(&lock->interval);
+	return interval_init(&lock->interval, 0, 0);
 }
 
 static int interval_upgrade_wait_any(union torture_lock *lock, struct range_hold *hold)
@@ -184,6 +184,21 @@ void torture_self_test(const struct torture_ops *ops, union torture_lock *lock,
 	if (ops->rounds) {
 		EXPECT(srl_init(&lock->srl, capacity, 1000, 0), -EINVAL);
 		EXPECT(srl_tree_init(&lock->srl_tree, capacity, 0, 0), -EINVAL);
+	}
+	if (ops->rounds) {
+		/* Words that no memory can hold. */
+		EXPECT(srl_init(&lock->srl, U64_MAX, 1, 0), -ENOMEM);
+		EXPECT(srl_packed_init(&lock->srl_packed, U64_MAX, 1, 0), -ENOMEM);
+	} else {
+		/* No memory for the first request; then there is. */
+		EXPECT(interval_init(&lock->interval, 0, 0), 0);
+		spanlock_fail_every = 1;
+		EXPECT(interval_write_lock(&lock->interval, &a, 0, 1), -ENOMEM);
+		EXPECT(interval_write_trylock(&lock->interval, &a, 0, U64_MAX), -ENOMEM);
+		spanlock_fail_every = 0;
+		EXPECT(interval_write_lock(&lock->interval, &a, 0, U64_MAX), 0);
+		interval_unlock(&lock->interval, &a);
+		interval_destroy(&lock->interval);
 	}
 	if (ops->init(lock, capacity)) {
 		atomic_long_inc(violations);

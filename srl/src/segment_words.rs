@@ -68,7 +68,7 @@ impl<W: Word, P> Unblocked<'_, W, P> {
             // Light [D→E]: orders the changes so far before the check of the queue.
             && self.queue.is_any_asleep()
         {
-            self.others.push(before);
+            keep_or_wake(&mut self.others, before, self.queue);
         }
     }
 
@@ -76,6 +76,16 @@ impl<W: Word, P> Unblocked<'_, W, P> {
     pub(crate) fn wake(self) {
         let all = self.others.into_iter().chain(self.last);
         for_each_surely(all, |wakes| wakes.wake(self.queue));
+    }
+}
+
+/// Appends waiters to a list. If there is no memory for it, wakes them at once: a release never
+/// fails.
+fn keep_or_wake<W: Word, P>(list: &mut Vec<Wakes<W>>, wakes: Wakes<W>, queue: &WaitQueue<P>) {
+    if list.try_reserve(1).is_ok() {
+        list.push(wakes);
+    } else {
+        wakes.wake(queue);
     }
 }
 
@@ -227,8 +237,11 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     ) -> Vec<Wakes<S::Word>> {
         let mut wakes = Vec::new();
         // SAFETY: the caller's promise.
-        let mut release =
-            |piece: Piece<'_, S::Word>| wakes.extend(unsafe { piece.release(access) });
+        let mut release = |piece: Piece<'_, S::Word>| {
+            if let Some(unblocked) = unsafe { piece.release(access) } {
+                keep_or_wake(&mut wakes, unblocked, &self.queue);
+            }
+        };
         if let Some(piece) = piece {
             // Do not look the piece up again: it may have been unlinked (G-I6).
             release(piece);

@@ -11,7 +11,8 @@ use spanlock_range_lock::{
     Access, RangeError, RawRangeLock, RawRangeLockDowngrade, RawRangeLockUpgrade,
     RawRangeLockUpgradeWait, RawRangeLockWait, Span, Token, TryLockError,
 };
-use spanlock_srl::{SegmentError, SrlArray, SrlPacked, SrlTree};
+use spanlock_srl::{SegmentError, SegmentStore, Srl, SrlArray, SrlPacked, SrlTree};
+use spanlock_sync::atomic::{AtomicUsize, Ordering::*};
 use spanlock_sync::{Park, Parker};
 
 const EINTR: c_int = -4;
@@ -75,6 +76,86 @@ fn errno(error: RangeError) -> c_int {
     }
 }
 
+/// A lock of the C interface.
+trait Family {
+    type Lock: RawRangeLock + RawRangeLockWait + RawRangeLockDowngrade + RawRangeLockUpgrade;
+
+    fn raw(&self) -> &Self::Lock;
+
+    /// Makes room for one more request. What it allocates then may fail, and nothing else that the
+    /// request allocates while it holds a spin lock.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    #[inline(always)]
+    fn enter(&self) -> Result<(), c_int> {
+        Ok(())
+    }
+
+    /// Ends a request that has entered: it failed, or its hold was released.
+    #[inline(always)]
+    fn leave(&self) {}
+}
+
+impl<S: SegmentStore> Family for Srl<S> {
+    type Lock = Self;
+
+    #[inline(always)]
+    fn raw(&self) -> &Self {
+        self
+    }
+}
+
+/// An interval lock that has room for its requests before they begin.
+pub struct Interval {
+    lock: IntervalLock,
+    /// The number of requests that have entered, and have not left.
+    requests: AtomicUsize,
+    /// For how many requests each shard has room.
+    room: AtomicUsize,
+}
+
+impl Interval {
+    #[cold]
+    fn grow(&self, requests: usize) -> Result<(), c_int> {
+        let room = (requests * 2).next_power_of_two().max(8);
+        self.lock.try_reserve(room).map_err(|_| ENOMEM)?;
+        // Release: pairs with the Acquire in `enter`.
+        self.room.fetch_max(room, Release);
+        Ok(())
+    }
+}
+
+impl Family for Interval {
+    type Lock = IntervalLock;
+
+    #[inline(always)]
+    fn raw(&self) -> &IntervalLock {
+        &self.lock
+    }
+
+    #[inline]
+    fn enter(&self) -> Result<(), c_int> {
+        // Relaxed: only the number matters. A request has at most one node in a shard.
+        let requests = self.requests.fetch_add(1, Relaxed) + 1;
+        // Acquire: pairs with the Release in `grow`; what it reserved is there.
+        if requests > self.room.load(Acquire)
+            && let Err(errno) = self.grow(requests)
+        {
+            self.leave();
+            return Err(errno);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn leave(&self) {
+        // Release: the nodes are free before others count on their room. Their shards' locks order
+        // that already.
+        self.requests.fetch_sub(1, Release);
+    }
+}
+
 /// How a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
@@ -85,8 +166,8 @@ enum Wait {
 
 /// Acquires a range, and fills in the hold. The hold of an empty range is empty.
 #[inline(always)]
-fn acquire<L: RawRangeLock + RawRangeLockWait>(
-    lock: &L,
+fn acquire<F: Family>(
+    family: &F,
     hold: &mut MaybeUninit<Hold>,
     range: Range<u64>,
     access: Access,
@@ -96,6 +177,10 @@ fn acquire<L: RawRangeLock + RawRangeLockWait>(
         Err(error) => return errno(error),
         Ok(None) => Token::NONE,
         Ok(Some(span)) => {
+            if let Err(errno) = family.enter() {
+                return errno;
+            }
+            let lock = family.raw();
             let taken = match wait {
                 Wait::Sleep => lock.lock(span, access).map_err(errno),
                 Wait::Killable => lock_killable(lock, span, access),
@@ -107,7 +192,10 @@ fn acquire<L: RawRangeLock + RawRangeLockWait>(
             };
             match taken {
                 Ok(token) => token,
-                Err(errno) => return errno,
+                Err(errno) => {
+                    family.leave();
+                    return errno;
+                }
             }
         }
     };
@@ -157,10 +245,11 @@ fn wait_killable<L: RawRangeLockWait>(
 }
 
 #[inline(always)]
-unsafe fn release<L: RawRangeLock>(lock: &L, hold: &Hold) {
+unsafe fn release<F: Family>(family: &F, hold: &Hold) {
     if let Some((span, access, token)) = hold.parts() {
         // SAFETY: the hold is of this lock, and ends here: the caller's promise.
-        unsafe { lock.unlock(span, access, token) };
+        unsafe { family.raw().unlock(span, access, token) };
+        family.leave();
     }
 }
 
@@ -242,7 +331,7 @@ macro_rules! family {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $downgrade(lock: &$lock, hold: &mut Hold) {
             // SAFETY: the caller's promise.
-            unsafe { downgrade(lock, hold) }
+            unsafe { downgrade(lock.raw(), hold) }
         }
 
         /// See `kernel/spanlock.h`.
@@ -252,7 +341,7 @@ macro_rules! family {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $upgrade(lock: &$lock, hold: &mut Hold) -> c_int {
             // SAFETY: the caller's promise.
-            unsafe { upgrade(lock, hold) }
+            unsafe { upgrade(lock.raw(), hold) }
         }
 
         /// See `kernel/spanlock.h`.
@@ -334,7 +423,7 @@ family!(SrlTree, 48, srl_tree_destroy, [
     srl_tree_write_trylock: Write, Never;
 ], srl_tree_unlock, srl_tree_downgrade, srl_tree_upgrade);
 
-family!(IntervalLock, 48, interval_destroy, [
+family!(Interval, 48, interval_destroy, [
     interval_read_lock: Read, Sleep;
     interval_read_lock_killable: Read, Killable;
     interval_read_trylock: Read, Never;
@@ -351,9 +440,19 @@ family!(IntervalLock, 48, interval_destroy, [
 /// # Safety
 /// `lock` is memory for a lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn interval_init(lock: *mut IntervalLock) -> c_int {
+pub unsafe extern "C" fn interval_init(lock: *mut Interval, shards: u32, stripe: u64) -> c_int {
+    let new = if shards == 0 || stripe == 0 {
+        IntervalLock::new()
+    } else {
+        IntervalLock::with_shards(shards as usize, stripe)
+    };
+    let new = Interval {
+        lock: new,
+        requests: AtomicUsize::new(0),
+        room: AtomicUsize::new(0),
+    };
     // SAFETY: the caller's promise.
-    unsafe { lock.write(IntervalLock::new()) };
+    unsafe { lock.write(new) };
     0
 }
 
@@ -362,13 +461,13 @@ pub unsafe extern "C" fn interval_init(lock: *mut IntervalLock) -> c_int {
 /// # Safety
 /// `hold` is an upgradable hold of this lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn interval_upgrade_wait(lock: &IntervalLock, hold: &mut Hold) -> c_int {
+pub unsafe extern "C" fn interval_upgrade_wait(lock: &Interval, hold: &mut Hold) -> c_int {
     match hold.parts() {
         None | Some((_, Access::Write, _)) => 0,
         Some((_, Access::Read, _)) => EINVAL,
         Some((span, Access::Upgradable, token)) => {
             // SAFETY: the caller's promise.
-            let token = unsafe { lock.upgrade(span, token) };
+            let token = unsafe { lock.lock.upgrade(span, token) };
             *hold = Hold::of(&span.range(), Access::Write, token);
             0
         }
