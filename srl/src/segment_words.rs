@@ -39,13 +39,13 @@ pub(crate) enum Advance {
 }
 
 /// How far a waiting small request got in one read-side critical section.
-enum Take<W> {
+enum Take<'a, W, P> {
     /// It holds every segment.
     All,
     /// It is in a queue.
     Waits,
     /// The gate stopped it. It holds nothing, and these waiters must be woken.
-    Stopped(Vec<Wakes<W>>),
+    Stopped(Unblocked<'a, W, P>),
 }
 
 /// The waiters that changes of several pieces have unblocked. They are woken once all pieces have
@@ -68,7 +68,12 @@ impl<W: Word, P> Unblocked<'_, W, P> {
             // Light [D→E]: orders the changes so far before the check of the queue.
             && self.queue.is_any_asleep()
         {
-            keep_or_wake(&mut self.others, before, self.queue);
+            if self.others.try_reserve(1).is_ok() {
+                self.others.push(before);
+            } else {
+                // A release never fails. Without memory for the list, it wakes early.
+                before.wake(self.queue);
+            }
         }
     }
 
@@ -76,16 +81,6 @@ impl<W: Word, P> Unblocked<'_, W, P> {
     pub(crate) fn wake(self) {
         let all = self.others.into_iter().chain(self.last);
         for_each_surely(all, |wakes| wakes.wake(self.queue));
-    }
-}
-
-/// Appends waiters to a list. If there is no memory for it, wakes them at once: a release never
-/// fails.
-fn keep_or_wake<W: Word, P>(list: &mut Vec<Wakes<W>>, wakes: Wakes<W>, queue: &WaitQueue<P>) {
-    if list.try_reserve(1).is_ok() {
-        list.push(wakes);
-    } else {
-        wakes.wake(queue);
     }
 }
 
@@ -115,7 +110,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
                 // SAFETY: this part was taken just now; the segments before it passed the gate.
                 let wakes = unsafe { self.back_off(touched.start..at, taken, access) };
                 drop(guard);
-                self.wake(wakes);
+                wakes.wake();
                 return Advance::Stopped;
             }
             if at == touched.start {
@@ -234,25 +229,18 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         passed: Range<u64>,
         piece: Option<Piece<'_, S::Word>>,
         access: Access,
-    ) -> Vec<Wakes<S::Word>> {
-        let mut wakes = Vec::new();
+    ) -> Unblocked<'_, S::Word, P> {
+        let mut unblocked = self.unblocked();
         // SAFETY: the caller's promise.
-        let mut release = |piece: Piece<'_, S::Word>| {
-            if let Some(unblocked) = unsafe { piece.release(access) } {
-                keep_or_wake(&mut wakes, unblocked, &self.queue);
-            }
-        };
+        let mut release =
+            |piece: Piece<'_, S::Word>| unblocked.add(unsafe { piece.release(access) });
         if let Some(piece) = piece {
             // Do not look the piece up again: it may have been unlinked (G-I6).
             release(piece);
         }
         // SAFETY: the caller's promise.
         unsafe { self.for_held(None, passed, release) };
-        wakes
-    }
-
-    pub(crate) fn wake(&self, wakes: Vec<Wakes<S::Word>>) {
-        for_each_surely(wakes.into_iter(), |wakes| wakes.wake(&self.queue));
+        unblocked
     }
 
     /// Releases what a request has taken, and wakes the waiters that this unblocks.
@@ -264,7 +252,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
     pub(crate) unsafe fn give_up(&self, held: Range<u64>, access: Access) {
         // SAFETY: the caller's promise.
         let wakes = unsafe { self.back_off(held, None, access) };
-        self.wake(wakes);
+        wakes.wake();
     }
 }
 
@@ -290,7 +278,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
             unsafe { self.take_in_critical_section(touched, access, progress.as_mut(), stops) };
         match taken {
             Take::Stopped(wakes) => {
-                and_surely(|| self.wake(wakes), || progress.finish(&self.queue));
+                and_surely(|| wakes.wake(), || progress.finish(&self.queue));
                 Poll::Ready(None)
             }
             Take::All => {
@@ -313,7 +301,7 @@ impl<S: SegmentStore, P: Park> SegmentWords<S, P> {
         access: Access,
         mut progress: Pin<&mut Progress>,
         stops: impl Fn() -> bool,
-    ) -> Take<S::Word> {
+    ) -> Take<'_, S::Word, P> {
         let guard = self.store.enter();
         while progress.taken() < touched.end - touched.start {
             let before = progress.taken();
