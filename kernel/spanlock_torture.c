@@ -153,7 +153,7 @@ static void finish(struct worker *w, unsigned int first, unsigned int end, int a
 static void pass_time(struct worker *w)
 {
 	u32 chance = below(w, 4096);
-	u32 spins = below(w, 64);
+	u32 spins = below(w, 16);
 
 	if (chance == 0)
 		usleep_range(50, 1000);

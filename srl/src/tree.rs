@@ -144,8 +144,8 @@ pub struct Tree<W: Word> {
     rcu: Rcu,
     /// The size of all nodes but the root.
     bytes: AtomicUsize,
-    /// Held by the thread that shrinks the tree, which may sleep meanwhile. Contains the nodes that were unlinked but cannot
-    /// be freed yet.
+    /// Held by the thread that shrinks the tree, which may sleep meanwhile. Contains the nodes that
+    /// were unlinked but cannot be freed yet.
     shrinking: BlockingMutex<Vec<Unlinked>>,
     words: PhantomData<Box<[W]>>,
 }

@@ -173,9 +173,12 @@ fn acquire<F: Family>(
     access: Access,
     wait: Wait,
 ) -> c_int {
-    let token = match Span::new(range.clone()) {
+    let span = Span::new(range.clone());
+    // First, so that only the token and the address of the hold are needed after a wait.
+    let hold = hold.write(Hold::of(&range, access, Token::NONE));
+    hold.token = match span {
         Err(error) => return errno(error),
-        Ok(None) => Token::NONE,
+        Ok(None) => 0,
         Ok(Some(span)) => {
             if let Err(errno) = family.enter() {
                 return errno;
@@ -191,7 +194,7 @@ fn acquire<F: Family>(
                 },
             };
             match taken {
-                Ok(token) => token,
+                Ok(token) => token.into_word() as c_ulong,
                 Err(errno) => {
                     family.leave();
                     return errno;
@@ -199,7 +202,6 @@ fn acquire<F: Family>(
             }
         }
     };
-    hold.write(Hold::of(&range, access, token));
     0
 }
 
@@ -356,9 +358,10 @@ macro_rules! family {
     };
 }
 
-/// Defines the function that initializes a segment lock.
+/// Defines the function that initializes a segment lock. `reserve` allocates what would be
+/// allocated later, where no error can be returned.
 macro_rules! segments {
-    ($init:ident, $lock:ty) => {
+    ($init:ident, $lock:ty, $reserve:expr) => {
         /// See `kernel/spanlock.h`.
         ///
         /// # Safety
@@ -370,7 +373,9 @@ macro_rules! segments {
             segment: u64,
             wide: u64,
         ) -> c_int {
-            match <$lock>::with_segment_size(capacity, segment) {
+            let reserve: fn(&$lock) -> Result<(), SegmentError> = $reserve;
+            let new = <$lock>::with_segment_size(capacity, segment);
+            match new.and_then(|new| reserve(&new).map(|()| new)) {
                 Ok(new) => {
                     let new = if wide > 0 { new.wide_above(wide) } else { new };
                     // SAFETY: the caller's promise.
@@ -383,9 +388,9 @@ macro_rules! segments {
     };
 }
 
-segments!(srl_init, SrlArray);
-segments!(srl_packed_init, SrlPacked);
-segments!(srl_tree_init, SrlTree);
+segments!(srl_init, SrlArray, |lock| lock.try_reserve());
+segments!(srl_packed_init, SrlPacked, |lock| lock.try_reserve());
+segments!(srl_tree_init, SrlTree, |_| Ok(()));
 
 family!(SrlArray, 48, srl_destroy, [
     srl_read_lock: Read, Sleep;

@@ -13,7 +13,8 @@ unsafe extern "C" {
     safe fn spanlock_panic(file: *const u8, len: usize, line: u32);
 }
 
-/// A panic is a bug in the locks or in their caller: the kernel prints the place and stops the task.
+/// A panic is a bug in the locks or in their caller: the kernel prints the place and stops the
+/// task.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     match info.location() {

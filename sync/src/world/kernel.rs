@@ -1,4 +1,4 @@
-//! What the facade asks of a kernel: thirteen functions with the C calling convention.
+//! What the facade asks of a kernel: fourteen functions with the C calling convention.
 //!
 //! | function | what it does |
 //! |---|---|
@@ -10,8 +10,10 @@
 //! | `spanlock_rcu_enter`, `…_leave`, `…_synchronize` | read-copy-update whose readers may sleep |
 //! | `spanlock_now` | a monotonic clock, in nanoseconds |
 //!
-//! `kernel/spanlock_shim.c` implements them for Linux. The global allocator is the twin of these
-//! functions: the crate that is linked into the kernel defines it.
+//! `kernel/spanlock_shim.c` implements them for Linux. The crate that is linked into the kernel
+//! defines the global allocator.
+//!
+//! Not reached by models: the torture in `kernel/` runs this code in a booted kernel.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU32;
