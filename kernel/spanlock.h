@@ -13,7 +13,8 @@
  * half-open: start..end. An empty range locks nothing and never blocks.
  *
  * Context: a task that may sleep. Not in interrupts, not under a spin lock; that holds for the
- * trylocks and releases too, because a request may allocate memory and a release may wake tasks.
+ * trylocks and releases too, because a request may allocate memory (GFP_KERNEL, in the scope that
+ * memalloc_nofs_save() and its kin set) and a release may wake tasks.
  * A task that holds a range must not request another one of the same lock in conflict with it.
  *
  * Every function that returns an int returns 0 or a negative error number:
@@ -35,8 +36,8 @@
 struct range_hold {
 	u64 start, end;
 	unsigned long token;
-	u32 access;
-	u32 pad;
+	u8 access;
+	u8 pad[7];
 };
 
 /* The locks. Embed them, and let only these functions look inside. */

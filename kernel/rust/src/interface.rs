@@ -27,33 +27,18 @@ pub struct Hold {
     start: u64,
     end: u64,
     token: c_ulong,
-    access: u32,
-    pad: u32,
+    access: Access,
+    pad: [u8; 7],
 }
 
-const READ: u32 = 0;
-const UPGRADABLE: u32 = 1;
-const WRITE: u32 = 2;
-
-fn number(access: Access) -> u32 {
-    match access {
-        Access::Read => READ,
-        Access::Upgradable => UPGRADABLE,
-        Access::Write => WRITE,
-    }
-}
+const _: () = assert!(size_of::<Access>() == 1 && size_of::<Hold>() == 32);
 
 impl Hold {
     /// Returns the hold's span, access and token, or `None` if the hold is empty.
     #[inline]
     fn parts(&self) -> Option<(Span, Access, Token)> {
-        let access = match self.access {
-            READ => Access::Read,
-            UPGRADABLE => Access::Upgradable,
-            _ => Access::Write,
-        };
         let span = Span::new(self.start..self.end).ok().flatten()?;
-        Some((span, access, Token::new(self.token as usize)))
+        Some((span, self.access, Token::new(self.token as usize)))
     }
 
     #[inline]
@@ -62,8 +47,8 @@ impl Hold {
             start: range.start,
             end: range.end,
             token: token.into_word() as c_ulong,
-            access: number(access),
-            pad: 0,
+            access,
+            pad: [0; 7],
         }
     }
 }
