@@ -45,6 +45,9 @@ static unsigned int round = 64;
 module_param(round, uint, 0444);
 MODULE_PARM_DESC(round, "how many requests each thread makes before it waits for the others");
 
+static unsigned int fail;
+module_param(fail, uint, 0444);
+MODULE_PARM_DESC(fail, "every so many-th allocation that may fail does; 0: none");
 static unsigned int yields = 5;
 module_param(yields, uint, 0444);
 MODULE_PARM_DESC(yields, "how often a holder lets other threads run, in percent");
@@ -540,7 +543,9 @@ static int __init torture_load(void)
 	result = ops->init(tortured, UNITS * ops->unit);
 	if (result)
 		goto out;
+	WRITE_ONCE(spanlock_fail_every, fail);
 	ended = torture();
+	WRITE_ONCE(spanlock_fail_every, 0);
 	if (!ended) {
 		/* The stuck threads run this code: it stays until the guest is switched off. */
 		__module_get(THIS_MODULE);
